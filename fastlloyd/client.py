@@ -1,0 +1,125 @@
+"""`mpirun -n N python -m fastlloyd.client [flags]`: rank 0 serves, ranks 1 to N - 1 are clients.
+
+Nothing heavy is imported before the flags are read, so that --help answers at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
+
+from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
+from fastlloyd.config import RunConfig
+from fastlloyd.errors import ConfigError, FastLloydError, Interrupted
+
+# One thread per rank: ranks share the cores, and spinning BLAS threads would steal them.
+_THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def parser(prog: str = "mpirun -n N python -m fastlloyd.client") -> Parser:
+    """Make the parser of a rank's command line."""
+    made = Parser(
+        prog=prog,
+        description="Run one rank of a federated clustering: rank 0 serves, ranks 1 to N - 1 are clients. "
+        "Without flags: FastLloyd at epsilon = 1 on the pixels of a photograph.",
+        epilog="Exit codes: 0 done, 2 bad input or configuration, 3 a peer failed, 4 budget exceeded, 70 a bug.",
+    )
+    add_run_options(made)
+    return made
+
+
+def main(argv: Sequence[str] | None = None, *, serve_only: bool = False) -> int:
+    """Run this process's rank and return its exit code.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+    serve_only : bool
+        Refuse to be anything but rank 0 (`fastlloyd.server`).
+    """
+    for variable in _THREAD_VARIABLES:
+        os.environ.setdefault(variable, "1")
+    config: RunConfig | FastLloydError
+    events = False
+    try:
+        config, arguments = parse_run_options(parser(), sys.argv[1:] if argv is None else argv)
+        events = arguments.events
+    except ConfigError as error:
+        config = error
+    return _run_rank(config, events=events, serve_only=serve_only)
+
+
+def _run_rank(config: RunConfig | FastLloydError, *, events: bool, serve_only: bool) -> int:
+    """Join the MPI world and run."""
+    from fastlloyd.net.mpi import MpiTransport
+
+    usable = config if isinstance(config, RunConfig) else RunConfig()
+    try:
+        transport = MpiTransport(transport=usable.transport, init_deadline_s=usable.setup_deadline)  # type: ignore[arg-type]
+    except FastLloydError as error:
+        sys.stderr.write(f"fastlloyd: {config if isinstance(config, FastLloydError) else error}\n")
+        return error.exit_code
+    from fastlloyd.execute import Announcer, execute
+
+    rank = transport.me.rank
+    _start_log(usable, rank)
+    announcer = Announcer(transport.me, events=events, quiet=usable.quiet)
+    announcer.event("started", rank=rank, pid=os.getpid(), host=socket.gethostname()) if events else None
+    if serve_only and rank != 0:
+        config = ConfigError(f"fastlloyd.server is for rank 0, this is rank {rank}; put it first: mpirun -n 1 .. : -n M ..")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _interrupt)
+    ending = execute(config, transport, announcer)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN if ending.code else signal.SIG_DFL)
+    if events:
+        announcer.event("done", rank=rank, code=ending.code)
+    _leave(transport, ending.code, lost=ending.lost)
+    return ending.code
+
+
+def _leave(transport: object, code: int, *, lost: bool) -> None:
+    """Finalise MPI, unless a peer is lost: finalising would wait for it."""
+    from fastlloyd.net.mpi import MpiTransport
+
+    if not isinstance(transport, MpiTransport):
+        return
+    try:
+        transport.close(lost=lost)
+    except FastLloydError:
+        lost = True
+    if lost:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """Turn a signal into an agreed end."""
+    signal.signal(number, signal.SIG_IGN)
+    raise Interrupted(
+        f"told to stop by {signal.Signals(number).name}: by a person, or by the launcher because another rank ended"
+    )
+
+
+def _start_log(config: RunConfig, rank: int) -> None:
+    """Log to a file or to standard error; never records, masks or keys."""
+    handler: logging.Handler
+    if config.log_file is None:
+        handler = logging.StreamHandler()
+    else:
+        handler = logging.FileHandler(config.log_file.replace("{client}", str(rank)), encoding="utf-8")
+    handler.setFormatter(logging.Formatter(f"%(asctime)s rank {rank} %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger("fastlloyd")
+    root.addHandler(handler)
+    root.setLevel(config.log_level.upper())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

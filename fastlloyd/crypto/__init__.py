@@ -1,0 +1,1 @@
+"""Identities, links, masks: cryptography from the `cryptography` and `ssl` libraries only."""

@@ -1,0 +1,67 @@
+"""Common masking: every client knows all masks, the server knows none.
+
+Client i sends v_i + r_i modulo 2^b. The server adds up, adds noise and replies with the masked noisy
+sum and the set of clients included; each client subtracts the masks of that set. So a client that
+misses a round costs only its data: nothing has to be recovered.
+
+A mask is the ChaCha20 key stream of a key that only the clients have, so it is uniform on the whole
+ring. The nonce holds round, client and tensor; the key holds run and epoch. A (seed, epoch, round,
+client) mask covers one vector and never another: `protocols/fastlloyd/client.py` re-sends stored bytes.
+
+Source: FastLloyd, §5.3.4, Fig. 1; docs/protocol.md, "Masks".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fastlloyd.crypto.prg import PURPOSE_MASK, derive, keystream
+from fastlloyd.ring.fixed import Ring, RingArray
+from fastlloyd.wire import PartyId
+
+TENSOR_UPDATE = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MaskGenerator:
+    """The masks of one run.
+
+    Parameters
+    ----------
+    seed : bytes of length 32
+        Common to the clients, unknown to the server; never shown.
+    ring : Ring
+    elements : int
+        Ring elements per vector.
+    run_id : bytes
+    epoch : int
+    """
+
+    seed: bytes = field(repr=False)
+    ring: Ring
+    elements: int
+    run_id: bytes
+    epoch: int = 0
+    _key: bytes = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        context = self.run_id + struct.pack("<I", self.epoch)
+        object.__setattr__(self, "_key", derive(self.seed, PURPOSE_MASK, context))
+
+    def mask(self, round_: int, client: PartyId) -> RingArray:
+        """Give the mask of one client in one round, uniform on the ring; shape (elements,)."""
+        nonce = struct.pack("<III", round_, client.rank, TENSOR_UPDATE)
+        return np.frombuffer(
+            keystream(self._key, nonce, self.elements * self.ring.element_bytes), dtype=self.ring.dtype
+        )
+
+    def total(self, round_: int, included: Iterable[PartyId]) -> RingArray:
+        """Add the masks of all included clients modulo 2^b."""
+        result = np.zeros(self.elements, dtype=self.ring.dtype)
+        for client in included:
+            result += self.mask(round_, client)
+        return result

@@ -1,0 +1,117 @@
+"""Splits a public data set among the clients, alike on every party, from the public seed alone."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+from numpy.typing import NDArray
+
+from fastlloyd.data.table import SUFFIXES, column_names, read_table
+from fastlloyd.errors import ConfigError
+
+SPLITS = ("iid", "even", "label")
+
+_PURPOSE = b"fastlloyd public permutation 1\0"
+
+
+def public_permutation(n: int, seed: int) -> NDArray[np.int64]:
+    """Shuffle 0..n-1 by the public seed: the order of n 64-bit draws of a ChaCha20 stream.
+
+    numpy's generators are not used: their streams may change between versions, and all parties must
+    find the same order.
+
+    Parameters
+    ----------
+    n : int
+    seed : int
+
+    Returns
+    -------
+    int64 array, shape (n,)
+
+    Privacy
+    -------
+    None: the order is public. Never use it to hide anything.
+    """
+    key = hashlib.sha256(_PURPOSE + str(int(seed)).encode("ascii")).digest()
+    stream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(8 * n))
+    return np.argsort(np.frombuffer(stream, dtype="<u8"), kind="stable").astype(np.int64)
+
+
+def split_rows(
+    n: int, clients: int, how: str, seed: int, *, labels: NDArray[np.int64] | None = None
+) -> list[NDArray[np.int64]]:
+    """Decide which rows of a public data set each client holds.
+
+    Parameters
+    ----------
+    n : int
+        Rows.
+    clients : int
+        Number of clients, 1 <= clients <= n.
+    how : str
+        'iid': shuffled; 'even': blocks in file order; 'label': sorted by label, so that clients hold
+        different classes (sizes differ by at most one in all three); or the path of a file with one client
+        number (1..clients) per row.
+    seed : int
+        Public; 'iid' alone depends on it.
+    labels : int64 array, shape (n,), optional
+        The data set's own labels.
+
+    Returns
+    -------
+    list of int64 array
+        For each client the indices of its rows. Every row stands exactly once.
+
+    Raises
+    ------
+    ConfigError
+        Fewer rows than clients, an unknown split, no labels, or a split file that does not fit.
+    DataError
+        The split file is unreadable.
+    """
+    if not 1 <= clients <= n:
+        raise ConfigError(
+            f"cannot split {n} rows among {clients} clients: every client needs a row; start fewer clients"
+        )
+    if how == "iid":
+        return np.array_split(public_permutation(n, seed), clients)
+    if how == "even":
+        return np.array_split(np.arange(n, dtype=np.int64), clients)
+    if how == "label":
+        if labels is None:
+            raise ConfigError("--split label needs a data set with labels, and this one has none; use --split iid")
+        if labels.shape != (n,):
+            raise ConfigError(f"--split label: {n} rows but labels of shape {labels.shape}; give one per row")
+        return np.array_split(np.argsort(labels, kind="stable").astype(np.int64), clients)
+    return _split_by_file(n, clients, how)
+
+
+def _split_by_file(n: int, clients: int, how: str) -> list[NDArray[np.int64]]:
+    """Read one client number per row."""
+    if not how.lower().endswith(SUFFIXES):
+        raise ConfigError(f"--split {how}: expected {', '.join(SPLITS)} or a CSV file with one client per row")
+    numbers = _read_owners(how)
+    if numbers.size != n:
+        raise ConfigError(
+            f"--split {how}: {numbers.size} rows, but the data set has {n}; give one client number per row"
+        )
+    rows = [np.flatnonzero(numbers == client).astype(np.int64) for client in range(1, clients + 1)]
+    if sum(map(len, rows)) != n:
+        stray = int(np.flatnonzero((numbers < 1) | (numbers > clients) | (numbers % 1 != 0))[0])
+        raise ConfigError(f"--split {how}, row {stray + 1}: expected a client number from 1 to {clients}")
+    idle = [client for client, own in enumerate(rows, 1) if not len(own)]
+    if idle:
+        raise ConfigError(f"--split {how}: client {idle[0]} gets no row; give it one or start fewer clients")
+    return rows
+
+
+def _read_owners(path: str) -> NDArray[np.float64]:
+    """Read the single column of a split file, whatever its name."""
+    names = column_names(path)
+    if len(names) != 1:
+        raise ConfigError(f"--split {path}: expected one column of client numbers, got {len(names)} columns")
+    return read_table(path, columns=names).values[:, 0]

@@ -1,0 +1,345 @@
+"""Reads one party's records into a float64 matrix: csv, csv.gz, npy, npz and parquet.
+
+Everything that depends on records is found here, before the party joins a run. The errors name file,
+row (counted from 1, without the header) and column, never a value, and stay on the owner's own
+standard error.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.data.bounds import Bounds
+from fastlloyd.data.columnar import read_parquet, read_parquet_head
+from fastlloyd.data.delimited import Cells, read_cells, read_head
+from fastlloyd.errors import ConfigError, DataError
+
+Missing = Literal["refuse", "drop", "midpoint"]
+
+MISSING_RULES: tuple[Missing, ...] = ("refuse", "drop", "midpoint")
+SUFFIXES = (".csv", ".csv.gz", ".npy", ".npz", ".parquet")
+
+_BLOCK_VALUES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The records of one party.
+
+    Attributes
+    ----------
+    values : float64 array, shape (n, d), C-contiguous, finite
+    names : tuple of str, length d
+    source : str
+        The file.
+    ignored : tuple of str
+        Columns of the file that are not used: not asked for, identifiers or text.
+    missing_rows : int
+        Rows with a missing value that were dropped or filled; stays with the owner.
+    """
+
+    values: NDArray[np.float64] = field(repr=False)
+    names: tuple[str, ...]
+    source: str
+    ignored: tuple[str, ...] = ()
+    missing_rows: int = field(default=0, repr=False)
+
+
+def read_table(
+    path: str | Path,
+    *,
+    columns: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    missing: str = "refuse",
+    bounds: Bounds | None = None,
+) -> Table:
+    """Read the records of one file.
+
+    Parameters
+    ----------
+    path : str or Path
+        Ends in .csv, .csv.gz, .npy, .npz or .parquet. A csv file has a header row; where every cell of row
+        one is a number there is none and the columns are x1..xd. An npz file holds one array, or one
+        named X.
+    columns : sequence of str
+        Columns to use, in this order. Empty: the features that `bounds` name, in that order (so that parties
+        whose files order them differently agree), else all columns of numbers but identifiers (no name, `id`,
+        or a name that ends in `_id`).
+    ignore : sequence of str
+        Columns to leave out.
+    missing : {'refuse', 'drop', 'midpoint'}
+        What to do with a row that lacks a value (empty cell, NA, NaN, null): refuse the file, drop the row,
+        or fill in the middle of the bounds.
+    bounds : Bounds, optional
+        Needed for 'midpoint'; see also `columns`.
+
+    Returns
+    -------
+    Table
+
+    Raises
+    ------
+    DataError
+        The file or its records do not fit.
+    ConfigError
+        An unknown rule, 'midpoint' without bounds, or parquet without pyarrow.
+
+    Sees
+    ----
+    Nobody but the caller.
+    """
+    if missing not in MISSING_RULES:
+        raise ConfigError(f"--missing {missing}: expected one of {', '.join(MISSING_RULES)}")
+    if missing == "midpoint" and bounds is None:
+        raise ConfigError("--missing midpoint fills in the middle of the bounds: give --bounds as well")
+    if not columns and bounds is not None and bounds.names is not None:
+        columns = [name for name in bounds.names if name not in ignore]
+    path = Path(path)
+    origin = _source(path)
+    names = origin.names
+    chosen = _chosen(path, names, origin.numeric, tuple(columns), tuple(ignore))
+    cells = origin.read(chosen)
+    if not len(cells.values):
+        raise DataError(f"{path} has columns but no rows; expected at least one record")
+    used = tuple(names[index] for index in chosen)
+    ignored = tuple(name or "(no name)" for i, name in enumerate(names) if i not in set(chosen))
+    _refuse_infinite(path, cells, used)
+    values, missing_rows = _settle_missing(path, cells, used, missing, bounds)
+    return Table(values, used, str(path), ignored, missing_rows)
+
+
+def column_names(path: str | Path) -> tuple[str, ...]:
+    """Read the names of all columns of a file, used or not.
+
+    Raises
+    ------
+    DataError
+        The file is missing or unreadable.
+    """
+    return _source(Path(path)).names
+
+
+def as_matrix(array: Any, *, source: str) -> NDArray[np.float64]:
+    """Check an array and give it as float64, shape (n, d), C-contiguous.
+
+    Parameters
+    ----------
+    array : array of integers or floating point numbers, shape (n, d)
+    source : str
+        What to call it in an error.
+
+    Returns
+    -------
+    float64 array, shape (n, d)
+        `array` itself where it fits already. NaN and infinite values are let through.
+
+    Raises
+    ------
+    DataError
+        Another number of axes, no rows or columns, or numbers of another kind.
+    """
+    array = np.asanyarray(array)
+    _check_matrix(array, source)
+    return np.ascontiguousarray(array, dtype=np.float64)
+
+
+def _check_matrix(array: NDArray[Any], source: str) -> None:
+    """Refuse everything that is not a non-empty matrix of real numbers."""
+    kinds = {"c": "complex numbers", "O": "Python objects", "b": "truth values", "U": "text", "S": "text"}
+    if array.dtype.kind not in "iuf":
+        raise DataError(
+            f"{source}: expected integers or floating point numbers, got "
+            f"{kinds.get(array.dtype.kind, str(array.dtype))}; convert it to float64 if that makes sense"
+        )
+    if array.ndim != 2:
+        mend = "; reshape(-1, 1) makes one feature of it" if array.ndim == 1 else ""
+        raise DataError(f"{source}: expected an array of shape (rows, features), got {array.shape}{mend}")
+    if not array.shape[0]:
+        raise DataError(f"{source} has no rows; expected at least one record")
+    if not array.shape[1]:
+        raise DataError(f"{source} has no columns; expected at least one feature")
+
+
+def _suffix(path: Path) -> str:
+    """Give the suffix that decides how to read."""
+    name = path.name.lower()
+    for suffix in sorted(SUFFIXES, key=len, reverse=True):
+        if name.endswith(suffix):
+            return suffix
+    raise DataError(f"{path}: cannot tell its format; expected a file name ending in {', '.join(SUFFIXES)}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A file whose columns are known and whose cells are not read yet."""
+
+    names: tuple[str, ...]
+    numeric: tuple[bool, ...]
+    read: Callable[[list[int]], Cells]
+
+
+def _source(path: Path) -> _Source:
+    """Open a file by its suffix."""
+    suffix = _suffix(path)
+    if not path.exists():
+        raise DataError(f"no file {path}: expected the records there; check --data")
+    if not path.is_file():
+        raise DataError(f"{path} is not a file; name one file of records")
+    if not path.stat().st_size:
+        raise DataError(f"{path} is empty: expected at least one record")
+    if suffix in (".csv", ".csv.gz"):
+        head = read_head(path)
+        return _Source(head.names, head.numeric, lambda chosen: read_cells(path, head, chosen))
+    if suffix == ".parquet":
+        names, numeric = read_parquet_head(path)
+        return _Source(names, numeric, lambda chosen: Cells(read_parquet(path, chosen), None))
+    array = _load_array(path)
+    features = array.shape[1]
+    names = tuple(f"x{i + 1}" for i in range(features))
+    return _Source(names, (True,) * features, lambda chosen: Cells(_own_columns(array, chosen), None))
+
+
+def _own_columns(array: NDArray[Any], chosen: list[int]) -> NDArray[np.float64]:
+    """Copy columns of an array, which may be a read-only map of a file, into memory of our own."""
+    values = np.empty((array.shape[0], len(chosen)), dtype=np.float64)
+    for at, index in enumerate(chosen):
+        values[:, at] = array[:, index]
+    return values
+
+
+def _load_array(path: Path) -> NDArray[Any]:
+    """Open an npy (mapped, not read) or npz file without ever unpickling."""
+    try:
+        if _suffix(path) == ".npz":
+            return _checked(_one_array(path), path)
+        try:
+            loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+        except ValueError as error:
+            if "mmap" not in str(error):
+                raise
+            loaded = np.load(path, allow_pickle=False)
+        return _checked(loaded, path)
+    except (ValueError, EOFError, zipfile.BadZipFile, OSError) as error:
+        if "allow_pickle" in str(error) or "object" in str(error).lower():
+            raise DataError(
+                f"{path} holds Python objects, which are never loaded; save a plain array of numbers"
+            ) from error
+        raise DataError(f"cannot read {path} as {_suffix(path)[1:]}: {error}; save it again") from error
+
+
+def _one_array(path: Path) -> NDArray[Any]:
+    """Take the array X, or the only one, of an npz file."""
+    # Opened here, because numpy leaves the file of a damaged archive open.
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        keys = list(archive.files)
+        key = "X" if "X" in keys else keys[0] if len(keys) == 1 else None
+        if key is None:
+            raise DataError(f"{path}: expected one array, or one named X, got {len(keys)}; save the records as X")
+        array: NDArray[Any] = archive[key]
+        return array
+
+
+def _checked(array: Any, path: Path) -> NDArray[Any]:
+    """Refuse what is not a matrix, without converting anything."""
+    if not isinstance(array, np.ndarray):
+        raise DataError(f"{path} is a zip archive of arrays; name it .npz")
+    _check_matrix(array, str(path))
+    return array
+
+
+def _chosen(
+    path: Path,
+    names: tuple[str, ...],
+    numeric: tuple[bool, ...],
+    columns: tuple[str, ...],
+    ignore: tuple[str, ...],
+) -> list[int]:
+    """Decide which columns to use."""
+    _refuse_twice([name for name in names if name], f"{path}: its header names")
+    _refuse_twice(columns, "--columns names")
+    unknown = [name for name in (*columns, *ignore) if name not in names]
+    if unknown:
+        raise DataError(
+            f"{path}: no column {', '.join(map(repr, unknown))}; it has {', '.join(map(repr, names[:20]))}"
+            + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+        )
+    if columns:
+        chosen = [names.index(name) for name in columns if name not in ignore]
+    else:
+        usable = [number and not _is_identifier(name) for number, name in zip(numeric, names, strict=True)]
+        chosen = [i for i, name in enumerate(names) if usable[i] and name not in ignore]
+    if not chosen:
+        raise DataError(
+            f"{path}: no column of numbers is left to use; separate the cells by commas, write numbers with "
+            "a decimal point, and name identifiers in --columns if they are meant"
+        )
+    return chosen
+
+
+def _is_identifier(name: str) -> bool:
+    """Tell a column that names records: no header cell (an exported index), id, or *_id."""
+    return not name or name.lower() == "id" or name.lower().endswith("_id")
+
+
+def _refuse_twice(names: Sequence[str], where: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise DataError(f"{where} the column {name!r} twice; give every column a name of its own")
+        seen.add(name)
+
+
+def _refuse_infinite(path: Path, cells: Cells, names: tuple[str, ...]) -> None:
+    """Name the first infinite value; no rule for missing values covers it."""
+    values = cells.values
+    step = max(1, _BLOCK_VALUES // values.shape[1])
+    for start in range(0, len(values), step):
+        infinite = np.isinf(values[start : start + step])
+        if infinite.any():
+            row, column = (int(i) for i in np.argwhere(infinite)[0])
+            place = _place(path, cells, start + row, names[column])
+            raise DataError(f"{place}: expected a finite number, got an infinite one; correct the cell")
+
+
+def _settle_missing(
+    path: Path, cells: Cells, names: tuple[str, ...], rule: str, bounds: Bounds | None
+) -> tuple[NDArray[np.float64], int]:
+    """Apply the rule for missing values in place."""
+    values = cells.values
+    middle = bounds.match(names).middle if rule == "midpoint" and bounds is not None else None
+    step = max(1, _BLOCK_VALUES // values.shape[1])
+    kept, missing_rows = 0, 0
+    for start in range(0, len(values), step):
+        block = values[start : start + step]
+        gaps = np.isnan(block)
+        incomplete = gaps.any(axis=1)
+        count = int(incomplete.sum())
+        missing_rows += count
+        if count and rule == "refuse":
+            row, column = (int(i) for i in np.argwhere(gaps)[0])
+            raise DataError(
+                f"{_place(path, cells, start + row, names[column])}: the value is missing or NaN; fill it "
+                "in, or choose --missing drop (the row) or --missing midpoint (of the bounds)"
+            )
+        if middle is not None:
+            np.copyto(block, middle, where=gaps)
+        elif missing_rows:
+            block = block[~incomplete]
+            values[kept : kept + len(block)] = block
+        kept += len(block)
+    if not kept:
+        raise DataError(f"{path}: every row lacks a value, so --missing drop leaves none; fill the values in")
+    return values[:kept], missing_rows
+
+
+def _place(path: Path, cells: Cells, row: int, name: str) -> str:
+    """Name a cell the way its owner finds it."""
+    line = f" (line {cells.first_line + row})" if cells.first_line is not None else ""
+    return f"{path}, row {row + 1}{line}, column {name!r}"

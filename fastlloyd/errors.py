@@ -1,0 +1,196 @@
+"""Everything that can go wrong, sorted by who is at fault.
+
+::
+
+    FastLloydError
+      ConfigError          a flag or the run file is wrong                exit 2
+        BudgetError        the privacy budget would be exceeded           exit 4
+      DataError            a party's own records do not fit               exit 2
+      RangeError           a value does not fit the ring                  exit 2
+      PeerError            a peer misbehaved or vanished                  exit 3
+        PeerTimeout        nothing came within the deadline
+        PeerGone           the connection ended
+        SecurityError      a record, certificate or tag was refused
+      Aborted              another party ended the run; its exit code
+      Interrupted          this process was told to stop                  exit 3
+      InternalError        our own order of messages is broken: a bug     exit 70
+
+The text of a `DataError` may name files, rows and columns: it is printed on its owner's own
+standard error and never travels. What travels is the party and a `Reason` from the fixed list below.
+
+Source: docs/protocol.md, "How a run ends".
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+EXIT_OK = 0
+EXIT_INPUT = 2
+EXIT_PEER = 3
+EXIT_BUDGET = 4
+EXIT_BUG = 70
+
+
+class Reason(IntEnum):
+    """What one party may tell the others about why it ended: a fixed list of public facts."""
+
+    BAD_CONFIG = 1
+    BAD_INPUT = 2
+    BUDGET = 3
+    TIMEOUT = 4
+    GONE = 5
+    SECURITY = 6
+    PROTOCOL = 7
+    CONFIG_MISMATCH = 8
+    TOO_FEW_CLIENTS = 9
+    INTERRUPTED = 10
+    INTERNAL = 11
+    RESUME = 12
+
+    @property
+    def sentence(self) -> str:
+        """Say the reason after the name of the party it blames."""
+        return _SENTENCES[self]
+
+
+_SENTENCES: dict[Reason, str] = {
+    Reason.BAD_CONFIG: "did not start: wrong configuration",
+    Reason.BAD_INPUT: "did not start: bad input (the details stand on its own standard error)",
+    Reason.BUDGET: "did not start: its privacy budget would be exceeded",
+    Reason.TIMEOUT: "did not answer within the deadline",
+    Reason.GONE: "is gone: its process or connection ended",
+    Reason.SECURITY: "sent a record or certificate that was refused",
+    Reason.PROTOCOL: "sent a message that does not belong here",
+    Reason.CONFIG_MISMATCH: "runs with another public configuration",
+    Reason.TOO_FEW_CLIENTS: "left fewer clients than --min-clients asks for",
+    Reason.INTERRUPTED: "was interrupted",
+    Reason.INTERNAL: "met an internal error",
+    Reason.RESUME: "cannot resume: its stored state does not fit this run",
+}
+
+
+class FastLloydError(Exception):
+    """Base of all errors that end a run with a sentence instead of a stack trace."""
+
+    exit_code: int = EXIT_BUG
+    reason: Reason = Reason.INTERNAL
+
+    def __init__(self, message: str, *, reason: Reason | None = None) -> None:
+        if type(self) is FastLloydError:
+            raise TypeError("FastLloydError is abstract: raise one of its subclasses")
+        super().__init__(message)
+        if reason is not None:
+            self.reason = reason
+
+
+class ConfigError(FastLloydError):
+    """A flag, the run file or a public parameter is wrong; the same on every party."""
+
+    exit_code = EXIT_INPUT
+    reason = Reason.BAD_CONFIG
+
+
+class BudgetError(ConfigError):
+    """The lifetime privacy budget would be exceeded; nothing was released.
+
+    Parameters
+    ----------
+    asked, spent, would_add, limit : float
+        Epsilon that this run asks for, that was spent before, that this run would add in
+        composition, and the limit.
+    """
+
+    exit_code = EXIT_BUDGET
+    reason = Reason.BUDGET
+
+    def __init__(self, *, asked: float, spent: float, would_add: float, limit: float) -> None:
+        super().__init__(
+            f"the privacy budget would be exceeded: this run asks for epsilon {asked:g}, {spent:g} was spent "
+            f"before, it would add {would_add:g}, and the limit is {limit:g}; lower --epsilon or raise --budget"
+        )
+        self.asked = asked
+        self.spent = spent
+        self.would_add = would_add
+        self.limit = limit
+
+
+class DataError(FastLloydError):
+    """A party's own records do not fit; the text stays on that party's standard error."""
+
+    exit_code = EXIT_INPUT
+    reason = Reason.BAD_INPUT
+
+
+class RangeError(FastLloydError):
+    """A public bound does not fit the ring or the declared range."""
+
+    exit_code = EXIT_INPUT
+    reason = Reason.BAD_CONFIG
+
+
+class PeerError(FastLloydError):
+    """A peer misbehaved.
+
+    Parameters
+    ----------
+    peer : str
+        Name of the peer at fault, as `str(PartyId)` gives it.
+    rank : int
+        Its rank.
+    """
+
+    exit_code = EXIT_PEER
+    reason = Reason.PROTOCOL
+
+    def __init__(self, message: str, *, rank: int, reason: Reason | None = None) -> None:
+        super().__init__(message, reason=reason)
+        self.rank = rank
+
+
+class PeerTimeout(PeerError):
+    """Nothing came from the peer within the deadline."""
+
+    reason = Reason.TIMEOUT
+
+
+class PeerGone(PeerError):
+    """The peer's connection or process ended."""
+
+    reason = Reason.GONE
+
+
+class SecurityError(PeerError):
+    """A certificate, record or confirmation tag of the peer was refused."""
+
+    reason = Reason.SECURITY
+
+
+class Aborted(FastLloydError):
+    """Another party ended the run.
+
+    Parameters
+    ----------
+    rank : int
+        Rank of the party at fault.
+    reason : Reason
+    code : int
+        The exit code that all parties agreed on.
+    """
+
+    def __init__(self, *, rank: int, reason: Reason, code: int) -> None:
+        name = "the server" if rank == 0 else f"client {rank}"
+        super().__init__(f"{name} {reason.sentence}", reason=reason)
+        self.rank = rank
+        self.exit_code = code
+
+
+class Interrupted(FastLloydError):
+    """This process was told to stop by a signal: by a person, or by a launcher whose other rank died."""
+
+    exit_code = EXIT_PEER
+    reason = Reason.INTERRUPTED
+
+
+class InternalError(FastLloydError):
+    """Our own order of messages is broken: a bug in fastlloyd."""

@@ -1,0 +1,208 @@
+"""What one party brings to a run: public parameters, its own records, its identity. All checked here.
+
+Everything that depends on records is found before the party joins the run. A `ConfigError` depends on
+public things only; a `DataError` stays on its owner's standard error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.config import RunConfig, public_part
+from fastlloyd.crypto.identity import Identity, load_key, make_identity
+from fastlloyd.crypto.roster import Roster
+from fastlloyd.data.bounds import Bounds, parse_bounds, scale
+from fastlloyd.data.named import Dataset, dataset_bounds, load_named
+from fastlloyd.data.split import split_rows
+from fastlloyd.data.table import read_table
+from fastlloyd.errors import ConfigError, DataError
+from fastlloyd.protocols.fastlloyd.plan import PublicParameters
+from fastlloyd.wire import PROTOCOL_VERSION, PartyId
+
+DEFAULT_DATASET = "photo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Common:
+    """What all parties have alike.
+
+    Attributes
+    ----------
+    public : PublicParameters
+    bounds : Bounds
+        Not matched to features where the server has no data.
+    caps : tuple of int
+        Public cap on each client's records.
+    dataset : Dataset or None
+        The public set of a demonstration.
+    splits : list of int64 arrays or None
+    """
+
+    public: PublicParameters
+    bounds: Bounds
+    caps: tuple[int, ...]
+    dataset: Dataset | None = field(repr=False)
+    splits: list[NDArray[np.int64]] | None = field(repr=False)
+
+    def digest(self, config: RunConfig, roster: bytes) -> bytes:
+        """Give 32 bytes over everything public that must be equal at all parties."""
+        facts: dict[str, Any] = {
+            **public_part(config),
+            "version": PROTOCOL_VERSION,
+            "resume": config.resume,
+            "public": dataclasses.asdict(self.public),
+            "caps": self.caps,
+            "bounds": [self.bounds.lo.tolist(), self.bounds.hi.tolist(), self.bounds.names],
+            "roster": roster.hex(),
+            "split": None if self.dataset is None else [self.dataset.name, config.split],
+        }
+        return hashlib.sha256(json.dumps(facts, sort_keys=True, default=list).encode()).digest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnRecords:
+    """A client's own records, scaled to [-1, 1].
+
+    Attributes
+    ----------
+    raw_points : float64 array, shape (n, d)
+    names : tuple of str
+    bounds : Bounds
+        Matched to the features.
+    """
+
+    raw_points: NDArray[np.float64] = field(repr=False)
+    names: tuple[str, ...]
+    bounds: Bounds
+
+
+def gather_common(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
+    """Check what is public and alike for all parties.
+
+    Returns
+    -------
+    config : RunConfig
+        With the default data set filled in.
+    common : Common
+
+    Raises
+    ------
+    ConfigError
+        Any public parameter that does not fit.
+    """
+    if config.data is None and config.dataset is None:
+        config = dataclasses.replace(config, dataset=DEFAULT_DATASET)
+    dataset = None
+    if config.dataset is not None:
+        dataset = load_named(
+            config.dataset,
+            config.data_dir,
+            columns=config.columns,
+            missing="refuse" if config.missing == "midpoint" else config.missing,
+        )
+    n_total = config.n_total
+    if dataset is not None:
+        rows = dataset.values.shape[0]
+        n_total = rows if n_total is None else n_total
+        if rows > n_total:
+            raise ConfigError(f"--n-total: expected at least the data set's {rows} records, got {n_total}")
+    if n_total is None:
+        raise ConfigError("--n-total: expected a public upper bound on all records, got none")
+    k = config.k if config.k is not None else (dataset.k if dataset is not None else None)
+    if k is None:
+        raise ConfigError("--k: expected the number of clusters, got none")
+    public = PublicParameters(
+        protocol=config.protocol,
+        clients=clients,
+        min_clients=clients if config.min_clients is None else config.min_clients,
+        k=k,
+        n_total=n_total,
+        epsilon=config.epsilon,
+        delta=config.delta,
+        rounds=config.rounds,
+        seed=config.seed,
+        ring_bits=config.ring_bits,
+        settings=config.settings,
+    )
+    splits = None
+    if dataset is not None:
+        splits = split_rows(dataset.values.shape[0], clients, config.split, config.seed, labels=dataset.labels)
+        bounds = dataset_bounds(dataset, config.bounds)
+        caps = tuple(len(rows) for rows in splits)
+    else:
+        bounds = parse_bounds(config.bounds or "")
+        caps = _caps(config, clients, n_total)
+    return config, Common(public=public, bounds=bounds, caps=caps, dataset=dataset, splits=splits)
+
+
+def _caps(config: RunConfig, clients: int, n_total: int) -> tuple[int, ...]:
+    """Give each client's public cap; they sum to at most N."""
+    if not config.client_caps:
+        return (n_total // clients,) * clients
+    if len(config.client_caps) != clients:
+        raise ConfigError(
+            f"--client-caps: expected one number for each of the {clients} clients, got {len(config.client_caps)}"
+        )
+    if sum(config.client_caps) > n_total:
+        raise ConfigError(
+            f"--client-caps: expected a sum of at most --n-total {n_total}, got {sum(config.client_caps)}"
+        )
+    return config.client_caps
+
+
+def load_own(config: RunConfig, common: Common, me: PartyId) -> OwnRecords:
+    """Load and scale a client's own records; opens that client's file and no other.
+
+    Raises
+    ------
+    DataError
+        The file or its records do not fit, or there are more than the public cap.
+    """
+    if common.dataset is not None and common.splits is not None:
+        raw_values = common.dataset.values[common.splits[me.rank - 1]]
+        return OwnRecords(
+            raw_points=scale(raw_values, common.bounds, out=raw_values),
+            names=common.dataset.names,
+            bounds=common.bounds.match(common.dataset.names),
+        )
+    path = (config.data or "").replace("{client}", str(me.rank))
+    table = read_table(path, columns=config.columns, missing=config.missing, bounds=common.bounds)
+    rows, cap = len(table.values), common.caps[me.rank - 1]
+    if rows > cap:
+        raise DataError(
+            f"{path} has {rows} records, expected at most {cap}, the public cap of {me}; agree on a larger "
+            "--n-total or on --client-caps, or use fewer records"
+        )
+    bounds = common.bounds.match(table.names)
+    return OwnRecords(raw_points=scale(table.values, bounds, out=table.values), names=table.names, bounds=bounds)
+
+
+def load_identity(
+    config: RunConfig, me: PartyId, clients: int
+) -> tuple[Identity, Mapping[PartyId, bytes] | None, bytes]:
+    """Give this party's identity, the peers' certificates, and the roster's digest.
+
+    Without a roster: a fresh key, no certificates (they are exchanged unauthenticated), no digest.
+
+    Raises
+    ------
+    ConfigError
+        Roster or key do not fit.
+    """
+    if config.roster is None or config.key is None:
+        return make_identity(str(me), me.rank), None, b""
+    roster = Roster.load(Path(config.roster))
+    roster.check_complete(clients)
+    key = load_key(Path(config.key.replace("{client}", str(me.rank))))
+    identity = roster.identity(me, key)
+    certificates = {party: der for party, der in roster.certificates().items() if party != me}
+    return identity, certificates, roster.digest()

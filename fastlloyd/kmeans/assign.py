@@ -1,0 +1,140 @@
+"""Assignment of points to centres, and their sums and counts, in exact integer arithmetic.
+
+The scores |c|^2 - 2 x.c are computed in float64 from integers small enough that every product and
+every partial sum is an integer below 2^53 (`ring.fixed.choose_fraction_bits` checks it). So they are
+exact whatever the block size, BLAS, thread count or machine, a point's label depends on that point and
+the centres alone, and ties go to the lowest index.
+
+Source: FastLloyd, Alg. 1 lines 6 to 13; DESIGN §5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.kmeans.grid import GridPoints
+
+BLOCK = 8192
+# One-hot GEMM beats bincount while the clusters are few, or the features many.
+_ONE_HOT_CLUSTERS = 32
+_ONE_HOT_FEATURES = 32
+
+
+def assign(points: GridPoints, centers: NDArray[np.int64], *, block: int = BLOCK) -> NDArray[np.int64]:
+    """Label each point with its nearest centre.
+
+    Parameters
+    ----------
+    points : GridPoints
+    centers : int64 array, shape (k, d)
+        On the same grid.
+    block : int
+        Points per step; it never changes a label.
+
+    Returns
+    -------
+    int64 array, shape (n,)
+
+    Notes
+    -----
+    Sees: nobody but the caller; labels stay at their owner.
+    """
+    labels = np.empty(points.n, dtype=np.int64)
+    for rows, _, best, scores in _blocks(points, centers, block):
+        labels[rows] = _first_equal(scores, best)
+    return labels
+
+
+def accumulate(
+    points: GridPoints,
+    centers: NDArray[np.int64],
+    *,
+    radius: int | None,
+    relative: bool,
+    block: int = BLOCK,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Sum and count the points of each cluster in one pass.
+
+    Parameters
+    ----------
+    points : GridPoints
+    centers : int64 array, shape (k, d)
+    radius : int or None
+        Points whose exact squared distance from their centre exceeds radius^2 are left out.
+    relative : bool
+        Sum x - c (FastLloyd, line 12) rather than x.
+
+    Returns
+    -------
+    raw_sums : int64 array, shape (k, d)
+    raw_counts : int64 array, shape (k,)
+
+    Notes
+    -----
+    Sees: nobody but the caller, until masked.
+    Privacy: adding or removing one point changes one row of `raw_sums` by an integer vector v and that
+    cluster's count by 1, all else stays. With `relative` and `radius` |v|_2 <= radius exactly, since the
+    point counts only if its integer squared distance is at most radius^2; without them
+    |v_h| <= 2^q for each coordinate.
+    Source: FastLloyd, Alg. 1 lines 6 to 13, Eq. 4 and 5.
+    """
+    k, d = centers.shape
+    limit = np.inf if radius is None else float(radius) * float(radius)
+    sums = np.zeros((k, d), dtype=np.float64)
+    counts = np.zeros(k, dtype=np.int64)
+    one_hot = k <= _ONE_HOT_CLUSTERS or d >= _ONE_HOT_FEATURES
+    for rows, x, best, scores in _blocks(points, centers, block):
+        labels = _first_equal(scores, best)
+        if radius is not None:
+            kept = best + points.raw_squared_norms[rows] <= limit
+        else:
+            kept = np.ones(labels.shape, dtype=np.bool_)
+        if one_hot:
+            member = scores  # its content is used up: reuse the memory
+            member.fill(0.0)
+            member[labels, np.arange(labels.size)] = kept
+            sums += member @ x.T
+            counts += member.sum(axis=1).astype(np.int64)
+        else:
+            labels = np.where(kept, labels, k)
+            counts += np.bincount(labels, minlength=k + 1)[:k]
+            for h in range(d):
+                sums[:, h] += np.bincount(labels, weights=x[h], minlength=k + 1)[:k]
+    raw_sums = sums.astype(np.int64)
+    if relative:
+        raw_sums -= counts[:, None] * centers
+    return raw_sums, counts
+
+
+def _blocks(
+    points: GridPoints, centers: NDArray[np.int64], block: int
+) -> Iterator[tuple[slice, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]]:
+    """Give per block its rows, coordinates (d, b), best scores (b,) and all scores (k, b)."""
+    k = centers.shape[0]
+    minus_two = -2.0 * centers.astype(np.float64)
+    squared = (centers.astype(np.float64) ** 2).sum(axis=1)[:, None]
+    width = min(block, max(points.n, 1))
+    # Many clusters: fewer points at a time, so that the scores stay in the cache.
+    width = max(256, min(width, (1 << 18) // max(k, 1)))
+    x_buffer = np.empty((points.d, width), dtype=np.float64)
+    score_buffer = np.empty((k, width), dtype=np.float64)
+    for start in range(0, points.n, width):
+        rows = slice(start, min(start + width, points.n))
+        size = rows.stop - rows.start
+        x = x_buffer[:, :size]
+        np.copyto(x, points.raw_coordinates[:, rows])
+        scores = score_buffer[:, :size]
+        if size == width:
+            np.matmul(minus_two, x, out=scores)
+        else:
+            scores[...] = minus_two @ x
+        scores += squared
+        yield rows, x, scores.min(axis=0), scores
+
+
+def _first_equal(scores: NDArray[np.float64], best: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Give the lowest index at which a column of (k, b) reaches its minimum."""
+    return np.argmax(scores == best, axis=0)

@@ -1,0 +1,109 @@
+"""How good a clustering is, measured on true data: for public data sets only.
+
+All of it is taken on data scaled per feature by the bounds to [-1, 1]. A report that holds any of these
+figures is marked "not private".
+
+Source: FastLloyd, §6.2.1 and App. D; docs/privacy.md, "Evaluation".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.crypto.prg import PublicStream
+from fastlloyd.errors import ConfigError
+
+SAMPLE = 2000
+_BLOCK_VALUES = 1 << 22
+
+
+def nearest(points: NDArray[np.float64], centers: NDArray[np.float64]) -> tuple[NDArray[np.int64], float]:
+    """Label points, shape (n, d), by the nearest centre and give the mean squared distance (NICV)."""
+    labels = np.empty(len(points), dtype=np.int64)
+    total = 0.0
+    height = max(1, _BLOCK_VALUES // max(centers.size, 1))
+    squared = (centers**2).sum(axis=1)
+    for start in range(0, len(points), height):
+        block = points[start : start + height]
+        found = (squared - 2.0 * block @ centers.T).argmin(axis=1)
+        labels[start : start + height] = found
+        total += float(((block - centers[found]) ** 2).sum())
+    return labels, total / len(points)
+
+
+def evaluate(
+    points: NDArray[np.float64], centers: NDArray[np.float64], true_labels: NDArray[np.int64] | None = None
+) -> dict[str, float | None]:
+    """Compare released centres with the true data of a public set.
+
+    Parameters
+    ----------
+    points : float64 array, shape (n, d)
+        Scaled to [-1, 1].
+    centers : float64 array, shape (k, d)
+        Scaled.
+    true_labels : int64 array, shape (n,), optional
+        True classes, for `accuracy`.
+
+    Returns
+    -------
+    dict
+        nicv, nicv_central (scikit-learn's KMeans, n_init=10, random_state=0), silhouette (on a fixed public
+        sample of at most 2,000 rows) and davies_bouldin (None for a single cluster), centroid_mse (mean
+        squared distance to the central centres, matched), accuracy (matched; None without labels).
+
+    Raises
+    ------
+    ConfigError
+        scikit-learn is not installed.
+    """
+    cluster, scores, assignment = _libraries()
+    labels, nicv = nearest(points, centers)
+    central = cluster.KMeans(len(centers), n_init=10, random_state=0).fit(points)
+    rows = _sample(len(points))
+    several = 1 < len(np.unique(labels[rows])) < len(rows)
+    return {
+        "nicv": nicv,
+        "nicv_central": float(central.inertia_) / len(points),
+        "silhouette": float(scores.silhouette_score(points[rows], labels[rows])) if several else None,
+        "davies_bouldin": (
+            float(scores.davies_bouldin_score(points, labels)) if len(np.unique(labels)) > 1 else None
+        ),
+        "centroid_mse": _matched_mse(centers, central.cluster_centers_, assignment),
+        "accuracy": None if true_labels is None else _matched_accuracy(labels, true_labels, assignment),
+    }
+
+
+def _libraries() -> tuple[Any, Any, Any]:
+    try:
+        from sklearn import cluster, metrics
+    except ImportError as error:
+        raise ConfigError("--evaluate needs scikit-learn: pip install 'fastlloyd[ml]'") from error
+    from scipy.optimize import linear_sum_assignment
+
+    return cluster, metrics, linear_sum_assignment
+
+
+def _sample(n: int) -> NDArray[np.int64]:
+    """Give the fixed public sample of rows: the first 2,000 of a public shuffle."""
+    if n <= SAMPLE:
+        return np.arange(n)
+    draws = PublicStream(0, "silhouette sample").uint32(n)
+    return np.sort(np.argsort(draws, kind="stable")[:SAMPLE])
+
+
+def _matched_mse(centers: NDArray[np.float64], central: NDArray[np.float64], assignment: Any) -> float:
+    cost = ((centers[:, None] - central[None]) ** 2).sum(axis=2)
+    rows, columns = assignment(cost)
+    return float(cost[rows, columns].mean())
+
+
+def _matched_accuracy(labels: NDArray[np.int64], truth: NDArray[np.int64], assignment: Any) -> float:
+    classes, truth = np.unique(truth, return_inverse=True)
+    table = np.zeros((int(labels.max()) + 1, len(classes)), dtype=np.int64)
+    np.add.at(table, (labels, truth), 1)
+    rows, columns = assignment(-table)
+    return float(table[rows, columns].sum() / len(labels))

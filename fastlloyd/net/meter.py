@@ -1,0 +1,65 @@
+"""Counts what one party sends and receives, at the one place that writes.
+
+Payload is ring or field elements and ciphertexts only; link bytes are what leaves for the transport
+(message headers, TLS records, handshakes). Counts are kept per peer, direction and round; set-up and
+the final exchange have round numbers of their own (`wire.SETUP_ROUND`, `wire.FINAL_ROUND`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from fastlloyd.wire import FINAL_ROUND, SETUP_ROUND, PartyId
+
+
+@dataclass(slots=True)
+class Count:
+    """Messages, payload bytes and link bytes."""
+
+    messages: int = 0
+    payload_bytes: int = 0
+    link_bytes: int = 0
+
+    def add(self, messages: int, payload_bytes: int, link_bytes: int) -> None:
+        """Add to all three."""
+        self.messages += messages
+        self.payload_bytes += payload_bytes
+        self.link_bytes += link_bytes
+
+
+@dataclass(slots=True)
+class Meter:
+    """The traffic of one party.
+
+    Attributes
+    ----------
+    sent, received : dict from (peer, round) to Count
+    """
+
+    sent: dict[tuple[PartyId, int], Count] = field(default_factory=lambda: defaultdict(Count))
+    received: dict[tuple[PartyId, int], Count] = field(default_factory=lambda: defaultdict(Count))
+
+    def total_sent(self) -> Count:
+        """Sum all that was sent, set-up and final exchange included."""
+        return _sum(self.sent.values())
+
+    def setup_sent(self) -> Count:
+        """Sum what was sent before round 0."""
+        return _sum(count for (_, round_), count in self.sent.items() if round_ == SETUP_ROUND)
+
+    def rounds_sent(self) -> dict[int, Count]:
+        """Sum what was sent per protocol round, set-up and final exchange left out."""
+        rounds: dict[int, Count] = {}
+        for (_, round_), count in self.sent.items():
+            if round_ not in (SETUP_ROUND, FINAL_ROUND):
+                rounds.setdefault(round_, Count()).add(count.messages, count.payload_bytes, count.link_bytes)
+        return rounds
+
+
+def _sum(counts: Iterable[Count]) -> Count:
+    total = Count()
+    for count in counts:
+        total.add(count.messages, count.payload_bytes, count.link_bytes)
+    return total

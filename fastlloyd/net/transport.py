@@ -1,0 +1,88 @@
+"""The interface every transport offers: frames of bytes between numbered parties, nothing else.
+
+A transport knows nothing of k-means, messages or encryption. Frames from one peer arrive whole and in
+the order they were sent; frames of different peers may interleave in any order.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
+
+from fastlloyd.errors import InternalError
+from fastlloyd.wire import PartyId
+
+MAX_FRAME_BYTES = 1 << 30
+
+
+class Transport(ABC):
+    """Moves frames between this party and its peers.
+
+    Attributes
+    ----------
+    me : PartyId
+    peers : tuple of PartyId
+        All other parties, in rank order.
+    """
+
+    me: PartyId
+    peers: tuple[PartyId, ...]
+
+    @abstractmethod
+    def send(self, peer: PartyId, frame: bytes | bytearray | memoryview) -> None:
+        """Hand a frame over for delivery; never waits for the peer to read it.
+
+        The caller may change the buffer afterwards. Point to point: no other party is involved.
+
+        Raises
+        ------
+        PeerGone
+            The peer's connection is known to have ended.
+        """
+
+    @abstractmethod
+    def receive(self, timeout_s: float) -> tuple[PartyId, bytes] | None:
+        """Give the next frame of any peer, or None when `timeout_s` seconds pass without one.
+
+        `timeout_s = 0` polls once.
+
+        Raises
+        ------
+        PeerGone
+            A peer's connection ended and all of its frames were given out.
+        """
+
+    @abstractmethod
+    def close(self, *, lost: bool = False) -> None:
+        """Flush and release everything; idempotent.
+
+        Parameters
+        ----------
+        lost : bool
+            A peer is lost: do not wait for anybody (for MPI: never finalise).
+        """
+
+    def check_send(self, peer: PartyId, size: int) -> None:
+        """Refuse a frame for nobody, or one above `MAX_FRAME_BYTES`.
+
+        Raises
+        ------
+        InternalError
+            The caller is at fault: only a bug addresses such a frame.
+        """
+        if peer not in self.peers:
+            names = ", ".join(str(other) for other in self.peers)
+            raise InternalError(f"{self.me} cannot send to {peer}: its peers are {names}")
+        if size > MAX_FRAME_BYTES:
+            raise InternalError(
+                f"a frame of {size} bytes for {peer} is above the limit of {MAX_FRAME_BYTES} bytes: split it"
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(lost=error is not None)

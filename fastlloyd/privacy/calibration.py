@@ -1,0 +1,193 @@
+"""Calibration: how much noise a stated epsilon and delta need.
+
+The analytic formulas give the noise of Gaussian mechanisms directly; `calibrate` solves for mixtures and
+is the last step for all: what the verifying accountant says about the very releases that will be made
+must not exceed the target.
+
+Source: FastLloyd, Theorem 2.3 and Appendix A.2; docs/privacy.md, "Calibration".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from fastlloyd.errors import ConfigError
+from fastlloyd.privacy.accountant import SAMPLER_DELTA, gdp_delta, gdp_epsilon, spent
+from fastlloyd.privacy.release import Release
+
+__all__ = ["SAMPLER_DELTA", "calibrate", "gaussian_noise_multiplier", "gdp_delta", "gdp_epsilon"]
+
+# How far below the target the composed epsilon may stay; the promise to users is 0.5 %.
+_SLACK = 1e-4
+_MAX_STEPS = 100
+
+
+def gaussian_noise_multiplier(epsilon: float, delta: float) -> float:
+    """Give the smallest sigma for which (1 / sigma)-GDP implies (epsilon, delta)-DP.
+
+    Parameters
+    ----------
+    epsilon : float
+        Positive.
+    delta : float
+        Between 0 and 1, both excluded.
+
+    Returns
+    -------
+    float
+        Sigma for sensitivity 1, rounded up in its last digits.
+
+    Raises
+    ------
+    ConfigError
+        Epsilon or delta is out of range.
+
+    Source
+    ------
+    FastLloyd, Theorem 2.3; Balle and Wang (2018), Algorithm 1, solved by bisection.
+
+    Examples
+    --------
+    >>> round(gaussian_noise_multiplier(1.0, 1e-5), 4)
+    3.7306
+    """
+    _check_target(epsilon, delta)
+    if delta == 0.0:
+        raise ConfigError("expected delta above 0 for Gaussian noise, got 0; give --delta")
+    low, high = 1.0, 1.0
+    while gdp_delta(1.0 / high, epsilon) > delta:
+        high *= 2.0
+    while gdp_delta(1.0 / low, epsilon) <= delta:
+        low /= 2.0
+    while not low >= high * (1.0 - 2.0**-50):
+        middle = 0.5 * (low + high)
+        if gdp_delta(1.0 / middle, epsilon) <= delta:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def calibrate(
+    build: Callable[[float], Sequence[Release]], target_epsilon: float, target_delta: float, start: float
+) -> tuple[float, tuple[Release, ...]]:
+    """Find the smallest noise whose releases stay within the target, and check these releases.
+
+    Parameters
+    ----------
+    build : callable
+        From a factor on the noise to the releases of the whole run; more noise, less epsilon.
+    target_epsilon, target_delta : float
+        Delta may be 0 if all releases are Laplace; otherwise it must exceed `SAMPLER_DELTA`.
+    start : float
+        A first guess of the factor, such as an analytic solution.
+
+    Returns
+    -------
+    factor : float
+    releases : tuple of Release
+        `build(factor)`: the accountant says target_epsilon or up to 0.01 % less.
+
+    Raises
+    ------
+    ConfigError
+        The target is out of range or no noise can meet it.
+
+    Notes
+    -----
+    A start that misses the target by parts in a million (another accountant's rounding) is raised by parts
+    in a million; otherwise the logarithm of epsilon is solved as a function of the factor's, by secants
+    kept inside a bracket.
+    """
+    _check_target(target_epsilon, target_delta)
+    if not (math.isfinite(start) and start > 0.0):
+        raise ConfigError(f"expected a positive first guess, got {start}; check epsilon and delta")
+    mechanisms = {release.mechanism for release in build(start)}
+    if not mechanisms or "none" in mechanisms:
+        raise ConfigError("expected releases with noise, got none: there is nothing to calibrate")
+    if "gaussian" in mechanisms and target_delta <= SAMPLER_DELTA:
+        raise ConfigError(
+            f"expected delta above {SAMPLER_DELTA:.1e}, the part set aside for the sampler of Gaussian noise, "
+            f"got {target_delta:g}; give a larger --delta"
+        )
+
+    def epsilon_at(factor: float) -> float:
+        return spent(build(factor), target_delta)
+
+    factor = _nudge(epsilon_at, target_epsilon, start)
+    if factor is None:
+        factor = _solve(epsilon_at, target_epsilon, start)
+    return factor, tuple(build(factor))
+
+
+def _nudge(epsilon_at: Callable[[float], float], target: float, start: float) -> float | None:
+    """Raise a factor that is nearly enough by parts in a million; None if it is too far off."""
+    step = 1e-6
+    factor = start
+    while step < _SLACK:
+        epsilon = epsilon_at(factor)
+        if not target * (1.0 - _SLACK) <= epsilon <= target * (1.0 + _SLACK):
+            return None
+        if epsilon <= target:
+            return factor
+        factor = start * (1.0 + step)
+        step *= 2.0
+    return None
+
+
+def _solve(epsilon_at: Callable[[float], float], target: float, start: float) -> float:
+    """Find the factor between one that is too small and one that is enough, until the latter is tight."""
+    small, enough = _bracket(epsilon_at, target, start)
+    for _ in range(_MAX_STEPS):
+        if enough[1] >= target * (1.0 - _SLACK):
+            return enough[0]
+        factor = _between(small, enough, target)
+        epsilon = epsilon_at(factor)
+        if epsilon <= target:
+            enough = (factor, epsilon)
+        else:
+            small = (factor, epsilon)
+        if enough[0] <= small[0] * (1.0 + 1e-12):
+            return enough[0]
+    raise ConfigError(f"no noise was found that gives epsilon {target:g}; take another epsilon or delta")
+
+
+def _bracket(
+    epsilon_at: Callable[[float], float], target: float, start: float
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Find a factor that is too small and one that is enough, each with its epsilon."""
+    small = enough = None
+    factor, epsilon = start, epsilon_at(start)
+    for _ in range(_MAX_STEPS):
+        if epsilon <= target:
+            enough = (factor, epsilon)
+        else:
+            small = (factor, epsilon)
+        if small is not None and enough is not None:
+            return small, enough
+        # Epsilon falls at least as fast as 1 / noise grows; step a little beyond that guess.
+        ratio = min(max(epsilon / target, 2.0**-10), 2.0**10)
+        factor *= ratio * 1.01 if epsilon > target else ratio / 1.01
+        epsilon = epsilon_at(factor)
+    raise ConfigError(f"no noise was found that gives epsilon {target:g}; take another epsilon or delta")
+
+
+def _between(small: tuple[float, float], enough: tuple[float, float], target: float) -> float:
+    """Guess by a secant in logarithms, aimed just below the target; the middle where that fails."""
+    low, high = math.log(small[0]), math.log(enough[0])
+    middle = 0.5 * (low + high)
+    if enough[1] > 0.0 and math.isfinite(small[1]):
+        rise = math.log(small[1] / enough[1])
+        share = math.log(small[1] / (target * (1.0 - 0.4 * _SLACK))) / rise
+        if 0.0 < share < 1.0:
+            return math.exp(low + share * (high - low))
+    return math.exp(middle)
+
+
+def _check_target(epsilon: float, delta: float) -> None:
+    """Check what the user asked for."""
+    if not (math.isfinite(epsilon) and epsilon > 0.0):
+        raise ConfigError(f"expected a positive finite epsilon, got {epsilon}; give --epsilon, such as 1")
+    if not 0.0 <= delta < 1.0:
+        raise ConfigError(f"expected delta from 0 to below 1, got {delta}; give --delta, such as 1e-6")

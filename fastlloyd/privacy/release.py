@@ -1,0 +1,179 @@
+"""One noisy release, as it stands in the ledger.
+
+Source: docs/privacy.md, "The ledger".
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import MISSING, asdict, dataclass, fields
+from typing import Any, Self
+
+from fastlloyd.errors import ConfigError
+
+MECHANISMS = ("gaussian", "laplace", "none")
+NORM_OF = {"gaussian": "l2", "laplace": "l1"}
+MULTIPLIERS = (1e-6, 1e12)
+ADD_REMOVE = "add-remove record"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """One noisy release: what left, how far one record moves it, and how much noise it carries.
+
+    Attributes
+    ----------
+    run : str
+        Lower-case hexadecimal name of the run; empty while the release is only planned.
+    round : int
+    name : str
+        What is released, such as 'relative sums'.
+    mechanism : str
+        One of `MECHANISMS`; 'none' means that it carries no noise and is not private.
+    sensitivity : float
+        Largest change by one neighbour, in the norm `norm`: 'l2' for Gaussian, 'l1' for Laplace noise.
+    noise_scale : float
+        Standard deviation (Gaussian) or scale b (Laplace), in the unit of `sensitivity`; 0 for 'none'.
+    unit : str
+        What 1 means in the two figures above, such as 'grid of 2^-12'.
+    neighbours : str
+        The neighbouring relation that the sensitivity is for.
+    seen_by : str
+        Who receives the release.
+    data : str
+        Keyed digest of the records behind it (`keyed_digest`), or empty.
+
+    Raises
+    ------
+    ConfigError
+        A field is not finite, negative or does not fit the mechanism.
+    """
+
+    run: str = ""
+    round: int
+    name: str
+    mechanism: str
+    sensitivity: float
+    norm: str
+    noise_scale: float
+    unit: str = "1"
+    neighbours: str = ADD_REMOVE
+    seen_by: str = "clients"
+    data: str = ""
+
+    def __post_init__(self) -> None:
+        problem = _type_problem(self) or _value_problem(self)
+        if problem:
+            raise ConfigError(f"release {self.name!r} cannot be accounted for: {problem}")
+
+    @property
+    def key(self) -> tuple[str, int, str]:
+        """What identifies the release: run, round and name."""
+        return (self.run, self.round, self.name)
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Noise scale over sensitivity; 0 without noise."""
+        return self.noise_scale / self.sensitivity if self.noise_scale > 0.0 else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give all fields and the noise multiplier."""
+        return {**asdict(self), "noise_multiplier": self.noise_multiplier}
+
+    def to_json(self) -> str:
+        """Write one line of JSON, without the line's end."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, line: str, where: str = "the release") -> Self:
+        """Read what `to_json` wrote.
+
+        Parameters
+        ----------
+        line : str
+        where : str
+            Name of the line for the error's text.
+
+        Raises
+        ------
+        ConfigError
+            Not JSON, unknown, missing or repeated keys, a wrong type, a value that is not finite or
+            negative, or a noise multiplier that is not noise scale over sensitivity.
+        """
+        try:
+            content = json.loads(line, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+            return cls._from_content(content)
+        except (ValueError, OverflowError, RecursionError, ConfigError) as error:
+            raise ConfigError(
+                f"{where}: expected a release as fastlloyd writes it, got another text ({error}); "
+                f"restore the line or remove it if it was never written by fastlloyd"
+            ) from None
+
+    @classmethod
+    def _from_content(cls, content: Any) -> Self:
+        """Check the keys and the types of decoded JSON."""
+        if not isinstance(content, dict):
+            raise ValueError("it is not a JSON object")
+        known = {field.name: field for field in fields(cls)}
+        needed = {name for name, field in known.items() if field.default is MISSING} | {"noise_multiplier"}
+        unknown = sorted(set(content) - set(known) - {"noise_multiplier"})
+        missing = sorted(needed - set(content))
+        if unknown or missing:
+            raise ValueError(f"unknown keys {unknown}, missing keys {missing}")
+        claimed = content.pop("noise_multiplier")
+        for name in ("sensitivity", "noise_scale"):
+            if type(content[name]) is int:
+                content[name] = float(content[name])
+        release = cls(**content)
+        if type(claimed) not in (int, float) or not math.isclose(claimed, release.noise_multiplier, rel_tol=1e-12):
+            raise ValueError(
+                f"its noise multiplier is {claimed!r}, noise over sensitivity {release.noise_multiplier!r}"
+            )
+        return release
+
+
+def _type_problem(release: Release) -> str:
+    """Say which field has a wrong type, or nothing."""
+    for field in fields(release):
+        value = getattr(release, field.name)
+        expected = {"round": int, "sensitivity": float, "noise_scale": float}.get(field.name, str)
+        if not isinstance(value, expected) or isinstance(value, bool):
+            return f"expected {field.name} as {expected.__name__}, got {type(value).__name__}"
+    return ""
+
+
+def _value_problem(release: Release) -> str:
+    """Say which value does not fit, or nothing."""
+    scale, sensitivity = release.noise_scale, release.sensitivity
+    if not all(c in "0123456789abcdef" for c in release.run):
+        return "expected run as lower-case hexadecimal digits"
+    if not release.name or not 0 <= release.round < 2**32:
+        return f"expected a name and a round from 0 to 2^32 - 1, got {release.name!r} and {release.round}"
+    if release.mechanism not in MECHANISMS:
+        return f"expected one of the mechanisms {MECHANISMS}, got {release.mechanism!r}"
+    if release.norm != NORM_OF.get(release.mechanism, release.norm) or release.norm not in ("l1", "l2"):
+        return f"{release.mechanism} noise does not go with the norm {release.norm!r}"
+    if not (math.isfinite(scale) and math.isfinite(sensitivity)):
+        return f"expected finite figures, got sensitivity {sensitivity} and noise scale {scale}"
+    if release.mechanism == "none":
+        return "" if scale == 0.0 and sensitivity >= 0.0 else "a release without noise has noise scale 0"
+    if scale <= 0.0 or sensitivity <= 0.0:
+        return f"expected positive figures, got sensitivity {sensitivity} and noise scale {scale}"
+    low, high = MULTIPLIERS
+    if not low <= scale / sensitivity <= high:
+        return f"expected noise scale over sensitivity from {low:g} to {high:g}, got {scale / sensitivity:g}"
+    return ""
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse an object that names a key twice."""
+    content = dict(pairs)
+    if len(content) != len(pairs):
+        raise ValueError("a key stands twice")
+    return content
+
+
+def _refuse_constant(name: str) -> None:
+    """Refuse NaN and infinities, which Python's JSON would read."""
+    raise ValueError(f"{name} is not a finite number")

@@ -1,0 +1,119 @@
+"""The messages of FastLloyd, in the order they are sent.
+
+::
+
+    client i                                         server
+      R_i, C_i  (Alg. 1, lines 6 to 13)
+      MaskedUpdate  v_i + r_i mod 2^b    -------->     sum over the clients included
+                                                       + noise (Fig. 1)
+      NoisyMaskedSum  v + r + noise      <--------     the same bytes to all clients
+      subtract the masks of the set included
+      new centres (lines 18 to 20)
+
+One up and one down per round and client, k (d + 1) ring elements each: first the k x d sums, row by row,
+then the k counts. The set included travels as a bitmap and counts as link bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
+
+import numpy as np
+
+from fastlloyd.ring.fixed import Ring, RingArray
+from fastlloyd.wire import PartyId, decode_included, encode_included
+
+
+@dataclass(frozen=True, slots=True)
+class VectorFormat:
+    """The public shape of both messages: ring, number of elements, number of clients."""
+
+    ring: Ring
+    elements: int
+    clients: int
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedUpdate:
+    """Sender: a client. Receiver: the server and nobody else, for every client can take the mask off.
+
+    Attributes
+    ----------
+    data : bytes
+        k (d + 1) ring elements, little endian.
+    """
+
+    TYPE: ClassVar[int] = 32
+    data: bytes = field(repr=False)
+
+    def body(self) -> bytes:
+        """Give the elements."""
+        return self.data
+
+    @property
+    def payload_bytes(self) -> int:
+        """All of it is payload."""
+        return len(self.data)
+
+    @classmethod
+    def read(cls, body: bytes, format: VectorFormat) -> Self:
+        """Check the length."""
+        format.ring.from_bytes(body, format.elements)
+        return cls(body)
+
+    def elements(self, format: VectorFormat) -> RingArray:
+        """Give the ring elements, shape (k (d + 1),)."""
+        return format.ring.from_bytes(self.data, format.elements)
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyMaskedSum:
+    """Sender: the server. Receiver: every client. Released to the clients once unmasked.
+
+    Attributes
+    ----------
+    data : bytes
+        k (d + 1) ring elements, little endian.
+    included : tuple of PartyId
+        Whose updates are in the sum.
+    clients : int
+    """
+
+    TYPE: ClassVar[int] = 33
+    data: bytes = field(repr=False)
+    included: tuple[PartyId, ...]
+    clients: int
+
+    def body(self) -> bytes:
+        """Give the bitmap of the clients included, then the elements."""
+        return encode_included(self.included, self.clients) + self.data
+
+    @property
+    def payload_bytes(self) -> int:
+        """Only the ring elements are payload."""
+        return len(self.data)
+
+    @classmethod
+    def read(cls, body: bytes, format: VectorFormat) -> Self:
+        """Check bitmap and length; an empty set is refused."""
+        width = (format.clients + 7) // 8
+        included = decode_included(body[:width], format.clients)
+        if not included:
+            raise ValueError("a sum over no client")
+        format.ring.from_bytes(body[width:], format.elements)
+        return cls(body[width:], included, format.clients)
+
+    def elements(self, format: VectorFormat) -> RingArray:
+        """Give the ring elements, shape (k (d + 1),)."""
+        return format.ring.from_bytes(self.data, format.elements)
+
+
+def join(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    """Lay sums (k, d) and counts (k,) out as one vector of k (d + 1) elements."""
+    return np.concatenate([sums.ravel(), counts])
+
+
+def split(vector: np.ndarray, k: int, d: int) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+    """Undo `join`."""
+    return vector[: k * d].reshape(k, d), vector[k * d :]

@@ -1,0 +1,369 @@
+"""From public parameters to the plan of one run: radii, noise, fraction bits, releases.
+
+The server makes the plan and sends it; each client checks it against its own configuration and
+recomputes epsilon from the planned releases before it takes part. Noise scales and sensitivities are in
+grid units (2^-q of the scaled domain), where they hold exactly.
+
+Source: FastLloyd, Eq. 7 and 8, Lemma A.1; docs/privacy.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+from fastlloyd.errors import ConfigError
+from fastlloyd.privacy.accountant import spent
+from fastlloyd.privacy.calibration import SAMPLER_DELTA, calibrate, gaussian_noise_multiplier
+from fastlloyd.privacy.ledger import Release
+from fastlloyd.protocols.fastlloyd.settings import (
+    Settings,
+    automatic_rounds,
+    count_ratio,
+    radius_of_round,
+    settings_from,
+    split_gaussian,
+)
+from fastlloyd.kmeans.update import FREE_LIMIT
+from fastlloyd.ring.fixed import choose_fraction_bits
+
+MECHANISMS = {"fastlloyd": "gaussian", "glloyd": "gaussian", "sulloyd": "laplace", "lloyd": "none"}
+GAUSSIAN_TAIL = 12.0
+LAPLACE_TAIL = 45.0
+# How far a recomputed epsilon may differ between two versions of the accounting library.
+_ACCOUNTING_SLACK = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicParameters:
+    """What all parties must agree on before anything is computed.
+
+    Attributes
+    ----------
+    n_total : int
+        Public upper bound N on all records together.
+    delta : float or None
+        None: 1 / (N ln N).
+    rounds : int or None
+        None: the protocol's formula.
+    """
+
+    protocol: str
+    clients: int
+    min_clients: int
+    k: int
+    n_total: int
+    epsilon: float
+    delta: float | None
+    rounds: int | None
+    seed: int
+    ring_bits: int
+    settings: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        if self.clients < 1:
+            raise ConfigError("expected at least one client, got none; start with -n 2 or more (rank 0 serves)")
+        if not 1 <= self.min_clients <= self.clients:
+            raise ConfigError(f"--min-clients: expected 1 to {self.clients} (the clients), got {self.min_clients}")
+        if self.k < 1:
+            raise ConfigError(f"--k: expected at least 1 cluster, got {self.k}")
+        if self.k > self.n_total:
+            raise ConfigError(
+                f"--k: expected at most the public N = {self.n_total} clusters, got {self.k}; lower --k or "
+                "check --n-total"
+            )
+        if self.n_total < 3:
+            raise ConfigError(f"--n-total: expected at least 3 records, got {self.n_total}")
+        if not (math.isfinite(self.epsilon) and 0 < self.epsilon <= 100):
+            raise ConfigError(f"--epsilon: expected a number in (0, 100], got {self.epsilon:g}")
+        if self.delta is not None and not 2 * SAMPLER_DELTA < self.delta < 1:
+            raise ConfigError(f"--delta: expected 'auto' or a number in (1e-11, 1), got {self.delta:g}")
+        if self.rounds is not None and not 1 <= self.rounds <= 1000:
+            raise ConfigError(f"--rounds: expected 'auto' or 1 to 1000, got {self.rounds}")
+        settings_from(self.protocol, self.settings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundPlan:
+    """One round's numbers, in grid units.
+
+    Attributes
+    ----------
+    radius : int or None
+        floor(eta * 2^q): a point farther from its centre does not count. None: no radius.
+    sum_scale, count_scale : float
+        Standard deviation (Gaussian) or scale b (Laplace) of the noise on each sum and count; 0 without.
+    """
+
+    radius: int | None
+    sum_scale: float
+    count_scale: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything public that one run needs; the same on all parties."""
+
+    protocol: str
+    clients: int
+    min_clients: int
+    k: int
+    d: int
+    names: tuple[str, ...]
+    n_total: int
+    epsilon: float
+    delta: float
+    seed: int
+    ring_bits: int
+    fraction_bits: int
+    mechanism: str
+    relative: bool
+    clip: bool
+    domain: str
+    rounds: tuple[RoundPlan, ...]
+
+    @property
+    def elements(self) -> int:
+        """Ring elements per message: k (d + 1)."""
+        return self.k * (self.d + 1)
+
+    @property
+    def private(self) -> bool:
+        """Whether the releases carry differential privacy at all."""
+        return self.mechanism != "none"
+
+    def releases(self, t: int) -> tuple[Release, ...]:
+        """Give what round t releases: sums and counts, each a vector over all clusters.
+
+        Notes
+        -----
+        Privacy: one record enters one cluster, so it moves one row of the sums and one count
+        (`kmeans.assign.accumulate`); the k clusters together are one release of the stated sensitivity.
+        """
+        planned = self.rounds[t]
+        grid = float(1 << self.fraction_bits)
+        norm = "l1" if self.mechanism == "laplace" else "l2"
+        sensitivity = _sum_sensitivity(planned.radius, self.mechanism, self.d, self.fraction_bits)
+        common: dict[str, Any] = {
+            "round": t,
+            "mechanism": self.mechanism,
+            "norm": norm,
+            "unit": f"grid of 2^-{self.fraction_bits}",
+            "neighbours": "add-remove record",
+            "seen_by": "clients",
+        }
+        name = "relative sums" if self.relative else "sums"
+        return (
+            Release(name=name, sensitivity=sensitivity, noise_scale=planned.sum_scale, **common),
+            Release(name="counts", sensitivity=grid, noise_scale=planned.count_scale, **common),
+        )
+
+    def all_releases(self) -> tuple[Release, ...]:
+        """Give the releases of all rounds in order."""
+        return tuple(release for t in range(len(self.rounds)) for release in self.releases(t))
+
+    def to_json(self) -> dict[str, Any]:
+        """Give plain values; `from_json` is the inverse."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Read a plan that came from the server.
+
+        Raises
+        ------
+        ValueError
+            Not a plan: the sender is at fault.
+        """
+        expected = {field.name for field in fields(cls)}
+        if not isinstance(values, Mapping) or set(values) != expected:
+            raise ValueError("the plan does not have the expected fields")
+        plain = dict(values)
+        plain["names"] = tuple(str(name) for name in plain["names"])
+        plain["rounds"] = tuple(RoundPlan(**entry) for entry in plain["rounds"])
+        return cls(**plain)
+
+
+def automatic_delta(n_total: int) -> float:
+    """Give 1 / (N ln N) (§6.1.1), N public."""
+    return 1.0 / (n_total * math.log(n_total))
+
+
+def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...]) -> Plan:
+    """Make the plan of a run; run by the server.
+
+    Raises
+    ------
+    RangeError
+        The ring is too narrow for these public bounds; names the mend.
+    """
+    settings = settings_from(public.protocol, public.settings)
+    mechanism = MECHANISMS[public.protocol]
+    private = mechanism != "none"
+    delta = automatic_delta(public.n_total) if public.delta is None else public.delta
+    if mechanism != "gaussian":
+        delta = 0.0
+    sigma = gaussian_noise_multiplier(public.epsilon, delta - SAMPLER_DELTA) if mechanism == "gaussian" else 0.0
+    count = public.rounds or automatic_rounds(
+        public.protocol,
+        k=public.k,
+        d=d,
+        n=public.n_total,
+        epsilon=public.epsilon,
+        sigma=sigma,
+        settings=settings,
+    )
+    relative = public.protocol == "fastlloyd"
+    radii = [radius_of_round(t, public.k, d, settings) if relative else None for t in range(count)]
+    multipliers = _multipliers(public, settings, d, sigma, count)
+    bits = _fraction_bits(public, settings, d, radii, multipliers)
+
+    def build(factor: float) -> Plan:
+        return Plan(
+            protocol=public.protocol,
+            clients=public.clients,
+            min_clients=public.min_clients,
+            k=public.k,
+            d=d,
+            names=names,
+            n_total=public.n_total,
+            epsilon=public.epsilon,
+            delta=delta,
+            seed=public.seed,
+            ring_bits=public.ring_bits,
+            fraction_bits=bits,
+            mechanism=mechanism,
+            relative=relative,
+            clip=relative and settings.clip,
+            domain=settings.domain,
+            rounds=tuple(_round_plan(radius, mechanism, d, bits, multipliers, factor) for radius in radii),
+        )
+
+    if not private:
+        return build(1.0)
+    factor, _ = calibrate(
+        lambda candidate: build(candidate).all_releases(), public.epsilon, delta, 1.0
+    )
+    return build(factor)
+
+
+def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str, ...]) -> float:
+    """Check a plan against a client's own configuration; run by each client.
+
+    Returns
+    -------
+    float
+        Epsilon of the planned releases (infinite for lloyd).
+
+    Raises
+    ------
+    ValueError
+        The plan differs from the configuration or spends more than epsilon: the server is at fault.
+    """
+    expected = {
+        "protocol": public.protocol,
+        "clients": public.clients,
+        "min_clients": public.min_clients,
+        "k": public.k,
+        "d": d,
+        "names": names,
+        "n_total": public.n_total,
+        "epsilon": public.epsilon,
+        "seed": public.seed,
+        "ring_bits": public.ring_bits,
+        "mechanism": MECHANISMS[public.protocol],
+    }
+    for field, value in expected.items():
+        if getattr(plan, field) != value:
+            raise ValueError(f"the plan has {field} = {getattr(plan, field)!r}, expected {value!r}")
+    if public.rounds is not None and len(plan.rounds) != public.rounds:
+        raise ValueError(f"the plan has {len(plan.rounds)} rounds, expected {public.rounds}")
+    _check_delta(plan, public)
+    _check_ranges(plan, settings_from(public.protocol, public.settings))
+    epsilon = spent(plan.all_releases(), plan.delta)
+    if plan.private and epsilon > public.epsilon * (1 + _ACCOUNTING_SLACK):
+        raise ValueError(f"the plan spends epsilon {epsilon:.6g}, expected at most {public.epsilon:g}")
+    return epsilon
+
+
+def _check_delta(plan: Plan, public: PublicParameters) -> None:
+    allowed = automatic_delta(public.n_total) if public.delta is None else public.delta
+    if plan.mechanism != "gaussian":
+        allowed = 0.0
+    if plan.delta > allowed * (1 + _ACCOUNTING_SLACK):
+        raise ValueError(f"the plan has delta {plan.delta:g}, expected at most {allowed:g}")
+
+
+def _check_ranges(plan: Plan, settings: Settings) -> None:
+    """Refuse radii, modes and fraction bits that the configuration does not give."""
+    relative = plan.protocol == "fastlloyd"
+    if plan.relative != relative or plan.clip != (relative and settings.clip) or plan.domain != settings.domain:
+        raise ValueError("the plan's update rule differs from the configuration")
+    if not 8 <= plan.fraction_bits <= 16 or not 1 <= len(plan.rounds) <= 1000:
+        raise ValueError("the plan's fraction bits or rounds are out of range")
+    for t, planned in enumerate(plan.rounds):
+        if not relative and planned.radius is None:
+            continue
+        radius = radius_of_round(t, plan.k, plan.d, settings) * (1 << plan.fraction_bits)
+        if not relative or not isinstance(planned.radius, int) or abs(planned.radius - radius) > 1 + 1e-9 * radius:
+            raise ValueError(f"the plan's radius in round {t} differs from the configuration")
+
+
+def _round_plan(
+    radius: float | None, mechanism: str, d: int, bits: int, multipliers: tuple[float, float], factor: float
+) -> RoundPlan:
+    """Turn one round's radius and noise multipliers into grid units."""
+    grid = 1 << bits
+    whole = None if radius is None else math.floor(radius * grid)
+    sums, counts = multipliers
+    return RoundPlan(
+        radius=whole,
+        sum_scale=sums * factor * _sum_sensitivity(whole, mechanism, d, bits),
+        count_scale=counts * factor * grid,
+    )
+
+
+def _sum_sensitivity(radius: int | None, mechanism: str, d: int, bits: int) -> float:
+    """Give how far one record moves a cluster's sums, in grid units: L1 for Laplace, else L2."""
+    if radius is not None:
+        return float(radius)
+    return (d if mechanism == "laplace" else math.sqrt(d)) * float(1 << bits)
+
+
+def _multipliers(
+    public: PublicParameters, settings: Settings, d: int, sigma: float, count: int
+) -> tuple[float, float]:
+    """Give the noise multipliers of sums and counts in each of `count` rounds (Eq. 7, 8; Su et al.)."""
+    ratio = count_ratio(public.protocol, d, settings)
+    if public.protocol == "lloyd":
+        return 0.0, 0.0
+    if public.protocol == "sulloyd":
+        # eps_t = d * eps_coordinate + eps_counts, eps_coordinate = ratio * eps_counts.
+        eps_counts = public.epsilon / count / (d * ratio + 1.0)
+        return 1.0 / (d * ratio * eps_counts), 1.0 / eps_counts
+    sums, counts = split_gaussian(sigma, ratio)
+    return sums * math.sqrt(count), counts * math.sqrt(count)
+
+
+def _fraction_bits(
+    public: PublicParameters,
+    settings: Settings,
+    d: int,
+    radii: list[float | None],
+    multipliers: tuple[float, float],
+) -> int:
+    """Choose q from the public bounds (docs/protocol.md, "Arithmetic")."""
+    mechanism = MECHANISMS[public.protocol]
+    factor = LAPLACE_TAIL if mechanism == "laplace" else GAUSSIAN_TAIL
+    widest = max((radius for radius in radii if radius is not None), default=None)
+    sensitivity = _sum_sensitivity(None, mechanism, d, 0) if widest is None else widest
+    return choose_fraction_bits(
+        ring_bits=public.ring_bits,
+        n_total=public.n_total,
+        d=d,
+        largest_coordinate=1.0 if widest is None else min(widest, 2.0),
+        tail=1.01 * factor * max(multipliers[0] * sensitivity, multipliers[1]),
+        largest_center=FREE_LIMIT if settings.domain == "none" else 1.0,
+    )

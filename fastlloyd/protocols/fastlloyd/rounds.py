@@ -1,0 +1,110 @@
+"""What happens to the numbers in one round, for the parties and the reference alike.
+
+Source: FastLloyd, Alg. 1 lines 6 to 13 (local update) and 18 to 20 (post-processing).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.kmeans.assign import accumulate
+from fastlloyd.kmeans.grid import GridPoints, round_centers
+from fastlloyd.kmeans.initial import sphere_packing, to_grid
+from fastlloyd.kmeans.update import bring_inside, clip_step, move
+from fastlloyd.privacy.sampler import round_laplace, round_normal
+from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.protocols.fastlloyd.messages import join, split
+from fastlloyd.protocols.fastlloyd.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Centers:
+    """The centres of one round; public among the clients.
+
+    Attributes
+    ----------
+    exact : float64 array, shape (k, d)
+        Scaled domain.
+    grid : int64 array, shape (k, d)
+        The same on the grid of 2^-q: what points are compared with.
+    noisy_counts : float64 array, shape (k,)
+        Of the round that made them; zeros for the start.
+    """
+
+    exact: NDArray[np.float64]
+    grid: NDArray[np.int64]
+    noisy_counts: NDArray[np.float64]
+
+
+def first_centers(plan: Plan, start: NDArray[np.float64] | None = None) -> Centers:
+    """Give the public start: sphere packing (line 3), or given centres, shape (k, d), scaled."""
+    if start is None:
+        grid = to_grid(sphere_packing(plan.k, plan.d, plan.seed), plan.fraction_bits)
+    else:
+        grid = round_centers(np.asarray(start, dtype=np.float64), plan.fraction_bits)
+    return Centers(grid / float(1 << plan.fraction_bits), grid, np.zeros(plan.k))
+
+
+def local_update(points: GridPoints, centers: Centers, plan: Plan, t: int) -> NDArray[np.int64]:
+    """Give one client's sums and counts, shape (k (d + 1),), counts on the grid of 2^-q as well.
+
+    Notes
+    -----
+    Sees: nobody but the caller, until masked.
+    Privacy: see `kmeans.assign.accumulate`; the counts are scaled by 2^q, so one record moves them by 2^q.
+    Source: Alg. 1, lines 6 to 13.
+    """
+    raw_sums, raw_counts = accumulate(
+        points, centers.grid, radius=plan.rounds[t].radius, relative=plan.relative
+    )
+    return join(raw_sums, raw_counts << plan.fraction_bits)
+
+
+def draw_noise(plan: Plan, t: int, secret: SecretRandom) -> NDArray[np.int64]:
+    """Draw round t's noise in grid units, shape (k (d + 1),); zeros for lloyd.
+
+    Notes
+    -----
+    Sees: the server, which never sees the sums; the clients never see the noise.
+    Source: Eq. 8 (Gaussian), Su et al. (Laplace); docs/privacy.md.
+    """
+    planned = plan.rounds[t]
+    sums, counts = plan.k * plan.d, plan.k
+    if plan.mechanism == "none":
+        return np.zeros(sums + counts, dtype=np.int64)
+    if plan.mechanism == "gaussian":
+        return np.concatenate(
+            [round_normal(planned.sum_scale, sums, secret), round_normal(planned.count_scale, counts, secret)]
+        )
+    # Laplace noise on each coordinate: scale b with L1 sensitivity d 2^q is epsilon = d 2^q / b for all.
+    return np.concatenate(
+        [round_laplace(planned.sum_scale, sums, secret), round_laplace(planned.count_scale, counts, secret)]
+    )
+
+
+def post_process(noisy: NDArray[np.int64], centers: Centers, plan: Plan, t: int) -> Centers:
+    """Make the next centres from the noisy sums and counts, shape (k (d + 1),).
+
+    Notes
+    -----
+    Sees: the clients. Post-processing of a release: no privacy is spent.
+    An empty cluster keeps its centre without noise; see `kmeans.update.move` for noisy counts near zero.
+    Source: Alg. 1, lines 18 to 20.
+    """
+    grid = float(1 << plan.fraction_bits)
+    noisy_sums, noisy_counts = split(noisy.astype(np.float64) / grid, plan.k, plan.d)
+    if plan.relative:
+        step = move(noisy_sums, noisy_counts)
+        radius = plan.rounds[t].radius
+        if plan.clip and radius is not None:
+            step = clip_step(step, radius / grid)
+        moved = centers.grid / grid + step
+    else:
+        moved = move(noisy_sums, noisy_counts)
+        if not plan.private:
+            moved = np.where((noisy_counts > 0)[:, None], moved, centers.grid / grid)
+    exact = bring_inside(moved, plan.domain)
+    return Centers(exact, round_centers(exact, plan.fraction_bits), noisy_counts)

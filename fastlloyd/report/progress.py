@@ -1,0 +1,167 @@
+"""Progress of a run, drawn from events: one line a round, or a bar on a terminal.
+
+Under `fastlloyd run` every rank writes its events to standard output, one line each::
+
+    @fastlloyd {"event": "round", "round": 0, "rounds": 6, "clients": 2, "seconds": 0.004, "bytes": 96}
+
+Events hold public facts only. The names are `started` (rank, pid, host), `setup` (seconds), `round` (as
+above) and `done` (rank, code).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+from fastlloyd.report.unit import format_bytes, format_count, format_seconds
+
+PREFIX = "@fastlloyd "
+
+_FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
+    "started": {"rank": (int,), "pid": (int,), "host": (str,)},
+    "setup": {"seconds": (int, float)},
+    "round": {
+        "round": (int,),
+        "rounds": (int,),
+        "clients": (int,),
+        "seconds": (int, float),
+        "bytes": (int,),
+    },
+    "done": {"rank": (int,), "code": (int,)},
+}
+
+
+def encode_event(event: str, **facts: Any) -> str:
+    """Write an event as one line, newline included.
+
+    Parameters
+    ----------
+    event : str
+        `started`, `setup`, `round` or `done`.
+    **facts
+        The event's public facts.
+
+    Raises
+    ------
+    ValueError
+        The event is unknown or a fact is missing or of a wrong type: the caller is at fault.
+    """
+    line = {"event": event, **facts}
+    if not _is_event(line):
+        raise ValueError(f"not an event: expected {event!r} with {sorted(_FIELDS.get(event, _FIELDS))}")
+    return f"{PREFIX}{json.dumps(line, allow_nan=False, separators=(',', ':'))}\n"
+
+
+def split_event(line: str) -> tuple[str, dict[str, Any] | None]:
+    """Take the event out of a line of output.
+
+    Launchers join lines of different ranks, so text may stand before and after the event.
+
+    Returns
+    -------
+    rest : str
+        The line without the event.
+    event : dict or None
+        None when the line holds no well-formed event; the line is then returned whole.
+    """
+    start = line.find(PREFIX)
+    if start < 0:
+        return line, None
+    try:
+        event, length = json.JSONDecoder().raw_decode(line[start + len(PREFIX) :])
+    except ValueError:
+        return line, None
+    if not isinstance(event, dict) or not _is_event(event):
+        return line, None
+    rest = line[:start] + line[start + len(PREFIX) + length :]
+    return ("" if rest.strip() == "" else rest), event
+
+
+def round_line(event: Mapping[str, Any]) -> str:
+    """Say what one round did, without a newline."""
+    return (
+        f"round {event['round'] + 1} of {event['rounds']}: {format_count(event['clients'], 'client')}, "
+        f"{format_seconds(event['seconds'])}, {format_bytes(event['bytes'])}"
+    )
+
+
+class Progress:
+    """Draw events on a stream: a bar if it is a terminal, one line a round otherwise.
+
+    Parameters
+    ----------
+    stream : text stream
+    quiet : bool
+        Draw nothing.
+    terminal : bool, optional
+        Whether to draw a bar; by default whether the stream is a terminal.
+    """
+
+    def __init__(self, stream: TextIO, *, quiet: bool = False, terminal: bool | None = None) -> None:
+        self._stream = stream
+        self._quiet = quiet
+        self._terminal = stream.isatty() if terminal is None else terminal
+        self._bar: Any = None
+
+    def show(self, event: Mapping[str, Any]) -> None:
+        """Draw one event; events that people need not see are skipped."""
+        if self._quiet:
+            return
+        if event["event"] == "setup" and not self._terminal:
+            self._print(f"set-up: {format_seconds(event['seconds'])}")
+        elif event["event"] == "round" and self._terminal:
+            self._draw(event)
+        elif event["event"] == "round":
+            self._print(round_line(event))
+
+    def write(self, text: str, stream: TextIO) -> None:
+        """Pass other output through without tearing the bar."""
+        if self._bar is not None:
+            self._bar.clear()
+        stream.write(text)
+        stream.flush()
+        if self._bar is not None:
+            self._bar.refresh()
+
+    def close(self) -> None:
+        """Leave the bar as it stands; idempotent."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def _print(self, text: str) -> None:
+        self._stream.write(text + "\n")
+        self._stream.flush()
+
+    def _draw(self, event: Mapping[str, Any]) -> None:
+        if self._bar is None:
+            from tqdm import tqdm
+
+            # A resumed run starts in the middle: rounds done before must not count into the rate.
+            self._bar = tqdm(
+                total=event["rounds"],
+                initial=event["round"],
+                file=self._stream,
+                unit="round",
+                dynamic_ncols=True,
+                mininterval=0,
+            )
+        facts = (
+            format_count(event["clients"], "client"),
+            f"{format_seconds(event['seconds'])} a round",
+            format_bytes(event["bytes"]),
+        )
+        self._bar.set_postfix_str(", ".join(facts), refresh=False)
+        self._bar.update(event["round"] + 1 - self._bar.n)
+
+
+def _is_event(line: Mapping[str, Any]) -> bool:
+    """Whether a decoded line has a known name and all its facts, of the right types."""
+    name = line.get("event")
+    wanted = _FIELDS.get(name) if isinstance(name, str) else None
+    if wanted is None:
+        return False
+    return all(
+        isinstance(line.get(fact), types) and not isinstance(line.get(fact), bool) for fact, types in wanted.items()
+    )

@@ -1,0 +1,31 @@
+"""Bytes, seconds and counts as people read them."""
+
+from __future__ import annotations
+
+
+def format_bytes(count: float) -> str:
+    """Write a number of bytes in decimal units, as network equipment counts: `96 B`, `1.5 MB`."""
+    if count < 1000:
+        return f"{count:.0f} B"
+    for unit in ("kB", "MB", "GB"):
+        count /= 1000
+        if count < 999.95:
+            return f"{count:.1f} {unit}"
+    return f"{count / 1000:.1f} TB"
+
+
+def format_seconds(seconds: float) -> str:
+    """Write a duration: `12 ms`, `3.4 s`, `2 min 5 s`."""
+    if seconds < 0.001:
+        return f"{seconds * 1e6:.0f} us"
+    if seconds < 0.9995:
+        return f"{seconds * 1e3:.3g} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s"
+
+
+def format_count(count: int, noun: str) -> str:
+    """Write a number with its noun: `1 client`, `2 clients`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,0 +1,257 @@
+"""Drives one party over its links: the only place where parties meet transports, clocks and deadlines.
+
+The party says what it wants (`protocols.party`); the driver sends, waits, records and saves. It holds
+messages that came early, drops those of rounds that are over, and names whoever is silent or lies.
+
+Source: docs/protocol.md, "How a run ends".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from fastlloyd.errors import InternalError, PeerError, PeerGone, PeerTimeout
+from fastlloyd.net.meter import Meter
+from fastlloyd.privacy.ledger import Ledger, Release
+from fastlloyd.protocols.party import Effect, Gather, Party, Publish, Receive, Record, Save, Send
+from fastlloyd.wire import FINAL_ROUND, SETUP_ROUND, Header, Message, PartyId, round_order
+
+T = TypeVar("T")
+# A client waits this much longer than the server, so that the server names the silent one first.
+GRACE_S = 2.0
+_MAX_WAITING = 4096
+
+_log = logging.getLogger(__name__)
+
+
+class Links(Protocol):
+    """What the driver needs of `net.secure.SecureLinks`."""
+
+    def send(self, peer: PartyId, message: bytes, *, payload_bytes: int, round: int) -> None:
+        """Send one message."""
+        ...
+
+    def receive(self, timeout_s: float) -> tuple[PartyId, bytes] | None:
+        """Give the next message of any peer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlines:
+    """Seconds that a party waits, before round 0 and per round."""
+
+    setup_s: float
+    round_s: float
+
+
+class Driver:
+    """Runs one party's coroutines, one after the other, over the same links.
+
+    Parameters
+    ----------
+    me : PartyId
+    links : Links
+    meter : Meter
+        Counts this party's traffic.
+    deadlines : Deadlines
+    ledger : Ledger
+    run_id : bytes
+    data_digest : str
+        Keyed digest of this party's records for its own ledger; never sent.
+    save : callable, optional
+        Keeps (name, content) durably; None where there is no state directory.
+    publish : callable, optional
+        Gets (event, facts) with the seconds since the last event.
+    """
+
+    def __init__(
+        self,
+        me: PartyId,
+        links: Links,
+        meter: Meter,
+        deadlines: Deadlines,
+        *,
+        ledger: Ledger,
+        run_id: bytes,
+        data_digest: str = "",
+        save: Callable[[str, bytes], None] | None = None,
+        publish: Callable[[str, dict[str, Any]], None] | None = None,
+    ) -> None:
+        self._me = me
+        self._links = links
+        self._meter = meter
+        self._deadlines = deadlines
+        self._ledger = ledger
+        self._run_id = run_id
+        self._data_digest = data_digest
+        self._save = save
+        self._publish = publish
+        self._inbox: dict[PartyId, deque[tuple[Header, bytes]]] = defaultdict(deque)
+        self._gone: dict[PartyId, PeerGone] = {}
+        self._last_event = time.perf_counter()
+
+    def drive(self, party: Party[T]) -> T:
+        """Run a coroutine to its end and give its result.
+
+        Raises
+        ------
+        PeerError
+            A peer is silent, gone, or sent what does not belong here.
+        FastLloydError
+            Whatever the party raises.
+        """
+        answer: Any = None
+        while True:
+            try:
+                effect: Effect = party.send(answer)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            answer = self._perform(effect)
+
+    def restart_clock(self) -> float:
+        """Give the seconds since the last event and start anew."""
+        now = time.perf_counter()
+        seconds, self._last_event = now - self._last_event, now
+        return seconds
+
+    def _perform(self, effect: Effect) -> Any:
+        """Carry out one effect."""
+        if isinstance(effect, Send):
+            return self._send(effect)
+        if isinstance(effect, Receive):
+            return self._receive(effect)
+        if isinstance(effect, Gather):
+            return self._gather(effect)
+        if isinstance(effect, Record):
+            return self._record(effect.releases)
+        if isinstance(effect, Save):
+            return None if self._save is None else self._save(effect.name, effect.content)
+        if isinstance(effect, Publish):
+            facts = dict(effect.facts, seconds=self.restart_clock())
+            return None if self._publish is None else self._publish(effect.event, facts)
+        raise InternalError(f"a party yielded {type(effect).__name__}, which is no effect")
+
+    def _record(self, releases: tuple[Release, ...]) -> None:
+        """Add run and data to the releases and write them down."""
+        run = self._run_id.hex()
+        self._ledger.record(
+            [dataclasses.replace(release, run=run, data=self._data_digest) for release in releases]
+        )
+
+    def _send(self, effect: Send) -> None:
+        """Encode once, send to each."""
+        message = effect.message
+        frame = Header(message.TYPE, effect.round, effect.attempt).encode() + message.body()
+        payload = message.payload_bytes
+        for peer in effect.to:
+            if peer in self._gone:
+                continue
+            try:
+                self._links.send(peer, frame, payload_bytes=payload, round=effect.round)
+            except PeerGone as error:
+                self._lose(error)
+                if not self._me.is_server:
+                    raise
+
+    def _receive(self, effect: Receive) -> Message:
+        """Wait for one message of one sender."""
+        limit = self._limit(effect.round) + (0.0 if self._me.is_server else GRACE_S)
+        end = time.monotonic() + limit
+        while (message := self._take(effect.sender, effect)) is None:
+            if effect.sender in self._gone:
+                raise self._gone[effect.sender]
+            if not self._wait(end):
+                raise PeerTimeout(
+                    f"{effect.sender} sent no {effect.type.__name__} within {limit:g} s; it is silent or cannot be "
+                    "reached (--deadline allows more time)",
+                    rank=effect.sender.rank,
+                )
+        return message
+
+    def _gather(self, effect: Gather) -> dict[PartyId, Message]:
+        """Wait for all that are not late, or until the deadline for at least so many."""
+        limit = self._limit(effect.round)
+        end = time.monotonic() + limit
+        answers: dict[PartyId, Message] = {}
+        while True:
+            for sender in effect.senders:
+                if sender not in answers and (message := self._take(sender, effect)) is not None:
+                    answers[sender] = message
+            awaited = [s for s in effect.senders if s not in answers and s not in self._gone]
+            if len(answers) >= effect.at_least and all(sender in effect.late for sender in awaited):
+                return answers
+            if len(answers) + len(awaited) < effect.at_least:
+                raise next(iter(self._gone.values()))
+            if not self._wait(end):
+                break
+        if len(answers) >= effect.at_least:
+            _log.warning("%s not waited for any longer", ", ".join(str(sender) for sender in awaited))
+            return answers
+        silent = awaited[0]
+        raise PeerTimeout(
+            f"{silent} sent no {effect.type.__name__} within {limit:g} s; {len(answers)} of {len(effect.senders)} "
+            f"clients answered, at least {effect.at_least} are needed (--min-clients, --deadline)",
+            rank=silent.rank,
+        )
+
+    def _limit(self, round_: int) -> float:
+        return self._deadlines.setup_s if round_ == SETUP_ROUND else self._deadlines.round_s
+
+    def _wait(self, end: float) -> bool:
+        """Take in one message; False when the deadline has passed."""
+        remaining = end - time.monotonic()
+        try:
+            arrived = self._links.receive(max(remaining, 0.0))
+        except PeerGone as error:
+            self._lose(error)
+            return True
+        if arrived is None:
+            return remaining > 0
+        peer, frame = arrived
+        try:
+            header = Header.decode(frame)
+        except ValueError as error:
+            raise PeerError(f"{peer} sent a malformed message: {error}", rank=peer.rank) from error
+        queue = self._inbox[peer]
+        if len(queue) >= _MAX_WAITING:
+            raise PeerError(f"{peer} sent more than {_MAX_WAITING} messages ahead of time", rank=peer.rank)
+        queue.append((header, frame[8:]))
+        return True
+
+    def _take(self, sender: PartyId, effect: Receive | Gather) -> Message | None:
+        """Decode the sender's next message, if it is the one asked for."""
+        queue = self._inbox[sender]
+        while queue and round_order(queue[0][0].round) < round_order(effect.round):
+            header, _ = queue.popleft()
+            _log.info("dropped a late message of type %d, round %d, from %s", header.type, header.round, sender)
+        if not queue:
+            return None
+        header, body = queue.popleft()
+        if header.type != effect.type.TYPE or header.round != effect.round:
+            raise PeerError(
+                f"{sender} sent message type {header.type} of {_name(header.round)}, expected "
+                f"{effect.type.__name__} of {_name(effect.round)}",
+                rank=sender.rank,
+            )
+        try:
+            message: Message = effect.type.read(body, effect.format)
+        except ValueError as error:
+            raise PeerError(f"{sender} sent a malformed {effect.type.__name__}: {error}", rank=sender.rank) from error
+        self._meter.received[sender, header.round].payload_bytes += message.payload_bytes
+        return message
+
+    def _lose(self, error: PeerGone) -> None:
+        """Remember that a peer is gone; whoever needs it will say so."""
+        self._gone[PartyId(error.rank)] = error
+
+
+def _name(round_: int) -> str:
+    names = {SETUP_ROUND: "the set-up", FINAL_ROUND: "the final exchange"}
+    return names.get(round_, f"round {round_}")

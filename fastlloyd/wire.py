@@ -1,0 +1,136 @@
+"""Names of the parties and the frame that every message of every protocol travels in.
+
+A message on a link is an 8-byte header and a body::
+
+    type u8 | version u8 | attempt u16 | round u32      little endian
+    body: what the message class writes
+
+The header counts as link bytes, not as payload. Decoding checks type, round, attempt and length
+before any byte of the body is used.
+
+Source: docs/protocol.md, "Frames".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+
+PROTOCOL_VERSION = 1
+SETUP_ROUND = 0xFFFF_FFFF
+FINAL_ROUND = 0xFFFF_FFFE
+
+_HEADER = struct.Struct("<BBHI")
+HEADER_BYTES = _HEADER.size
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class PartyId:
+    """Who takes part: rank 0 is the server, ranks 1..M are the clients."""
+
+    rank: int
+
+    def __str__(self) -> str:
+        return "the server" if self.rank == 0 else f"client {self.rank}"
+
+    @property
+    def is_server(self) -> bool:
+        """Whether this is rank 0."""
+        return self.rank == 0
+
+
+SERVER = PartyId(0)
+
+
+def clients(count: int) -> tuple[PartyId, ...]:
+    """Name clients 1..count."""
+    return tuple(PartyId(rank) for rank in range(1, count + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The 8 bytes before each message's body."""
+
+    type: int
+    round: int
+    attempt: int = 0
+
+    def encode(self) -> bytes:
+        """Give the 8 bytes."""
+        return _HEADER.pack(self.type, PROTOCOL_VERSION, self.attempt, self.round)
+
+    @classmethod
+    def decode(cls, frame: bytes) -> Self:
+        """Read a header.
+
+        Raises
+        ------
+        ValueError
+            The frame is shorter than a header or of another version: the sender is at fault.
+        """
+        if len(frame) < HEADER_BYTES:
+            raise ValueError(f"a message has at least {HEADER_BYTES} bytes, this one has {len(frame)}")
+        kind, version, attempt, round_ = _HEADER.unpack_from(frame)
+        if version != PROTOCOL_VERSION:
+            raise ValueError(f"expected message version {PROTOCOL_VERSION}, got {version}")
+        return cls(kind, round_, attempt)
+
+
+def round_order(round_: int) -> int:
+    """Give the place of a round number in time: set-up before round 0, the final exchange last."""
+    return -1 if round_ == SETUP_ROUND else round_
+
+
+@runtime_checkable
+class Message(Protocol):
+    """What every message class offers; see `protocols/*/messages.py`.
+
+    `TYPE` is the number on the wire, `body()` the bytes after the header, `payload_bytes` how many of
+    these count as payload (ring or field elements and ciphertexts only). `read(body, format)` is the
+    inverse of `body` and raises ValueError on anything malformed; `format` holds the public shapes that
+    the receiver expects.
+    """
+
+    TYPE: ClassVar[int]
+
+    def body(self) -> bytes:
+        """Encode all but the header."""
+        ...
+
+    @property
+    def payload_bytes(self) -> int:
+        """Count the payload."""
+        ...
+
+    @classmethod
+    def read(cls, body: bytes, format: Any) -> Self:
+        """Decode a body."""
+        ...
+
+
+def encode_included(included: Iterable[PartyId], count: int) -> bytes:
+    """Write a set of clients as a bitmap: bit i - 1 stands for client i of `count`."""
+    bits = 0
+    for party in included:
+        if not 1 <= party.rank <= count:
+            raise ValueError(f"{party} is not one of {count} clients")
+        bits |= 1 << (party.rank - 1)
+    return bits.to_bytes((count + 7) // 8, "little")
+
+
+def decode_included(bitmap: bytes, count: int) -> tuple[PartyId, ...]:
+    """Read a bitmap of clients.
+
+    Raises
+    ------
+    ValueError
+        Wrong length, or a bit beyond the last client.
+    """
+    if len(bitmap) != (count + 7) // 8:
+        raise ValueError(f"expected a bitmap of {(count + 7) // 8} bytes, got {len(bitmap)}")
+    bits = int.from_bytes(bitmap, "little")
+    if bits >> count:
+        raise ValueError(f"the bitmap names clients beyond client {count}")
+    return tuple(PartyId(i + 1) for i in range(count) if bits >> i & 1)

@@ -1,0 +1,64 @@
+"""Parties in threads over the memory transport."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+from fastlloyd.crypto.identity import Identity, make_identity
+from fastlloyd.net.memory import MemoryNetwork, Tap
+from fastlloyd.net.meter import Meter
+from fastlloyd.net.secure import SecureLinks
+from fastlloyd.wire import PartyId
+
+CONTEXT = bytes(range(32))
+LIMIT_S = 30.0
+
+
+@cache
+def identity(rank: int) -> Identity:
+    """Give the identity of a rank, the same in all tests."""
+    return make_identity(f"site {rank}", rank)
+
+
+def make_links(
+    count: int,
+    *,
+    roster: bool = True,
+    tap: Tap | None = None,
+    change: Callable[[PartyId], dict[str, Any]] = lambda party: {},
+) -> list[SecureLinks]:
+    """Give the links of `count` parties on one network, not yet connected; `change` overrides arguments."""
+    network = MemoryNetwork(count, tap=tap)
+    certificates = {PartyId(rank): identity(rank).certificate_der for rank in range(count)}
+    made = []
+    for rank in range(count):
+        arguments: dict[str, Any] = {
+            "identity": identity(rank),
+            "certificates": certificates if roster else None,
+            "meter": Meter(),
+        } | change(PartyId(rank))
+        made.append(SecureLinks(network.endpoint(PartyId(rank)), **arguments))
+    return made
+
+
+def at_once(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Run all calls in threads of their own; give their results, or the exceptions they raised."""
+    with ThreadPoolExecutor(len(calls)) as pool:
+        futures = [pool.submit(call) for call in calls]
+        return [future.exception(LIMIT_S) or future.result() for future in futures]
+
+
+def connect_all(links: Sequence[SecureLinks], **options: Any) -> list[Any]:
+    """Connect all parties; give None or the exception of each."""
+    arguments = {"deadline_s": LIMIT_S} | options
+    return at_once([lambda each=each: each.connect(CONTEXT, **arguments) for each in links])
+
+
+def connected(count: int, **options: Any) -> list[SecureLinks]:
+    """Give links that are up."""
+    links = make_links(count, **options)
+    assert connect_all(links) == [None] * count
+    return links

@@ -1,0 +1,359 @@
+"""Links between several parties: handshakes in any order, and records that are tampered with."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from fastlloyd.crypto.identity import make_identity
+from fastlloyd.errors import (
+    Aborted,
+    ConfigError,
+    InternalError,
+    PeerError,
+    PeerGone,
+    PeerTimeout,
+    Reason,
+    SecurityError,
+)
+from fastlloyd.net.frame import Kind, Notice
+from fastlloyd.net.memory import MemoryNetwork
+from fastlloyd.net.meter import Meter
+from fastlloyd.net.secure import SecureLinks
+from fastlloyd.wire import SERVER, SETUP_ROUND, Header, PartyId
+from tests.net.support import CONTEXT, LIMIT_S, at_once, connect_all, connected, identity, make_links
+
+ONE, TWO = PartyId(1), PartyId(2)
+
+
+def message(round_: int, body: bytes = b"") -> bytes:
+    return Header(7, round_).encode() + body
+
+
+class Tap:
+    """Passes everything on until `change` is set; then applies it to records from client 1."""
+
+    def __init__(self):
+        self.frames: list[bytes] = []
+        self.change = None
+
+    def __call__(self, sender, receiver, frame):
+        self.frames.append(frame)
+        if self.change is not None and sender == ONE and frame[0] == Kind.RECORD:
+            return self.change(frame)
+        return frame
+
+
+@pytest.mark.parametrize("roster", [True, False])
+def test_five_parties_connect_and_exchange_in_threads(roster):
+    links = make_links(5, roster=roster)
+
+    def party(each: SecureLinks):
+        each.connect(CONTEXT, deadline_s=LIMIT_S)
+        for number in range(3):
+            for peer in each.peers:
+                each.send(peer, message(number, bytes([each.me.rank, number])), payload_bytes=2, round=number)
+        got: dict[PartyId, list[bytes]] = {peer: [] for peer in each.peers}
+        while any(len(items) < 3 for items in got.values()):
+            peer, content = each.receive(LIMIT_S)
+            got[peer].append(content)
+        return got
+
+    results = at_once([lambda each=each: party(each) for each in links])
+    for got in results:
+        for peer, items in got.items():
+            assert items == [message(number, bytes([peer.rank, number])) for number in range(3)]
+    assert {each.authenticated for each in links} == {roster}
+    assert links[0].receive(0.0) is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_handshakes_finish_in_any_order_of_start(seed):
+    links = make_links(4, roster=bool(seed % 2))
+    order = random.Random(seed).sample(range(4), 4)
+    assert connect_all([links[rank] for rank in order]) == [None] * 4
+
+
+def test_chosen_peers_only():
+    links = make_links(3)
+    wanted = {0: [ONE, TWO], 1: [SERVER], 2: [SERVER]}
+    assert (
+        at_once(
+            [lambda each=each: each.connect(CONTEXT, deadline_s=LIMIT_S, peers=wanted[each.me.rank]) for each in links]
+        )
+        == [None] * 3
+    )
+    with pytest.raises(InternalError, match="link to client 2 is not up"):
+        links[1].send(TWO, b"x", payload_bytes=0, round=0)
+
+
+def test_peer_that_comes_late_finds_everything_kept():
+    """Frames of a handshake and a first message arrive while this party is still busy elsewhere."""
+    links = make_links(2)
+
+    def client():
+        links[1].connect(CONTEXT, deadline_s=LIMIT_S)
+        links[1].send(SERVER, message(0, b"early"), payload_bytes=5, round=0)
+
+    def server():
+        assert links[0].step(LIMIT_S)  # the ClientHello, before connect
+        links[0].connect(CONTEXT, deadline_s=LIMIT_S)
+        return links[0].receive(LIMIT_S)
+
+    assert at_once([server, client])[0] == (ONE, message(0, b"early"))
+
+
+def test_both_meters_agree_and_small_messages_cost_27_bytes_more():
+    links = connected(3)
+    for round_, size in ((0, 48), (0, 48), (1, 100_000)):
+        links[1].send(SERVER, message(round_, bytes(size)), payload_bytes=size, round=round_)
+        assert links[0].receive(LIMIT_S) == (ONE, message(round_, bytes(size)))
+    sent, received = links[1]._meter.sent, links[0]._meter.received
+    assert (sent[SERVER, 0].messages, sent[SERVER, 0].payload_bytes) == (2, 96)
+    assert sent[SERVER, 0].link_bytes == 2 * (48 + 8 + 27) == received[ONE, 0].link_bytes
+    assert sent[SERVER, 1].link_bytes == received[ONE, 1].link_bytes > 100_000
+    assert received[ONE, 0].messages == 2 and received[ONE, 0].payload_bytes == 0
+    assert sent[SERVER, SETUP_ROUND].link_bytes == received[ONE, SETUP_ROUND].link_bytes > 500
+    assert sent[SERVER, SETUP_ROUND].messages == 0
+
+
+def test_nothing_travels_in_clear():
+    tap = Tap()
+    links = connected(3, tap=tap)
+    secret = os.urandom(32)
+    links[1].send(SERVER, message(0, secret), payload_bytes=32, round=0)
+    assert links[0].receive(LIMIT_S) == (ONE, message(0, secret))
+    assert not any(secret in frame or CONTEXT in frame for frame in tap.frames)
+
+
+def test_impostor_is_refused_and_learns_it():
+    links = make_links(2, change=lambda party: {"identity": make_identity("x", 1)} if party == ONE else {})
+    errors = connect_all(links, deadline_s=5.0)
+    assert [type(error) for error in errors] == [SecurityError, SecurityError]
+    assert [error.rank for error in errors] == [1, 0]
+    assert "compare the fingerprints" in str(errors[0]) and "roster add" in str(errors[0])
+    assert "refused this party's certificate" in str(errors[1])
+
+
+def test_impostor_is_refused_by_clients_too():
+    links = make_links(3, change=lambda party: {"identity": make_identity("x", 2)} if party == TWO else {})
+    errors = at_once(
+        [
+            lambda each=each: each.connect(CONTEXT, deadline_s=5.0, peers=[TWO if each.me == ONE else ONE])
+            for each in links[1:]
+        ]
+    )
+    assert [(type(error), error.rank) for error in errors] == [(SecurityError, 2), (SecurityError, 1)]
+
+
+def test_roster_without_a_peer_is_refused_at_once():
+    network = MemoryNetwork(3)
+    with pytest.raises(ConfigError, match="lacks client 2"):
+        SecureLinks(network.endpoint(SERVER), identity(0), {ONE: identity(1).certificate_der}, Meter())
+
+
+def test_party_without_roster_among_parties_with_one_is_named():
+    links = make_links(2, change=lambda party: {"certificates": None} if party == ONE else {})
+    errors = connect_all(links, deadline_s=0.2)
+    assert isinstance(errors[0], SecurityError) and errors[0].rank == 1 and "--roster" in str(errors[0])
+
+
+def test_second_certificate_is_refused():
+    links = make_links(2, roster=False)
+    links[1].post(SERVER, Kind.CERTIFICATE, identity(1).certificate_der, SETUP_ROUND)
+    links[1].post(SERVER, Kind.CERTIFICATE, identity(2).certificate_der, SETUP_ROUND)
+    assert links[0].step(0.0)
+    with pytest.raises(PeerError, match="client 1") as caught:
+        links[0].step(0.0)
+    assert caught.value.reason is Reason.PROTOCOL
+
+
+def test_other_configuration_names_the_peer():
+    links = make_links(2)
+    errors = at_once(
+        [lambda each=each: each.connect(bytes(31) + bytes([each.me.rank]), deadline_s=LIMIT_S) for each in links]
+    )
+    assert all(type(error) is PeerError and error.reason is Reason.CONFIG_MISMATCH for error in errors)
+    assert [error.rank for error in errors] == [1, 0]
+    assert "compare flags" in str(errors[0])
+
+
+def test_client_that_differs_from_the_server_does_not_accuse_another_client_first():
+    links = make_links(3)
+    links[1]._wanted, links[1]._confirmation = (SERVER, TWO), b"mine"
+    links[1]._heard[TWO] = b"other"
+    links[1]._compare()  # client 2 differs, but the server has not been heard
+    links[1]._heard[SERVER] = b"other"
+    with pytest.raises(PeerError, match="the server"):
+        links[1]._compare()
+
+
+def test_other_protocol_version_is_named():
+    class Old(SecureLinks):
+        def _advance(self, peer):
+            self._confirmation = b"\0" + self._confirmation[1:]
+            super()._advance(peer)
+
+    network = MemoryNetwork(2)
+    certificates = {PartyId(rank): identity(rank).certificate_der for rank in range(2)}
+    links = [
+        cls(network.endpoint(PartyId(rank)), identity(rank), certificates, Meter())
+        for rank, cls in enumerate((SecureLinks, Old))
+    ]
+    errors = connect_all(links)
+    assert errors[0].reason is Reason.CONFIG_MISMATCH and "protocol version" in str(errors[0])
+
+
+def test_silent_peer_is_named():
+    links = make_links(3)
+    errors = connect_all(links[:2], deadline_s=0.2)
+    assert [type(error) for error in errors] == [PeerTimeout, PeerTimeout]
+    assert [error.rank for error in errors] == [2, 2]
+    with pytest.raises(PeerTimeout, match="the server"):
+        make_links(2)[1].connect(CONTEXT, deadline_s=0.01)
+
+
+def refused(change, *, sends: int = 2, **options) -> SecurityError:
+    """Send two records from client 1 through `change`; give the server's refusal."""
+    tap = Tap()
+    links = connected(3, tap=tap, **options)
+    tap.change = change
+    secret = os.urandom(16)
+    for _ in range(sends):
+        links[1].send(SERVER, message(0, secret), payload_bytes=16, round=0)
+    with pytest.raises(SecurityError, match="client 1") as caught:
+        while links[0].receive(0.0) is not None:
+            pass
+    assert caught.value.rank == 1
+    assert secret.hex() not in str(caught.value) and repr(secret) not in str(caught.value)
+    return caught.value
+
+
+def flip(frame: bytes) -> bytes:
+    return frame[:-1] + bytes([frame[-1] ^ 1])
+
+
+def test_changed_record_is_refused():
+    refused(flip, sends=1)
+
+
+@pytest.mark.parametrize("keep", [1, 3, 10, -1])
+def test_cut_record_is_refused_at_once(keep):
+    assert "cut" in str(refused(lambda frame: frame[:keep], sends=1))
+
+
+def test_lengthened_record_is_refused():
+    refused(lambda frame: frame + b"\0")
+
+
+def test_repeated_record_is_refused():
+    refused(lambda frame: [frame, frame], sends=1)
+
+
+def test_joined_records_are_refused():
+    held = []
+
+    def join(frame):
+        held.append(frame)
+        return None if len(held) == 1 else held[0] + held[1][1:]
+
+    assert "joined" in str(refused(join))
+
+
+def test_reordered_records_are_refused():
+    held = []
+
+    def swap(frame):
+        held.append(frame)
+        return None if len(held) == 1 else [held[1], held[0]]
+
+    refused(swap)
+
+
+def test_oversized_message_is_refused():
+    links = connected(2, change=lambda party: {"max_message": 64} if party == SERVER else {})
+    links[1].send(SERVER, message(0, bytes(56)), payload_bytes=56, round=0)
+    assert links[0].receive(LIMIT_S) is not None
+    links[1].send(SERVER, message(0, bytes(57)), payload_bytes=57, round=0)
+    with pytest.raises(SecurityError, match="65 bytes: at most 64") as caught:
+        links[0].receive(LIMIT_S)
+    assert caught.value.rank == 1
+
+
+def test_record_before_its_handshake_is_refused():
+    links = make_links(2)
+    links[1].post(SERVER, Kind.RECORD, b"\x17\x03\x03\x00\x01x", SETUP_ROUND)
+    with pytest.raises(SecurityError, match="client 1"):
+        links[0].step(0.0)
+    links = make_links(2, roster=False)
+    links[1].post(SERVER, Kind.RECORD, b"", SETUP_ROUND)
+    with pytest.raises(SecurityError, match="--roster"):
+        links[0].step(0.0)
+
+
+@pytest.mark.parametrize(
+    "frame", [b"", b"\0", b"\x63rubbish", b"\x04short", bytes([Kind.VERDICT]), bytes([Kind.ABORT])]
+)
+def test_frames_that_do_not_belong_name_their_sender(frame):
+    links = make_links(2)
+    links[1]._transport.send(SERVER, frame)
+    with pytest.raises(PeerError, match="client 1 sent a frame that does not belong here") as caught:
+        links[0].receive(0.0)
+    assert caught.value.rank == 1 and caught.value.reason is Reason.PROTOCOL
+
+
+def test_frames_that_are_no_message_do_not_prolong_a_wait():
+    links = make_links(2)
+    for _ in range(5):
+        links[1].post(SERVER, Kind.ABORT_ACK, b"", SETUP_ROUND)
+    assert links[0].receive(0.0) is None
+    assert [links[0].step(0.0) for _ in range(5)] == [True] * 4 + [False]
+
+
+def test_lost_peer_is_gone_for_receive_and_send():
+    links = connected(3)
+    links[1].send(SERVER, message(0), payload_bytes=0, round=0)
+    links[1].close(lost=True)
+    assert links[0].receive(LIMIT_S) == (ONE, message(0))
+    with pytest.raises(PeerGone) as caught:
+        links[0].receive(LIMIT_S)
+    assert caught.value.rank == 1 and links[0].gone == {ONE}
+    with pytest.raises(PeerGone):
+        links[0].send(ONE, message(0), payload_bytes=0, round=0)
+
+
+def test_party_that_finishes_first_alarms_nobody():
+    links = connected(3)
+    links[1].close()
+    links[0].send(TWO, message(9), payload_bytes=0, round=9)
+    assert links[2].receive(LIMIT_S) == (SERVER, message(9))
+    assert links[2].receive(0.0) is None
+
+
+def test_abort_notice_is_acknowledged_and_raised():
+    links = connected(3)
+    links[0].post(ONE, Kind.ABORT, Notice(2, Reason.BAD_INPUT, 2).encode(), 0)
+    with pytest.raises(Aborted, match="client 2 did not start: bad input") as caught:
+        links[1].receive(LIMIT_S)
+    assert (caught.value.rank, caught.value.exit_code) == (2, 2)
+    assert links[0].receive(0.0) is None and links[0].acknowledged == {ONE}
+
+
+def test_client_that_differs_from_the_server_is_the_one_at_fault():
+    links = make_links(3)
+    links[1].post(SERVER, Kind.ABORT, Notice(0, Reason.CONFIG_MISMATCH, 3).encode(), 0)
+    with pytest.raises(Aborted, match="client 1 runs with another") as caught:
+        links[0].receive(0.0)
+    assert caught.value.rank == 1
+
+
+def test_repr_shows_no_secret():
+    links = connected(2)
+    assert repr(links[0]) == "SecureLinks(the server, 1 of 1 links up)"
+
+
+def test_context_of_another_length_is_our_own_bug():
+    with pytest.raises(InternalError, match="32 bytes"):
+        make_links(2)[0].connect(b"short", deadline_s=1.0)

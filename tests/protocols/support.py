@@ -1,0 +1,100 @@
+"""Runs all parties of a horizontal protocol in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.crypto.mask import MaskGenerator
+from fastlloyd.kmeans.grid import quantise
+from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.protocols.fastlloyd.client import ClientResult, StoredRounds, client
+from fastlloyd.protocols.fastlloyd.plan import Plan, PublicParameters, make_plan
+from fastlloyd.protocols.fastlloyd.rounds import draw_noise
+from fastlloyd.protocols.fastlloyd.server import server
+from fastlloyd.protocols.seed import agree_seed
+from fastlloyd.ring.fixed import Ring
+from fastlloyd.simulate import Simulation, Tap
+from fastlloyd.wire import SERVER, PartyId, clients
+
+RUN_ID = bytes(range(16))
+
+
+def parameters(n: int, k: int, **changes: Any) -> PublicParameters:
+    """Public parameters with the defaults of a test."""
+    values: dict[str, Any] = {
+        "protocol": "fastlloyd",
+        "clients": 2,
+        "k": k,
+        "n_total": n,
+        "epsilon": 1.0,
+        "delta": None,
+        "rounds": None,
+        "seed": 0,
+        "ring_bits": 32,
+        "settings": {},
+        **changes,
+    }
+    values.setdefault("min_clients", values["clients"])
+    return PublicParameters(**values)
+
+
+def plan_for(points: NDArray[np.float64], k: int, **changes: Any) -> Plan:
+    """A plan for these points."""
+    n, d = points.shape
+    return make_plan(parameters(n, k, **changes), d=d, names=tuple(f"x{i + 1}" for i in range(d)))
+
+
+@dataclass
+class Run:
+    """The result of a simulated run."""
+
+    simulation: Simulation
+    results: Mapping[PartyId, Any]
+
+    @property
+    def first(self) -> ClientResult:
+        result: ClientResult = self.results[PartyId(1)]
+        return result
+
+
+def no_noise(plan: Plan) -> Callable[[int], NDArray[np.int64]]:
+    return lambda t: np.zeros(plan.elements, dtype=np.int64)
+
+
+def run(
+    points: NDArray[np.float64],
+    plan: Plan,
+    *,
+    noise: Callable[[int], NDArray[np.int64]] | None = None,
+    tap: Tap | None = None,
+    start: NDArray[np.float64] | None = None,
+    parts: list[NDArray[np.int64]] | None = None,
+    stored: Mapping[PartyId, StoredRounds] | None = None,
+) -> Run:
+    """Run server and clients in one thread on a split of the points."""
+    everybody = clients(plan.clients)
+    secret = SecretRandom()
+    if parts is None:
+        parts = list(np.array_split(np.arange(len(points)), plan.clients))
+
+    def one(me: PartyId):
+        seed = yield from agree_seed(me, everybody, run_id=RUN_ID, context=b"", secret=SecretRandom())
+        masks = MaskGenerator(seed, Ring(plan.ring_bits), plan.elements, RUN_ID)
+        own = quantise(points[parts[me.rank - 1]], plan.fraction_bits)
+        return (yield from client(me, own, plan, masks, stored=(stored or {}).get(me), start=start))
+
+    source = noise if noise is not None else (lambda t: draw_noise(plan, t, secret))
+    simulation = Simulation({SERVER: server(plan, source), **{me: one(me) for me in everybody}}, tap)
+    return Run(simulation, simulation.run())
+
+
+def blobs(n: int, k: int, d: int, seed: int = 0, spread: float = 0.08) -> NDArray[np.float64]:
+    """Gaussian blobs inside [-1, 1]^d."""
+    rng = np.random.default_rng(seed)
+    centers = rng.uniform(-0.8, 0.8, (k, d))
+    return np.clip(centers[rng.integers(0, k, n)] + rng.normal(0, spread, (n, d)), -1, 1)

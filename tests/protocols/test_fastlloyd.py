@@ -1,0 +1,295 @@
+"""FastLloyd and its baselines: the parties against the reference, and the messages themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fastlloyd.errors import ConfigError, PeerError, RangeError, SecurityError
+from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
+from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan
+from fastlloyd.protocols.fastlloyd.reference import reference
+from fastlloyd.protocols.fastlloyd.rounds import draw_noise
+from fastlloyd.protocols.seed import SeedConfirmation, SeedContribution
+from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.wire import SERVER, PartyId, clients
+from tests.protocols.support import blobs, no_noise, parameters, plan_for, run
+
+VARIANTS = [
+    ("fastlloyd", {}),
+    ("fastlloyd", {"radius": "constant", "domain": "truncate"}),
+    ("fastlloyd", {"clip": False, "domain": "none", "alpha": 0.3}),
+    ("glloyd", {}),
+    ("glloyd", {"domain": "fold"}),
+    ("sulloyd", {"domain": "truncate"}),
+    ("lloyd", {}),
+]
+
+
+@pytest.mark.parametrize("protocol,settings", VARIANTS)
+@pytest.mark.parametrize("m,bits", [(1, 32), (2, 32), (3, 64)])
+def test_parties_equal_the_reference_bit_by_bit(protocol, settings, m, bits) -> None:
+    points = blobs(300, 4, 3, seed=m)
+    plan = plan_for(points, 4, protocol=protocol, settings=settings, clients=m, ring_bits=bits, rounds=4)
+    secret = SecretRandom()
+    noise = [draw_noise(plan, t, secret) for t in range(4)]
+    got = run(points, plan, noise=lambda t: noise[t]).first.centers
+    expected = reference(points, plan, lambda t: noise[t])
+    assert (got.grid == expected.grid).all()
+    assert np.allclose(got.exact, expected.exact, atol=1e-12)
+    assert (got.noisy_counts == expected.noisy_counts).all()
+
+
+@pytest.mark.parametrize("m", [1, 2, 5])
+def test_all_clients_end_with_the_same_bits(m: int) -> None:
+    points = blobs(200, 3, 2)
+    outcome = run(points, plan_for(points, 3, clients=m))
+    bits = {outcome.results[party].centers.exact.tobytes() for party in clients(m)}
+    assert len(bits) == 1
+
+
+@pytest.mark.parametrize(
+    "k,d,bits,expected",
+    [(2, 2, 32, 96), (2, 2, 64, 192), (3, 2, 32, 144), (3, 2, 64, 288), (15, 2, 32, 720), (15, 2, 64, 1440)],
+)
+def test_payload_per_round_is_the_papers_or_half(k: int, d: int, bits: int, expected: int) -> None:
+    points = blobs(200, 3, d)
+    outcome = run(points, plan_for(points, k, ring_bits=bits, rounds=3))
+    for t in range(3):
+        sent = sum(
+            count.payload_bytes
+            for meter in outcome.simulation.meters.values()
+            for (_, round_), count in meter.sent.items()
+            if round_ == t
+        )
+        assert sent == expected
+
+
+def test_an_update_reaches_the_server_and_nobody_else() -> None:
+    seen: dict[type, set[tuple[int, int]]] = {}
+    kinds = {m.TYPE: m for m in (MaskedUpdate, NoisyMaskedSum, SeedContribution, SeedConfirmation)}
+
+    def tap(sender, receiver, header, body):
+        seen.setdefault(kinds[header.type], set()).add((sender.rank, receiver.rank))
+        return body
+
+    points = blobs(100, 2, 2)
+    run(points, plan_for(points, 2, clients=3), tap=tap)
+    assert seen[MaskedUpdate] == {(1, 0), (2, 0), (3, 0)}
+    assert seen[NoisyMaskedSum] == {(0, 1), (0, 2), (0, 3)}
+    pairs = {(i, j) for i in (1, 2, 3) for j in (1, 2, 3) if i != j}
+    assert seen[SeedContribution] == pairs == seen[SeedConfirmation]
+
+
+def _updates(points, plan) -> list[bytes]:
+    collected: list[bytes] = []
+
+    def tap(sender, receiver, header, body):
+        if header.type == MaskedUpdate.TYPE:
+            collected.append(body)
+        return body
+
+    run(points, plan, tap=tap)
+    return collected
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_masked_updates_are_uniform_on_the_ring(bits: int) -> None:
+    points = blobs(60, 3, 2)
+    plan = plan_for(points, 3, rounds=7, ring_bits=bits, protocol="lloyd", settings={})
+    collected = b"".join(body for _ in range(120) for body in _updates(points, plan))
+    counts = np.bincount(np.frombuffer(collected, dtype=np.uint8), minlength=256)
+    # Each byte value equally often; and each byte position by itself. False alarms: 1e-6 for each.
+    assert stats.chisquare(counts).pvalue > 1e-6
+    width = bits // 8
+    for position in range(width):
+        at = np.frombuffer(collected, dtype=np.uint8)[position::width]
+        assert stats.chisquare(np.bincount(at >> 4, minlength=16)).pvalue > 1e-6 / width
+
+
+def test_equal_runs_send_different_bytes_and_draw_different_noise() -> None:
+    points = blobs(60, 3, 2)
+    plan = plan_for(points, 3, rounds=3)
+    first, second = _updates(points, plan), _updates(points, plan)
+    assert not set(first) & set(second)
+    assert len(set(first)) == len(first)
+    one, two = run(points, plan).first.centers, run(points, plan).first.centers
+    assert (one.noisy_counts != two.noisy_counts).all()
+
+
+def test_noise_on_the_aggregate_matches_the_ledger() -> None:
+    points = blobs(50, 2, 2)
+    plan = plan_for(points, 2, rounds=2)
+    secret = SecretRandom()
+    draws = np.stack([draw_noise(plan, 1, secret) for _ in range(20_000)])
+    sums, counts = draws[:, :4].ravel(), draws[:, 4:].ravel()
+    for sample, release in ((sums, plan.releases(1)[0]), (counts, plan.releases(1)[1])):
+        scaled = sample / (release.sensitivity * release.noise_multiplier)
+        # Chi-square of the variance and Kolmogorov-Smirnov of the shape, 1e-6 each.
+        statistic = (scaled**2).sum()
+        assert 1e-6 < stats.chi2(len(scaled)).cdf(statistic) < 1 - 1e-6
+        assert stats.kstest(scaled, "norm").pvalue > 1e-6
+
+
+def test_zero_noise_equals_radius_constrained_lloyd_and_the_plain_mean() -> None:
+    # With a radius that never binds, FastLloyd without noise is Lloyd's algorithm, up to the grid.
+    points = blobs(400, 3, 2)
+    settings = {"alpha": 10.0, "clip": False, "domain": "none"}
+    plan = plan_for(points, 3, rounds=3, settings=settings)
+    fast = run(points, plan, noise=no_noise(plan)).first.centers
+    lloyd = plan_for(points, 3, rounds=3, protocol="lloyd")
+    plain = run(points, lloyd).first.centers
+    used = plain.noisy_counts > 0
+    assert np.abs(fast.exact[used] - plain.exact[used]).max() < 3 * 2.0**-plan.fraction_bits
+
+
+def test_a_slow_client_costs_its_data_only() -> None:
+    points = blobs(300, 3, 2)
+    plan = plan_for(points, 3, clients=3, min_clients=2, rounds=3)
+    parts = list(np.array_split(np.arange(300), 3))
+
+    def tap(sender, receiver, header, body):
+        lost = sender == PartyId(2) and header.type == MaskedUpdate.TYPE and header.round == 1
+        return None if lost else body
+
+    noise = {t: np.zeros(plan.elements, dtype=np.int64) for t in range(3)}
+    outcome = run(points, plan, noise=lambda t: noise[t], tap=tap, parts=parts)
+    everybody = clients(3)
+    assert outcome.first.included == (everybody, (PartyId(1), PartyId(3)), everybody)
+    one_round = dataclasses.replace(plan, rounds=plan.rounds[:1])
+    after_first = run(points, one_round, noise=lambda t: noise[t], parts=parts).first.centers
+    rest = np.concatenate([parts[0], parts[2]])
+    second = dataclasses.replace(plan, rounds=plan.rounds[1:2])
+    after_second = reference(points[rest], second, lambda t: noise[t], start=after_first.exact)
+    third = dataclasses.replace(plan, rounds=plan.rounds[2:3])
+    expected = reference(points, third, lambda t: noise[t], start=after_second.exact)
+    assert (outcome.first.centers.grid == expected.grid).all()
+
+
+def test_too_few_clients_fail_and_name_the_missing_one() -> None:
+    points = blobs(90, 3, 2)
+    plan = plan_for(points, 3, clients=3, rounds=2)
+
+    def tap(sender, receiver, header, body):
+        return None if sender == PartyId(3) and header.type == MaskedUpdate.TYPE else body
+
+    with pytest.raises(PeerError, match="client 3"):
+        run(points, plan, tap=tap)
+
+
+def test_a_wrong_confirmation_names_the_pair() -> None:
+    points = blobs(90, 3, 2)
+
+    def tap(sender, receiver, header, body):
+        wrong = header.type == SeedConfirmation.TYPE and (sender.rank, receiver.rank) == (2, 1)
+        return bytes(32) if wrong else body
+
+    with pytest.raises(SecurityError, match="client 1 and client 2"):
+        run(points, plan_for(points, 3), tap=tap)
+
+
+@pytest.mark.parametrize(
+    "type_,change",
+    [
+        (MaskedUpdate, lambda body: body[:-1]),
+        (MaskedUpdate, lambda body: body + b"\0"),
+        (NoisyMaskedSum, lambda body: body[:-4]),
+        (NoisyMaskedSum, lambda body: b"\0" + body[1:]),
+        (NoisyMaskedSum, lambda body: b"\xff" + body[1:]),
+        (SeedContribution, lambda body: body[:31]),
+    ],
+)
+def test_malformed_messages_name_their_sender(type_, change) -> None:
+    points = blobs(90, 3, 2)
+
+    def tap(sender, receiver, header, body):
+        return change(body) if header.type == type_.TYPE else body
+
+    with pytest.raises(PeerError, match="malformed") as caught:
+        run(points, plan_for(points, 3), tap=tap)
+    assert caught.value.exit_code == 3
+
+
+def test_every_party_records_each_release_once() -> None:
+    points = blobs(90, 3, 2)
+    plan = plan_for(points, 3, rounds=4)
+    outcome = run(points, plan)
+    for party in (SERVER, *clients(2)):
+        assert tuple(outcome.simulation.releases[party]) == plan.all_releases()
+
+
+@pytest.mark.parametrize("protocol", ["fastlloyd", "glloyd", "sulloyd"])
+@pytest.mark.parametrize("epsilon,n,k,d", [(0.1, 150, 3, 4), (1.0, 5000, 15, 2), (5.0, 1000, 2, 20)])
+def test_a_plan_spends_its_epsilon_and_no_more(protocol, epsilon, n, k, d) -> None:
+    public = parameters(n, k, protocol=protocol, epsilon=epsilon)
+    names = tuple(f"x{i}" for i in range(d))
+    from fastlloyd.protocols.fastlloyd.plan import make_plan
+
+    plan = make_plan(public, d=d, names=names)
+    spent = check_plan(plan, public, d=d, names=names)
+    assert 0.995 * epsilon <= spent <= epsilon
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"k": 4},
+        {"epsilon": 2.0},
+        {"delta": 0.1},
+        {"fraction_bits": 20},
+        {"relative": False},
+        {"domain": "none"},
+        {"rounds": ()},
+        {"ring_bits": 64},
+    ],
+)
+def test_a_client_refuses_a_plan_that_is_not_its_configuration(change) -> None:
+    points = blobs(90, 3, 2)
+    plan = plan_for(points, 3)
+    public = parameters(90, 3)
+    with pytest.raises(ValueError, match="plan"):
+        check_plan(dataclasses.replace(plan, **change), public, d=2, names=("x1", "x2"))
+
+
+def test_a_client_refuses_a_plan_with_too_little_noise_or_a_wider_radius() -> None:
+    points = blobs(90, 3, 2)
+    plan, public = plan_for(points, 3), parameters(90, 3)
+    weaker = [dataclasses.replace(r, count_scale=r.count_scale * 0.98) for r in plan.rounds]
+    wider = [dataclasses.replace(r, radius=r.radius * 2, sum_scale=r.sum_scale * 2) for r in plan.rounds]
+    for rounds, text in ((weaker, "spends epsilon"), (wider, "radius")):
+        with pytest.raises(ValueError, match=text):
+            check_plan(dataclasses.replace(plan, rounds=tuple(rounds)), public, d=2, names=("x1", "x2"))
+
+
+@pytest.mark.parametrize(
+    "changes,text",
+    [
+        ({"k": 91}, "at most the public N = 90"),
+        ({"k": 0}, "--k"),
+        ({"epsilon": 0.0}, "--epsilon"),
+        ({"epsilon": float("nan")}, "--epsilon"),
+        ({"delta": 0.0}, "--delta"),
+        ({"rounds": 0}, "--rounds"),
+        ({"clients": 0, "min_clients": 0}, "at least one client"),
+        ({"min_clients": 3}, "--min-clients"),
+        ({"settings": {"alpha": -1.0}}, "alpha"),
+        ({"settings": {"alpha": "x"}}, "alpha"),
+        ({"settings": {"rho": 0.2}}, "no setting 'rho'"),
+        ({"settings": {"radius": "small"}}, "radius"),
+    ],
+)
+def test_wrong_public_parameters_are_refused_with_a_sentence(changes, text) -> None:
+    with pytest.raises(ConfigError, match=text):
+        parameters(90, changes.pop("k", 3), **changes)
+
+
+def test_a_ring_too_narrow_for_the_public_bounds_is_refused() -> None:
+    from fastlloyd.protocols.fastlloyd.plan import make_plan
+
+    with pytest.raises(RangeError, match="ring_bits = 64"):
+        make_plan(parameters(10**8, 3), d=2, names=("a", "b"))
+    assert make_plan(parameters(10**8, 3, ring_bits=64), d=2, names=("a", "b")).fraction_bits == 16

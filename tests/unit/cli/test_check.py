@@ -1,0 +1,127 @@
+"""`fastlloyd check`: what it prints, and what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fastlloyd.cli.check import main
+from fastlloyd.errors import ConfigError, DataError
+
+
+@pytest.fixture
+def records(tmp_path):
+    path = tmp_path / "clinic_1.csv"
+    path.write_text("id,age,dose,site,name\n1,30,0.5,7,x\n2,40,5,7,y\n3,,1,7,z\n4,40,5,7,y\n")
+    return path
+
+
+def lines(capsys):
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_summary_that_ends_ready(records, capsys):
+    code = main(["--data", str(records), "--bounds", "-1,50", "--missing", "midpoint", "--k", "9", "--n-total", "10"])
+    out = lines(capsys)
+    assert code == 0
+    assert out[-1] == "ready"
+    text = "\n".join(out)
+    assert "rows      4" in text
+    assert "3 used: age, dose, site" in text
+    assert "2 ignored: id, name" in text
+    assert "1 rows filled with the middle of the bounds (rule: midpoint)" in text
+    assert "0 of 12 values lie outside" in text
+    assert "1 columns hold one value only: site" in text
+    assert "1 of the rows equal an earlier one" in text
+    assert "fewer than k = 9" in text
+    assert "10 rows, the public N of all clients together" in text
+
+
+def test_values_outside_are_counted_per_feature(records, capsys):
+    assert main(["--data", str(records), "--bounds", "0,6", "--missing", "drop"]) == 0
+    out = lines(capsys)
+    age = next(line for line in out if line.strip().startswith("age"))
+    assert "3 outside (100.00 %)  check the units" in age
+    dose = next(line for line in out if line.strip().startswith("dose"))
+    assert "0 outside (0.00 %)" in dose
+    assert any("6 of 9 values lie outside and will be clipped" in line for line in out)
+
+
+def test_no_value_of_a_record_is_shown(tmp_path, capsys):
+    path = tmp_path / "r.csv"
+    path.write_text("a\n123.25\n777.5\n")
+    main(["--data", str(path), "--bounds", "0,1000"])
+    out = capsys.readouterr().out
+    assert "123" not in out
+    assert "777" not in out
+
+
+def test_a_bounds_file_chooses_the_columns(records, tmp_path, capsys):
+    bounds = tmp_path / "bounds.csv"
+    bounds.write_text("feature,lo,hi\ndose,0,10\n")
+    assert main(["--data", str(records), "--bounds", str(bounds)]) == 0
+    assert "1 used: dose" in capsys.readouterr().out
+
+
+def test_columns_without_bounds_are_refused(records, tmp_path):
+    bounds = tmp_path / "bounds.csv"
+    bounds.write_text("feature,lo,hi\ndose,0,10\n")
+    with pytest.raises(ConfigError, match="name no feature 'site'"):
+        main(["--data", str(records), "--bounds", str(bounds), "--columns", "dose,site"])
+
+
+def test_the_template_and_the_run_file(records, tmp_path, capsys):
+    template = str(tmp_path / "clinic_{client}.csv")
+    run = tmp_path / "run.toml"
+    run.write_text(
+        f'data = "{template}"\nbounds = "0,50"\nk = 2\nn_total = 20\nclient_caps = [4, 3]\nmissing = "drop"\n'
+    )
+    assert main(["--config", str(run), "--client", "1"]) == 0
+    assert "4 rows, the cap of client 1" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="say which with --client"):
+        main(["--config", str(run)])
+    with pytest.raises(DataError, match=r"no file .*clinic_2\.csv"):
+        main(["--config", str(run), "--client", "2"])
+    with pytest.raises(ConfigError, match="caps for 2"):
+        main(["--config", str(run), "--client", "3", "--data", str(records)])
+    with pytest.raises(DataError, match="4 rows are more than 3, the cap of client 2"):
+        main(["--config", str(run), "--client", "2", "--data", str(records), "--columns", "dose"])
+    with pytest.raises(DataError, match="the value is missing"):
+        main(["--config", str(run), "--client", "1", "--missing", "refuse"])
+
+
+def test_more_rows_than_the_cap_are_refused_after_the_summary(records, capsys):
+    argv = ["--data", str(records), "--columns", "dose", "--n-total", "7", "--clients", "2"]
+    with pytest.raises(DataError, match="4 rows are more than 3, the cap of each of 2 clients"):
+        main(argv)
+    out = capsys.readouterr().out
+    assert "rows      4" in out
+    assert "ready" not in out
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        ([], "nothing to check"),
+        (["--data", "x.csv", "--k", "0"], "--k 0: expected a number from 1"),
+        (["--data", "x.csv", "--client", "0"], "--client 0"),
+        (["--data", "x.csv", "--k", "5", "--n-total", "4"], "more clusters than records"),
+        (["--data", "x.csv", "--bounds", "auto-public"], "public --dataset only"),
+        (["--data", "x.csv", "--bounds", "1,-1"], "LO < HI"),
+        (["--dat", "x.csv"], "unrecognized arguments"),
+    ],
+)
+def test_flags_that_do_not_fit(argv, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        main(argv)
+
+
+def test_many_features_are_not_all_listed(tmp_path, capsys):
+    values = np.zeros((3, 50))
+    values[:, 40] = 9.0
+    np.save(tmp_path / "wide.npy", values)
+    assert main(["--data", str(tmp_path / "wide.npy"), "--bounds", "-1,1"]) == 0
+    out = capsys.readouterr().out
+    assert "x41 " in out
+    assert "and 30 more features, 0 of them with values outside" in out
+    assert len(out.splitlines()) < 40

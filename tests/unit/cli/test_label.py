@@ -1,0 +1,97 @@
+"""`fastlloyd label`: nearest centroid, by name, in the space of the run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fastlloyd.cli.label import main, nearest, write_labels
+from fastlloyd.errors import ConfigError, DataError
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "centroids.csv").write_text("a,b\n0,0\n10,1000\n")
+    (tmp_path / "new.csv").write_text("id,b,a\n1,0,9\n2,900,9\n3,100,1\n")
+    return tmp_path
+
+
+def run(folder, *more):
+    argv = ["--centroids", str(folder / "centroids.csv"), "--data", str(folder / "new.csv")]
+    assert main([*argv, "--out", str(folder / "labels.csv"), *more]) == 0
+    text = (folder / "labels.csv").read_text().splitlines()
+    assert text[0] == "label"
+    return [int(line) for line in text[1:]]
+
+
+def test_original_units_when_no_bounds_are_known(files, capsys):
+    assert run(files) == [0, 1, 0]
+    assert "in original units, since no bounds were given" in capsys.readouterr().out
+
+
+def test_bounds_change_what_is_near(files, tmp_path, capsys):
+    (tmp_path / "bounds.csv").write_text("feature,lo,hi\nb,-10000,10000\na,0,10\n")
+    assert run(files, "--bounds", str(tmp_path / "bounds.csv")) == [1, 1, 0]
+    assert "scaled by the bounds" in capsys.readouterr().out
+
+
+def test_negative_bounds_as_typed(files):
+    assert run(files, "--bounds", "-1000,1000") == [0, 1, 0]
+
+
+def test_the_run_file_brings_the_bounds_and_the_rule(files, tmp_path):
+    (tmp_path / "new.csv").write_text("a,b\n9,\n0,0\n")
+    (tmp_path / "run.toml").write_text('data = "x.csv"\nbounds = "0,2000"\nk = 2\nn_total = 20\nmissing = "midpoint"\n')
+    assert run(files, "--config", str(tmp_path / "run.toml")) == [1, 0]
+
+
+def test_the_run_file_of_a_public_data_set(files, tmp_path):
+    (tmp_path / "centroids.csv").write_text("red,green,blue\n0,0,0\n255,255,255\n")
+    (tmp_path / "new.csv").write_text("blue,green,red\n20,10,200\n250,250,20\n")
+    (tmp_path / "run.toml").write_text('dataset = "photo"\nk = 2\n')
+    assert run(files, "--config", str(tmp_path / "run.toml")) == [0, 1]
+
+
+def test_the_labels_are_their_owners_alone(files):
+    run(files)
+    assert (files / "labels.csv").stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in files.iterdir()) == ["centroids.csv", "labels.csv", "new.csv"]
+
+
+def test_a_missing_column_or_value_writes_nothing(files):
+    (files / "new.csv").write_text("a,c\n1,2\n")
+    with pytest.raises(DataError, match="no column 'b'"):
+        run(files)
+    (files / "new.csv").write_text("a,b\n1,\n")
+    with pytest.raises(DataError, match="row 1"):
+        run(files)
+    assert not (files / "labels.csv").exists()
+
+
+def test_a_place_that_cannot_be_written(files):
+    with pytest.raises(ConfigError, match="cannot write it"):
+        write_labels(files / "gone" / "labels.csv", np.zeros(3, dtype=np.int64))
+    (files / "taken").mkdir()
+    with pytest.raises(ConfigError, match="cannot write it"):
+        write_labels(files / "taken", np.zeros(3, dtype=np.int64))
+    assert sorted(path.name for path in files.iterdir()) == ["centroids.csv", "new.csv", "taken"]
+
+
+def test_flags_that_exclude_each_other(files):
+    with pytest.raises(ConfigError, match="not allowed with"):
+        run(files, "--bounds", "0,1", "--config", "run.toml")
+
+
+def test_nearest_is_the_brute_force_answer(monkeypatch):
+    generator = np.random.default_rng(5)
+    points, centers = generator.normal(size=(500, 3)), generator.normal(size=(7, 3))
+    brute = ((points[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
+    np.testing.assert_array_equal(nearest(points, centers), brute)
+    monkeypatch.setattr("fastlloyd.cli.label._BLOCK_VALUES", 30)
+    np.testing.assert_array_equal(nearest(points, centers), brute)
+
+
+def test_nearest_far_from_zero_and_at_ties():
+    centers = np.array([[1e8], [1e8 + 1], [1e8 + 2]])
+    np.testing.assert_array_equal(nearest(centers + 0.25, centers), [0, 1, 2])
+    np.testing.assert_array_equal(nearest(np.array([[1e8 + 0.5], [1e8 + 1.5]]), centers), [0, 1])

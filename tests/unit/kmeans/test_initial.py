@@ -1,0 +1,38 @@
+"""Sphere packing: from the public seed alone, alike everywhere, well spread."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from fastlloyd.kmeans.initial import GRID_BITS, sphere_packing, to_grid
+
+
+@pytest.mark.parametrize("k,d", [(1, 1), (2, 2), (15, 2), (3, 13), (100, 2), (10, 784)])
+def test_centres_lie_inside_and_apart(k: int, d: int) -> None:
+    centers = sphere_packing(k, d, seed=1)
+    assert centers.shape == (k, d)
+    assert np.abs(centers).max() <= 1 << GRID_BITS
+    assert len({tuple(row) for row in centers.tolist()}) == k
+
+
+def test_packing_is_denser_than_chance() -> None:
+    def closest(centers: np.ndarray) -> float:
+        distance = np.linalg.norm(centers[:, None] - centers[None], axis=2)
+        return float(distance[~np.eye(len(centers), dtype=bool)].min() / 2**GRID_BITS)
+
+    random = np.random.default_rng(0).uniform(-1, 1, (15, 2)) * 2**GRID_BITS
+    assert closest(sphere_packing(15, 2, 0)) > 0.35 > closest(random)
+
+
+def test_the_same_bits_on_every_machine() -> None:
+    # A vector: another implementation, or another machine, must find these centres.
+    digest = hashlib.sha256(sphere_packing(15, 2, 2024).astype("<i8").tobytes()).hexdigest()
+    assert digest == "cafaf06710dc76568c8690be691c3731cdc240cb618f11b5f4a93ad3f5b80cb5"
+    assert (sphere_packing(4, 3, 5) != sphere_packing(4, 3, 6)).any()
+
+
+def test_moving_to_the_grid_rounds_half_up() -> None:
+    assert to_grid(np.array([[8, 7, -8, -9, 24]]), GRID_BITS - 4).tolist() == [[1, 0, 0, -1, 2]]

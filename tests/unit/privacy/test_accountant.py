@@ -1,0 +1,156 @@
+"""The verifying accountant against closed formulas and an independent integration."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from fastlloyd.errors import ConfigError
+from fastlloyd.privacy import accountant
+from fastlloyd.privacy.accountant import SAMPLER_DELTA, gdp_delta, gdp_epsilon, spent
+from fastlloyd.privacy.release import Release
+
+DELTA = 1e-6
+
+
+def gaussian(multiplier: float, t: int = 0, sensitivity: float = 1.0) -> Release:
+    return Release(
+        round=t,
+        name="sums",
+        mechanism="gaussian",
+        norm="l2",
+        sensitivity=sensitivity,
+        noise_scale=multiplier * sensitivity,
+    )
+
+
+def laplace(multiplier: float, t: int = 0) -> Release:
+    return Release(round=t, name="counts", mechanism="laplace", norm="l1", sensitivity=1.0, noise_scale=multiplier)
+
+
+def none() -> Release:
+    return Release(round=0, name="sums", mechanism="none", norm="l2", sensitivity=1.0, noise_scale=0.0)
+
+
+def gaussian_tail(mu: float, epsilon: float) -> float:
+    """Delta of mu-GDP, straight from the definition; epsilon may be negative."""
+    return norm.cdf(-epsilon / mu + mu / 2) - math.exp(epsilon) * norm.cdf(-epsilon / mu - mu / 2)
+
+
+def mixed_delta(mu: float, pure: float, epsilon: float) -> float:
+    """Delta of one Gaussian and one Laplace release, by integration over the Laplace loss."""
+    atoms = 0.5 * gaussian_tail(mu, epsilon - pure) + 0.5 * math.exp(-pure) * gaussian_tail(mu, epsilon + pure)
+    between, _ = quad(
+        lambda x: 0.5 * pure * math.exp(-pure * x) * gaussian_tail(mu, epsilon - pure * (1 - 2 * x)), 0, 1
+    )
+    return atoms + between
+
+
+def test_nothing_released_spends_nothing():
+    assert spent([], 0.0) == spent([], DELTA) == 0.0
+
+
+def test_a_release_without_noise_spends_everything():
+    assert spent([gaussian(5.0), none()], DELTA) == math.inf
+
+
+@pytest.mark.parametrize("multiplier", [0.2, 1.0, 4.0, 1000.0])
+def test_gaussian_releases_agree_with_the_closed_formula(multiplier):
+    releases = [gaussian(multiplier, t, sensitivity=3.0) for t in range(7)]
+    exact = gdp_epsilon(math.sqrt(7) / multiplier, DELTA - SAMPLER_DELTA)
+    assert exact * (1 - 1e-9) <= spent(releases, DELTA) <= exact * (1 + 1e-5)
+
+
+def test_unequal_gaussian_releases_agree_with_the_closed_formula():
+    multipliers = [3.0, 5.0, 8.0, 5.0]
+    exact = gdp_epsilon(math.sqrt(sum(m**-2 for m in multipliers)), DELTA - SAMPLER_DELTA)
+    ours = spent([gaussian(m, t) for t, m in enumerate(multipliers)], DELTA)
+    assert exact * (1 - 1e-9) <= ours <= exact * (1 + 1e-5)
+
+
+@pytest.mark.parametrize(("mu", "pure"), [(0.5, 0.5), (0.1, 0.8), (2.0, 0.3)])
+def test_a_mixture_agrees_with_an_independent_integration(mu, pure):
+    epsilon = spent([gaussian(1 / mu), laplace(1 / pure)], DELTA)
+    assert mixed_delta(mu, pure, epsilon) <= DELTA * (1 + 1e-7)
+    assert mixed_delta(mu, pure, epsilon * 0.9995) > DELTA
+
+
+def test_pure_releases_are_summed_at_delta_zero():
+    assert spent([laplace(2.0), laplace(2.0, 1), laplace(4.0, 2)], 0.0) == pytest.approx(1.25, rel=1e-15)
+    assert spent([laplace(2.0), gaussian(100.0)], 0.0) == math.inf
+
+
+def test_many_pure_releases_cost_less_at_a_positive_delta():
+    releases = [laplace(50.0, t) for t in range(200)]
+    assert spent(releases, 0.0) == pytest.approx(4.0)
+    assert spent(releases, DELTA) < 2.0
+
+
+def test_the_sampler_keeps_its_part_of_delta():
+    assert spent([gaussian(5.0)], SAMPLER_DELTA) == math.inf
+    assert spent([laplace(5.0)], SAMPLER_DELTA) == pytest.approx(0.2)
+    assert spent([gaussian(5.0)], 2 * SAMPLER_DELTA) > gdp_epsilon(0.2, 2 * SAMPLER_DELTA)
+
+
+def test_no_promise_is_infinity():
+    assert spent([gaussian(1e-6)], DELTA) == math.inf
+
+
+@pytest.mark.parametrize(
+    "releases",
+    [[gaussian(1.0)], [laplace(10.0)] * 5, [gaussian(3.0), laplace(2.0)], [laplace(100.0)] * 50],
+    ids=["gaussian", "laplace", "mixed", "many"],
+)
+def test_the_interval_is_at_most_a_two_thousandth_of_epsilon(releases, monkeypatch):
+    intervals = []
+    compose_at = accountant._compose_at
+
+    def recording(*arguments):
+        intervals.append(arguments[-1])
+        return compose_at(*arguments)
+
+    monkeypatch.setattr(accountant, "_compose_at", recording)
+    assert spent(releases, DELTA) / 2000 * (1 + 1e-9) >= intervals[-1] > 0
+
+
+def test_noise_beyond_need_spends_nothing_in_reasonable_time():
+    assert spent([gaussian(1e7)], 1e-5) == 0.0
+
+
+@pytest.mark.parametrize("delta", [-1e-9, 1.0, math.nan, math.inf])
+def test_a_delta_out_of_range_is_refused(delta):
+    with pytest.raises(ConfigError, match="expected delta"):
+        spent([gaussian(1.0)], delta)
+
+
+@given(st.floats(0.01, 20), st.floats(0, 30))
+def test_gdp_delta_is_the_textbook_formula(mu, epsilon):
+    assert gdp_delta(mu, epsilon) == pytest.approx(max(gaussian_tail(mu, epsilon), 0.0), rel=1e-6, abs=1e-13)
+
+
+def test_gdp_delta_is_stable_far_in_the_tail():
+    # 50 digits by arbitrary precision: Phi(-a) - e^epsilon Phi(-b).
+    import mpmath
+
+    with mpmath.workdps(50):
+        for mu, epsilon in ((1e-3, 0.01), (0.14, 1.0), (0.02, 0.15), (6.0, 50.0), (0.01, 0.0), (9.0, 0.01)):
+            low, high = (epsilon / mpmath.mpf(mu) + sign * mpmath.mpf(mu) / 2 for sign in (-1, 1))
+            exact = mpmath.ncdf(-low) - mpmath.exp(epsilon) * mpmath.ncdf(-high)
+            assert gdp_delta(mu, epsilon) == pytest.approx(float(exact), rel=1e-9)
+
+
+@settings(max_examples=50)
+@given(st.floats(1e-3, 10), st.floats(1e-15, 0.1))
+def test_gdp_epsilon_is_the_inverse_from_above(mu, delta):
+    epsilon = gdp_epsilon(mu, delta)
+    assert gdp_delta(mu, epsilon) <= delta
+    assert epsilon == 0.0 or gdp_delta(mu, epsilon * (1 - 1e-9)) > delta * (1 - 1e-9)
+
+
+def test_gdp_epsilon_at_delta_zero_is_infinite():
+    assert gdp_epsilon(1.0, 0.0) == math.inf
