@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
@@ -19,6 +20,8 @@ from fastlloyd.config import RunConfig
 from fastlloyd.errors import ConfigError, FastLloydError, Interrupted
 
 # One thread per rank: ranks share the cores, and spinning BLAS threads would steal them.
+_ABORT_AFTER_S = 0.3
+_LEAVE_AFTER_S = 2.0
 _THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -97,6 +100,11 @@ def _leave(transport: object, code: int, *, lost: bool) -> None:
     if lost:
         sys.stdout.flush()
         sys.stderr.flush()
+        # MPI's own abort ends a stopped rank too. The server calls it, once the others had time to print;
+        # they wait for it, so that the launcher does not report their exit as the failure.
+        time.sleep(_ABORT_AFTER_S if transport.me.is_server else _LEAVE_AFTER_S)
+        if transport.me.is_server:
+            transport.abort(code)
         os._exit(code)
 
 

@@ -340,6 +340,7 @@ class _Client(_Role):
             driver.drive(tell_ready())
             self.rounds_start(driver)
             outcome.result = driver.drive(client(self.me, points, plan, masks, stored=stored))
+            outcome.choose_writer()
             outcome.traffic = driver.drive(exchange_counters_client(own_traffic(self.meter)))
             if state is not None:
                 state.finish()

@@ -1,36 +1,273 @@
+"""What each party writes at the end: result files, report, and what it says on its own terminal.
+
+The server sees no centroid, so it writes `server.json` only. On a shared folder the lowest included
+client writes the shared files; every client writes the labels of its own records (mode 0600).
+
+Source: DESIGN §9 (docs/report.md).
+"""
+
 from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.config import RunConfig, to_toml
+from fastlloyd.data.bounds import Bounds, scale, unscale
+from fastlloyd.errors import InternalError
+from fastlloyd.inputs import Common
+from fastlloyd.net.meter import Meter
+from fastlloyd.privacy.accountant import ACCOUNTANT
+from fastlloyd.privacy.ledger import Ledger
+from fastlloyd.protocols.fastlloyd.client import ClientResult
+from fastlloyd.protocols.fastlloyd.plan import Plan
+from fastlloyd.protocols.fastlloyd.server import ServerResult
+from fastlloyd.report import document
+from fastlloyd.report.files import PRIVATE_MODE, RunFolder, centroids_csv, labels_csv
+from fastlloyd.wire import PartyId
+
 
 @dataclass(slots=True, kw_only=True)
 class Facts:
-    config: object
-    common: object
+    """Public facts of one party's run, filled in as it goes on."""
+
+    config: RunConfig
+    common: Common
     run_id: bytes
     authenticated: bool
     started: float
-    me: object
+    me: PartyId
     resumed: bool
+    mpi: str | None = None
     setup_seconds: float = 0.0
-    round_seconds: list = field(default_factory=list)
+    round_seconds: list[float] = field(default_factory=list)
 
-def own_traffic(meter):
-    return {"x": meter.total_sent().payload_bytes}
+
+def own_traffic(meter: Meter) -> dict[str, int]:
+    """Give this party's counters for the final exchange."""
+    total, setup, rounds = meter.total_sent(), meter.setup_sent(), meter.rounds_sent().values()
+    return {
+        "messages": total.messages,
+        "payload_bytes": total.payload_bytes,
+        "link_bytes": total.link_bytes,
+        "setup_bytes": setup.link_bytes,
+        "round_payload_bytes": sum(count.payload_bytes for count in rounds),
+        "round_link_bytes": sum(count.link_bytes for count in rounds),
+    }
+
+
+def _public_sections(
+    facts: Facts, plan: Plan, included: tuple[tuple[PartyId, ...], ...], traffic: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Give the sections that the server may see as well."""
+    seconds: list[float | None] = list(facts.round_seconds)
+    seconds = [None] * (len(included) - len(seconds)) + seconds  # rounds before a resume were not timed
+    parameters = {key: value for key, value in plan.to_json().items() if key not in ("rounds", "names")}
+    return {
+        "run": facts.run_id.hex(),
+        "protocol": plan.protocol,
+        "parties": {"clients": plan.clients, "authenticated": facts.authenticated, "written_by": str(facts.me)},
+        "parameters": {
+            **parameters,
+            "features": list(plan.names),
+            "rounds": len(plan.rounds),
+            "settings": dict(facts.common.public.settings),
+            "client_caps": list(facts.common.caps),
+            "masking": facts.config.masking,
+        },
+        "rounds": [
+            {"round": t, "seconds": seconds[t], "clients_included": [party.rank for party in parties]}
+            for t, parties in enumerate(included)
+        ],
+        "timing": document.timing_section(facts.setup_seconds, facts.round_seconds),
+        "traffic": document.traffic_section(traffic, len(included)),
+        "network": {
+            "transport": facts.config.transport,
+            "delay_seconds": facts.config.delay,
+            "profile": None,
+            "backend": None,
+            "wire_bytes": None,
+        },
+        "machine": document.machine_section(facts.mpi),
+    }
+
 
 class ServerOutcome:
-    def __init__(self, facts, plan, result, traffic):
-        self.facts=facts; self.late=result.late; self.traffic=traffic
-    def write(self): pass
-    def discard(self): pass
-    def announce(self, note): note(f"traffic {self.traffic} rounds {self.facts.round_seconds}")
+    """What rank 0 has at the end: who was included, and traffic."""
+
+    def __init__(self, facts: Facts, plan: Plan, result: ServerResult, traffic: Mapping[str, Any]) -> None:
+        self._facts = facts
+        self._plan = plan
+        self._result = result
+        self._traffic = traffic
+        self.late = result.late
+
+    def write(self) -> None:
+        """Write server.json: nothing in it that the server may not see."""
+        folder = RunFolder(self._facts.config.output, self._facts.run_id, self._facts.me)
+        try:
+            sections = _public_sections(self._facts, self._plan, self._result.included, self._traffic)
+            folder.write("server.json", document.dump(document.build(sections)))
+        finally:
+            folder.discard()
+
+    def discard(self) -> None:
+        """Nothing stays behind."""
+
+    def announce(self, note: Callable[[str], None]) -> None:
+        """The server has nothing to tell: it saw no centroid."""
+
 
 class ClientOutcome:
-    def __init__(self, facts, bounds, names):
-        self.facts=facts; self.bounds=bounds; self.late=False
-        self.ledger_path=Path(f"/tmp/ledger-{facts.run_id.hex()}-{facts.me.rank}")
-    def write(self): pass
-    def discard(self): pass
-    def announce(self, note):
-        from fastlloyd.data.bounds import unscale
-        if self.facts.me.rank==1: note(str(unscale(self.result.centers.exact,self.bounds))+str(self.result.centers.noisy_counts)+str(self.epsilon)+str(self.traffic)+str(self.facts.round_seconds))
+    """What a client has at the end; its parts are filled in by `execute`.
+
+    Parameters
+    ----------
+    facts : Facts
+    bounds : Bounds
+        Matched to the features.
+    names : tuple of str
+    """
+
+    def __init__(self, facts: Facts, bounds: Bounds, names: tuple[str, ...]) -> None:
+        self._facts = facts
+        self._bounds = bounds
+        self._names = names
+        self._folder = RunFolder(facts.config.output, facts.run_id, facts.me)
+        self._written: list[str] = []
+        self._document: dict[str, Any] | None = None
+        self._writes_shared = False
+        self.late: frozenset[PartyId] = frozenset()
+        self.ledger: Ledger | None = None
+        self.plan: Plan | None = None
+        self.epsilon = math.inf
+        self.result: ClientResult | None = None
+        self.traffic: Mapping[str, Any] = {}
+
+    @property
+    def ledger_path(self) -> Any:
+        """Where this run's ledger stands without a state directory."""
+        return self._folder.ledger_path
+
+    def choose_writer(self) -> None:
+        """Find out whether to write the shared files; before the final exchange, while all are there."""
+        if self.result is None:
+            raise InternalError("the writer is chosen after the last round")
+        self._writes_shared = self._folder.writes_shared(self.result.included[-1])
+
+    def write(self) -> None:
+        """Write the own labels, and the shared files if this client is the one to do it."""
+        if self.plan is None or self.result is None or self.ledger is None:
+            raise InternalError("a client's outcome is incomplete")
+        me = self._facts.me
+        self._folder.write(f"labels_{me.rank}.csv", labels_csv(self.result.raw_labels), mode=PRIVATE_MODE)
+        if self._writes_shared:
+            self._write_shared(self.plan, self.result, self.ledger)
+        self.ledger.close()
+        self._remove_own_ledger()
+        self._folder.discard()
+
+    def _write_shared(self, plan: Plan, result: ClientResult, ledger: Ledger) -> None:
+        centroids = self.centroids()
+        sections = _public_sections(self._facts, plan, result.included, self.traffic)
+        releases = [r for r in ledger.releases if r.run == self._facts.run_id.hex()]
+        evaluation = self._evaluate(result.centers.exact)
+        names = ["centroids.csv", "config.toml", "ledger.jsonl", "report.json"]
+        sections["privacy"] = document.privacy_section(
+            epsilon=plan.epsilon,
+            delta=plan.delta,
+            spent_epsilon=self.epsilon,
+            neighbours="add-remove record",
+            accountant=ACCOUNTANT,
+            releases=releases,
+            private=plan.private,
+            claim=_claim(plan, self._facts),
+            lifetime_epsilon=ledger.epsilon(plan.delta) if self._facts.config.state_dir else None,
+        )
+        sections["evaluation"] = evaluation
+        sections["not_private"] = _why_not_private(plan, evaluation)
+        sections["clusters"] = [{"noisy_size": float(size)} for size in result.centers.noisy_counts]
+        pictures = self._draw(centroids, result)
+        sections["output"] = sorted([*names, *pictures, f"labels_{self._facts.me.rank}.csv"])
+        self._document = document.build(sections)
+        self._folder.write("centroids.csv", centroids_csv(self._names, centroids))
+        self._folder.write("config.toml", to_toml(self._facts.config))
+        public = [dataclasses.replace(release, data="") for release in releases]
+        self._folder.write("ledger.jsonl", "".join(release.to_json() + "\n" for release in public))
+        self._folder.write("report.json", document.dump(self._document))
+
+    def centroids(self) -> NDArray[np.float64]:
+        """Give the released centroids in original units, shape (k, d)."""
+        if self.result is None:
+            raise InternalError("no centroids yet")
+        return unscale(self.result.centers.exact, self._bounds)
+
+    def _evaluate(self, centers: NDArray[np.float64]) -> dict[str, float | None] | None:
+        """Compare with the public data set, if asked."""
+        dataset = self._facts.common.dataset
+        if not self._facts.config.evaluate or dataset is None:
+            return None
+        from fastlloyd.kmeans.metrics import evaluate
+
+        return evaluate(scale(dataset.values, self._bounds), centers, dataset.labels)
+
+    def _draw(self, centroids: NDArray[np.float64], result: ClientResult) -> list[str]:
+        """Draw pictures and plots; a missing plotting library costs the plots only."""
+        return []
+
+    def _remove_own_ledger(self) -> None:
+        """Without a state directory the run's ledger now stands in ledger.jsonl."""
+        if self._facts.config.state_dir is None:
+            for path in (self.ledger_path, self.ledger_path.with_name(self.ledger_path.name + ".key")):
+                with contextlib.suppress(OSError):
+                    path.unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        """Leave nothing half-written; a ledger with releases in it stays, for they were paid for."""
+        if self.ledger is not None:
+            self.ledger.close()
+            if self.ledger.releases and self._facts.config.state_dir is None:
+                kept = f"interrupted-{self._facts.run_id.hex()[:8]}-client-{self._facts.me.rank}.ledger.jsonl"
+                with contextlib.suppress(OSError):
+                    self.ledger_path.replace(self._folder.path / kept)
+            self._remove_own_ledger()
+        self._folder.discard()
+
+    def announce(self, note: Callable[[str], None]) -> None:
+        """Print the table, if this client wrote the shared files and may print."""
+        if self._document is None:
+            return
+        note(json.dumps(self._document["privacy"]["spent_epsilon"]))
+
+
+def _claim(plan: Plan, facts: Facts) -> str:
+    """Say in one sentence what is promised, to whom, and on what condition."""
+    if not plan.private:
+        return "No differential privacy: the centroids are exact; only the sums of each round were masked."
+    delta = f" and delta {plan.delta:.3g}" if plan.delta else " (pure)"
+    return (
+        f"Adding or removing one record changes the probability of anything a single other client sees by at most "
+        f"epsilon {plan.epsilon:g}{delta}, over all rounds of this run, if all clients together hold at most "
+        f"{plan.n_total} records; the server sees masked values only. Server and a client together can take masks "
+        "and noise off. Repeated runs add up."
+        + ("" if facts.authenticated else " Links were not authenticated: a demonstration.")
+    )
+
+
+def _why_not_private(plan: Plan, evaluation: Mapping[str, Any] | None) -> str | None:
+    """Say why nothing in the report is private, if so."""
+    if not plan.private:
+        return "the protocol adds no noise"
+    if evaluation is not None:
+        return "evaluation compares with the true records of a public data set"
+    return None
+
+
+

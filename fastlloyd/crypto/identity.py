@@ -93,7 +93,7 @@ def make_identity(name: str, rank: int | None = None) -> Identity:
     """
     check_name(name)
     if rank is not None and rank < 0:
-        raise ConfigError(f"expected a rank of 0 (server) or more (clients), got {rank}")
+        raise ConfigError(f"the rank is 0 (server) or more (clients), got {rank}")
     key = Ed25519PrivateKey.generate()
     number = x509.random_serial_number()
     subject = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
@@ -107,8 +107,7 @@ def make_identity(name: str, rank: int | None = None) -> Identity:
         .issuer_name(x509.Name(subject))
         .public_key(key.public_key())
         .serial_number(number)
-        # From the day before: clocks of two sites may differ by hours.
-        .not_valid_before(now - timedelta(days=1))
+        .not_valid_before(now - timedelta(days=1))  # clocks of two sites may differ by hours
         .not_valid_after(now + timedelta(days=VALID_DAYS))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .sign(key, None)

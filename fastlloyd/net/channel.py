@@ -8,6 +8,8 @@ Source: docs/protocol.md, "Frames".
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
 
 from fastlloyd.errors import Aborted, PeerError, PeerGone, Reason
 from fastlloyd.net.frame import Kind, Notice, Start, Verdict
@@ -52,6 +54,14 @@ class Channel(ABC):
         self._transport = transport
         self._meter = meter
         self._ending = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(lost=error is not None)
 
     def begin_ending(self) -> None:
         """From now on drop all but abort notices and their acknowledgements, and raise nothing."""
@@ -139,6 +149,10 @@ class Channel(ABC):
         self.post(peer, Kind.ABORT_ACK, b"", FINAL_ROUND)
         if not self._ending:
             raise Aborted(rank=notice.rank, reason=notice.reason, code=notice.code)
+
+    @abstractmethod
+    def close(self, *, lost: bool = False) -> None:
+        """Close the transport; `lost` as in `Transport.close`."""
 
     @abstractmethod
     def _on_tls(self, peer: PartyId, frame: bytes, *, is_record: bool) -> None:

@@ -16,8 +16,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
-from types import TracebackType
-from typing import Self
 
 from fastlloyd.crypto.identity import Identity
 from fastlloyd.crypto.tls import MAX_MESSAGE_BYTES, TlsLink
@@ -178,14 +176,6 @@ class SecureLinks(Channel):
         self._links.clear()
         self._heard.clear()
         self._transport.close(lost=lost)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close(lost=error is not None)
 
     def _on_tls(self, peer: PartyId, frame: bytes, *, is_record: bool) -> None:
         """Feed a link, answer its handshake, and collect its messages."""

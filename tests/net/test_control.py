@@ -101,8 +101,8 @@ def test_lowest_rank_among_equal_codes_and_budget_before_peers():
 
 def test_second_start_is_the_sender_s_fault():
     links = make_links(3)
-    for _ in range(2):
-        links[1].post(SERVER, Kind.START, Start().encode(), SETUP_ROUND)
+    for rank in (1, 1, 2):
+        links[rank].post(SERVER, Kind.START, Start().encode(), SETUP_ROUND)
     with pytest.raises(PeerError, match="client 1 sent a frame that does not belong"):
         agree_start(links[0], None, deadline_s=LIMIT_S)
 

@@ -142,7 +142,10 @@ def test_works_outside_the_main_thread(fake_mpirun):
 
 
 def start_supervisor(acts):
-    code = f"import sys; from fastlloyd.supervisor import supervise; sys.exit(supervise(3, [{acts!r}], program=[{PROGRAM!r}]))"
+    code = (
+        "import sys; from fastlloyd.supervisor import supervise; "
+        f"sys.exit(supervise(3, [{acts!r}], program=[{PROGRAM!r}]))"
+    )
     child = subprocess.Popen(
         [sys.executable, "-c", code],
         stdout=subprocess.PIPE,

@@ -1,0 +1,134 @@
+"""Writes result files whole or not at all, and finds out who shares an output folder.
+
+Several clients may write to one folder (one host) or each to its own (several hosts). Each client
+leaves a marker at the start; at the end, the lowest included client whose marker stands in the folder
+writes the shared files there.
+
+Source: docs/protocol.md, "Output".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.errors import ConfigError
+from fastlloyd.wire import PartyId
+
+PRIVATE_MODE = 0o600
+PUBLIC_MODE = 0o644
+_STALE_S = 86_400.0
+
+
+def write_atomic(path: Path, content: bytes | str, *, mode: int = PUBLIC_MODE) -> None:
+    """Write a file aside, sync it, and rename it into place.
+
+    Raises
+    ------
+    ConfigError
+        The folder is not writable or the disk is full; the old file, if any, stays as it was.
+    """
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    aside = ""
+    try:
+        descriptor, aside = tempfile.mkstemp(prefix=".fastlloyd-", suffix=".part", dir=path.parent)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        Path(aside).replace(path)
+    except OSError as error:
+        if aside:
+            Path(aside).unlink(missing_ok=True)
+        raise ConfigError(
+            f"--output: {path} cannot be written ({error.strerror}); check path, rights and room"
+        ) from error
+
+
+def centroids_csv(names: Sequence[str], centroids: NDArray[np.float64]) -> str:
+    """Write centroids, shape (k, d), as CSV: feature names, then k rows that read back exactly."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(names)
+    table.writerows([[repr(float(value)) for value in row] for row in centroids])
+    return text.getvalue()
+
+
+def labels_csv(labels: NDArray[np.int64]) -> str:
+    """Write labels, shape (n,), as CSV with the header `label`."""
+    return "label\n" + "".join(f"{label}\n" for label in labels.tolist())
+
+
+class RunFolder:
+    """The output folder of one party's run.
+
+    Parameters
+    ----------
+    template : str
+        As given by `--output`; '{client}' becomes the rank.
+    run_id : bytes
+    me : PartyId
+
+    Raises
+    ------
+    ConfigError
+        The folder cannot be made or written.
+    """
+
+    def __init__(self, template: str, run_id: bytes, me: PartyId) -> None:
+        self.path = Path(template.replace("{client}", str(me.rank)))
+        self._run = run_id.hex()
+        self._me = me
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._forget_stale()
+            self._marker(me).touch(mode=PRIVATE_MODE)
+        except OSError as error:
+            raise ConfigError(
+                f"--output {template}: cannot be made or written ({error.strerror}); check path and rights"
+            ) from error
+
+    @property
+    def ledger_path(self) -> Path:
+        """Where this party's ledger of this run stands until the run has ended."""
+        return self.path / f".fastlloyd-{self._run}-{self._me.rank}.ledger.jsonl"
+
+    def writes_shared(self, included: Sequence[PartyId]) -> bool:
+        """Whether this party is the lowest included client with a marker in this folder.
+
+        To be asked while all clients are still there: whoever has finished takes its marker away. A client
+        that was not included writes only where no other stands.
+        """
+        here = [party for party in included if self._marker(party).exists()]
+        return min(here, default=self._me) == self._me
+
+    def write(self, name: str, content: bytes | str, *, mode: int = PUBLIC_MODE) -> Path:
+        """Write one result file and give its path."""
+        target = self.path / name
+        write_atomic(target, content, mode=mode)
+        return target
+
+    def discard(self) -> None:
+        """Leave no marker behind; idempotent."""
+        with contextlib.suppress(OSError):
+            self._marker(self._me).unlink(missing_ok=True)
+
+    def _marker(self, party: PartyId) -> Path:
+        return self.path / f".fastlloyd-{self._run}-{party.rank}"
+
+    def _forget_stale(self) -> None:
+        """Remove markers and half-written files of runs that died more than a day ago."""
+        for leftover in self.path.glob(".fastlloyd-*"):
+            with contextlib.suppress(OSError):
+                if not leftover.name.endswith(".jsonl") and time.time() - leftover.stat().st_mtime > _STALE_S:
+                    leftover.unlink()
