@@ -50,53 +50,53 @@ class Facts:
     round_seconds: list[float] = field(default_factory=list)
 
 
+_COUNTERS = ("payload_bytes", "link_bytes", "messages", "setup_bytes")
+_AGAINST = (
+    "any single other client, over all it sees (the server sees masked values only; server and a client together "
+    "can take masks and noise off)"
+)
+
+
 def own_traffic(meter: Meter) -> dict[str, int]:
     """Give this party's counters for the final exchange."""
-    total, setup, rounds = meter.total_sent(), meter.setup_sent(), meter.rounds_sent().values()
+    total = meter.total_sent()
     return {
         "messages": total.messages,
         "payload_bytes": total.payload_bytes,
         "link_bytes": total.link_bytes,
-        "setup_bytes": setup.link_bytes,
-        "round_payload_bytes": sum(count.payload_bytes for count in rounds),
-        "round_link_bytes": sum(count.link_bytes for count in rounds),
+        "setup_bytes": meter.setup_sent().link_bytes,
     }
 
 
-def _public_sections(
+def _common(
     facts: Facts, plan: Plan, included: tuple[tuple[PartyId, ...], ...], traffic: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Give the sections that the server may see as well."""
-    seconds: list[float | None] = list(facts.round_seconds)
-    seconds = [None] * (len(included) - len(seconds)) + seconds  # rounds before a resume were not timed
-    parameters = {key: value for key, value in plan.to_json().items() if key not in ("rounds", "names")}
-    return {
-        "run": facts.run_id.hex(),
-        "protocol": plan.protocol,
-        "parties": {"clients": plan.clients, "authenticated": facts.authenticated, "written_by": str(facts.me)},
-        "parameters": {
+) -> document.Common:
+    """Give what report and server.json have in common."""
+    resumed = len(included) - len(facts.round_seconds)  # rounds closed before a resume were not timed
+    seconds = [0.0] * resumed + facts.round_seconds
+    parameters = {key: value for key, value in plan.to_json().items() if key not in ("rounds", "names", "protocol")}
+    total = {key: sum(int(counts[key]) for counts in traffic.values()) for key in _COUNTERS}
+    return document.Common(
+        run=facts.run_id.hex(),
+        protocol=plan.protocol,
+        clients=plan.clients,
+        authenticated=facts.authenticated,
+        masking=facts.config.masking,
+        parameters={
             **parameters,
-            "features": list(plan.names),
             "rounds": len(plan.rounds),
             "settings": dict(facts.common.public.settings),
             "client_caps": list(facts.common.caps),
-            "masking": facts.config.masking,
         },
-        "rounds": [
-            {"round": t, "seconds": seconds[t], "clients_included": [party.rank for party in parties]}
+        rounds=[
+            document.Round(round=t, seconds=seconds[t], clients_included=[party.rank for party in parties])
             for t, parties in enumerate(included)
         ],
-        "timing": document.timing_section(facts.setup_seconds, facts.round_seconds),
-        "traffic": document.traffic_section(traffic, len(included)),
-        "network": {
-            "transport": facts.config.transport,
-            "delay_seconds": facts.config.delay,
-            "profile": None,
-            "backend": None,
-            "wire_bytes": None,
-        },
-        "machine": document.machine_section(facts.mpi),
-    }
+        setup_seconds=facts.setup_seconds,
+        traffic=document.Traffic(**total),
+        network=document.Network(transport=facts.config.transport, delay_seconds=facts.config.delay),
+        mpi=facts.mpi,
+    )
 
 
 class ServerOutcome:
@@ -113,8 +113,11 @@ class ServerOutcome:
         """Write server.json: nothing in it that the server may not see."""
         folder = RunFolder(self._facts.config.output, self._facts.run_id, self._facts.me)
         try:
-            sections = _public_sections(self._facts, self._plan, self._result.included, self._traffic)
-            folder.write("server.json", document.dump(document.build(sections)))
+            common = _common(self._facts, self._plan, self._result.included, self._traffic)
+            run = self._facts.run_id.hex()
+            releases = [dataclasses.replace(r, run=run).to_dict() for r in self._plan.all_releases()]
+            report = document.build_server_report(common, releases=releases)
+            folder.write("server.json", document.encode(report))
         finally:
             folder.discard()
 
@@ -175,33 +178,34 @@ class ClientOutcome:
         self._folder.discard()
 
     def _write_shared(self, plan: Plan, result: ClientResult, ledger: Ledger) -> None:
+        config = self._facts.config
         centroids = self.centroids()
-        sections = _public_sections(self._facts, plan, result.included, self.traffic)
-        releases = [r for r in ledger.releases if r.run == self._facts.run_id.hex()]
-        evaluation = self._evaluate(result.centers.exact)
-        names = ["centroids.csv", "config.toml", "ledger.jsonl", "report.json"]
-        sections["privacy"] = document.privacy_section(
-            epsilon=plan.epsilon,
-            delta=plan.delta,
-            spent_epsilon=self.epsilon,
-            neighbours="add-remove record",
-            accountant=ACCOUNTANT,
-            releases=releases,
-            private=plan.private,
-            claim=_claim(plan, self._facts),
-            lifetime_epsilon=ledger.epsilon(plan.delta) if self._facts.config.state_dir else None,
-        )
-        sections["evaluation"] = evaluation
-        sections["not_private"] = _why_not_private(plan, evaluation)
-        sections["clusters"] = [{"noisy_size": float(size)} for size in result.centers.noisy_counts]
+        run = self._facts.run_id.hex()
+        releases = [dataclasses.replace(r, data="") for r in ledger.releases if r.run == run]
         pictures = self._draw(centroids, result)
-        sections["output"] = sorted([*names, *pictures, f"labels_{self._facts.me.rank}.csv"])
-        self._document = document.build(sections)
+        shared = ["centroids.csv", "config.toml", "ledger.jsonl", "report.json"]
+        self._document = document.build_report(
+            _common(self._facts, plan, result.included, self.traffic),
+            privacy=document.Privacy(
+                epsilon=plan.epsilon if plan.private else math.inf,
+                delta=plan.delta,
+                spent_epsilon=self.epsilon,
+                neighbours="add-remove record",
+                accountant=ACCOUNTANT,
+                releases=[release.to_dict() for release in releases],
+                lifetime_epsilon=ledger.epsilon(plan.delta) if config.state_dir else None,
+                budget=config.budget,
+            ),
+            features=self._names,
+            noisy_sizes=[float(size) for size in result.centers.noisy_counts],
+            against=_AGAINST,
+            evaluation=self._evaluate(result.centers.exact),
+            output=[*shared, *pictures, f"labels_{self._facts.me.rank}.csv"],
+        )
         self._folder.write("centroids.csv", centroids_csv(self._names, centroids))
-        self._folder.write("config.toml", to_toml(self._facts.config))
-        public = [dataclasses.replace(release, data="") for release in releases]
-        self._folder.write("ledger.jsonl", "".join(release.to_json() + "\n" for release in public))
-        self._folder.write("report.json", document.dump(self._document))
+        self._folder.write("config.toml", to_toml(config))
+        self._folder.write("ledger.jsonl", "".join(release.to_json() + "\n" for release in releases))
+        self._folder.write("report.json", document.encode(self._document))
 
     def centroids(self) -> NDArray[np.float64]:
         """Give the released centroids in original units, shape (k, d)."""
@@ -245,29 +249,4 @@ class ClientOutcome:
         if self._document is None:
             return
         note(json.dumps(self._document["privacy"]["spent_epsilon"]))
-
-
-def _claim(plan: Plan, facts: Facts) -> str:
-    """Say in one sentence what is promised, to whom, and on what condition."""
-    if not plan.private:
-        return "No differential privacy: the centroids are exact; only the sums of each round were masked."
-    delta = f" and delta {plan.delta:.3g}" if plan.delta else " (pure)"
-    return (
-        f"Adding or removing one record changes the probability of anything a single other client sees by at most "
-        f"epsilon {plan.epsilon:g}{delta}, over all rounds of this run, if all clients together hold at most "
-        f"{plan.n_total} records; the server sees masked values only. Server and a client together can take masks "
-        "and noise off. Repeated runs add up."
-        + ("" if facts.authenticated else " Links were not authenticated: a demonstration.")
-    )
-
-
-def _why_not_private(plan: Plan, evaluation: Mapping[str, Any] | None) -> str | None:
-    """Say why nothing in the report is private, if so."""
-    if not plan.private:
-        return "the protocol adds no noise"
-    if evaluation is not None:
-        return "evaluation compares with the true records of a public data set"
-    return None
-
-
 

@@ -1,0 +1,325 @@
+"""FastLloyd on one machine, as a scikit-learn estimator.
+
+All parties run in this process: a server, and one client per array. They are the coroutines that run
+under mpirun, with the same seed agreement, masks, ring and noise; only the network is left out. So
+whoever holds the whole table gets the centres under differential privacy, and whoever plans
+a federated run can try it out beforehand.
+
+Source: FastLloyd, Algorithm 1; docs/estimator.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastlloyd.crypto.mask import MaskGenerator
+from fastlloyd.data.bounds import Bounds, scale, unscale
+from fastlloyd.errors import BudgetError, ConfigError, DataError, RangeError
+from fastlloyd.kmeans.grid import quantise
+from fastlloyd.kmeans.metrics import nearest
+from fastlloyd.privacy.ledger import Ledger
+from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.protocols.fastlloyd.client import ClientResult, client
+from fastlloyd.protocols.fastlloyd.plan import MECHANISMS, Plan, PublicParameters, check_plan, make_plan
+from fastlloyd.protocols.fastlloyd.rounds import draw_noise
+from fastlloyd.protocols.fastlloyd.server import server
+from fastlloyd.protocols.party import Party
+from fastlloyd.protocols.seed import agree_seed
+from fastlloyd.ring.fixed import Ring
+from fastlloyd.simulate import Simulation
+from fastlloyd.wire import SERVER, PartyId, clients
+
+try:
+    from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as error:
+    raise ConfigError(
+        f"FastLloyd, the estimator, needs scikit-learn 1.6 or newer ({error}): pip install 'fastlloyd[ml]'"
+    ) from error
+
+__all__ = ["FastLloyd", "ParameterError"]
+
+_RUN_ID_BYTES = 16
+# A noisy count this near to zero, in standard deviations of its noise, may be that of an empty cluster.
+_EMPTY_DEVIATIONS = 2.0
+_PARAMETERS = {"k": "n_clusters", "seed": "random_state", "set": "settings:"}
+
+
+class ParameterError(ConfigError, ValueError):
+    """A parameter of the estimator is wrong; a ValueError too, as scikit-learn expects."""
+
+
+class FastLloyd(  # type: ignore[misc]  # scikit-learn has no types
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
+):
+    """Cluster records by k-means under differential privacy.
+
+    Parameters
+    ----------
+    n_clusters : int
+    epsilon : float
+        Privacy loss of one fit, in (0, 100]; smaller is more private.
+    delta : 'auto' or float
+        'auto' is 1 / (N ln N). Not used by 'sulloyd', which has delta 0.
+    bounds : (lo, hi) or Bounds
+        Lowest and highest value of each feature: numbers for all features alike or arrays of shape (d,).
+        Needed, and never read from X. A value outside counts as the bound, in fit and in every method.
+    n_total : int or None
+        Public upper bound N on the number of records. None takes the number of rows, which
+        thereby becomes public: state it where the size itself is sensitive.
+    protocol : {'fastlloyd', 'glloyd', 'sulloyd', 'lloyd'}
+        'lloyd' adds no noise: its result is not private.
+    rounds : 'auto' or int
+    random_state : int or None
+        Public randomness only: where the centres start. None starts elsewhere at each fit. The noise has
+        no seed, it comes from the operating system; so two fits differ whatever stands here.
+    ring_bits : {32, 64}
+    settings : mapping or None
+        The protocol's own settings, such as {'alpha': 0.8}.
+    budget : float or None
+        Limit on epsilon over all fits in the ledger; a fit that would exceed it is refused.
+    ledger : path or None
+        File that keeps the releases of all fits, also those of clones and other processes. None
+        keeps those of this object's fits, in memory.
+
+    Attributes
+    ----------
+    cluster_centers_ : float64 array, shape (k, d)
+        Released; in the units of X.
+    noisy_counts_ : float64 array, shape (k,)
+        Released; noisy numbers of records within the radius of each centre in the last round.
+    labels_ : int64 array, shape (n,), or list of such arrays after `fit_federated`
+        Of the records given to fit. **Not private**: they belong to the owner of the records.
+    epsilon_, delta_ : float
+        What the last fit spent.
+    epsilon_spent_ : float
+        What all releases in `ledger_` spend together, at `delta_`.
+    ledger_ : Ledger
+        `ledger_.releases`, and `ledger_.epsilon(delta)`.
+    plan_ : Plan
+        Everything public about the last fit: rounds, radii, noise, fraction bits.
+    bounds_ : Bounds
+    traffic_ : dict
+        Messages and bytes that the parties sent, all together, with the names of `report.json`; link
+        bytes are without encryption.
+    n_iter_ : int
+        Rounds.
+    n_features_in_ : int
+    feature_names_in_ : array of str, shape (d,)
+        Only where X has column names.
+
+    Notes
+    -----
+    Distances (`predict`, `transform`, `score`) are taken where the protocol takes them: on data scaled
+    per feature by the bounds to [-1, 1].
+
+    There is no `inertia_`: it would be computed from the records without noise. `score` gives
+    it, for records of the caller.
+
+    Privacy: cluster_centers_, noisy_counts_ and what is computed from these alone are
+    (epsilon_, delta_)-differentially private for adding or removing one record. Fits add up: see
+    `epsilon_spent_` and `budget`.
+
+    Source: FastLloyd, Algorithm 1; docs/estimator.md, docs/privacy.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastlloyd import FastLloyd
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(2, 0.5, (2000, 2)), rng.normal(8, 0.5, (2000, 2))])
+    >>> model = FastLloyd(n_clusters=2, epsilon=5.0, bounds=(0, 10), n_total=5000).fit(X)
+    >>> np.sort(model.cluster_centers_.round(), axis=0)
+    array([[2., 2.],
+           [8., 8.]])
+    >>> model.epsilon_spent_ <= 5.0
+    True
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        epsilon: float = 1.0,
+        delta: float | str = "auto",
+        bounds: Bounds | Sequence[ArrayLike] | None = None,
+        n_total: int | None = None,
+        protocol: str = "fastlloyd",
+        rounds: int | str = "auto",
+        random_state: int | None = 0,
+        ring_bits: int = 32,
+        settings: Mapping[str, Any] | None = None,
+        budget: float | None = None,
+        ledger: str | Path | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.n_total = n_total
+        self.protocol = protocol
+        self.rounds = rounds
+        self.random_state = random_state
+        self.ring_bits = ring_bits
+        self.settings = settings
+        self.budget = budget
+        self.ledger = ledger
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Cluster the records of one owner: one client and a server, in memory.
+
+        Parameters
+        ----------
+        X : array, shape (n, d)
+        y : ignored
+
+        Raises
+        ------
+        ParameterError, ValueError
+            A parameter or X does not fit.
+        BudgetError
+            The budget would be exceeded; nothing was released and nothing was recorded.
+
+        Privacy
+        -------
+        See the class. Every release is in the ledger before it is made.
+        """
+        _check_parameters(self)
+        self._fit([self._validate(X, reset=True)])
+        self.labels_ = self.labels_[0]
+        return self
+
+    def fit_federated(self, parts: Iterable[ArrayLike]) -> Self:
+        """Cluster the records of several owners: one client for each array, and a server, in memory.
+
+        The clients' updates are masked and summed as under mpirun; `labels_` is a list with one array per
+        client, in the order given.
+
+        Parameters
+        ----------
+        parts : list of arrays, shapes (n_i, d)
+            The records of each client, all with the same columns.
+
+        Raises
+        ------
+        ParameterError, BudgetError
+            As in `fit`; an array that does not fit is named by its client.
+        """
+        _check_parameters(self)
+        if hasattr(parts, "shape") or isinstance(parts, (str, bytes, Mapping)):
+            raise ParameterError(
+                f"fit_federated: expected a list of arrays, one per client, got one {type(parts).__name__}; "
+                "use fit(X), or np.array_split(X, m) to try m clients"
+            )
+        points: list[NDArray[np.float64]] = []
+        for rank, part in enumerate(parts, start=1):
+            try:
+                points.append(self._validate(part, reset=rank == 1))
+            except ValueError as error:
+                raise ParameterError(f"fit_federated, {PartyId(rank)}: {error}") from error
+        if not points:
+            raise ParameterError("fit_federated: expected at least one array, got an empty list")
+        self._fit(points)
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Label records by their nearest centre, in scaled units.
+
+        Parameters
+        ----------
+        X : array, shape (n, d)
+
+        Returns
+        -------
+        int64 array, shape (n,)
+            Ties go to the lowest label. Not private: it belongs to the owner of X.
+        """
+        return nearest(*self._scaled(X))[0]
+
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Give the distance of each record to each centre, in scaled units.
+
+        Parameters
+        ----------
+        X : array, shape (n, d)
+
+        Returns
+        -------
+        float64 array, shape (n, k)
+            The label that `predict` gives is the column of the least. Not private.
+        """
+        points, centers = self._scaled(X)
+        distances = np.empty((len(points), len(centers)))
+        for label, center in enumerate(centers):
+            difference = points - center
+            distances[:, label] = np.sqrt(np.einsum("ij,ij->i", difference, difference))
+        return distances
+
+    def score(self, X: ArrayLike, y: object = None) -> float:
+        """Give the negative sum of squared distances to the nearest centres, in scaled units.
+
+        Parameters
+        ----------
+        X : array, shape (n, d)
+        y : ignored
+
+        Returns
+        -------
+        float
+            Computed from X without noise: **not private**, do not publish it for private records. Divided by
+            -n it is the `nicv` of the reports.
+        """
+        points, centers = self._scaled(X)
+        return -nearest(points, centers)[1] * len(points)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        return tags
+
+    def _validate(self, X: ArrayLike, *, reset: bool) -> NDArray[np.float64]:
+        """Check records the way scikit-learn does."""
+        checked: NDArray[np.float64] = validate_data(self, X, reset=reset, dtype=np.float64, order="C")
+        return checked
+
+    def _scaled(self, X: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Give records and centres in the scaled domain; centres are not clipped."""
+        check_is_fitted(self, "cluster_centers_")
+        points = scale(self._validate(X, reset=False), self.bounds_)
+        return points, (self.cluster_centers_ - self.bounds_.middle) / self.bounds_.half_width
+
+    def _fit(self, raw_parts: list[NDArray[np.float64]]) -> None:
+        """Plan, account, run, and take over what was released."""
+        with _own_words():
+            bounds = _match_bounds(self.bounds, self.n_features_in_, getattr(self, "feature_names_in_", None))
+            public = _public_parameters(self, raw_parts)
+            names = bounds.names or ()
+            plan = make_plan(public, d=len(names), names=names)
+            epsilon = check_plan(plan, public, d=len(names), names=names)
+            run_id = SecretRandom().bytes(_RUN_ID_BYTES)
+            ledger = _account(self, plan, run_id)
+        simulation, result = _run_parties([scale(part, bounds) for part in raw_parts], plan, run_id)
+        self.cluster_centers_ = unscale(result.centers.exact, bounds)
+        self.noisy_counts_ = result.centers.noisy_counts
+        self.plan_, self.bounds_, self.ledger_ = plan, bounds, ledger
+        self.epsilon_, self.delta_ = epsilon, plan.delta
+        self.epsilon_spent_ = ledger.epsilon(plan.delta)
+        self.traffic_ = _count_traffic(simulation, plan)
+        self.n_iter_ = len(plan.rounds)
+        self._n_features_out = plan.k
+        self.labels_ = [self.predict(part) for part in _with_names(self, raw_parts)]
+        _warn_of_empty(plan, self.noisy_counts_)

@@ -1,0 +1,221 @@
+"""An empirical audit: a client that unmasks every noisy vector tells whether one record is there.
+
+The attacker is client 1, without records of its own. Client 2 holds many known records (the anchors, which keep
+every cluster's centre near a known place) and, by a coin for each cluster, one more: the canary, as far from
+its centre as the sensitivity allows. Knowing all but the coins, the attacker computes the centres of every round
+from the releases, subtracts what the anchors add to a cluster's row, and compares the likelihoods of the rest with and
+without the canary: the most powerful test there is. Clusters have rows of their own, with noise of their own,
+so one run gives one independent trial per cluster.
+
+Bounds: for an (epsilon, delta)-DP mechanism every test has TPR <= e^epsilon FPR + delta. The threshold is chosen
+on the first half of the trials; on the second half Clopper-Pearson bounds, each failing with probability at most
+`alarm` / 2, give epsilon >= ln((TPR_low - delta) / FPR_high). For a mechanism that is mu-GDP they also give
+mu >= Phi^-1(TPR_low) - Phi^-1(FPR_high), which is sharper, and epsilon follows from mu.
+
+Source: Jagielski et al., "Auditing differentially private machine learning" (2020); Nasr et al., "Tight auditing of
+differentially private machine learning" (2023).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import beta, norm
+
+from fastlloyd.crypto.mask import MaskGenerator
+from fastlloyd.kmeans.grid import quantise
+from fastlloyd.protocols.fastlloyd.client import client
+from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, VectorFormat, split
+from fastlloyd.protocols.fastlloyd.plan import Plan
+from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, post_process
+from fastlloyd.protocols.fastlloyd.server import server
+from fastlloyd.ring.fixed import Ring
+from fastlloyd.simulate import Simulation
+from fastlloyd.wire import SERVER, PartyId
+
+RUN_ID = bytes(range(16))
+ATTACKER, VICTIM = PartyId(1), PartyId(2)
+_QUANTILES = 400
+
+Noise = Callable[[int], NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What the attacker knows beforehand.
+
+    Attributes
+    ----------
+    plan : Plan
+        For two clients.
+    start : float64 array, shape (k, d)
+        Public centres of round 0, scaled.
+    sites : float64 array, shape (k, d)
+        Where each cluster's anchors lie, on the grid.
+    anchors : int
+        How many anchors lie at each site.
+    canaries : float64 array, shape (k, d)
+        One for each cluster, on the grid.
+    """
+
+    plan: Plan
+    start: NDArray[np.float64]
+    sites: NDArray[np.float64]
+    anchors: int
+    canaries: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Scores (higher: more likely present) and the truth, shape (trials,)."""
+
+    scores: NDArray[np.float64]
+    present: NDArray[np.bool_]
+
+
+def collect(
+    scene: Scene,
+    runs: int,
+    coins: np.random.Generator,
+    noise: Callable[[], Noise],
+    known_noise: Callable[[], Noise] | None = None,
+) -> Trials:
+    """Run the protocol and attack it, `runs` times.
+
+    Parameters
+    ----------
+    noise : callable
+        Makes the server's noise source of one run.
+    known_noise : callable, optional
+        Makes the attacker's copy of that source, if it can have one.
+    """
+    present = coins.random((runs, scene.plan.k)) < 0.5
+    scores = np.empty(present.shape)
+    for i in range(runs):
+        released = _run(scene, present[i], noise())
+        scores[i] = _attack(scene, released, known_noise() if known_noise is not None else None)
+    return Trials(scores.ravel(), present.ravel())
+
+
+def epsilon_bound(trials: Trials, delta: float, alarm: float) -> float:
+    """Give an epsilon that any (epsilon, delta)-DP mechanism falls below with probability at most `alarm`."""
+
+    def bound(tpr: NDArray[np.float64], fpr: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.log(np.maximum(tpr - delta, 1e-300) / fpr)
+
+    return max(0.0, _best_bound(trials, bound, alarm))
+
+
+def gaussian_bound(trials: Trials, alarm: float) -> float:
+    """Give a mu that any mu-GDP mechanism falls below with probability at most `alarm`."""
+
+    def bound(tpr: NDArray[np.float64], fpr: NDArray[np.float64]) -> NDArray[np.float64]:
+        return norm.ppf(tpr) - norm.ppf(fpr)
+
+    return max(0.0, _best_bound(trials, bound, alarm))
+
+
+def _run(scene: Scene, present: NDArray[np.bool_], noise: Noise) -> list[NDArray[np.int64]]:
+    """Run all parties; give what client 1 unmasks, one vector for each round."""
+    plan = scene.plan
+    masks = MaskGenerator(os.urandom(32), Ring(plan.ring_bits), plan.elements, RUN_ID)
+    points = np.concatenate([np.repeat(scene.sites, scene.anchors, axis=0), scene.canaries[present]])
+    parties = {
+        SERVER: server(plan, noise),
+        ATTACKER: client(ATTACKER, quantise(points[:0], plan.fraction_bits), plan, masks, start=scene.start),
+        VICTIM: client(VICTIM, quantise(points, plan.fraction_bits), plan, masks, start=scene.start),
+    }
+    simulation = Simulation(parties)
+    simulation.run()
+    shape = VectorFormat(Ring(plan.ring_bits), plan.elements, plan.clients)
+    released = []
+    for t in range(len(plan.rounds)):
+        reply = NoisyMaskedSum.read(simulation.saved[ATTACKER, f"reply-{t}"], shape)
+        released.append(shape.ring.decode(reply.elements(shape) - masks.total(t, reply.included)))
+    return released
+
+
+def _attack(scene: Scene, released: list[NDArray[np.int64]], known: Noise | None) -> NDArray[np.float64]:
+    """Give the log likelihood ratio of each canary's presence over all rounds, shape (k,)."""
+    plan = scene.plan
+    total = np.zeros(plan.k)
+    centers = first_centers(plan, scene.start)
+    for t, noisy in enumerate(released):
+        clean = noisy if known is None else noisy - known(t)
+        labels, moves = _contributions(scene.canaries, centers, plan, t)
+        at, per_anchor = _contributions(scene.sites, centers, plan, t)
+        residual = _rows(clean, plan)
+        np.subtract.at(residual, at, scene.anchors * per_anchor)
+        # A canary that left its cluster for this round is not scored: its row could hold another one.
+        own = (labels == np.arange(plan.k)) & (np.bincount(labels, minlength=plan.k) == 1)
+        total += np.where(own, _log_ratio(residual, moves, plan, t), 0.0)
+        centers = post_process(noisy, centers, plan, t)
+    return total
+
+
+def _contributions(
+    points: NDArray[np.float64], centers: Centers, plan: Plan, t: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Give each point's label and what it adds to that row: d sums and a count, in grid units."""
+    x = np.rint(points * float(1 << plan.fraction_bits)).astype(np.int64)
+    squares = ((x[:, None, :] - centers.grid[None]) ** 2).sum(axis=2)
+    labels = squares.argmin(axis=1)
+    radius = plan.rounds[t].radius
+    kept = np.ones(len(x), dtype=bool) if radius is None else squares.min(axis=1) <= radius * radius
+    sums = x - centers.grid[labels] if plan.relative else x
+    counts = np.full((len(x), 1), 1 << plan.fraction_bits)
+    return labels, np.concatenate([sums, counts], axis=1) * kept[:, None].astype(np.float64)
+
+
+def _rows(vector: NDArray[np.int64], plan: Plan) -> NDArray[np.float64]:
+    """Lay a released vector out by clusters, shape (k, d + 1)."""
+    sums, counts = split(vector, plan.k, plan.d)
+    return np.concatenate([sums, counts[:, None]], axis=1).astype(np.float64)
+
+
+def _log_ratio(
+    residual: NDArray[np.float64], moves: NDArray[np.float64], plan: Plan, t: int
+) -> NDArray[np.float64]:
+    """Give ln p(residual | present) - ln p(residual | absent) per row, under the ledger's noise."""
+    sums, counts = plan.releases(t)
+    scale = np.array([sums.noise_scale] * plan.d + [counts.noise_scale])
+    if sums.mechanism == "laplace":
+        return ((np.abs(residual) - np.abs(residual - moves)) / scale).sum(axis=1)
+    return ((residual - moves / 2.0) * moves / scale**2).sum(axis=1)
+
+
+def _best_bound(
+    trials: Trials,
+    bound: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]],
+    alarm: float,
+) -> float:
+    """Choose direction and threshold on the first half of the trials, evaluate them on the second."""
+    half = len(trials.scores) // 2
+    best = (-math.inf, 0.0, 1.0)
+    for sign in (1.0, -1.0):  # accept "present", or accept "absent": neighbours go both ways
+        thresholds = np.unique(np.quantile(sign * trials.scores[:half], np.linspace(0.0, 1.0, _QUANTILES)))
+        values = bound(*_rates(trials, slice(0, half), sign, thresholds, alarm))
+        i = int(values.argmax())
+        best = max(best, (float(values[i]), float(thresholds[i]), sign))
+    _, threshold, sign = best
+    rates = _rates(trials, slice(half, None), sign, np.array([threshold]), alarm)
+    return float(bound(*rates)[0])
+
+
+def _rates(
+    trials: Trials, part: slice, sign: float, thresholds: NDArray[np.float64], alarm: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Give a lower bound on the true and an upper bound on the false positive rate per threshold."""
+    scores, truth = sign * trials.scores[part], trials.present[part] == (sign > 0)
+    hits, false = np.sort(scores[truth]), np.sort(scores[~truth])
+    true_positive = len(hits) - np.searchsorted(hits, thresholds, side="left")
+    false_positive = len(false) - np.searchsorted(false, thresholds, side="left")
+    low = beta.ppf(alarm / 2.0, true_positive, len(hits) - true_positive + 1)
+    high = beta.isf(alarm / 2.0, false_positive + 1, len(false) - false_positive)
+    # No hit: nothing is known from below; all false: nothing from above.
+    return np.where(true_positive == 0, 0.0, low), np.where(false_positive == len(false), 1.0, high)
