@@ -75,7 +75,9 @@ def _run_rank(config: RunConfig | FastLloydError, *, events: bool, serve_only: b
     announcer = Announcer(transport.me, events=events, quiet=usable.quiet)
     announcer.event("started", rank=rank, pid=os.getpid(), host=socket.gethostname()) if events else None
     if serve_only and rank != 0:
-        config = ConfigError(f"fastlloyd.server is for rank 0, this is rank {rank}; put it first: mpirun -n 1 .. : -n M ..")
+        config = ConfigError(
+            f"fastlloyd.server is for rank 0, this is rank {rank}; put it first: mpirun -n 1 .. : -n M .."
+        )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _interrupt)
     ending = execute(config, transport, announcer)

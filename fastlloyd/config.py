@@ -249,7 +249,7 @@ def _convert(key: str, value: Any, kind: str) -> Any:
         value = ",".join(str(entry) for entry in value)
     if value is None and "None" in kind:
         return None
-    base = {"str": str, "int": int, "float": float, "bool": bool}[kind.split(" ")[0]]
+    base = {"str": str, "int": int, "float": float, "bool": bool}[kind.partition(" ")[0]]
     if base is float and type(value) is int:
         value = float(value)
     if type(value) is not base:

@@ -186,7 +186,7 @@ class Aborted(FastLloydError):
 
 
 class Interrupted(FastLloydError):
-    """This process was told to stop by a signal: by a person, or by a launcher whose other rank died."""
+    """A signal told this process to stop: from a person, or from a launcher whose other rank died."""
 
     exit_code = EXIT_PEER
     reason = Reason.INTERRUPTED

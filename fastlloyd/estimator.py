@@ -14,11 +14,8 @@ import dataclasses
 import hashlib
 import json
 import math
-import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from numbers import Integral, Real
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,13 +24,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastlloyd.crypto.mask import MaskGenerator
 from fastlloyd.data.bounds import Bounds, scale, unscale
-from fastlloyd.errors import BudgetError, ConfigError, DataError, RangeError
+from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.metrics import nearest
+from fastlloyd.parameter import ParameterError, check_parameters, in_own_words, match_bounds, public_parameters
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
-from fastlloyd.protocols.fastlloyd.plan import MECHANISMS, Plan, PublicParameters, check_plan, make_plan
+from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise
 from fastlloyd.protocols.fastlloyd.server import server
 from fastlloyd.protocols.party import Party
@@ -56,15 +54,13 @@ __all__ = ["FastLloyd", "ParameterError"]
 _RUN_ID_BYTES = 16
 # A noisy count this near to zero, in standard deviations of its noise, may be that of an empty cluster.
 _EMPTY_DEVIATIONS = 2.0
-_PARAMETERS = {"k": "n_clusters", "seed": "random_state", "set": "settings:"}
 
 
-class ParameterError(ConfigError, ValueError):
-    """A parameter of the estimator is wrong; a ValueError too, as scikit-learn expects."""
-
-
-class FastLloyd(  # type: ignore[misc]  # scikit-learn has no types
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
+class FastLloyd(  # scikit-learn has no types
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    ClusterMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
 ):
     """Cluster records by k-means under differential privacy.
 
@@ -198,9 +194,9 @@ class FastLloyd(  # type: ignore[misc]  # scikit-learn has no types
         -------
         See the class. Every release is in the ledger before it is made.
         """
-        _check_parameters(self)
-        self._fit([self._validate(X, reset=True)])
-        self.labels_ = self.labels_[0]
+        check_parameters(self)
+        self.labels_: NDArray[np.int64] | list[NDArray[np.int64]]
+        (self.labels_,) = self._fit([self._validate(X, reset=True)])
         return self
 
     def fit_federated(self, parts: Iterable[ArrayLike]) -> Self:
@@ -219,7 +215,7 @@ class FastLloyd(  # type: ignore[misc]  # scikit-learn has no types
         ParameterError, BudgetError
             As in `fit`; an array that does not fit is named by its client.
         """
-        _check_parameters(self)
+        check_parameters(self)
         if hasattr(parts, "shape") or isinstance(parts, (str, bytes, Mapping)):
             raise ParameterError(
                 f"fit_federated: expected a list of arrays, one per client, got one {type(parts).__name__}; "
@@ -233,7 +229,7 @@ class FastLloyd(  # type: ignore[misc]  # scikit-learn has no types
                 raise ParameterError(f"fit_federated, {PartyId(rank)}: {error}") from error
         if not points:
             raise ParameterError("fit_federated: expected at least one array, got an empty list")
-        self._fit(points)
+        self.labels_ = self._fit(points)
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
@@ -297,22 +293,27 @@ class FastLloyd(  # type: ignore[misc]  # scikit-learn has no types
         return checked
 
     def _scaled(self, X: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Give records and centres in the scaled domain; centres are not clipped."""
+        """Give records and centres in the scaled domain."""
         check_is_fitted(self, "cluster_centers_")
-        points = scale(self._validate(X, reset=False), self.bounds_)
-        return points, (self.cluster_centers_ - self.bounds_.middle) / self.bounds_.half_width
+        return scale(self._validate(X, reset=False), self.bounds_), self._scaled_centers()
 
-    def _fit(self, raw_parts: list[NDArray[np.float64]]) -> None:
-        """Plan, account, run, and take over what was released."""
-        with _own_words():
-            bounds = _match_bounds(self.bounds, self.n_features_in_, getattr(self, "feature_names_in_", None))
-            public = _public_parameters(self, raw_parts)
+    def _scaled_centers(self) -> NDArray[np.float64]:
+        """Give the centres in the scaled domain, not clipped: without folding they may lie outside."""
+        centers = (self.cluster_centers_ - self.bounds_.middle) / self.bounds_.half_width
+        return np.asarray(centers, dtype=np.float64)
+
+    def _fit(self, raw_parts: list[NDArray[np.float64]]) -> list[NDArray[np.int64]]:
+        """Plan, account, run, take over what was released, and give each owner's labels."""
+        with in_own_words():
+            bounds = match_bounds(self.bounds, self.n_features_in_, getattr(self, "feature_names_in_", None))
             names = bounds.names or ()
+            public = public_parameters(self, raw_parts)
             plan = make_plan(public, d=len(names), names=names)
             epsilon = check_plan(plan, public, d=len(names), names=names)
             run_id = SecretRandom().bytes(_RUN_ID_BYTES)
             ledger = _account(self, plan, run_id)
-        simulation, result = _run_parties([scale(part, bounds) for part in raw_parts], plan, run_id)
+        raw_points = [scale(part, bounds) for part in raw_parts]
+        simulation, result = _run_parties(raw_points, plan, run_id)
         self.cluster_centers_ = unscale(result.centers.exact, bounds)
         self.noisy_counts_ = result.centers.noisy_counts
         self.plan_, self.bounds_, self.ledger_ = plan, bounds, ledger
@@ -321,5 +322,69 @@ class FastLloyd(  # type: ignore[misc]  # scikit-learn has no types
         self.traffic_ = _count_traffic(simulation, plan)
         self.n_iter_ = len(plan.rounds)
         self._n_features_out = plan.k
-        self.labels_ = [self.predict(part) for part in _with_names(self, raw_parts)]
         _warn_of_empty(plan, self.noisy_counts_)
+        return [nearest(points, self._scaled_centers())[0] for points in raw_points]
+
+
+def _account(model: FastLloyd, plan: Plan, run_id: bytes) -> Ledger:
+    """Check the budget and write down all releases of this fit, before any is made.
+
+    They stand there even if the run fails halfway: then too much is counted, never too little.
+    """
+    releases = [dataclasses.replace(release, run=run_id.hex()) for release in plan.all_releases()]
+    with Ledger(None if model.ledger is None else Path(model.ledger)) as ledger:
+        if model.ledger is None and hasattr(model, "ledger_"):
+            ledger.record(model.ledger_.releases)
+        if model.budget is not None:
+            ledger.check_budget(releases, plan.delta, float(model.budget))
+        ledger.record(releases)
+    return ledger
+
+
+def _run_parties(raw_parts: list[NDArray[np.float64]], plan: Plan, run_id: bytes) -> tuple[Simulation, ClientResult]:
+    """Run the server and all clients in this thread; give client 1's result, which all have alike."""
+    everybody = clients(plan.clients)
+    secret = SecretRandom()
+    context = hashlib.sha256(json.dumps(plan.to_json(), sort_keys=True).encode()).digest()
+
+    def one(me: PartyId) -> Party[ClientResult]:
+        seed = yield from agree_seed(me, everybody, run_id=run_id, context=context, secret=SecretRandom())
+        masks = MaskGenerator(seed, Ring(plan.ring_bits), plan.elements, run_id)
+        raw_points = quantise(raw_parts[me.rank - 1], plan.fraction_bits)
+        return (yield from client(me, raw_points, plan, masks))
+
+    parties: dict[PartyId, Party[Any]] = {me: one(me) for me in everybody}
+    parties[SERVER] = server(plan, lambda t: draw_noise(plan, t, secret))
+    simulation = Simulation(parties)
+    result: ClientResult = simulation.run()[everybody[0]]
+    return simulation, result
+
+
+def _count_traffic(simulation: Simulation, plan: Plan) -> dict[str, float]:
+    """Add up what all parties sent, under the names that reports use."""
+    meters = list(simulation.meters.values())
+    totals = [meter.total_sent() for meter in meters]
+    payload = sum(total.payload_bytes for total in totals)
+    return {
+        "payload_bytes": payload,
+        "link_bytes": sum(total.link_bytes for total in totals),
+        "messages": sum(total.messages for total in totals),
+        "payload_bytes_per_round": payload / len(plan.rounds),
+        "setup_bytes": sum(meter.setup_sent().link_bytes for meter in meters),
+    }
+
+
+def _warn_of_empty(plan: Plan, noisy_counts: NDArray[np.float64]) -> None:
+    """Warn of centres that the noise may have placed alone; judged by released values only."""
+    deviation = plan.rounds[-1].count_scale / (1 << plan.fraction_bits)
+    if plan.mechanism == "laplace":
+        deviation *= math.sqrt(2.0)
+    empty = np.flatnonzero(noisy_counts < max(1.0, _EMPTY_DEVIATIONS * deviation))
+    if empty.size:
+        warnings.warn(
+            f"clusters {', '.join(map(str, empty))}: their noisy numbers of records cannot be told from zero (standard "
+            f"deviation of the noise {deviation:.3g}), so these centres may say nothing about the data; take fewer "
+            "clusters, more records, a larger epsilon or tighter bounds",
+            ConvergenceWarning,
+            stacklevel=4,
+        )

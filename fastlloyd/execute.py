@@ -27,9 +27,9 @@ from fastlloyd.net.meter import Meter
 from fastlloyd.net.secure import SecureLinks
 from fastlloyd.net.transport import Transport
 from fastlloyd.outcome import ClientOutcome, Facts, ServerOutcome, own_traffic
-from fastlloyd.privacy.ledger import Ledger, keyed_digest
+from fastlloyd.privacy.ledger import Ledger, Release, keyed_digest
 from fastlloyd.privacy.secret import SecretRandom
-from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
+from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, lifetime_delta, make_plan
 from fastlloyd.protocols.session import (
     await_ready,
     exchange_counters_client,
@@ -171,10 +171,8 @@ def _run(
     prepared: _Prepared, links: SecureLinks, meter: Meter, announcer: Announcer, started: float
 ) -> ClientOutcome | ServerOutcome:
     """Start together, bring the links up, and run this party's role."""
-    config, common, state = prepared.config, prepared.common, prepared.state
-    run_id = agree_start(
-        links, prepared.problem, deadline_s=config.setup_deadline, run_id=prepared.run_id
-    )
+    config, common = prepared.config, prepared.common
+    run_id = agree_start(links, prepared.problem, deadline_s=config.setup_deadline, run_id=prepared.run_id)
     if common is None:
         raise InternalError("the start was agreed although this party has no public parameters")
     if prepared.run_id is not None and prepared.run_id != run_id:
@@ -196,7 +194,7 @@ def _run(
     )
     if links.me.is_server:
         return _Server(prepared, facts, links, meter, announcer).run()
-    return _Client(prepared, facts, links, meter, announcer, digest).run()
+    return _Client(prepared, facts, links, meter, announcer, digest=digest).run()
 
 
 class _Role:
@@ -298,6 +296,7 @@ class _Client(_Role):
         links: SecureLinks,
         meter: Meter,
         announcer: Announcer,
+        *,
         digest: bytes,
     ) -> None:
         super().__init__(prepared, facts, links, meter, announcer)
@@ -328,8 +327,7 @@ class _Client(_Role):
             plan, epsilon = self.accept(proposal.values["plan"], own)
             outcome.plan, outcome.epsilon = plan, epsilon
             if config.budget is not None:
-                planned = [r for r in plan.all_releases()]
-                ledger.check_budget(self.unrecorded(ledger, planned), plan.delta, config.budget)
+                ledger.check_budget(self.unrecorded(ledger, plan), lifetime_delta(plan), config.budget)
             seed = self.agree(driver, plan, data_digest)
             points = quantise(own.raw_points, plan.fraction_bits)
             self.prepared.own = None  # the scaled copy is no longer needed
@@ -361,11 +359,11 @@ class _Client(_Role):
             raise refuse_plan(ValueError("it is not the plan that the interrupted run started with"))
         return plan, epsilon
 
-    def unrecorded(self, ledger: Ledger, planned: list[Any]) -> list[Any]:
+    def unrecorded(self, ledger: Ledger, plan: Plan) -> list[Release]:
         """Give the planned releases that this run has not recorded yet (all, unless it resumes)."""
         run = self.facts.run_id.hex()
         recorded = {(release.round, release.name) for release in ledger.releases if release.run == run}
-        return [release for release in planned if (release.round, release.name) not in recorded]
+        return [release for release in plan.all_releases() if (release.round, release.name) not in recorded]
 
     def agree(self, driver: Driver, plan: Plan, data_digest: str) -> bytes:
         """Agree on the clients' common seed, or confirm the stored one on resume."""
@@ -382,9 +380,7 @@ class _Client(_Role):
                 raise ConfigError("--resume: the stored run has no seed; start anew", reason=Reason.RESUME)
             driver.drive(confirm_seed(self.me, self.everybody, seed, run_id=run_id, context=context))
             return seed
-        seed = driver.drive(
-            agree_seed(self.me, self.everybody, run_id=run_id, context=context, secret=SecretRandom())
-        )
+        seed = driver.drive(agree_seed(self.me, self.everybody, run_id=run_id, context=context, secret=SecretRandom()))
         if state is not None:
             state.start({"run_id": run_id.hex(), "plan": plan.to_json(), "data": data_digest})
             state.save("seed", seed)
@@ -407,16 +403,13 @@ def _as_ours(error: Exception) -> FastLloydError:
 
 def _explain(error: FastLloydError, ending: Ending, me: PartyId, announcer: Announcer) -> None:
     """Print what this rank has to say: its own details, or, by rank 0, what all see."""
-    own_fault = not isinstance(error, Aborted | PeerError)
     if isinstance(error, NotStarted):
         if error.own is not None and not error.printed_elsewhere:
             announcer.complain(str(error.own))
         if me.is_server:
             announcer.complain(str(Aborted(rank=ending.rank, reason=ending.reason, code=ending.code)))
         return
-    if own_fault:
-        announcer.complain(str(error))
-    elif isinstance(error, PeerError):
+    if not isinstance(error, Aborted):
         announcer.complain(str(error))
     elif me.is_server:
         announcer.complain(str(Aborted(rank=ending.rank, reason=ending.reason, code=ending.code)))

@@ -27,7 +27,7 @@ from fastlloyd.net.meter import Meter
 from fastlloyd.privacy.accountant import ACCOUNTANT
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.protocols.fastlloyd.client import ClientResult
-from fastlloyd.protocols.fastlloyd.plan import Plan
+from fastlloyd.protocols.fastlloyd.plan import Plan, lifetime_delta
 from fastlloyd.protocols.fastlloyd.server import ServerResult
 from fastlloyd.report import document
 from fastlloyd.report.files import PRIVATE_MODE, RunFolder, centroids_csv, labels_csv
@@ -193,7 +193,7 @@ class ClientOutcome:
                 neighbours="add-remove record",
                 accountant=ACCOUNTANT,
                 releases=[release.to_dict() for release in releases],
-                lifetime_epsilon=ledger.epsilon(plan.delta) if config.state_dir else None,
+                lifetime_epsilon=ledger.epsilon(lifetime_delta(plan)) if config.state_dir else None,
                 budget=config.budget,
             ),
             features=self._names,
@@ -249,4 +249,3 @@ class ClientOutcome:
         if self._document is None:
             return
         note(json.dumps(self._document["privacy"]["spent_epsilon"]))
-

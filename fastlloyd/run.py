@@ -141,9 +141,7 @@ class Driver:
     def _record(self, releases: tuple[Release, ...]) -> None:
         """Add run and data to the releases and write them down."""
         run = self._run_id.hex()
-        self._ledger.record(
-            [dataclasses.replace(release, run=run, data=self._data_digest) for release in releases]
-        )
+        self._ledger.record([dataclasses.replace(release, run=run, data=self._data_digest) for release in releases])
 
     def _send(self, effect: Send) -> None:
         """Encode once, send to each."""

@@ -116,9 +116,7 @@ class StateDir:
 
     def rounds(self, prefix: str) -> dict[int, bytes]:
         """Give what was kept as prefix-T for any round T."""
-        return {
-            int(path.name.removeprefix(f"{prefix}-")): path.read_bytes() for path in self._run.glob(f"{prefix}-*")
-        }
+        return {int(path.name.removeprefix(f"{prefix}-")): path.read_bytes() for path in self._run.glob(f"{prefix}-*")}
 
     def finish(self) -> None:
         """Forget the run that ended well, its seed first."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
 from fastlloyd.config import PROTOCOLS
@@ -19,7 +20,9 @@ def main(argv: Sequence[str]) -> int:
         description="Run a federated clustering: rank 0 serves, ranks 1 to N - 1 are clients.",
         epilog=_settings_help(words),
     )
-    parser.add_argument("-n", type=int, default=3, metavar="N", help="processes: one server and N - 1 clients (default 3)")
+    parser.add_argument(
+        "-n", type=int, default=3, metavar="N", help="processes: one server and N - 1 clients (default 3)"
+    )
     add_run_options(parser)
     config, arguments = parse_run_options(parser, words)
     if arguments.n < 2:
@@ -49,7 +52,7 @@ def _without_n(words: Sequence[str]) -> list[str]:
 
 def _settings_help(words: Sequence[str]) -> str:
     """List the settings of the protocol that `--protocol NAME --help` asks about."""
-    protocol = next((b for a, b in zip(words, words[1:], strict=False) if a == "--protocol" and b in PROTOCOLS), "fastlloyd")
+    protocol = next((b for a, b in pairwise(words) if a == "--protocol" and b in PROTOCOLS), "fastlloyd")
     lines = [f"{protocol}.{key}: {HELP[key]}" for key in APPLICABLE[protocol]]
     return f"settings of {protocol} for --set: " + "; ".join(lines)
 

@@ -57,9 +57,7 @@ class PublicStream:
     """
 
     def __init__(self, seed: int, purpose: str) -> None:
-        key = hashlib.sha256(
-            b"fastlloyd public\0" + purpose.encode() + b"\0" + str(int(seed)).encode()
-        ).digest()
+        key = hashlib.sha256(b"fastlloyd public\0" + purpose.encode() + b"\0" + str(int(seed)).encode()).digest()
         self._encryptor = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
 
     def uint32(self, count: int) -> NDArray[np.uint64]:

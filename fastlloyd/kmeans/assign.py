@@ -137,4 +137,5 @@ def _blocks(
 
 def _first_equal(scores: NDArray[np.float64], best: NDArray[np.float64]) -> NDArray[np.int64]:
     """Give the lowest index at which a column of (k, b) reaches its minimum."""
-    return np.argmax(scores == best, axis=0)
+    found: NDArray[np.int64] = np.argmax(scores == best, axis=0).astype(np.int64, copy=False)
+    return found

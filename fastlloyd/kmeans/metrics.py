@@ -69,9 +69,7 @@ def evaluate(
         "nicv": nicv,
         "nicv_central": float(central.inertia_) / len(points),
         "silhouette": float(scores.silhouette_score(points[rows], labels[rows])) if several else None,
-        "davies_bouldin": (
-            float(scores.davies_bouldin_score(points, labels)) if len(np.unique(labels)) > 1 else None
-        ),
+        "davies_bouldin": (float(scores.davies_bouldin_score(points, labels)) if len(np.unique(labels)) > 1 else None),
         "centroid_mse": _matched_mse(centers, central.cluster_centers_, assignment),
         "accuracy": None if true_labels is None else _matched_accuracy(labels, true_labels, assignment),
     }

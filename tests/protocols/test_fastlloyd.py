@@ -9,12 +9,12 @@ import pytest
 from scipy import stats
 
 from fastlloyd.errors import ConfigError, PeerError, RangeError, SecurityError
+from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan
 from fastlloyd.protocols.fastlloyd.reference import reference
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise
 from fastlloyd.protocols.seed import SeedConfirmation, SeedContribution
-from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.wire import SERVER, PartyId, clients
 from tests.protocols.support import blobs, no_noise, parameters, plan_for, run
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.crypto.mask import MaskGenerator

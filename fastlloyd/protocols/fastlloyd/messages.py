@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastlloyd.ring.fixed import Ring, RingArray
 from fastlloyd.wire import PartyId, decode_included, encode_included
@@ -109,11 +110,11 @@ class NoisyMaskedSum:
         return format.ring.from_bytes(self.data, format.elements)
 
 
-def join(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def join(sums: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Lay sums (k, d) and counts (k,) out as one vector of k (d + 1) elements."""
     return np.concatenate([sums.ravel(), counts])
 
 
-def split(vector: np.ndarray, k: int, d: int) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def split(vector: NDArray[np.float64], k: int, d: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Undo `join`."""
     return vector[: k * d].reshape(k, d), vector[k * d :]

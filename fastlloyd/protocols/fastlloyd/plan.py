@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.kmeans.update import FREE_LIMIT
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.calibration import SAMPLER_DELTA, calibrate, gaussian_noise_multiplier
 from fastlloyd.privacy.ledger import Release
@@ -26,7 +27,6 @@ from fastlloyd.protocols.fastlloyd.settings import (
     settings_from,
     split_gaussian,
 )
-from fastlloyd.kmeans.update import FREE_LIMIT
 from fastlloyd.ring.fixed import choose_fraction_bits
 
 MECHANISMS = {"fastlloyd": "gaussian", "glloyd": "gaussian", "sulloyd": "laplace", "lloyd": "none"}
@@ -191,6 +191,14 @@ def automatic_delta(n_total: int) -> float:
     return 1.0 / (n_total * math.log(n_total))
 
 
+def lifetime_delta(plan: Plan) -> float:
+    """Give the delta at which a ledger over many runs is read: the run's own, or 1 / (N ln N) for pure epsilon.
+
+    At delta 0 any Gaussian release of an earlier run would count as infinite.
+    """
+    return plan.delta if plan.delta > 0 else automatic_delta(plan.n_total)
+
+
 def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...]) -> Plan:
     """Make the plan of a run; run by the server.
 
@@ -238,14 +246,14 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...]) -> Pl
             relative=relative,
             clip=relative and settings.clip,
             domain=settings.domain,
-            rounds=tuple(_round_plan(radius, mechanism, d, bits, multipliers, factor) for radius in radii),
+            rounds=tuple(
+                _round_plan(radius, mechanism, d, bits, multipliers=multipliers, factor=factor) for radius in radii
+            ),
         )
 
     if not private:
         return build(1.0)
-    factor, _ = calibrate(
-        lambda candidate: build(candidate).all_releases(), public.epsilon, delta, 1.0
-    )
+    factor, _ = calibrate(lambda candidate: build(candidate).all_releases(), public.epsilon, delta, 1.0)
     return build(factor)
 
 
@@ -312,7 +320,7 @@ def _check_ranges(plan: Plan, settings: Settings) -> None:
 
 
 def _round_plan(
-    radius: float | None, mechanism: str, d: int, bits: int, multipliers: tuple[float, float], factor: float
+    radius: float | None, mechanism: str, d: int, bits: int, *, multipliers: tuple[float, float], factor: float
 ) -> RoundPlan:
     """Turn one round's radius and noise multipliers into grid units."""
     grid = 1 << bits
@@ -332,9 +340,7 @@ def _sum_sensitivity(radius: int | None, mechanism: str, d: int, bits: int) -> f
     return (d if mechanism == "laplace" else math.sqrt(d)) * float(1 << bits)
 
 
-def _multipliers(
-    public: PublicParameters, settings: Settings, d: int, sigma: float, count: int
-) -> tuple[float, float]:
+def _multipliers(public: PublicParameters, settings: Settings, d: int, sigma: float, count: int) -> tuple[float, float]:
     """Give the noise multipliers of sums and counts in each of `count` rounds (Eq. 7, 8; Su et al.)."""
     ratio = count_ratio(public.protocol, d, settings)
     if public.protocol == "lloyd":

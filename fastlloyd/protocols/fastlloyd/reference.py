@@ -62,7 +62,11 @@ def reference(
             if plan.clip and planned.radius is not None and length > planned.radius / grid:
                 step = step * (planned.radius / grid / length)
             new[j] = mu[j] / grid + step
-        new = _fold(new) if plan.domain == "fold" else np.clip(new, *((-1, 1) if plan.domain == "truncate" else (-16, 16)))
+        new = (
+            _fold(new)
+            if plan.domain == "fold"
+            else np.clip(new, *((-1, 1) if plan.domain == "truncate" else (-16, 16)))
+        )
         centers = Centers(new, np.rint(new * grid).astype(np.int64), noisy_counts)
     return centers
 

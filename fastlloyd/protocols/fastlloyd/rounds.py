@@ -57,9 +57,7 @@ def local_update(points: GridPoints, centers: Centers, plan: Plan, t: int) -> ND
     Privacy: see `kmeans.assign.accumulate`; the counts are scaled by 2^q, so one record moves them by 2^q.
     Source: Alg. 1, lines 6 to 13.
     """
-    raw_sums, raw_counts = accumulate(
-        points, centers.grid, radius=plan.rounds[t].radius, relative=plan.relative
-    )
+    raw_sums, raw_counts = accumulate(points, centers.grid, radius=plan.rounds[t].radius, relative=plan.relative)
     return join(raw_sums, raw_counts << plan.fraction_bits)
 
 

@@ -98,12 +98,9 @@ def settings_from(protocol: str, values: Mapping[str, Any]) -> Settings:
     chosen: dict[str, Any] = {}
     for key, value in values.items():
         if key not in APPLICABLE[protocol]:
-            raise ConfigError(
-                f"{protocol} has no setting {key!r}; it has {', '.join(sorted(APPLICABLE[protocol]))}"
-            )
-        if key == "count_ratio" and value == "auto":
-            value = None
-        chosen[key] = _convert(key, value, type(getattr(defaults, known[key].name)))
+            raise ConfigError(f"{protocol} has no setting {key!r}; it has {', '.join(sorted(APPLICABLE[protocol]))}")
+        plain = None if key == "count_ratio" and value == "auto" else value
+        chosen[key] = _convert(key, plain, type(getattr(defaults, known[key].name)))
     return dataclasses.replace(defaults, **chosen)
 
 
@@ -120,7 +117,7 @@ def _convert(key: str, value: Any, kind: type) -> Any:
 
 def cluster_radius(k: int, d: int, alpha: float) -> float:
     """Give eta = alpha * beta / (2 k^(1/d)), beta = 2 sqrt(d) the domain's diagonal (Eq. 26)."""
-    return alpha * 2.0 * math.sqrt(d) / (2.0 * k ** (1.0 / d))
+    return alpha * 2.0 * math.sqrt(d) / (2.0 * math.pow(k, 1.0 / d))
 
 
 def radius_of_round(t: int, k: int, d: int, settings: Settings) -> float:
@@ -139,11 +136,11 @@ def count_ratio(protocol: str, d: int, settings: Settings) -> float:
     if settings.count_ratio is not None:
         return settings.count_ratio
     if protocol == "fastlloyd":
-        return (4.0 * d) ** 0.25
+        return math.pow(4.0 * d, 0.25)
     if protocol == "glloyd":
         return math.sqrt(math.sqrt(d) / (2.0 * settings.rho))
     # SuLloyd: eps_counts = (4 d rho^2)^(1/3) eps_coordinate, so the Laplace scales have the inverse ratio.
-    return (4.0 * d * settings.rho**2) ** (-1.0 / 3.0)
+    return math.pow(4.0 * d * settings.rho**2, -1.0 / 3.0)
 
 
 def split_gaussian(sigma: float, ratio: float) -> tuple[float, float]:
