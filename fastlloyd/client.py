@@ -69,10 +69,13 @@ def _run_rank(config: RunConfig | FastLloydError, *, events: bool, serve_only: b
         sys.stderr.write(f"fastlloyd: {config if isinstance(config, FastLloydError) else error}\n")
         return error.exit_code
     from fastlloyd.execute import Announcer, execute
+    from fastlloyd.net.launcher import detect
 
     rank = transport.me.rank
     _start_log(usable, rank)
-    announcer = Announcer(transport.me, events=events, quiet=usable.quiet)
+    announcer = Announcer(
+        transport.me, events=events, quiet=usable.quiet, one_host=detect().on_one_host, mpi=transport.library
+    )
     announcer.event("started", rank=rank, pid=os.getpid(), host=socket.gethostname()) if events else None
     if serve_only and rank != 0:
         config = ConfigError(

@@ -58,11 +58,17 @@ class Announcer:
     events : bool
         Write machine-readable events for `fastlloyd run` instead of text.
     quiet : bool
+    one_host : bool
+        All ranks are on this host, so a result may be printed: what ranks print passes through the launcher.
+    mpi : str or None
+        The MPI library, for the report.
     """
 
     me: PartyId
     events: bool = False
     quiet: bool = False
+    one_host: bool = False
+    mpi: str | None = None
     _progress: Progress = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -191,6 +197,8 @@ def _run(
         started=started,
         me=links.me,
         resumed=bool(prepared.facts),
+        mpi=announcer.mpi,
+        prints=announcer.one_host if config.print_result is None else config.print_result,
     )
     if links.me.is_server:
         return _Server(prepared, facts, links, meter, announcer).run()

@@ -99,16 +99,31 @@ def gather_common(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
     ConfigError
         Any public parameter that does not fit.
     """
+    config, dataset = _public_dataset(config)
+    public = _public_parameters(config, clients, dataset)
+    splits = None
+    if dataset is not None:
+        splits = split_rows(dataset.values.shape[0], clients, config.split, config.seed, labels=dataset.labels)
+        bounds = dataset_bounds(dataset, config.bounds)
+        caps = tuple(len(rows) for rows in splits)
+    else:
+        bounds = parse_bounds(config.bounds or "")
+        caps = _caps(config, clients, public.n_total)
+    return config, Common(public=public, bounds=bounds, caps=caps, dataset=dataset, splits=splits)
+
+
+def _public_dataset(config: RunConfig) -> tuple[RunConfig, Dataset | None]:
+    """Load the public set of a demonstration; without any data asked for, the default one."""
     if config.data is None and config.dataset is None:
         config = dataclasses.replace(config, dataset=DEFAULT_DATASET)
-    dataset = None
-    if config.dataset is not None:
-        dataset = load_named(
-            config.dataset,
-            config.data_dir,
-            columns=config.columns,
-            missing="refuse" if config.missing == "midpoint" else config.missing,
-        )
+    if config.dataset is None:
+        return config, None
+    missing = "refuse" if config.missing == "midpoint" else config.missing
+    return config, load_named(config.dataset, config.data_dir, columns=config.columns, missing=missing)
+
+
+def _public_parameters(config: RunConfig, clients: int, dataset: Dataset | None) -> PublicParameters:
+    """Settle N and k, and check all public parameters."""
     n_total = config.n_total
     if dataset is not None:
         rows = dataset.values.shape[0]
@@ -120,7 +135,7 @@ def gather_common(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
     k = config.k if config.k is not None else (dataset.k if dataset is not None else None)
     if k is None:
         raise ConfigError("--k: expected the number of clusters, got none")
-    public = PublicParameters(
+    return PublicParameters(
         protocol=config.protocol,
         clients=clients,
         min_clients=clients if config.min_clients is None else config.min_clients,
@@ -133,15 +148,23 @@ def gather_common(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
         ring_bits=config.ring_bits,
         settings=config.settings,
     )
-    splits = None
-    if dataset is not None:
-        splits = split_rows(dataset.values.shape[0], clients, config.split, config.seed, labels=dataset.labels)
-        bounds = dataset_bounds(dataset, config.bounds)
-        caps = tuple(len(rows) for rows in splits)
-    else:
-        bounds = parse_bounds(config.bounds or "")
-        caps = _caps(config, clients, n_total)
-    return config, Common(public=public, bounds=bounds, caps=caps, dataset=dataset, splits=splits)
+
+
+def plan_inputs(config: RunConfig, clients: int, d: int | None) -> tuple[PublicParameters, int]:
+    """Give the public parameters and the number of features of a run that is only planned.
+
+    Raises
+    ------
+    ConfigError
+        The number of features is not known.
+    """
+    dataset = None
+    if d is None and config.data is None:
+        config, dataset = _public_dataset(config)
+        d = len(dataset.names) if dataset is not None else None
+    if d is None or d < 1:
+        raise ConfigError("--d: expected the number of features, 1 or more (it is not read from private data)")
+    return _public_parameters(config, clients, dataset), d
 
 
 def _caps(config: RunConfig, clients: int, n_total: int) -> tuple[int, ...]:

@@ -46,6 +46,7 @@ class Facts:
     me: PartyId
     resumed: bool
     mpi: str | None = None
+    prints: bool = False
     setup_seconds: float = 0.0
     round_seconds: list[float] = field(default_factory=list)
 

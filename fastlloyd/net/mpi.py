@@ -92,6 +92,12 @@ class MpiTransport(Transport):
         self._to_report: deque[int] = deque()
         self._abandoned: list[tuple[MPI.Request, bytes | bytearray]] = []
 
+    @property
+    def library(self) -> str:
+        """Name and version of the MPI library."""
+        name, version = self._mpi.get_vendor()
+        return f"{name} {'.'.join(str(part) for part in version)}"
+
     def send(self, peer: PartyId, frame: bytes | bytearray | memoryview) -> None:
         """Start sending a private copy of the frame; it is kept until MPI is done with it."""
         self._require_open()

@@ -198,7 +198,9 @@ def _best_bound(
     half = len(trials.scores) // 2
     best = (-math.inf, 0.0, 1.0)
     for sign in (1.0, -1.0):  # accept "present", or accept "absent": neighbours go both ways
-        thresholds = np.unique(np.quantile(sign * trials.scores[:half], np.linspace(0.0, 1.0, _QUANTILES)))
+        levels = np.linspace(0.0, 1.0, _QUANTILES)
+        # Laplace scores have atoms: a threshold between two of them would be a rounding error off one.
+        thresholds = np.unique(np.quantile(sign * trials.scores[:half], levels, method="lower"))
         values = bound(*_rates(trials, slice(0, half), sign, thresholds, alarm))
         i = int(values.argmax())
         best = max(best, (float(values[i]), float(thresholds[i]), sign))

@@ -1,0 +1,53 @@
+"""`fastlloyd plan`: what a run would do, from public numbers alone: rounds, noise, ring, bytes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print the plan and return 0; no data is opened but a public --dataset."""
+    parser = Parser(
+        prog="fastlloyd plan",
+        description="Show what a run would do, from public numbers alone; opens no private data.",
+    )
+    parser.add_argument(
+        "-n", type=int, default=3, metavar="N", help="processes: a server and N - 1 clients (default 3)"
+    )
+    parser.add_argument("--d", type=int, help="number of features (default: those of --dataset)")
+    add_run_options(parser)
+    config, arguments = parse_run_options(parser, argv)
+    from fastlloyd.inputs import plan_inputs
+    from fastlloyd.protocols.fastlloyd.plan import check_plan, make_plan
+
+    public, d = plan_inputs(config, arguments.n - 1, arguments.d)
+    names = tuple(f"x{i + 1}" for i in range(d))
+    plan = make_plan(public, d=d, names=names)
+    epsilon = check_plan(plan, public, d=d, names=names)
+    grid = 2.0**plan.fraction_bits
+    share = public.n_total / public.k
+    lines = [
+        f"{plan.protocol}: {public.n_total:,} records at most, {d} features, {public.k} clusters, "
+        f"{public.clients} clients (at least {public.min_clients} in each round)",
+        f"rounds: {len(plan.rounds)}",
+        f"arithmetic: ring Z_2^{plan.ring_bits}, {plan.fraction_bits} fraction bits",
+        f"payload: {plan.elements * plan.ring_bits // 8 * 2 * public.clients:,} bytes a round, all parties together",
+    ]
+    if plan.private:
+        delta = f", delta {plan.delta:.3g}" if plan.delta else " (pure)"
+        lines.append(
+            f"privacy: epsilon {epsilon:.6g} of {plan.epsilon:g}{delta}, add-remove record, {plan.mechanism} noise"
+        )
+        for t, planned in enumerate(plan.rounds):
+            radius = "" if planned.radius is None else f"radius {planned.radius / grid:.3g}, "
+            lines.append(
+                f"  round {t + 1}: {radius}noise on a count {planned.count_scale / grid:.3g}; on a coordinate of an "
+                f"average cluster's centre {planned.sum_scale / grid / share / 2:.2%} of the feature's range"
+            )
+    else:
+        lines.append("privacy: none on the result; only the sums of each round are masked")
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 0

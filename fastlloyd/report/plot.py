@@ -1,0 +1,181 @@
+"""Plots of released centroids, as PNG. Needs matplotlib, which is loaded at the first plot.
+
+Only released values are drawn; points only where the data set is public.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.errors import ConfigError
+
+_DPI = 120
+_MAX_POINTS = 5000
+_MAX_TICKS = 40
+_MAX_NUMBERS = 120
+_COLOURS = "RdBu_r"
+
+
+def available() -> bool:
+    """Whether matplotlib is installed."""
+    return find_spec("matplotlib") is not None
+
+
+def heat_map(
+    names: Sequence[str],
+    centroids: NDArray[np.float64],
+    lo: NDArray[np.float64],
+    hi: NDArray[np.float64],
+    *,
+    noisy_sizes: Sequence[float] | None = None,
+) -> bytes:
+    """Draw all centroids as one table of colours: rows clusters, columns features.
+
+    Parameters
+    ----------
+    names : sequence of str, length d
+    centroids : float64 array, shape (k, d)
+        In original units.
+    lo, hi : float64 array, shape (d,)
+        The public bounds: the ends of the colour scale.
+    noisy_sizes : sequence of float, length k, optional
+        Released sizes, written beside the rows.
+
+    Returns
+    -------
+    bytes
+        A PNG.
+
+    Raises
+    ------
+    ConfigError
+        matplotlib is not installed.
+    """
+    k, d = centroids.shape
+    scaled = (2.0 * centroids - lo - hi) / (hi - lo)
+    size = (min(2.6 + 0.62 * d, 16.0), min(1.9 + 0.34 * k, 16.0))
+    figure, axes = _figure(size)
+    image = axes.imshow(scaled, cmap=_COLOURS, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
+    labels = [_short(name) for name in names]
+    columns = _ticks(d)
+    axes.set_xticks(columns, [labels[i] for i in columns], rotation=45, ha="right", rotation_mode="anchor")
+    rows = _ticks(k)
+    axes.set_yticks(rows, [_row_label(row, noisy_sizes) for row in rows])
+    axes.set_ylabel("cluster" if noisy_sizes is None else "cluster (noisy size)")
+    if k * d <= _MAX_NUMBERS:
+        _write_numbers(axes, centroids, scaled)
+    bar = figure.colorbar(image, ax=axes, ticks=[-1, 0, 1], fraction=0.05, pad=0.03)
+    bar.ax.set_yticklabels(["lower bound", "middle", "upper bound"])
+    return _png(figure)
+
+
+def plane(
+    names: Sequence[str],
+    centroids: NDArray[np.float64],
+    lo: NDArray[np.float64],
+    hi: NDArray[np.float64],
+    *,
+    noisy_sizes: Sequence[float] | None = None,
+    public_points: NDArray[np.float64] | None = None,
+) -> bytes:
+    """Draw centroids of two features in their plane, larger where the noisy size is.
+
+    Parameters
+    ----------
+    names, centroids, lo, hi, noisy_sizes
+        As for `heat_map`, with d = 2.
+    public_points : float64 array, shape (n, 2), optional
+        Of a public data set; at most 5,000 of them are drawn.
+
+    Returns
+    -------
+    bytes
+        A PNG.
+
+    Raises
+    ------
+    ConfigError
+        There are not two features, or matplotlib is not installed.
+    """
+    if centroids.shape[1] != 2:
+        raise ConfigError(f"a plane has two features, got {centroids.shape[1]}; draw a heat map")
+    figure, axes = _figure((6.4, 5.4))
+    if public_points is not None and len(public_points):
+        shown = public_points[:: -(-len(public_points) // _MAX_POINTS)]
+        axes.plot(shown[:, 0], shown[:, 1], ".", color="0.75", markersize=3, zorder=1, label="points (public data)")
+    area = _areas(noisy_sizes, len(centroids))
+    style = {"color": "tab:red", "edgecolor": "white", "linewidth": 0.8, "alpha": 0.9, "zorder": 2}
+    axes.scatter(centroids[:, 0], centroids[:, 1], s=area, label="released centroids", **style)
+    if len(centroids) <= _MAX_TICKS:
+        for row, place in enumerate(centroids):
+            outline = axes.annotate(
+                str(row),
+                place,
+                xytext=(0.6 * area[row] ** 0.5 + 2, 2),
+                textcoords="offset points",
+                fontsize=8,
+                zorder=3,
+            )
+            outline.set_clip_on(True)
+    margin = 0.03 * (hi - lo)
+    axes.set_xlim(lo[0] - margin[0], hi[0] + margin[0])
+    axes.set_ylim(lo[1] - margin[1], hi[1] + margin[1])
+    axes.set_xlabel(_short(names[0], 40))
+    axes.set_ylabel(_short(names[1], 40))
+    figure.legend(loc="outside upper center", ncols=2, frameon=False, markerscale=1)
+    return _png(figure)
+
+
+def _figure(size: tuple[float, float]) -> tuple[Any, Any]:
+    """Make a figure with one set of axes, on no screen and without global state."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ConfigError("plots need matplotlib: install it with `pip install 'fastlloyd[plots]'`") from error
+    figure = Figure(figsize=size, dpi=_DPI, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.add_subplot()
+
+
+def _png(figure: Any) -> bytes:
+    """Render a figure."""
+    content = io.BytesIO()
+    # No software name or date inside: the same values give the same file.
+    figure.savefig(content, format="png", metadata={"Software": None})
+    return content.getvalue()
+
+
+def _write_numbers(axes: Any, centroids: NDArray[np.float64], scaled: NDArray[np.float64]) -> None:
+    """Write each value into its cell, in a colour that stands out."""
+    for (row, column), value in np.ndenumerate(centroids):
+        dark = abs(scaled[row, column]) > 0.6
+        axes.text(column, row, f"{value:.3g}", ha="center", va="center", fontsize=7, color="white" if dark else "black")
+
+
+def _areas(sizes: Sequence[float] | None, k: int) -> NDArray[np.float64]:
+    """Give marker areas in square points, proportional to the sizes within limits."""
+    if sizes is None:
+        return np.full(k, 60.0)
+    weights = np.clip(np.asarray(sizes, dtype=np.float64), 0.0, None)
+    top = weights.max(initial=0.0)
+    return 25.0 + 300.0 * (weights / top if top > 0 else weights)
+
+
+def _row_label(row: int, sizes: Sequence[float] | None) -> str:
+    return str(row) if sizes is None else f"{row} ({round(sizes[row]):,})"
+
+
+def _ticks(count: int) -> list[int]:
+    """Choose at most `_MAX_TICKS` of `count` places, evenly."""
+    return list(range(0, count, -(-count // _MAX_TICKS)))
+
+
+def _short(name: str, limit: int = 18) -> str:
+    return name if len(name) <= limit else f"{name[: limit - 6]}...{name[-3:]}"

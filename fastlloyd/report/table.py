@@ -1,0 +1,140 @@
+"""What a run found and what it cost, as plain text for a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.report.unit import format_bytes, format_count, format_seconds
+
+MAX_ROWS = 12
+MAX_COLUMNS = 8
+WIDTH = 80
+_LABEL = 10
+_CELL = 11
+_METRICS = {
+    "nicv": "spread (NICV)",
+    "nicv_central": "of central k-means",
+    "silhouette": "silhouette",
+    "davies_bouldin": "Davies-Bouldin",
+    "centroid_mse": "centroid MSE",
+    "accuracy": "accuracy",
+}
+
+
+def render(document: Mapping[str, Any], centroids: NDArray[np.float64] | None = None, *, width: int = WIDTH) -> str:
+    """Write the table of a finished run.
+
+    Parameters
+    ----------
+    document : dict
+        A valid report.json.
+    centroids : float64 array, shape (k, d), optional
+        In original units.
+    width : int
+
+    Returns
+    -------
+    str
+        Lines of at most `width` columns, with a newline at the end.
+
+    Sees
+    ----
+    Whoever reads the terminal sees released centroids and sizes.
+    """
+    lines = [_title(document), ""]
+    if centroids is not None:
+        sizes = document["result"]["noisy_sizes"]
+        lines += [*_centroid_lines(centroids, document["result"]["features"], sizes, width), ""]
+    for label, text in _facts(document):
+        lines += textwrap.wrap(
+            text,
+            width,
+            initial_indent=f"{label:<{_LABEL}}",
+            subsequent_indent=" " * _LABEL,
+            break_on_hyphens=False,
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _title(document: Mapping[str, Any]) -> str:
+    rounds = len(document["rounds"])
+    clients = format_count(document["parties"]["clients"], "client")
+    return f"{document['protocol']}: k = {document['parameters']['k']}, {clients}, {format_count(rounds, 'round')}"
+
+
+def _centroid_lines(
+    centroids: NDArray[np.float64], names: Sequence[str], sizes: Sequence[float] | None, width: int
+) -> Iterator[str]:
+    """Write the centroids, as many rows and columns as fit."""
+    k, d = centroids.shape
+    used = 7 + (0 if sizes is None else 1 + _CELL)
+    shown = max(1, min(d, MAX_COLUMNS, (width - used - 4 * (d > 1)) // (_CELL + 1)))
+    more = " ..." if shown < d else ""
+    head = f"{'cluster':>7}" + ("" if sizes is None else f" {'noisy size':>{_CELL}}")
+    yield head + "".join(f" {_short(name):>{_CELL}}" for name in names[:shown]) + more
+    rows = k if k <= MAX_ROWS else MAX_ROWS - 1
+    for row in range(rows):
+        size = "" if sizes is None else f" {round(sizes[row]):>{_CELL},}"
+        cells = "".join(f" {_number(value):>{_CELL}}" for value in centroids[row, :shown])
+        yield f"{row:>7}{size}{cells}{more}"
+    if rows < k:
+        yield f"{'...':>7} {k - rows} more in centroids.csv"
+    if shown < d:
+        yield f"{'...':>7} {d - shown} more features in centroids.csv"
+
+
+def _facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Give label and text of each fact."""
+    yield "privacy", _privacy(document)
+    if document["not_private"]:
+        yield "", f"NOT PRIVATE: {document['not_private_reason']}"
+    if not document["parties"]["authenticated"]:
+        yield "", "links encrypted, keys not authenticated (demonstration: no --roster)"
+    if document["evaluation"] is not None:
+        figures = {name: value for name, value in document["evaluation"].items() if value is not None}
+        yield "quality", ", ".join(f"{_METRICS.get(name, name)} {value:.4g}" for name, value in figures.items())
+    traffic, timing = document["traffic"], document["timing"]
+    yield (
+        "traffic",
+        f"{format_bytes(traffic['payload_bytes'])} of payload ({format_bytes(traffic['payload_bytes_per_round'])} a "
+        f"round), {format_bytes(traffic['link_bytes'])} on the links in "
+        f"{format_count(traffic['messages'], 'message')}",
+    )
+    yield (
+        "time",
+        f"set-up {format_seconds(timing['setup_seconds'])}, rounds {format_seconds(timing['rounds_seconds'])} "
+        f"({format_seconds(timing['seconds_per_round'])} each)",
+    )
+    if document["output"]:
+        yield "files", ", ".join(document["output"])
+
+
+def _privacy(document: Mapping[str, Any]) -> str:
+    """Say what was spent of what, and under which neighbours."""
+    privacy = document["privacy"]
+    if privacy["spent_epsilon"] is None:
+        return "none: epsilon is infinite"
+    delta = f" at delta {privacy['delta']:.3g}" if privacy["delta"] > 0 else ""
+    total = "" if privacy["epsilon"] is None else f" of {privacy['epsilon']:g}"
+    text = f"epsilon {privacy['spent_epsilon']:.4g} spent{total}{delta}, neighbours: {privacy['neighbours']}"
+    if "lifetime_epsilon" in privacy and privacy["lifetime_epsilon"] is not None:
+        limit = "" if privacy["budget"] is None else f" of a budget of {privacy['budget']:g}"
+        text += f"; {privacy['lifetime_epsilon']:.4g}{limit} by all runs in the ledger"
+    return text
+
+
+def _number(value: float) -> str:
+    """Write a coordinate with five digits in at most `_CELL` columns."""
+    return f"{float(value) + 0.0:.5g}"
+
+
+def _short(name: str) -> str:
+    """Cut a long name in its middle, where names differ least."""
+    if len(name) <= _CELL:
+        return name
+    return f"{name[: _CELL - 5]}..{name[-3:]}"
