@@ -13,11 +13,17 @@ import sys
 import time
 from collections.abc import Sequence
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
 from fastlloyd.config import RunConfig
-from fastlloyd.errors import ConfigError, FastLloydError, Interrupted
+from fastlloyd.errors import ConfigError, FastLloydError, Interrupted, Reason
+from fastlloyd.wire import SERVER
+
+if TYPE_CHECKING:
+    from fastlloyd.net.control import Ending
+    from fastlloyd.net.mpi import MpiTransport
+    from fastlloyd.net.transport import Transport
 
 # One thread per rank: ranks share the cores, and spinning BLAS threads would steal them.
 _ABORT_AFTER_S = 0.3
@@ -69,6 +75,7 @@ def _run_rank(config: RunConfig | FastLloydError, *, events: bool, serve_only: b
         sys.stderr.write(f"fastlloyd: {config if isinstance(config, FastLloydError) else error}\n")
         return error.exit_code
     from fastlloyd.execute import Announcer, execute
+    from fastlloyd.net.delay import delayed
     from fastlloyd.net.launcher import detect
 
     rank = transport.me.rank
@@ -83,34 +90,34 @@ def _run_rank(config: RunConfig | FastLloydError, *, events: bool, serve_only: b
         )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _interrupt)
-    ending = execute(config, transport, announcer)
+    carrier = delayed(transport, usable.delay)
+    ending = execute(config, carrier, announcer)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN if ending.code else signal.SIG_DFL)
     if events:
         announcer.event("done", rank=rank, code=ending.code)
-    _leave(transport, ending.code, lost=ending.lost)
+    _leave(carrier, transport, ending)
     return ending.code
 
 
-def _leave(transport: object, code: int, *, lost: bool) -> None:
+def _leave(carrier: Transport, mpi: MpiTransport, ending: Ending) -> None:
     """Finalise MPI, unless a peer is lost: finalising would wait for it."""
-    from fastlloyd.net.mpi import MpiTransport
-
-    if not isinstance(transport, MpiTransport):
-        return
+    lost = ending.lost
     try:
-        transport.close(lost=lost)
+        carrier.close(lost=lost)
     except FastLloydError:
         lost = True
     if lost:
         sys.stdout.flush()
         sys.stderr.flush()
-        # MPI's own abort ends a stopped rank too. The server calls it, once the others had time to print;
+        # MPI's own abort ends a stopped rank too. One rank calls it, once the others had time to print;
         # they wait for it, so that the launcher does not report their exit as the failure.
-        time.sleep(_ABORT_AFTER_S if transport.me.is_server else _LEAVE_AFTER_S)
-        if transport.me.is_server:
-            transport.abort(code)
-        os._exit(code)
+        server_lost = ending.rank == SERVER.rank and ending.reason in (Reason.TIMEOUT, Reason.GONE)
+        aborts = mpi.me.rank == (1 if server_lost else SERVER.rank)
+        time.sleep(_ABORT_AFTER_S if aborts else _LEAVE_AFTER_S)
+        if aborts:
+            mpi.abort(ending.code)
+        os._exit(ending.code)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:

@@ -35,6 +35,8 @@ class RunConfig:
         Template of a party's own file; '{client}' becomes the rank.
     dataset : str or None
         Name or file of one public data set that is split among the clients (demonstration).
+    settings : dict
+        Per protocol, its own settings; only those of `protocol` count.
     data_dir : str or None
         Folder of NAME.csv.gz files for `dataset`.
     columns : tuple of str
@@ -83,7 +85,7 @@ class RunConfig:
     min_clients: int | None = None
     roster: str | None = None
     key: str | None = None
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     transport: str = "shm"
     delay: float = 0.0
     deadline: float = 60.0
@@ -117,6 +119,11 @@ class RunConfig:
             raise ConfigError("--roster and --key belong together: pinned certificates, and this party's own key")
         if any(cap < 0 for cap in self.client_caps):
             raise _wrong("client_caps", "numbers of records, 0 or more", self.client_caps)
+
+    @property
+    def own_settings(self) -> dict[str, Any]:
+        """The settings of the protocol that runs."""
+        return self.settings.get(self.protocol, {})
 
     def _check_own_data(self) -> None:
         """Refuse what only fits a public data set."""
@@ -171,7 +178,6 @@ _PUBLIC = (
     "masking",
     "ring_bits",
     "min_clients",
-    "settings",
 )
 
 
@@ -230,9 +236,8 @@ def with_values(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
             raise ConfigError(f"unknown key {raw_key!r}; known are {known}, and one table per protocol")
         else:
             chosen[key] = _convert(key, value, str(kinds[key]))
-    protocol = chosen.get("protocol", config.protocol)
-    inherited = config.settings if protocol == config.protocol else {}
-    chosen["settings"] = {**inherited, **tables.get(protocol, {})}
+    merged = {name: {**config.settings.get(name, {}), **tables.get(name, {})} for name in PROTOCOLS}
+    chosen["settings"] = {name: table for name, table in merged.items() if table}
     return replace(config, **chosen)
 
 
@@ -260,7 +265,7 @@ def _convert(key: str, value: Any, kind: str) -> Any:
 
 def public_part(config: RunConfig) -> dict[str, Any]:
     """Give what all parties must have alike, as plain values."""
-    return {name: getattr(config, name) for name in _PUBLIC}
+    return {**{name: getattr(config, name) for name in _PUBLIC}, "settings": config.own_settings}
 
 
 def to_toml(config: RunConfig) -> str:
@@ -271,9 +276,9 @@ def to_toml(config: RunConfig) -> str:
         if entry.name == "settings" or (value is None and entry.name not in _AUTOMATIC):
             continue
         lines.append(f"{entry.name} = {_toml('auto' if value is None else value)}")
-    if config.settings:
-        lines += ["", f"[{config.protocol}]"]
-        lines += [f"{key} = {_toml(value)}" for key, value in sorted(config.settings.items())]
+    for protocol, table in sorted(config.settings.items()):
+        lines += ["", f"[{protocol}]"]
+        lines += [f"{key} = {_toml(value)}" for key, value in sorted(table.items())]
     return "\n".join(lines) + "\n"
 
 

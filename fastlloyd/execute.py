@@ -22,7 +22,6 @@ from fastlloyd.crypto.identity import Identity, make_identity
 from fastlloyd.errors import EXIT_OK, Aborted, ConfigError, DataError, FastLloydError, InternalError, PeerError, Reason
 from fastlloyd.inputs import Common, OwnRecords, gather_common, load_identity, load_own
 from fastlloyd.net.control import Ending, NotStarted, abort, agree_start
-from fastlloyd.net.delay import delayed
 from fastlloyd.net.meter import Meter
 from fastlloyd.net.secure import SecureLinks
 from fastlloyd.net.transport import Transport
@@ -132,8 +131,7 @@ def execute(config: RunConfig | FastLloydError, transport: Transport, announcer:
     started = time.perf_counter()
     prepared = _prepare(config, transport, announcer)
     meter = Meter()
-    delay = prepared.config.delay
-    links = SecureLinks(delayed(transport, delay), prepared.identity, prepared.certificates, meter)
+    links = SecureLinks(transport, prepared.identity, prepared.certificates, meter)
     outcome: ClientOutcome | ServerOutcome | None = None
     try:
         outcome = _run(prepared, links, meter, announcer, started)

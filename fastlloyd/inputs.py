@@ -146,7 +146,7 @@ def _public_parameters(config: RunConfig, clients: int, dataset: Dataset | None)
         rounds=config.rounds,
         seed=config.seed,
         ring_bits=config.ring_bits,
-        settings=config.settings,
+        settings=config.own_settings,
     )
 
 

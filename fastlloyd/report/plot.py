@@ -19,6 +19,7 @@ _DPI = 120
 _MAX_POINTS = 5000
 _MAX_TICKS = 40
 _MAX_NUMBERS = 120
+_LEAST_AREA = 110.0
 _COLOURS = "RdBu_r"
 
 
@@ -64,7 +65,9 @@ def heat_map(
     image = axes.imshow(scaled, cmap=_COLOURS, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
     labels = [_short(name) for name in names]
     columns = _ticks(d)
-    axes.set_xticks(columns, [labels[i] for i in columns], rotation=45, ha="right", rotation_mode="anchor")
+    turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+    narrow = d <= 12 and max(map(len, labels)) <= 6
+    axes.set_xticks(columns, [labels[i] for i in columns], **({} if narrow else turned))
     rows = _ticks(k)
     axes.set_yticks(rows, [_row_label(row, noisy_sizes) for row in rows])
     axes.set_ylabel("cluster" if noisy_sizes is None else "cluster (noisy size)")
@@ -109,27 +112,34 @@ def plane(
     if public_points is not None and len(public_points):
         shown = public_points[:: -(-len(public_points) // _MAX_POINTS)]
         axes.plot(shown[:, 0], shown[:, 1], ".", color="0.75", markersize=3, zorder=1, label="points (public data)")
-    area = _areas(noisy_sizes, len(centroids))
-    style = {"color": "tab:red", "edgecolor": "white", "linewidth": 0.8, "alpha": 0.9, "zorder": 2}
-    axes.scatter(centroids[:, 0], centroids[:, 1], s=area, label="released centroids", **style)
-    if len(centroids) <= _MAX_TICKS:
-        for row, place in enumerate(centroids):
-            outline = axes.annotate(
-                str(row),
-                place,
-                xytext=(0.6 * area[row] ** 0.5 + 2, 2),
-                textcoords="offset points",
-                fontsize=8,
-                zorder=3,
-            )
-            outline.set_clip_on(True)
-    margin = 0.03 * (hi - lo)
+    _draw_centroids(axes, centroids, _areas(noisy_sizes, len(centroids)))
+    margin = 0.06 * (hi - lo)
     axes.set_xlim(lo[0] - margin[0], hi[0] + margin[0])
     axes.set_ylim(lo[1] - margin[1], hi[1] + margin[1])
     axes.set_xlabel(_short(names[0], 40))
     axes.set_ylabel(_short(names[1], 40))
     figure.legend(loc="outside upper center", ncols=2, frameon=False, markerscale=1)
     return _png(figure)
+
+
+def _draw_centroids(axes: Any, centroids: NDArray[np.float64], area: NDArray[np.float64]) -> None:
+    """Draw centroids with their numbers inside, the large ones first so that none hides a smaller one."""
+    for place, row in enumerate(np.argsort(-area, kind="stable")):
+        axes.scatter(
+            *centroids[row],
+            s=area[row],
+            color="tab:red",
+            edgecolor="white",
+            linewidth=0.8,
+            zorder=2 + place,
+            alpha=0.85,
+            clip_on=False,
+        )
+        if len(centroids) <= _MAX_TICKS:
+            axes.text(
+                *centroids[row], str(row), ha="center", va="center", fontsize=7, color="white", zorder=3 + len(area)
+            )
+    axes.scatter([], [], s=_LEAST_AREA, color="tab:red", label="released centroids")
 
 
 def _figure(size: tuple[float, float]) -> tuple[Any, Any]:
@@ -160,12 +170,12 @@ def _write_numbers(axes: Any, centroids: NDArray[np.float64], scaled: NDArray[np
 
 
 def _areas(sizes: Sequence[float] | None, k: int) -> NDArray[np.float64]:
-    """Give marker areas in square points, proportional to the sizes within limits."""
+    """Give marker areas in square points, growing with the sizes; the smallest still holds its number."""
     if sizes is None:
-        return np.full(k, 60.0)
+        return np.full(k, _LEAST_AREA)
     weights = np.clip(np.asarray(sizes, dtype=np.float64), 0.0, None)
     top = weights.max(initial=0.0)
-    return 25.0 + 300.0 * (weights / top if top > 0 else weights)
+    return _LEAST_AREA + 4.0 * _LEAST_AREA * (weights / top if top > 0 else weights)
 
 
 def _row_label(row: int, sizes: Sequence[float] | None) -> str:

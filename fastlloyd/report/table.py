@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,15 +50,35 @@ def render(document: Mapping[str, Any], centroids: NDArray[np.float64] | None = 
     if centroids is not None:
         sizes = document["result"]["noisy_sizes"]
         lines += [*_centroid_lines(centroids, document["result"]["features"], sizes, width), ""]
-    for label, text in _facts(document):
-        lines += textwrap.wrap(
+    facts = [*_privacy_facts(document), *_cost_facts(document)]
+    if document["output"]:
+        facts.append(("files", ", ".join(document["output"])))
+    return "\n".join([*lines, *_wrapped(facts, width)]) + "\n"
+
+
+def render_server(document: Mapping[str, Any], *, width: int = WIDTH) -> str:
+    """Write what the server knows of a finished run: parties and cost, no result.
+
+    Parameters
+    ----------
+    document : dict
+        A valid server.json.
+    width : int
+    """
+    facts = [("result", "held by the clients: the server sees no centroid"), *_cost_facts(document)]
+    return "\n".join([_title(document), "", *_wrapped(facts, width)]) + "\n"
+
+
+def _wrapped(facts: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
+    """Write facts as labelled paragraphs."""
+    for label, text in facts:
+        yield from textwrap.wrap(
             text,
             width,
             initial_indent=f"{label:<{_LABEL}}",
             subsequent_indent=" " * _LABEL,
             break_on_hyphens=False,
         )
-    return "\n".join(lines) + "\n"
 
 
 def _title(document: Mapping[str, Any]) -> str:
@@ -88,16 +108,22 @@ def _centroid_lines(
         yield f"{'...':>7} {d - shown} more features in centroids.csv"
 
 
-def _facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Give label and text of each fact."""
+def _privacy_facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Say what the run claims, what it does not, and how good it is."""
     yield "privacy", _privacy(document)
     if document["not_private"]:
         yield "", f"NOT PRIVATE: {document['not_private_reason']}"
-    if not document["parties"]["authenticated"]:
-        yield "", "links encrypted, keys not authenticated (demonstration: no --roster)"
+    else:
+        yield "claim", document["claim"]
     if document["evaluation"] is not None:
         figures = {name: value for name, value in document["evaluation"].items() if value is not None}
         yield "quality", ", ".join(f"{_METRICS.get(name, name)} {value:.4g}" for name, value in figures.items())
+
+
+def _cost_facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Say how the parties were joined, what they sent and how long it took."""
+    if not document["parties"]["authenticated"]:
+        yield "links", "encrypted, keys not authenticated (demonstration: no --roster)"
     traffic, timing = document["traffic"], document["timing"]
     yield (
         "traffic",
@@ -110,8 +136,6 @@ def _facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         f"set-up {format_seconds(timing['setup_seconds'])}, rounds {format_seconds(timing['rounds_seconds'])} "
         f"({format_seconds(timing['seconds_per_round'])} each)",
     )
-    if document["output"]:
-        yield "files", ", ".join(document["output"])
 
 
 def _privacy(document: Mapping[str, Any]) -> str:

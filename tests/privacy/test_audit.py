@@ -130,12 +130,12 @@ def test_attacks_on_the_real_protocol_stay_below_its_epsilon(scene: Callable[[],
 @pytest.mark.parametrize(
     "scene,runs,least",
     [
-        (lattice, 10_000, 0.6),
-        (corridor, 40_000, 0.4),
-        (corners, 10_000, 0.6),
+        (lattice, 5_000, 0.6),
+        (corridor, 25_000, 0.3),
+        (corners, 5_000, 0.6),
         (lambda: corners(7), 3_000, 0.5),
-        (lambda: ends(2, 8, 0.04, 2000), 30_000, 0.4),
-        (ends, 40_000, 0.6),
+        (lambda: ends(2, 8, 0.04, 2000), 20_000, 0.4),
+        (ends, 20_000, 0.6),
     ],
 )
 def test_long_attacks_on_the_real_protocol_stay_below_its_epsilon(
@@ -181,7 +181,7 @@ def test_the_attack_that_subtracts_seeded_noise_is_helpless_against_the_real_noi
     assert gaussian_bound(trials, ALARM) <= 1.0 / gaussian_noise_multiplier(EPSILON, DELTA)
 
 
-@pytest.mark.parametrize("scene,runs", [(lattice, 320), (corners, 320), (ends, 2500)])
+@pytest.mark.parametrize("scene,runs", [(lattice, 640), (corners, 640), (ends, 2500)])
 def test_noise_for_half_the_sensitivity_is_caught(scene: Callable[[], Scene], runs: int) -> None:
     setting = scene()
     trials = attack(setting, runs, honest(with_noise_times(setting.plan, 0.5, 0.5)))

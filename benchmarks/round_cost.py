@@ -1,0 +1,124 @@
+"""What a round costs beyond the network: the protocol, TLS and masks, and the arithmetic.
+
+    python benchmarks/round_cost.py [--output benchmarks/results]
+
+Ratios are taken side by side: the variants run in turn, several times, and medians are compared. Run it
+alone: three ranks on two cores are oversubscribed, as the table says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from fastlloyd.net.launcher import find_mpirun, mpirun_command
+
+BARE = [str(Path(__file__).parent / "programs" / "bare_rank.py")]
+OURS = ["-m", "fastlloyd.client"]
+ROUNDS = 200
+REPEATS = 5
+
+
+def blobs(n: int, d: int, k: int) -> np.ndarray:
+    rng = np.random.default_rng(1)
+    centers = rng.uniform(-0.7, 0.7, (k, d))
+    return np.clip(centers[rng.integers(0, k, n)] + rng.normal(0, 0.1, (n, d)), -1, 1)
+
+
+def round_seconds(data: Path, k: int, ranks: int, program: list[str], folder: Path) -> list[float]:
+    """Run once and give the seconds of each round but the first, as the server saw them."""
+    flags = ["--dataset", str(data), "--k", str(k), "--bounds", "-1,1", "--rounds", str(ROUNDS), "--quiet"]
+    flags += ["--transport", "tcp", "--output", str(folder)]
+    command, env = mpirun_command(find_mpirun(), ranks, [sys.executable, *program, *flags], transport="tcp")
+    subprocess.run(command, env={**os.environ, **env}, check=True, timeout=300, stdout=subprocess.DEVNULL)
+    report = json.loads((folder / "server.json").read_text())
+    return [entry["seconds"] for entry in report["rounds"][1:]]
+
+
+def plain_seconds(points: np.ndarray, k: int) -> float:
+    """Time the plain assignment with counts and weighted bincounts, on all records in one thread."""
+    centers = blobs(k, points.shape[1], k)
+    times = []
+    for _ in range(15):
+        start = time.perf_counter()
+        labels = (points @ centers.T * -2 + (centers**2).sum(1)).argmin(1)
+        np.bincount(labels, minlength=k)
+        for h in range(points.shape[1]):
+            np.bincount(labels, weights=points[:, h], minlength=k)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
+    output: Path = parser.parse_args().output
+    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        if os.environ.get(variable) != "1":
+            os.environ[variable] = "1"
+            os.execv(sys.executable, [sys.executable, *sys.argv])
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        small, large = folder / "small.npy", folder / "large.npy"
+        np.save(small, blobs(10_000, 2, 2))
+        points = blobs(100_000, 5, 5)
+        np.save(large, points)
+        cases = {
+            "two ranks": (small, 2, 2, OURS),
+            "two ranks, no TLS, no masks": (small, 2, 2, BARE),
+            "three ranks": (small, 2, 3, OURS),
+            "three ranks, no TLS, no masks": (small, 2, 3, BARE),
+            "large": (large, 5, 3, OURS),
+        }
+        seconds: dict[str, list[float]] = {name: [] for name in cases}
+        plain = []
+        for _ in range(REPEATS):
+            for name, (data, k, ranks, program) in cases.items():
+                seconds[name].append(statistics.median(round_seconds(data, k, ranks, program, folder / "out")))
+            plain.append(plain_seconds(points, 5))
+    report(seconds, plain, output)
+
+
+def report(seconds: dict[str, list[float]], plain: list[float], output: Path) -> None:
+    def line(name: str) -> str:
+        values = sorted(1e3 * value for value in seconds[name])
+        return f"{statistics.median(values):.2f} ms ({values[0]:.2f} to {values[-1]:.2f})"
+
+    def share(ranks: str) -> str:
+        ratios = [bare / ours for ours, bare in zip(seconds[ranks], seconds[f"{ranks}, no TLS, no masks"], strict=True)]
+        return f"{1 - statistics.median(ratios):.0%}"
+
+    ratio = statistics.median(a / b for a, b in zip(seconds["large"], plain, strict=True))
+    text = f"""# Cost of a round
+
+Localhost TCP ({find_mpirun().vendor}), {len(os.sched_getaffinity(0))} cores, one BLAS thread per rank, {ROUNDS} rounds per run, {REPEATS} runs of
+each variant in turn; medians of the runs' medians, smallest and largest in brackets.
+
+| what | time of a round |
+|---|---|
+| N = 10,000, k = d = 2, two ranks (one client) | {line("two ranks")} |
+| the same without TLS and masks | {line("two ranks, no TLS, no masks")} |
+| N = 10,000, k = d = 2, three ranks (two clients; oversubscribed on two cores) | {line("three ranks")} |
+| the same without TLS and masks | {line("three ranks, no TLS, no masks")} |
+| N = 100,000, k = d = 5, three ranks | {line("large")} |
+| plain assignment, counts and sums on all 100,000, one thread | {1e3 * statistics.median(plain):.2f} ms |
+
+TLS and masks together: {share("two ranks")} of a round with two ranks, {share("three ranks")} with three.
+N = 100,000: {ratio:.2f} times the plain computation on all records in one thread.
+"""
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "round_cost.md").write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""`fastlloyd report`: shows a finished run again, or verifies its privacy from the ledger alone."""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.cli.options import Parser
+from fastlloyd.errors import EXIT_OK, ConfigError
+from fastlloyd.privacy.release import Release
+from fastlloyd.report.document import load, public_releases
+from fastlloyd.report.table import render, render_server
+
+# How far a recomputed epsilon may differ between two versions of the accounting library.
+_SLACK = 1e-6
+
+
+def main(argv: Sequence[str]) -> int:
+    """Show or verify the run in a folder.
+
+    Returns
+    -------
+    int
+        0 when the run was shown, or verified.
+
+    Raises
+    ------
+    ConfigError
+        There is no finished run, a file is damaged, or report and ledger do not agree.
+
+    Sees
+    ----
+    Whoever reads the terminal sees released values.
+    """
+    parser = Parser(prog="fastlloyd report", description="Show a finished run again, or verify its privacy.")
+    parser.add_argument("folder", metavar="DIR", type=Path, nargs="?", default=Path("fastlloyd-run"))
+    parser.add_argument("--verify", action="store_true", help="recompute epsilon from DIR/ledger.jsonl and compare")
+    arguments = parser.parse_args(list(argv))
+    folder: Path = arguments.folder
+    if arguments.verify:
+        sys.stdout.write(verify(folder) + "\n")
+        return EXIT_OK
+    if not (folder / "report.json").exists() and (folder / "server.json").exists():
+        sys.stdout.write(render_server(load(folder / "server.json", "server")))
+        return EXIT_OK
+    document = load(folder / "report.json")
+    sys.stdout.write(render(document, read_centroids(folder / "centroids.csv", document["result"]["features"])))
+    return EXIT_OK
+
+
+def verify(folder: Path) -> str:
+    """Recompute the spent epsilon from the ledger and compare it, and each release, with the report.
+
+    Returns
+    -------
+    str
+        One sentence that says what was verified.
+
+    Raises
+    ------
+    ConfigError
+        Report and ledger do not agree.
+
+    Notes
+    -----
+    Verifies the accounting, not that the noise was drawn: that is what the tests of the sampler are for.
+    """
+    from fastlloyd.privacy.accountant import spent
+
+    document = load(folder / "report.json")
+    privacy = document["privacy"]
+    releases = [release for release in read_ledger(folder / "ledger.jsonl") if release.run == document["run"]]
+    _compare_releases(privacy["releases"], releases, document["run"])
+    _check_rounds(document, releases)
+    epsilon = spent(releases, privacy["delta"])
+    _compare_epsilon(privacy, epsilon)
+    if math.isinf(epsilon) and not document["not_private"]:
+        raise ConfigError("the releases carry no noise, but report.json does not say that the run is not private")
+    value = "an infinite epsilon" if math.isinf(epsilon) else f"epsilon {epsilon:.9g}"
+    asked = "" if privacy["epsilon"] is None else f", asked for was {privacy['epsilon']:g}"
+    return (
+        f"verified: {len(releases)} releases in ledger.jsonl are those of report.json and compose to {value} at delta "
+        f"{privacy['delta']:.3g}, as report.json says{asked}"
+    )
+
+
+def read_ledger(path: Path) -> list[Release]:
+    """Read all releases of a ledger without locking or mending it.
+
+    Raises
+    ------
+    ConfigError
+        The file is missing, a line is damaged, or a release stands twice.
+    """
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the ledger {path}: {error}; give the folder of a finished run") from error
+    releases = [Release.from_json(line, f"line {number} of {path}") for number, line in enumerate(lines, start=1)]
+    if len({release.key for release in releases}) != len(releases):
+        raise ConfigError(f"{path}: a release of one run, round and name stands twice; restore the file from a copy")
+    return releases
+
+
+def read_centroids(path: Path, features: Sequence[str]) -> NDArray[np.float64] | None:
+    """Read centroids.csv, float64 array of shape (k, d); None where the protocol reveals none.
+
+    Raises
+    ------
+    ConfigError
+        The file is not what the run wrote.
+    """
+    if not path.exists():
+        return None
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            header, *rows = csv.reader(file)
+        centroids = np.array([[float(cell) for cell in row] for row in rows], dtype=np.float64)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: expected a header and rows of numbers ({error}); run it again") from error
+    if header != list(features) or centroids.shape[1:] != (len(features),):
+        raise ConfigError(f"{path}: expected the features of report.json, got other columns; run it again")
+    return centroids
+
+
+def _compare_releases(reported: Sequence[Mapping[str, Any]], releases: Sequence[Release], run: str) -> None:
+    """Check that report and ledger hold the same releases."""
+    known = {(r.round, r.name): public_releases([r.to_dict()])[0] for r in releases}
+    claimed = {(entry["round"], entry["name"]): entry for entry in reported}
+    if len(claimed) != len(reported):
+        raise ConfigError("report.json names a release of one round and name twice")
+    for key in claimed.keys() ^ known.keys():
+        here, there = ("ledger.jsonl", "report.json") if key in known else ("report.json", "ledger.jsonl")
+        raise ConfigError(f"the release {key[1]!r} of round {key[0]} stands in {here} but not in {there} (run {run})")
+    for key, entry in claimed.items():
+        for field, value in entry.items():
+            if known[key].get(field) != value:
+                raise ConfigError(
+                    f"the release {key[1]!r} of round {key[0]} has {field} = {value!r} in report.json, but "
+                    f"{known[key].get(field)!r} in ledger.jsonl"
+                )
+
+
+def _check_rounds(document: Mapping[str, Any], releases: Sequence[Release]) -> None:
+    """Check that every round that took place has released something that is accounted for."""
+    accounted = {release.round for release in releases}
+    for entry in document["rounds"]:
+        if entry["round"] not in accounted:
+            raise ConfigError(f"round {entry['round']} took place, but no release of it stands in ledger.jsonl")
+
+
+def _compare_epsilon(privacy: Mapping[str, Any], epsilon: float) -> None:
+    """Check the reported epsilon, and that it is within what was asked for."""
+    said = math.inf if privacy["spent_epsilon"] is None else privacy["spent_epsilon"]
+    if said != epsilon and not math.isclose(said, epsilon, rel_tol=_SLACK):
+        raise ConfigError(
+            f"report.json says that epsilon {said:.9g} was spent, but the releases in ledger.jsonl compose to "
+            f"{epsilon:.9g} at delta {privacy['delta']:.3g}"
+        )
+    if privacy["epsilon"] is not None and epsilon > privacy["epsilon"] * (1.0 + _SLACK):
+        raise ConfigError(f"the run spent epsilon {epsilon:.9g}, more than the {privacy['epsilon']:g} asked for")

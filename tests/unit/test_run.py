@@ -1,0 +1,195 @@
+"""The driver: early and late messages, deadlines, gone peers, the ledger before the message."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from fastlloyd.errors import InternalError, PeerError, PeerGone, PeerTimeout
+from fastlloyd.net.meter import Meter
+from fastlloyd.privacy.ledger import Ledger, Release
+from fastlloyd.protocols.party import Gather, Publish, Receive, Record, Save, Send
+from fastlloyd.protocols.session import Hello, Ready
+from fastlloyd.run import Deadlines, Driver
+from fastlloyd.wire import SERVER, SETUP_ROUND, Header, PartyId, clients
+
+ONE, TWO, THREE = clients(3)
+
+
+@dataclass
+class FakeLinks:
+    """Gives out prepared messages; then silence, at once."""
+
+    arriving: deque[Any] = field(default_factory=deque)
+    sent: list[tuple[PartyId, bytes, int]] = field(default_factory=list)
+    refuses: set[PartyId] = field(default_factory=set)
+
+    def send(self, peer: PartyId, message: bytes, *, payload_bytes: int, round: int) -> None:
+        if peer in self.refuses:
+            raise PeerGone(f"{peer} is gone", rank=peer.rank)
+        self.sent.append((peer, message, payload_bytes))
+
+    def receive(self, timeout_s: float) -> tuple[PartyId, bytes] | None:
+        if not self.arriving:
+            return None
+        item = self.arriving.popleft()
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+
+def message(sender: PartyId, round_: int, kind: int = Ready.TYPE, body: bytes = b"{}") -> tuple[PartyId, bytes]:
+    return sender, Header(kind, round_).encode() + body
+
+
+def driver(links: FakeLinks, me: PartyId = SERVER, ledger: Ledger | None = None, **more: Any) -> Driver:
+    deadlines = Deadlines(setup_s=0.0, round_s=0.0)
+    return Driver(me, links, Meter(), deadlines, ledger=ledger or Ledger(None), run_id=bytes(16), **more)
+
+
+def receive(sender: PartyId, round_: int):
+    return (yield Receive(sender, Ready, round_, Ready.FORMAT))
+
+
+def gather(at_least: int, round_: int = 5, late: frozenset[PartyId] = frozenset()):
+    return (yield Gather(clients(3), Ready, round_, at_least, Ready.FORMAT, late))
+
+
+def test_messages_that_came_early_are_kept_and_closed_rounds_dropped() -> None:
+    links = FakeLinks(deque([message(ONE, 7), message(TWO, 3), message(TWO, 6), message(ONE, 8)]))
+    one = driver(links)
+    one.drive(receive(TWO, 6))
+    one.drive(receive(ONE, 7))
+    one.drive(receive(ONE, 8))
+
+
+def test_a_message_of_round_0_that_came_during_the_set_up_is_kept() -> None:
+    links = FakeLinks(deque([message(ONE, 0), message(TWO, SETUP_ROUND)]))
+    one = driver(links)
+    one.drive(receive(TWO, SETUP_ROUND))
+    one.drive(receive(ONE, 0))
+
+
+@pytest.mark.parametrize(
+    "wrong,text",
+    [
+        (message(ONE, 6), "of round 6, expected Ready of round 5"),
+        (message(ONE, 5, Hello.TYPE), "message type 8"),
+        (message(ONE, 5, body=b"{"), "malformed Ready"),
+        ((ONE, b"abc"), "malformed message"),
+        ((ONE, b"\x0c\x09" + bytes(6)), "version 9|version 1"),
+    ],
+)
+def test_what_does_not_belong_here_is_the_senders_fault(wrong: tuple[PartyId, bytes], text: str) -> None:
+    with pytest.raises(PeerError, match=text) as caught:
+        driver(FakeLinks(deque([wrong]))).drive(receive(ONE, 5))
+    assert caught.value.rank == 1
+    assert caught.value.exit_code == 3
+
+
+def test_silence_names_the_silent_one_and_the_flag_that_helps() -> None:
+    with pytest.raises(PeerTimeout, match="client 2.*--deadline") as caught:
+        driver(FakeLinks()).drive(receive(TWO, 1))
+    assert caught.value.rank == 2
+
+
+def test_a_gather_goes_on_without_the_slow_one() -> None:
+    links = FakeLinks(deque([message(ONE, 5), message(THREE, 5)]))
+    assert set(driver(links).drive(gather(2))) == {ONE, THREE}
+
+
+def test_a_gather_below_the_minimum_names_the_first_missing_one() -> None:
+    links = FakeLinks(deque([message(ONE, 5), message(THREE, 5)]))
+    with pytest.raises(PeerTimeout, match="client 2 sent no Ready.*2 of 3.*at least 3") as caught:
+        driver(links).drive(gather(3))
+    assert caught.value.rank == 2
+
+
+def test_a_late_client_is_not_waited_for_but_taken_in_when_there() -> None:
+    links = FakeLinks(deque([message(TWO, 4), message(ONE, 5), message(THREE, 5), message(TWO, 5)]))
+    one = driver(links)
+    assert set(one.drive(gather(2, late=frozenset({TWO})))) == {ONE, THREE}
+    links = FakeLinks(deque([message(TWO, 5), message(ONE, 5), message(THREE, 5)]))
+    assert set(driver(links).drive(gather(2, late=frozenset({TWO})))) == {ONE, TWO, THREE}
+
+
+def test_a_gone_client_is_left_out_if_enough_remain_and_named_if_not() -> None:
+    gone = PeerGone("client 2 is gone", rank=2)
+    links = FakeLinks(deque([gone, message(ONE, 5), message(THREE, 5)]))
+    assert set(driver(links).drive(gather(2))) == {ONE, THREE}
+    with pytest.raises(PeerGone) as caught:
+        driver(FakeLinks(deque([gone]))).drive(gather(3))
+    assert caught.value.rank == 2
+
+
+def test_a_client_fails_when_the_server_is_gone() -> None:
+    links = FakeLinks(deque([PeerGone("the server is gone", rank=0)]))
+    with pytest.raises(PeerGone, match="server"):
+        driver(links, ONE).drive(receive(SERVER, 1))
+
+
+def test_the_server_sends_to_the_others_when_one_is_gone() -> None:
+    links = FakeLinks(refuses={TWO})
+
+    def party():
+        yield Send(clients(3), Ready({}), 1)
+        yield Send(clients(3), Ready({}), 2)
+
+    driver(links).drive(party())
+    assert [peer for peer, _, _ in links.sent] == [ONE, THREE, ONE, THREE]
+
+
+def test_releases_are_recorded_with_run_and_data_before_what_follows() -> None:
+    ledger = Ledger(None)
+    release = Release(
+        round=0, name="counts", mechanism="gaussian", sensitivity=1.0, norm="l2", noise_scale=2.0, unit="1"
+    )
+    links = FakeLinks()
+    seen: list[int] = []
+
+    def party():
+        yield Record((release,))
+        seen.append(len(ledger.releases))
+        yield Record((release,))  # as on resume
+        yield Send((ONE,), Ready({}), 0)
+
+    driver(links, ledger=ledger, data_digest="d").drive(party())
+    assert seen == [1]
+    assert [(r.run, r.data) for r in ledger.releases] == [("00" * 16, "d")]
+
+
+def test_saving_and_publishing() -> None:
+    saved: list[tuple[str, bytes]] = []
+    published: list[tuple[str, dict[str, Any]]] = []
+
+    def party():
+        yield Save("a", b"1")
+        yield Publish("round", {"round": 0})
+
+    one = driver(
+        FakeLinks(),
+        save=lambda name, content: saved.append((name, content)),
+        publish=lambda event, facts: published.append((event, facts)),
+    )
+    one.drive(party())
+    driver(FakeLinks()).drive(party())  # without a state directory nothing is kept
+    assert saved == [("a", b"1")]
+    assert published[0][0] == "round"
+    assert published[0][1]["seconds"] >= 0
+
+
+def test_a_flood_of_early_messages_is_refused() -> None:
+    links = FakeLinks(deque(message(ONE, 9) for _ in range(5000)))
+    with pytest.raises(PeerError, match="ahead of time"):
+        driver(links).drive(receive(TWO, 5))
+
+
+def test_an_unknown_effect_is_a_bug() -> None:
+    def party():
+        yield "nonsense"
+
+    with pytest.raises(InternalError, match="no effect"):
+        driver(FakeLinks()).drive(party())
