@@ -47,6 +47,7 @@ class Reason(IntEnum):
     INTERRUPTED = 10
     INTERNAL = 11
     RESUME = 12
+    OUTPUT = 13
 
     @property
     def sentence(self) -> str:
@@ -67,6 +68,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.INTERRUPTED: "was interrupted",
     Reason.INTERNAL: "met an internal error",
     Reason.RESUME: "cannot resume: its stored state does not fit this run",
+    Reason.OUTPUT: "could not write its result files (the details stand on its own standard error)",
 }
 
 

@@ -68,7 +68,7 @@ class FastLloyd(  # scikit-learn has no types
     ----------
     n_clusters : int
     epsilon : float
-        Privacy loss of one fit, in (0, 100]; smaller is more private.
+        Privacy loss of one fit, from 0.001 to 100; smaller is more private.
     delta : 'auto' or float
         'auto' is 1 / (N ln N). Not used by 'sulloyd', which has delta 0.
     bounds : (lo, hi) or Bounds
@@ -197,6 +197,7 @@ class FastLloyd(  # scikit-learn has no types
         check_parameters(self)
         self.labels_: NDArray[np.int64] | list[NDArray[np.int64]]
         (self.labels_,) = self._fit([self._validate(X, reset=True)])
+        _warn_of_empty(self.plan_, self.noisy_counts_)
         return self
 
     def fit_federated(self, parts: Iterable[ArrayLike]) -> Self:
@@ -230,6 +231,7 @@ class FastLloyd(  # scikit-learn has no types
         if not points:
             raise ParameterError("fit_federated: expected at least one array, got an empty list")
         self.labels_ = self._fit(points)
+        _warn_of_empty(self.plan_, self.noisy_counts_)
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
@@ -310,9 +312,9 @@ class FastLloyd(  # scikit-learn has no types
             public = public_parameters(self, raw_parts)
             plan = make_plan(public, d=len(names), names=names)
             epsilon = check_plan(plan, public, d=len(names), names=names)
+            raw_points = [scale(part, bounds) for part in raw_parts]
             run_id = SecretRandom().bytes(_RUN_ID_BYTES)
             ledger = _account(self, plan, run_id)
-        raw_points = [scale(part, bounds) for part in raw_parts]
         simulation, result = _run_parties(raw_points, plan, run_id)
         self.cluster_centers_ = unscale(result.centers.exact, bounds)
         self.noisy_counts_ = result.centers.noisy_counts
@@ -322,7 +324,6 @@ class FastLloyd(  # scikit-learn has no types
         self.traffic_ = _count_traffic(simulation, plan)
         self.n_iter_ = len(plan.rounds)
         self._n_features_out = plan.k
-        _warn_of_empty(plan, self.noisy_counts_)
         return [nearest(points, self._scaled_centers())[0] for points in raw_points]
 
 
@@ -386,5 +387,5 @@ def _warn_of_empty(plan: Plan, noisy_counts: NDArray[np.float64]) -> None:
             f"deviation of the noise {deviation:.3g}), so these centres may say nothing about the data; take fewer "
             "clusters, more records, a larger epsilon or tighter bounds",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=3,
         )

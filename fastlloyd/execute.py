@@ -21,7 +21,7 @@ from fastlloyd.config import RunConfig
 from fastlloyd.crypto.identity import Identity, make_identity
 from fastlloyd.errors import EXIT_OK, Aborted, ConfigError, DataError, FastLloydError, InternalError, PeerError, Reason
 from fastlloyd.inputs import Common, OwnRecords, gather_common, load_identity, load_own
-from fastlloyd.net.control import Ending, NotStarted, abort, agree_start
+from fastlloyd.net.control import Ending, NotStarted, abort, agree_start, leave_together
 from fastlloyd.net.meter import Meter
 from fastlloyd.net.secure import SecureLinks
 from fastlloyd.net.transport import Transport
@@ -136,6 +136,7 @@ def execute(config: RunConfig | FastLloydError, transport: Transport, announcer:
     try:
         outcome = _run(prepared, links, meter, announcer, started)
         outcome.write()
+        leave_together(links, deadline_s=prepared.config.setup_deadline, late=outcome.late)
     except Exception as caught:
         error = _as_ours(caught)
         if outcome is not None:

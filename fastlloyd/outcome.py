@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -224,8 +223,23 @@ class ClientOutcome:
         return evaluate(scale(dataset.values, self._bounds), centers, dataset.labels)
 
     def _draw(self, centroids: NDArray[np.float64], result: ClientResult) -> list[str]:
-        """Draw pictures and plots; a missing plotting library costs the plots only."""
-        return []
+        """Draw pictures and plots of released values; a missing plotting library costs the plots only."""
+        from fastlloyd.report import picture, plot
+
+        dataset = self._facts.common.dataset
+        drawn = {}
+        if dataset is not None and dataset.image_shape is not None:
+            drawn["palette.png"] = picture.palette_picture(dataset.image_shape, dataset.values, centroids)
+        if plot.available():
+            sizes = [float(size) for size in result.centers.noisy_counts]
+            lo, hi = self._bounds.lo, self._bounds.hi
+            drawn["centroids.png"] = plot.heat_map(self._names, centroids, lo, hi, noisy_sizes=sizes)
+            if len(self._names) == 2:
+                points = None if dataset is None else dataset.values
+                drawn["plane.png"] = plot.plane(self._names, centroids, lo, hi, noisy_sizes=sizes, public_points=points)
+        for name, content in drawn.items():
+            self._folder.write(name, content)
+        return list(drawn)
 
     def _remove_own_ledger(self) -> None:
         """Without a state directory the run's ledger now stands in ledger.jsonl."""
@@ -246,7 +260,10 @@ class ClientOutcome:
         self._folder.discard()
 
     def announce(self, note: Callable[[str], None]) -> None:
-        """Print the table, if this client wrote the shared files and may print."""
+        """Print the table, if this client wrote the shared files; values only where they may be printed."""
         if self._document is None:
             return
-        note(json.dumps(self._document["privacy"]["spent_epsilon"]))
+        from fastlloyd.report.table import render
+
+        note(render(self._document, self.centroids() if self._facts.prints else None))
+        note(f"files in {self._folder.path}")

@@ -58,7 +58,7 @@ def check_parameters(model: FastLloyd) -> None:
     delta = model.delta == "auto" or _is_number(model.delta, 1e-11, 0.5)
     _check(model, "delta", delta, "'auto' or a number from 1e-11 to 0.5")
     _check(model, "n_total", model.n_total is None or _is_whole(model.n_total, 3, 10**12), "None or 3 to 10^12")
-    _check(model, "protocol", model.protocol in MECHANISMS, f"one of {protocols}")
+    _check(model, "protocol", model.protocol in tuple(MECHANISMS), f"one of {protocols}")
     rounds = model.rounds == "auto" or _is_whole(model.rounds, 1, 1000)
     _check(model, "rounds", rounds, "'auto' or a whole number from 1 to 1000")
     seed = model.random_state is None or _is_whole(model.random_state, 0, 2**63)

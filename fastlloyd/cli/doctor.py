@@ -22,7 +22,7 @@ from fastlloyd.errors import EXIT_INPUT, EXIT_OK, ConfigError, FastLloydError
 from fastlloyd.net.launcher import HOW_TO_INSTALL, Mpirun, TransportName, detect, find_mpirun, mpirun_command
 from fastlloyd.report.unit import format_bytes, format_count, format_seconds
 
-OK, WARN, FAIL = "ok", "warn", "FAIL"
+OK, NOTE, WARN, FAIL = "ok", "note", "warn", "FAIL"
 
 _REQUIRED = ("numpy", "cryptography", "mpi4py", "dp-accounting", "tqdm")
 _OPTIONAL = {"matplotlib": "plots", "scikit-learn": "ml", "pyarrow": "parquet", "tenseal": "he"}
@@ -206,8 +206,8 @@ def check_wiring() -> Iterator[Finding]:
     """Say what MPI does not protect."""
     other = "`fastlloyd serve` and `join`, or a VPN" if find_spec("fastlloyd.cli.serve") else "a VPN between the sites"
     yield Finding(
-        OK,
-        "note: records are encrypted between the parties, but MPI's own wiring (its launcher and its TCP) is not "
+        NOTE,
+        "records are encrypted between the parties, but MPI's own wiring (its launcher and its TCP) is not "
         "authenticated: who controls that network can end a run, never read or change a record; whoever starts "
         f"mpirun runs code on every host. Between organisations use {other}",
     )
@@ -230,7 +230,7 @@ def probe(transport: TransportName) -> int:
             raise ConfigError("the other rank is there, but its bytes did not arrive")
         if world.me.is_server:
             right = arrived[1] == hashlib.sha256(content).digest()
-            sys.stdout.write(json.dumps({"right": right, "seconds": seconds, "ranks": 1 + len(world.peers)}) + "\n")
+            sys.stdout.write(json.dumps({"right": right, "seconds": seconds, "library": world.library}) + "\n")
             sys.stdout.flush()
         else:
             world.send(PartyId(0), hashlib.sha256(arrived[1]).digest())
@@ -270,7 +270,7 @@ def _run_probe(mpirun: Mpirun, transport: TransportName) -> Finding:
     answer = next((json.loads(line) for line in out.splitlines() if line.startswith('{"right"')), None)
     if child.returncode == 0 and answer is not None and answer["right"]:
         sent = f"{format_bytes(_PROBE_BYTES)} in {format_seconds(answer['seconds'])}"
-        return Finding(OK, f"two ranks over {name}: {sent}")
+        return Finding(OK, f"two ranks over {name}: {sent} ({answer['library']})")
     words = [line for line in (err + out).splitlines() if line.strip(" =-")]
     tail = " / ".join(words[-4:]) or "no message"
     return Finding(FAIL, f"two ranks over {name}: mpirun ended with code {child.returncode}: {tail}; {HOW_TO_INSTALL}")

@@ -36,6 +36,8 @@ class Channel(ABC):
         Peers whose connection ended.
     acknowledged : set of PartyId
         Peers that acknowledged an abort.
+    finished : set of PartyId
+        Peers that have written all they had to write.
     starts : dict from PartyId to Start
         At the server: what the clients said before the run.
     start_verdict : Verdict or None
@@ -49,6 +51,7 @@ class Channel(ABC):
         self.verdict: Notice | None = None
         self.gone: set[PartyId] = set()
         self.acknowledged: set[PartyId] = set()
+        self.finished: set[PartyId] = set()
         self.starts: dict[PartyId, Start] = {}
         self.start_verdict: Verdict | None = None
         self._transport = transport
@@ -114,7 +117,7 @@ class Channel(ABC):
             if not self._ending:
                 self._on_tls(peer, frame, is_record=kind == Kind.RECORD)
             return
-        late = kind in (Kind.ABORT, Kind.ABORT_ACK)
+        late = kind in (Kind.ABORT, Kind.ABORT_ACK, Kind.DONE)
         self._meter.received[peer, FINAL_ROUND if late else SETUP_ROUND].add(0, 0, len(frame))
         try:
             self._on_control(peer, kind, frame[1:])
@@ -135,6 +138,8 @@ class Channel(ABC):
             self._on_abort(peer, Notice.decode(body, count))
         elif kind == Kind.ABORT_ACK:
             self.acknowledged.add(peer)
+        elif kind == Kind.DONE and SERVER in (peer, self.me):
+            self.finished.add(peer)
         else:
             raise ValueError(f"kind {kind} is not expected from it now")
 

@@ -6,6 +6,9 @@
       | ---- START (how I stand) ----> |   waits for all
       | <--- VERDICT (run id) -------- |   or who is at fault
 
+      | ---- DONE -------------------> |   after a good run, once all files are written;
+      | <--- DONE -------------------- |   waits for all: MPI ends for all at once
+
       | ---- ABORT (whom, why) ------> |   a client's failure; the first come is the verdict,
       | <--- ABORT (verdict) --------- |   exit code 2 before 4 before 70 before 3
       | ---- ABORT_ACK --------------> |   one second at most in all
@@ -22,7 +25,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from fastlloyd.errors import (
@@ -128,6 +131,41 @@ def agree_start(
     if links.me == SERVER:
         return _start_server(links, error, deadline_s, run_id)
     return _start_client(links, error, deadline_s)
+
+
+def leave_together(links: Channel, *, deadline_s: float, late: Collection[PartyId] = ()) -> None:
+    """After a good run, wait until all parties have written their files.
+
+    Parameters
+    ----------
+    late : collection of PartyId
+        At the server: clients that are not waited for.
+
+    Raises
+    ------
+    PeerTimeout
+        Names whoever is not done in time.
+    PeerGone, PeerError, Aborted
+        As they happen; a client that could not write its files ends the run for all.
+    """
+    awaited = {SERVER}
+    if links.me == SERVER:
+        awaited = set(links.peers) - set(late)
+    else:
+        # The server waits for the slowest of all and names it first.
+        deadline_s += _VERDICT_GRACE_S
+        links.post(SERVER, Kind.DONE, b"", FINAL_ROUND)
+    end = time.monotonic() + deadline_s
+    while missing := sorted(awaited - links.finished):
+        remaining_s = end - time.monotonic()
+        if remaining_s <= 0 or not links.step(remaining_s):
+            raise PeerTimeout(
+                f"{missing[0]} did not finish writing its files within {deadline_s:g} s: look at its own messages",
+                rank=missing[0].rank,
+            )
+    if links.me == SERVER:
+        for peer in links.peers:
+            links.post(peer, Kind.DONE, b"", FINAL_ROUND)
 
 
 def abort(links: Channel, error: FastLloydError) -> Ending:

@@ -48,6 +48,7 @@ class Kind(IntEnum):
     VERDICT = 5
     ABORT = 6
     ABORT_ACK = 7
+    DONE = 8
 
 
 @dataclass(frozen=True, slots=True)

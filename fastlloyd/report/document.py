@@ -21,6 +21,7 @@ from typing import Any
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.report.schema import validate
+from fastlloyd.report.unit import format_epsilon
 from fastlloyd.version import __version__
 
 SCHEMA = 1
@@ -261,8 +262,8 @@ def claim(privacy: Privacy, *, n_total: int | None, against: str, reason: str | 
     bound = "" if n_total is None else f", on condition that all clients together hold at most {n_total:,} records"
     delta = f" and delta = {privacy.delta:.3g}" if privacy.delta > 0 else ""
     return (
-        f"Differential privacy with epsilon = {_rounded_up(privacy.spent_epsilon)}{delta} for neighbours that differ "
-        f"in one record ({privacy.neighbours}), against {against}{bound}."
+        f"Differential privacy with epsilon = {format_epsilon(privacy.spent_epsilon)}{delta} for neighbours that "
+        f"differ in one record ({privacy.neighbours}), against {against}{bound}."
     )
 
 
@@ -339,14 +340,6 @@ def _checked(document: Mapping[str, Any], definition: str) -> dict[str, Any]:
 def _refuse(name: str) -> None:
     """Refuse NaN and infinities, which Python's JSON would read."""
     raise ValueError(f"{name} is not a number of JSON")
-
-
-def _rounded_up(epsilon: float) -> str:
-    """Write epsilon with four digits, never below its value."""
-    text = f"{epsilon:.4g}"
-    if float(text) >= epsilon:
-        return text
-    return f"{epsilon + 10.0 ** (math.floor(math.log10(epsilon)) - 3) / 2:.4g}"
 
 
 def _why_not_private(privacy: Privacy, evaluation: Mapping[str, Any] | None) -> str | None:

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.wire import PartyId
 
 PRIVATE_MODE = 0o600
@@ -51,7 +51,8 @@ def write_atomic(path: Path, content: bytes | str, *, mode: int = PUBLIC_MODE) -
         if aside:
             Path(aside).unlink(missing_ok=True)
         raise ConfigError(
-            f"--output: {path} cannot be written ({error.strerror}); check path, rights and room"
+            f"--output: {path} cannot be written ({error.strerror}); check path, rights and room",
+            reason=Reason.OUTPUT,
         ) from error
 
 
@@ -95,7 +96,8 @@ class RunFolder:
             self._marker(me).touch(mode=PRIVATE_MODE)
         except OSError as error:
             raise ConfigError(
-                f"--output {template}: cannot be made or written ({error.strerror}); check path and rights"
+                f"--output {template}: cannot be made or written ({error.strerror}); check path and rights",
+                reason=Reason.OUTPUT,
             ) from error
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.report.unit import format_bytes, format_count, format_seconds
+from fastlloyd.report.unit import format_bytes, format_count, format_epsilon, format_seconds
 
 MAX_ROWS = 12
 MAX_COLUMNS = 8
@@ -145,10 +145,12 @@ def _privacy(document: Mapping[str, Any]) -> str:
         return "none: epsilon is infinite"
     delta = f" at delta {privacy['delta']:.3g}" if privacy["delta"] > 0 else ""
     total = "" if privacy["epsilon"] is None else f" of {privacy['epsilon']:g}"
-    text = f"epsilon {privacy['spent_epsilon']:.4g} spent{total}{delta}, neighbours: {privacy['neighbours']}"
+    text = (
+        f"epsilon {format_epsilon(privacy['spent_epsilon'])} spent{total}{delta}, neighbours: {privacy['neighbours']}"
+    )
     if "lifetime_epsilon" in privacy and privacy["lifetime_epsilon"] is not None:
         limit = "" if privacy["budget"] is None else f" of a budget of {privacy['budget']:g}"
-        text += f"; {privacy['lifetime_epsilon']:.4g}{limit} by all runs in the ledger"
+        text += f"; {format_epsilon(privacy['lifetime_epsilon'])}{limit} by all runs in the ledger"
     return text
 
 

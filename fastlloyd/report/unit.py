@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 
 def format_bytes(count: float) -> str:
     """Write a number of bytes in decimal units, as network equipment counts: `96 B`, `1.5 MB`."""
@@ -29,3 +31,11 @@ def format_seconds(seconds: float) -> str:
 def format_count(count: int, noun: str) -> str:
     """Write a number with its noun: `1 client`, `2 clients`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def format_epsilon(epsilon: float) -> str:
+    """Write epsilon with four digits, rounded up: what is said is never below what is spent."""
+    text = f"{epsilon:.4g}"
+    if not 0 < epsilon < math.inf or float(text) >= epsilon:
+        return text
+    return f"{epsilon + 0.5 * 10.0 ** (math.floor(math.log10(epsilon)) - 3):.4g}"

@@ -178,9 +178,7 @@ def _rows(vector: NDArray[np.int64], plan: Plan) -> NDArray[np.float64]:
     return np.concatenate([sums, counts[:, None]], axis=1).astype(np.float64)
 
 
-def _log_ratio(
-    residual: NDArray[np.float64], moves: NDArray[np.float64], plan: Plan, t: int
-) -> NDArray[np.float64]:
+def _log_ratio(residual: NDArray[np.float64], moves: NDArray[np.float64], plan: Plan, t: int) -> NDArray[np.float64]:
     """Give ln p(residual | present) - ln p(residual | absent) per row, under the ledger's noise."""
     sums, counts = plan.releases(t)
     scale = np.array([sums.noise_scale] * plan.d + [counts.noise_scale])

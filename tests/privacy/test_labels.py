@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from fastlloyd.crypto.mask import MaskGenerator
 from fastlloyd.kmeans.assign import accumulate, assign
 from fastlloyd.kmeans.grid import GridPoints, quantise
+from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.fastlloyd.client import StoredRounds, client
 from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
-from fastlloyd.protocols.fastlloyd.rounds import draw_noise, first_centers, local_update
+from fastlloyd.protocols.fastlloyd.rounds import first_centers, local_update
 from fastlloyd.protocols.fastlloyd.server import server
-from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.ring.fixed import Ring
 from fastlloyd.simulate import Simulation
 from fastlloyd.wire import SERVER, PartyId, clients
@@ -85,21 +85,19 @@ def uplinks(case: Tied, stored: StoredRounds, *, noise: bool) -> dict[str, bytes
     plan = case.plan
     masks = MaskGenerator(bytes(32), Ring(plan.ring_bits), plan.elements, RUN_ID)
     secret = SecretRandom()
-    drawn = [secret.uint64(plan.elements).astype(np.int64) >> 50 for _ in plan.rounds]
-    me = PartyId(1)
-    held = dict(stored.replies)
+
+    def add(_: int) -> NDArray[np.int64]:
+        drawn = secret.uint64(plan.elements).astype(np.int64) >> 50
+        return drawn if noise else np.zeros_like(drawn)
+
+    me, other = clients(2)
+    nothing = quantise(case.points[:0], plan.fraction_bits)
+    done = dict.fromkeys((me, other), len(stored.replies))
     simulation = Simulation(
         {
-            SERVER: server(
-                plan,
-                (lambda t: drawn[t]) if noise else (lambda t: draw_noise(plan, t, secret)),
-                stored=held,
-                rounds_done={party: len(held) for party in clients(plan.clients)},
-            ),
+            SERVER: server(plan, add, stored=stored.replies, rounds_done=done),
             me: client(me, case.grid, plan, masks, stored=stored, start=case.start),
-            PartyId(2): client(
-                PartyId(2), quantise(case.points[:0], plan.fraction_bits), plan, masks, stored=stored, start=case.start
-            ),
+            other: client(other, nothing, plan, masks, stored=stored, start=case.start),
         }
     )
     simulation.run()
@@ -168,9 +166,7 @@ def test_the_grid_mends_what_floats_break(shape: tuple[int, int, int]) -> None:
     case = tied(*shape)
     whole = scores_in_floats(case.points, case.start).argmin(axis=1)
     changed = [
-        i
-        for i in range(2000)
-        if scores_in_floats(case.points[i : i + 1], case.start).argmin(axis=1)[0] != whole[i]
+        i for i in range(2000) if scores_in_floats(case.points[i : i + 1], case.start).argmin(axis=1)[0] != whole[i]
     ]
     if not changed:
         pytest.skip("this machine's BLAS gives tied records the same label in all block sizes, off the grid as well")

@@ -125,9 +125,7 @@ def test_all_tables_of_up_to_three_records_and_all_their_neighbours(protocol: st
     records = grid_records(1, 2)
     for place in ([[-2], [2]], [[1], [1]], [[4], [0]]):
         centers = grid_centers(place, plan)
-        tables = [
-            table for n in range(4) for table in itertools.combinations_with_replacement(range(len(records)), n)
-        ]
+        tables = [table for n in range(4) for table in itertools.combinations_with_replacement(range(len(records)), n)]
         updates = {table: real(records[list(table)].reshape(-1, 1), centers, plan, 1) for table in tables}
         for table, update in updates.items():
             for i in range(len(table)):
@@ -149,7 +147,9 @@ def hard_records(rng: np.random.Generator, centers: Centers, plan: Plan, t: int)
     outside = rng.uniform(-3, 3, (4, d))
     corner = rng.choice([-1.0, 1.0], (4, d)) * np.array([[1.0], [1.0], [np.nextafter(1.0, 2.0)], [1e300]])
     records = np.concatenate([on_radius, on_axis, between, outside, corner])
-    return records + rng.choice([0.0, 0.0, 1e-9, 0.49, 0.5, 0.51], records.shape) * step * rng.choice([-1, 1], records.shape)
+    return records + rng.choice([0.0, 0.0, 1e-9, 0.49, 0.5, 0.51], records.shape) * step * rng.choice(
+        [-1, 1], records.shape
+    )
 
 
 def adaptive_centers(rng: np.random.Generator, plan: Plan, t: int) -> Centers:

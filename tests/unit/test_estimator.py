@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 import pickle
-import re
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -23,13 +19,10 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.utils import estimator_checks
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import fastlloyd
 from fastlloyd import estimator as module
 from fastlloyd.data.bounds import Bounds, scale, unscale
-from fastlloyd.errors import BudgetError, ConfigError, FastLloydError
+from fastlloyd.errors import BudgetError
 from fastlloyd.estimator import FastLloyd, ParameterError
 from fastlloyd.protocols.fastlloyd.plan import MECHANISMS
 from fastlloyd.simulate import Simulation
@@ -37,14 +30,6 @@ from fastlloyd.simulate import Simulation
 PROTOCOLS = tuple(MECHANISMS)
 LO, HI = np.array([0.0, -5000.0]), np.array([120.0, 5000.0])
 CENTERS = np.array([[20.0, -3000.0], [60.0, 3000.0], [100.0, -2000.0]])
-
-# scikit-learn's checks fit tables of a few dozen rows, so the noise has to be small. (-3, 3) holds the
-# standardised tables; all others are clipped to it. check_clustering wants a Rand index above 0.4: it was
-# 0.94 in each of 300 fits, and the noise on a centre is 40 times smaller than the gaps between clusters.
-CHECKED = FastLloyd(n_clusters=3, epsilon=100.0, bounds=(-3.0, 3.0))
-CANNOT_HOLD = {
-    "check_fit_idempotent": "wants equal results of two fits, but noise is never seeded: two fits differ by design",
-}
 
 
 def people(n: int = 3000, seed: int = 0) -> NDArray[np.float64]:
@@ -65,26 +50,7 @@ def silence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "draw_noise", lambda plan, t, secret: np.zeros(plan.elements, dtype=np.int64))
 
 
-# -- scikit-learn's own checks --
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks([CHECKED], expected_failed_checks=lambda _: CANNOT_HOLD)
-def test_scikit_learn_checks(estimator: FastLloyd, check: Any) -> None:
-    check(estimator)
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("name", CANNOT_HOLD)
-def test_exceptions_to_the_checks_are_still_needed(name: str) -> None:
-    with pytest.raises(AssertionError):
-        getattr(estimator_checks, name)("FastLloyd", CHECKED)
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("name", ["check_methods_subset_invariance", "check_methods_sample_order_invariance"])
-def test_checks_that_scikit_learn_leaves_out_for_random_fits_hold(name: str) -> None:
-    getattr(estimator_checks, name)("FastLloyd", CHECKED)
+# -- units --
 
 
 def test_default_parameters_are_kept_untouched() -> None:
@@ -93,9 +59,6 @@ def test_default_parameters_are_kept_untouched() -> None:
     assert estimator.get_params()["bounds"] is bounds
     assert set(vars(estimator)) == set(estimator.get_params())
     assert clone(estimator).get_params().keys() == estimator.get_params().keys()
-
-
-# -- units --
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -141,22 +104,6 @@ def test_values_outside_the_bounds_count_as_the_bound() -> None:
     assert np.isfinite(fitted.cluster_centers_).all()
     assert fitted.transform(far) == pytest.approx(fitted.transform(edge))
     assert fitted.predict(far) == fitted.predict(edge)
-
-
-@pytest.mark.parametrize(
-    "bounds",
-    [(LO, HI), [LO.tolist(), HI.tolist()], np.stack([LO, HI]), Bounds(LO, HI), Bounds(LO, HI, ("age", "income"))],
-)
-def test_bounds_may_be_given_in_several_forms(bounds: Any) -> None:
-    fitted = model(bounds=bounds).fit(people())
-    assert (fitted.bounds_.lo == LO).all()
-    assert (fitted.bounds_.hi == HI).all()
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_one_pair_of_bounds_holds_for_all_features() -> None:
-    assert model(bounds=(-5000, 5000)).fit(people()).bounds_.lo.tolist() == [-5000.0, -5000.0]
-    assert model(bounds=(-5000, HI + 5000)).fit(people()).bounds_.hi.tolist() == [5120.0, 10000.0]
 
 
 def test_single_precision_and_integers_are_taken() -> None:
@@ -285,6 +232,15 @@ def test_released_center_that_may_be_empty_is_warned_of(monkeypatch: pytest.Monk
     assert f"clusters {empty}:" in str(caught[0].message)
 
 
+def test_fit_is_whole_where_warnings_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    silence(monkeypatch)
+    fitted = model()
+    with pytest.raises(ConvergenceWarning):  # pytest's filter makes it one; the fit has been paid for
+        fitted.fit(np.full((500, 2), CENTERS[0]))
+    assert len(fitted.labels_) == 500
+    assert fitted.epsilon_spent_ > 0
+
+
 def test_fitted_estimator_pickles_without_secrets_or_records(monkeypatch: pytest.MonkeyPatch) -> None:
     secrets: list[bytes] = []
     draw, masks = module.draw_noise, module.MaskGenerator
@@ -379,68 +335,10 @@ def test_parts_that_do_not_fit_are_named(parts: Any, words: str) -> None:
 # -- inputs --
 
 
-@pytest.mark.parametrize(
-    "changes,words",
-    [
-        ({"bounds": None}, "never taken from X"),
-        ({"bounds": 3}, "bounds: expected"),
-        ({"bounds": (0, 1, 2)}, "bounds: expected"),
-        ({"bounds": ("a", "b")}, "bounds: expected"),
-        ({"bounds": ([0, 0, 0], 1)}, "bounds: expected"),
-        ({"bounds": (1, 0)}, "LO < HI"),
-        ({"bounds": (0, np.inf)}, "finite"),
-        ({"bounds": Bounds(np.zeros(3), np.ones(3))}, "the bounds hold 3 features but the data have 2"),
-        ({"n_clusters": 0}, "n_clusters: expected"),
-        ({"n_clusters": 2.5}, "n_clusters: expected"),
-        ({"n_clusters": True}, "n_clusters: expected"),
-        ({"n_clusters": 101}, "at most n_total=100"),
-        ({"epsilon": 0}, "epsilon: expected"),
-        ({"epsilon": "1"}, "epsilon: expected"),
-        ({"epsilon": np.nan}, "epsilon: expected"),
-        ({"delta": 0}, "delta: expected"),
-        ({"delta": "small"}, "delta: expected"),
-        ({"n_total": 99}, "n_total: expected"),
-        ({"n_total": 1e6}, "n_total: expected"),
-        ({"n_total": 10**9}, "ring_bits = 64"),
-        ({"protocol": "k-means"}, "protocol: expected one of 'fastlloyd'"),
-        ({"rounds": 0}, "rounds: expected"),
-        ({"random_state": np.random.default_rng(0)}, "random_state: expected"),
-        ({"random_state": -1}, "random_state: expected"),
-        ({"ring_bits": 33}, "ring_bits: expected 32 or 64"),
-        ({"settings": ["alpha"]}, "settings: expected"),
-        ({"settings": {"alpha": -1}}, "settings: alpha: expected"),
-        ({"settings": {"rho": 0.2}}, "no setting 'rho'"),
-        ({"budget": -1}, "budget: expected"),
-        ({"ledger": 7}, "ledger: expected"),
-        ({"ledger": "no such folder/ledger.jsonl"}, "cannot open the ledger"),
-    ],
-)
-def test_wrong_parameters_are_value_errors_of_ours(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(ParameterError, match=re.escape(words)) as caught:
-        model(**changes).fit(people(100))
-    assert isinstance(caught.value, ValueError)
-    assert isinstance(caught.value, FastLloydError)
-    assert "--" not in str(caught.value)
-
-
-def test_too_few_records_are_refused() -> None:
-    with pytest.raises(ParameterError, match="n_samples=2"):
-        model(n_clusters=1).fit(people(2))
-
-
 @pytest.mark.parametrize("method", ["predict", "transform", "score"])
 def test_methods_need_a_fit(method: str) -> None:
     with pytest.raises(NotFittedError):
         getattr(model(), method)(people(10))
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_settings_reach_the_protocol() -> None:
-    plan = model(settings={"alpha": 0.4, "radius": "constant"}, rounds=2).fit(people()).plan_
-    half = model(rounds=2).fit(people()).plan_.rounds[1].radius
-    assert len(plan.rounds) == 2
-    assert plan.rounds[0].radius == plan.rounds[1].radius
-    assert plan.rounds[1].radius == pytest.approx(half / 2, abs=1)
 
 
 def test_works_in_a_pipeline_and_in_cross_validation() -> None:
@@ -481,35 +379,3 @@ def test_column_names_are_kept_and_bounds_found_by_name() -> None:
         model(bounds=bounds).fit(frame.rename(columns={"income": "wage"}))
     with pytest.raises(ParameterError, match="client 2: The feature names"):
         model().fit_federated([frame, frame.rename(columns={"income": "wage"})])
-
-
-# -- packaging and documentation --
-
-
-def test_package_gives_the_estimator() -> None:
-    assert fastlloyd.FastLloyd is FastLloyd
-
-
-def test_missing_scikit_learn_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "fastlloyd.estimator")
-    monkeypatch.setitem(sys.modules, "sklearn.base", None)
-    with pytest.raises(ConfigError, match=re.escape("pip install 'fastlloyd[ml]'")):
-        importlib.import_module("fastlloyd.estimator")
-
-
-def test_examples_run() -> None:
-    outcome = doctest.testmod(module)
-    assert outcome.attempted > 0
-    assert outcome.failed == 0
-
-
-def test_examples_of_the_manual_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = Path(__file__).parents[2] / "docs" / "estimator.md"
-    if not page.is_file():
-        pytest.skip("the manual is not beside the tests")
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(blocks) >= 3
-    names: dict[str, Any] = {}
-    for number, block in enumerate(blocks, start=1):
-        exec(compile(block, f"estimator.md, block {number}", "exec"), names)

@@ -1,0 +1,166 @@
+import json
+
+import numpy as np
+import pytest
+
+from fastlloyd.cli.report import main, verify
+from fastlloyd.errors import ConfigError
+from fastlloyd.privacy.accountant import spent
+from fastlloyd.privacy.release import Release
+from fastlloyd.report.document import (
+    Common,
+    Network,
+    Privacy,
+    Round,
+    Traffic,
+    build_report,
+    build_server_report,
+    encode,
+)
+from fastlloyd.report.files import centroids_csv
+
+RUN = "00ff"
+DELTA = 1e-6
+
+
+def made_releases(mechanism="gaussian"):
+    norm = {"gaussian": "l2", "laplace": "l1", "none": "l2"}[mechanism]
+    scale = 0.0 if mechanism == "none" else 2000.0
+    return [
+        Release(run=RUN, round=t, name=name, mechanism=mechanism, sensitivity=256.0, norm=norm, noise_scale=scale)
+        for t in range(2)
+        for name in ("sums", "counts")
+    ]
+
+
+@pytest.fixture
+def write_run(tmp_path):
+    def write(mechanism="gaussian", delta=DELTA, **changes):
+        releases = made_releases(mechanism)
+        epsilon = spent(releases, delta)
+        common = Common(
+            run=RUN,
+            protocol="fastlloyd",
+            clients=2,
+            authenticated=True,
+            parameters={"k": 2, "rounds": 2, "n_total": 100},
+            rounds=[Round(round=t, seconds=0.1, clients_included=[1, 2]) for t in range(2)],
+            setup_seconds=0.2,
+            traffic=Traffic(payload_bytes=192, link_bytes=500, messages=8, setup_bytes=200),
+            network=Network(transport="shm"),
+        )
+        privacy = Privacy(
+            epsilon=epsilon * 1.001,
+            delta=delta,
+            spent_epsilon=epsilon,
+            neighbours="add-remove record",
+            accountant="PLD",
+            releases=[release.to_dict() for release in releases],
+        )
+        document = build_report(common, privacy=privacy, features=["a", "b"], noisy_sizes=[1.0, 2.0], against="all")
+        for path, value in changes.items():
+            *parents, last = path.split("__")
+            place = document
+            for key in parents:
+                place = place[int(key) if key.isdigit() else key]
+            place[last] = value
+        (tmp_path / "report.json").write_text(json.dumps(document))
+        (tmp_path / "centroids.csv").write_text(centroids_csv(["a", "b"], np.array([[1.0, 2.0], [3.0, 4.5]])))
+        (tmp_path / "ledger.jsonl").write_text("".join(release.to_json() + "\n" for release in releases))
+        (tmp_path / "server.json").write_text(
+            encode(build_server_report(common, releases=[release.to_dict() for release in releases]))
+        )
+        return tmp_path
+
+    return write
+
+
+def test_shows_a_finished_run_again(write_run, capsys):
+    assert main([str(write_run())]) == 0
+    text = capsys.readouterr().out
+    assert "4.5" in text and "epsilon" in text
+
+
+def test_shows_what_the_server_has(write_run, capsys):
+    folder = write_run()
+    (folder / "report.json").unlink()
+    assert main([str(folder)]) == 0
+    assert "the server sees no centroid" in capsys.readouterr().out
+
+
+def test_run_that_reveals_no_centroids(write_run, capsys):
+    folder = write_run()
+    (folder / "centroids.csv").unlink()
+    assert main([str(folder)]) == 0
+    assert "cluster" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", ["", "a,b\n1,x\n", "a,b\n1\n", "b,a\n1,2\n", "a\n1\n"])
+def test_damaged_centroids(write_run, content):
+    folder = write_run()
+    (folder / "centroids.csv").write_text(content)
+    with pytest.raises(ConfigError, match=r"centroids\.csv"):
+        main([str(folder)])
+
+
+def test_folder_without_a_run(tmp_path):
+    with pytest.raises(ConfigError, match="finished run"):
+        main([str(tmp_path)])
+
+
+@pytest.mark.parametrize(("mechanism", "delta"), [("gaussian", DELTA), ("laplace", 0.0), ("none", DELTA)])
+def test_untouched_run_verifies(write_run, capsys, mechanism, delta):
+    assert main(["--verify", str(write_run(mechanism, delta))]) == 0
+    assert capsys.readouterr().out.startswith("verified: 4 releases")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"privacy__spent_epsilon": 0.5}, "was spent, but the releases"),
+        ({"privacy__spent_epsilon": None}, "was spent, but the releases"),
+        ({"privacy__epsilon": 0.01}, "more than the 0.01 asked for"),
+        ({"privacy__delta": 1e-9}, "was spent, but the releases"),
+        ({"privacy__releases__1__noise_scale": 1999.0}, "noise_scale = 1999"),
+        ({"privacy__releases__1__name": "other"}, "stands in"),
+        ({"privacy__releases": []}, "not in report.json"),
+        ({"run": "00aa"}, "not in ledger.jsonl"),
+        ({"rounds": [{"round": 7, "seconds": 1.0, "clients_included": [1]}]}, "round 7 took place"),
+        ({"schema": 9}, "schema: expected 1"),
+    ],
+)
+def test_changed_report_is_found_out(write_run, changes, words):
+    with pytest.raises(ConfigError, match=words):
+        verify(write_run(**changes))
+
+
+def test_noise_free_run_that_claims_privacy_is_found_out(write_run):
+    folder = write_run("none", not_private=False, not_private_reason=None)
+    with pytest.raises(ConfigError, match="carry no noise"):
+        verify(folder)
+
+
+def test_changed_ledger_is_found_out(write_run):
+    folder = write_run()
+    ledger = folder / "ledger.jsonl"
+    lines = ledger.read_text().splitlines(keepends=True)
+    cases = {
+        "stands in report.json but not in ledger.jsonl": lines[:-1],
+        "stands twice": [*lines, lines[0]],
+        "line 1": ["{}\n", *lines],
+    }
+    for words, content in cases.items():
+        ledger.write_text("".join(content))
+        with pytest.raises(ConfigError, match=words):
+            verify(folder)
+    ledger.unlink()
+    with pytest.raises(ConfigError, match="cannot read the ledger"):
+        verify(folder)
+
+
+def test_other_runs_in_the_ledger_do_not_matter(write_run):
+    folder = write_run()
+    other = Release(run="aa", round=0, name="sums", mechanism="gaussian", sensitivity=1.0, norm="l2", noise_scale=5.0)
+    with (folder / "ledger.jsonl").open("a") as file:
+        file.write(other.to_json() + "\n")
+    assert verify(folder).startswith("verified: 4 releases")

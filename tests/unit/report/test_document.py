@@ -1,0 +1,238 @@
+import copy
+import dataclasses
+import json
+import math
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastlloyd.errors import ConfigError
+from fastlloyd.report import document
+from fastlloyd.report.schema import schema, validate
+
+from .figures import NO_NOISE, RUN, common, privacy, releases, report, server_report
+
+jsonschema = pytest.importorskip("jsonschema")
+
+
+def accepted_by_jsonschema(value, definition="report"):
+    rules = {**schema(), "$ref": f"#/$defs/{definition}"}
+    return jsonschema.Draft202012Validator(rules).is_valid(value)
+
+
+def accepted(value, definition="report"):
+    try:
+        validate(value, definition)
+    except ConfigError:
+        return False
+    return True
+
+
+def test_schema_is_a_schema():
+    jsonschema.Draft202012Validator.check_schema(schema())
+
+
+def test_report_has_every_section_and_reads_back(tmp_path):
+    made = report()
+    path = tmp_path / "report.json"
+    path.write_text(document.encode(made))
+    assert document.load(path) == made
+    assert accepted_by_jsonschema(made)
+    assert made["schema"] == 1 and made["run"] == RUN
+    assert made["parties"] == {"clients": 2, "authenticated": False, "masking": "common"}
+    assert made["rounds"][1] == {"round": 1, "seconds": 0.25, "clients_included": [1, 2]}
+    assert made["timing"] == {
+        "setup_seconds": 1.5,
+        "rounds_seconds": 0.5,
+        "seconds_per_round": 0.25,
+        "total_seconds": 2.0,
+    }
+    assert made["traffic"]["payload_bytes_per_round"] == 96
+    assert made["output"] == ["centroids.csv", "report.json"]
+    assert made["machine"]["cpu_count"] >= 1 and "numpy" in made["machine"]["packages"]
+    assert made["not_private"] is False and made["not_private_reason"] is None
+    assert made["evaluation"] is None
+
+
+def test_claim_names_neighbours_bound_and_adversary_and_never_understates_epsilon():
+    made = report(privacy=privacy(spent_epsilon=0.98761))
+    assert made["claim"] == (
+        "Differential privacy with epsilon = 0.9877 and delta = 2.5e-06 for neighbours that differ in one record "
+        "(add-remove record), against any single other client, on condition that all clients together hold at most "
+        "12,345 records."
+    )
+
+
+@given(st.floats(1e-6, 1e6))
+def test_epsilon_in_words_is_rounded_up(epsilon):
+    text = document.claim(privacy(spent_epsilon=epsilon), n_total=None, against="all")
+    shown = float(text.split("epsilon = ")[1].split()[0])
+    assert epsilon <= shown <= epsilon * 1.002
+
+
+def test_infinite_epsilon_is_null_and_the_report_says_why():
+    made = report(privacy=privacy(**NO_NOISE))
+    assert made["privacy"]["epsilon"] is None and made["privacy"]["spent_epsilon"] is None
+    assert made["not_private"] is True
+    assert made["claim"] == f"No privacy claim: {made['not_private_reason']}."
+    assert "Infinity" not in document.encode(made)
+
+
+def test_evaluation_makes_a_report_not_private():
+    made = report(evaluation={"nicv": 0.5, "nicv_central": 0.25, "silhouette": math.nan, "accuracy": None})
+    assert made["not_private"] is True and "--evaluate" in made["not_private_reason"]
+    assert made["evaluation"]["silhouette"] is None
+    assert accepted_by_jsonschema(made)
+
+
+def test_ledger_over_several_runs():
+    assert "add up" in report()["privacy"]["note"]
+    made = report(privacy=privacy(lifetime_epsilon=2.5, budget=3.0))
+    assert made["privacy"]["lifetime_epsilon"] == 2.5 and made["privacy"]["budget"] == 3.0
+    assert "note" not in made["privacy"]
+
+
+def test_digest_of_the_data_stays_out():
+    assert all("data" not in entry for entry in report()["privacy"]["releases"])
+    assert '"data"' not in document.encode(report()) and '"data"' not in document.encode(server_report())
+
+
+def test_server_sees_releases_without_values_and_no_result():
+    made = server_report()
+    assert accepted_by_jsonschema(made, "server")
+    assert not made.keys() & {"result", "evaluation", "privacy", "claim", "output"}
+    assert len(made["releases"]) == len(releases())
+    for forbidden in ({"result": report()["result"]}, {"centroids": [[1.0]]}):
+        with pytest.raises(ConfigError, match="does not belong here"):
+            validate({**made, **forbidden}, "server")
+
+
+def test_rounds_before_a_resume_count_for_nothing_in_the_timing():
+    made = report(
+        common=common(
+            rounds=[
+                document.Round(round=0, seconds=None, clients_included=[1]),
+                document.Round(round=1, seconds=0.5, clients_included=[1]),
+            ]
+        )
+    )
+    assert made["timing"]["seconds_per_round"] == 0.5
+    assert made["traffic"]["payload_bytes_per_round"] == 96
+
+
+def test_no_rounds_at_all():
+    made = report(common=common(rounds=[]), privacy=privacy(releases=[]))
+    assert made["timing"]["seconds_per_round"] == 0.0 and made["traffic"]["payload_bytes_per_round"] == 0
+
+
+def test_time_is_written_in_utc():
+    made = report(common=common(created=datetime(2026, 1, 2, 3, 4, 5, 999, tzinfo=UTC)))
+    assert made["created"] == "2026-01-02T03:04:05Z"
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_wrong_figures_are_refused_where_they_are_built(value):
+    with pytest.raises(ConfigError, match="finite"):
+        report(noisy_sizes=[value, 1.0, 2.0])
+    with pytest.raises(ConfigError, match="at least 0"):
+        report(common=common(traffic=dataclasses.replace(common().traffic, messages=-1)))
+
+
+CHANGES = [
+    ("schema", 2),
+    ("schema", True),
+    ("run", "XYZ"),
+    ("run", 5),
+    ("created", "yesterday"),
+    ("version", ""),
+    ("claim", None),
+    ("not_private", "no"),
+    ("not_private", True),
+    ("not_private_reason", "because"),
+    ("parties", {"clients": 0, "authenticated": True}),
+    ("parties", {"clients": 2}),
+    ("parties", {"clients": 2, "authenticated": 1}),
+    ("parties", {"clients": 2, "authenticated": True, "names": []}),
+    ("parameters", {"k": 3, "rounds": 2}),
+    ("parameters", {"k": 3, "rounds": 2, "n_total": 10, "anything": {"else": 1}}),
+    ("rounds", [{"round": 0, "seconds": None, "clients_included": [1]}]),
+    ("rounds", [{"round": 0, "seconds": 1, "clients_included": [0]}]),
+    ("rounds", [{"round": 0.5, "seconds": 1, "clients_included": [1]}]),
+    ("rounds", [{"round": 1.0, "seconds": 1, "clients_included": [1]}]),
+    ("rounds", {}),
+    ("evaluation", {"nicv": 1.0}),
+    ("evaluation", {"nicv": 1.0, "nicv_central": None, "own": 2.0}),
+    ("evaluation", {"nicv": 1.0, "nicv_central": None, "own": "2"}),
+    ("evaluation", {"nicv": 1.0, "nicv_central": 1.0, "accuracy": 1.5}),
+    ("result", {"features": [], "noisy_sizes": None}),
+    ("result", {"features": ["a"], "noisy_sizes": None}),
+    ("result", {"features": ["a"], "noisy_sizes": [None]}),
+    ("network", {"transport": "shm", "delay_seconds": -1}),
+    ("output", ["../elsewhere"]),
+    ("output", []),
+    ("unknown", 1),
+]
+
+
+@pytest.mark.parametrize(("section", "value"), CHANGES)
+def test_own_check_agrees_with_jsonschema_on_changed_sections(section, value):
+    changed = {**report(), section: value}
+    assert accepted(changed) == accepted_by_jsonschema(changed)
+
+
+@pytest.mark.parametrize("section", sorted(report()))
+def test_every_section_is_required(section):
+    changed = report()
+    del changed[section]
+    assert not accepted(changed)
+    assert not accepted_by_jsonschema(changed)
+
+
+def places(value, path=()):
+    yield path
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, entry in entries:
+        yield from places(entry, (*path, key))
+
+
+@given(st.data())
+def test_own_check_agrees_with_jsonschema_on_random_damage(data):
+    damaged = {"root": report(evaluation={"nicv": 0.5, "nicv_central": 0.25})}
+    path = ("root", *data.draw(st.sampled_from(list(places(damaged["root"])))))
+    spot = damaged
+    for key in path[:-1]:
+        spot = spot[key]
+    if data.draw(st.booleans()) and isinstance(spot, dict):
+        del spot[path[-1]]
+    else:
+        damages = [None, True, -1, 0, 1.5, 2.0, "", "text", [], {}, [1], {"a": 1}]
+        spot[path[-1]] = copy.deepcopy(data.draw(st.sampled_from(damages)))
+    if "root" in damaged:
+        assert accepted(damaged["root"]) == accepted_by_jsonschema(damaged["root"])
+
+
+def test_message_names_the_place_and_the_mend():
+    changed = report()
+    changed["privacy"]["releases"][1]["mechanism"] = "magic"
+    with pytest.raises(ConfigError, match=r"privacy\.releases\[1\]\.mechanism: expected one of .* got 'magic'"):
+        validate(changed)
+
+
+@pytest.mark.parametrize("text", ["", "[", '{"schema": NaN}', '{"schema": 1}', "[1]", "\udcff"])
+def test_damaged_files_are_refused(tmp_path, text):
+    path = tmp_path / "report.json"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(ConfigError):
+        document.load(path)
+
+
+def test_missing_file_says_what_to_give(tmp_path):
+    with pytest.raises(ConfigError, match="folder of a finished run"):
+        document.load(tmp_path / "report.json")
+
+
+def test_shipped_schema_is_canonical_json():
+    json.dumps(schema(), allow_nan=False)
+    assert schema()["$defs"]["report"]["properties"]["schema"]["const"] == document.SCHEMA

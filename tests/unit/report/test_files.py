@@ -1,0 +1,102 @@
+import os
+import stat
+import time
+
+import numpy as np
+import pytest
+
+from fastlloyd.errors import ConfigError
+from fastlloyd.report.files import PRIVATE_MODE, RunFolder, centroids_csv, labels_csv, write_atomic
+from fastlloyd.wire import PartyId, clients
+
+RUN = bytes(16)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_written_whole_with_its_mode_and_nothing_beside_it(tmp_path):
+    path = tmp_path / "file"
+    write_atomic(path, "grün\n", mode=PRIVATE_MODE)
+    assert path.read_bytes() == "grün\n".encode()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    write_atomic(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert names(tmp_path) == ["file"]
+
+
+def test_failed_writing_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    path.write_text("old")
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ConfigError, match="No space left"):
+        write_atomic(path, "new")
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["file"]
+
+
+def test_missing_folder_is_a_sentence(tmp_path):
+    with pytest.raises(ConfigError, match="--output"):
+        write_atomic(tmp_path / "nowhere" / "file", "text")
+
+
+def test_centroids_read_back_exactly():
+    centers = np.array([[0.1, 1 / 3], [-1e300, 5e-324]])
+    header, *rows = centroids_csv(['plain "quoted"', "with, comma"], centers).splitlines()
+    assert header == '"plain ""quoted""","with, comma"'
+    assert np.array_equal(np.array([[float(cell) for cell in row.split(",")] for row in rows]), centers)
+
+
+def test_labels():
+    assert labels_csv(np.array([2, 0, 1])) == "label\n2\n0\n1\n"
+    assert labels_csv(np.array([], dtype=np.int64)) == "label\n"
+
+
+def test_lowest_included_client_writes_in_a_shared_folder(tmp_path):
+    folders = {party: RunFolder(str(tmp_path), RUN, party) for party in clients(3)}
+    everybody = clients(3)
+    assert [folders[party].writes_shared(everybody) for party in everybody] == [True, False, False]
+    assert [folders[party].writes_shared(everybody[1:]) for party in everybody] == [False, True, False]
+    for folder in folders.values():
+        folder.discard()
+        folder.discard()
+    assert names(tmp_path) == []
+
+
+def test_every_client_writes_in_a_folder_of_its_own(tmp_path):
+    folders = [RunFolder(str(tmp_path / "{client}"), RUN, party) for party in clients(2)]
+    assert [folder.path.name for folder in folders] == ["1", "2"]
+    assert all(folder.writes_shared(clients(2)) for folder in folders)
+
+
+def test_marker_of_another_run_does_not_count(tmp_path):
+    RunFolder(str(tmp_path), b"\1" * 16, PartyId(1))
+    assert RunFolder(str(tmp_path), RUN, PartyId(2)).writes_shared(clients(2))
+
+
+def test_leftovers_of_dead_runs_go_after_a_day_but_ledgers_stay(tmp_path):
+    long_ago = time.time() - 2 * 86_400
+    for name in (".fastlloyd-aa-1", ".fastlloyd-x.part", ".fastlloyd-aa-1.ledger.jsonl", "centroids.csv"):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (long_ago, long_ago))
+    (tmp_path / ".fastlloyd-bb-1").touch()
+    RunFolder(str(tmp_path), RUN, PartyId(1)).discard()
+    assert names(tmp_path) == [".fastlloyd-aa-1.ledger.jsonl", ".fastlloyd-bb-1", "centroids.csv"]
+
+
+def test_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="cannot be made"):
+        RunFolder(str(tmp_path / "file" / "inside"), RUN, PartyId(1))
+
+
+def test_file_is_replaced_without_asking(tmp_path):
+    folder = RunFolder(str(tmp_path), RUN, PartyId(1))
+    folder.write("report.json", "old")
+    assert folder.write("report.json", "new").read_text() == "new"

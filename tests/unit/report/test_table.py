@@ -1,0 +1,71 @@
+import numpy as np
+import pytest
+
+from fastlloyd.report.table import render, render_server
+
+from .figures import NO_NOISE, common, privacy, report, server_report
+
+CENTERS = np.array([[1.0, 2.5], [-0.0, 1e-7], [123456.789, -3.25]])
+
+
+def test_table_of_a_run():
+    text = render(report(), CENTERS)
+    assert text.splitlines()[:6] == [
+        "fastlloyd: k = 3, 2 clients, 2 rounds",
+        "",
+        "cluster  noisy size         age        dose",
+        "      0          10           1         2.5",
+        "      1          -3           0       1e-07",
+        "      2      12,000  1.2346e+05       -3.25",
+    ]
+    words = " ".join(text.split())
+    assert "epsilon 0.9877 spent of 1 at delta 2.5e-06, neighbours: add-remove record" in words
+    assert "192 B of payload (96 B a round), 4.0 kB on the links in 20 messages" in words
+    assert "set-up 1.5 s, rounds 500 ms (250 ms each)" in words
+    assert "not authenticated" in text
+
+
+@pytest.mark.parametrize(("k", "d"), [(1, 1), (12, 8), (13, 3), (100, 784)])
+def test_large_results_are_cut_and_stay_within_80_columns(k, d):
+    names = [f"a feature with a long name {i}" for i in range(d)]
+    sizes = [float(10**9)] * k
+    text = render(report(features=names, noisy_sizes=sizes), np.full((k, d), -1234.5678))
+    assert max(map(len, text.splitlines())) <= 80
+    rows = [line for line in text.splitlines() if "-1234.6" in line]
+    assert len(rows) == (k if k <= 12 else 11)
+    assert ("more in centroids.csv" in text) == (k > 12)
+    assert ("more features in centroids.csv" in text) == (d > 4)
+
+
+def test_run_without_centroids_or_sizes():
+    assert "noisy size" not in render(report(noisy_sizes=None), CENTERS)
+    assert "cluster" not in render(report(noisy_sizes=None))
+
+
+def test_what_is_not_private_says_so():
+    text = render(report(privacy=privacy(**NO_NOISE)), CENTERS)
+    assert "none: epsilon is infinite" in text and "NOT PRIVATE: this protocol adds no noise" in text
+    assert "claim" not in text
+
+
+def test_quality_and_budget_are_shown():
+    text = " ".join(
+        render(
+            report(
+                privacy=privacy(lifetime_epsilon=2.5, budget=3.0),
+                evaluation={"nicv": 0.5, "nicv_central": 0.25, "accuracy": None},
+            )
+        ).split()
+    )
+    assert "spread (NICV) 0.5, of central k-means 0.25" in text and "accuracy" not in text
+    assert "2.5 of a budget of 3 by all runs in the ledger" in text
+
+
+def test_authenticated_links_need_no_remark():
+    assert "links " not in render(report(common=common(authenticated=True))).replace("on the links ", "")
+
+
+def test_server_table_shows_cost_and_no_result():
+    text = render_server(server_report())
+    assert "the server sees no centroid" in text and "20 messages" in text
+    assert "noisy" not in text and "epsilon" not in text
