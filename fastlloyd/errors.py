@@ -109,7 +109,7 @@ class BudgetError(ConfigError):
     def __init__(self, *, asked: float, spent: float, would_add: float, limit: float) -> None:
         super().__init__(
             f"the privacy budget would be exceeded: this run asks for epsilon {asked:g}, {spent:g} was spent "
-            f"before, it would add {would_add:g}, and the limit is {limit:g}; lower --epsilon or raise --budget"
+            f"before, it would add {would_add:g}, and the limit is {limit:g}; lower epsilon or raise the budget"
         )
         self.asked = asked
         self.spent = spent

@@ -1,0 +1,160 @@
+"""The user-space emulator: one process that forwards packets between the hosts' TUN devices.
+
+It stands in for kernel netem where the kernel has none. Full mesh: every host reaches every other over
+its own shaped way out. It sleeps when nothing is held, so it costs nothing when idle; shortly before a
+packet is due it looks at the clock instead of sleeping, because waking up takes tens of microseconds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import random
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic_ns
+
+from .egress import VIRTIO_HEADER_BYTES, Egress
+from .failure import MachineError
+from .namespace import enter
+from .plan import INTERFACE, Plan
+from .profile import MTU_BYTES, Profile
+from .tun import open_tun
+
+READY = "ready\n"
+_LONGEST_PACKET_BYTES = 65_550 + VIRTIO_HEADER_BYTES
+_BATCH = 32
+_SPIN_NS = 45_000
+_PR_SET_TIMERSLACK = 29
+
+
+def start(plan: Plan, arguments: Sequence[str], log: Path) -> int:
+    """Start the forwarding process and wait until every host has its interface.
+
+    Parameters
+    ----------
+    plan : Plan
+        The set-up; its namespaces exist.
+    arguments : sequence of str
+        The command that runs `serve` with this plan.
+    log : Path
+        Where its errors go.
+
+    Returns
+    -------
+    int
+        Its process number.
+
+    Raises
+    ------
+    MachineError
+        When it ends before it is ready; with what it said.
+    """
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [sys.executable, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+        )
+    assert process.stdout is not None
+    with process.stdout:
+        if process.stdout.readline().decode() != READY:
+            process.kill()
+            process.wait()
+            said = log.read_text(encoding="utf-8", errors="replace").strip()[-500:]
+            raise MachineError(f"the emulator of {plan.name} did not start: {said}; is /dev/net/tun there?")
+    process.returncode = 0  # it lives on, as nobody's child: keep Python from warning about it
+    return process.pid
+
+
+def serve(plan: Plan) -> None:
+    """Forward packets until told to end; prints one line when ready."""
+    enter(plan.switch)
+    trains = plan.profile.segments_in_trains
+    devices = [open_tun(host.namespace, INTERFACE, trains=trains) for host in plan.hosts]
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(0))
+    _be_punctual()
+    sys.stdout.write(READY)
+    sys.stdout.flush()
+    addresses = [host.address for host in plan.hosts]
+    forward(devices, addresses, plan.profile)
+
+
+def _be_punctual() -> None:
+    """Ask for exact timers and to run before ordinary processes, as far as the system allows."""
+    ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
+    try:
+        # Ranks of an MPI program poll without pause: an ordinary process would wait for its turn.
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    except OSError:
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, -20)
+    gc.disable()  # nothing here is cyclic, and a collection would delay packets
+
+
+def forward(devices: Sequence[int], addresses: Sequence[str], profile: Profile) -> None:
+    """Move packets between TUN devices for ever.
+
+    Parameters
+    ----------
+    devices : sequence of int
+        Descriptors of the devices, non-blocking.
+    addresses : sequence of str
+        The IPv4 address behind each.
+    profile : Profile
+        What each device's way out does.
+    """
+    draw = random.Random().random  # noqa: S311 - losses are no secret; seeded by the system
+    egress = {device: Egress(profile, draw) for device in devices}
+    route = {bytes(map(int, address.split("."))): device for address, device in zip(addresses, devices, strict=True)}
+    longest = _LONGEST_PACKET_BYTES if profile.segments_in_trains else MTU_BYTES + VIRTIO_HEADER_BYTES
+    everything = list(egress.items())
+    waiting = 0.0
+    while True:
+        ready = _wait(devices, waiting)
+        for device in ready:
+            _take(device, egress[device], route, longest)
+        waiting = float("inf")
+        for _, queue in everything:
+            if queue.held:
+                _give(queue)
+                waiting = min(waiting, queue.next_ns())
+
+
+def _wait(devices: Sequence[int], until_ns: float) -> Sequence[int]:
+    """Sleep until a packet comes or the time is near; return the devices with packets."""
+    if until_ns == float("inf"):
+        return select.select(devices, (), ())[0]
+    return select.select(devices, (), (), max(0.0, until_ns - monotonic_ns() - _SPIN_NS) / 1e9)[0]
+
+
+def _take(device: int, queue: Egress, route: dict[bytes, int], longest: int) -> None:
+    """Read the packets a host has sent, a batch at most, so that no host starves another."""
+    for _ in range(_BATCH):
+        try:
+            packet = os.read(device, longest)
+        except BlockingIOError:
+            return
+        # Bytes 16 to 19 of an IPv4 header are the destination; anything else has no route and is dropped.
+        target = route.get(packet[VIRTIO_HEADER_BYTES + 16 : VIRTIO_HEADER_BYTES + 20])
+        if target is not None and packet[VIRTIO_HEADER_BYTES] >> 4 == 4:
+            queue.accept(monotonic_ns(), target, packet)
+
+
+def _give(queue: Egress) -> None:
+    """Deliver what is due, a batch at most, so that arriving packets get their time of arrival soon."""
+    for _ in range(_BATCH):
+        due = queue.release(monotonic_ns())
+        if due is None:
+            return
+        with suppress(OSError):  # an interface that is down, or a full socket, loses packets like any other
+            os.write(*due)
