@@ -54,11 +54,11 @@ def main(argv: Sequence[str] | None = None, *, serve_only: bool = False) -> int:
     """
     for variable in _THREAD_VARIABLES:
         os.environ.setdefault(variable, "1")
+    words = sys.argv[1:] if argv is None else argv
     config: RunConfig | FastLloydError
-    events = False
+    events = "--events" in words  # even if the other flags are wrong
     try:
-        config, arguments = parse_run_options(parser(), sys.argv[1:] if argv is None else argv)
-        events = arguments.events
+        config, _ = parse_run_options(parser(), words)
     except ConfigError as error:
         config = error
     return _run_rank(config, events=events, serve_only=serve_only)

@@ -16,6 +16,7 @@ from typing import Any
 
 from fastlloyd.errors import ConfigError
 
+DATA_DIR_VARIABLE = "FASTLLOYD_DATA"
 PROTOCOLS = ("fastlloyd", "glloyd", "sulloyd", "lloyd")
 TRANSPORTS = ("shm", "tcp")
 MASKINGS = ("common",)

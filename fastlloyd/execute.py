@@ -19,7 +19,17 @@ from typing import Any
 
 from fastlloyd.config import RunConfig
 from fastlloyd.crypto.identity import Identity, make_identity
-from fastlloyd.errors import EXIT_OK, Aborted, ConfigError, DataError, FastLloydError, InternalError, PeerError, Reason
+from fastlloyd.errors import (
+    EXIT_OK,
+    Aborted,
+    ConfigError,
+    DataError,
+    FastLloydError,
+    InternalError,
+    Interrupted,
+    PeerError,
+    Reason,
+)
 from fastlloyd.inputs import Common, OwnRecords, gather_common, load_identity, load_own
 from fastlloyd.net.control import Ending, NotStarted, abort, agree_start, leave_together
 from fastlloyd.net.meter import Meter
@@ -141,7 +151,10 @@ def execute(config: RunConfig | FastLloydError, transport: Transport, announcer:
         error = _as_ours(caught)
         if outcome is not None:
             outcome.discard()
-        ending = abort(links, error)
+        try:
+            ending = abort(links, error)
+        except Interrupted:  # a signal that came in the midst of it; there is no second one
+            ending = abort(links, error)
         _explain(error, ending, transport.me, announcer)
         return ending
     outcome.announce(announcer.note)
@@ -322,6 +335,7 @@ class _Client(_Role):
         try:
             ledger = Ledger(outcome.ledger_path if state is None else state.ledger_path)
             outcome.ledger = ledger
+            self.refuse_old_run(ledger)
             data_digest = keyed_digest(ledger.digest_key(), own.raw_points)
             driver = self.driver(ledger, data_digest)
             replies = {} if state is None or not self.prepared.facts else state.rounds("reply")
@@ -331,8 +345,7 @@ class _Client(_Role):
                     "same file, or start anew without --resume"
                 )
             proposal = driver.drive(receive_plan(own.names, len(replies)))
-            plan, epsilon = self.accept(proposal.values["plan"], own)
-            outcome.plan, outcome.epsilon = plan, epsilon
+            outcome.plan = plan = self.accept(proposal.values["plan"], own)
             if config.budget is not None:
                 ledger.check_budget(self.unrecorded(ledger, plan), lifetime_delta(plan), config.budget)
             seed = self.agree(driver, plan, data_digest)
@@ -354,17 +367,23 @@ class _Client(_Role):
             outcome.discard()
             raise
 
-    def accept(self, values: Mapping[str, Any], own: OwnRecords) -> tuple[Plan, float]:
+    def accept(self, values: Mapping[str, Any], own: OwnRecords) -> Plan:
         """Check the server's plan against the own configuration."""
         try:
             plan = Plan.from_json(values)
-            epsilon = check_plan(plan, self.facts.common.public, d=len(own.names), names=own.names)
+            check_plan(plan, self.facts.common.public, d=len(own.names), names=own.names)
         except (ValueError, TypeError, KeyError) as error:
             raise refuse_plan(ValueError(str(error))) from error
         stored = self.prepared.facts.get("plan")
         if stored is not None and stored != json.loads(json.dumps(plan.to_json())):
             raise refuse_plan(ValueError("it is not the plan that the interrupted run started with"))
-        return plan, epsilon
+        return plan
+
+    def refuse_old_run(self, ledger: Ledger) -> None:
+        """Refuse a run id that the ledger already holds: its releases would not be counted again."""
+        run = self.facts.run_id.hex()
+        if not self.prepared.facts and any(release.run == run for release in ledger.releases):
+            raise PeerError("the server gave the id of an earlier run to this one, expected a fresh id", rank=0)
 
     def unrecorded(self, ledger: Ledger, plan: Plan) -> list[Release]:
         """Give the planned releases that this run has not recorded yet (all, unless it resumes)."""

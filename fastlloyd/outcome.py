@@ -3,7 +3,7 @@
 The server sees no centroid, so it writes `server.json` only. On a shared folder the lowest included
 client writes the shared files; every client writes the labels of its own records (mode 0600).
 
-Source: DESIGN §9 (docs/report.md).
+Source: docs/report.md; docs/protocol.md, "Output".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fastlloyd.data.bounds import Bounds, scale, unscale
 from fastlloyd.errors import InternalError
 from fastlloyd.inputs import Common
 from fastlloyd.net.meter import Meter
-from fastlloyd.privacy.accountant import ACCOUNTANT
+from fastlloyd.privacy.accountant import ACCOUNTANT, spent
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.protocols.fastlloyd.client import ClientResult
 from fastlloyd.protocols.fastlloyd.plan import Plan, lifetime_delta
@@ -73,7 +73,7 @@ def _common(
 ) -> document.Common:
     """Give what report and server.json have in common."""
     resumed = len(included) - len(facts.round_seconds)  # rounds closed before a resume were not timed
-    seconds = [0.0] * resumed + facts.round_seconds
+    seconds = [None] * resumed + facts.round_seconds
     parameters = {key: value for key, value in plan.to_json().items() if key not in ("rounds", "names", "protocol")}
     total = {key: sum(int(counts[key]) for counts in traffic.values()) for key in _COUNTERS}
     return document.Common(
@@ -150,7 +150,6 @@ class ClientOutcome:
         self.late: frozenset[PartyId] = frozenset()
         self.ledger: Ledger | None = None
         self.plan: Plan | None = None
-        self.epsilon = math.inf
         self.result: ClientResult | None = None
         self.traffic: Mapping[str, Any] = {}
 
@@ -189,7 +188,7 @@ class ClientOutcome:
             privacy=document.Privacy(
                 epsilon=plan.epsilon if plan.private else math.inf,
                 delta=plan.delta,
-                spent_epsilon=self.epsilon,
+                spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
                 neighbours="add-remove record",
                 accountant=ACCOUNTANT,
                 releases=[release.to_dict() for release in releases],
@@ -202,10 +201,10 @@ class ClientOutcome:
             evaluation=self._evaluate(result.centers.exact),
             output=[*shared, *pictures, f"labels_{self._facts.me.rank}.csv"],
         )
-        self._folder.write("centroids.csv", centroids_csv(self._names, centroids))
+        self._folder.write("centroids.csv", centroids_csv(self._names, centroids), mode=PRIVATE_MODE)
         self._folder.write("config.toml", to_toml(config))
-        self._folder.write("ledger.jsonl", "".join(release.to_json() + "\n" for release in releases))
-        self._folder.write("report.json", document.encode(self._document))
+        self._folder.write("ledger.jsonl", "".join(release.to_json() + "\n" for release in releases), mode=PRIVATE_MODE)
+        self._folder.write("report.json", document.encode(self._document), mode=PRIVATE_MODE)
 
     def centroids(self) -> NDArray[np.float64]:
         """Give the released centroids in original units, shape (k, d)."""
@@ -238,7 +237,7 @@ class ClientOutcome:
                 points = None if dataset is None else dataset.values
                 drawn["plane.png"] = plot.plane(self._names, centroids, lo, hi, noisy_sizes=sizes, public_points=points)
         for name, content in drawn.items():
-            self._folder.write(name, content)
+            self._folder.write(name, content, mode=PRIVATE_MODE)
         return list(drawn)
 
     def _remove_own_ledger(self) -> None:

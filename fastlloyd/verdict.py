@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from fastlloyd.errors import EXIT_BUDGET, EXIT_BUG, EXIT_INPUT, EXIT_OK, EXIT_PEER
 from fastlloyd.wire import PartyId
 
-# Rank 0 decides among several failures: input before budget before peers.
-_PRECEDENCE = (EXIT_INPUT, EXIT_BUDGET, EXIT_PEER, EXIT_BUG)
+# The cause before its consequence: whoever misses a peer may do so because of the other rank's failure.
+_PRECEDENCE = (EXIT_INPUT, EXIT_BUDGET, EXIT_BUG, EXIT_PEER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

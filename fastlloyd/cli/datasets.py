@@ -6,7 +6,8 @@ import os
 from collections.abc import Sequence
 
 from fastlloyd.cli.options import Parser
-from fastlloyd.data.named import DATA_DIR_VARIABLE, DEFAULT_DATASET, list_named
+from fastlloyd.config import DATA_DIR_VARIABLE
+from fastlloyd.data.named import DEFAULT_DATASET, list_named
 from fastlloyd.errors import EXIT_OK
 
 

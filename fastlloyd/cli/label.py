@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from fastlloyd.cli.arguments import join_negative_values
 from fastlloyd.cli.options import Parser
-from fastlloyd.config import RunConfig, load_config
+from fastlloyd.config import DATA_DIR_VARIABLE, RunConfig, load_config
 from fastlloyd.data.bounds import Bounds, parse_bounds, scale
-from fastlloyd.data.named import DATA_DIR_VARIABLE, dataset_bounds, load_named
+from fastlloyd.data.named import dataset_bounds, load_named
 from fastlloyd.data.table import column_names, read_table
 from fastlloyd.errors import EXIT_OK, ConfigError
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from fastlloyd.cli.arguments import join_negative_values
 from fastlloyd.config import (
+    DATA_DIR_VARIABLE,
     LOG_LEVELS,
     MASKINGS,
     MISSING_RULES,
@@ -19,7 +20,6 @@ from fastlloyd.config import (
     load_config,
     with_values,
 )
-from fastlloyd.data.named import DATA_DIR_VARIABLE
 from fastlloyd.errors import ConfigError
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.config import DATA_DIR_VARIABLE
 from fastlloyd.data.bounds import AUTO_PUBLIC, Bounds, auto_public, count_outside, parse_bounds
 from fastlloyd.data.delimited import read_head
 from fastlloyd.data.embedded import IRIS, load_photo
@@ -22,7 +23,6 @@ from fastlloyd.data.table import SUFFIXES, read_table
 from fastlloyd.errors import ConfigError, DataError
 
 DEFAULT_DATASET = "photo"
-DATA_DIR_VARIABLE = "FASTLLOYD_DATA"
 
 
 @dataclass(frozen=True, slots=True)

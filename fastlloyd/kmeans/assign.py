@@ -5,7 +5,7 @@ every partial sum is an integer below 2^53 (`ring.fixed.choose_fraction_bits` ch
 exact whatever the block size, BLAS, thread count or machine, a point's label depends on that point and
 the centres alone, and ties go to the lowest index.
 
-Source: FastLloyd, Alg. 1 lines 6 to 13; DESIGN §5.
+Source: FastLloyd, Alg. 1 lines 6 to 13; docs/protocol.md, "Arithmetic".
 """
 
 from __future__ import annotations

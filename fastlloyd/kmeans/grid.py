@@ -1,6 +1,6 @@
 """Points on the integer grid: quantised once, before anything is computed from them.
 
-Source: DESIGN §5, "Sensitivity holds on the grid".
+Source: docs/protocol.md, "Arithmetic".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 All of it is taken on data scaled per feature by the bounds to [-1, 1]. A report that holds any of these
 figures is marked "not private".
 
-Source: FastLloyd, §6.2.1 and App. D; docs/privacy.md, "Evaluation".
+Source: FastLloyd, §6.2.1 and App. D; docs/report.md, "Evaluation".
 """
 
 from __future__ import annotations

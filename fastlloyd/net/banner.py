@@ -15,6 +15,7 @@ _MPICH = re.compile(
     r"|This typically refers to a problem with your application"
     r"|Please see the FAQ page for debugging suggestions"
     r"|\[(mpiexec|proxy:[^\]]*)@?[^\]]*\] "
+    r"|Abort\(\d+\) on node \d+ .*application called MPI_Abort"
 )
 _MPICH_RULE = re.compile(r"={60,}\s*$")
 _OPENMPI = re.compile(
@@ -39,9 +40,20 @@ class BannerFilter:
         self.hidden: list[str] = []
         self._held: list[str] = []
         self._in_block = False
+        self._after_hidden = False
 
     def feed(self, line: str) -> list[str]:
         """Take one line and give those that are certain by now to be the ranks' own."""
+        before, hidden = self._after_hidden, len(self.hidden)
+        shown = self._sort(line)
+        self._after_hidden = len(self.hidden) > hidden or (before and not line.strip())
+        if before and not line.strip() and self._held == [line]:
+            # An empty line right after the launcher's words is theirs.
+            self.hidden += self.flush()
+        return shown
+
+    def _sort(self, line: str) -> list[str]:
+        """Take one line; hide it, hold it back, or let it pass with those held before."""
         if self._in_block:
             return self._feed_block(line)
         if _OPENMPI_RULE.match(line):

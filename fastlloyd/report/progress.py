@@ -11,6 +11,7 @@ above) and `done` (rank, code).
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from typing import Any, TextIO
 
@@ -138,13 +139,16 @@ class Progress:
         if self._bar is None:
             from tqdm import tqdm
 
+            # A terminal that does not know its size is not one of size zero, as tqdm would have it.
+            columns, rows = shutil.get_terminal_size()
             # A resumed run starts in the middle: rounds done before must not count into the rate.
             self._bar = tqdm(
                 total=event["rounds"],
                 initial=event["round"],
                 file=self._stream,
-                unit="round",
-                dynamic_ncols=True,
+                bar_format="{percentage:3.0f}%|{bar}| round {n_fmt} of {total_fmt} [{elapsed}{postfix}]",
+                ncols=columns - 1,
+                nrows=rows,
                 mininterval=0,
             )
         facts = (
@@ -154,6 +158,9 @@ class Progress:
         )
         self._bar.set_postfix_str(", ".join(facts), refresh=False)
         self._bar.update(event["round"] + 1 - self._bar.n)
+        if event["round"] + 1 >= event["rounds"]:
+            # What follows is the result: the full bar stays above it.
+            self.close()
 
 
 def _is_event(line: Mapping[str, Any]) -> bool:

@@ -4,7 +4,7 @@ A real v in the scaled domain is the integer round(v * 2^q), half to even; a neg
 two's complement. Unsigned numpy arithmetic wraps, which is the ring's addition. The number q of
 fraction bits is chosen from public quantities alone so that no sum can wrap.
 
-Source: FastLloyd, §5.3.4 and Fig. 1; DESIGN §5 (docs/protocol.md, "Arithmetic").
+Source: FastLloyd, §5.3.4 and Fig. 1; docs/protocol.md, "Arithmetic".
 """
 
 from __future__ import annotations

@@ -83,6 +83,8 @@ class Job:
         Further flags of single ranks: they are then started as several programs of one job.
     program : sequence of str
         What the ranks run under this interpreter.
+    server : sequence of str, optional
+        What rank 0 runs instead.
     supervised : bool
         Start `fastlloyd run` instead of a bare mpirun.
     env : mapping
@@ -96,6 +98,7 @@ class Job:
         n: int = 3,
         only: Mapping[int, Sequence[str]] | None = None,
         program: Sequence[str] = CLIENT,
+        server: Sequence[str] | None = None,
         supervised: bool = False,
         env: Mapping[str, str] | None = None,
     ) -> None:
@@ -104,17 +107,17 @@ class Job:
         folder.mkdir(parents=True, exist_ok=True)
         self._mark = f"FASTLLOYD_TEST_MARK={uuid.uuid4().hex}"
         words = [str(flag) for flag in flags]
-        added: Mapping[str, str] = {}
+        added: dict[str, str] = {}
         if supervised:
             command = [sys.executable, "-m", "fastlloyd", "run", "-n", str(n), *words]
         else:
-            command, added = _bare(n, [*program], words, only or {})
+            command, added = _bare(n, [program if server is None else server, *[program] * (n - 1)], words, only or {})
         name, value = self._mark.split("=")
-        self._env = {**os.environ, "PYTHONPATH": str(ROOT), "RANK_NOTES": str(folder), name: value, **added, **(env or {})}
+        added |= {"PYTHONPATH": str(ROOT), "RANK_NOTES": str(folder), name: value, **(env or {})}
         with (folder / "launcher.out").open("wb") as out, (folder / "launcher.err").open("wb") as err:
-            self._started = time.monotonic()
+            self.started = time.monotonic()
             self.process = subprocess.Popen(
-                command, env=self._env, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err
+                command, env={**os.environ, **added}, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err
             )
 
     def __enter__(self) -> Self:
@@ -181,7 +184,7 @@ class Job:
             text, events = _events(self._read(f"out.{rank}"))
             codes = [event["code"] for event in events if event["event"] == "done"]
             ranks.append(Rank(text, self._read(f"err.{rank}"), codes[-1] if codes else None, tuple(events)))
-        seconds = time.monotonic() - self._started
+        seconds = time.monotonic() - self.started
         code = self.process.returncode if self.process.returncode is not None else -1
         return Ended(code, self._read("launcher.out"), self._read("launcher.err"), tuple(ranks), seconds, left)
 
@@ -228,20 +231,18 @@ def hospitals(folder: Path, *, clients: int = 2, k: int = 2, d: int = 2, rows: i
 
 
 def _bare(
-    n: int, program: list[str], flags: list[str], only: Mapping[int, Sequence[str]]
+    n: int, programs: Sequence[Sequence[str]], flags: Sequence[str], only: Mapping[int, Sequence[str]]
 ) -> tuple[list[str], dict[str, str]]:
-    """Build the command of a bare mpirun; with `only` as one program per rank."""
-    argv = ["bash", str(PROGRAMS / "apart.sh"), sys.executable, *program, "--events", *flags]
-    command, env = mpirun_command(mpirun(), n, argv)
-    if not only:
+    """Build the command of a bare mpirun; as one program per rank where they differ."""
+    start = ["bash", str(PROGRAMS / "apart.sh"), sys.executable]
+    argvs = [[*start, *program, "--events", *flags, *only.get(rank, ())] for rank, program in enumerate(programs)]
+    command, env = mpirun_command(mpirun(), n, argvs[0])
+    if all(argv == argvs[0] for argv in argvs):
         return command, env
-    head = command[: -len(argv)]
+    head = command[: -len(argvs[0])]
     head[head.index("-n") + 1] = "1"
-    whole: list[str] = []
-    for rank in range(n):
-        start = head if rank == 0 else [":", "-n", "1"]
-        whole += [*start, *argv, *only.get(rank, ())]
-    return whole, env
+    rest = [word for argv in argvs[1:] for word in (":", "-n", "1", *argv)]
+    return [*head, *argvs[0], *rest], env
 
 
 def _events(text: str) -> tuple[str, list[dict[str, Any]]]:

@@ -40,7 +40,10 @@ def sift(text):
     return "".join(shown + banner.flush()), banner
 
 
-@pytest.mark.parametrize("text", [MPICH, OPENMPI, OPENMPI_CODE, MPICH + OPENMPI])
+ABORT = "Abort(3) on node 1 (rank 1 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 3) - process 1\n"
+
+
+@pytest.mark.parametrize("text", [MPICH, OPENMPI, OPENMPI_CODE, MPICH + OPENMPI, ABORT, OPENMPI + " \n\n"])
 def test_launchers_words_are_hidden_and_kept(text):
     shown, banner = sift("before\n" + text + "after\n")
     assert shown == "before\nafter\n"

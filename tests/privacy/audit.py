@@ -4,13 +4,14 @@ The attacker is client 1, without records of its own. Client 2 holds many known 
 every cluster's centre near a known place) and, by a coin for each cluster, one more: the canary, as far from
 its centre as the sensitivity allows. Knowing all but the coins, the attacker computes the centres of every round
 from the releases, subtracts what the anchors add to a cluster's row, and compares the likelihoods of the rest with and
-without the canary: the most powerful test there is. Clusters have rows of their own, with noise of their own,
-so one run gives one independent trial per cluster.
+without the canary: the most powerful test there is. It does so for all releases together, and for the sums, the
+counts and each round by themselves, in case one of them has less noise than the ledger says. Clusters have rows of
+their own, with noise of their own, so one run gives one independent trial per cluster.
 
-Bounds: for an (epsilon, delta)-DP mechanism every test has TPR <= e^epsilon FPR + delta. The threshold is chosen
-on the first half of the trials; on the second half Clopper-Pearson bounds, each failing with probability at most
-`alarm` / 2, give epsilon >= ln((TPR_low - delta) / FPR_high). For a mechanism that is mu-GDP they also give
-mu >= Phi^-1(TPR_low) - Phi^-1(FPR_high), which is sharper, and epsilon follows from mu.
+Bounds: for an (epsilon, delta)-DP mechanism every test has TPR <= e^epsilon FPR + delta. Releases, direction and
+threshold are chosen on the first half of the trials; on the second half Clopper-Pearson bounds, each failing with
+probability at most `alarm` / 2, give epsilon >= ln((TPR_low - delta) / FPR_high). For a mechanism that is mu-GDP they
+also give mu >= Phi^-1(TPR_low) - Phi^-1(FPR_high), which is sharper, and epsilon follows from mu.
 
 Source: Jagielski et al., "Auditing differentially private machine learning" (2020); Nasr et al., "Tight auditing of
 differentially private machine learning" (2023).
@@ -72,10 +73,22 @@ class Scene:
 
 @dataclass(frozen=True)
 class Trials:
-    """Scores (higher: more likely present) and the truth, shape (trials,)."""
+    """What the attacker computed, and the truth.
+
+    Attributes
+    ----------
+    scores : float64 array, shape (trials, rounds, 2)
+        Log likelihood ratio of "present" to "absent" by the sums and by the counts of each round.
+    present : bool array, shape (trials,)
+    """
 
     scores: NDArray[np.float64]
     present: NDArray[np.bool_]
+
+    def views(self) -> list[NDArray[np.float64]]:
+        """Give the scores by all releases, by sums, by counts, and by each round; shape (trials,) each."""
+        parts = [self.scores.sum(axis=(1, 2)), *self.scores.sum(axis=1).T]
+        return parts + (list(self.scores.sum(axis=2).T) if self.scores.shape[1] > 1 else [])
 
 
 def collect(
@@ -95,11 +108,11 @@ def collect(
         Makes the attacker's copy of that source, if it can have one.
     """
     present = coins.random((runs, scene.plan.k)) < 0.5
-    scores = np.empty(present.shape)
+    scores = np.empty((*present.shape, len(scene.plan.rounds), 2))
     for i in range(runs):
         released = _run(scene, present[i], noise())
         scores[i] = _attack(scene, released, known_noise() if known_noise is not None else None)
-    return Trials(scores.ravel(), present.ravel())
+    return Trials(scores.reshape(-1, *scores.shape[2:]), present.ravel())
 
 
 def epsilon_bound(trials: Trials, delta: float, alarm: float) -> float:
@@ -141,9 +154,9 @@ def _run(scene: Scene, present: NDArray[np.bool_], noise: Noise) -> list[NDArray
 
 
 def _attack(scene: Scene, released: list[NDArray[np.int64]], known: Noise | None) -> NDArray[np.float64]:
-    """Give the log likelihood ratio of each canary's presence over all rounds, shape (k,)."""
+    """Give the log likelihood ratios of each canary's presence, shape (k, rounds, 2)."""
     plan = scene.plan
-    total = np.zeros(plan.k)
+    ratios = np.zeros((plan.k, len(released), 2))
     centers = first_centers(plan, scene.start)
     for t, noisy in enumerate(released):
         clean = noisy if known is None else noisy - known(t)
@@ -153,9 +166,9 @@ def _attack(scene: Scene, released: list[NDArray[np.int64]], known: Noise | None
         np.subtract.at(residual, at, scene.anchors * per_anchor)
         # A canary that left its cluster for this round is not scored: its row could hold another one.
         own = (labels == np.arange(plan.k)) & (np.bincount(labels, minlength=plan.k) == 1)
-        total += np.where(own, _log_ratio(residual, moves, plan, t), 0.0)
+        ratios[own, t] = _log_ratios(residual, moves, plan, t)[own]
         centers = post_process(noisy, centers, plan, t)
-    return total
+    return ratios
 
 
 def _contributions(
@@ -178,13 +191,15 @@ def _rows(vector: NDArray[np.int64], plan: Plan) -> NDArray[np.float64]:
     return np.concatenate([sums, counts[:, None]], axis=1).astype(np.float64)
 
 
-def _log_ratio(residual: NDArray[np.float64], moves: NDArray[np.float64], plan: Plan, t: int) -> NDArray[np.float64]:
-    """Give ln p(residual | present) - ln p(residual | absent) per row, under the ledger's noise."""
+def _log_ratios(residual: NDArray[np.float64], moves: NDArray[np.float64], plan: Plan, t: int) -> NDArray[np.float64]:
+    """Give ln p(residual | present) - ln p(residual | absent) of a row's sums and count, under the ledger's noise."""
     sums, counts = plan.releases(t)
     scale = np.array([sums.noise_scale] * plan.d + [counts.noise_scale])
     if sums.mechanism == "laplace":
-        return ((np.abs(residual) - np.abs(residual - moves)) / scale).sum(axis=1)
-    return ((residual - moves / 2.0) * moves / scale**2).sum(axis=1)
+        ratios = (np.abs(residual) - np.abs(residual - moves)) / scale
+    else:
+        ratios = (residual - moves / 2.0) * moves / scale**2
+    return np.stack([ratios[:, :-1].sum(axis=1), ratios[:, -1]], axis=1)
 
 
 def _best_bound(
@@ -192,26 +207,26 @@ def _best_bound(
     bound: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]],
     alarm: float,
 ) -> float:
-    """Choose direction and threshold on the first half of the trials, evaluate them on the second."""
-    half = len(trials.scores) // 2
-    best = (-math.inf, 0.0, 1.0)
-    for sign in (1.0, -1.0):  # accept "present", or accept "absent": neighbours go both ways
-        levels = np.linspace(0.0, 1.0, _QUANTILES)
-        # Laplace scores have atoms: a threshold between two of them would be a rounding error off one.
-        thresholds = np.unique(np.quantile(sign * trials.scores[:half], levels, method="lower"))
-        values = bound(*_rates(trials, slice(0, half), sign, thresholds, alarm))
-        i = int(values.argmax())
-        best = max(best, (float(values[i]), float(thresholds[i]), sign))
-    _, threshold, sign = best
-    rates = _rates(trials, slice(half, None), sign, np.array([threshold]), alarm)
-    return float(bound(*rates)[0])
+    """Choose releases, direction and threshold on the first half of the trials, evaluate them on the second."""
+    half = len(trials.present) // 2
+    levels = np.linspace(0.0, 1.0, _QUANTILES)
+    best, chosen = -math.inf, (trials.present[:0] + 0.0, trials.present[:0], np.zeros(1))
+    for view in trials.views():
+        # Accept "present", or accept "absent": neighbours go both ways.
+        for scores, truth in ((view, trials.present), (-view, ~trials.present)):
+            # Laplace scores have atoms: a threshold between two of them would be a rounding error off one.
+            thresholds = np.unique(np.quantile(scores[:half], levels, method="lower"))
+            values = bound(*_rates(scores[:half], truth[:half], thresholds, alarm))
+            i = int(values.argmax())
+            if values[i] > best:
+                best, chosen = float(values[i]), (scores[half:], truth[half:], thresholds[i : i + 1])
+    return float(bound(*_rates(*chosen, alarm))[0])
 
 
 def _rates(
-    trials: Trials, part: slice, sign: float, thresholds: NDArray[np.float64], alarm: float
+    scores: NDArray[np.float64], truth: NDArray[np.bool_], thresholds: NDArray[np.float64], alarm: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Give a lower bound on the true and an upper bound on the false positive rate per threshold."""
-    scores, truth = sign * trials.scores[part], trials.present[part] == (sign > 0)
     hits, false = np.sort(scores[truth]), np.sort(scores[~truth])
     true_positive = len(hits) - np.searchsorted(hits, thresholds, side="left")
     false_positive = len(false) - np.searchsorted(false, thresholds, side="left")

@@ -194,7 +194,7 @@ def test_records_just_beyond_the_radius_are_decided_on_the_grid(radius: int, off
     change = real(record, centers, plan, 0)
     rounded = [int(v) for v in np.rint(offset)]
     kept = sum(v * v for v in rounded) <= radius * radius
-    assert change.tolist() == (rounded + [1 << plan.fraction_bits] if kept else [0] * (d + 1))
+    assert change.tolist() == ([*rounded, 1 << plan.fraction_bits] if kept else [0] * (d + 1))
     assert broken_promise(change, plan, 0) is None
 
 

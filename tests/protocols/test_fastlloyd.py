@@ -180,6 +180,18 @@ def test_too_few_clients_fail_and_name_the_missing_one() -> None:
         run(points, plan, tap=tap)
 
 
+def test_a_sum_over_fewer_clients_than_agreed_is_refused() -> None:
+    points = blobs(90, 3, 2)
+    plan = plan_for(points, 3, clients=3, min_clients=2, rounds=2)
+
+    def tap(sender, receiver, header, body):
+        return b"\x01" + body[1:] if header.type == NoisyMaskedSum.TYPE else body
+
+    with pytest.raises(PeerError, match="includes 1 clients, expected at least 2") as caught:
+        run(points, plan, tap=tap)
+    assert caught.value.rank == 0
+
+
 def test_a_wrong_confirmation_names_the_pair() -> None:
     points = blobs(90, 3, 2)
 

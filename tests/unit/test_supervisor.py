@@ -165,8 +165,9 @@ def test_signal_reaches_the_ranks_and_they_may_speak(mpirun, number):
     child.send_signal(number)
     _, err = child.communicate(timeout=20)
     assert child.returncode == 3
-    assert err.count(f"got signal {int(number)}") >= 1
     assert f"{number.name} passed on" in err
+    if mpirun.vendor == "mpich":  # Open MPI drops what ranks print once the first of them has failed
+        assert err.count(f"got signal {int(number)}") >= 1
 
 
 def test_second_signal_kills(mpirun):

@@ -16,7 +16,7 @@ def dead(place, status=KILLED):
 
 @pytest.mark.parametrize(
     ("codes", "agreed"),
-    [([], 0), ([0, 0], 0), ([0, 3], 3), ([3, 2, 4], 2), ([3, 4], 4), ([70, 3], 3), ([70], 70), ([1], 70)],
+    [([], 0), ([0, 0], 0), ([0, 3], 3), ([3, 2, 4], 2), ([3, 4], 4), ([70, 3], 70), ([70], 70), ([1], 70)],
 )
 def test_precedence_of_codes(codes, agreed):
     assert agree(codes) == agreed

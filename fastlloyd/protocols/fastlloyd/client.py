@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.crypto.mask import MaskGenerator
+from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, VectorFormat
@@ -78,6 +79,11 @@ def client(
     start : float64 array, shape (k, d), optional
         Public centres to start from instead of sphere packing.
 
+    Raises
+    ------
+    PeerError
+        The server's sum includes fewer clients than agreed: it could single one out.
+
     Notes
     -----
     Sees: the noisy sums and counts of each round, hence the centres; the server sees masked vectors.
@@ -104,6 +110,12 @@ def client(
             yield from ahead.prepare(t)
             reply = yield Receive(SERVER, NoisyMaskedSum, t, shape)
             yield Save(f"reply-{t}", reply.body())
+        if len(reply.included) < plan.min_clients:
+            raise PeerError(
+                f"the server's sum of round {t} includes {len(reply.included)} clients, expected at least "
+                f"{plan.min_clients} (--min-clients)",
+                rank=SERVER.rank,
+            )
         noisy = shape.ring.decode(reply.elements(shape) - ahead.total(t, reply.included))
         centers = post_process(noisy, centers, plan, t)
         history.append(reply.included)

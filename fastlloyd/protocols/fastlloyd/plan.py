@@ -369,7 +369,7 @@ def _fraction_bits(
         ring_bits=public.ring_bits,
         n_total=public.n_total,
         d=d,
-        largest_coordinate=1.0 if widest is None else min(widest, 2.0),
+        largest_coordinate=1.0 if widest is None else (widest if settings.domain == "none" else min(widest, 2.0)),
         tail=1.01 * factor * max(multipliers[0] * sensitivity, multipliers[1]),
         largest_center=FREE_LIMIT if settings.domain == "none" else 1.0,
     )

@@ -7,10 +7,14 @@ and no faster than the bucket allows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
-from .profile import ETHERNET_HEADER_BYTES, MTU_BYTES, Profile
+from .profile import ETHERNET_HEADER_BYTES, Profile
+
+# A packet here is a virtio header and an IP packet; on the wire it is an Ethernet header and an IP packet.
+VIRTIO_HEADER_BYTES = 10
+_FRAME_SURPLUS_BYTES = ETHERNET_HEADER_BYTES - VIRTIO_HEADER_BYTES
 
 
 class Egress:
@@ -35,42 +39,35 @@ class Egress:
         "_loss",
         "_ns_per_byte",
         "_sequence",
-        "dropped",
-        "held",
-        "lost",
     )
 
     def __init__(self, profile: Profile, draw: Callable[[], float]) -> None:
         self._draw = draw
-        self._delay_ns = profile.delay_ms * 1e6
-        self._jitter_ns = profile.jitter_ms * 1e6
+        self._delay_ns = (profile.delay_ms - profile.jitter_ms) * 1e6
+        self._jitter_ns = 2 * profile.jitter_ms * 1e6
         self._loss = profile.loss_percent / 100
         self._limit = profile.queue_limit
         self._ns_per_byte = 0.0 if profile.rate_bytes_s is None else 1e9 / profile.rate_bytes_s
         self._burst_ns = profile.burst_bytes * self._ns_per_byte
         self._heap: list[tuple[float, int, int, bytes]] = []
         self._sequence = 0
-        self._free_ns = float("-inf")  # when the bucket would be full again
-        self.held = 0
-        self.lost = 0
-        self.dropped = 0
+        self._free_ns = float("-inf")  # when the bucket will be full again
 
-    def accept(self, now_ns: float, target: int, packet: bytes) -> None:
-        """Take a packet that left the host now, for the host whose device is `target`."""
-        weight = 1 + (len(packet) - 1) // (MTU_BYTES + ETHERNET_HEADER_BYTES)
-        if self._loss and self._draw() < self._loss:
-            self.lost += 1
-            return
-        if self.held + weight > self._limit:
-            self.dropped += 1
-            return
-        due_ns = now_ns + self._delay_ns
-        if self._jitter_ns:
-            due_ns += self._jitter_ns * (2 * self._draw() - 1)
-        # The sequence number keeps packets with equal due times in order.
-        self._sequence += 1
-        self.held += weight
-        heappush(self._heap, (due_ns, self._sequence, target, packet))
+    def __len__(self) -> int:
+        """Return how many packets are held."""
+        return len(self._heap)
+
+    def accept(self, now_ns: float, packets: Iterable[tuple[int, bytes]]) -> None:
+        """Take packets that left the host now, each with the device it is for."""
+        heap, draw, loss, jitter_ns = self._heap, self._draw, self._loss, self._jitter_ns
+        base_ns = now_ns + self._delay_ns
+        number = self._sequence  # keeps packets with equal due times in order
+        for target, packet in packets:
+            if (loss and draw() < loss) or len(heap) >= self._limit:
+                continue
+            number += 1
+            heappush(heap, (base_ns + jitter_ns * draw() if jitter_ns else base_ns, number, target, packet))
+        self._sequence = number
 
     def next_ns(self) -> float:
         """Return when the next packet may leave; infinity when none is held."""
@@ -78,22 +75,18 @@ class Egress:
             return float("inf")
         return max(self._heap[0][0], self._free_ns - self._burst_ns)
 
-    def release(self, now_ns: float) -> tuple[int, bytes] | None:
-        """Return the next packet that may leave by now, with its target; None when there is none."""
-        heap = self._heap
-        if not heap or heap[0][0] > now_ns:
-            return None
+    def release(self, now_ns: float, most: int) -> list[tuple[int, bytes]]:
+        """Return the packets that may leave by now, with the device each is for; so many at most."""
+        heap, burst_ns, ns_per_byte, free_ns = self._heap, self._burst_ns, self._ns_per_byte, self._free_ns
+        leaving = []
         # The bucket is kept in the packets' own time, not the clock's: a late wake-up costs no rate.
-        free_ns = self._free_ns
-        leave_ns = max(heap[0][0], free_ns - self._burst_ns)
-        if leave_ns > now_ns:
-            return None
-        _, _, target, packet = heappop(heap)
-        self.held -= 1 + (len(packet) - 1) // (MTU_BYTES + ETHERNET_HEADER_BYTES)
-        self._free_ns = max(leave_ns, free_ns) + (len(packet) + FRAME_SURPLUS_BYTES) * self._ns_per_byte
-        return target, packet
-
-
-# A packet here is a virtio header and an IP packet; on the wire it is an Ethernet header and an IP packet.
-VIRTIO_HEADER_BYTES = 10
-FRAME_SURPLUS_BYTES = ETHERNET_HEADER_BYTES - VIRTIO_HEADER_BYTES
+        while heap and len(leaving) < most:
+            leave_ns = max(heap[0][0], free_ns - burst_ns)
+            if leave_ns > now_ns:
+                break
+            _, _, target, packet = heappop(heap)
+            if ns_per_byte:
+                free_ns = max(leave_ns, free_ns) + (len(packet) + _FRAME_SURPLUS_BYTES) * ns_per_byte
+            leaving.append((target, packet))
+        self._free_ns = free_ns
+        return leaving

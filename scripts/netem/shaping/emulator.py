@@ -1,8 +1,7 @@
 """The user-space emulator: one process that forwards packets between the hosts' TUN devices.
 
 It stands in for kernel netem where the kernel has none. Full mesh: every host reaches every other over
-its own shaped way out. It sleeps when nothing is held, so it costs nothing when idle; shortly before a
-packet is due it looks at the clock instead of sleeping, because waking up takes tens of microseconds.
+its own shaped way out. It sleeps until a packet comes or is due, so it costs nothing when idle.
 """
 
 from __future__ import annotations
@@ -30,7 +29,9 @@ from .tun import open_tun
 READY = "ready\n"
 _LONGEST_PACKET_BYTES = 65_550 + VIRTIO_HEADER_BYTES
 _BATCH = 32
-_SPIN_NS = 45_000
+_DESTINATION = slice(VIRTIO_HEADER_BYTES + 16, VIRTIO_HEADER_BYTES + 20)  # of an IPv4 header
+# Packets leave this much before they are due: about what noticing their arrival and waking up again takes.
+_EARLY_NS = 30_000
 _PR_SET_TIMERSLACK = 29
 
 
@@ -117,44 +118,35 @@ def forward(devices: Sequence[int], addresses: Sequence[str], profile: Profile) 
     egress = {device: Egress(profile, draw) for device in devices}
     route = {bytes(map(int, address.split("."))): device for address, device in zip(addresses, devices, strict=True)}
     longest = _LONGEST_PACKET_BYTES if profile.segments_in_trains else MTU_BYTES + VIRTIO_HEADER_BYTES
-    everything = list(egress.items())
-    waiting = 0.0
+    queues = list(egress.values())
+    until_ns = float("inf")
     while True:
-        ready = _wait(devices, waiting)
-        for device in ready:
-            _take(device, egress[device], route, longest)
-        waiting = float("inf")
-        for _, queue in everything:
-            if queue.held:
-                _give(queue)
-                waiting = min(waiting, queue.next_ns())
+        for device in _wait(devices, until_ns):
+            now_ns = monotonic_ns()  # before reading: the packets are there already
+            egress[device].accept(now_ns, _read(device, route, longest))
+        until_ns = float("inf")
+        for queue in queues:
+            if queue:
+                for target, packet in queue.release(monotonic_ns() + _EARLY_NS, _BATCH):
+                    with suppress(OSError):  # an interface that is down loses packets like any other
+                        os.write(target, packet)
+                until_ns = min(until_ns, queue.next_ns())
 
 
 def _wait(devices: Sequence[int], until_ns: float) -> Sequence[int]:
     """Sleep until a packet comes or the time is near; return the devices with packets."""
     if until_ns == float("inf"):
         return select.select(devices, (), ())[0]
-    return select.select(devices, (), (), max(0.0, until_ns - monotonic_ns() - _SPIN_NS) / 1e9)[0]
+    return select.select(devices, (), (), max(0.0, until_ns - monotonic_ns() - _EARLY_NS) / 1e9)[0]
 
 
-def _take(device: int, queue: Egress, route: dict[bytes, int], longest: int) -> None:
-    """Read the packets a host has sent, a batch at most, so that no host starves another."""
-    for _ in range(_BATCH):
-        try:
+def _read(device: int, route: dict[bytes, int], longest: int) -> list[tuple[int, bytes]]:
+    """Read the packets a host has sent, with the device each is for; a batch at most, to be fair to others."""
+    packets = []
+    with suppress(BlockingIOError):
+        for _ in range(_BATCH):
             packet = os.read(device, longest)
-        except BlockingIOError:
-            return
-        # Bytes 16 to 19 of an IPv4 header are the destination; anything else has no route and is dropped.
-        target = route.get(packet[VIRTIO_HEADER_BYTES + 16 : VIRTIO_HEADER_BYTES + 20])
-        if target is not None and packet[VIRTIO_HEADER_BYTES] >> 4 == 4:
-            queue.accept(monotonic_ns(), target, packet)
-
-
-def _give(queue: Egress) -> None:
-    """Deliver what is due, a batch at most, so that arriving packets get their time of arrival soon."""
-    for _ in range(_BATCH):
-        due = queue.release(monotonic_ns())
-        if due is None:
-            return
-        with suppress(OSError):  # an interface that is down, or a full socket, loses packets like any other
-            os.write(*due)
+            target = route.get(packet[_DESTINATION])
+            if target is not None:  # what goes to no host, a broadcast say, is dropped
+                packets.append((target, packet))
+    return packets

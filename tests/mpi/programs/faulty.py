@@ -28,7 +28,7 @@ def to_server(original: Callable, spoil: Callable[[bytes], bytes]) -> Callable:
 
 def corrupt(frame: bytes) -> bytes:
     """Change one bit in the middle of an encrypted update, as an attacker on the wire would."""
-    if frame[0] != Kind.RECORD or len(frame) < UPDATE_BYTES:
+    if frame[0] != Kind.RECORD or len(frame) != UPDATE_BYTES:
         return frame
     middle = len(frame) // 2
     return frame[:middle] + bytes([frame[middle] ^ 1]) + frame[middle + 1 :]
@@ -36,7 +36,7 @@ def corrupt(frame: bytes) -> bytes:
 
 def nonsense(frame: bytes) -> bytes:
     """Send a kind of frame that does not exist."""
-    return bytes([255]) + frame[1:] if frame[0] == Kind.RECORD and len(frame) >= UPDATE_BYTES else frame
+    return bytes([255]) + frame[1:] if frame[0] == Kind.RECORD and len(frame) == UPDATE_BYTES else frame
 
 
 def short(message: bytes) -> bytes:
@@ -56,8 +56,8 @@ def _is_update(message: bytes) -> bool:
     return Header.decode(message).type == MaskedUpdate.TYPE
 
 
-# A record with an update of k = d = 2 has 24 bytes of payload; confirmations and counters come earlier or never.
-UPDATE_BYTES = 1 + HEADER_BYTES + 24 + 22
+# Kind, TLS, length, header and 24 bytes of payload (k = d = 2 in the 32-bit ring): no other record is that long.
+UPDATE_BYTES = 1 + 22 + 4 + HEADER_BYTES + 24
 if HOW in ("corrupt", "nonsense"):
     MpiTransport.send = to_server(MpiTransport.send, globals()[HOW])
 else:

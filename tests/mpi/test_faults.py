@@ -1,0 +1,257 @@
+"""Whatever goes wrong ends in one exit code and one sentence, in time, with nothing left behind."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastlloyd.privacy.release import Release
+from fastlloyd.report.document import load
+from tests.mpi.support import GRACE_S, PROGRAMS, Ended, Job, done, hospitals, mpirun, run
+
+pytestmark = pytest.mark.mpi
+
+DEADLINE_S = 2.0
+PUBLIC = ("--protocol", "lloyd", "--k", "2", "--bounds", "-1,1", "--n-total", "80", "--output", "res")
+FLAGS = ("--data", "hospital_{client}.csv", *PUBLIC)
+# About ten rounds a second, twenty seconds in all: time to interfere.
+SLOW = (*FLAGS, "--rounds", "200", "--delay", "0.05", "--deadline", str(DEADLINE_S))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Two hospitals, and the results of an earlier run, which a failing one must leave alone."""
+    hospitals(tmp_path)
+    (tmp_path / "res").mkdir()
+    (tmp_path / "res" / "report.json").write_text("of an earlier run")
+    yield tmp_path
+    assert (tmp_path / "res" / "report.json").read_text() == "of an earlier run"
+
+
+def check_ending(ended: Ended, folder: Path, code: int, *, lost: int | None = None, supervised: bool = False) -> None:
+    """The same code everywhere, nothing running, nothing half-written; ledgers of what was paid for may stay.
+
+    `fastlloyd run` reads what its ranks announce: only its own code is there to see.
+    """
+    expected = [None if supervised or rank == lost else code for rank in range(len(ended.ranks))]
+    assert (ended.code, [rank.code for rank in ended.ranks], ended.left) == (code, expected, ()), ended
+    check_output(folder)
+
+
+def check_output(folder: Path) -> None:
+    for path in (folder / "res").iterdir():
+        name = path.name
+        # A killed process leaves its marker and its whole ledger, both hidden.
+        kept = re.fullmatch(r"interrupted-\w+-client-\d\.ledger\.jsonl|\.fastlloyd-\w+-\d(\.ledger\.jsonl(\.key)?)?", name)
+        assert name == "report.json" or kept, name
+        if name.endswith(".jsonl"):
+            assert path.read_text().endswith("\n")
+            for line in path.read_text().splitlines():
+                Release.from_json(line, name)
+
+
+# --- before the run: configuration and records -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--k", "81"], "--k: expected at most the public N = 80 clusters, got 81"),
+        (["--bounds", "1,-1"], "expected LO < HI, got 1,-1"),
+        (["--frobnicate"], "unrecognized arguments: --frobnicate"),
+        (["--config", "run.toml"], "unknown key 'epsilom'"),
+        (["--epsilon", "0"], "--epsilon: expected a number from"),
+        (["--client-caps", "10,20,30"], "--client-caps: expected one number for each of the 2 clients, got 3"),
+        (["--min-clients", "3"], "--min-clients"),
+    ],
+)
+def test_a_wrong_configuration_is_told_once(folder: Path, flags: list[str], sentence: str) -> None:
+    (folder / "run.toml").write_text("epsilom = 1\n")
+    ended = run(folder, [*FLAGS, *flags])
+    check_ending(ended, folder, 2)
+    assert sentence in ended.ranks[0].err and ended.ranks[0].err.count("\n") == 1, ended
+    assert ended.ranks[1].err == ended.ranks[2].err == ""
+    assert "Traceback" not in ended.said
+
+
+@pytest.mark.parametrize(
+    ("table", "flags", "sentence"),
+    [
+        ("f1,f2\n0.1234,nan\n1,1\n", [], "hospital_2.csv, row 1 (line 2), column 'f2'"),
+        ("f1,f2\n0.1234,0\n1,1,1\n", [], "hospital_2.csv"),
+        ("f1,f2\n0.1234,green\n1,1\n", ["--columns", "f1,f2"], "column 'f2'"),
+        ("f1,g2\n0.1234,0\n1,1\n", ["--columns", "f1,f2"], "no column 'f2'"),
+        (None, [], "no file hospital_2.csv"),
+    ],
+)
+def test_what_is_wrong_with_records_is_told_to_their_owner_only(
+    folder: Path, table: str | None, flags: list[str], sentence: str
+) -> None:
+    path = folder / "hospital_2.csv"
+    path.unlink() if table is None else path.write_text(table)
+    ended = run(folder, [*FLAGS, *flags])
+    check_ending(ended, folder, 2)
+    check_owner(ended, sentence)
+
+
+def test_more_records_than_the_cap_is_told_to_their_owner_only(folder: Path) -> None:
+    ended = run(folder, [*FLAGS, "--client-caps", "60,20"])
+    check_ending(ended, folder, 2)
+    check_owner(ended, "hospital_2.csv has 40 records, expected at most 20, the public cap of client 2")
+
+
+def check_owner(ended: Ended, sentence: str) -> None:
+    """Client 2's words stay on its own standard error; rank 0 tells all who is at fault."""
+    server, other, owner = ended.ranks
+    assert sentence in owner.err and owner.err.count("\n") == 1, ended
+    assert server.err == (
+        "fastlloyd: client 2 did not start: bad input (the details stand on its own standard error)\n"
+    )
+    assert (other.err, other.out, owner.out) == ("", "", "")
+    for text in (server.out, ended.out, ended.err):
+        assert "hospital_2" not in text and "f2" not in text
+
+
+@pytest.mark.parametrize(
+    ("rank", "flags"), [(2, ["--seed", "7"]), (0, ["--epsilon", "2", "--protocol", "sulloyd"])]
+)
+def test_another_public_configuration_is_refused(folder: Path, rank: int, flags: list[str]) -> None:
+    ended = run(folder, FLAGS, only={rank: flags})
+    check_ending(ended, folder, 3)
+    assert "runs with another public configuration" in ended.ranks[0].err
+    # The server's configuration is the reference: it is the client that differs.
+    assert re.search(r"client [12] runs with another", ended.ranks[0].err)
+
+
+def test_other_columns_at_one_client_are_named(folder: Path) -> None:
+    (folder / "hospital_2.csv").write_text("f1,g2\n0,0\n")
+    ended = run(folder, FLAGS)
+    check_ending(ended, folder, 2)
+    assert "feature 2 is 'f2' at client 1 and 'g2' at client 2" in ended.ranks[0].err
+
+
+# --- silent, lost and lying parties ------------------------------------------------------------------------
+
+
+def interfere(folder: Path, rank: int, number: int, **options: Any) -> tuple[Ended, float]:
+    """Send a rank a signal in the middle of a run; give the end and the seconds it took."""
+    with Job(folder, SLOW, **options) as job:
+        job.until(lambda: job.rounds_done() >= 2)
+        since = job.kill(rank, number)
+        ended = job.finish()
+        return ended, ended.seconds - (since - job.started)
+
+
+@pytest.mark.parametrize("supervised", [False, True], ids=["mpirun", "fastlloyd-run"])
+@pytest.mark.parametrize(("rank", "name"), [(2, "client 2"), (0, "the server")])
+def test_a_stopped_party_is_named_within_the_deadline(folder: Path, rank: int, name: str, supervised: bool) -> None:
+    ended, seconds = interfere(folder, rank, signal.SIGSTOP, supervised=supervised)
+    check_ending(ended, folder, 3, lost=rank, supervised=supervised)
+    assert seconds < DEADLINE_S + GRACE_S
+    assert re.search(rf"{name} sent no \w+ within \d", ended.said), ended
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_killed_party_ends_a_bare_mpirun(folder: Path, rank: int) -> None:
+    ended, seconds = interfere(folder, rank, signal.SIGKILL)
+    assert ended.code != 0 and not ended.left
+    assert seconds < GRACE_S
+    check_output(folder)
+
+
+@pytest.mark.parametrize(("rank", "name"), [(0, "the server"), (1, "client 1")])
+def test_a_killed_party_is_named_by_fastlloyd_run(folder: Path, rank: int, name: str) -> None:
+    ended, seconds = interfere(folder, rank, signal.SIGKILL, supervised=True)
+    assert seconds < GRACE_S
+    check_ending(ended, folder, 3, supervised=True)
+    assert f"rank {rank} ({name}) died: killed by signal 9" in ended.err
+    assert "Traceback" not in ended.err and "====" not in ended.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_launcher_told_to_stop_ends_all(folder: Path, number: int) -> None:
+    with Job(folder, SLOW) as job:
+        job.until(lambda: job.rounds_done() >= 2)
+        since = time.monotonic()
+        job.process.send_signal(number)
+        ended = job.finish()
+    assert ended.code != 0 and not ended.left
+    assert ended.seconds - (since - job.started) < GRACE_S
+    check_output(folder)
+    if mpirun().vendor == "mpich":
+        # Open MPI's mpirun may kill the ranks before they can speak.
+        assert (ended.code, ended.codes) == (3, {3})
+        assert "told to stop by" in ended.ranks[0].err
+
+
+@pytest.mark.parametrize(
+    ("how", "sentence"),
+    [
+        ("corrupt", "a record from client 2 was refused"),
+        ("nonsense", "client 2 sent a frame that does not belong here: kind 255"),
+        ("short", "client 2 sent a malformed MaskedUpdate: expected 24 payload bytes, got 20"),
+        ("later", "client 2 sent message type 32 of round 1, expected MaskedUpdate of round 0"),
+    ],
+)
+def test_a_lying_client_is_named(folder: Path, how: str, sentence: str) -> None:
+    ended = run(folder, [*FLAGS, "--deadline", str(DEADLINE_S)], program=[str(PROGRAMS / "faulty.py"), how])
+    check_ending(ended, folder, 3)
+    assert sentence in ended.ranks[0].err, ended
+    assert ended.ranks[1].err == ""
+
+
+# --- slow parties that cost no run ---------------------------------------------------------------------------
+
+
+def test_a_client_that_comes_back_costs_its_own_rounds_only(tmp_path: Path) -> None:
+    hospitals(tmp_path, clients=3)
+    flags = [*FLAGS, "--n-total", "120", "--rounds", "24", "--delay", "0.05", "--deadline", "1", "--min-clients", "2"]
+    with Job(tmp_path, flags, n=4) as job:
+        job.until(lambda: job.rounds_done() >= 2)
+        job.kill(3, signal.SIGSTOP)
+        stopped = job.rounds_done()
+        job.until(lambda: job.rounds_done() >= stopped + 4)
+        job.kill(3, signal.SIGCONT)
+        ended = job.finish()
+    assert (ended.code, ended.codes, ended.left) == (0, {0}, ()), ended
+    included = [entry["clients_included"] for entry in load(tmp_path / "res" / "report.json")["rounds"]]
+    assert included[0] == included[-1] == [1, 2, 3]
+    assert 2 <= included.count([1, 2]) <= 12
+    assert all(entry in ([1, 2], [1, 2, 3]) for entry in included)
+
+
+def test_a_client_that_never_comes_back_costs_nobody_the_result(tmp_path: Path) -> None:
+    # The evaluation takes client 1 seconds after the last message: the server must not end the job meanwhile.
+    flags = ["--dataset", "iris", "--protocol", "lloyd", "--evaluate", "--output", "res"]
+    slow = ["--rounds", "8", "--delay", "0.05", "--deadline", "1", "--min-clients", "2"]
+    with Job(tmp_path, [*flags, *slow], n=4) as job:
+        job.until(lambda: job.rounds_done() >= 2)
+        job.kill(3, signal.SIGSTOP)
+        ended = job.finish()
+    assert (ended.code, [rank.code for rank in ended.ranks], ended.left) == (0, [0, 0, 0, None], ()), ended
+    written = load(tmp_path / "res" / "report.json")
+    assert written["rounds"][-1]["clients_included"] == [1, 2]
+    assert (tmp_path / "res" / "labels_2.csv").exists() and not (tmp_path / "res" / "labels_3.csv").exists()
+
+
+def test_all_wait_for_whoever_writes_longest(tmp_path: Path) -> None:
+    hospitals(tmp_path)
+    done(tmp_path, FLAGS, program=[str(PROGRAMS / "slow_writer.py")])
+    assert load(tmp_path / "res" / "report.json")["not_private"]
+
+
+def test_a_result_that_cannot_be_written_ends_the_run_for_all(tmp_path: Path) -> None:
+    hospitals(tmp_path)
+    (tmp_path / "res" / "centroids.csv").mkdir(parents=True)
+    ended = run(tmp_path, FLAGS)
+    assert (ended.code, ended.codes, ended.left) == (2, {2}, ()), ended
+    assert "client 1 could not write its result files" in ended.ranks[0].err
+    assert "res/centroids.csv cannot be written" in ended.ranks[1].err
+    assert ended.ranks[2].err == ""
+    assert not [path for path in (tmp_path / "res").iterdir() if path.name.startswith(".")]
