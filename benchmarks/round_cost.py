@@ -98,9 +98,10 @@ def report(seconds: dict[str, list[float]], plain: list[float], output: Path) ->
         return f"{1 - statistics.median(ratios):.0%}"
 
     ratio = statistics.median(a / b for a, b in zip(seconds["large"], plain, strict=True))
+    cores = len(os.sched_getaffinity(0))
     text = f"""# Cost of a round
 
-Localhost TCP ({find_mpirun().vendor}), {len(os.sched_getaffinity(0))} cores, one BLAS thread per rank, {ROUNDS} rounds per run, {REPEATS} runs of
+Localhost TCP ({find_mpirun().vendor}), {cores} cores, one BLAS thread per rank, {ROUNDS} rounds a run, {REPEATS} runs of
 each variant in turn; medians of the runs' medians, smallest and largest in brackets.
 
 | what | time of a round |

@@ -138,16 +138,22 @@ def check_world(launch: Launch, world_size: int) -> None:
     )
 
 
-def find_mpirun() -> Mpirun:
-    """Find the mpirun of this environment: beside the interpreter first, then on the PATH.
+def find_mpirun(python: str | None = None) -> Mpirun:
+    """Find the mpirun of an environment: beside the interpreter first, then on the PATH.
+
+    Parameters
+    ----------
+    python : str, optional
+        The interpreter; by default this one.
 
     Raises
     ------
     ConfigError
         There is none, or none that answers.
     """
+    interpreter = sys.executable if python is None else python
     tried: list[str] = []
-    for path in _candidates():
+    for path in _candidates(interpreter):
         found = _ask_version(path)
         if found is not None:
             return found
@@ -156,7 +162,7 @@ def find_mpirun() -> Mpirun:
         raise ConfigError(
             f"no usable mpirun: {', '.join(tried)} did not say that it is Open MPI or MPICH; {HOW_TO_INSTALL}"
         )
-    raise ConfigError(f"no mpirun beside {sys.executable} nor on the PATH; {HOW_TO_INSTALL}")
+    raise ConfigError(f"no mpirun beside {interpreter} nor on the PATH; {HOW_TO_INSTALL}")
 
 
 def mpirun_command(
@@ -279,10 +285,10 @@ def _sibling_mpirun() -> str:
     return str(path) if path.exists() else "mpirun"
 
 
-def _candidates() -> Iterator[Path]:
+def _candidates(interpreter: str) -> Iterator[Path]:
     """Give the mpiruns to try, best first, each once."""
     seen: set[Path] = set()
-    beside = Path(sys.executable).parent
+    beside = Path(interpreter).parent
     on_path = [Path(found) for name in ("mpirun", "mpiexec") if (found := shutil.which(name))]
     for path in (beside / "mpirun", beside / "mpiexec", *on_path):
         if path not in seen and os.access(path, os.X_OK) and path.is_file():

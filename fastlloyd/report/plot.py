@@ -61,7 +61,7 @@ def heat_map(
     k, d = centroids.shape
     scaled = (2.0 * centroids - lo - hi) / (hi - lo)
     size = (min(2.6 + 0.62 * d, 16.0), min(1.9 + 0.34 * k, 16.0))
-    figure, axes = _figure(size)
+    figure, axes = make_figure(size)
     image = axes.imshow(scaled, cmap=_COLOURS, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
     labels = [_short(name) for name in names]
     columns = _ticks(d)
@@ -75,7 +75,7 @@ def heat_map(
         _write_numbers(axes, centroids, scaled)
     bar = figure.colorbar(image, ax=axes, ticks=[-1, 0, 1], fraction=0.05, pad=0.03)
     bar.ax.set_yticklabels(["lower bound", "middle", "upper bound"])
-    return _png(figure)
+    return render_png(figure)
 
 
 def plane(
@@ -108,7 +108,7 @@ def plane(
     """
     if centroids.shape[1] != 2:
         raise ConfigError(f"a plane has two features, got {centroids.shape[1]}; draw a heat map")
-    figure, axes = _figure((6.4, 5.4))
+    figure, axes = make_figure((6.4, 5.4))
     if public_points is not None and len(public_points):
         shown = public_points[:: -(-len(public_points) // _MAX_POINTS)]
         axes.plot(shown[:, 0], shown[:, 1], ".", color="0.75", markersize=3, zorder=1, label="points (public data)")
@@ -119,7 +119,7 @@ def plane(
     axes.set_xlabel(_short(names[0], 40))
     axes.set_ylabel(_short(names[1], 40))
     figure.legend(loc="outside upper center", ncols=2, frameon=False, markerscale=1)
-    return _png(figure)
+    return render_png(figure)
 
 
 def _draw_centroids(axes: Any, centroids: NDArray[np.float64], area: NDArray[np.float64]) -> None:
@@ -142,8 +142,21 @@ def _draw_centroids(axes: Any, centroids: NDArray[np.float64], area: NDArray[np.
     axes.scatter([], [], s=_LEAST_AREA, color="tab:red", label="released centroids")
 
 
-def _figure(size: tuple[float, float]) -> tuple[Any, Any]:
-    """Make a figure with one set of axes, on no screen and without global state."""
+def make_figure(size: tuple[float, float], rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
+    """Make a figure with its axes, on no screen and without global state.
+
+    Parameters
+    ----------
+    size : pair of float
+        Width and height in inches.
+    rows, columns : int
+        More than one set of axes is given as an array, shape (rows, columns) without dimensions of length 1.
+
+    Raises
+    ------
+    ConfigError
+        matplotlib is not installed.
+    """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -151,11 +164,11 @@ def _figure(size: tuple[float, float]) -> tuple[Any, Any]:
         raise ConfigError("plots need matplotlib: install it with `pip install 'fastlloyd[plots]'`") from error
     figure = Figure(figsize=size, dpi=_DPI, layout="constrained")
     FigureCanvasAgg(figure)
-    return figure, figure.add_subplot()
+    return figure, figure.subplots(rows, columns)
 
 
-def _png(figure: Any) -> bytes:
-    """Render a figure."""
+def render_png(figure: Any) -> bytes:
+    """Render a figure as a PNG."""
     content = io.BytesIO()
     # No software name or date inside: the same values give the same file.
     figure.savefig(content, format="png", metadata={"Software": None})

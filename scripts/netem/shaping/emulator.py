@@ -79,7 +79,7 @@ def start(plan: Plan, arguments: Sequence[str], log: Path) -> int:
 def serve(plan: Plan) -> None:
     """Forward packets until told to end; prints one line when ready."""
     enter(plan.switch)
-    trains = plan.profile.segments_in_trains
+    trains = plan.profile.train_bytes is not None
     devices = [open_tun(host.namespace, INTERFACE, trains=trains) for host in plan.hosts]
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(0))
@@ -117,7 +117,7 @@ def forward(devices: Sequence[int], addresses: Sequence[str], profile: Profile) 
     draw = random.Random().random  # noqa: S311 - losses are no secret; seeded by the system
     egress = {device: Egress(profile, draw) for device in devices}
     route = {bytes(map(int, address.split("."))): device for address, device in zip(addresses, devices, strict=True)}
-    longest = _LONGEST_PACKET_BYTES if profile.segments_in_trains else MTU_BYTES + VIRTIO_HEADER_BYTES
+    longest = MTU_BYTES + VIRTIO_HEADER_BYTES if profile.train_bytes is None else _LONGEST_PACKET_BYTES
     queues = list(egress.values())
     until_ns = float("inf")
     while True:

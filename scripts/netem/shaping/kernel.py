@@ -75,11 +75,9 @@ def connect(plan: Plan) -> None:
 
 def _host_commands(plan: Plan, host: Host) -> list[str]:
     """Return the `ip` commands that give a host its address."""
-    # One segment per packet, or netem would delay and lose whole trains of them.
-    trains = "" if plan.profile.segments_in_trains else " gso_max_segs 1"
     return [
         f"addr add {host.address}/{PREFIX_BITS} dev {INTERFACE}",
-        f"link set {INTERFACE} up{trains}",
+        f"link set {INTERFACE} {plan.profile.interface_options} up",
         # Known neighbours: address queries would be delayed and lost like data.
         *(
             f"neigh replace {other.address} lladdr {other.hardware_address} dev {INTERFACE} nud permanent"

@@ -13,9 +13,11 @@ from .failure import UsageError
 DEFAULT_FILE = Path(__file__).resolve().parent.parent / "profiles.toml"
 MTU_BYTES = 1500
 ETHERNET_HEADER_BYTES = 14
-# Beyond this rate segments travel in trains of up to 64 kB, as network cards do: a packet at a time
-# costs more processor time than two cores have.
-SEGMENT_LIMIT_MBIT = 1000
+# From this rate on TCP hands over trains of segments, as it does to network cards: a packet at a time
+# costs more processor time than two cores have. A train lasts 0.1 ms at the most.
+_TRAIN_FROM_MBIT = 1000
+_TRAIN_MS = 0.1
+_LONGEST_TRAIN_BYTES = 65_536
 # tc's own default bucket is one packet, which a timer that fires 20 us late cannot keep filled.
 DEFAULT_BURST_MS = 0.25
 UNLIMITED_QUEUE_PACKETS = 100_000
@@ -76,11 +78,11 @@ class Profile:
 
     @property
     def burst_bytes(self) -> int:
-        """The size of the rate limiter's bucket, two full packets at least."""
+        """The size of the rate limiter's bucket, two of the longest packets at least."""
         if self.burst_kbyte is not None:
             return int(self.burst_kbyte * 1024)
-        largest = 65_550 if self.segments_in_trains else MTU_BYTES + ETHERNET_HEADER_BYTES
-        return max(2 * largest, int((self.rate_bytes_s or 0) * DEFAULT_BURST_MS / 1000))
+        largest = self.train_bytes or MTU_BYTES
+        return max(2 * (largest + ETHERNET_HEADER_BYTES), int((self.rate_bytes_s or 0) * DEFAULT_BURST_MS / 1000))
 
     @property
     def queue_limit(self) -> int:
@@ -93,9 +95,16 @@ class Profile:
         return max(1000, int(2 * in_flight / MTU_BYTES))
 
     @property
-    def segments_in_trains(self) -> bool:
-        """Whether TCP may hand over trains of segments, to be delayed and lost as one."""
-        return self.rate_mbit is not None and self.rate_mbit > SEGMENT_LIMIT_MBIT
+    def train_bytes(self) -> int | None:
+        """The longest train of TCP segments that is delayed and lost as one; None when each goes alone."""
+        if self.rate_bytes_s is None or self.rate_bytes_s < _TRAIN_FROM_MBIT * 125_000:
+            return None
+        return min(_LONGEST_TRAIN_BYTES, int(self.rate_bytes_s * _TRAIN_MS / 1000))
+
+    @property
+    def interface_options(self) -> str:
+        """What `ip link set` needs to know of it; without, the kernel would shape trains of 64 kB as one packet."""
+        return "gso_max_segs 1" if self.train_bytes is None else f"gso_max_size {self.train_bytes}"
 
 
 _OPTIONAL = {"rate_mbit", "burst_kbyte", "quantum_bytes", "r2q", "queue_packets"}

@@ -137,10 +137,9 @@ def _build(plan: Plan, wanted: Backend | None, profiles_file: Path) -> Setup:
     else:
         arguments = [str(ENTRY), "forward", plan.profile.name, "--name", plan.name, "--hosts", str(plan.host_count)]
         emulator.start(plan, [*arguments, "--profiles", str(profiles_file.resolve())], folder / "emulator.log")
-        trains = "" if plan.profile.segments_in_trains else " gso_max_segs 1"
         for host in plan.hosts:
             lines = [
-                f"link set {INTERFACE} txqueuelen {_DEVICE_QUEUE_PACKETS}{trains}",
+                f"link set {INTERFACE} txqueuelen {_DEVICE_QUEUE_PACKETS} {plan.profile.interface_options}",
                 f"addr add {host.address}/{PREFIX_BITS} dev {INTERFACE}",
                 f"link set {INTERFACE} up",
             ]

@@ -1,0 +1,190 @@
+"""HOST:PORT as people write it, and the sockets that it stands for.
+
+Source: docs/sites.md, "Addresses".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+from dataclasses import dataclass
+
+from fastlloyd.errors import ConfigError
+
+# Firewalls forget a silent connection after minutes; a dead host is noticed after 30 + 6 * 10 seconds.
+_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
+_BACKLOG = 128
+_UNKNOWN = (socket.EAI_NONAME, socket.EAI_FAMILY, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the server listens.
+
+    Attributes
+    ----------
+    host : str
+        Name or number; empty for every address of this machine.
+    port : int
+    """
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host or '*'}:{self.port}"
+
+
+def parse_address(text: str, flag: str, *, listening: bool = False) -> Address:
+    """Read HOST:PORT; an IPv6 number stands in brackets.
+
+    Parameters
+    ----------
+    text : str
+    flag : str
+        Which flag to name in an error.
+    listening : bool
+        Allow what only makes sense for a listener: no host or '*' (every address) and port 0 (any free one).
+
+    Raises
+    ------
+    ConfigError
+        Says what is expected.
+
+    Examples
+    --------
+    >>> parse_address("[::1]:4400", "--server")
+    Address(host='::1', port=4400)
+    """
+    host, colon, port = text.rpartition(":")
+    example = "server.example.org:4400 or [2001:db8::1]:4400"
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host or "[" in host or "]" in host:
+        raise ConfigError(f"{flag}: expected an IPv6 number in brackets, as in {example}, got {text!r}")
+    lowest = 0 if listening else 1
+    if not colon or not (port.isascii() and port.isdigit() and lowest <= int(port) <= 65_535):
+        raise ConfigError(f"{flag}: expected HOST:PORT with a port from 1 to 65535, as in {example}, got {text!r}")
+    if listening and host == "*":
+        host = ""
+    if not listening and not host or any(character.isspace() for character in host):
+        raise ConfigError(f"{flag}: expected HOST:PORT, as in {example}, got {text!r}")
+    return Address(host, int(port))
+
+
+def listen(address: Address) -> list[socket.socket]:
+    """Listen on one port: at every address of the machine, or at those that the host name has.
+
+    Raises
+    ------
+    ConfigError
+        The port is in use or not allowed, or the host is not this machine's.
+    """
+    try:
+        found = _resolve(address, passive=True)
+    except socket.gaierror as error:
+        raise _unknown(address, "--listen", error) from error
+    listeners: list[socket.socket] = []
+    port = address.port
+    failure: OSError | None = None
+    for family, host in found:
+        try:
+            made = _bind(family, host, port, dual=not address.host)
+        except OSError as error:
+            # A host without IPv6 has names with IPv6 addresses all the same.
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                _close(listeners)
+                raise ConfigError(f"--listen {address}: {_bind_problem(error)}") from error
+            failure = error
+            continue
+        listeners.append(made)
+        port = made.getsockname()[1]
+    if not listeners:
+        raise ConfigError(f"--listen {address}: {_bind_problem(failure)}") from failure
+    return listeners
+
+
+def connect(address: Address, timeout_s: float) -> socket.socket:
+    """Connect once, trying all addresses of the host.
+
+    Raises
+    ------
+    ConfigError
+        There is no such host.
+    OSError
+        Nobody answers there, or not now.
+    """
+    try:
+        connection = socket.create_connection((address.host, address.port), timeout_s)
+    except socket.gaierror as error:
+        if error.errno in _UNKNOWN:
+            raise _unknown(address, "--server", error) from error
+        raise
+    except UnicodeError as error:
+        raise ConfigError(f"--server {address}: this is no host name; check how it is written") from error
+    if connection.getsockname() == connection.getpeername():
+        # The kernel may join a port of this host to itself while nobody listens there.
+        connection.close()
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+    return connection
+
+
+def tune(connection: socket.socket) -> None:
+    """Send small frames at once, notice a dead host, and never block."""
+    connection.setblocking(False)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def peer_name(connection: socket.socket) -> str:
+    """Give the other end's number and port, for messages."""
+    try:
+        host, port = connection.getpeername()[:2]
+    except OSError:
+        return "an unknown address"
+    return str(Address(host.removeprefix("::ffff:"), port))
+
+
+def _resolve(address: Address, *, passive: bool) -> list[tuple[int, str]]:
+    """Give family and number of each address of the host, once each."""
+    if passive and not address.host:
+        return [(socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET, "")]
+    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return list(dict.fromkeys((int(family), str(place[0])) for family, _, _, _, place in found))
+
+
+def _bind(family: int, host: str, port: int, *, dual: bool) -> socket.socket:
+    """Make one listening socket."""
+    made = socket.create_server(
+        (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=dual and family == socket.AF_INET6
+    )
+    made.setblocking(False)
+    return made
+
+
+def _bind_problem(error: OSError | None) -> str:
+    """Say in one sentence why a port cannot be had."""
+    number = None if error is None else error.errno
+    if number == errno.EADDRINUSE:
+        return "the port is in use; end the other program (`ss -ltnp` shows it), or choose another port"
+    if number == errno.EACCES:
+        return "this user may not listen on that port; choose one above 1023"
+    if number == errno.EADDRNOTAVAIL:
+        return "this machine has no such address; give one of its own, or *:PORT for all of them"
+    words = "no usable address" if error is None else error.strerror
+    return f"cannot listen ({words}); give another address or port"
+
+
+def _unknown(address: Address, flag: str, error: socket.gaierror) -> ConfigError:
+    """Say that a host name leads nowhere."""
+    return ConfigError(f"{flag} {address}: the host name has no address ({error.strerror}); check how it is written")
+
+
+def _close(sockets: list[socket.socket]) -> None:
+    for each in sockets:
+        with contextlib.suppress(OSError):
+            each.close()

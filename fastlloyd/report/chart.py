@@ -1,0 +1,121 @@
+"""Charts of benchmark figures, as PNG: bars beside each other, and panels of lines. Needs matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastlloyd.report.plot import make_figure, render_png
+
+_BAR_SHARE = 0.8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bars:
+    """One colour of a bar chart.
+
+    Attributes
+    ----------
+    label : str
+    heights : sequence of float or None
+        One per place; None leaves the place empty.
+    errors : sequence of float or None
+        Half-widths of the intervals; None draws no whisker.
+    """
+
+    label: str
+    heights: Sequence[float | None]
+    errors: Sequence[float | None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """One set of axes with lines, both axes logarithmic.
+
+    Attributes
+    ----------
+    lines : mapping from label to (xs, ys)
+    """
+
+    x_label: str
+    y_label: str
+    lines: Mapping[str, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
+
+
+def bar_chart(places: Sequence[str], series: Sequence[Bars], *, y_label: str, logarithmic: bool = False) -> bytes:
+    """Draw groups of bars.
+
+    Parameters
+    ----------
+    places : sequence of str
+        Name under each group.
+    series : sequence of Bars
+    y_label : str
+    logarithmic : bool
+        Of the height.
+
+    Returns
+    -------
+    bytes
+        A PNG.
+
+    Raises
+    ------
+    ConfigError
+        matplotlib is not installed.
+    """
+    figure, axes = make_figure((max(6.4, 0.95 * len(places)), 4.4))
+    width = _BAR_SHARE / max(len(series), 1)
+    for number, bars in enumerate(series):
+        shift = (number - (len(series) - 1) / 2) * width
+        errors = bars.errors if bars.errors is not None else [None] * len(bars.heights)
+        drawn = [(i + shift, h, e) for i, (h, e) in enumerate(zip(bars.heights, errors, strict=True)) if h is not None]
+        xs, heights = [x for x, _, _ in drawn], [height for _, height, _ in drawn]
+        whiskers = [0.0 if error is None else error for _, _, error in drawn]
+        has_errors = any(whiskers)
+        axes.bar(xs, heights, width, label=bars.label, yerr=whiskers if has_errors else None, capsize=2)
+    axes.set_xticks(range(len(places)), places, rotation=30, ha="right", rotation_mode="anchor", fontsize=8)
+    axes.set_ylabel(y_label)
+    if logarithmic:
+        axes.set_yscale("log")
+    axes.grid(axis="y", linewidth=0.4, alpha=0.6)
+    axes.set_axisbelow(True)
+    figure.legend(loc="outside upper center", ncols=max(len(series), 1), frameon=False, fontsize=9)
+    return render_png(figure)
+
+
+def line_panels(panels: Sequence[Panel], *, columns: int) -> bytes:
+    """Draw panels of lines, row by row.
+
+    Parameters
+    ----------
+    panels : sequence of Panel
+    columns : int
+        Panels in a row; their number is a multiple of it.
+
+    Returns
+    -------
+    bytes
+        A PNG.
+
+    Raises
+    ------
+    ConfigError
+        matplotlib is not installed.
+    """
+    rows = -(-len(panels) // columns)
+    figure, axes = make_figure((3.3 * columns, 2.9 * rows), rows, columns)
+    places: list[Any] = list(axes.flat) if hasattr(axes, "flat") else [axes]
+    for place, panel in zip(places, panels, strict=True):
+        for label, (xs, ys) in panel.lines.items():
+            place.plot(xs, ys, marker="o", markersize=4, linewidth=1.2, label=label)
+        place.set_xscale("log")
+        place.set_yscale("log")
+        place.set_xlabel(panel.x_label, fontsize=9)
+        place.set_ylabel(panel.y_label, fontsize=9)
+        place.tick_params(labelsize=8)
+        place.grid(linewidth=0.4, alpha=0.6)
+        if panel.lines:
+            place.legend(fontsize=7, frameon=False)
+    return render_png(figure)

@@ -1,0 +1,206 @@
+"""A crash in the middle, and the run that goes on: no release twice, no mask over two vectors, no fresh noise."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
+from fastlloyd.report.document import load
+from tests.mpi.support import PROGRAMS, Ended, Job, done, hospitals, run
+
+pytestmark = pytest.mark.mpi
+
+ROUNDS = 8
+FLAGS = ("--data", "hospital_{client}.csv", "--k", "2", "--bounds", "-1,1", "--n-total", "80", "--output", "res")
+STATE = (*FLAGS, "--protocol", "sulloyd", "--rounds", str(ROUNDS), "--state-dir", "state")
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Everything below a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def stored(folder: Path, party: str, kind: str) -> dict[int, bytes]:
+    """A party's stored uplinks or replies by round."""
+    found = (folder / "state" / party / "run").glob(f"{kind}-*")
+    return {int(path.name.rpartition("-")[2]): path.read_bytes() for path in found}
+
+
+def ledger(folder: Path, party: str) -> list[tuple[str, int, str]]:
+    """Run, round and name of a party's releases, line by line."""
+    lines = (folder / "state" / party / "ledger.jsonl").read_text().splitlines()
+    return [(entry["run"], entry["round"], entry["name"]) for entry in map(json.loads, lines)]
+
+
+def interrupted(folder: Path, rank: int, flags: Sequence[str] = STATE, **options: Any) -> Ended:
+    """Kill a rank once a client has accepted three replies."""
+    with Job(folder, [*flags, "--delay", "0.1"], **options) as job:
+        job.until(lambda: (folder / "state" / "client-1" / "run" / "reply-2").exists())
+        job.kill(rank, signal.SIGKILL)
+        ended = job.finish()
+    assert ended.code != 0 and not ended.left, ended
+    return ended
+
+
+@pytest.fixture(scope="module")
+def crash(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose client 2 was killed."""
+    folder = tmp_path_factory.mktemp("crash")
+    hospitals(folder)
+    interrupted(folder, 2)
+    shutil.rmtree(folder / "res")
+    return folder
+
+
+@pytest.fixture
+def crashed(crash: Path, tmp_path: Path) -> Path:
+    """A copy of it: each test resumes the same crash."""
+    folder = tmp_path / "crashed"
+    shutil.copytree(crash, folder, ignore=shutil.ignore_patterns("out.*", "err.*"))
+    return folder
+
+
+def check_whole(folder: Path, run_id: str) -> None:
+    """All rounds are done, each released once, and what was kept for a resume is gone."""
+    written = load(folder / "res" / "report.json")
+    assert written["run"] == run_id
+    assert [entry["round"] for entry in written["rounds"]] == list(range(ROUNDS))
+    assert written["privacy"]["spent_epsilon"] <= 1.0
+    expected = Counter((run_id, t, name) for t in range(ROUNDS) for name in ("counts", "sums"))
+    for party in ("client-1", "client-2", "server"):
+        assert Counter(ledger(folder, party)) == expected
+        assert not (folder / "state" / party / "run").exists()
+
+
+def test_a_resumed_run_sends_the_stored_bytes_again(crashed: Path) -> None:
+    facts = json.loads((crashed / "state" / "client-1" / "run" / "facts.json").read_text())
+    # As if client 1 had crashed too, before it could keep the last reply.
+    replies = stored(crashed, "server", "reply")
+    last = max(stored(crashed, "client-1", "reply"))
+    (crashed / "state" / "client-1" / "run" / f"reply-{last}").unlink()
+    uplinks = {rank: stored(crashed, f"client-{rank}", "uplink") for rank in (1, 2)}
+    assert max(uplinks[1]) >= max(replies) >= 2
+
+    done(crashed, [*STATE, "--resume"], program=[str(PROGRAMS / "recording.py")])
+
+    check_whole(crashed, facts["run_id"])
+    sent = {rank: messages(crashed, rank) for rank in range(3)}
+    first_open = max(replies) + 1
+    for rank, own in uplinks.items():
+        bodies = {m["round"]: bytes.fromhex(m["body"]) for m in sent[rank] if m["type"] == MaskedUpdate.TYPE}
+        assert sorted(bodies) == list(range(first_open, ROUNDS))
+        again = own.keys() & bodies.keys()
+        assert all(bodies[t] == own[t] for t in again)
+    assert uplinks[1].keys() & set(range(first_open, ROUNDS)), "no uplink was open: nothing was tested"
+    again = [m for m in sent[0] if m["type"] == NoisyMaskedSum.TYPE and m["round"] < first_open]
+    assert (1, last) in {(m["peer"], m["round"]) for m in again}
+    assert all(bytes.fromhex(m["body"]) == replies[m["round"]] for m in again)
+
+
+def messages(folder: Path, rank: int) -> list[dict[str, Any]]:
+    """What a recording rank sent inside its links."""
+    lines = map(json.loads, (folder / f"sent.{rank}").read_text().splitlines())
+    return [line for line in lines if line["what"] == "message"]
+
+
+def test_a_run_is_resumed_after_two_crashes(crashed: Path) -> None:
+    facts = json.loads((crashed / "state" / "client-1" / "run" / "facts.json").read_text())
+    before = stored(crashed, "server", "reply")
+    with Job(crashed, [*STATE, "--delay", "0.1", "--resume"], supervised=True) as job:
+        job.until(lambda: (crashed / "state" / "client-2" / "run" / "reply-5").exists())
+        job.kill(0, signal.SIGKILL)
+        ended = job.finish()
+    assert ended.code == 3 and "rank 0 (the server) died" in ended.err
+    after = stored(crashed, "server", "reply")
+    assert before.items() <= after.items() and len(after) > len(before)
+    done(crashed, [*STATE, "--resume"], supervised=True)
+    check_whole(crashed, facts["run_id"])
+
+
+def refused(folder: Path, flags: Sequence[str], code: int, **options: Any) -> Ended:
+    """A resume that must not begin leaves the stored run as it is."""
+    before = files(folder / "state")
+    ended = run(folder, flags, **options)
+    assert (ended.code, ended.codes, ended.left) == (code, {code}, ()), ended
+    assert files(folder / "state") == before
+    assert not (folder / "res").exists() or not files(folder / "res")
+    return ended
+
+
+def test_other_records_are_refused_by_their_owner(crashed: Path) -> None:
+    path = crashed / "hospital_1.csv"
+    original = path.read_text()
+    path.write_text(original.replace("\n", "\n0.5,0.5\n", 1).rpartition("\n")[0].rpartition("\n")[0] + "\n")
+    ended = refused(crashed, [*STATE, "--resume"], 2)
+    assert "these are not the records that the interrupted run started with" in ended.ranks[1].err
+    assert ended.ranks[0].err == (
+        "fastlloyd: client 1 did not start: bad input (the details stand on its own standard error)\n"
+    )
+    assert ended.ranks[2].err == ""
+    path.write_text(original)
+    done(crashed, [*STATE, "--resume"])
+
+
+@pytest.mark.parametrize("only", [None, {2: ["--epsilon", "2"]}], ids=["all", "one"])
+def test_another_epsilon_is_refused(crashed: Path, only: dict[int, list[str]] | None) -> None:
+    flags = [*STATE, "--resume", *(["--epsilon", "2"] if only is None else [])]
+    ended = refused(crashed, flags, 3, only=only)
+    if only is None:
+        assert "plan that was refused: the plan has epsilon = 1.0, expected 2.0" in ended.ranks[1].err
+    else:
+        assert "client 2 runs with another public configuration" in ended.said
+
+
+def test_a_party_that_starts_anew_is_refused(crashed: Path) -> None:
+    ended = refused(crashed, STATE, 3, only={0: ["--resume"], 1: ["--resume"]})
+    assert "client 2 runs with another public configuration" in ended.said
+
+
+def test_a_party_without_its_state_is_refused(crashed: Path) -> None:
+    shutil.rmtree(crashed / "state" / "client-2")
+    ended = run(crashed, [*STATE, "--resume"])
+    assert (ended.code, ended.codes) == (2, {2})
+    assert "client 2 cannot resume: its stored state does not fit this run" in ended.ranks[0].err
+    assert "state/client-2 holds no interrupted run" in ended.ranks[2].err
+    assert ended.ranks[1].err == ""
+
+
+def test_resume_needs_a_state_directory(tmp_path: Path) -> None:
+    hospitals(tmp_path)
+    ended = run(tmp_path, [*FLAGS, "--resume"])
+    assert (ended.code, ended.codes) == (2, {2})
+    assert "--resume needs the --state-dir" in ended.ranks[0].err
+
+
+def test_a_budget_holds_over_runs(tmp_path: Path) -> None:
+    hospitals(tmp_path)
+    done(tmp_path, [*STATE, "--budget", "0.6"])
+    first = load(tmp_path / "res" / "report.json")["privacy"]
+    assert first["lifetime_epsilon"] <= first["budget"] == 0.6
+    before = files(tmp_path)
+
+    ended = run(tmp_path, [*STATE, "--budget", "0.6"])
+    assert (ended.code, ended.codes, ended.left) == (4, {4}, ()), ended
+    assert "its privacy budget would be exceeded" in ended.ranks[0].err
+    # How much was spent is between a client and its own terminal.
+    spent = f"{first['lifetime_epsilon']:g} was spent"
+    for rank in (1, 2):
+        assert spent in ended.ranks[rank].err and "the limit is 0.6" in ended.ranks[rank].err
+    assert spent not in ended.ranks[0].err
+    after = files(tmp_path)
+    assert {name: after[name] for name in before if not name.startswith(("out.", "err."))} == {
+        name: content for name, content in before.items() if not name.startswith(("out.", "err."))
+    }
+
+    done(tmp_path, [*STATE, "--budget", "1"])
+    second = load(tmp_path / "res" / "report.json")["privacy"]
+    assert first["lifetime_epsilon"] < second["lifetime_epsilon"] <= 1
+    assert len(ledger(tmp_path, "client-1")) == 2 * 2 * ROUNDS
