@@ -61,6 +61,10 @@ class RunConfig:
         Lifetime limit on epsilon; needs `state_dir`.
     seed : int
         Public randomness only: start, splits, generators.
+    network : str or None
+        Profile of the shaped network that `fastlloyd run` made.
+    shaping : str or None
+        Who shapes it, 'netem' or 'emulator'; set by `fastlloyd run`.
     deadline : float
         Seconds per round; `setup_deadline` covers everything before round 0.
     """
@@ -88,6 +92,8 @@ class RunConfig:
     key: str | None = None
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     transport: str = "shm"
+    network: str | None = None
+    shaping: str | None = None
     delay: float = 0.0
     deadline: float = 60.0
     setup_deadline: float = 300.0

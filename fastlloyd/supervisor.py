@@ -51,6 +51,7 @@ def supervise(
     out: TextIO | None = None,
     err: TextIO | None = None,
     grace_s: float = 2.0,
+    place: Callable[[Mpirun, int, Sequence[str]], tuple[list[str], dict[str, str]]] | None = None,
 ) -> int:
     """Run `n` ranks under mpirun and stay until all of them are gone.
 
@@ -73,6 +74,8 @@ def supervise(
         By default standard output and error.
     grace_s : float
         How long a rank may outlive a failed run before it is killed.
+    place : callable, optional
+        From launcher, ranks and program to the command and its environment, instead of this host alone.
 
     Returns
     -------
@@ -86,7 +89,11 @@ def supervise(
         There is no usable mpirun, or `n` is below 2.
     """
     launcher = find_mpirun() if mpirun is None else mpirun
-    command, env = mpirun_command(launcher, n, [sys.executable, *program, *client_argv], transport=transport)
+    words = [sys.executable, *program, *client_argv]
+    if place is not None:
+        command, env = place(launcher, n, words)
+    else:
+        command, env = mpirun_command(launcher, n, words, transport=transport)
     output = _Output(out or sys.stdout, err or sys.stderr, quiet=quiet, debug=debug)
     run = _Run(n, output, grace_s)
     try:

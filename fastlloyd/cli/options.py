@@ -76,6 +76,8 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     secure.add_argument("--roster", metavar="FILE", help="TOML of pinned certificates; without it: demonstration")
     secure.add_argument("--key", metavar="FILE", help="this party's own key; '{client}' becomes the rank")
     secure.add_argument("--transport", choices=TRANSPORTS, help="shm (default) or tcp, also on one host")
+    secure.add_argument("--network", metavar="PROFILE", help="fastlloyd run: a host per rank, shaped (scripts/netem)")
+    secure.add_argument("--shaping", help=argparse.SUPPRESS)
     secure.add_argument("--delay", type=float, metavar="SECONDS", help="injected per message")
     secure.add_argument("--deadline", type=float, metavar="SECONDS", help="per round (default 60)")
     secure.add_argument("--setup-deadline", type=float, metavar="SECONDS", help="before round 0 (default 300)")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
-from fastlloyd.config import PROTOCOLS
-from fastlloyd.errors import ConfigError
+from fastlloyd.config import PROTOCOLS, RunConfig
+from fastlloyd.errors import EXIT_OK, ConfigError
+from fastlloyd.net.launcher import TransportName
 from fastlloyd.protocols.fastlloyd.settings import APPLICABLE, HELP
+from fastlloyd.report.unit import format_bytes
 
 
 def main(argv: Sequence[str]) -> int:
@@ -29,13 +32,33 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError(f"-n: expected at least 2 processes (the server and one client), got {arguments.n}")
     from fastlloyd.supervisor import supervise
 
-    return supervise(
-        arguments.n,
-        _without_n(words),
-        transport="tcp" if config.transport == "tcp" else "shm",
-        quiet=config.quiet,
-        debug=config.log_level == "debug",
-    )
+    words = _without_n(words)
+    debug = config.log_level == "debug"
+    if config.network is not None:
+        return _run_shaped(arguments.n, words, config, debug=debug)
+    transport: TransportName = "tcp" if config.transport == "tcp" else "shm"
+    return supervise(arguments.n, words, transport=transport, quiet=config.quiet, debug=debug)
+
+
+def _run_shaped(n: int, words: Sequence[str], config: RunConfig, *, debug: bool) -> int:
+    """Run each rank on a shaped host of its own, over TCP, and note the bytes on the interfaces."""
+    from fastlloyd.shaped import note_wire_bytes, shaped_hosts
+    from fastlloyd.supervisor import supervise
+
+    with shaped_hosts(config.network or "", n) as hosts:
+        shaping = ["--transport", "tcp", "--shaping", hosts.backend]
+        if config.print_result is None:  # the hosts are namespaces of this machine
+            shaping.append("--print-result")
+        code = supervise(n, [*words, *shaping], quiet=config.quiet, debug=debug, place=hosts.command)
+        if code == EXIT_OK:
+            wire_bytes = hosts.sent_bytes()
+            note_wire_bytes(Path(config.output), wire_bytes)
+            if not config.quiet:
+                sys.stdout.write(
+                    f"network   {hosts.profile} by {hosts.backend}: {format_bytes(wire_bytes)} on the wire, "
+                    "the launcher's and MPI's own included\n"
+                )
+        return code
 
 
 def _without_n(words: Sequence[str]) -> list[str]:

@@ -75,7 +75,9 @@ def _parser() -> argparse.ArgumentParser:
     one = commands.add_parser("exec", parents=[name], help="run a command on a host: exec HOST -- COMMAND")
     one.add_argument("host", help="a number, host name, namespace or address")
     one.set_defaults(act=_exec)
-    one = commands.add_parser("counters", parents=[name, output], help="show bytes and packets on each host's interface")
+    one = commands.add_parser(
+        "counters", parents=[name, output], help="show bytes and packets on each host's interface"
+    )
     one.set_defaults(act=_counters)
     one = commands.add_parser("measure", parents=[output, shaping], help="measure profiles: asked against seen")
     one.add_argument("profile", nargs="+", help="one or more, or `all`")
@@ -102,7 +104,9 @@ def _up(options: argparse.Namespace) -> int:
         if options.backend == "emulator" or options.json:
             raise UsageError("expected --interface without --json and --backend emulator: the kernel shapes it alone")
         kernel.shape_real(profile, options.interface)
-        print(f"{options.interface}: what leaves is shaped as {profile.name}; undo: down --interface {options.interface}")
+        print(
+            f"{options.interface}: what leaves is shaped as {profile.name}; undo: down --interface {options.interface}"
+        )
         return 0
     made = setup.up(
         Plan(options.name, profile, options.hosts),
@@ -118,7 +122,8 @@ def _down(options: argparse.Namespace) -> int:
     """Remove one set-up, or all, or the shaping of a real interface."""
     if options.interface is not None:
         namespace.check_machine()
-        kernel.release_real(options.interface)
+        done = "released" if kernel.release_real(options.interface) else "not shaped by this tool, left as it is"
+        print(f"{options.interface}: {done}")
         return 0
     for name in setup.names() if options.all else [options.name]:
         print(f"{name}: removed" if setup.down(name) else f"{name}: nothing there")
@@ -163,14 +168,16 @@ def _measure(options: argparse.Namespace) -> int:
     """Measure profiles one after the other, each on a set-up of its own."""
     names = list(load_profiles(options.profiles)) if options.profile == ["all"] else options.profile
     profiles = [find_profile(name, options.profiles) for name in names]
-    measurements = []
+    wanted = None if options.backend == "auto" else options.backend
+    measurements: list[verdict.Measurement] = []
     for number, profile in enumerate(profiles):
         plan = Plan(f"measure{os.getpid()}", profile, 2)
-        try:
-            made = setup.up(plan, None if options.backend == "auto" else options.backend, profiles_file=options.profiles)
-            measurements.append(verdict.measure(made))
-        finally:
-            setup.down(plan.name)
+        with setup.signals_raised():
+            try:
+                made = setup.up(plan, wanted, profiles_file=options.profiles)
+                measurements.append(verdict.measure(made))
+            finally:
+                setup.down(plan.name)
         if not options.json:
             lines = table.measurement_lines(measurements[-1:], markdown=options.markdown)
             print("\n".join(lines if number == 0 or not options.markdown else lines[2:]), flush=True)

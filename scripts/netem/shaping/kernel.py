@@ -55,11 +55,20 @@ def discipline_commands(profile: Profile, interface: str) -> list[str]:
 
 
 def connect(plan: Plan) -> None:
-    """Join the hosts' interfaces by a bridge and shape each; the namespaces exist."""
-    call(
-        *("ip", "-n", plan.switch, "link", "add", _BRIDGE, "type", "bridge"),
-        *("stp_state", "0", "forward_delay", "0", "mcast_snooping", "0"),
-    )
+    """Join the hosts' interfaces by a bridge and shape each; the namespaces exist.
+
+    Raises
+    ------
+    MachineError
+        When the kernel lacks something else, such as bridges.
+    """
+    try:
+        call(
+            *("ip", "-n", plan.switch, "link", "add", _BRIDGE, "type", "bridge"),
+            *("stp_state", "0", "forward_delay", "0", "mcast_snooping", "0"),
+        )
+    except MachineError as error:
+        raise MachineError(f"{error}; load the module bridge, or use --backend emulator") from error
     lines = [f"link set {_BRIDGE} up"]
     for host in plan.hosts:
         port = f"p{host.number}"
@@ -82,7 +91,7 @@ def _host_commands(plan: Plan, host: Host) -> list[str]:
         *(
             f"neigh replace {other.address} lladdr {other.hardware_address} dev {INTERFACE} nud permanent"
             for other in plan.hosts
-            if other is not host
+            if other != host
         ),
     ]
 
@@ -110,11 +119,13 @@ def shape_real(profile: Profile, interface: str) -> None:
         raise
 
 
-def release_real(interface: str) -> None:
-    """Put an interface's default queueing discipline back."""
+def release_real(interface: str) -> bool:
+    """Put an interface's default queueing discipline back; return whether it was shaped by this tool."""
     _check_real(interface)
-    if " root " in call("tc", "qdisc", "show", "dev", interface, "root").replace("qdisc noqueue", ""):
-        subprocess.run(["tc", "qdisc", "del", "dev", interface, "root"], capture_output=True, check=False)
+    ours = call("tc", "qdisc", "show", "dev", interface, "root").split()[1:3] in (["htb", "1:"], ["netem", "10:"])
+    if ours:
+        call("tc", "qdisc", "del", "dev", interface, "root")
+    return ours
 
 
 def _check_real(interface: str) -> None:

@@ -30,7 +30,9 @@ def check_machine() -> None:
         When it is not root, or `ip` or `tc` is missing.
     """
     if os.geteuid() != 0:
-        raise MachineError("expected to run as root: network namespaces need it; use sudo, or a container with NET_ADMIN")
+        raise MachineError(
+            "expected to run as root: network namespaces need it; use sudo, or a container with NET_ADMIN"
+        )
     for tool in ("ip", "tc"):
         if shutil.which(tool) is None:
             raise MachineError(f"expected the command {tool} on the PATH, found none; install iproute2")

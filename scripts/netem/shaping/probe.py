@@ -6,6 +6,7 @@ send to the kernel's time stamp of arrival, which no scheduling of the receiver 
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 import select
@@ -24,6 +25,7 @@ from .profile import Profile
 from .setup import Setup, interface_counters
 
 _SO_RCVBUFFORCE, _SO_TIMESTAMPNS = 33, 35
+_PR_SET_PDEATHSIG = 1
 _RECEIVE_BYTES = 32 << 20
 _PROBE = struct.Struct("!IQ44x")
 _TIMESPEC = struct.Struct("@qq")
@@ -198,7 +200,8 @@ def _child(work: Callable[[], None]) -> Iterator[None]:
     pid = os.fork()
     if pid == 0:
         try:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            # It is in no namespace of the set-up, so `down` would not find it should its parent be killed.
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             work()
         except OSError:
             pass  # the other end is gone: the measurement is over

@@ -77,7 +77,9 @@ def delay_rows(profile: Profile, delays: Delays) -> list[Row]:
     spread = (middle[-1] - middle[0]) / 2 / 0.9
     overtaken = f"{100 * delays.reordered / len(ordered):.1f} % of the probes overtaken"
     return [
-        Row("delay", "ms", profile.delay_ms, mean, _around(profile.delay_ms), f"one way, median {_median(ordered):.3f}"),
+        Row(
+            "delay", "ms", profile.delay_ms, mean, _around(profile.delay_ms), f"one way, median {_median(ordered):.3f}"
+        ),
         Row("jitter", "ms", profile.jitter_ms, spread, _around(profile.jitter_ms), overtaken),
     ]
 
