@@ -13,9 +13,10 @@ from .failure import UsageError
 DEFAULT_FILE = Path(__file__).resolve().parent.parent / "profiles.toml"
 MTU_BYTES = 1500
 ETHERNET_HEADER_BYTES = 14
-# From this rate on TCP hands over trains of segments, as it does to network cards: a packet at a time
-# costs more processor time than two cores have. A train lasts 0.1 ms at the most.
-_TRAIN_FROM_MBIT = 1000
+# From this rate on, and where no loss is asked for, TCP hands over trains of segments as it does to
+# network cards: a packet at a time costs more processor time than two cores have. A train lasts 0.1 ms
+# at the most.
+_TRAIN_FROM_MBIT = 500
 _TRAIN_MS = 0.1
 _LONGEST_TRAIN_BYTES = 65_536
 # tc's own default bucket is one packet, which a timer that fires 20 us late cannot keep filled.
@@ -96,8 +97,8 @@ class Profile:
 
     @property
     def train_bytes(self) -> int | None:
-        """The longest train of TCP segments that is delayed and lost as one; None when each goes alone."""
-        if self.rate_bytes_s is None or self.rate_bytes_s < _TRAIN_FROM_MBIT * 125_000:
+        """The longest train of TCP segments that is delayed as one; None when each goes alone."""
+        if self.rate_bytes_s is None or self.rate_bytes_s < _TRAIN_FROM_MBIT * 125_000 or self.loss_percent:
             return None
         return min(_LONGEST_TRAIN_BYTES, int(self.rate_bytes_s * _TRAIN_MS / 1000))
 

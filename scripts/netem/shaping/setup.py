@@ -114,7 +114,7 @@ def up(plan: Plan, wanted: Backend | None, *, profiles_file: Path) -> Setup:
         When the name is in use, the rights or tools are missing, or the kernel refuses.
     """
     namespace.check_machine()
-    with _locked(plan.name), signals_raised():
+    with signals_raised(), _locked():
         if namespaces_of(plan.name, namespace.listed()) or _state_file(plan.name).exists():
             raise MachineError(
                 f"expected no set-up called {plan.name}, found one; `netem down --name {plan.name}` removes it, "
@@ -177,7 +177,7 @@ def down(name: str) -> bool:
     """
     namespace.check_machine()
     check_name(name)
-    with _locked(name):
+    with _locked():
         return _demolish(name)
 
 
@@ -251,14 +251,11 @@ def _state_file(name: str) -> Path:
 
 
 @contextmanager
-def _locked(name: str) -> Iterator[None]:
-    """Keep two commands from working on the same set-up; the kernel drops the lock of a killed one."""
+def _locked() -> Iterator[None]:
+    """Let one command at a time make or remove set-ups; the kernel drops the lock of a killed one."""
     STATE_FOLDER.mkdir(parents=True, exist_ok=True)
-    with (STATE_FOLDER / f"{name}.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise MachineError(f"another netem command works on {name}; wait for it, or use another --name") from None
+    with (STATE_FOLDER / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 

@@ -104,7 +104,7 @@ def rate_rows(profile: Profile, datagram_mbit: float, stream_mbit: float) -> lis
     best = max(datagram_mbit, stream_mbit)
     allowed = (profile.rate_mbit * (1 - RELATIVE), profile.rate_mbit * (1 + RELATIVE))
     source = "UDP" if datagram_mbit >= stream_mbit else "TCP"
-    remark = source if best >= allowed[0] else f"not reached: this machine's ceiling; {source}"
+    remark = source if best >= allowed[0] else f"not reached: as much as this machine forwards; {source}"
     return [Row("rate", "Mbit/s", profile.rate_mbit, best, allowed, remark), stream]
 
 
@@ -132,7 +132,7 @@ def binomial_range(count: int, chance: float, false_alarm: float) -> tuple[int, 
 def _around(asked_ms: float) -> tuple[float, float]:
     """Return the tolerated range of a time."""
     margin = ABSOLUTE_MS + RELATIVE * asked_ms
-    return asked_ms - margin, asked_ms + margin
+    return max(0.0, asked_ms - margin), asked_ms + margin
 
 
 def _median(ordered: Sequence[float]) -> float:
