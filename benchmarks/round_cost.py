@@ -9,10 +9,8 @@ alone: three ranks on two cores are oversubscribed, as the table says.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,33 +18,25 @@ from pathlib import Path
 
 import numpy as np
 
-from fastlloyd.net.launcher import find_mpirun, mpirun_command
+from fastlloyd.bench.generate import Shares, Source, Workspace
+from fastlloyd.bench.runner import CLIENT_PROGRAM, Job, run_job
+from fastlloyd.net.launcher import find_mpirun
 
 BARE = [str(Path(__file__).parent / "programs" / "bare_rank.py")]
-OURS = ["-m", "fastlloyd.client"]
+OURS = list(CLIENT_PROGRAM)
 ROUNDS = 200
 REPEATS = 5
 
 
-def blobs(n: int, d: int, k: int) -> np.ndarray:
-    rng = np.random.default_rng(1)
-    centers = rng.uniform(-0.7, 0.7, (k, d))
-    return np.clip(centers[rng.integers(0, k, n)] + rng.normal(0, 0.1, (n, d)), -1, 1)
-
-
-def round_seconds(data: Path, k: int, ranks: int, program: list[str], folder: Path) -> list[float]:
+def round_seconds(shares: Shares, k: int, program: list[str]) -> list[float]:
     """Run once and give the seconds of each round but the first, as the server saw them."""
-    flags = ["--dataset", str(data), "--k", str(k), "--bounds", "-1,1", "--rounds", str(ROUNDS), "--quiet"]
-    flags += ["--transport", "tcp", "--output", str(folder)]
-    command, env = mpirun_command(find_mpirun(), ranks, [sys.executable, *program, *flags], transport="tcp")
-    subprocess.run(command, env={**os.environ, **env}, check=True, timeout=300, stdout=subprocess.DEVNULL)
-    report = json.loads((folder / "server.json").read_text())
-    return [entry["seconds"] for entry in report["rounds"][1:]]
+    job = Job(shares=shares, k=k, rounds=ROUNDS, epsilon=1.0)
+    return run_job(job, find_mpirun(), program=program)["seconds"]
 
 
 def plain_seconds(points: np.ndarray, k: int) -> float:
     """Time the plain assignment with counts and weighted bincounts, on all records in one thread."""
-    centers = blobs(k, points.shape[1], k)
+    centers = points[:k]  # one of each generated cluster
     times = []
     for _ in range(15):
         start = time.perf_counter()
@@ -67,23 +57,21 @@ def main() -> None:
             os.environ[variable] = "1"
             os.execv(sys.executable, [sys.executable, *sys.argv])
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        small, large = folder / "small.npy", folder / "large.npy"
-        np.save(small, blobs(10_000, 2, 2))
-        points = blobs(100_000, 5, 5)
-        np.save(large, points)
+        work = Workspace(Path(scratch))
+        small, large = Source(n=10_000, k=2, d=2), Source(n=100_000, k=5, d=5)
         cases = {
-            "two ranks": (small, 2, 2, OURS),
-            "two ranks, no TLS, no masks": (small, 2, 2, BARE),
-            "three ranks": (small, 2, 3, OURS),
-            "three ranks, no TLS, no masks": (small, 2, 3, BARE),
-            "large": (large, 5, 3, OURS),
+            "two ranks": (work.shares(small, 1), 2, OURS),
+            "two ranks, no TLS, no masks": (work.shares(small, 1), 2, BARE),
+            "three ranks": (work.shares(small, 2), 2, OURS),
+            "three ranks, no TLS, no masks": (work.shares(small, 2), 2, BARE),
+            "large": (work.shares(large, 2), 5, OURS),
         }
+        points = work.points(large)
         seconds: dict[str, list[float]] = {name: [] for name in cases}
         plain = []
         for _ in range(REPEATS):
-            for name, (data, k, ranks, program) in cases.items():
-                seconds[name].append(statistics.median(round_seconds(data, k, ranks, program, folder / "out")))
+            for name, (shares, k, program) in cases.items():
+                seconds[name].append(statistics.median(round_seconds(shares, k, program)))
             plain.append(plain_seconds(points, 5))
     report(seconds, plain, output)
 

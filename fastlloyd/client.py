@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from fastlloyd.net.control import Ending
     from fastlloyd.net.mpi import MpiTransport
     from fastlloyd.net.transport import Transport
+    from fastlloyd.report.announcer import Announcer
 
-# One thread per rank: ranks share the cores, and spinning BLAS threads would steal them.
 _ABORT_AFTER_S = 0.3
 _LEAVE_AFTER_S = 2.0
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -74,12 +75,14 @@ def _run_rank(config: RunConfig | FastLloydError, *, events: bool, serve_only: b
     except FastLloydError as error:
         sys.stderr.write(f"fastlloyd: {config if isinstance(config, FastLloydError) else error}\n")
         return error.exit_code
-    from fastlloyd.execute import Announcer, execute
-    from fastlloyd.net.delay import delayed
     from fastlloyd.net.launcher import detect
+    from fastlloyd.report.announcer import Announcer
 
     rank = transport.me.rank
-    _start_log(usable, rank)
+    try:
+        start_log(usable, rank)
+    except ConfigError as error:
+        config = error
     announcer = Announcer(
         transport.me, events=events, quiet=usable.quiet, one_host=detect().on_one_host, mpi=transport.library
     )
@@ -88,16 +91,33 @@ def _run_rank(config: RunConfig | FastLloydError, *, events: bool, serve_only: b
         config = ConfigError(
             f"fastlloyd.server is for rank 0, this is rank {rank}; put it first: mpirun -n 1 .. : -n M .."
         )
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _interrupt)
-    carrier = delayed(transport, usable.delay)
-    ending = execute(config, carrier, announcer)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN if ending.code else signal.SIG_DFL)
+    ending, carrier = run_party(config, transport, announcer)
     if events:
         announcer.event("done", rank=rank, code=ending.code)
     _leave(carrier, transport, ending)
     return ending.code
+
+
+def run_party(
+    config: RunConfig | FastLloydError, transport: Transport, announcer: Announcer
+) -> tuple[Ending, Transport]:
+    """Run this process's party from its inputs to its end; signals become an agreed end.
+
+    Returns
+    -------
+    ending : Ending
+    carrier : Transport
+        To be closed by the caller; it may be `transport` with `--delay` added.
+    """
+    from fastlloyd.execute import execute
+    from fastlloyd.net.delay import delayed
+
+    carrier = delayed(transport, config.delay if isinstance(config, RunConfig) else 0.0)
+    catch_signals()
+    ending = execute(config, carrier, announcer)
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN if ending.code else signal.SIG_DFL)
+    return ending, carrier
 
 
 def _leave(carrier: Transport, mpi: MpiTransport, ending: Ending) -> None:
@@ -120,6 +140,18 @@ def _leave(carrier: Transport, mpi: MpiTransport, ending: Ending) -> None:
         os._exit(ending.code)
 
 
+def catch_signals() -> None:
+    """Turn SIGTERM and SIGINT into an `Interrupted` error where the main thread stands."""
+    for number in _SIGNALS:
+        signal.signal(number, _interrupt)
+
+
+def limit_threads() -> None:
+    """Keep to one thread per rank: ranks share the cores, and spinning BLAS threads would steal them."""
+    for variable in _THREAD_VARIABLES:
+        os.environ.setdefault(variable, "1")
+
+
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     """Turn a signal into an agreed end."""
     signal.signal(number, signal.SIG_IGN)
@@ -128,13 +160,25 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     )
 
 
-def _start_log(config: RunConfig, rank: int) -> None:
-    """Log to a file or to standard error; never records, masks or keys."""
+def start_log(config: RunConfig, rank: int) -> None:
+    """Log to a file or to standard error; never records, masks or keys.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be written.
+    """
     handler: logging.Handler
     if config.log_file is None:
         handler = logging.StreamHandler()
     else:
-        handler = logging.FileHandler(config.log_file.replace("{client}", str(rank)), encoding="utf-8")
+        path = config.log_file.replace("{client}", str(rank))
+        try:
+            handler = logging.FileHandler(path, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(
+                f"--log-file {path}: cannot be written ({error.strerror}); check path and rights"
+            ) from error
     handler.setFormatter(logging.Formatter(f"%(asctime)s rank {rank} %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger("fastlloyd")
     root.addHandler(handler)

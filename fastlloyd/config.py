@@ -193,8 +193,15 @@ def _wrong(name: str, expected: str, value: object) -> ConfigError:
     return ConfigError(f"{flag}: expected {expected}, got {value!r}")
 
 
-def load_config(path: str | Path) -> RunConfig:
+def load_config(path: str | Path, flags: Mapping[str, Any] | None = None) -> RunConfig:
     """Read a run file.
+
+    Parameters
+    ----------
+    path : str or Path
+    flags : mapping, optional
+        As for `with_values`; they win, and what belongs together is checked only then: a run file for all parties
+        may name the roster, and each party adds its own key.
 
     Raises
     ------
@@ -211,10 +218,25 @@ def load_config(path: str | Path) -> RunConfig:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"--config {path}: not valid TOML: {error}") from error
+    merged = dict(values)
+    for key, value in (flags or {}).items():
+        table = values.get(key)
+        merged[key] = {**table, **value} if key in PROTOCOLS and isinstance(table, dict) else value
     try:
-        return with_values(RunConfig(), values)
+        return with_values(RunConfig(), merged)
     except ConfigError as error:
+        if flags and _is_fine(values):
+            raise
         raise ConfigError(f"{path}: {error}") from error
+
+
+def _is_fine(values: Mapping[str, Any]) -> bool:
+    """Whether a run file is right by itself, so that a mistake is one of the flags."""
+    try:
+        with_values(RunConfig(), values)
+    except ConfigError:
+        return False
+    return True
 
 
 def with_values(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:

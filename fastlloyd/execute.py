@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -49,58 +48,12 @@ from fastlloyd.protocols.session import (
     refuse_plan,
     tell_ready,
 )
-from fastlloyd.report.progress import Progress, encode_event
+from fastlloyd.report.announcer import Announcer
 from fastlloyd.run import Deadlines, Driver
 from fastlloyd.state import StateDir
 from fastlloyd.wire import PartyId, clients
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Announcer:
-    """Tells people and the supervisor what happens; public facts only.
-
-    Parameters
-    ----------
-    me : PartyId
-    events : bool
-        Write machine-readable events for `fastlloyd run` instead of text.
-    quiet : bool
-    one_host : bool
-        All ranks are on this host, so a result may be printed: what ranks print passes through the launcher.
-    mpi : str or None
-        The MPI library, for the report.
-    """
-
-    me: PartyId
-    events: bool = False
-    quiet: bool = False
-    one_host: bool = False
-    mpi: str | None = None
-    _progress: Progress = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self._progress = Progress(sys.stdout, quiet=self.quiet)
-
-    def event(self, name: str, **facts: Any) -> None:
-        """Announce an event; rounds and set-up by rank 0 only."""
-        if self.events:
-            sys.stdout.write(encode_event(name, **facts))
-            sys.stdout.flush()
-        elif self.me.is_server:
-            self._progress.show({"event": name, **facts})
-
-    def note(self, text: str) -> None:
-        """Say something to whoever watches this rank."""
-        if not self.quiet:
-            sys.stdout.write(text.rstrip("\n") + "\n")
-            sys.stdout.flush()
-
-    def complain(self, text: str) -> None:
-        """Print a sentence on this rank's own standard error."""
-        sys.stderr.write(f"fastlloyd: {self.me}: {text}\n" if self.me.rank else f"fastlloyd: {text}\n")
-        sys.stderr.flush()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -147,6 +100,8 @@ def execute(config: RunConfig | FastLloydError, transport: Transport, announcer:
         outcome = _run(prepared, links, meter, announcer, started)
         outcome.write()
         leave_together(links, deadline_s=prepared.config.setup_deadline, late=outcome.late)
+        if prepared.state is not None:
+            prepared.state.finish()  # not before: whoever could not write its files resumes to have them
     except Exception as caught:
         error = _as_ours(caught)
         if outcome is not None:
@@ -155,7 +110,7 @@ def execute(config: RunConfig | FastLloydError, transport: Transport, announcer:
             ending = abort(links, error)
         except Interrupted:  # a signal that came in the midst of it; there is no second one
             ending = abort(links, error)
-        _explain(error, ending, transport.me, announcer)
+        _explain(error, ending, announcer)
         return ending
     outcome.announce(announcer.note)
     return Ending(EXIT_OK, transport.me.rank, Reason.INTERNAL, bool(outcome.late))
@@ -178,7 +133,7 @@ def _prepare(config: RunConfig | FastLloydError, transport: Transport, announcer
             prepared.own = load_own(prepared.config, prepared.common, me)
     except Exception as caught:
         prepared.problem = _as_ours(caught)
-    if prepared.problem is None and prepared.certificates is None and me.is_server:
+    if prepared.problem is None and prepared.certificates is None and announcer.speaks:
         announcer.note(
             "demonstration: links are encrypted but the parties' keys are not authenticated (no --roster and --key)"
         )
@@ -210,7 +165,8 @@ def _run(
         me=links.me,
         resumed=bool(prepared.facts),
         mpi=announcer.mpi,
-        prints=announcer.one_host if config.print_result is None else config.print_result,
+        carrier=announcer.carrier or config.transport,
+        prints=announcer.may_print if config.print_result is None else config.print_result,
     )
     if links.me.is_server:
         return _Server(prepared, facts, links, meter, announcer).run()
@@ -247,9 +203,9 @@ class _Role:
         )
 
     def publish(self, event: str, values: dict[str, Any]) -> None:
-        """Note a round's time; rank 0 tells people, with all payload bytes that passed it."""
+        """Note a round's time; whoever speaks tells people, with all payload bytes that passed it."""
         self.facts.round_seconds.append(values["seconds"])
-        if self.me.is_server:
+        if self.announcer.speaks:
             traffic = [*self.meter.sent.items(), *self.meter.received.items()]
             payload = sum(count.payload_bytes for (_, round_), count in traffic if round_ == values["round"])
             self.announcer.event(event, **values, bytes=payload)
@@ -258,7 +214,7 @@ class _Role:
         """Set-up is over."""
         driver.restart_clock()
         self.facts.setup_seconds = time.perf_counter() - self.facts.started
-        if self.me.is_server:
+        if self.announcer.speaks:
             self.announcer.event("setup", seconds=self.facts.setup_seconds)
 
 
@@ -278,8 +234,6 @@ class _Server(_Role):
             plan = Plan.from_json(self.prepared.facts["plan"])
         else:
             plan = make_plan(common.public, d=len(schema.names), names=schema.names)
-            if state is not None:
-                state.start({"run_id": self.facts.run_id.hex(), "plan": plan.to_json()})
         ahead = [party for party, done in schema.rounds_done.items() if done > len(stored)]
         if ahead:
             raise PeerError(
@@ -290,6 +244,9 @@ class _Server(_Role):
             )
         driver.drive(propose_plan(self.everybody, plan.to_json(), len(stored)))
         driver.drive(await_ready(self.everybody))
+        if state is not None and not self.prepared.facts:
+            # Not before all are ready: a run that is refused must not make this party forget an interrupted one.
+            state.start({"run_id": self.facts.run_id.hex(), "plan": plan.to_json()})
         self.rounds_start(driver)
         secret = SecretRandom()
         result = driver.drive(
@@ -301,8 +258,6 @@ class _Server(_Role):
             )
         )
         ledger.close()
-        if state is not None:
-            state.finish()
         return ServerOutcome(self.facts, plan, result, traffic)
 
 
@@ -360,8 +315,6 @@ class _Client(_Role):
             outcome.result = driver.drive(client(self.me, points, plan, masks, stored=stored))
             outcome.choose_writer()
             outcome.traffic = driver.drive(exchange_counters_client(own_traffic(self.meter)))
-            if state is not None:
-                state.finish()
             return outcome
         except BaseException:
             outcome.discard()
@@ -427,15 +380,15 @@ def _as_ours(error: Exception) -> FastLloydError:
     return wrapped
 
 
-def _explain(error: FastLloydError, ending: Ending, me: PartyId, announcer: Announcer) -> None:
-    """Print what this rank has to say: its own details, or, by rank 0, what all see."""
+def _explain(error: FastLloydError, ending: Ending, announcer: Announcer) -> None:
+    """Print what this rank has to say: its own details, and, where it speaks, what all see."""
+    shared = str(Aborted(rank=ending.rank, reason=ending.reason, code=ending.code))
     if isinstance(error, NotStarted):
-        if error.own is not None and not error.printed_elsewhere:
+        if error.own is not None and (announcer.own_terminal or not error.printed_elsewhere):
             announcer.complain(str(error.own))
-        if me.is_server:
-            announcer.complain(str(Aborted(rank=ending.rank, reason=ending.reason, code=ending.code)))
-        return
-    if not isinstance(error, Aborted):
+        if announcer.speaks:
+            announcer.complain(shared)
+    elif not isinstance(error, Aborted):
         announcer.complain(str(error))
-    elif me.is_server:
-        announcer.complain(str(Aborted(rank=ending.rank, reason=ending.reason, code=ending.code)))
+    elif announcer.speaks:
+        announcer.complain(shared)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.config import RunConfig, public_part
-from fastlloyd.crypto.identity import Identity, load_key, make_identity
+from fastlloyd.crypto.identity import Identity, load_key, make_identity, parse_certificate
 from fastlloyd.crypto.roster import Roster
 from fastlloyd.data.bounds import Bounds, parse_bounds, scale
 from fastlloyd.data.named import Dataset, dataset_bounds, load_named
@@ -26,7 +26,7 @@ from fastlloyd.data.split import split_rows
 from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.protocols.fastlloyd.plan import PublicParameters
-from fastlloyd.wire import PROTOCOL_VERSION, PartyId
+from fastlloyd.wire import PROTOCOL_VERSION, SERVER, PartyId
 
 DEFAULT_DATASET = "photo"
 
@@ -229,3 +229,80 @@ def load_identity(
     identity = roster.identity(me, key)
     certificates = {party: der for party, der in roster.certificates().items() if party != me}
     return identity, certificates, roster.digest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a party stands among sites that no launcher has numbered.
+
+    Attributes
+    ----------
+    me : PartyId
+    clients : int or None
+        How many the roster has; None without one.
+    identity : Identity or None
+        None without a roster.
+    certificates : mapping from PartyId to DER bytes
+        Of the others, from the roster.
+    """
+
+    me: PartyId
+    clients: int | None = None
+    identity: Identity | None = None
+    certificates: Mapping[PartyId, bytes] = field(default_factory=dict, repr=False)
+
+
+def find_place(config: RunConfig, rank: int | None) -> Place:
+    """Find out which party this is: by its key where there is a roster, else by the rank that was given.
+
+    Parameters
+    ----------
+    config : RunConfig
+    rank : int or None
+        0 for the server; what `--rank` says for a client.
+
+    Raises
+    ------
+    ConfigError
+        Roster, key and rank do not fit together, or say too little.
+    """
+    if config.roster is None or config.key is None:
+        if rank is None:
+            raise ConfigError("--rank: expected this client's number, 1 or more, or --roster and --key, which tell it")
+        return Place(me=PartyId(rank))
+    roster = Roster.load(Path(config.roster))
+    roster.check_complete()
+    _check_subjects(roster)
+    if rank is None and "{client}" in config.key:
+        raise ConfigError(
+            "--key: '{client}' stands for the rank, which the key is to tell; name the file, or add --rank"
+        )
+    key = load_key(Path(config.key.replace("{client}", str(rank))))
+    if rank is None:
+        ranks = [
+            e.rank for e in roster.entries if parse_certificate(e.certificate_der).public_key() == key.public_key()
+        ]
+        rank = ranks[0] if ranks else 1
+        if rank == SERVER.rank:
+            raise ConfigError("--key: this is the server's key; `fastlloyd join` is for clients, see `fastlloyd serve`")
+    me = PartyId(rank)
+    identity = roster.identity(me, key)
+    return Place(
+        me=me,
+        clients=len(roster.entries) - 1,
+        identity=identity,
+        certificates={party: der for party, der in roster.certificates().items() if party != me},
+    )
+
+
+def _check_subjects(roster: Roster) -> None:
+    """Refuse equal subjects: of two such certificates OpenSSL finds the first only."""
+    seen: dict[Any, str] = {}
+    for entry in roster.entries:
+        subject = parse_certificate(entry.certificate_der).subject
+        if subject in seen:
+            raise ConfigError(
+                f"--roster: the certificates of {seen[subject]!r} and {entry.name!r} have the same subject, and one of "
+                "them would be refused: make them with `fastlloyd keygen`"
+            )
+        seen[subject] = entry.name

@@ -44,6 +44,7 @@ class Facts:
     started: float
     me: PartyId
     resumed: bool
+    carrier: str
     mpi: str | None = None
     prints: bool = False
     setup_seconds: float = 0.0
@@ -94,7 +95,12 @@ def _common(
         ],
         setup_seconds=facts.setup_seconds,
         traffic=document.Traffic(**total),
-        network=document.Network(transport=facts.config.transport, delay_seconds=facts.config.delay),
+        network=document.Network(
+            transport=facts.carrier,
+            delay_seconds=facts.config.delay,
+            profile=facts.config.network,
+            shaping=facts.config.shaping,
+        ),
         mpi=facts.mpi,
     )
 

@@ -20,7 +20,7 @@ from fastlloyd.errors import InternalError, PeerError, PeerGone, PeerTimeout
 from fastlloyd.net.meter import Meter
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.protocols.party import Effect, Gather, Party, Publish, Receive, Record, Save, Send
-from fastlloyd.wire import FINAL_ROUND, SETUP_ROUND, Header, Message, PartyId, round_order
+from fastlloyd.wire import FINAL_ROUND, SERVER, SETUP_ROUND, Header, Message, PartyId, round_order
 
 T = TypeVar("T")
 # A client waits this much longer than the server, so that the server names the silent one first.
@@ -209,6 +209,9 @@ class Driver:
             arrived = self._links.receive(max(remaining, 0.0))
         except PeerGone as error:
             self._lose(error)
+            if error.rank == SERVER.rank:
+                # Nothing goes on without it; waiting for another client would blame that one.
+                raise
             return True
         if arrived is None:
             return remaining > 0

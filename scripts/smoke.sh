@@ -8,6 +8,7 @@ if [ $# -ne 2 ]; then
   exit 2
 fi
 cd "$(dirname "$0")/.."
+export PYTHONPATH=$PWD  # this tree, whatever is installed
 work=$(mktemp -d "${TMPDIR:-/tmp}/fastlloyd-smoke.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 passed=0
@@ -17,8 +18,8 @@ failed=0
 roster() {
   local rank
   for rank in 0 1 2; do
-    "$1" -m fastlloyd keygen --name "party $rank" --rank "$rank" --out "$2/party-$rank"
-    "$1" -m fastlloyd roster add --roster "$2/roster.toml" --cert "$2/party-$rank.pem"
+    "$1" -m fastlloyd keygen --name "party $rank" --rank "$rank" --out "$2/party-$rank" >/dev/null
+    "$1" -m fastlloyd roster add --roster "$2/roster.toml" --cert "$2/party-$rank.pem" >/dev/null
   done
   "$1" -m fastlloyd roster check --roster "$2/roster.toml"
 }

@@ -110,17 +110,19 @@ def parse_run_options(parser: argparse.ArgumentParser, argv: Sequence[str]) -> t
         Any flag, key or value that does not fit.
     """
     arguments = parser.parse_args(join_negative_values(list(argv), ("--bounds",)))
-    config = RunConfig() if arguments.config is None else load_config(arguments.config)
     given = {
         key: value
         for key, value in vars(arguments).items()
         if key in RunConfig.__dataclass_fields__ and value is not None
     }
+    given.update(_tables(arguments.set_ or (), given.get("protocol", PROTOCOLS[0])))
+    if arguments.config is None:
+        config = with_values(RunConfig(), given)
+    else:
+        config = load_config(arguments.config, given)
     if config.data_dir is None and DATA_DIR_VARIABLE in os.environ:
-        given.setdefault("data_dir", os.environ[DATA_DIR_VARIABLE])
-    protocol = given.get("protocol", config.protocol)
-    tables = _tables(arguments.set_ or (), protocol)
-    return with_values(config, {**given, **tables}), arguments
+        config = with_values(config, {"data_dir": os.environ[DATA_DIR_VARIABLE]})
+    return config, arguments
 
 
 def _tables(pairs: Sequence[str], protocol: str) -> dict[str, dict[str, Any]]:

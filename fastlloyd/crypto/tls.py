@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import ssl
 import struct
+from collections.abc import Iterable
 from typing import NoReturn
 
 from fastlloyd.crypto.identity import Identity, fingerprint
@@ -272,8 +273,21 @@ class TlsLink:
         )
 
 
-def _context(identity: Identity, peer_der: bytes, *, server_side: bool, peer: PartyId) -> ssl.SSLContext:
-    """Set up TLS 1.3 that trusts one certificate and shows ours."""
+def pinned_context(identity: Identity, trusted: Iterable[bytes], *, server_side: bool) -> ssl.SSLContext:
+    """Set up TLS 1.3 that asks for a certificate, trusts exactly these, and shows ours.
+
+    Parameters
+    ----------
+    identity : Identity
+    trusted : iterable of bytes
+        Certificates, DER. OpenSSL checks chains, so the caller still compares the certificate that was shown.
+    server_side : bool
+
+    Raises
+    ------
+    ValueError
+        One of them is no certificate.
+    """
     # Not ssl.create_default_context: that trusts the system's CAs and obeys SSLKEYLOGFILE.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server_side else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -284,8 +298,17 @@ def _context(identity: Identity, peer_der: bytes, *, server_side: bool, peer: Pa
         # Tickets would arrive as records that nobody asked for.
         context.num_tickets = 0
     try:
-        context.load_verify_locations(cadata=peer_der)
-    except (ssl.SSLError, ValueError) as error:
-        raise SecurityError(f"the certificate of {peer} cannot be read", rank=peer.rank) from error
+        for certificate in trusted:
+            context.load_verify_locations(cadata=certificate)
+    except ssl.SSLError as error:
+        raise ValueError("expected an X.509 certificate in DER") from error
     identity.load_into(context)
     return context
+
+
+def _context(identity: Identity, peer_der: bytes, *, server_side: bool, peer: PartyId) -> ssl.SSLContext:
+    """Trust one certificate, the peer's."""
+    try:
+        return pinned_context(identity, (peer_der,), server_side=server_side)
+    except ValueError as error:
+        raise SecurityError(f"the certificate of {peer} cannot be read", rank=peer.rank) from error

@@ -68,7 +68,7 @@ def parse_address(text: str, flag: str, *, listening: bool = False) -> Address:
         raise ConfigError(f"{flag}: expected HOST:PORT with a port from 1 to 65535, as in {example}, got {text!r}")
     if listening and host == "*":
         host = ""
-    if not listening and not host or any(character.isspace() for character in host):
+    if (not listening and not host) or any(character.isspace() for character in host):
         raise ConfigError(f"{flag}: expected HOST:PORT, as in {example}, got {text!r}")
     return Address(host, int(port))
 

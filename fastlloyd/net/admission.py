@@ -26,7 +26,7 @@ from fastlloyd.errors import ConfigError, FastLloydError, PeerError, SecurityErr
 from fastlloyd.net.stream import Stream
 from fastlloyd.wire import PROTOCOL_VERSION, SERVER, PartyId
 
-NO_RANK = 0xFFFF
+MAX_CLIENTS = 0xFFFE
 _MAGIC = b"FLsj"
 _HELLO = struct.Struct("<4sBH")
 _WELCOME = struct.Struct("<4sBBHH")
@@ -108,8 +108,8 @@ class Welcome:
             raise _other_version()
         return cls(Answer(answer), rank, parties)
 
-    def check(self, rank: int | None) -> None:
-        """Refuse anything but a welcome as the client that this party is.
+    def check(self, rank: int) -> None:
+        """Refuse anything but a welcome as client `rank`.
 
         Raises
         ------
@@ -127,7 +127,7 @@ class Welcome:
             )
         if self.answer is Answer.OTHER_VERSION:
             raise _other_version()
-        if not 1 <= self.rank < self.parties or self.rank != (rank or self.rank):
+        if not 1 <= self.rank < self.parties or self.rank != rank:
             raise PeerError(
                 f"the server takes this party for rank {self.rank} of {self.parties}, expected rank {rank}: compare "
                 "the rosters",
@@ -165,6 +165,8 @@ class Guest:
         first = self.stream.peek(len(_MAGIC))
         if first and not _MAGIC.startswith(first):
             if first[0] in _TLS_FIRST_BYTES:
+                # In clear: whoever expects TLS stumbles over it at once instead of trying again.
+                self.refuse(Welcome(Answer.OTHER_VERSION, 0, 0))
                 raise ValueError("it speaks TLS, so it has a roster, which this server was not given")
             raise ValueError("it is no fastlloyd client")
         content = self.stream.take(_HELLO.size)
@@ -196,9 +198,9 @@ class Guest:
         self.stream.end_output()
 
 
-def hello(rank: int | None) -> bytes:
-    """Write what a client says first."""
-    return _HELLO.pack(_MAGIC, PROTOCOL_VERSION, NO_RANK if rank is None else rank)
+def hello(rank: int) -> bytes:
+    """Write what a client says first; where it shows a certificate, that alone counts."""
+    return _HELLO.pack(_MAGIC, PROTOCOL_VERSION, rank)
 
 
 def tls_problem(error: ssl.SSLError) -> str:

@@ -66,6 +66,11 @@ class Channel(ABC):
     ) -> None:
         self.close(lost=error is not None)
 
+    @property
+    def absent(self) -> frozenset[PartyId]:
+        """Peers that have not come yet."""
+        return self._transport.absent
+
     def begin_ending(self) -> None:
         """From now on drop all but abort notices and their acknowledgements, and raise nothing."""
         self._ending = True

@@ -23,6 +23,7 @@ Source: docs/protocol.md, "How a run ends".
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import time
 from collections.abc import Collection, Iterable
@@ -44,6 +45,7 @@ ABORT_S = 1.0
 _SERVER_ANSWER_S = 0.5
 _VERDICT_GRACE_S = 3.0
 _DRAIN_S = 0.05
+_ABSENT_GRACE_S = 5.0
 _LOST = (Reason.TIMEOUT, Reason.GONE)
 
 
@@ -188,7 +190,7 @@ def abort(links: Channel, error: FastLloydError) -> Ending:
 def _start_server(links: Channel, error: FastLloydError | None, deadline_s: float, run_id: bytes | None) -> bytes:
     """Hear all clients, decide, tell them."""
     faults = [] if error is None else [_fault(error, links.me)]
-    faults += _hear(links, deadline_s)
+    faults += _hear(links, deadline_s, doomed=error is not None)
     for peer, start in links.starts.items():
         if start.reason is not None:
             faults.append(_Fault(Notice(peer.rank, start.reason, start.code), start.digest))
@@ -206,12 +208,21 @@ def _start_server(links: Channel, error: FastLloydError | None, deadline_s: floa
     raise NotStarted(notice, own=error, printed_elsewhere=_is_printed(error, worst.digest))
 
 
-def _hear(links: Channel, deadline_s: float) -> list[_Fault]:
-    """Wait until every client has said how it stands; give the faults of those that have not."""
+def _hear(links: Channel, deadline_s: float, *, doomed: bool) -> list[_Fault]:
+    """Wait until every client has said how it stands; give the faults of those that have not.
+
+    A run that cannot start does not wait long for clients that have not even come: sites may start hours apart.
+    """
     end = time.monotonic() + deadline_s
+    grace_end = math.inf
     faults: dict[PartyId, _Fault] = {}
     while missing := [peer for peer in links.peers if peer not in links.starts and peer not in faults]:
-        remaining_s = end - time.monotonic()
+        doomed = doomed or bool(faults) or any(start.reason is not None for start in links.starts.values())
+        if doomed and links.absent.issuperset(missing):
+            grace_end = min(grace_end, time.monotonic() + _ABSENT_GRACE_S)
+        else:
+            grace_end = math.inf
+        remaining_s = min(end, grace_end) - time.monotonic()
         try:
             if remaining_s > 0 and links.step(remaining_s):
                 continue
@@ -222,14 +233,19 @@ def _hear(links: Channel, deadline_s: float) -> list[_Fault]:
         except PeerError as error:
             faults[PartyId(error.rank)] = _fault(error, links.me)
             continue
-        for peer in missing:
-            silent = PeerTimeout(
-                f"{peer} did not report within {deadline_s:g} s: check that it runs and can be reached, or allow "
-                "more time for the set-up",
-                rank=peer.rank,
-            )
-            faults[peer] = _fault(silent, links.me)
+        if grace_end < end:
+            break
+        faults.update((peer, _fault(_silent(peer, deadline_s), links.me)) for peer in missing)
     return list(faults.values())
+
+
+def _silent(peer: PartyId, deadline_s: float) -> PeerTimeout:
+    """Name a client that has not said how it stands."""
+    return PeerTimeout(
+        f"{peer} did not report within {deadline_s:g} s: check that it runs and can be reached, or allow more time "
+        "for the set-up",
+        rank=peer.rank,
+    )
 
 
 def _start_client(links: Channel, error: FastLloydError | None, deadline_s: float) -> bytes:

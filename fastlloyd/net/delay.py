@@ -50,6 +50,11 @@ class DelayedTransport(Transport):
         self._waiting: deque[tuple[float, PartyId, bytes]] = deque()
         self._closed = False
 
+    @property
+    def absent(self) -> frozenset[PartyId]:
+        """As `inner` says."""
+        return self._inner.absent
+
     def send(self, peer: PartyId, frame: bytes | bytearray | memoryview) -> None:
         """Keep a copy of the frame until it is due."""
         if self._closed:

@@ -24,6 +24,8 @@ _HEADER = struct.Struct("<IH")
 HEADER_BYTES = _HEADER.size
 _CHUNK = 1 << 18
 _FILL_BYTES = 1 << 20
+# "fatal: protocol_version", which OpenSSL keeps to itself if the other end does not speak TLS at all.
+_NOT_TLS = bytes.fromhex("15030300020246")
 
 
 class Stream:
@@ -222,7 +224,7 @@ class Stream:
         except ssl.SSLZeroReturnError:
             self.ended = True
         except ssl.SSLError:
-            self._output += self._outgoing.read()
+            self._output += self._outgoing.read() or (b"" if self.ready else _NOT_TLS)
             self.flush()
             raise
 
@@ -234,7 +236,6 @@ class Stream:
             self._tls.do_handshake()
             self.ready = True
         except ssl.SSLWantReadError:
-            return
-        finally:
-            self._output += self._outgoing.read()
-            self.flush()
+            pass
+        self._output += self._outgoing.read()
+        self.flush()

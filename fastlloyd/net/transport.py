@@ -63,6 +63,11 @@ class Transport(ABC):
             A peer is lost: do not wait for anybody (for MPI: never finalise).
         """
 
+    @property
+    def absent(self) -> frozenset[PartyId]:
+        """Peers that have not come yet; nobody, where a launcher starts all parties."""
+        return frozenset()
+
     def check_send(self, peer: PartyId, size: int) -> None:
         """Refuse a frame for nobody, or one above `MAX_FRAME_BYTES`.
 

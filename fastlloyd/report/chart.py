@@ -43,7 +43,7 @@ class Panel:
     lines: Mapping[str, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
 
 
-def bar_chart(places: Sequence[str], series: Sequence[Bars], *, y_label: str, logarithmic: bool = False) -> bytes:
+def bar_chart(places: Sequence[str], series: Sequence[Bars], *, y_label: str) -> bytes:
     """Draw groups of bars.
 
     Parameters
@@ -52,8 +52,6 @@ def bar_chart(places: Sequence[str], series: Sequence[Bars], *, y_label: str, lo
         Name under each group.
     series : sequence of Bars
     y_label : str
-    logarithmic : bool
-        Of the height.
 
     Returns
     -------
@@ -77,8 +75,7 @@ def bar_chart(places: Sequence[str], series: Sequence[Bars], *, y_label: str, lo
         axes.bar(xs, heights, width, label=bars.label, yerr=whiskers if has_errors else None, capsize=2)
     axes.set_xticks(range(len(places)), places, rotation=30, ha="right", rotation_mode="anchor", fontsize=8)
     axes.set_ylabel(y_label)
-    if logarithmic:
-        axes.set_yscale("log")
+    axes.set_ylim(bottom=0.0)
     axes.grid(axis="y", linewidth=0.4, alpha=0.6)
     axes.set_axisbelow(True)
     figure.legend(loc="outside upper center", ncols=max(len(series), 1), frameon=False, fontsize=9)
@@ -114,8 +111,19 @@ def line_panels(panels: Sequence[Panel], *, columns: int) -> bytes:
         place.set_yscale("log")
         place.set_xlabel(panel.x_label, fontsize=9)
         place.set_ylabel(panel.y_label, fontsize=9)
-        place.tick_params(labelsize=8)
+        marks = sorted({x for xs, _ in panel.lines.values() for x in xs})
+        place.set_xticks(marks, [_short(mark) for mark in marks])
+        place.set_xticks([], minor=True)
+        place.tick_params(labelsize=8, which="both")
         place.grid(linewidth=0.4, alpha=0.6)
         if panel.lines:
             place.legend(fontsize=7, frameon=False)
     return render_png(figure)
+
+
+def _short(number: float) -> str:
+    """Write a number in little room: 316, 10K, 1M."""
+    for size, letter in ((1e6, "M"), (1e3, "K")):
+        if number >= size:
+            return f"{number / size:g}{letter}"
+    return f"{number:g}"

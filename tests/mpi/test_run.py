@@ -166,37 +166,10 @@ def common() -> Common:
     return gather_common(RunConfig(dataset="iris"), 2)[1]
 
 
-def test_the_same_seed_twice_gives_other_noise(all_iris: list[Iris]) -> None:
-    # Shared public seed and data: what differs is the operating system's entropy alone.
-    seeds = {report(run.folder / "res")["parameters"]["seed"] for run in all_iris}
-    assert seeds == {0}
-    assert len({run.centroids.tobytes() for run in all_iris}) == len(all_iris)
-
-
 def test_a_run_of_one_client(single: Iris) -> None:
     written = report(single.folder / "res")
     assert written["parties"]["clients"] == 1
     assert written["traffic"]["payload_bytes_per_round"] == 2 * 3 * 5 * 4
-
-
-def test_nicv_over_mpi_is_that_in_memory(all_iris: list[Iris], common: Common) -> None:
-    """Exact rank test, false alarm below 1e-6: with one public seed all runs are independent and alike.
-
-    How iris is split does not matter: the sums are exact integers.
-    """
-    stats = pytest.importorskip("scipy.stats")
-    assert common.dataset is not None
-    points = scale(common.dataset.values.copy(), common.bounds)
-    plan = make_plan(common.public, d=points.shape[1], names=common.dataset.names)
-    secret = SecretRandom()
-    here = [
-        nearest(points, memory.run(points, plan, noise=lambda t: draw_noise(plan, t, secret)).first.centers.exact)[1]
-        for _ in range(120)
-    ]
-    there = [nearest(points, scale(run.centroids, common.bounds))[1] for run in all_iris]
-    assert stats.mannwhitneyu(there, here, method="exact").pvalue > 1e-6
-    # Four against 120 can fall below 1e-6 only by being all lowest or all highest: 2 / C(124, 4) = 2.2e-7.
-    assert stats.mannwhitneyu([max(here) + 1] * 4, here, method="exact").pvalue < 1e-6
 
 
 def test_masked_updates_go_to_the_server_and_to_nobody_else(recorded: Iris) -> None:
@@ -284,3 +257,33 @@ def test_wrong_keys_end_the_run(tmp_path: Path, keys: Path, case: str, only: Any
     assert re.search(sentence, ended.ranks[0].err), ended
     assert "PRIVATE KEY" not in ended.said
     assert not (tmp_path / "res").exists() or not list((tmp_path / "res").iterdir())
+
+
+# --- all runs on iris together: last, so that no one test starts them all ----------------------------------
+
+
+def test_the_same_seed_twice_gives_other_noise(all_iris: list[Iris]) -> None:
+    # Shared public seed and data: what differs is the operating system's entropy alone.
+    seeds = {report(run.folder / "res")["parameters"]["seed"] for run in all_iris}
+    assert seeds == {0}
+    assert len({run.centroids.tobytes() for run in all_iris}) == len(all_iris)
+
+
+def test_nicv_over_mpi_is_that_in_memory(all_iris: list[Iris], common: Common) -> None:
+    """Exact rank test, false alarm below 1e-6: with one public seed all runs are independent and alike.
+
+    How iris is split does not matter: the sums are exact integers.
+    """
+    stats = pytest.importorskip("scipy.stats")
+    assert common.dataset is not None
+    points = scale(common.dataset.values.copy(), common.bounds)
+    plan = make_plan(common.public, d=points.shape[1], names=common.dataset.names)
+    secret = SecretRandom()
+    here = [
+        nearest(points, memory.run(points, plan, noise=lambda t: draw_noise(plan, t, secret)).first.centers.exact)[1]
+        for _ in range(120)
+    ]
+    there = [nearest(points, scale(run.centroids, common.bounds))[1] for run in all_iris]
+    assert stats.mannwhitneyu(there, here, method="exact").pvalue > 1e-6
+    # Four against 120 can fall below 1e-6 only by being all lowest or all highest: 2 / C(124, 4) = 2.2e-7.
+    assert stats.mannwhitneyu([max(here) + 1] * 4, here, method="exact").pvalue < 1e-6

@@ -132,3 +132,24 @@ def test_a_merged_configuration_reads_back(values: dict) -> None:
 def test_the_public_part_holds_no_path_of_one_party() -> None:
     part = public_part(RunConfig(key="secret.key", roster="r", state_dir="s", output="o"))
     assert not {"key", "output", "state_dir", "data", "log_file"} & set(part)
+
+
+def test_flags_complete_a_run_file_before_it_is_checked(tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text('roster = "roster.toml"\nn-total = 10\n[fastlloyd]\nalpha = 0.5\n')
+    with pytest.raises(ConfigError, match="run.toml: --roster and --key belong together"):
+        load_config(file)
+    config = load_config(file, {"key": "own.key", "n_total": 20, "fastlloyd": {"beta": 2}})
+    assert (config.roster, config.key, config.n_total) == ("roster.toml", "own.key", 20)
+    assert config.settings == {"fastlloyd": {"alpha": 0.5, "beta": 2}}
+
+
+def test_a_mistake_is_laid_to_flag_or_file(tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text("k = 3\n")
+    with pytest.raises(ConfigError, match="^--k: expected"):
+        load_config(file, {"k": 0})
+    file.write_text("k = 0\n")
+    with pytest.raises(ConfigError, match="run.toml: --k: expected"):
+        load_config(file, {"epsilon": 2.0})
+    assert load_config(file, {"k": 2}).k == 2

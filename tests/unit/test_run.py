@@ -193,3 +193,9 @@ def test_an_unknown_effect_is_a_bug() -> None:
 
     with pytest.raises(InternalError, match="no effect"):
         driver(FakeLinks()).drive(party())
+
+
+def test_a_client_that_loses_the_server_waits_for_no_other_client():
+    lost = PeerGone("the server is gone", rank=0)
+    with pytest.raises(PeerGone, match="the server is gone"):
+        driver(FakeLinks(deque([lost])), me=ONE).drive(receive(TWO, 5))

@@ -5,9 +5,7 @@ import sys
 
 _rank = os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK"))
 if _rank is not None:
-    _notes = os.open(
-        os.path.join(os.environ["RANK_NOTES"], f"opened.{_rank}"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
-    )
+    _notes = os.open(f"{os.environ['RANK_NOTES']}/opened.{_rank}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def _note(event: str, arguments: tuple) -> None:
         if event == "open" and isinstance(arguments[0], str | bytes):

@@ -1,0 +1,103 @@
+"""`fastlloyd serve`: the server of a run whose sites no single mpirun can start."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
+from fastlloyd.client import catch_signals, limit_threads, run_party, start_log
+from fastlloyd.config import RunConfig
+from fastlloyd.errors import ConfigError
+from fastlloyd.net.address import Address, listen, parse_address
+from fastlloyd.wire import SERVER
+
+if TYPE_CHECKING:
+    from fastlloyd.inputs import Place
+    from fastlloyd.net.admission import Keys
+
+CARRIER = "serve/join"
+CONNECTION = ("plain TCP: without --roster and --key nobody proves who it is", "TLS 1.3, keys of the roster")
+_log = logging.getLogger(__name__)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Listen on one port, wait for all clients, and run as the server.
+
+    Raises
+    ------
+    ConfigError
+        Flags, roster, key, or a port that cannot be had.
+    """
+    limit_threads()
+    config, arguments = parse_run_options(_parser(), argv)
+    config = _without_records(config)
+    address = parse_address(arguments.listen, "--listen", listening=True)
+    from fastlloyd.inputs import find_place
+    from fastlloyd.net.hub import TcpServer
+    from fastlloyd.report.announcer import Announcer
+    from fastlloyd.report.unit import format_count
+
+    place = find_place(config, SERVER.rank)
+    if place.clients is None and arguments.clients is None:
+        raise ConfigError("--clients: expected the number of clients, or a --roster, which tells it")
+    count: int = arguments.clients if place.clients is None else place.clients
+    if arguments.clients not in (None, count):
+        raise ConfigError(f"--clients: the roster names {count} clients, got {arguments.clients}; leave the flag out")
+    keys = connection_keys(place)
+    start_log(config, SERVER.rank)
+    catch_signals()
+    announcer = Announcer(SERVER, events=arguments.events, quiet=config.quiet, own_terminal=True, carrier=CARRIER)
+    listeners = listen(address)
+    with TcpServer(
+        listeners, count, keys=keys, note=announcer.note, warn=_log.warning, stall_s=config.deadline / 2
+    ) as transport:
+        at = Address(address.host, listeners[0].getsockname()[1])
+        announcer.note(
+            f"listening at {at} ({CONNECTION[keys is not None]}); waiting {config.setup_deadline:g} s for "
+            f"{format_count(count, 'client')}"
+        )
+        ending, carrier = run_party(config, transport, announcer)
+        carrier.close(lost=ending.lost)
+    return ending.code
+
+
+def connection_keys(place: Place) -> Keys | None:
+    """Give what the connection needs where there is a roster: a client trusts the server, the server all clients."""
+    if place.identity is None:
+        return None
+    from fastlloyd.crypto.tls import pinned_context
+    from fastlloyd.net.admission import Keys
+
+    trusted = {der: party for party, der in place.certificates.items() if place.me.is_server or party.is_server}
+    return Keys(pinned_context(place.identity, trusted, server_side=place.me.is_server), trusted)
+
+
+def _without_records(config: RunConfig) -> RunConfig:
+    """Expect records at the clients, if the flags speak of any; the server itself opens no file."""
+    speaks = config.bounds is not None or config.n_total is not None or bool(config.client_caps)
+    if config.data is None and config.dataset is None and speaks:
+        return replace(config, data="(at the clients)")
+    return config
+
+
+def _parser() -> Parser:
+    """Describe the flags."""
+    parser = Parser(
+        prog="fastlloyd serve",
+        description="Serve a federated clustering; the clients come by `fastlloyd join` (docs/sites.md).",
+        epilog="Exit codes: 0 done, 2 bad input or configuration, 3 a peer failed, 4 budget exceeded, 70 a bug.",
+    )
+    parser.add_argument(
+        "--listen", required=True, metavar="HOST:PORT", help="where clients connect; *:PORT for all addresses"
+    )
+    parser.add_argument("--clients", type=int, metavar="M", help="how many clients (default: as the roster says)")
+    add_run_options(parser)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,71 @@
+"""What one rank tells the people, or the supervisor, that watch it: public facts only."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastlloyd.report.progress import Progress, encode_event
+from fastlloyd.wire import PartyId
+
+
+@dataclass(slots=True)
+class Announcer:
+    """Tells people and the supervisor what happens; public facts only.
+
+    Parameters
+    ----------
+    me : PartyId
+    events : bool
+        Write machine-readable events for `fastlloyd run` instead of text.
+    quiet : bool
+    one_host : bool
+        All ranks are on this host, so a result may be printed: what ranks print passes through the launcher.
+    own_terminal : bool
+        No launcher in between: this rank shows its progress, its result, and what all ranks see.
+    mpi : str or None
+        The MPI library, for the report.
+    carrier : str or None
+        How the parties are joined, for the report, where it is not what `--transport` says.
+    """
+
+    me: PartyId
+    events: bool = False
+    quiet: bool = False
+    one_host: bool = False
+    own_terminal: bool = False
+    mpi: str | None = None
+    carrier: str | None = None
+    _progress: Progress = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._progress = Progress(sys.stdout, quiet=self.quiet)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether this rank tells what all ranks see: once under a launcher, by rank 0."""
+        return self.own_terminal or self.me.is_server
+
+    @property
+    def may_print(self) -> bool:
+        """Whether a result printed here reaches nobody but its owner."""
+        return self.own_terminal or self.one_host
+
+    def event(self, name: str, **facts: Any) -> None:
+        """Announce an event."""
+        if self.events:
+            sys.stdout.write(encode_event(name, **facts))
+            sys.stdout.flush()
+        elif self.speaks:
+            self._progress.show({"event": name, **facts})
+
+    def note(self, text: str) -> None:
+        """Say something to whoever watches this rank."""
+        if not self.quiet:
+            self._progress.write(text.rstrip("\n") + "\n", sys.stdout)
+
+    def complain(self, text: str) -> None:
+        """Print a sentence on this rank's own standard error."""
+        named = self.me.rank and not self.own_terminal
+        self._progress.write(f"fastlloyd: {self.me}: {text}\n" if named else f"fastlloyd: {text}\n", sys.stderr)

@@ -1,0 +1,316 @@
+"""`fastlloyd serve` and `fastlloyd join` as real processes, from keys and run file to results and failures."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastlloyd.__main__ import main
+from fastlloyd.report.schema import validate
+from tests.mpi.support import ROOT, Job, hospitals, read_matrix, report
+
+CLIENTS = 3
+LIMIT_S = 40.0
+DEADLINE_S = 2.0
+GRACE_S = 5.0
+# Python needs a moment to leave where other tests keep all cores busy; the contract knows no such moment.
+BUSY_S = 3.0
+# Enough rounds, slow enough, to be in the middle of when something happens; no privacy to be calibrated.
+SLOWLY = ("--protocol", "lloyd", "--rounds", "600", "--delay", "0.02")
+
+
+@pytest.fixture(scope="module")
+def parties(tmp_path_factory):
+    """Keys, roster, records and run file, made as docs/sites.md says."""
+    folder = tmp_path_factory.mktemp("parties")
+    roster = ["--roster", str(folder / "roster.toml")]
+    for rank, name in enumerate(["operator", "clinic north", "clinic south", "clinic west"]):
+        with contextlib.redirect_stdout(None):
+            main(["keygen", "--name", name, "--rank", str(rank), "--out", str(folder / f"party_{rank}")])
+            main(["roster", "add", *roster, "--cert", str(folder / f"party_{rank}.pem")])
+    hospitals(folder, clients=CLIENTS)
+    (folder / "run.toml").write_text(
+        f'roster = "{folder}/roster.toml"\nk = 2\nbounds = "-1,1"\nn_total = 120\nrounds = 4\nepsilon = 5.0\n'
+        f"deadline = {DEADLINE_S}\nsetup_deadline = {LIMIT_S}\n"
+    )
+    return folder
+
+
+class Sites:
+    """One server and its clients, each a process with its own folder and terminal."""
+
+    def __init__(self, parties: Path, folder: Path, *flags: str) -> None:
+        self.parties = parties
+        self.folder = folder
+        self.flags = ("--config", str(parties / "run.toml"), *flags)
+        self.processes: dict[int, subprocess.Popen] = {}
+
+    def serve(self, *flags: str) -> None:
+        self._start(0, "serve", "--listen", "127.0.0.1:0", "--key", str(self.parties / "party_0.key"), *flags)
+        self.until(lambda: "listening at" in self.out(0))
+        self.port = int(re.search(r"127.0.0.1:(\d+)", self.out(0))[1])
+
+    def join(self, rank: int, *flags: str) -> None:
+        key, data = self.parties / f"party_{rank}.key", self.parties / f"hospital_{rank}.csv"
+        where = f"127.0.0.1:{self.port}"
+        self._start(rank, "join", "--server", where, "--key", str(key), "--data", str(data), *flags)
+
+    def _start(self, rank: int, *words: str) -> None:
+        home = self.folder / str(rank)
+        home.mkdir()
+        with (home / "out").open("wb") as out, (home / "err").open("wb") as err:
+            self.processes[rank] = subprocess.Popen(
+                [sys.executable, "-m", "fastlloyd", *words, *self.flags],
+                env=os.environ | {"PYTHONPATH": str(ROOT)},
+                cwd=home,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+            )
+
+    def start(self) -> None:
+        self.serve()
+        for rank in range(1, CLIENTS + 1):
+            self.join(rank)
+
+    def out(self, rank: int) -> str:
+        return (self.folder / str(rank) / "out").read_text()
+
+    def err(self, rank: int) -> str:
+        return (self.folder / str(rank) / "err").read_text()
+
+    def result(self, rank: int) -> Path:
+        return self.folder / str(rank) / "fastlloyd-run"
+
+    def said(self) -> str:
+        return "\n".join(f"[{rank}] {self.out(rank)}{self.err(rank)}" for rank in self.processes)
+
+    def until(self, condition, limit_s: float = LIMIT_S) -> None:
+        end = time.monotonic() + limit_s
+        while not condition():
+            assert all(process.poll() is None for process in self.processes.values()), self.said()
+            assert time.monotonic() < end, self.said()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.processes[0].wait(0.02)
+
+    def in_the_middle(self) -> None:
+        self.until(lambda: "round 3 of 600" in self.out(0))
+
+    def codes(self, *ranks: int, limit_s: float = LIMIT_S) -> list[int]:
+        end = time.monotonic() + limit_s
+        return [self.processes[rank].wait(max(0.0, end - time.monotonic())) for rank in ranks]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def test_three_hospitals_and_an_operator_with_strangers_at_the_door(parties, tmp_path):
+    with Sites(parties, tmp_path) as sites:
+        sites.serve()
+        strangers = [socket.create_connection(("127.0.0.1", sites.port)) for _ in range(3)]
+        strangers[0].sendall(b"GET / HTTP/1.1\r\n\r\n")
+        strangers[1].sendall(bytes.fromhex("1603010200010001fc0303"))
+        for rank in range(1, CLIENTS + 1):
+            sites.join(rank)
+        assert sites.codes(0, 1, 2, 3) == [0] * 4, sites.said()
+        for stranger in strangers:
+            stranger.close()
+    server = json.loads((sites.result(0) / "server.json").read_text())
+    validate(server, "server")
+    assert [path.name for path in sites.result(0).iterdir()] == ["server.json"]
+    centers = [read_matrix(sites.result(rank) / "centroids.csv") for rank in range(1, CLIENTS + 1)]
+    for rank in range(1, CLIENTS + 1):
+        document = report(sites.result(rank))
+        validate(document)
+        assert document["parties"]["authenticated"] is True
+        assert document["network"]["transport"] == "serve/join"
+        # k (d + 1) elements of 4 bytes, from and to each client.
+        assert document["traffic"]["payload_bytes_per_round"] == 2 * CLIENTS * 2 * 3 * 4
+        assert np.array_equal(centers[rank - 1], centers[0])
+        assert sites.err(rank) == ""
+        assert f"as client {rank} of 3 (TLS 1.3" in sites.out(rank)
+        assert "round 4 of 4: 3 clients" in sites.out(rank) and "cluster  noisy size" in sites.out(rank)
+    assert server["parties"]["authenticated"] is True and server["network"]["transport"] == "serve/join"
+    assert "3 of 3" in sites.out(0) and "round 4 of 4: 3 clients" in sites.out(0)
+    assert "cluster" not in sites.out(0)
+    assert sites.err(0).count("dropped a connection from 127.0.0.1") == 1
+
+
+@pytest.mark.mpi
+def test_traffic_is_that_of_the_same_run_under_mpi(parties, tmp_path):
+    with Sites(parties, tmp_path, "--protocol", "lloyd") as sites:
+        sites.start()
+        assert sites.codes(0, 1, 2, 3) == [0] * 4, sites.said()
+        over_tcp = report(sites.result(2))
+    key, data = parties / "party_{client}.key", parties / "hospital_{client}.csv"
+    with Job(tmp_path / "mpi", [*sites.flags, "--key", str(key), "--data", str(data), "--output", "out"], n=4) as job:
+        ended = job.finish()
+        assert ended.code == 0, ended
+    under_mpi = report(next((tmp_path / "mpi").rglob("report.json")).parent)
+    assert over_tcp["traffic"] == under_mpi["traffic"]
+    assert over_tcp["parties"] == under_mpi["parties"]
+    assert over_tcp["parameters"] == under_mpi["parameters"]
+
+
+def test_a_missing_value_is_told_to_its_owner_only(parties, tmp_path):
+    bad = tmp_path / "secret_ward.csv"
+    bad.write_text("f1,f2\n0.1,0.2\n0.123456,nan\n")
+    with Sites(parties, tmp_path) as sites:
+        sites.serve()
+        sites.join(1)
+        sites.join(2, "--data", str(bad))
+        sites.join(3)
+        assert sites.codes(0, 1, 2, 3) == [2] * 4, sites.said()
+    assert "secret_ward.csv" in sites.err(2) and "f2" in sites.err(2)
+    for rank in (0, 1, 3):
+        assert sites.err(rank) == (
+            "fastlloyd: client 2 did not start: bad input (the details stand on its own standard error)\n"
+        )
+        assert "secret_ward" not in sites.out(rank)
+
+
+@pytest.mark.parametrize(
+    ("number", "rank", "sentence"),
+    [
+        (signal.SIGKILL, 2, "client 2 is gone"),
+        (signal.SIGINT, 3, "client 3 was interrupted"),
+        (signal.SIGKILL, 0, "the server is gone"),
+    ],
+)
+def test_whoever_ends_in_the_middle_is_named_by_all_others(parties, tmp_path, number, rank, sentence):
+    with Sites(parties, tmp_path, *SLOWLY) as sites:
+        sites.start()
+        sites.in_the_middle()
+        sites.processes[rank].send_signal(number)
+        others = [other for other in range(CLIENTS + 1) if other != rank]
+        assert sites.codes(*others, limit_s=GRACE_S + BUSY_S) == [3] * CLIENTS, sites.said()
+    for other in others:
+        assert sites.err(other).startswith(f"fastlloyd: {sentence}") and sites.err(other).count("\n") == 1
+        assert not list(sites.result(other).glob("centroids.csv"))
+
+
+def test_others_finish_without_a_client_where_that_is_allowed(parties, tmp_path):
+    with Sites(parties, tmp_path, *SLOWLY, "--rounds", "60", "--min-clients", "2") as sites:
+        sites.start()
+        sites.until(lambda: "round 3 of 60" in sites.out(0))
+        sites.processes[2].kill()
+        assert sites.codes(0, 1, 3) == [0] * 3, sites.said()
+    included = [entry["clients_included"] for entry in report(sites.result(3))["rounds"]]
+    assert included[0] == [1, 2, 3] and included[-1] == [1, 3]
+
+
+@pytest.mark.parametrize("rank", [2, 0])
+def test_whoever_hangs_is_named_within_the_deadline(parties, tmp_path, rank):
+    with Sites(parties, tmp_path, *SLOWLY) as sites:
+        sites.start()
+        sites.in_the_middle()
+        sites.processes[rank].send_signal(signal.SIGSTOP)
+        others = [other for other in range(CLIENTS + 1) if other != rank]
+        assert sites.codes(*others, limit_s=DEADLINE_S + GRACE_S + BUSY_S) == [3] * CLIENTS, sites.said()
+        name = "the server" if rank == 0 else f"client {rank}"
+        assert all(sites.err(other).startswith(f"fastlloyd: {name} ") for other in others), sites.said()
+        if rank:
+            sites.processes[rank].send_signal(signal.SIGCONT)
+            assert sites.codes(rank, limit_s=GRACE_S + BUSY_S) == [3]
+
+
+def test_a_client_that_never_comes_is_named(parties, tmp_path):
+    with Sites(parties, tmp_path, "--setup-deadline", "3") as sites:
+        sites.serve()
+        sites.join(1)
+        sites.join(3)
+        assert sites.codes(0, 1, 3, limit_s=3 + GRACE_S + BUSY_S) == [3] * 3, sites.said()
+    assert "client 2 did not report within 3 s" in sites.err(0)
+    assert "client 2 did not answer" in sites.err(1)
+
+
+# One process, this one
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """Undo what a command does to its process."""
+    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.setenv(variable, "1")
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = list(logging.getLogger("fastlloyd").handlers)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    logging.getLogger("fastlloyd").handlers[:] = handlers
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (["serve"], 2, "--listen"),
+        (["serve", "--listen", "nowhere"], 2, "--listen: expected HOST:PORT"),
+        (["serve", "--listen", "*:0"], 2, "--clients: expected the number of clients, or a --roster"),
+        (["serve", "--listen", "*:0", "--clients", "0"], 2, "--clients: expected 1 to"),
+        (["serve", "--listen", "192.0.2.1:0", "--clients", "2"], 2, "this machine has no such address"),
+        (["join", "--server", "host"], 2, "--server: expected HOST:PORT"),
+        (["join", "--server", "localhost:1"], 2, "--rank: expected this client's number"),
+        (["join", "--server", "localhost:1", "--rank", "0"], 2, "--rank: expected a client's number"),
+        (["join", "--server", "localhost:1", "--rank", "1", "--setup-deadline", "0.5"], 3, "no server let this client"),
+        (["join", "--server", "localhost:1", "--rank", "1", "--log-file", "no/such/x"], 2, "--log-file no/such/x"),
+    ],
+)
+def test_mistakes_are_one_sentence(alone, capsys, words, code, sentence):
+    assert main(words) == code
+    error = capsys.readouterr().err
+    assert sentence in error and error.startswith("fastlloyd: ") and error.count("\n") == 1
+
+
+def test_a_port_in_use(alone, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        where = f"127.0.0.1:{other.getsockname()[1]}"
+        assert main(["serve", "--listen", where, "--clients", "2"]) == 2
+    assert "the port is in use" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "key", "sentence"),
+    [
+        (["serve", "--listen", "127.0.0.1:0"], "party_1.key", "its --key belongs to client 1"),
+        (["serve", "--listen", "127.0.0.1:0", "--clients", "2"], "party_0.key", "the roster names 3 clients, got 2"),
+        (["join", "--server", "localhost:1"], "party_0.key", "this is the server's key"),
+        (["join", "--server", "localhost:1", "--rank", "2"], "party_1.key", "its --key belongs to client 1"),
+        (["join", "--server", "localhost:1"], "party_{client}.key", "name the file, or add --rank"),
+    ],
+)
+def test_keys_that_do_not_fit(alone, parties, capsys, words, key, sentence):
+    roster = ["--roster", str(parties / "roster.toml"), "--key", str(parties / key)]
+    assert main([*words, *roster]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_certificates_with_one_subject_are_refused(alone, parties, tmp_path, capsys, monkeypatch):
+    from cryptography import x509
+
+    roster = ["--roster", str(tmp_path / "roster.toml")]
+    with monkeypatch.context() as patched, contextlib.redirect_stdout(None):
+        patched.setattr(x509, "random_serial_number", lambda: 7)
+        for rank in (0, 1, 2):
+            main(["keygen", "--name", "clinic", "--out", str(tmp_path / f"p{rank}")])
+            words = ["--cert", str(tmp_path / f"p{rank}.pem"), "--name", f"party {rank}", "--rank", str(rank)]
+            main(["roster", "add", *roster, *words])
+    assert main(["serve", "--listen", "127.0.0.1:0", *roster, "--key", str(tmp_path / "p0.key")]) == 2
+    assert "have the same subject" in capsys.readouterr().err
