@@ -1,0 +1,90 @@
+"""`fastlloyd bench NAME`: regenerates a paper's table or figure with our figures beside the published ones."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from fastlloyd.bench.registry import BENCHES, DEFAULT_OUTPUT, Options, find_bench, run_bench
+from fastlloyd.cli.options import Parser
+from fastlloyd.config import DATA_DIR_VARIABLE
+from fastlloyd.errors import EXIT_OK, ConfigError, Interrupted
+
+
+def parser() -> Parser:
+    """Make the parser."""
+    made = Parser(
+        prog="fastlloyd bench",
+        description="Regenerate a table or figure of a paper: CSV, Markdown and PNG, published figures beside ours. "
+        "The Markdown is printed last. An interrupted benchmark goes on where it was.",
+    )
+    made.add_argument("name", nargs="?", metavar="NAME", help="which one; --list names them")
+    made.add_argument("--list", action="store_true", help="list the benchmarks")
+    made.add_argument("--quick", action="store_true", help="a cut-down version, at most four minutes on two cores")
+    made.add_argument("--output", type=Path, default=DEFAULT_OUTPUT, metavar="DIR", help=f"default {DEFAULT_OUTPUT}")
+    made.add_argument(
+        "--data-dir",
+        metavar="DIR",
+        default=os.environ.get(DATA_DIR_VARIABLE) or None,
+        help=f"folder of NAME.csv.gz files (default: ${DATA_DIR_VARIABLE}); sets that are not there are left out",
+    )
+    made.add_argument(
+        "--peer", type=Path, metavar="DIR", help="your checkout of the paper's code, timed in turn with ours"
+    )
+    made.add_argument(
+        "--peer-python", metavar="FILE", help="interpreter with what that code imports (default: this one)"
+    )
+    made.add_argument(
+        "--shaped", action="store_true", help="also over shaped network namespaces (root, source checkout)"
+    )
+    made.add_argument("--quiet", action="store_true", help="no progress bar")
+    return made
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one benchmark and return 0.
+
+    Raises
+    ------
+    ConfigError
+        No or an unknown name, or a run that failed.
+    Interrupted
+        A signal said stop; what was measured is kept.
+    """
+    arguments = parser().parse_args(list(argv))
+    if arguments.list:
+        width = max(len(bench.name) for bench in BENCHES)
+        sys.stdout.writelines(f"{bench.name:<{width}}  {bench.summary}\n" for bench in BENCHES)
+        return EXIT_OK
+    if arguments.name is None:
+        raise ConfigError(f"expected the name of a benchmark: {', '.join(bench.name for bench in BENCHES)}")
+    find_bench(arguments.name)
+    if arguments.peer_python is not None and arguments.peer is None:
+        raise ConfigError("--peer-python needs --peer DIR, the checkout that it is to run")
+    options = Options(
+        quick=arguments.quick,
+        output=arguments.output,
+        data_dir=arguments.data_dir,
+        peer=arguments.peer,
+        peer_python=arguments.peer_python or sys.executable,
+        shaped=arguments.shaped,
+        progress=not arguments.quiet,
+    )
+    before = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        text = run_bench(arguments.name, options)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    sys.stdout.write(text)
+    return EXIT_OK
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    """Let the run that is under way be ended and its files be removed."""
+    raise Interrupted(f"stopped by {signal.Signals(number).name}; the same command goes on where it was")
