@@ -1,0 +1,213 @@
+"""The launchers and container files: what each would start, and the one for this machine for real."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fastlloyd.config import load_config
+
+ROOT = Path(__file__).resolve().parents[2]
+LAUNCH, DOCKER = ROOT / "launch", ROOT / "docker"
+EXAMPLE = LAUNCH / "run.example.toml"
+SCRIPTS = sorted([*LAUNCH.glob("*.sh"), *LAUNCH.glob("*.sbatch"), *DOCKER.glob("*.sh")])
+
+
+def call(*command, **variables):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **{key: str(value) for key, value in variables.items()}}
+    return subprocess.run(
+        [str(word) for word in command], env=environment, capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+def fake(folder, name, version):
+    """A command that prints its words, one a line, or its version; and a Python beside it."""
+    folder.mkdir(exist_ok=True)
+    program = folder / name
+    program.write_text(
+        f'#!/usr/bin/env bash\nif [[ ${{1-}} == --version ]]; then echo "{version}"; else printf "%s\\n" "$@"; fi\n'
+    )
+    program.chmod(0o755)
+    python = folder / "python3"
+    if not python.exists():
+        python.symlink_to(sys.executable)
+    return python
+
+
+def documents(path):
+    yaml = pytest.importorskip("yaml", reason="PyYAML reads the manifests")
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
+def test_scripts_are_clean():
+    done = call("shellcheck", *SCRIPTS)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_scripts_stop_at_the_first_error_and_can_be_executed(path):
+    assert "\nset -euo pipefail\n" in path.read_text()
+    assert path.suffix == ".sbatch" or os.access(path, os.X_OK)
+
+
+def test_example_is_a_run_file_both_ways(tmp_path):
+    assert load_config(EXAMPLE).dataset == "iris"
+    own = re.sub(r"(?m)^# (?=\w+ = )", "", EXAMPLE.read_text()).replace('dataset = "iris"\n', "")
+    (tmp_path / "own.toml").write_text(own)
+    config = load_config(tmp_path / "own.toml")
+    assert config.data is not None
+    assert config.roster is not None
+    assert config.state_dir is not None
+
+
+@pytest.mark.mpi
+def test_localhost_runs_the_example(tmp_path):
+    done = call(LAUNCH / "localhost.sh", 3, EXAMPLE, "--output", tmp_path / "run", PYTHON=sys.executable)
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert report["parties"]["clients"] == 2
+    assert "epsilon 1 spent of 1" in done.stdout
+
+
+@pytest.mark.parametrize("vendor", ["HYDRA build details", "mpirun (Open MPI) 5.0.8"])
+def test_localhost_starts_the_entry_point(tmp_path, vendor):
+    python = fake(tmp_path / "bin", "mpirun", vendor)
+    done = call(LAUNCH / "localhost.sh", 4, EXAMPLE, "--k", 5, PYTHON=python)
+    words = done.stdout.split("\n")[:-1]
+    assert words[:2] == ["-n", "4"]
+    assert words[-7:] == [str(python), "-m", "fastlloyd.client", "--config", str(EXAMPLE), "--k", "5"]
+    assert ("--bind-to" in words) == ("Open MPI" in vendor)
+
+
+@pytest.mark.parametrize(("vendor", "flag"), [("HYDRA", "-hosts"), ("mpirun (Open MPI) 5.0.8", "--host")])
+def test_ssh_hosts_puts_one_rank_on_each_host_in_order(tmp_path, vendor, flag):
+    python = fake(tmp_path / "bin", "mpirun", vendor)
+    done = call(LAUNCH / "ssh-hosts.sh", LAUNCH / "hosts.example", EXAMPLE, PYTHON=python, INTERFACE="tun0")
+    assert done.returncode == 0, done.stderr
+    words = done.stdout.split("\n")[:-1]
+    assert words[:2] == ["-n", "3"]
+    assert words[words.index(flag) + 1] == "server.example.org,hospital-1.example.org,hospital-2.example.org"
+    assert "tun0" in words
+    place = words.index("fastlloyd.client")
+    assert words[place - 2 :] == [
+        *(str(python), "-m", "fastlloyd.client", "--config", str(EXAMPLE), "--transport", "tcp")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "run_file", "said"),
+    [
+        ("one\n", EXAMPLE, "2 hosts or more"),
+        ("one\n-oProxyCommand=x\n", EXAMPLE, "expected a host name"),
+        ("one\ntwo;three\n", EXAMPLE, "expected a host name"),
+        ("one\ntwo\n", "run.toml", "absolute path"),
+    ],
+)
+def test_ssh_hosts_refuses(tmp_path, hosts, run_file, said):
+    (tmp_path / "hosts").write_text(hosts)
+    python = fake(tmp_path / "bin", "mpirun", "HYDRA")
+    done = call(LAUNCH / "ssh-hosts.sh", tmp_path / "hosts", run_file, PYTHON=python)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(("plugin", "expected"), [({}, "pmi2"), ({"MPI_PLUGIN": "pmix"}, "pmix")])
+def test_slurm_starts_the_entry_point(tmp_path, plugin, expected):
+    fake(tmp_path / "bin", "srun", "slurm")
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    done = call("bash", LAUNCH / "slurm.sbatch", EXAMPLE, "--k", 5, PATH=path, SLURM_NTASKS=3, **plugin)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [
+        *(f"--mpi={expected}", "--kill-on-bad-exit=1", "python3", "-m", "fastlloyd.client"),
+        *("--config", str(EXAMPLE), "--k", "5"),
+    ]
+
+
+@pytest.mark.parametrize(("words", "tasks"), [([], 3), (["nowhere.toml"], 3), ([EXAMPLE], 1)])
+def test_slurm_refuses(tmp_path, words, tasks):
+    fake(tmp_path / "bin", "srun", "slurm")
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    done = call("bash", LAUNCH / "slurm.sbatch", *words, PATH=path, SLURM_NTASKS=tasks)
+    assert done.returncode == 2
+    assert done.stderr.startswith("slurm.sbatch: expected")
+
+
+def test_mpijob_fits_the_operator(tmp_path):
+    config, claim, job = documents(LAUNCH / "kubernetes" / "mpijob.yaml")
+    assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v2beta1", "MPIJob")
+    spec = job["spec"]
+    known = {"mpiImplementation", "slotsPerWorker", "launcherCreationPolicy", "sshAuthMountPath", "runPolicy"}
+    assert set(spec) == known | {"mpiReplicaSpecs"}
+    assert spec["mpiImplementation"] in {"OpenMPI", "Intel", "MPICH"}
+    assert spec["launcherCreationPolicy"] in {"AtStartup", "WaitForWorkersReady"}
+    roles = spec["mpiReplicaSpecs"]
+    assert set(roles) == {"Launcher", "Worker"}
+    pods = {role: roles[role]["template"]["spec"] for role in roles}
+    for pod in pods.values():
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    command = pods["Launcher"]["containers"][0]["command"]
+    assert command[:3] == ["mpirun", "-n", str(roles["Worker"]["replicas"])]
+    assert "fastlloyd.client" in command
+    assert "volumes" not in pods["Launcher"]
+    mounts = {mount["name"]: mount for mount in pods["Worker"]["containers"][0]["volumeMounts"]}
+    assert mounts["sites"]["subPathExpr"] == "$(POD_NAME)"
+    volumes = {volume["name"]: volume for volume in pods["Worker"]["volumes"]}
+    assert volumes["run"]["configMap"]["name"] == config["metadata"]["name"]
+    assert volumes["sites"]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    (tmp_path / "run.toml").write_text(config["data"]["run.toml"])
+    assert load_config(tmp_path / "run.toml").output == "/site/results"
+
+
+def test_compose_gives_each_party_its_own_and_no_more():
+    (compose,) = documents(DOCKER / "compose.yaml")
+    services = compose["services"]
+    assert set(services) == {"server", "client-1", "client-2", "client-3"}
+    for name, service in services.items():
+        private = [mount for mount in service["volumes"] if "/public:" not in mount]
+        own = f"/results/{name}:"
+        assert all(f"/{name}/" in mount or own in mount for mount in private)
+        assert any(mount.endswith("/own.key:/own.key:ro") for mount in private)
+        assert any(":/data:ro" in mount for mount in private) == (name != "server")
+        assert service["cap_drop"] == ["ALL"]
+        assert service["read_only"] is True
+        assert service["healthcheck"]["test"] == ["CMD", "party", "healthy"]
+        assert not {"cap_add", "privileged", "ports"} & set(service)
+        assert not service["user"].startswith("0")
+    shared = [set(services[name]["networks"]) for name in ("client-1", "client-2", "client-3")]
+    assert not set.intersection(*shared)
+    assert set.union(*shared) == set(services["server"]["networks"])
+    assert all(network["internal"] for network in compose["networks"].values())
+
+
+def test_only_shapers_get_net_admin():
+    (compose,) = documents(DOCKER / "compose.netem.yaml")
+    for name, service in compose["services"].items():
+        assert name.startswith("shape-")
+        assert service["network_mode"] == f"service:{name.removeprefix('shape-')}"
+        assert service["cap_add"] == ["NET_ADMIN"]
+        assert "volumes" not in service
+
+
+@pytest.mark.parametrize("extra", [[], ["compose.netem.yaml"]])
+@pytest.mark.skipif(shutil.which("docker-compose") is None, reason="docker-compose is not installed")
+def test_compose_accepts_the_files(extra):
+    files = [word for name in ["compose.yaml", *extra] for word in ("-f", DOCKER / name)]
+    done = call("docker-compose", *files, "config", "--quiet", FASTLLOYD_NETWORK="wan")
+    assert done.returncode == 0, done.stderr
+
+
+def test_images_are_for_an_ordinary_user_on_debian():
+    stages = re.split(r"(?m)^FROM ", (DOCKER / "Dockerfile").read_text())[1:]
+    bases = {stage.split()[0] for stage in stages}
+    assert bases == {"debian:bookworm-slim", "build", "python"}
+    assert re.findall(r"(?m)^USER (\w+)", stages[-1]) == ["fastlloyd"]
+    assert "apt-get" not in stages[-1]
+    mpi = next(stage for stage in stages if stage.splitlines()[0].endswith(" AS mpi"))
+    assert re.findall(r"(?m)^USER (\w+)", mpi) == ["fastlloyd"]
