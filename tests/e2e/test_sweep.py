@@ -59,7 +59,8 @@ def test_nicv_of_twenty_seeds(tmp_path: Path, name: str) -> None:
 
 
 def nicv_over_mpi(folder: Path, name: str, seed: int) -> float:
-    done(folder, ["--dataset", name, "--data-dir", DATA, "--seed", seed, "--output", "res", "--quiet"])
+    flags = ["--dataset", name, "--data-dir", DATA, "--seed", seed, "--bounds", "auto-public"]
+    done(folder, [*flags, "--output", "res", "--quiet"])
     common = prepare(name, seed)
     return nicv(common, scale(read_matrix(folder / "res" / "centroids.csv"), common.bounds))
 
@@ -73,7 +74,7 @@ def nicv_in_memory(name: str, seed: int) -> float:
 
 
 def prepare(name: str, seed: int) -> Common:
-    return gather_common(RunConfig(dataset=name, data_dir=str(DATA), seed=seed), 2)[1]
+    return gather_common(RunConfig(dataset=name, data_dir=str(DATA), seed=seed, bounds="auto-public"), 2)[1]
 
 
 def nicv(common: Common, centers: np.ndarray) -> float:
