@@ -9,6 +9,8 @@ How releases enter
 * **Laplace.** With independent Laplace noise of scale b on every coordinate the privacy loss is at most
   sum_h |x_h - x'_h| / b <= D / b for L1 sensitivity D: the release has pure epsilon D / b, and
   a Laplace event of noise multiplier b / D dominates it.
+* **Noise in shares** enters by its guaranteed part, as the continuous mechanism that dominates that
+  (`privacy/shares.py`).
 * **All k clusters are one release.** A record adds to one cluster only (its label depends on itself and
   public centroids), so the concatenated vector of all clusters moves by no more than one cluster's would:
   the sensitivity is that of one cluster, and the k clusters count once, not k times.
@@ -26,6 +28,7 @@ from collections.abc import Sequence
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.release import Release
+from fastlloyd.privacy.shares import event_multiplier
 
 ACCOUNTANT = "dp-accounting PLD, add-remove, interval at most epsilon/2000; basic composition at delta 0"
 SAMPLER_DELTA = 2.0**-40
@@ -70,10 +73,10 @@ def spent(releases: Sequence[Release], delta: float) -> float:
         return 0.0
     if any(release.mechanism == "none" for release in releases):
         return math.inf
-    counts = Counter((release.mechanism, release.noise_multiplier) for release in releases)
-    gaussian = {scale: n for (mechanism, scale), n in counts.items() if mechanism == "gaussian"}
-    laplace = {scale: n for (mechanism, scale), n in counts.items() if mechanism == "laplace"}
-    pure = math.inf if gaussian else math.fsum(n / scale for scale, n in laplace.items())
+    counts = Counter((release.norm, event_multiplier(release)) for release in releases)
+    gaussian = {scale: n for (norm, scale), n in counts.items() if norm == "l2"}
+    laplace = {scale: n for (norm, scale), n in counts.items() if norm == "l1"}
+    pure = math.inf if gaussian else math.fsum(1.0 / release.noise_multiplier for release in releases)
     if delta <= SAMPLER_DELTA:
         return pure
     return min(pure, _compose(gaussian, laplace, delta - SAMPLER_DELTA))

@@ -79,7 +79,7 @@ def calibrate(
     build : callable
         From a factor on the noise to the releases of the whole run; more noise, less epsilon.
     target_epsilon, target_delta : float
-        Delta may be 0 if all releases are Laplace; otherwise it must exceed `SAMPLER_DELTA`.
+        Delta may be 0 if all releases are Laplace noise (or shares of it); otherwise it must exceed `SAMPLER_DELTA`.
     start : float
         A first guess of the factor, such as an analytic solution.
 
@@ -103,10 +103,10 @@ def calibrate(
     _check_target(target_epsilon, target_delta)
     if not (math.isfinite(start) and start > 0.0):
         raise ConfigError(f"expected a positive first guess, got {start}; check epsilon and delta")
-    mechanisms = {release.mechanism for release in build(start)}
-    if not mechanisms or "none" in mechanisms:
+    planned = build(start)
+    if not planned or any(release.mechanism == "none" for release in planned):
         raise ConfigError("expected releases with noise, got none: there is nothing to calibrate")
-    if "gaussian" in mechanisms and target_delta <= SAMPLER_DELTA:
+    if any(release.norm == "l2" for release in planned) and target_delta <= SAMPLER_DELTA:
         raise ConfigError(
             f"expected delta above {SAMPLER_DELTA:.1e}, the part set aside for the sampler of Gaussian noise, "
             f"got {target_delta:g}; give a larger --delta"

@@ -12,8 +12,14 @@ from typing import Any, Self
 
 from fastlloyd.errors import ConfigError
 
-MECHANISMS = ("gaussian", "laplace", "none")
-NORM_OF = {"gaussian": "l2", "laplace": "l1"}
+GAUSSIAN_SHARES = "discrete gaussian shares"
+LAPLACE_SHARES = "discrete laplace shares"
+SHARED = (GAUSSIAN_SHARES, LAPLACE_SHARES)
+MECHANISMS = ("gaussian", "laplace", "none", *SHARED)
+NORM_OF = {"gaussian": "l2", "laplace": "l1", GAUSSIAN_SHARES: "l2", LAPLACE_SHARES: "l1"}
+LEAST_SHARE = 5.0
+"""Least standard deviation of one share, or least scale of the sum of Polya shares, in grid units."""
+MAX_CLIENTS = 100_000
 MULTIPLIERS = (1e-6, 1e12)
 ADD_REMOVE = "add-remove record"
 
@@ -34,7 +40,10 @@ class Release:
     sensitivity : float
         Largest change by one neighbour, in the norm `norm`: 'l2' for Gaussian, 'l1' for Laplace noise.
     noise_scale : float
-        Standard deviation (Gaussian) or scale b (Laplace), in the unit of `sensitivity`; 0 for 'none'.
+        Standard deviation (Gaussian) or scale b (Laplace), in the unit of `sensitivity`; 0 for 'none'. Of
+        shares: of those m - t together that the observer does not know, in units of the grid they lie on.
+    clients, known : int
+        m and t of noise in shares; 0 for other mechanisms, and then not written.
     unit : str
         What 1 means in the two figures above, such as 'grid of 2^-12'.
     neighbours : str
@@ -61,6 +70,8 @@ class Release:
     neighbours: str = ADD_REMOVE
     seen_by: str = "clients"
     data: str = ""
+    clients: int = 0
+    known: int = 0
 
     def __post_init__(self) -> None:
         problem = _type_problem(self) or _value_problem(self)
@@ -78,8 +89,11 @@ class Release:
         return self.noise_scale / self.sensitivity if self.noise_scale > 0.0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all fields and the noise multiplier."""
-        return {**asdict(self), "noise_multiplier": self.noise_multiplier}
+        """Give all fields and the noise multiplier; numbers of shares only where there are shares."""
+        content = {**asdict(self), "noise_multiplier": self.noise_multiplier}
+        if self.mechanism not in SHARED:
+            del content["clients"], content["known"]
+        return content
 
     def to_json(self) -> str:
         """Write one line of JSON, without the line's end."""
@@ -137,7 +151,9 @@ def _type_problem(release: Release) -> str:
     """Say which field has a wrong type, or nothing."""
     for field in fields(release):
         value = getattr(release, field.name)
-        expected = {"round": int, "sensitivity": float, "noise_scale": float}.get(field.name, str)
+        expected = {"round": int, "clients": int, "known": int, "sensitivity": float, "noise_scale": float}.get(
+            field.name, str
+        )
         if not isinstance(value, expected) or isinstance(value, bool):
             return f"expected {field.name} as {expected.__name__}, got {type(value).__name__}"
     return ""
@@ -157,12 +173,28 @@ def _value_problem(release: Release) -> str:
     if not (math.isfinite(scale) and math.isfinite(sensitivity)):
         return f"expected finite figures, got sensitivity {sensitivity} and noise scale {scale}"
     if release.mechanism == "none":
-        return "" if scale == 0.0 and sensitivity >= 0.0 else "a release without noise has noise scale 0"
+        bare = scale == 0.0 and sensitivity >= 0.0
+        return _share_problem(release) if bare else "a release without noise has noise scale 0"
     if scale <= 0.0 or sensitivity <= 0.0:
         return f"expected positive figures, got sensitivity {sensitivity} and noise scale {scale}"
     low, high = MULTIPLIERS
     if not low <= scale / sensitivity <= high:
         return f"expected noise scale over sensitivity from {low:g} to {high:g}, got {scale / sensitivity:g}"
+    return _share_problem(release)
+
+
+def _share_problem(release: Release) -> str:
+    """Say what does not fit about shares, or nothing."""
+    clients, known = release.clients, release.known
+    if release.mechanism not in SHARED:
+        return "" if clients == known == 0 else f"{release.mechanism} noise has no shares, got {clients} clients"
+    if not 1 <= known < clients <= MAX_CLIENTS:
+        return f"expected shares of up to {MAX_CLIENTS} clients, from 1 to all but one known, got {known} of {clients}"
+    parts = clients - known if release.mechanism == GAUSSIAN_SHARES else 1
+    if release.noise_scale < LEAST_SHARE * math.sqrt(parts):
+        return f"expected shares of at least {LEAST_SHARE:g} grid units, got {release.noise_scale / math.sqrt(parts):g}"
+    if release.mechanism == LAPLACE_SHARES and not release.sensitivity.is_integer():
+        return f"expected a whole number of grid units as sensitivity, got {release.sensitivity}"
     return ""
 
 

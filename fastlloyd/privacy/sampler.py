@@ -32,25 +32,28 @@ rounded last bit" (1991); docs/privacy.md, "Noise".
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.errors import ConfigError, InternalError, RangeError
+from fastlloyd.privacy.lazy import (
+    TO_UNIT,
+    Draw,
+    check_scale,
+    interval_arithmetic,
+    refine,
+    round_certain,
+    unit,
+    vector_shape,
+)
 from fastlloyd.privacy.secret import SecretRandom
-
-Draw = Callable[[], int]
 
 # Beyond these scales an int64 could not hold the noise but for a chance below 2^-180.
 MAX_SIGMA = 2.0**59
 MAX_LAPLACE_SCALE = 2.0**56
 
-_WORD = 64
-_TO_UNIT = 2.0**-_WORD
 _BLOCK = 1 << 14
-_MAX_WORDS = 64
 
 
 def round_normal(sigma: float, size: int | tuple[int, ...], secret: SecretRandom) -> NDArray[np.int64]:
@@ -79,8 +82,8 @@ def round_normal(sigma: float, size: int | tuple[int, ...], secret: SecretRandom
     Added to an integer vector it has the guarantee of the continuous Gaussian mechanism with the same
     sigma; the proof stands at the head of this module.
     """
-    _check_scale(sigma, MAX_SIGMA)
-    shape, count = _shape(size)
+    check_scale(sigma, MAX_SIGMA)
+    shape, count = vector_shape(size)
     noise = np.empty(count + count % 2, dtype=np.int64)
     for start in range(0, count, 2 * _BLOCK):
         pairs = min(_BLOCK, (noise.size - start) // 2)
@@ -116,8 +119,8 @@ def round_laplace(scale: float, size: int | tuple[int, ...], secret: SecretRando
     -------
     Added to an integer vector it has the guarantee of the continuous Laplace mechanism with the same b.
     """
-    _check_scale(scale, MAX_LAPLACE_SCALE)
-    shape, count = _shape(size)
+    check_scale(scale, MAX_LAPLACE_SCALE)
+    shape, count = vector_shape(size)
     noise = np.empty(count, dtype=np.int64)
     for start in range(0, count, _BLOCK):
         block = min(_BLOCK, count - start)
@@ -153,26 +156,26 @@ def box_muller(
     int64 array, shape (2 n,)
         n cosines, then n sines.
     """
-    uniform, log_error = _unit(first)
+    uniform, log_error = unit(first)
     square = -2.0 * np.log(uniform)
     square_error = 2.0 * log_error + square * 2.0**-50
     radius = np.sqrt(square)
     # |sqrt(x) - sqrt(y)| <= |x - y| / max(sqrt(y), sqrt(|x - y|)).
     radius_error = square_error / np.maximum(radius, np.sqrt(square_error))
     angle = second.astype(np.float64)
-    angle *= 2.0 * math.pi * _TO_UNIT
+    angle *= 2.0 * math.pi * TO_UNIT
     # Angle: 2 pi (2^-52 + 2^-64 + 2^-52); cos and sin: 2^-50; products: 2^-52; together below 2^-47.
     error = (radius * 2.0**-46 + radius_error) * (sigma * inflate * (1.0 + 2.0**-40))
     error[first == 0] = np.inf
     radius *= sigma
     values = np.concatenate((radius * np.cos(angle), radius * np.sin(angle)))
-    noise, unsure = _round_certain(values, np.concatenate((error, error)))
+    noise, unsure = round_certain(values, np.concatenate((error, error)))
     pairs = first.size
     if unsure.size:
-        arithmetic = _interval_arithmetic()
+        arithmetic = interval_arithmetic()
         for i in np.unique(unsure % pairs):
             words = (int(first[i]), int(second[i]))
-            noise[i], noise[i + pairs] = _refine(arithmetic, _normals, sigma, words, draw)
+            noise[i], noise[i + pairs] = refine(arithmetic, _normals, sigma, words, draw)
     return noise
 
 
@@ -191,45 +194,16 @@ def exponential(scale: float, first: NDArray[np.uint64], draw: Draw, *, inflate:
     -------
     int64 array, shape (n,)
     """
-    uniform, log_error = _unit(first)
+    uniform, log_error = unit(first)
     values = -np.log(uniform)
     error = (log_error + values * 2.0**-50) * (scale * inflate * (1.0 + 2.0**-40))
     error[first == 0] = np.inf
-    noise, unsure = _round_certain(values * scale, error)
+    noise, unsure = round_certain(values * scale, error)
     if unsure.size:
-        arithmetic = _interval_arithmetic()
+        arithmetic = interval_arithmetic()
         for i in unsure:
-            (noise[i],) = _refine(arithmetic, _exponentials, scale, (int(first[i]),), draw)
+            (noise[i],) = refine(arithmetic, _exponentials, scale, (int(first[i]),), draw)
     return noise
-
-
-def _unit(words: NDArray[np.uint64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Give uniforms in (0, 1] and a bound on the error of their logarithms; neither holds for a zero word."""
-    uniform = np.maximum(words, np.uint64(1)).astype(np.float64)
-    uniform *= _TO_UNIT
-    # Unseen bits: ln((m + 1) / m) <= 1 / m; conversion of m: a relative 2^-52 at most.
-    return uniform, (_TO_UNIT * (1.0 + 2.0**-40)) / uniform + 2.0**-51
-
-
-def _round_certain(
-    values: NDArray[np.float64], error: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Round; give also the indices where a half-integer lies within the error."""
-    rounded = np.rint(values)
-    values -= rounded
-    np.abs(values, out=values)
-    values += error
-    # Written so that anything that is not certainly below one half counts as unsure.
-    unsure = np.flatnonzero(~(values < 0.5 - 2.0**-40))
-    rounded[unsure] = 0.0
-    return rounded.astype(np.int64), unsure
-
-
-def _interval_arithmetic() -> Any:
-    """Make a context of interval arithmetic with a precision of its own."""
-    from mpmath.ctx_iv import MPIntervalContext
-
-    return MPIntervalContext()
 
 
 def _normals(arithmetic: Any, sigma: float, u: Any, v: Any) -> tuple[Any, ...]:
@@ -242,49 +216,3 @@ def _normals(arithmetic: Any, sigma: float, u: Any, v: Any) -> tuple[Any, ...]:
 def _exponentials(arithmetic: Any, scale: float, u: Any) -> tuple[Any, ...]:
     """Compute the exponential of a uniform, as an interval."""
     return (-arithmetic.mpf(scale) * arithmetic.log(u),)
-
-
-def _refine(
-    arithmetic: Any,
-    values: Callable[..., tuple[Any, ...]],
-    scale: float,
-    words: tuple[int, ...],
-    draw: Draw,
-) -> tuple[int, ...]:
-    """Lengthen the uniforms by 64 bits at a time until every value's interval rounds to one integer."""
-    bits = _WORD
-    for _ in range(_MAX_WORDS):
-        words = tuple(word << _WORD | draw() for word in words)
-        bits += _WORD
-        if words[0] == 0:
-            continue
-        arithmetic.prec = bits + _WORD + max(0, math.frexp(scale)[1])
-        unit = arithmetic.mpf(2) ** -bits
-        uniforms = [arithmetic.mpf([word, word + 1]) * unit for word in words]
-        rounded = [_round_interval(value) for value in values(arithmetic, scale, *uniforms)]
-        certain = tuple(value for value in rounded if value is not None)
-        if len(certain) == len(rounded):
-            return certain
-    raise InternalError("the operating system's random bits repeat themselves: no noise can be drawn")
-
-
-def _round_interval(value: Any) -> int | None:
-    """Round an interval to the integer that all its points round to, if there is one."""
-    from mpmath.libmp import mpf_floor, to_int
-
-    low, high = (int(to_int(mpf_floor(end))) for end in (value + 0.5)._mpi_)
-    return low if low == high else None
-
-
-def _check_scale(scale: float, limit: float) -> None:
-    """Check the scale of the noise."""
-    if not (math.isfinite(scale) and scale > 0.0):
-        raise ConfigError(f"expected a positive finite noise scale, got {scale}; check epsilon and delta")
-    if scale > limit:
-        raise RangeError(f"expected noise of at most {limit:g} grid units, got {scale:g}; take fewer fraction bits")
-
-
-def _shape(size: int | tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-    """Give the shape and its number of elements."""
-    shape = (size,) if isinstance(size, int) else tuple(size)
-    return shape, math.prod(shape)
