@@ -19,7 +19,7 @@ from fastlloyd.errors import ConfigError
 DATA_DIR_VARIABLE = "FASTLLOYD_DATA"
 PROTOCOLS = ("fastlloyd", "glloyd", "sulloyd", "lloyd")
 TRANSPORTS = ("shm", "tcp")
-MASKINGS = ("common",)
+MASKINGS = ("common", "pairwise")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 MISSING_RULES = ("refuse", "drop", "midpoint")
 
@@ -61,6 +61,10 @@ class RunConfig:
         Lifetime limit on epsilon; needs `state_dir`.
     seed : int
         Public randomness only: start, splits, generators.
+    masking : str
+        'common' masks that the server cannot take off, or 'pairwise' masks that cancel in its sum.
+    known_shares : int
+        With pairwise masking, t: of how many clients an observer may know the shares of noise.
     network : str or None
         Profile of the shaped network that `fastlloyd run` made.
     shaping : str or None
@@ -86,6 +90,7 @@ class RunConfig:
     budget: float | None = None
     seed: int = 0
     masking: str = "common"
+    known_shares: int = 1
     ring_bits: int = 32
     min_clients: int | None = None
     roster: str | None = None
@@ -165,6 +170,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "n_total": (3, 1e12),
     "budget": (0.0, 1e6),
     "min_clients": (1, 100_000),
+    "known_shares": (1, 100_000),
     "delay": (0.0, 60.0),
     "deadline": (0.5, 86_400.0),
     "setup_deadline": (0.5, 86_400.0),
@@ -183,6 +189,7 @@ _PUBLIC = (
     "client_caps",
     "seed",
     "masking",
+    "known_shares",
     "ring_bits",
     "min_clients",
 )

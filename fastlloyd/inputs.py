@@ -146,6 +146,8 @@ def _public_parameters(config: RunConfig, clients: int, dataset: Dataset | None)
         rounds=config.rounds,
         seed=config.seed,
         ring_bits=config.ring_bits,
+        masking=config.masking,
+        known_shares=config.known_shares,
         settings=config.own_settings,
     )
 

@@ -70,7 +70,12 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         help="a setting of one protocol (repeatable)",
     )
     secure = parser.add_argument_group("aggregation and links")
-    secure.add_argument("--masking", choices=MASKINGS, help="default common")
+    secure.add_argument(
+        "--masking", choices=MASKINGS, help="common (default), or pairwise: noise in shares by the clients"
+    )
+    secure.add_argument(
+        "--known-shares", type=_whole, metavar="T", help="pairwise: shares that an observer may know (default 1)"
+    )
     secure.add_argument("--ring-bits", type=_whole, choices=(32, 64), help="default 32")
     secure.add_argument("--min-clients", type=_whole, metavar="M", help="go on without slow clients (default: all)")
     secure.add_argument("--roster", metavar="FILE", help="TOML of pinned certificates; without it: demonstration")

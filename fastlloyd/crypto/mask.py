@@ -16,6 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -26,9 +27,21 @@ from fastlloyd.wire import PartyId
 TENSOR_UPDATE = 0
 
 
+class Masks(Protocol):
+    """What a client needs of its masks, common or pairwise."""
+
+    def mask(self, round_: int, client: PartyId) -> RingArray:
+        """Give one client's mask of one round."""
+        ...
+
+    def total(self, round_: int, included: Iterable[PartyId]) -> RingArray:
+        """Give the sum of the masks of all clients included: what is left in the server's sum."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class MaskGenerator:
-    """The masks of one run.
+    """Common masks of one run.
 
     Parameters
     ----------

@@ -23,6 +23,9 @@ KEY_BYTES = 32
 PURPOSE_SEED = b"fastlloyd common seed"
 PURPOSE_CONFIRM = b"fastlloyd confirm"
 PURPOSE_MASK = b"fastlloyd mask"
+PURPOSE_PAIR = b"fastlloyd pair secret"
+PURPOSE_PAIR_CONFIRM = b"fastlloyd pair confirm"
+PURPOSE_PAIR_MASK = b"fastlloyd pair mask"
 PURPOSE_CENTERS = b"fastlloyd centre digest"
 
 

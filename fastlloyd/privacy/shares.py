@@ -32,8 +32,7 @@ it: see docs/privacy.md.
 
 Source: Kairouz, Liu, Steinke, "The distributed discrete Gaussian mechanism for federated learning with secure
 aggregation" (2021), Theorem 1 and its tau; Canonne, Kamath, Steinke (2020), Proposition 12; Micciancio and
-Regev (2007), Lemma 4.1 and Peikert (2010), Theorem 3.1, for the two steps above; docs/privacy.md, "Noise in
-shares".
+Regev (2007) and Peikert (2010) use the same sums over shifted lattices; docs/privacy.md, "Noise in shares".
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ def spread(clients: int, known: int) -> float:
     if not 1 <= known < clients:
         raise ConfigError(
             f"noise in shares by {clients} clients, {known} of which may be known to an observer: expected at least "
-            "one unknown share; take part with more clients or lower --known-shares (at least 1: a client knows its own)"
+            "one unknown share; start with more clients or a lower --known-shares (at least 1: a client knows its own)"
         )
     return math.sqrt(clients / (clients - known))
 
@@ -152,12 +151,12 @@ def share_correction(share: float, shares: int, elements: int) -> float:
 
 
 def zcdp(share: float, shares: int, sensitivity: float, elements: int) -> float:
-    """Give rho of the sum of discrete Gaussian shares by Kairouz, Liu and Steinke, for comparison.
+    """Give rho of the sum of discrete Gaussian shares by Kairouz, Liu and Steinke's Theorem 1, for comparison.
 
     Returns
     -------
     float
-        rho = e^2 / 2 with e = D / (sqrt(n) s) + tau sqrt(d), the second of the three bounds of their Theorem 1.
+        rho = e^2 / 2 with e = D / (sqrt(n) s) + tau sqrt(d); tau as at the head of this module.
     """
     tau = 10.0 * math.fsum(math.exp(-2.0 * math.pi**2 * share**2 * k / (k + 1)) for k in range(1, shares))
     e = sensitivity / (math.sqrt(shares) * share) + tau * math.sqrt(elements)

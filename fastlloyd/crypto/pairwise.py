@@ -1,0 +1,181 @@
+"""Pairwise masks: they cancel in the sum over all clients, and in no smaller sum.
+
+Each pair of clients has a secret of its own: X25519 over their link (authenticated TLS), with keys made for this run
+only. Client i adds, for every other client j, the key stream of the pair (i, j): with a plus if i < j, else with a
+minus. So the sum over all clients is free of masks, and the server gets it by adding up. A sum without some client
+still carries that client's streams with all others, uniform on the ring for whoever lacks these secrets: a set
+smaller than all clients cannot be unmasked.
+
+The pair's key is bound to purpose, run, epoch and pair, the nonce to round and tensor. One (pair, epoch, round) stream
+covers one vector and never another: `protocols/fastlloyd/client.py` re-sends stored bytes.
+
+Source: Bonawitz et al., "Practical secure aggregation" (2017), §4.0.1 "Masking with one-time pads"; RFC 7748 (X25519);
+docs/protocol.md, "Masks".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+from fastlloyd.crypto.mask import TENSOR_UPDATE
+from fastlloyd.crypto.prg import KEY_BYTES, PURPOSE_PAIR, PURPOSE_PAIR_MASK, derive, keystream
+from fastlloyd.errors import PeerError, SecurityError
+from fastlloyd.ring.fixed import Ring, RingArray
+from fastlloyd.wire import SERVER, PartyId
+
+
+class PairKey:
+    """One client's key for one run.
+
+    Parameters
+    ----------
+    raw_key : bytes of length 32
+        Fresh secret bytes; never shown.
+    """
+
+    __slots__ = ("_private",)
+
+    def __init__(self, raw_key: bytes) -> None:
+        self._private = X25519PrivateKey.from_private_bytes(raw_key)
+
+    @property
+    def public(self) -> bytes:
+        """The 32 bytes that the other clients receive."""
+        return self._private.public_key().public_bytes_raw()
+
+    def secret_with(self, me: PartyId, other: PartyId, public: bytes, run_id: bytes) -> bytes:
+        """Derive the secret of a pair, alike on both sides.
+
+        Parameters
+        ----------
+        me, other : PartyId
+        public : bytes of length 32
+            Received from `other`.
+        run_id : bytes
+
+        Returns
+        -------
+        bytes of length 32
+
+        Raises
+        ------
+        SecurityError
+            The other's key is not one that an honest client makes.
+        """
+        try:
+            shared = self._private.exchange(X25519PublicKey.from_public_bytes(public))
+        except ValueError as error:
+            raise SecurityError(
+                f"{other} sent a key that no secret can be made with, expected a fresh X25519 key; check its version",
+                rank=other.rank,
+            ) from error
+        keys = {me: self.public, other: public}
+        first, second = sorted(keys)
+        context = struct.pack("<II", first.rank, second.rank) + keys[first] + keys[second]
+        return derive(shared, PURPOSE_PAIR, context, salt=run_id)
+
+
+@dataclass(frozen=True, slots=True)
+class PairSecrets:
+    """The secrets that one client shares with each other client.
+
+    Attributes
+    ----------
+    me : PartyId
+    secrets : mapping from PartyId to bytes of length 32
+        Never shown.
+    """
+
+    me: PartyId
+    secrets: Mapping[PartyId, bytes] = field(repr=False)
+
+    def to_bytes(self) -> bytes:
+        """Write the secrets for the state directory, in the order of ranks."""
+        return b"".join(self.secrets[party] for party in sorted(self.secrets))
+
+    @classmethod
+    def from_bytes(cls, me: PartyId, others: Iterable[PartyId], content: bytes) -> Self:
+        """Read what `to_bytes` wrote.
+
+        Raises
+        ------
+        ValueError
+            The length does not fit the number of clients.
+        """
+        parties = sorted(others)
+        if len(content) != KEY_BYTES * len(parties):
+            raise ValueError(f"expected {KEY_BYTES * len(parties)} bytes, got {len(content)}")
+        return cls(me, {party: content[KEY_BYTES * i : KEY_BYTES * (i + 1)] for i, party in enumerate(parties)})
+
+
+@dataclass(frozen=True, slots=True)
+class PairwiseMasks:
+    """The masks of one client in one run.
+
+    Parameters
+    ----------
+    pairs : PairSecrets
+    ring : Ring
+    elements : int
+        Ring elements per vector.
+    run_id : bytes
+    epoch : int
+    """
+
+    pairs: PairSecrets
+    ring: Ring
+    elements: int
+    run_id: bytes
+    epoch: int = 0
+    _keys: Mapping[PartyId, bytes] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        keys = {}
+        for party, secret in self.pairs.secrets.items():
+            first, second = sorted((self.pairs.me, party))
+            context = self.run_id + struct.pack("<III", self.epoch, first.rank, second.rank)
+            keys[party] = derive(secret, PURPOSE_PAIR_MASK, context)
+        object.__setattr__(self, "_keys", keys)
+
+    def mask(self, round_: int, client: PartyId) -> RingArray:
+        """Give the own mask of one round, shape (elements,): uniform for whoever lacks one of the pairs' secrets.
+
+        Raises
+        ------
+        ValueError
+            Another client's mask is asked for: only that client has it.
+        """
+        if client != self.pairs.me:
+            raise ValueError(f"expected {self.pairs.me}, whose masks these are, got {client}")
+        nonce = struct.pack("<III", round_, 0, TENSOR_UPDATE)
+        result = np.zeros(self.elements, dtype=self.ring.dtype)
+        for party, key in self._keys.items():
+            stream = np.frombuffer(keystream(key, nonce, self.elements * self.ring.element_bytes), self.ring.dtype)
+            if self.pairs.me < party:
+                result += stream
+            else:
+                result -= stream
+        return result
+
+    def total(self, round_: int, included: Iterable[PartyId]) -> RingArray:
+        """Give the sum of all clients' masks: zeros, shape (elements,).
+
+        Raises
+        ------
+        PeerError
+            The server's sum lacks a client: its masks cannot be taken off, and no such sum was agreed.
+        """
+        missing = {self.pairs.me, *self._keys} - set(included)
+        if missing:
+            raise PeerError(
+                f"the server's sum of round {round_} lacks {min(missing)}, expected all clients: pairwise masks cancel "
+                "in that sum only; start again or --resume with all clients",
+                rank=SERVER.rank,
+            )
+        return np.zeros(self.elements, dtype=self.ring.dtype)
