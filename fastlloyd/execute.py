@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from fastlloyd.config import RunConfig
@@ -278,10 +279,10 @@ class _Client(_Role):
         self.digest = digest
 
     def run(self) -> ClientOutcome:
-        from fastlloyd.crypto.mask import MaskGenerator
+        from fastlloyd.agreement import MaskAgreement
         from fastlloyd.kmeans.grid import quantise
         from fastlloyd.protocols.fastlloyd.client import StoredRounds, client
-        from fastlloyd.ring.fixed import Ring
+        from fastlloyd.protocols.fastlloyd.rounds import draw_share
 
         own, state, config = self.prepared.own, self.prepared.state, self.prepared.config
         if own is None:
@@ -303,16 +304,25 @@ class _Client(_Role):
             outcome.plan = plan = self.accept(proposal.values["plan"], own)
             if config.budget is not None:
                 ledger.check_budget(self.unrecorded(ledger, plan), lifetime_delta(plan), config.budget)
-            seed = self.agree(driver, plan, data_digest)
+            agreement = MaskAgreement(
+                me=self.me,
+                clients=self.everybody,
+                run_id=self.facts.run_id,
+                set_up=self.digest,
+                state=state,
+                resumed=bool(self.prepared.facts),
+            )
+            masks = agreement.masks(driver, plan, data_digest)
             points = quantise(own.raw_points, plan.fraction_bits)
             self.prepared.own = None  # the scaled copy is no longer needed
             del own
-            masks = MaskGenerator(seed, Ring(plan.ring_bits), plan.elements, self.facts.run_id)
             uplinks = {} if state is None or not self.prepared.facts else state.rounds("uplink")
             stored = StoredRounds(uplinks, replies, int(proposal.values["rounds_done"]))
             driver.drive(tell_ready())
             self.rounds_start(driver)
-            outcome.result = driver.drive(client(self.me, points, plan, masks, stored=stored))
+            secret = SecretRandom()
+            share = partial(draw_share, plan, secret=secret) if plan.masking == "pairwise" else None
+            outcome.result = driver.drive(client(self.me, points, plan, masks, share=share, stored=stored))
             outcome.choose_writer()
             outcome.traffic = driver.drive(exchange_counters_client(own_traffic(self.meter)))
             return outcome
@@ -343,27 +353,6 @@ class _Client(_Role):
         run = self.facts.run_id.hex()
         recorded = {(release.round, release.name) for release in ledger.releases if release.run == run}
         return [release for release in plan.all_releases() if (release.round, release.name) not in recorded]
-
-    def agree(self, driver: Driver, plan: Plan, data_digest: str) -> bytes:
-        """Agree on the clients' common seed, or confirm the stored one on resume."""
-        from fastlloyd.protocols.fastlloyd.rounds import first_centers
-        from fastlloyd.protocols.seed import agree_seed, confirm_seed
-
-        state, run_id = self.prepared.state, self.facts.run_id
-        start = first_centers(plan).grid.tobytes()
-        shared = json.dumps(plan.to_json(), sort_keys=True).encode()
-        context = hashlib.sha256(self.digest + hashlib.sha256(shared).digest() + start).digest()
-        if self.prepared.facts and state is not None:
-            seed = state.load("seed")
-            if seed is None:
-                raise ConfigError("--resume: the stored run has no seed; start anew", reason=Reason.RESUME)
-            driver.drive(confirm_seed(self.me, self.everybody, seed, run_id=run_id, context=context))
-            return seed
-        seed = driver.drive(agree_seed(self.me, self.everybody, run_id=run_id, context=context, secret=SecretRandom()))
-        if state is not None:
-            state.start({"run_id": run_id.hex(), "plan": plan.to_json(), "data": data_digest})
-            state.save("seed", seed)
-        return seed
 
 
 def _as_ours(error: Exception) -> FastLloydError:

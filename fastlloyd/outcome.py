@@ -1,7 +1,8 @@
 """What each party writes at the end: result files, report, and what it says on its own terminal.
 
-The server sees no centroid, so it writes `server.json` only. On a shared folder the lowest included
-client writes the shared files; every client writes the labels of its own records (mode 0600).
+The server sees no centroid (with pairwise masking, the noisy sums that they follow from), and writes
+`server.json` only. On a shared folder the lowest included client writes the shared files; every client writes the
+labels of its own records (mode 0600).
 
 Source: docs/report.md; docs/protocol.md, "Output".
 """
@@ -58,6 +59,17 @@ _AGAINST = (
 )
 
 
+def _against(plan: Plan) -> str:
+    """Say from whom the claim protects."""
+    if plan.masking != "pairwise":
+        return _AGAINST
+    known = "one client" if plan.known_shares == 1 else f"up to {plan.known_shares} clients together"
+    return (
+        f"{known}, the server, or both together, over all they see (each client adds a share of the noise; the "
+        "server sees the noisy sums)"
+    )
+
+
 def own_traffic(meter: Meter) -> dict[str, int]:
     """Give this party's counters for the final exchange."""
     total = meter.total_sent()
@@ -85,6 +97,7 @@ def _common(
         masking=facts.config.masking,
         parameters={
             **parameters,
+            **({"noise_price": plan.noise_price} if plan.masking == "pairwise" else {}),
             "rounds": len(plan.rounds),
             "settings": dict(facts.common.public.settings),
             "client_caps": list(facts.common.caps),
@@ -131,7 +144,7 @@ class ServerOutcome:
         """Nothing stays behind."""
 
     def announce(self, note: Callable[[str], None]) -> None:
-        """The server has nothing to tell: it saw no centroid."""
+        """The server has nothing to tell: the result is the clients'."""
 
 
 class ClientOutcome:
@@ -203,7 +216,7 @@ class ClientOutcome:
             ),
             features=self._names,
             noisy_sizes=[float(size) for size in result.centers.noisy_counts],
-            against=_AGAINST,
+            against=_against(plan),
             evaluation=self._evaluate(result.centers.exact),
             output=[*shared, *pictures, f"labels_{self._facts.me.rank}.csv"],
         )

@@ -16,7 +16,7 @@ LAYERS = [
     {"protocols"},
     {"run", "simulate", "state"},
     {"report"},
-    {"inputs", "outcome", "execute", "supervisor", "verdict", "estimator", "parameter", "shaped"},
+    {"inputs", "agreement", "outcome", "execute", "supervisor", "verdict", "estimator", "parameter", "shaped"},
     {"cli", "client", "server", "bench", "__main__", "__init__"},
 ]
 # A secure link joins a transport and TLS: the one place of net/ that knows cryptography.

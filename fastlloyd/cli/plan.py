@@ -6,6 +6,10 @@ import sys
 from collections.abc import Sequence
 
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
+from fastlloyd.privacy.accountant import SAMPLER_DELTA
+from fastlloyd.privacy.calibration import gaussian_noise_multiplier
+from fastlloyd.privacy.shares import zcdp_noise_multiplier
+from fastlloyd.protocols.fastlloyd.plan import Plan
 
 
 def main(argv: Sequence[str]) -> int:
@@ -41,13 +45,30 @@ def main(argv: Sequence[str]) -> int:
         lines.append(
             f"privacy: epsilon {epsilon:.6g} of {plan.epsilon:g}{delta}, add-remove record, {plan.mechanism} noise"
         )
+        if plan.masking == "pairwise":
+            lines += _share_lines(plan)
         for t, planned in enumerate(plan.rounds):
             radius = "" if planned.radius is None else f"radius {planned.radius / grid:.3g}, "
+            sums, counts = planned.sum_scale * public.spread / grid, planned.count_scale * public.spread / grid
             lines.append(
-                f"  round {t + 1}: {radius}noise on a count {planned.count_scale / grid:.3g}; on a coordinate of an "
-                f"average cluster's centre {planned.sum_scale / grid / share / 2:.2%} of the feature's range"
+                f"  round {t + 1}: {radius}noise on a count {counts:.3g}; on a coordinate of an "
+                f"average cluster's centre {sums / share / 2:.2%} of the feature's range"
             )
     else:
         lines.append("privacy: none on the result; only the sums of each round are masked")
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
+
+
+def _share_lines(plan: Plan) -> list[str]:
+    """Say what it costs that the clients add the noise in shares."""
+    counted = plan.clients - plan.known_shares
+    lines = [
+        f"shares: each of {plan.clients} clients adds one, {counted} of them carry the guarantee (an observer may know "
+        f"{plan.known_shares}); {plan.noise_price - 1.0:.1%} more noise in all than a server alone would add"
+    ]
+    if plan.delta > 0.0:
+        delta = plan.delta - SAMPLER_DELTA
+        zcdp = zcdp_noise_multiplier(plan.epsilon, delta) / gaussian_noise_multiplier(plan.epsilon, delta)
+        lines.append(f"  (accounted as the Gaussian that dominates them; by zCDP it would be {zcdp - 1.0:.1%} on top)")
+    return lines

@@ -65,7 +65,8 @@ def render_server(document: Mapping[str, Any], *, width: int = WIDTH) -> str:
         A valid server.json.
     width : int
     """
-    facts = [("result", "held by the clients: the server sees no centroid"), *_cost_facts(document)]
+    sees = "could compute it from the noisy sums" if _pairwise(document) else "sees no centroid"
+    facts = [("result", f"held by the clients: the server {sees}"), *_cost_facts(document)]
     return "\n".join([_title(document), "", *_wrapped(facts, width)]) + "\n"
 
 
@@ -115,6 +116,13 @@ def _privacy_facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "", f"NOT PRIVATE: {document['not_private_reason']}"
     else:
         yield "claim", document["claim"]
+    price = document["parameters"].get("noise_price", 1.0)
+    if price > 1.0:
+        yield (
+            "noise",
+            f"in shares by the clients, of which {document['parameters']['known_shares']} may be known to an observer: "
+            f"{price - 1.0:.1%} more in all than a server alone would add for the same epsilon",
+        )
     if document["evaluation"] is not None:
         figures = {name: value for name, value in document["evaluation"].items() if value is not None}
         yield "quality", ", ".join(f"{_METRICS.get(name, name)} {value:.4g}" for name, value in figures.items())
@@ -136,6 +144,12 @@ def _cost_facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         f"set-up {format_seconds(timing['setup_seconds'])}, rounds {format_seconds(timing['rounds_seconds'])} "
         f"({format_seconds(timing['seconds_per_round'])} each)",
     )
+
+
+def _pairwise(document: Mapping[str, Any]) -> bool:
+    """Say whether the masks cancelled in the server's sum."""
+    masking: bool = document["parties"].get("masking") == "pairwise"
+    return masking
 
 
 def _privacy(document: Mapping[str, Any]) -> str:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.crypto.mask import MaskGenerator
+from fastlloyd.crypto.pairwise import PairwiseMasks
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.fastlloyd.client import ClientResult, StoredRounds, client
 from fastlloyd.protocols.fastlloyd.plan import Plan, PublicParameters, make_plan
-from fastlloyd.protocols.fastlloyd.rounds import draw_noise
+from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
 from fastlloyd.protocols.fastlloyd.server import server
+from fastlloyd.protocols.pairs import agree_pairs
 from fastlloyd.protocols.seed import agree_seed
 from fastlloyd.ring.fixed import Ring
 from fastlloyd.simulate import Simulation, Tap
@@ -75,6 +78,7 @@ def run(
     start: NDArray[np.float64] | None = None,
     parts: list[NDArray[np.int64]] | None = None,
     stored: Mapping[PartyId, StoredRounds] | None = None,
+    share: Callable[[PartyId, int], NDArray[np.int64]] | None = None,
 ) -> Run:
     """Run server and clients in one thread on a split of the points."""
     everybody = clients(plan.clients)
@@ -83,10 +87,16 @@ def run(
         parts = list(np.array_split(np.arange(len(points)), plan.clients))
 
     def one(me: PartyId):
+        own = quantise(points[parts[me.rank - 1]], plan.fraction_bits)
+        before = (stored or {}).get(me)
+        if plan.masking == "pairwise":
+            pairs = yield from agree_pairs(me, everybody, run_id=RUN_ID, context=b"", secret=SecretRandom())
+            pairwise = PairwiseMasks(pairs, Ring(plan.ring_bits), plan.elements, RUN_ID)
+            mine = partial(share, me) if share is not None else partial(draw_share, plan, secret=SecretRandom())
+            return (yield from client(me, own, plan, pairwise, share=mine, stored=before, start=start))
         seed = yield from agree_seed(me, everybody, run_id=RUN_ID, context=b"", secret=SecretRandom())
         masks = MaskGenerator(seed, Ring(plan.ring_bits), plan.elements, RUN_ID)
-        own = quantise(points[parts[me.rank - 1]], plan.fraction_bits)
-        return (yield from client(me, own, plan, masks, stored=(stored or {}).get(me), start=start))
+        return (yield from client(me, own, plan, masks, stored=before, start=start))
 
     source = noise if noise is not None else (lambda t: draw_noise(plan, t, secret))
     simulation = Simulation({SERVER: server(plan, source), **{me: one(me) for me in everybody}}, tap)

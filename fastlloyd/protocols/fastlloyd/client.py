@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.mask import MaskGenerator
-from fastlloyd.errors import PeerError
+from fastlloyd.crypto.mask import Masks
+from fastlloyd.errors import InternalError, PeerError
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, VectorFormat
@@ -59,8 +59,9 @@ def client(
     me: PartyId,
     raw_points: GridPoints,
     plan: Plan,
-    masks: MaskGenerator,
+    masks: Masks,
     *,
+    share: Callable[[int], NDArray[np.int64]] | None = None,
     stored: StoredRounds | None = None,
     start: NDArray[np.float64] | None = None,
 ) -> Party[ClientResult]:
@@ -72,8 +73,10 @@ def client(
     raw_points : GridPoints
         Own records.
     plan : Plan
-    masks : MaskGenerator
-        From the clients' common seed.
+    masks : Masks
+        From the clients' common seed, or from the secrets of the pairs, as the plan says.
+    share : callable, optional
+        With pairwise masking: round number to this client's fresh share of noise, int64, shape (k (d + 1),).
     stored : StoredRounds, optional
         On resume: stored uplinks are re-sent byte for byte, never computed again.
     start : float64 array, shape (k, d), optional
@@ -86,13 +89,16 @@ def client(
 
     Notes
     -----
-    Sees: the noisy sums and counts of each round, hence the centres; the server sees masked vectors.
+    Sees: the noisy sums and counts of each round, hence the centres. The server sees masked vectors; with pairwise
+    masking their sum as well, in which the masks have cancelled and the noise has not.
     """
     stored = stored or StoredRounds()
     shape = VectorFormat(Ring(plan.ring_bits), plan.elements, plan.clients)
     centers = first_centers(plan, start)
     history: list[tuple[PartyId, ...]] = []
-    ahead = _Ahead(me, plan, masks)
+    if plan.masking == "pairwise" and share is None:
+        raise InternalError("a client with pairwise masks has no source of its share of the noise")
+    ahead = _Ahead(me, plan, masks, share)
     for t in range(len(plan.rounds)):
         if t in stored.replies:
             reply = NoisyMaskedSum.read(stored.replies[t], shape)
@@ -103,7 +109,7 @@ def client(
                     update = MaskedUpdate.read(stored.uplinks[t], shape)
                 else:
                     raw_update = local_update(raw_points, centers, plan, t)
-                    update = MaskedUpdate((shape.ring.encode(raw_update) + ahead.mask(t)).tobytes())
+                    update = MaskedUpdate((shape.ring.encode(raw_update) + ahead.pad(t)).tobytes())
                     yield Save(f"uplink-{t}", update.data)
                 yield Send((SERVER,), update, t)
             # Nothing here depends on the answer: do it while the server works.
@@ -124,12 +130,13 @@ def client(
 
 
 class _Ahead:
-    """Masks and ledger entries made before they are needed; each mask belongs to its round's number."""
+    """Masks, shares and ledger entries made before they are needed; each belongs to its round's number."""
 
-    def __init__(self, me: PartyId, plan: Plan, masks: MaskGenerator) -> None:
+    def __init__(self, me: PartyId, plan: Plan, masks: Masks, share: Callable[[int], NDArray[np.int64]] | None) -> None:
         self._me = me
         self._plan = plan
         self._masks = masks
+        self._share = share
         self._everybody = clients(plan.clients)
         self._own: dict[int, RingArray] = {}
         self._totals: dict[int, RingArray] = {}
@@ -145,13 +152,17 @@ class _Ahead:
         """Make round t's total mask and what round t + 1 needs."""
         self._totals[t] = self._masks.total(t, self._everybody)
         if t + 1 < len(self._plan.rounds):
-            self._own[t + 1] = self._masks.mask(t + 1, self._me)
+            self._own[t + 1] = self._make_pad(t + 1)
             yield from self.record(t + 1)
 
-    def mask(self, t: int) -> RingArray:
-        """Give the own mask of round t."""
+    def pad(self, t: int) -> RingArray:
+        """Give what hides the own update of round t: the mask, and the share of noise where there are shares."""
         ready = self._own.pop(t, None)
-        return self._masks.mask(t, self._me) if ready is None else ready
+        return self._make_pad(t) if ready is None else ready
+
+    def _make_pad(self, t: int) -> RingArray:
+        mask = self._masks.mask(t, self._me)
+        return mask if self._share is None else mask + Ring(self._plan.ring_bits).reduce(self._share(t))
 
     def total(self, t: int, included: tuple[PartyId, ...]) -> RingArray:
         """Give the sum of the masks of the clients included in round t."""

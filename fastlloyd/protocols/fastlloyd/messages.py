@@ -12,6 +12,9 @@
 
 One up and one down per round and client, k (d + 1) ring elements each: first the k x d sums, row by row,
 then the k counts. The set included travels as a bitmap and counts as link bytes.
+
+With pairwise masking v_i holds the client's share of the noise, the set is always all clients, and the r_i of all of
+them add up to 0: the reply is the noisy sum itself, in clear inside TLS.
 """
 
 from __future__ import annotations

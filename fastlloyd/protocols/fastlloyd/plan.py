@@ -14,11 +14,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
-from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.update import FREE_LIMIT
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.calibration import SAMPLER_DELTA, calibrate, gaussian_noise_multiplier
-from fastlloyd.privacy.ledger import Release
+from fastlloyd.privacy.release import NORM_OF, SHARED, Release
+from fastlloyd.privacy.shares import noise_price
+from fastlloyd.protocols.fastlloyd.parameters import MECHANISMS, PublicParameters
 from fastlloyd.protocols.fastlloyd.settings import (
     Settings,
     automatic_rounds,
@@ -29,60 +30,21 @@ from fastlloyd.protocols.fastlloyd.settings import (
 )
 from fastlloyd.ring.fixed import choose_fraction_bits
 
-MECHANISMS = {"fastlloyd": "gaussian", "glloyd": "gaussian", "sulloyd": "laplace", "lloyd": "none"}
+__all__ = [
+    "MECHANISMS",
+    "Plan",
+    "PublicParameters",
+    "RoundPlan",
+    "automatic_delta",
+    "check_plan",
+    "lifetime_delta",
+    "make_plan",
+]
+
 GAUSSIAN_TAIL = 12.0
 LAPLACE_TAIL = 45.0
 # How far a recomputed epsilon may differ between two versions of the accounting library.
 _ACCOUNTING_SLACK = 1e-9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublicParameters:
-    """What all parties must agree on before anything is computed.
-
-    Attributes
-    ----------
-    n_total : int
-        Public upper bound N on all records together.
-    delta : float or None
-        None: 1 / (N ln N).
-    rounds : int or None
-        None: the protocol's formula.
-    """
-
-    protocol: str
-    clients: int
-    min_clients: int
-    k: int
-    n_total: int
-    epsilon: float
-    delta: float | None
-    rounds: int | None
-    seed: int
-    ring_bits: int
-    settings: Mapping[str, Any]
-
-    def __post_init__(self) -> None:
-        if self.clients < 1:
-            raise ConfigError("expected at least one client, got none; start with -n 2 or more (rank 0 serves)")
-        if not 1 <= self.min_clients <= self.clients:
-            raise ConfigError(f"--min-clients: expected 1 to {self.clients} (the clients), got {self.min_clients}")
-        if self.k < 1:
-            raise ConfigError(f"--k: expected at least 1 cluster, got {self.k}")
-        if self.k > self.n_total:
-            raise ConfigError(
-                f"--k: expected at most the public N = {self.n_total} clusters, got {self.k}; lower --k or "
-                "check --n-total"
-            )
-        if self.n_total < 3:
-            raise ConfigError(f"--n-total: expected at least 3 records, got {self.n_total}")
-        if not (math.isfinite(self.epsilon) and 0 < self.epsilon <= 100):
-            raise ConfigError(f"--epsilon: expected a number in (0, 100], got {self.epsilon:g}")
-        if self.delta is not None and not 2 * SAMPLER_DELTA < self.delta < 1:
-            raise ConfigError(f"--delta: expected 'auto' or a number in (1e-11, 1), got {self.delta:g}")
-        if self.rounds is not None and not 1 <= self.rounds <= 1000:
-            raise ConfigError(f"--rounds: expected 'auto' or 1 to 1000, got {self.rounds}")
-        settings_from(self.protocol, self.settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +56,8 @@ class RoundPlan:
     radius : int or None
         floor(eta * 2^q): a point farther from its centre does not count. None: no radius.
     sum_scale, count_scale : float
-        Standard deviation (Gaussian) or scale b (Laplace) of the noise on each sum and count; 0 without.
+        Standard deviation (Gaussian) or scale b (Laplace) of the noise on each sum and count; 0 without. Of
+        noise in shares: of the m - t shares that count.
     """
 
     radius: int | None
@@ -118,6 +81,8 @@ class Plan:
     seed: int
     ring_bits: int
     fraction_bits: int
+    masking: str
+    known_shares: int
     mechanism: str
     relative: bool
     clip: bool
@@ -144,15 +109,17 @@ class Plan:
         """
         planned = self.rounds[t]
         grid = float(1 << self.fraction_bits)
-        norm = "l1" if self.mechanism == "laplace" else "l2"
+        shared = self.mechanism in SHARED
         sensitivity = _sum_sensitivity(planned.radius, self.mechanism, self.d, self.fraction_bits)
         common: dict[str, Any] = {
             "round": t,
             "mechanism": self.mechanism,
-            "norm": norm,
+            "norm": NORM_OF.get(self.mechanism, "l2"),
             "unit": f"grid of 2^-{self.fraction_bits}",
             "neighbours": "add-remove record",
-            "seen_by": "clients",
+            "seen_by": "server and clients" if self.masking == "pairwise" else "clients",
+            "clients": self.clients if shared else 0,
+            "known": self.known_shares if shared else 0,
         }
         name = "relative sums" if self.relative else "sums"
         return (
@@ -163,6 +130,11 @@ class Plan:
     def all_releases(self) -> tuple[Release, ...]:
         """Give the releases of all rounds in order."""
         return tuple(release for t in range(len(self.rounds)) for release in self.releases(t))
+
+    @property
+    def noise_price(self) -> float:
+        """All noise over what a server would add alone for the same epsilon; 1 without shares."""
+        return max((noise_price(release) for release in self.all_releases()), default=1.0)
 
     def to_json(self) -> dict[str, Any]:
         """Give plain values; `from_json` is the inverse."""
@@ -208,19 +180,18 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...]) -> Pl
         The ring is too narrow for these public bounds; names the mend.
     """
     settings = settings_from(public.protocol, public.settings)
-    mechanism = MECHANISMS[public.protocol]
+    mechanism = public.mechanism
     private = mechanism != "none"
-    delta = automatic_delta(public.n_total) if public.delta is None else public.delta
-    if mechanism != "gaussian":
-        delta = 0.0
-    sigma = gaussian_noise_multiplier(public.epsilon, delta - SAMPLER_DELTA) if mechanism == "gaussian" else 0.0
+    delta = _allowed_delta(public)
+    sigma = gaussian_noise_multiplier(public.epsilon, delta - SAMPLER_DELTA) if delta > 0.0 else 0.0
     count = public.rounds or automatic_rounds(
         public.protocol,
         k=public.k,
         d=d,
         n=public.n_total,
-        epsilon=public.epsilon,
-        sigma=sigma,
+        # What the error analysis sees is all noise, not only the part that counts for privacy.
+        epsilon=public.epsilon / public.spread,
+        sigma=sigma * public.spread,
         settings=settings,
     )
     relative = public.protocol == "fastlloyd"
@@ -242,6 +213,8 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...]) -> Pl
             seed=public.seed,
             ring_bits=public.ring_bits,
             fraction_bits=bits,
+            masking=public.masking,
+            known_shares=public.known_shares,
             mechanism=mechanism,
             relative=relative,
             clip=relative and settings.clip,
@@ -281,7 +254,9 @@ def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str
         "epsilon": public.epsilon,
         "seed": public.seed,
         "ring_bits": public.ring_bits,
-        "mechanism": MECHANISMS[public.protocol],
+        "masking": public.masking,
+        "known_shares": public.known_shares,
+        "mechanism": public.mechanism,
     }
     for field, value in expected.items():
         if getattr(plan, field) != value:
@@ -296,10 +271,15 @@ def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str
     return epsilon
 
 
+def _allowed_delta(public: PublicParameters) -> float:
+    """Give delta: as stated or by the formula for Gaussian noise, 0 for Laplace noise and none."""
+    if NORM_OF.get(public.mechanism) != "l2":
+        return 0.0
+    return automatic_delta(public.n_total) if public.delta is None else public.delta
+
+
 def _check_delta(plan: Plan, public: PublicParameters) -> None:
-    allowed = automatic_delta(public.n_total) if public.delta is None else public.delta
-    if plan.mechanism != "gaussian":
-        allowed = 0.0
+    allowed = _allowed_delta(public)
     if plan.delta > allowed * (1 + _ACCOUNTING_SLACK):
         raise ValueError(f"the plan has delta {plan.delta:g}, expected at most {allowed:g}")
 
@@ -337,7 +317,7 @@ def _sum_sensitivity(radius: int | None, mechanism: str, d: int, bits: int) -> f
     """Give how far one record moves a cluster's sums, in grid units: L1 for Laplace, else L2."""
     if radius is not None:
         return float(radius)
-    return (d if mechanism == "laplace" else math.sqrt(d)) * float(1 << bits)
+    return (d if NORM_OF.get(mechanism) == "l1" else math.sqrt(d)) * float(1 << bits)
 
 
 def _multipliers(public: PublicParameters, settings: Settings, d: int, sigma: float, count: int) -> tuple[float, float]:
@@ -361,8 +341,10 @@ def _fraction_bits(
     multipliers: tuple[float, float],
 ) -> int:
     """Choose q from the public bounds (docs/protocol.md, "Arithmetic")."""
-    mechanism = MECHANISMS[public.protocol]
-    factor = LAPLACE_TAIL if mechanism == "laplace" else GAUSSIAN_TAIL
+    mechanism = public.mechanism
+    # The sum of m Polya shares falls off as that of m - t, times a polynomial: (m / (m - t)) times the tail is plenty.
+    laplace = NORM_OF.get(mechanism) == "l1"
+    factor = LAPLACE_TAIL * public.spread**2 if laplace else GAUSSIAN_TAIL * public.spread
     widest = max((radius for radius in radii if radius is not None), default=None)
     sensitivity = _sum_sensitivity(None, mechanism, d, 0) if widest is None else widest
     return choose_fraction_bits(

@@ -14,8 +14,10 @@ from fastlloyd.kmeans.assign import accumulate
 from fastlloyd.kmeans.grid import GridPoints, round_centers
 from fastlloyd.kmeans.initial import sphere_packing, to_grid
 from fastlloyd.kmeans.update import bring_inside, clip_step, move
+from fastlloyd.privacy.release import GAUSSIAN_SHARES, SHARED
 from fastlloyd.privacy.sampler import round_laplace, round_normal
 from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.privacy.shares import draw_gaussian_share, draw_laplace_share
 from fastlloyd.protocols.fastlloyd.messages import join, split
 from fastlloyd.protocols.fastlloyd.plan import Plan
 
@@ -62,7 +64,7 @@ def local_update(points: GridPoints, centers: Centers, plan: Plan, t: int) -> ND
 
 
 def draw_noise(plan: Plan, t: int, secret: SecretRandom) -> NDArray[np.int64]:
-    """Draw round t's noise in grid units, shape (k (d + 1),); zeros for lloyd.
+    """Draw the server's noise of round t in grid units, shape (k (d + 1),); zeros where it adds none.
 
     Notes
     -----
@@ -71,7 +73,7 @@ def draw_noise(plan: Plan, t: int, secret: SecretRandom) -> NDArray[np.int64]:
     """
     planned = plan.rounds[t]
     sums, counts = plan.k * plan.d, plan.k
-    if plan.mechanism == "none":
+    if plan.mechanism not in ("gaussian", "laplace"):
         return np.zeros(sums + counts, dtype=np.int64)
     if plan.mechanism == "gaussian":
         return np.concatenate(
@@ -80,6 +82,25 @@ def draw_noise(plan: Plan, t: int, secret: SecretRandom) -> NDArray[np.int64]:
     # Laplace noise on each coordinate: scale b with L1 sensitivity d 2^q is epsilon = d 2^q / b for all.
     return np.concatenate(
         [round_laplace(planned.sum_scale, sums, secret), round_laplace(planned.count_scale, counts, secret)]
+    )
+
+
+def draw_share(plan: Plan, t: int, secret: SecretRandom) -> NDArray[np.int64]:
+    """Draw one client's share of round t's noise in grid units, shape (k (d + 1),); zeros where the server adds it.
+
+    Notes
+    -----
+    Sees: the client that draws it; the server and the others see sums of all clients' shares and updates.
+    Privacy: m - t shares together have the scales of the plan (`privacy/shares.py`).
+    """
+    planned = plan.rounds[t]
+    sums, counts = plan.k * plan.d, plan.k
+    if plan.mechanism not in SHARED:
+        return np.zeros(sums + counts, dtype=np.int64)
+    draw = draw_gaussian_share if plan.mechanism == GAUSSIAN_SHARES else draw_laplace_share
+    shares = plan.clients - plan.known_shares
+    return np.concatenate(
+        [draw(planned.sum_scale, shares, sums, secret), draw(planned.count_scale, shares, counts, secret)]
     )
 
 

@@ -1,4 +1,8 @@
-"""FastLloyd, Figure 1, from the server's side: add up, add noise, reply. It sees masked vectors only."""
+"""FastLloyd, Figure 1, from the server's side: add up, add noise, reply. It sees masked vectors only.
+
+With pairwise masking it has nothing to take off and no noise to add: the clients' masks cancel in the sum of all
+of them, and their shares of noise add up in it. The server then sees the noisy sums, as the clients do.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +40,14 @@ def server(
     ----------
     plan : Plan
     noise : callable
-        Round number to fresh secret noise in grid units, int64, shape (k (d + 1),).
+        Round number to fresh secret noise in grid units, int64, shape (k (d + 1),); zeros with pairwise masking.
     stored : mapping from round to reply bytes, optional
         On resume: replies that were fixed before; sent again as they are, never drawn again.
     rounds_done : mapping from client to its number of accepted replies, optional
 
     Notes
     -----
-    Sees: masked updates, uniform on the ring; who is included; nothing else.
+    Sees: masked updates, uniform on the ring; who is included; with pairwise masking the noisy sums. Nothing else.
     Privacy: each reply is the release of `plan.releases(t)`, in the ledger before it leaves.
     """
     stored, rounds_done = stored or {}, rounds_done or {}

@@ -1,0 +1,106 @@
+"""What all parties of a run must agree on before anything is computed, checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastlloyd.errors import ConfigError
+from fastlloyd.privacy.calibration import SAMPLER_DELTA
+from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES
+from fastlloyd.privacy.shares import spread
+from fastlloyd.protocols.fastlloyd.settings import settings_from
+
+MECHANISMS = {"fastlloyd": "gaussian", "glloyd": "gaussian", "sulloyd": "laplace", "lloyd": "none"}
+_IN_SHARES = {"gaussian": GAUSSIAN_SHARES, "laplace": LAPLACE_SHARES, "none": "none"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicParameters:
+    """Public parameters of one run.
+
+    Attributes
+    ----------
+    n_total : int
+        Public upper bound N on all records together.
+    delta : float or None
+        None: 1 / (N ln N).
+    rounds : int or None
+        None: the protocol's formula.
+    masking : {'common', 'pairwise'}
+    known_shares : int
+        With pairwise masking, t: of how many clients an observer may know the shares of noise, its own counted.
+    """
+
+    protocol: str
+    clients: int
+    min_clients: int
+    k: int
+    n_total: int
+    epsilon: float
+    delta: float | None
+    rounds: int | None
+    seed: int
+    ring_bits: int
+    settings: Mapping[str, Any]
+    masking: str = "common"
+    known_shares: int = 1
+
+    def __post_init__(self) -> None:
+        if self.clients < 1:
+            raise ConfigError("expected at least one client, got none; start with -n 2 or more (rank 0 serves)")
+        if not 1 <= self.min_clients <= self.clients:
+            raise ConfigError(f"--min-clients: expected 1 to {self.clients} (the clients), got {self.min_clients}")
+        _check_masking(self)
+        if self.k < 1:
+            raise ConfigError(f"--k: expected at least 1 cluster, got {self.k}")
+        if self.k > self.n_total:
+            raise ConfigError(
+                f"--k: expected at most the public N = {self.n_total} clusters, got {self.k}; lower --k or "
+                "check --n-total"
+            )
+        if self.n_total < 3:
+            raise ConfigError(f"--n-total: expected at least 3 records, got {self.n_total}")
+        if not (math.isfinite(self.epsilon) and 0 < self.epsilon <= 100):
+            raise ConfigError(f"--epsilon: expected a number in (0, 100], got {self.epsilon:g}")
+        if self.delta is not None and not 2 * SAMPLER_DELTA < self.delta < 1:
+            raise ConfigError(f"--delta: expected 'auto' or a number in (1e-11, 1), got {self.delta:g}")
+        if self.rounds is not None and not 1 <= self.rounds <= 1000:
+            raise ConfigError(f"--rounds: expected 'auto' or 1 to 1000, got {self.rounds}")
+        settings_from(self.protocol, self.settings)
+
+    @property
+    def mechanism(self) -> str:
+        """What adds noise: the server, or with pairwise masking the clients in shares."""
+        alone = MECHANISMS[self.protocol]
+        return _IN_SHARES[alone] if self.masking == "pairwise" else alone
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of all noise over that of the noise that counts: sqrt(m / (m - t)) with shares, else 1."""
+        shared = self.mechanism in (GAUSSIAN_SHARES, LAPLACE_SHARES)
+        return spread(self.clients, self.known_shares) if shared else 1.0
+
+
+def _check_masking(public: PublicParameters) -> None:
+    """Refuse what pairwise masks cannot do, with the mend."""
+    if public.masking == "common":
+        if public.known_shares != 1:
+            raise ConfigError("--known-shares is for noise in shares: add --masking pairwise, or leave it out")
+        return
+    if public.masking != "pairwise":
+        raise ConfigError(f"--masking: expected 'common' or 'pairwise', got {public.masking!r}")
+    if public.clients < 2:
+        raise ConfigError(
+            "--masking pairwise: expected at least 2 clients, got 1; start with -n 3 or more, or use common"
+        )
+    if public.min_clients < public.clients:
+        raise ConfigError(
+            f"--min-clients {public.min_clients} does not go with --masking pairwise: its masks cancel only in the sum "
+            f"of all {public.clients} clients; leave --min-clients out (a run that lost a client ends, and goes on "
+            "with --state-dir and --resume), or use --masking common"
+        )
+    if public.mechanism != "none":
+        spread(public.clients, public.known_shares)
