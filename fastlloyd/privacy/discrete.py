@@ -289,6 +289,7 @@ def _logarithmic(
     return whole + 1
 
 
+@lru_cache(maxsize=256)
 def _float_log_complement(scale: float) -> float:
     """Give ln(1 - p) to the last digit."""
     arithmetic = interval_arithmetic()

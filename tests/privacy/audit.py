@@ -23,12 +23,14 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta, norm
 
 from fastlloyd.crypto.mask import MaskGenerator
+from fastlloyd.crypto.pairwise import PairSecrets, PairwiseMasks
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.protocols.fastlloyd.client import client
 from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, VectorFormat, split
@@ -103,13 +105,16 @@ def collect(
     Parameters
     ----------
     noise : callable
-        Makes the server's noise source of one run.
+        Makes the noise source of one run: the server's, or that of each client's shares with pairwise masks.
     known_noise : callable, optional
         Makes the attacker's copy of that source, if it can have one.
     """
     present = coins.random((runs, scene.plan.k)) < 0.5
     scores = np.empty((*present.shape, len(scene.plan.rounds), 2))
     for i in range(runs):
+        if scene.plan.masking == "pairwise":
+            scores[i] = _attack(scene, *_run_shares(scene, present[i], noise()))
+            continue
         released = _run(scene, present[i], noise())
         scores[i] = _attack(scene, released, known_noise() if known_noise is not None else None)
     return Trials(scores.reshape(-1, *scores.shape[2:]), present.ravel())
@@ -131,6 +136,31 @@ def gaussian_bound(trials: Trials, alarm: float) -> float:
         return norm.ppf(tpr) - norm.ppf(fpr)
 
     return max(0.0, _best_bound(trials, bound, alarm))
+
+
+def _run_shares(scene: Scene, present: NDArray[np.bool_], noise: Noise) -> tuple[list[NDArray[np.int64]], Noise]:
+    """Run all parties with pairwise masks; give the sums that server and client 1 see, and client 1's own shares."""
+    plan, pair, own = scene.plan, os.urandom(32), dict[int, NDArray[np.int64]]()
+    points = np.concatenate([np.repeat(scene.sites, scene.anchors, axis=0), scene.canaries[present]])
+
+    def drawn(t: int) -> NDArray[np.int64]:
+        own[t] = noise(t)
+        return own[t]
+
+    def party(me: PartyId, other: PartyId, rows: NDArray[np.float64], share: Noise) -> Any:
+        masks = PairwiseMasks(PairSecrets(me, {other: pair}), Ring(plan.ring_bits), plan.elements, RUN_ID)
+        return client(me, quantise(rows, plan.fraction_bits), plan, masks, share=share, start=scene.start)
+
+    parties = {
+        SERVER: server(plan, lambda t: np.zeros(plan.elements, dtype=np.int64)),
+        ATTACKER: party(ATTACKER, VICTIM, points[:0], drawn),
+        VICTIM: party(VICTIM, ATTACKER, points, noise),
+    }
+    simulation = Simulation(parties)
+    simulation.run()
+    shape = VectorFormat(Ring(plan.ring_bits), plan.elements, plan.clients)
+    replies = [NoisyMaskedSum.read(simulation.saved[SERVER, f"reply-{t}"], shape) for t in range(len(plan.rounds))]
+    return [shape.ring.decode(reply.elements(shape)) for reply in replies], own.__getitem__
 
 
 def _run(scene: Scene, present: NDArray[np.bool_], noise: Noise) -> list[NDArray[np.int64]]:
@@ -195,7 +225,7 @@ def _log_ratios(residual: NDArray[np.float64], moves: NDArray[np.float64], plan:
     """Give ln p(residual | present) - ln p(residual | absent) of a row's sums and count, under the ledger's noise."""
     sums, counts = plan.releases(t)
     scale = np.array([sums.noise_scale] * plan.d + [counts.noise_scale])
-    if sums.mechanism == "laplace":
+    if sums.norm == "l1":
         ratios = (np.abs(residual) - np.abs(residual - moves)) / scale
     else:
         ratios = (residual - moves / 2.0) * moves / scale**2

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier, gdp_epsilon
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
-from fastlloyd.protocols.fastlloyd.rounds import draw_noise
+from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
 from tests.privacy.audit import Noise, Scene, Trials, collect, epsilon_bound, gaussian_bound
 from tests.protocols.support import parameters
 
@@ -79,6 +79,31 @@ def honest(plan: Plan) -> Callable[[], Noise]:
     return lambda: lambda t: draw_noise(plan, t, SECRET)
 
 
+def in_shares(scene: Scene) -> Scene:
+    """The same scene with pairwise masks: server and attacker collude and know one of the two shares."""
+    plan = scene.plan
+    public = parameters(
+        plan.n_total,
+        plan.k,
+        protocol=plan.protocol,
+        epsilon=EPSILON,
+        delta=None if plan.protocol == "sulloyd" else DELTA,
+        rounds=len(plan.rounds),
+        settings={"radius": "constant", "alpha": 0.6} if plan.protocol == "fastlloyd" else {},
+        masking="pairwise",
+    )
+    shared = make_plan(public, d=plan.d, names=plan.names)
+    assert shared.fraction_bits == plan.fraction_bits and [r.radius for r in shared.rounds] == [
+        r.radius for r in plan.rounds
+    ]
+    return dataclasses.replace(scene, plan=shared)
+
+
+def shares(plan: Plan) -> Callable[[], Noise]:
+    """Each client's shares as in a run."""
+    return lambda: lambda t: draw_share(plan, t, SECRET)
+
+
 def with_noise_times(plan: Plan, sums: float, counts: float) -> Plan:
     rounds = tuple(
         dataclasses.replace(r, sum_scale=sums * r.sum_scale, count_scale=counts * r.count_scale) for r in plan.rounds
@@ -124,6 +149,23 @@ def test_the_bounds_see_nothing_in_coins_and_little_can_hide_from_them() -> None
 def test_attacks_on_the_real_protocol_stay_below_its_epsilon(scene: Callable[[], Scene], runs: int) -> None:
     setting = scene()
     below_the_claim(attack(setting, runs), setting.plan, 0.4)
+
+
+@pytest.mark.parametrize("scene,runs", [(lattice, 1000), (ends, 1500)])
+def test_server_and_client_together_stay_below_epsilon_when_the_noise_comes_in_shares(
+    scene: Callable[[], Scene], runs: int
+) -> None:
+    setting = in_shares(scene())
+    trials = attack(setting, runs, shares(setting.plan))
+    assert 0.25 < epsilon_bound(trials, setting.plan.delta, ALARM) <= EPSILON
+
+
+@pytest.mark.parametrize("scene,runs", [(lattice, 320), (ends, 1250)])
+def test_shares_with_too_little_noise_are_caught(scene: Callable[[], Scene], runs: int) -> None:
+    # Each share has a quarter of the noise that is due.
+    setting = in_shares(scene())
+    trials = attack(setting, runs, shares(with_noise_times(setting.plan, 0.25, 0.25)))
+    assert epsilon_bound(trials, setting.plan.delta, ALARM) > EPSILON
 
 
 @pytest.mark.slow

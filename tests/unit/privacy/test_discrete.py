@@ -1,0 +1,143 @@
+"""Discrete Gaussians and Polya variables: their distributions, and that what is decided is decided exactly.
+
+False alarms of the statistical tests: 1e-6 each.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from fastlloyd.errors import ConfigError, RangeError
+from fastlloyd.privacy import discrete
+from fastlloyd.privacy.discrete import discrete_gaussian, polya_difference
+from fastlloyd.privacy.secret import SecretRandom
+
+SECRET = SecretRandom()
+ALARM = 1e-6
+WORD = 1 << 64
+
+
+def chi_square(sample: NDArray[np.int64], weight, reach: int) -> float:
+    """p-value of a sample on the integers against probabilities proportional to `weight`."""
+    support = np.arange(-reach, reach + 1)
+    pmf = weight(support.astype(np.float64))
+    pmf /= pmf.sum()
+    often = pmf * sample.size >= 10
+    counts = np.bincount(np.clip(sample, -reach, reach) + reach, minlength=support.size)
+    observed = np.append(counts[often], sample.size - counts[often].sum())
+    expected = np.append(pmf[often], 1.0 - pmf[often].sum()) * sample.size
+    keep = expected > 1.0
+    if not keep.all():
+        assert observed[~keep].sum() <= stats.poisson.isf(ALARM, expected[~keep].sum())
+        expected = expected * observed[keep].sum() / expected[keep].sum()
+    return float(stats.chisquare(observed[keep], expected[keep]).pvalue)
+
+
+@pytest.mark.parametrize("variance", [Fraction(1, 5), Fraction(7, 3), Fraction(25), Fraction(10**4, 3)])
+def test_the_discrete_gaussian_has_its_distribution(variance: Fraction) -> None:
+    sample = discrete_gaussian(variance, 100_000, SECRET)
+    reach = int(40 * math.sqrt(variance)) + 5
+    assert chi_square(sample, lambda x: np.exp(-(x**2) / (2.0 * float(variance))), reach) > ALARM
+
+
+def test_a_wide_discrete_gaussian_has_its_variance_and_shape() -> None:
+    sigma = Fraction(10**9, 7)
+    sample = discrete_gaussian(sigma**2, (100, 1000), SECRET)
+    assert sample.shape == (100, 1000)
+    scaled = sample.ravel() / float(sigma)
+    assert ALARM / 2 < stats.chi2(scaled.size).cdf((scaled**2).sum()) < 1 - ALARM / 2
+    assert stats.kstest(scaled, "norm").pvalue > ALARM
+
+
+@pytest.mark.parametrize("terms", [1, 2, 5])
+@pytest.mark.parametrize("scale", [0.4, 3.0, 40.0])
+def test_polya_shares_sum_exactly_to_the_discrete_laplace_distribution(scale: float, terms: int) -> None:
+    sample = sum(polya_difference(scale, terms, 50_000, SECRET) for _ in range(terms))
+    assert chi_square(sample, lambda x: np.exp(-np.abs(x) / scale), int(60 * scale) + 5) > ALARM
+
+
+def test_one_polya_share_has_the_difference_of_negative_binomials() -> None:
+    scale, terms = 4.0, 3
+    p = math.exp(-1.0 / scale)
+    one = stats.nbinom(1.0 / terms, 1.0 - p).pmf(np.arange(400))
+    both = np.convolve(one, one[::-1])
+    sample = polya_difference(scale, terms, 100_000, SECRET)
+    assert chi_square(sample, lambda x: both[(x + 399).astype(int)], 399) > ALARM
+
+
+def test_wide_polya_shares_sum_to_a_laplace_variable() -> None:
+    scale = 2.0**30 / 3.0
+    sample = sum(polya_difference(scale, 3, 10_000, SECRET) for _ in range(3))
+    assert stats.kstest(sample / scale, "laplace").pvalue > ALARM
+
+
+# --- exactness ----------------------------------------------------------------------------------------------------
+
+
+def draw(rng: np.random.Generator):
+    return lambda: int(rng.integers(0, WORD, dtype=np.uint64))
+
+
+@pytest.mark.parametrize("scale", [0.3, 5.0, 1e5, 2.0**40])
+def test_certain_logarithmic_values_do_not_depend_on_the_error_bound(scale: float) -> None:
+    rng = np.random.default_rng(3)
+    v, u = (rng.integers(0, WORD, 300, dtype=np.uint64) for _ in range(2))
+    plain = discrete._logarithmic(scale, v, u, draw(rng))
+    slow = discrete._logarithmic(scale, v, u, draw(rng), inflate=2.0**60)  # everything by interval arithmetic
+    far = np.abs(plain - slow) > 0
+    # Different further bits may move a value across an integer only if the first 64 left it open.
+    assert far.sum() <= (0 if scale < 1e6 else 3)
+
+
+def test_the_first_zero_words_are_drawn_on() -> None:
+    rng = np.random.default_rng(4)
+    words = np.array([0, 0, 2**63], dtype=np.uint64), np.array([2**63, 5, 0], dtype=np.uint64)
+    values = discrete._logarithmic(100.0, *words, draw(rng))
+    assert (values >= 1).all()
+    assert values[0] > 20  # v below 2^-64: far in the tail
+    assert values[2] == 1  # u below 2^-64: parameter q all but 0
+
+
+def test_poisson_variables_follow_the_exact_distribution_at_its_steps() -> None:
+    scale, terms = 50.0, 2
+    thresholds = discrete._thresholds(scale, terms)
+    with mpmath.workprec(400):
+        mean = -2 * mpmath.log(1 - mpmath.exp(-1 / mpmath.mpf(scale))) / terms
+        for k, threshold in enumerate(thresholds[:30]):
+            exact = mpmath.fsum(mpmath.exp(-mean) * mean**i / mpmath.factorial(i) for i in range(k + 1))
+            assert threshold == int(mpmath.floor(exact * WORD))
+    assert thresholds[-1] == WORD - 1
+    # On the step itself further bits decide: all zeros lie below F(k), all ones above.
+    assert discrete._decide_poisson(scale, terms, thresholds[3], lambda: 0) == 3
+    assert discrete._decide_poisson(scale, terms, thresholds[3], lambda: WORD - 1) == 4
+
+
+@pytest.mark.parametrize("level", [Fraction(1, 3), Fraction(20), Fraction(1, 10**12)])
+def test_acceptance_is_decided_exactly_at_its_border(level: Fraction) -> None:
+    with mpmath.workprec(300):
+        border = int(mpmath.floor(mpmath.exp(-mpmath.mpf(level.numerator) / level.denominator) * WORD))
+    # -ln u exceeds the level exactly if u is below exp(-level).
+    assert discrete._exceeds(border - 1, level, lambda: WORD - 1)
+    assert not discrete._exceeds(border + 1, level, lambda: 0)
+    assert discrete._exceeds(border, level, lambda: 0)
+    assert not discrete._exceeds(border, level, lambda: WORD - 1)
+
+
+@pytest.mark.parametrize("variance", [Fraction(0), Fraction(-1)])
+def test_a_variance_that_is_not_positive_is_refused(variance: Fraction) -> None:
+    with pytest.raises(ConfigError, match="positive"):
+        discrete_gaussian(variance, 1, SECRET)
+
+
+def test_noise_beyond_what_floats_hold_is_refused() -> None:
+    with pytest.raises(RangeError, match="fraction bits"):
+        discrete_gaussian(Fraction(2**90), 1, SECRET)
+    with pytest.raises(RangeError, match="fraction bits"):
+        polya_difference(2.0**45, 2, 1, SECRET)
