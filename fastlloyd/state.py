@@ -3,7 +3,7 @@
 ::
 
     DIR/client-1/ledger.jsonl     every release of this party's data, over all runs (mode 0600)
-    DIR/client-1/run/...          the run under way: public facts, seed, uplinks, replies (mode 0600)
+    DIR/client-1/run/...          the run under way: public facts, secrets, uplinks, replies (mode 0600)
 
 Stored uplinks and replies are sent again byte for byte on resume: a mask never covers two vectors, and
 no noise is drawn twice. The run's folder is removed once the run has ended well; the ledger stays.
@@ -119,6 +119,7 @@ class StateDir:
         return {int(path.name.removeprefix(f"{prefix}-")): path.read_bytes() for path in self._run.glob(f"{prefix}-*")}
 
     def finish(self) -> None:
-        """Forget the run that ended well, its seed first."""
-        (self._run / "seed").unlink(missing_ok=True)
+        """Forget the run that ended well, its secrets first."""
+        for secret in ("seed", "pairs"):
+            (self._run / secret).unlink(missing_ok=True)
         shutil.rmtree(self._run)

@@ -17,12 +17,12 @@ Discrete Gaussian shares: variance s^2 = sigma^2 / (m - t) each, s at least `LEA
    = 2.1 exp(-2 pi^2 r^2), and without it k - v has a probability proportional to exp(-k^2 / (2 sigma^2)). The
    draw does not look at v.
 3. Hence the release v + W, each coordinate by itself, is a post-processing of the continuous Gaussian mechanism
-   of width sqrt(sigma^2 - r^2), up to a factor exp(+-zeta) on every probability, zeta = D (tau / 2 + 5 exp(-2
-   pi^2 r^2)) over all D coordinates ever released. With r = 3 and s >= 5, D <= 2^40 and m <= 10^5: zeta <
+   of width sqrt(sigma^2 - r^2), up to a factor exp(+-zeta) on every probability, zeta = L (tau / 2 + 5 exp(-2
+   pi^2 r^2)) over all L coordinates ever released. With r = 3 and s >= 5, L <= 2^40 and m <= 10^5: zeta <
    10^-63, and e^epsilon zeta, for epsilon up to 100, is below 10^-19: covered by the 2^-40 of delta set aside.
 
-So shares compose like any Gaussian release, of noise multiplier sqrt(sigma^2 - 9) / D, and lose nothing to the
-conversion from concentrated differential privacy, which `zcdp_epsilon` gives for comparison.
+So shares compose like any Gaussian release, of noise multiplier sqrt(sigma^2 - 9) / D, D the sensitivity,
+and lose nothing to the conversion from concentrated differential privacy, which `zcdp_epsilon` gives for comparison.
 
 Polya shares: shape 1 / (m - t) each
 ------------------------------------
@@ -144,7 +144,7 @@ def share_correction(share: float, shares: int, elements: int) -> float:
     shares : int
         m - t.
     elements : int
-        D, all coordinates released.
+        L, all coordinates released.
     """
     half_tau = 5.0 * math.fsum(math.exp(-2.0 * math.pi**2 * share**2 * k / (k + 1)) for k in range(1, shares))
     return elements * (half_tau + 5.0 * math.exp(-2.0 * (math.pi * SMOOTHING) ** 2))
