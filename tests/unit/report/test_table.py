@@ -69,3 +69,15 @@ def test_server_table_shows_cost_and_no_result():
     text = render_server(server_report())
     assert "the server sees no centroid" in text and "20 messages" in text
     assert "noisy" not in text and "epsilon" not in text
+
+
+def test_noise_in_shares_and_what_the_server_could_see_are_told():
+    plain, shared = report(), report()
+    shared["parameters"] = {**shared["parameters"], "noise_price": 1.2247, "known_shares": 1}
+    assert "in shares" not in render(plain)
+    words = " ".join(render(shared).split())
+    assert "of which 1 may be known to an observer: 22.5% more in all than a server alone would add" in words
+    server = server_report()
+    assert "the server sees no centroid" in " ".join(render_server(server).split())
+    server["parties"] = {**server["parties"], "masking": "pairwise"}
+    assert "the server could compute it from the noisy sums" in " ".join(render_server(server).split())
