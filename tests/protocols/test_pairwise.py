@@ -121,7 +121,7 @@ def test_a_client_s_uplink_is_uniform(bits: int) -> None:
 def test_the_shares_that_count_have_the_planned_noise(protocol: str) -> None:
     points = blobs(200, 2, 2)
     plan, secret = pairwise(points, 2, clients=4, known_shares=2, protocol=protocol, rounds=2), SecretRandom()
-    draws = np.stack([sum(draw_share(plan, 1, secret) for _ in range(2)) for _ in range(400)])
+    draws = np.stack([sum(draw_share(plan, 1, secret) for _ in range(2)) for _ in range(5000)])
     sums, counts = draws[:, :4].ravel(), draws[:, 4:].ravel()
     shape = "laplace" if protocol == "sulloyd" else "norm"
     for sample, release in ((sums, plan.releases(1)[0]), (counts, plan.releases(1)[1])):
