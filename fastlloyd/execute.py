@@ -207,8 +207,8 @@ class _Role:
         """Note a round's time; whoever speaks tells people, with all payload bytes that passed it."""
         self.facts.round_seconds.append(values["seconds"])
         if self.announcer.speaks:
-            traffic = [*self.meter.sent.items(), *self.meter.received.items()]
-            payload = sum(count.payload_bytes for (_, round_), count in traffic if round_ == values["round"])
+            counts = (self.meter.sent, self.meter.received)
+            payload = sum(c[peer, values["round"]].payload_bytes for c in counts for peer in self.links.peers)
             self.announcer.event(event, **values, bytes=payload)
 
     def rounds_start(self, driver: Driver) -> None:

@@ -2,6 +2,8 @@
 
 The party says what it wants (`protocols.party`); the driver sends, waits, records and saves. It holds
 messages that came early, drops those of rounds that are over, and names whoever is silent or lies.
+Releases are written to the ledger by a thread while the party goes on; no message leaves before they are
+on the disk.
 
 Source: docs/protocol.md, "How a run ends".
 """
@@ -13,6 +15,7 @@ import logging
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -94,6 +97,8 @@ class Driver:
         self._publish = publish
         self._inbox: dict[PartyId, deque[tuple[Header, bytes]]] = defaultdict(deque)
         self._gone: dict[PartyId, PeerGone] = {}
+        self._writer: ThreadPoolExecutor
+        self._writing: Future[None] | None = None
         self._last_event = time.perf_counter()
 
     def drive(self, party: Party[T]) -> T:
@@ -107,13 +112,17 @@ class Driver:
             Whatever the party raises.
         """
         answer: Any = None
-        while True:
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger") as self._writer:
             try:
-                effect: Effect = party.send(answer)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            answer = self._perform(effect)
+                while True:
+                    try:
+                        effect: Effect = party.send(answer)
+                    except StopIteration as end:
+                        result: T = end.value
+                        return result
+                    answer = self._perform(effect)
+            finally:
+                self._settle()
 
     def restart_clock(self) -> float:
         """Give the seconds since the last event and start anew."""
@@ -139,12 +148,21 @@ class Driver:
         raise InternalError(f"a party yielded {type(effect).__name__}, which is no effect")
 
     def _record(self, releases: tuple[Release, ...]) -> None:
-        """Add run and data to the releases and write them down."""
+        """Add run and data to the releases and begin to write them down; `_settle` waits for the disk."""
+        self._settle()
         run = self._run_id.hex()
-        self._ledger.record([dataclasses.replace(release, run=run, data=self._data_digest) for release in releases])
+        complete = [dataclasses.replace(release, run=run, data=self._data_digest) for release in releases]
+        self._writing = self._writer.submit(self._ledger.record, complete)
+
+    def _settle(self) -> None:
+        """Wait until all recorded releases are on the disk: before any message leaves, and at the end."""
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            writing.result()
 
     def _send(self, effect: Send) -> None:
-        """Encode once, send to each."""
+        """Encode once, send to each, once the ledger is on the disk."""
+        self._settle()
         message = effect.message
         frame = Header(message.TYPE, effect.round, effect.attempt).encode() + message.body()
         payload = message.payload_bytes

@@ -147,15 +147,16 @@ class Release:
         return release
 
 
+_NUMBERS: dict[str, type] = {"round": int, "clients": int, "known": int, "sensitivity": float, "noise_scale": float}
+_TYPES: dict[str, type] = {field.name: _NUMBERS.get(field.name, str) for field in fields(Release)}
+
+
 def _type_problem(release: Release) -> str:
     """Say which field has a wrong type, or nothing."""
-    for field in fields(release):
-        value = getattr(release, field.name)
-        expected = {"round": int, "clients": int, "known": int, "sensitivity": float, "noise_scale": float}.get(
-            field.name, str
-        )
+    for name, expected in _TYPES.items():
+        value = getattr(release, name)
         if not isinstance(value, expected) or isinstance(value, bool):
-            return f"expected {field.name} as {expected.__name__}, got {type(value).__name__}"
+            return f"expected {name} as {expected.__name__}, got {type(value).__name__}"
     return ""
 
 
