@@ -18,40 +18,22 @@ from __future__ import annotations
 
 import hmac
 import struct
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 from fastlloyd.crypto.pairwise import PairKey, PairSecrets
 from fastlloyd.crypto.prg import KEY_BYTES, PURPOSE_PAIR_CONFIRM, derive
 from fastlloyd.errors import SecurityError
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.party import Party, Receive, Send
-from fastlloyd.protocols.seed import SeedConfirmation
+from fastlloyd.protocols.seed import SeedConfirmation, SetupBytes
 from fastlloyd.wire import SETUP_ROUND, PartyId
 
 
-@dataclass(frozen=True, slots=True)
-class PairPublicKey:
+class PairPublicKey(SetupBytes):
     """Sender: each client. Receiver: each other client. Seen by: these two; it tells nothing by itself."""
 
+    __slots__ = ()
     TYPE: ClassVar[int] = 18
-    key: bytes = field(repr=False)
-
-    def body(self) -> bytes:
-        """Give the 32 bytes."""
-        return self.key
-
-    @property
-    def payload_bytes(self) -> int:
-        """Keys are link bytes."""
-        return 0
-
-    @classmethod
-    def read(cls, body: bytes, format: Any) -> Self:
-        """Check the length."""
-        if len(body) != KEY_BYTES:
-            raise ValueError(f"expected {KEY_BYTES} bytes, got {len(body)}")
-        return cls(body)
 
 
 def agree_pairs(
@@ -84,7 +66,7 @@ def agree_pairs(
     secrets = {}
     for party in others:
         message = yield Receive(party, PairPublicKey, SETUP_ROUND)
-        secrets[party] = own.secret_with(me, party, message.key, run_id)
+        secrets[party] = own.secret_with(me, party, message.value, run_id)
     pairs = PairSecrets(me, secrets)
     yield from confirm_pairs(pairs, run_id=run_id, context=context)
     return pairs
@@ -97,7 +79,7 @@ def confirm_pairs(pairs: PairSecrets, *, run_id: bytes, context: bytes) -> Party
         yield Send((party,), SeedConfirmation(_tag(shared, run_id, context, me)), SETUP_ROUND)
     for party, shared in pairs.secrets.items():
         message = yield Receive(party, SeedConfirmation, SETUP_ROUND)
-        if not hmac.compare_digest(message.tag, _tag(shared, run_id, context, party)):
+        if not hmac.compare_digest(message.value, _tag(shared, run_id, context, party)):
             raise SecurityError(
                 f"{me} and {party} do not agree on their common secret or on the public set-up: expected the same "
                 "confirmation tag on both sides; compare the rosters, configurations and versions of the two",

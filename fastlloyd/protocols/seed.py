@@ -30,51 +30,41 @@ from fastlloyd.wire import SETUP_ROUND, PartyId
 
 
 @dataclass(frozen=True, slots=True)
-class SeedContribution:
+class SetupBytes:
+    """A set-up message of 32 bytes; none of them payload, none of them shown."""
+
+    TYPE: ClassVar[int]
+    value: bytes = field(repr=False)
+
+    def body(self) -> bytes:
+        """Give the 32 bytes."""
+        return self.value
+
+    @property
+    def payload_bytes(self) -> int:
+        """What the set-up sends are link bytes."""
+        return 0
+
+    @classmethod
+    def read(cls, body: bytes, format: Any) -> Self:
+        """Check the length."""
+        if len(body) != KEY_BYTES:
+            raise ValueError(f"expected {KEY_BYTES} bytes, got {len(body)}")
+        return cls(body)
+
+
+class SeedContribution(SetupBytes):
     """Sender: each client. Receiver: each other client. Seen by: these two, nobody else."""
 
+    __slots__ = ()
     TYPE: ClassVar[int] = 16
-    contribution: bytes = field(repr=False)
-
-    def body(self) -> bytes:
-        """Give the 32 bytes."""
-        return self.contribution
-
-    @property
-    def payload_bytes(self) -> int:
-        """Seeds are link bytes."""
-        return 0
-
-    @classmethod
-    def read(cls, body: bytes, format: Any) -> Self:
-        """Check the length."""
-        if len(body) != KEY_BYTES:
-            raise ValueError(f"expected {KEY_BYTES} bytes, got {len(body)}")
-        return cls(body)
 
 
-@dataclass(frozen=True, slots=True)
-class SeedConfirmation:
+class SeedConfirmation(SetupBytes):
     """Sender: each client. Receiver: each other client. Seen by: these two, nobody else."""
 
+    __slots__ = ()
     TYPE: ClassVar[int] = 17
-    tag: bytes = field(repr=False)
-
-    def body(self) -> bytes:
-        """Give the 32 bytes."""
-        return self.tag
-
-    @property
-    def payload_bytes(self) -> int:
-        """Tags are link bytes."""
-        return 0
-
-    @classmethod
-    def read(cls, body: bytes, format: Any) -> Self:
-        """Check the length."""
-        if len(body) != KEY_BYTES:
-            raise ValueError(f"expected {KEY_BYTES} bytes, got {len(body)}")
-        return cls(body)
 
 
 def agree_seed(
@@ -112,7 +102,7 @@ def agree_seed(
         yield Send(others, SeedContribution(own), SETUP_ROUND)
     for party in others:
         message = yield Receive(party, SeedContribution, SETUP_ROUND)
-        contributions[party] = message.contribution
+        contributions[party] = message.value
     seed = derive(b"".join(contributions[party] for party in clients), PURPOSE_SEED, run_id)
     yield from confirm_seed(me, clients, seed, run_id=run_id, context=context)
     return seed
@@ -127,7 +117,7 @@ def confirm_seed(
         yield Send(others, SeedConfirmation(_tag(seed, run_id, context, me)), SETUP_ROUND)
     for party in others:
         message = yield Receive(party, SeedConfirmation, SETUP_ROUND)
-        if not hmac.compare_digest(message.tag, _tag(seed, run_id, context, party)):
+        if not hmac.compare_digest(message.value, _tag(seed, run_id, context, party)):
             raise SecurityError(
                 f"{me} and {party} do not agree on the common seed or on the public set-up: expected the same "
                 "confirmation tag on both sides; compare the rosters, configurations and versions of the two",

@@ -99,6 +99,7 @@ def client(
     if plan.masking == "pairwise" and share is None:
         raise InternalError("a client with pairwise masks has no source of its share of the noise")
     ahead = _Ahead(me, plan, masks, share)
+    ahead.stock(len(stored.replies))
     for t in range(len(plan.rounds)):
         if t in stored.replies:
             reply = NoisyMaskedSum.read(stored.replies[t], shape)
@@ -141,6 +142,7 @@ class _Ahead:
         self._own: dict[int, RingArray] = {}
         self._totals: dict[int, RingArray] = {}
         self._recorded: set[int] = set()
+        self._filled: set[int] = set()
 
     def record(self, t: int) -> Party[None]:
         """Write round t's releases to the ledger, once."""
@@ -149,11 +151,23 @@ class _Ahead:
             yield Record(self._plan.releases(t))
 
     def prepare(self, t: int) -> Party[None]:
-        """Make round t's total mask and what round t + 1 needs."""
-        self._totals[t] = self._masks.total(t, self._everybody)
+        """Make round t's total mask and what round t + 1 needs, unless they are ready."""
+        self._fill(t)
         if t + 1 < len(self._plan.rounds):
-            self._own[t + 1] = self._make_pad(t + 1)
+            self._fill(t + 1)
             yield from self.record(t + 1)
+
+    def stock(self, t: int) -> None:
+        """Make masks and shares of the rounds from t on, as far as memory is set aside for them."""
+        for later in self._plan.rounds_ahead(t):
+            self._fill(later)
+
+    def _fill(self, t: int) -> None:
+        """Make what round t needs, once."""
+        if t not in self._filled:
+            self._filled.add(t)
+            self._own[t] = self._make_pad(t)
+            self._totals[t] = self._masks.total(t, self._everybody)
 
     def pad(self, t: int) -> RingArray:
         """Give what hides the own update of round t: the mask, and the share of noise where there are shares."""

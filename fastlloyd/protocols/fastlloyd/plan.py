@@ -41,6 +41,8 @@ __all__ = [
     "make_plan",
 ]
 
+# Ring elements that a party keeps ready for rounds to come (8 MiB at most).
+_READY_ELEMENTS = 1 << 20
 GAUSSIAN_TAIL = 12.0
 LAPLACE_TAIL = 45.0
 # How far a recomputed epsilon may differ between two versions of the accounting library.
@@ -98,6 +100,10 @@ class Plan:
     def private(self) -> bool:
         """Whether the releases carry differential privacy at all."""
         return self.mechanism != "none"
+
+    def rounds_ahead(self, t: int) -> range:
+        """Give the rounds from t on whose noise and masks are worth having ready: bounded in memory."""
+        return range(t, min(len(self.rounds), t + max(1, _READY_ELEMENTS // self.elements)))
 
     def releases(self, t: int) -> tuple[Release, ...]:
         """Give what round t releases: sums and counts, each a vector over all clusters.

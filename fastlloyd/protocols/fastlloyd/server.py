@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, VectorFormat
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.party import Gather, Party, Publish, Record, Save, Send
-from fastlloyd.ring.fixed import Ring
+from fastlloyd.ring.fixed import Ring, RingArray
 from fastlloyd.wire import PartyId, clients
 
 
@@ -56,7 +56,7 @@ def server(
     history: list[tuple[PartyId, ...]] = []
     late: frozenset[PartyId] = frozenset()
     first_open = len(stored)
-    ahead = None
+    drawn: dict[int, RingArray] = {}
     for t in range(len(plan.rounds)):
         if t in stored:
             reply = NoisyMaskedSum.read(stored[t], shape)
@@ -65,11 +65,11 @@ def server(
             history.append(reply.included)
             continue
         if t == first_open:
-            ahead = shape.ring.reduce(noise(t))
+            drawn = {later: shape.ring.reduce(noise(later)) for later in plan.rounds_ahead(t)}
             yield Record(plan.releases(t))
         updates = yield Gather(everybody, MaskedUpdate, t, plan.min_clients, shape, late)
         included = tuple(party for party in everybody if party in updates)
-        total = np.zeros(plan.elements, dtype=shape.ring.dtype) + ahead
+        total = np.zeros(plan.elements, dtype=shape.ring.dtype) + drawn.pop(t)
         for party in included:
             total += updates[party].elements(shape)
         reply = NoisyMaskedSum(total.tobytes(), included, plan.clients)
@@ -79,6 +79,7 @@ def server(
         history.append(included)
         yield Publish("round", {"round": t, "rounds": len(plan.rounds), "clients": len(included)})
         if t + 1 < len(plan.rounds):  # while the clients compute
-            ahead = shape.ring.reduce(noise(t + 1))
+            if t + 1 not in drawn:
+                drawn[t + 1] = shape.ring.reduce(noise(t + 1))
             yield Record(plan.releases(t + 1))
     return ServerResult(tuple(history), late)
