@@ -80,7 +80,7 @@ class Size:
     peer_repeats: int
 
 
-FULL = Size(lan32=(10, 100), lan64=(5, 100), wan32=(5, 30), wan64=(3, 30), shaped=(5, 60), peer_runs=5, peer_repeats=20)
+FULL = Size(lan32=(10, 100), lan64=(3, 100), wan32=(3, 30), wan64=(2, 30), shaped=(2, 60), peer_runs=3, peer_repeats=20)
 QUICK = Size(lan32=(2, 100), lan64=(1, 20), wan32=(1, 10), wan64=(0, 0), shaped=(1, 20), peer_runs=1, peer_repeats=5)
 
 
