@@ -17,7 +17,10 @@ from typing import Any
 from fastlloyd.errors import ConfigError
 
 DATA_DIR_VARIABLE = "FASTLLOYD_DATA"
-PROTOCOLS = ("fastlloyd", "glloyd", "sulloyd", "lloyd")
+PROTOCOLS = ("fastlloyd", "glloyd", "sulloyd", "lloyd", "feddp", "kfed", "secfc", "vertical-dp", "vertical-plain")
+VERTICAL = "vertical"
+TABLES = (*PROTOCOLS, VERTICAL)
+"""Tables of a run file: one per protocol, and one that the vertical protocols have in common."""
 TRANSPORTS = ("shm", "tcp")
 MASKINGS = ("common", "pairwise")
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -45,7 +48,12 @@ class RunConfig:
     missing : str
         What to do with missing values: 'refuse', 'drop' the row, or fill with the 'midpoint' of the bounds.
     k : int or None
-        Number of clusters; None only where a default data set brings its own.
+        Number of clusters; None only where a default data set brings its own. Set to 'auto:KMAX', it is KMAX and
+        `choose_k` is true.
+    choose_k : bool
+        The protocol chooses the number of clusters, at most `k` (feddp); set by 'auto:KMAX' alone.
+    server_data : str or None
+        File of the server's own records (feddp); read by the server only, and shown to the clients.
     epsilon : float
     delta : float or None
         None means 'auto': 1 / (N ln N) with the public N.
@@ -81,6 +89,8 @@ class RunConfig:
     columns: tuple[str, ...] = ()
     missing: str = "refuse"
     k: int | None = None
+    choose_k: bool = False
+    server_data: str | None = None
     epsilon: float = 1.0
     delta: float | None = None
     rounds: int | None = None
@@ -166,7 +176,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "epsilon": (1e-3, 100.0),
     "delta": (1e-11, 0.5),
     "k": (1, 10_000),
-    "rounds": (1, 1000),
+    "rounds": (0, 1000),
     "n_total": (3, 1e12),
     "budget": (0.0, 1e6),
     "min_clients": (1, 100_000),
@@ -177,11 +187,14 @@ _RANGES: dict[str, tuple[float, float]] = {
     "seed": (0, 2.0**63),
 }
 _AUTOMATIC = ("delta", "rounds")
+_DERIVED = frozenset({"settings", "choose_k"})
+_AUTO_K = "auto:"
 # What all parties must have alike; the rest is each party's own business.
 _PUBLIC = (
     "protocol",
     "columns",
     "k",
+    "choose_k",
     "epsilon",
     "delta",
     "rounds",
@@ -228,7 +241,7 @@ def load_config(path: str | Path, flags: Mapping[str, Any] | None = None) -> Run
     merged = dict(values)
     for key, value in (flags or {}).items():
         table = values.get(key)
-        merged[key] = {**table, **value} if key in PROTOCOLS and isinstance(table, dict) else value
+        merged[key] = {**table, **value} if key in TABLES and isinstance(table, dict) else value
     try:
         return with_values(RunConfig(), merged)
     except ConfigError as error:
@@ -265,16 +278,27 @@ def with_values(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
     tables: dict[str, dict[str, Any]] = {}
     for raw_key, value in values.items():
         key = raw_key.replace("-", "_")
-        if raw_key in PROTOCOLS and isinstance(value, dict):
+        if raw_key in TABLES and isinstance(value, dict):
             tables[raw_key] = value
-        elif key not in kinds or key == "settings":
-            known = ", ".join(sorted(set(kinds) - {"settings"}))
+        elif key not in kinds or key in _DERIVED:
+            known = ", ".join(sorted(set(kinds) - _DERIVED))
             raise ConfigError(f"unknown key {raw_key!r}; known are {known}, and one table per protocol")
+        elif key == "k":
+            chosen |= _number_of_clusters(value)
         else:
             chosen[key] = _convert(key, value, str(kinds[key]))
-    merged = {name: {**config.settings.get(name, {}), **tables.get(name, {})} for name in PROTOCOLS}
+    merged = {name: {**config.settings.get(name, {}), **tables.get(name, {})} for name in TABLES}
     chosen["settings"] = {name: table for name, table in merged.items() if table}
     return replace(config, **chosen)
+
+
+def _number_of_clusters(value: Any) -> dict[str, Any]:
+    """Read k: a whole number, or 'auto:KMAX' for at most KMAX."""
+    if isinstance(value, str) and value.startswith(_AUTO_K) and value.removeprefix(_AUTO_K).isdecimal():
+        return {"k": int(value.removeprefix(_AUTO_K)), "choose_k": True}
+    if type(value) is not int and value is not None:
+        raise _wrong("k", "a whole number, or 'auto:KMAX' where the protocol can choose", value)
+    return {"k": value, "choose_k": False}
 
 
 def _convert(key: str, value: Any, kind: str) -> Any:
@@ -309,8 +333,10 @@ def to_toml(config: RunConfig) -> str:
     lines = []
     for entry in fields(RunConfig):
         value = getattr(config, entry.name)
-        if entry.name == "settings" or (value is None and entry.name not in _AUTOMATIC):
+        if entry.name in _DERIVED or (value is None and entry.name not in _AUTOMATIC):
             continue
+        if entry.name == "k" and config.choose_k:
+            value = f"{_AUTO_K}{value}"
         lines.append(f"{entry.name} = {_toml('auto' if value is None else value)}")
     for protocol, table in sorted(config.settings.items()):
         lines += ["", f"[{protocol}]"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from fastlloyd.data.named import Dataset, dataset_bounds, load_named
 from fastlloyd.data.split import split_rows
 from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, DataError
-from fastlloyd.protocols.fastlloyd.plan import PublicParameters
+from fastlloyd.kmeans.grid import GridPoints, quantise
 from fastlloyd.wire import PROTOCOL_VERSION, SERVER, PartyId
 
 DEFAULT_DATASET = "photo"
@@ -37,7 +37,8 @@ class Common:
 
     Attributes
     ----------
-    public : PublicParameters
+    public : dataclass
+        The protocol's public parameters.
     bounds : Bounds
         Not matched to features where the server has no data.
     caps : tuple of int
@@ -47,7 +48,7 @@ class Common:
     splits : list of int64 arrays or None
     """
 
-    public: PublicParameters
+    public: Any
     bounds: Bounds
     caps: tuple[int, ...]
     dataset: Dataset | None = field(repr=False)
@@ -84,9 +85,17 @@ class OwnRecords:
     names: tuple[str, ...]
     bounds: Bounds
 
+    def quantise(self, fraction_bits: int) -> GridPoints:
+        """Put the points on the grid of 2^-q."""
+        return quantise(self.raw_points, fraction_bits)
 
-def gather_common(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
-    """Check what is public and alike for all parties.
+
+# (config, clients, n_total, k) to the protocol's public parameters, checked.
+MakePublic = Callable[[RunConfig, int, int, int], Any]
+
+
+def gather_horizontal(config: RunConfig, clients: int, make_public: MakePublic) -> tuple[RunConfig, Common]:
+    """Check what is public and alike for all parties, each client holding records of its own.
 
     Returns
     -------
@@ -99,8 +108,8 @@ def gather_common(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
     ConfigError
         Any public parameter that does not fit.
     """
-    config, dataset = _public_dataset(config)
-    public = _public_parameters(config, clients, dataset)
+    config, dataset = public_dataset(config)
+    public = make_public(config, clients, *settle_size(config, dataset))
     splits = None
     if dataset is not None:
         splits = split_rows(dataset.values.shape[0], clients, config.split, config.seed, labels=dataset.labels)
@@ -108,11 +117,11 @@ def gather_common(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
         caps = tuple(len(rows) for rows in splits)
     else:
         bounds = parse_bounds(config.bounds or "")
-        caps = _caps(config, clients, public.n_total)
+        caps = share_caps(config, clients, public.n_total)
     return config, Common(public=public, bounds=bounds, caps=caps, dataset=dataset, splits=splits)
 
 
-def _public_dataset(config: RunConfig) -> tuple[RunConfig, Dataset | None]:
+def public_dataset(config: RunConfig) -> tuple[RunConfig, Dataset | None]:
     """Load the public set of a demonstration; without any data asked for, the default one."""
     if config.data is None and config.dataset is None:
         config = dataclasses.replace(config, dataset=DEFAULT_DATASET)
@@ -122,8 +131,14 @@ def _public_dataset(config: RunConfig) -> tuple[RunConfig, Dataset | None]:
     return config, load_named(config.dataset, config.data_dir, columns=config.columns, missing=missing)
 
 
-def _public_parameters(config: RunConfig, clients: int, dataset: Dataset | None) -> PublicParameters:
-    """Settle N and k, and check all public parameters."""
+def settle_size(config: RunConfig, dataset: Dataset | None) -> tuple[int, int]:
+    """Give the public N and k, as configured or as the public data set brings them.
+
+    Raises
+    ------
+    ConfigError
+        One of them is missing, or the data set has more records than N.
+    """
     n_total = config.n_total
     if dataset is not None:
         rows = dataset.values.shape[0]
@@ -135,24 +150,10 @@ def _public_parameters(config: RunConfig, clients: int, dataset: Dataset | None)
     k = config.k if config.k is not None else (dataset.k if dataset is not None else None)
     if k is None:
         raise ConfigError("--k: expected the number of clusters, got none")
-    return PublicParameters(
-        protocol=config.protocol,
-        clients=clients,
-        min_clients=clients if config.min_clients is None else config.min_clients,
-        k=k,
-        n_total=n_total,
-        epsilon=config.epsilon,
-        delta=config.delta,
-        rounds=config.rounds,
-        seed=config.seed,
-        ring_bits=config.ring_bits,
-        masking=config.masking,
-        known_shares=config.known_shares,
-        settings=config.own_settings,
-    )
+    return n_total, k
 
 
-def plan_inputs(config: RunConfig, clients: int, d: int | None) -> tuple[PublicParameters, int]:
+def plan_inputs(config: RunConfig, clients: int, d: int | None, make_public: MakePublic) -> tuple[Any, int]:
     """Give the public parameters and the number of features of a run that is only planned.
 
     Raises
@@ -162,14 +163,14 @@ def plan_inputs(config: RunConfig, clients: int, d: int | None) -> tuple[PublicP
     """
     dataset = None
     if d is None and config.data is None:
-        config, dataset = _public_dataset(config)
+        config, dataset = public_dataset(config)
         d = len(dataset.names) if dataset is not None else None
     if d is None or d < 1:
         raise ConfigError("--d: expected the number of features, 1 or more (it is not read from private data)")
-    return _public_parameters(config, clients, dataset), d
+    return make_public(config, clients, *settle_size(config, dataset)), d
 
 
-def _caps(config: RunConfig, clients: int, n_total: int) -> tuple[int, ...]:
+def share_caps(config: RunConfig, clients: int, n_total: int) -> tuple[int, ...]:
     """Give each client's public cap; they sum to at most N."""
     if not config.client_caps:
         return (n_total // clients,) * clients
@@ -184,8 +185,13 @@ def _caps(config: RunConfig, clients: int, n_total: int) -> tuple[int, ...]:
     return config.client_caps
 
 
-def load_own(config: RunConfig, common: Common, me: PartyId) -> OwnRecords:
+def load_own(config: RunConfig, common: Common, me: PartyId, *, ignore: tuple[str, ...] = ()) -> OwnRecords:
     """Load and scale a client's own records; opens that client's file and no other.
+
+    Parameters
+    ----------
+    ignore : tuple of str
+        Columns that are no features.
 
     Raises
     ------
@@ -200,7 +206,7 @@ def load_own(config: RunConfig, common: Common, me: PartyId) -> OwnRecords:
             bounds=common.bounds.match(common.dataset.names),
         )
     path = (config.data or "").replace("{client}", str(me.rank))
-    table = read_table(path, columns=config.columns, missing=config.missing, bounds=common.bounds)
+    table = read_table(path, columns=config.columns, ignore=ignore, missing=config.missing, bounds=common.bounds)
     rows, cap = len(table.values), common.caps[me.rank - 1]
     if rows > cap:
         raise DataError(

@@ -16,7 +16,9 @@ LAYERS = [
     {"protocols"},
     {"run", "simulate", "state"},
     {"report"},
-    {"inputs", "agreement", "outcome", "execute", "supervisor", "verdict", "estimator", "parameter", "shaped"},
+    {"inputs", "agreement", "outcome", "supervisor", "verdict", "estimator", "parameter", "shaped"},
+    {"systems"},
+    {"execute"},
     {"cli", "client", "server", "bench", "__main__", "__init__"},
 ]
 # A secure link joins a transport and TLS: the one place of net/ that knows cryptography.

@@ -15,6 +15,7 @@ from fastlloyd.config import (
     MASKINGS,
     MISSING_RULES,
     PROTOCOLS,
+    TABLES,
     TRANSPORTS,
     RunConfig,
     load_config,
@@ -43,6 +44,9 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         help="this rank's records: '{client}' becomes 1..M; csv, csv.gz, npy, npz, parquet",
     )
     data.add_argument("--dataset", metavar="NAME|FILE", help="demonstration: one public set, split among the clients")
+    data.add_argument(
+        "--server-data", metavar="FILE", help="feddp: records that the server may use and the clients may see"
+    )
     data.add_argument("--data-dir", metavar="DIR", help="where --dataset NAME is looked up (default $FASTLLOYD_DATA)")
     data.add_argument("--split", metavar="iid|label|even|CSV", help="how --dataset is split (default iid)")
     data.add_argument("--columns", type=_names, metavar="A,B,..", help="feature columns by name (default: all numeric)")
@@ -54,7 +58,9 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--client-caps", type=_wholes, metavar="N1,N2,..", help="public cap per client (default N // M)")
     data.add_argument("--evaluate", action="store_true", default=None, help="metrics on the true data (--dataset only)")
     task = parser.add_argument_group("clustering and privacy")
-    task.add_argument("--k", type=_whole, help="number of clusters")
+    task.add_argument(
+        "--k", type=_clusters, metavar="K|auto:KMAX", help="number of clusters; auto:KMAX lets feddp choose"
+    )
     task.add_argument("--epsilon", type=float, help="total epsilon of the run (default 1)")
     task.add_argument("--delta", type=_auto_float, metavar="D|auto", help="default auto: 1 / (N ln N)")
     task.add_argument(
@@ -138,8 +144,8 @@ def _tables(pairs: Sequence[str], protocol: str) -> dict[str, dict[str, Any]]:
         owner, dot, key = path.partition(".")
         if not equals or not dot or not key or not owner:
             raise ConfigError(f"--set: expected PROTOCOL.KEY=VALUE, got {pair!r}, as in --set {protocol}.alpha=0.8")
-        if owner not in PROTOCOLS:
-            raise ConfigError(f"--set: unknown protocol {owner!r}; known are {', '.join(PROTOCOLS)}")
+        if owner not in TABLES:
+            raise ConfigError(f"--set: unknown protocol {owner!r}; known are {', '.join(TABLES)}")
         try:
             value = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
@@ -157,6 +163,10 @@ def _whole(text: str) -> int:
         return int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}") from None
+
+
+def _clusters(text: str) -> int | str:
+    return text if text.startswith("auto") else _whole(text)
 
 
 def _wholes(text: str) -> list[int]:

@@ -11,7 +11,6 @@ from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
 from fastlloyd.config import PROTOCOLS, RunConfig
 from fastlloyd.errors import EXIT_OK, ConfigError
 from fastlloyd.net.launcher import TransportName
-from fastlloyd.protocols.fastlloyd.settings import APPLICABLE, HELP
 from fastlloyd.report.unit import format_bytes
 
 
@@ -21,7 +20,7 @@ def main(argv: Sequence[str]) -> int:
     parser = Parser(
         prog="fastlloyd run",
         description="Run a federated clustering: rank 0 serves, ranks 1 to N - 1 are clients.",
-        epilog=_settings_help(words),
+        epilog=_settings_help(words) if {"-h", "--help"} & set(words) else None,
     )
     parser.add_argument(
         "-n", type=int, default=3, metavar="N", help="processes: one server and N - 1 clients (default 3)"
@@ -75,8 +74,10 @@ def _without_n(words: Sequence[str]) -> list[str]:
 
 def _settings_help(words: Sequence[str]) -> str:
     """List the settings of the protocol that `--protocol NAME --help` asks about."""
+    from fastlloyd.systems.session import find_system
+
     protocol = next((b for a, b in pairwise(words) if a == "--protocol" and b in PROTOCOLS), "fastlloyd")
-    lines = [f"{protocol}.{key}: {HELP[key]}" for key in APPLICABLE[protocol]]
+    lines = [f"{protocol}.{key}: {text}" for key, text in find_system(protocol).settings_help(protocol).items()]
     return f"settings of {protocol} for --set: " + "; ".join(lines)
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -142,6 +142,13 @@ class PairwiseMasks:
             context = self.run_id + struct.pack("<III", self.epoch, first.rank, second.rank)
             keys[party] = derive(secret, PURPOSE_PAIR_MASK, context)
         object.__setattr__(self, "_keys", keys)
+
+    def shaped(self, ring: Ring, elements: int) -> Self:
+        """Give the same masks for vectors of another ring or length: rounds may differ in both.
+
+        A round's stream starts at the same place whatever its shape, so a round has one shape only.
+        """
+        return replace(self, ring=ring, elements=elements)
 
     def mask(self, round_: int, client: PartyId) -> RingArray:
         """Give the own mask of one round, shape (elements,): uniform for whoever lacks one of the pairs' secrets.

@@ -109,6 +109,43 @@ def accumulate(
     return raw_sums, counts
 
 
+def sum_by_label(
+    points: GridPoints, labels: NDArray[np.int64], k: int, *, block: int = BLOCK
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Sum and count the points of each label, wherever the labels come from.
+
+    Parameters
+    ----------
+    points : GridPoints
+    labels : int64 array, shape (n,)
+        From 0 to k - 1.
+    k : int
+    block : int
+        Points per step; it never changes a sum.
+
+    Returns
+    -------
+    raw_sums : int64 array, shape (k, d)
+    raw_counts : int64 array, shape (k,)
+
+    Notes
+    -----
+    Sees: nobody but the caller, until masked.
+    Privacy: if a point's label depends on that point and public values alone, adding or removing one point changes one
+    row of `raw_sums` by that point and one count by 1.
+    """
+    sums = np.zeros((k, points.d), dtype=np.float64)
+    width = max(256, min(block, (1 << 20) // max(k, 1)))
+    member = np.empty((k, width))
+    for start in range(0, points.n, width):
+        found = labels[start : start + width]
+        part = member[:, : found.size]
+        part.fill(0.0)
+        part[found, np.arange(found.size)] = 1.0
+        sums += part @ points.raw_coordinates[:, start : start + width].T.astype(np.float64)
+    return sums.astype(np.int64), np.bincount(labels, minlength=k).astype(np.int64)
+
+
 def _blocks(
     points: GridPoints, centers: NDArray[np.int64], block: int
 ) -> Iterator[tuple[slice, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]]:

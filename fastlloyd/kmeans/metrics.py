@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.crypto.prg import PublicStream
 from fastlloyd.errors import ConfigError
+from fastlloyd.kmeans.matching import accuracy
 
 SAMPLE = 2000
 _BLOCK_VALUES = 1 << 22
@@ -71,7 +72,7 @@ def evaluate(
         "silhouette": float(scores.silhouette_score(points[rows], labels[rows])) if several else None,
         "davies_bouldin": (float(scores.davies_bouldin_score(points, labels)) if len(np.unique(labels)) > 1 else None),
         "centroid_mse": _matched_mse(centers, central.cluster_centers_, assignment),
-        "accuracy": None if true_labels is None else _matched_accuracy(labels, true_labels, assignment),
+        "accuracy": None if true_labels is None else accuracy(labels, true_labels),
     }
 
 
@@ -97,11 +98,3 @@ def _matched_mse(centers: NDArray[np.float64], central: NDArray[np.float64], ass
     cost = ((centers[:, None] - central[None]) ** 2).sum(axis=2)
     rows, columns = assignment(cost)
     return float(cost[rows, columns].mean())
-
-
-def _matched_accuracy(labels: NDArray[np.int64], truth: NDArray[np.int64], assignment: Any) -> float:
-    classes, truth = np.unique(truth, return_inverse=True)
-    table = np.zeros((int(labels.max()) + 1, len(classes)), dtype=np.int64)
-    np.add.at(table, (labels, truth), 1)
-    rows, columns = assignment(-table)
-    return float(table[rows, columns].sum() / len(labels))

@@ -9,6 +9,7 @@ from typing import Any
 from fastlloyd.report.plot import make_figure, render_png
 
 _BAR_SHARE = 0.8
+_MAX_MARKS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,16 +32,25 @@ class Bars:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """One set of axes with lines, both axes logarithmic.
+    """One set of axes with lines.
 
     Attributes
     ----------
     lines : mapping from label to (xs, ys)
+    levels : mapping from label to y
+        Drawn as horizontal dashed lines; where there are any, all panels have one legend below them.
+    title : str
+    log_x, log_y : bool
+        Which axes are logarithmic.
     """
 
     x_label: str
     y_label: str
     lines: Mapping[str, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
+    levels: Mapping[str, float] = field(default_factory=dict)
+    title: str = ""
+    log_x: bool = True
+    log_y: bool = True
 
 
 def bar_chart(places: Sequence[str], series: Sequence[Bars], *, y_label: str) -> bytes:
@@ -107,18 +117,36 @@ def line_panels(panels: Sequence[Panel], *, columns: int) -> bytes:
     for place, panel in zip(places, panels, strict=True):
         for label, (xs, ys) in panel.lines.items():
             place.plot(xs, ys, marker="o", markersize=4, linewidth=1.2, label=label)
-        place.set_xscale("log")
-        place.set_yscale("log")
+        for label, y in panel.levels.items():
+            place.axhline(y, linestyle="--", linewidth=1.0, color=f"C{len(place.lines)}", label=label)
+        place.set_xscale("log" if panel.log_x else "linear")
+        place.set_yscale("log" if panel.log_y else "linear")
+        place.set_title(panel.title, fontsize=9)
         place.set_xlabel(panel.x_label, fontsize=9)
         place.set_ylabel(panel.y_label, fontsize=9)
         marks = sorted({x for xs, _ in panel.lines.values() for x in xs})
+        marks = marks[:: max(1, -(-len(marks) // _MAX_MARKS))]
         place.set_xticks(marks, [_short(mark) for mark in marks])
         place.set_xticks([], minor=True)
         place.tick_params(labelsize=8, which="both")
         place.grid(linewidth=0.4, alpha=0.6)
-        if panel.lines:
+        if panel.lines and not panel.levels:
             place.legend(fontsize=7, frameon=False)
+    if any(panel.levels for panel in panels):
+        _common_legend(figure, places)
     return render_png(figure)
+
+
+def _common_legend(figure: Any, places: Sequence[Any]) -> None:
+    """Name the lines of all panels once, below them, where it hides none."""
+    named: dict[str, Any] = {}
+    for place in places:
+        for handle, label in zip(*place.get_legend_handles_labels(), strict=True):
+            named.setdefault(label, handle)
+    columns = 2 if len(places) == 1 else 4
+    figure.legend(
+        list(named.values()), list(named), loc="outside lower center", ncols=columns, frameon=False, fontsize=7
+    )
 
 
 def _short(number: float) -> str:

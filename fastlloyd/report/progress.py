@@ -5,7 +5,7 @@ Under `fastlloyd run` every rank writes its events to standard output, one line 
     @fastlloyd {"event": "round", "round": 0, "rounds": 6, "clients": 2, "seconds": 0.004, "bytes": 96}
 
 Events hold public facts only. The names are `started` (rank, pid, host), `setup` (seconds), `round` (as
-above) and `done` (rank, code).
+above; where rounds differ in kind, `step` names it) and `done` (rank, code).
 """
 
 from __future__ import annotations
@@ -81,8 +81,9 @@ def split_event(line: str) -> tuple[str, dict[str, Any] | None]:
 
 def round_line(event: Mapping[str, Any]) -> str:
     """Say what one round did, without a newline."""
+    step = f" ({event['step']})" if isinstance(event.get("step"), str) else ""
     return (
-        f"round {event['round'] + 1} of {event['rounds']}: {format_count(event['clients'], 'client')}, "
+        f"round {event['round'] + 1} of {event['rounds']}{step}: {format_count(event['clients'], 'client')}, "
         f"{format_seconds(event['seconds'])}, {format_bytes(event['bytes'])}"
     )
 

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from fastlloyd.config import RunConfig, load_config
 from fastlloyd.data.bounds import scale
-from fastlloyd.inputs import gather_common
 from fastlloyd.report.document import load
 from fastlloyd.report.schema import schema
+from fastlloyd.systems.lloyd import gather
 from tests.mpi.support import ROOT, Ended, done, read_matrix, report
 
 pytestmark = pytest.mark.mpi
@@ -91,7 +91,7 @@ def test_the_server_writes_nothing_that_it_may_not_see(plain: Run) -> None:
 
 
 def test_labels_are_the_nearest_released_centroids(plain: Run) -> None:
-    common = gather_common(RunConfig(), 2)[1]
+    common = gather(RunConfig(), 2)[1]
     assert common.dataset is not None and common.splits is not None
     points = scale(common.dataset.values.copy(), common.bounds)
     centers = scale(read_matrix(plain.folder / "centroids.csv"), common.bounds)

@@ -17,9 +17,10 @@ import pytest
 
 from fastlloyd.config import RunConfig
 from fastlloyd.data.bounds import scale
-from fastlloyd.inputs import Common, gather_common
+from fastlloyd.inputs import Common
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.protocols.fastlloyd.plan import make_plan
+from fastlloyd.systems.lloyd import gather
 from tests.mpi.support import ROOT, done, read_matrix
 from tests.protocols import support as memory
 
@@ -74,7 +75,7 @@ def nicv_in_memory(name: str, seed: int) -> float:
 
 
 def prepare(name: str, seed: int) -> Common:
-    return gather_common(RunConfig(dataset=name, data_dir=str(DATA), seed=seed, bounds="auto-public"), 2)[1]
+    return gather(RunConfig(dataset=name, data_dir=str(DATA), seed=seed, bounds="auto-public"), 2)[1]
 
 
 def nicv(common: Common, centers: np.ndarray) -> float:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.config import RunConfig
 from fastlloyd.data.bounds import scale
-from fastlloyd.inputs import Common, gather_common
+from fastlloyd.inputs import Common
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.net.frame import Kind
 from fastlloyd.privacy.secret import SecretRandom
@@ -28,6 +28,7 @@ from fastlloyd.protocols.fastlloyd.plan import make_plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise
 from fastlloyd.protocols.seed import SeedConfirmation, SeedContribution
 from fastlloyd.report.document import load
+from fastlloyd.systems.lloyd import gather
 from tests.mpi.support import PROGRAMS, ROOT, Ended, done, hospitals, read_matrix, report, run
 from tests.protocols import support as memory
 
@@ -163,7 +164,7 @@ def all_iris(plain: Iris, single: Iris, recorded: Iris, authentic: Iris) -> list
 
 @pytest.fixture(scope="module")
 def common() -> Common:
-    return gather_common(RunConfig(dataset="iris"), 2)[1]
+    return gather(RunConfig(dataset="iris"), 2)[1]
 
 
 def test_a_run_of_one_client(single: Iris) -> None:

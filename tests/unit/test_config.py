@@ -153,3 +153,17 @@ def test_a_mistake_is_laid_to_flag_or_file(tmp_path):
     with pytest.raises(ConfigError, match="run.toml: --k: expected"):
         load_config(file, {"epsilon": 2.0})
     assert load_config(file, {"k": 2}).k == 2
+
+
+def test_k_is_a_number_or_a_limit_for_the_choice(tmp_path: Path) -> None:
+    config = with_values(RunConfig(), {"protocol": "lloyd", "k": "auto:20"})
+    assert (config.k, config.choose_k) == (20, True)
+    file = tmp_path / "run.toml"
+    file.write_text(to_toml(config))
+    assert load_config(file) == config
+    assert with_values(config, {"k": 3}) == with_values(RunConfig(), {"protocol": "lloyd", "k": 3})
+    for wrong in ("auto", "auto:", "auto:x", "auto:-3", 2.5, True):
+        with pytest.raises(ConfigError, match="auto:KMAX"):
+            with_values(RunConfig(), {"k": wrong})
+    with pytest.raises(ConfigError, match="unknown key 'choose_k'"):
+        with_values(RunConfig(), {"choose_k": True})

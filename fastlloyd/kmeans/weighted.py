@@ -1,0 +1,173 @@
+"""k-means of weighted points in the clear: k-means++ from the public seed, then Lloyd's steps.
+
+For points that nobody has to protect: the server's own. All draws come from our own cipher stream, so a seed gives the
+same clustering on every machine whose arithmetic rounds alike.
+
+Source: Arthur and Vassilvitskii (2007), with several candidates per centre as in its §6; FedDP-KMeans, Alg. 1 line 17.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.crypto.prg import PublicStream
+
+_BLOCK_VALUES = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Clustering:
+    """Centres and what they cost.
+
+    Attributes
+    ----------
+    centers : float64 array, shape (k, d)
+    labels : int64 array, shape (n,)
+    cost : float
+        Sum of weighted squared distances to the nearest centre.
+    """
+
+    centers: NDArray[np.float64]
+    labels: NDArray[np.int64]
+    cost: float
+
+
+def cluster(
+    points: NDArray[np.float64],
+    k: int,
+    stream: PublicStream,
+    *,
+    weights: NDArray[np.float64] | None = None,
+    restarts: int = 10,
+    max_steps: int = 100,
+) -> Clustering:
+    """Cluster from several starts and give the cheapest.
+
+    Parameters
+    ----------
+    points : float64 array, shape (n, d)
+        At least one.
+    k : int
+    stream : PublicStream
+    weights : float64 array, shape (n,), optional
+        Not negative; ones if left out, or if all are zero.
+    restarts, max_steps : int
+
+    Returns
+    -------
+    Clustering
+        The first of the cheapest.
+    """
+    weights = _usable(points, weights)
+    best: Clustering | None = None
+    for _ in range(restarts):
+        found = refine(points, seed_centers(points, k, stream, weights=weights), weights=weights, max_steps=max_steps)
+        if best is None or found.cost < best.cost:
+            best = found
+    if best is None:
+        raise ValueError(f"expected at least one start, got {restarts}")
+    return best
+
+
+def seed_centers(
+    points: NDArray[np.float64], k: int, stream: PublicStream, *, weights: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """Choose k of the points by k-means++: each with probability proportional to its part of the cost so far.
+
+    Parameters as for `cluster`.
+
+    Returns
+    -------
+    float64 array, shape (k, d)
+
+    Notes
+    -----
+    Of 2 + ln k candidates the one that lowers the cost most is taken. Where no cost is left (fewer different points
+    than centres) any point is as good as another.
+    """
+    weights = _usable(points, weights)
+    candidates = 2 + int(math.log(k))
+    chosen = np.empty((k, points.shape[1]))
+    chosen[0] = points[_draw(weights, 1, stream)[0]]
+    nearest = _squared_distances(points, chosen[:1])[:, 0]
+    for j in range(1, k):
+        mass = weights * nearest
+        tries = _draw(mass if mass.sum() > 0.0 else weights, candidates, stream)
+        shrunk = np.minimum(nearest[:, None], _squared_distances(points, points[tries]))
+        best = int(np.argmin(weights @ shrunk))
+        chosen[j], nearest = points[tries[best]], shrunk[:, best]
+    return chosen
+
+
+def refine(
+    points: NDArray[np.float64],
+    centers: NDArray[np.float64],
+    *,
+    weights: NDArray[np.float64] | None = None,
+    max_steps: int = 100,
+) -> Clustering:
+    """Run Lloyd's steps until the labels repeat; a cluster without weight keeps its centre.
+
+    Parameters
+    ----------
+    points : float64 array, shape (n, d)
+    centers : float64 array, shape (k, d)
+    weights, max_steps
+        As for `cluster`.
+    """
+    weights = _usable(points, weights)
+    centers = centers.copy()
+    labels, distances = nearest(points, centers)
+    for _ in range(max_steps):
+        for j in range(len(centers)):
+            members = labels == j
+            total = weights[members].sum()
+            if total > 0.0:
+                centers[j] = weights[members] @ points[members] / total
+        before = labels
+        labels, distances = nearest(points, centers)
+        if (labels == before).all():
+            break
+    return Clustering(centers, labels, float(weights @ distances))
+
+
+def nearest(points: NDArray[np.float64], centers: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Label points with their nearest centre, lowest index on ties, and give the squared distances; shape (n,) each."""
+    labels = np.empty(len(points), dtype=np.int64)
+    distances = np.empty(len(points))
+    height = max(1, _BLOCK_VALUES // max(len(centers), 1))
+    for start in range(0, len(points), height):
+        rows = slice(start, start + height)
+        squared = _squared_distances(points[rows], centers)
+        labels[rows] = squared.argmin(axis=1)
+        distances[rows] = squared.min(axis=1)
+    return labels, distances
+
+
+def _squared_distances(points: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Give squared distances, shape (n, k); never below 0."""
+    own = np.einsum("ij,ij->i", points, points)[:, None]
+    theirs = np.einsum("ij,ij->i", centers, centers)
+    found: NDArray[np.float64] = np.maximum(own - 2.0 * (points @ centers.T) + theirs, 0.0)
+    return found
+
+
+def _usable(points: NDArray[np.float64], weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """Give the weights, or ones where there are none."""
+    if weights is None or not weights.any():
+        return np.ones(len(points))
+    return weights
+
+
+def _draw(mass: NDArray[np.float64], count: int, stream: PublicStream) -> NDArray[np.int64]:
+    """Draw indices with probability proportional to mass, from 53-bit uniforms."""
+    words = stream.uint32(2 * count).reshape(count, 2)
+    uniforms = (((words[:, 0] << np.uint64(32)) | words[:, 1]) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    bounds = np.cumsum(mass)
+    found: NDArray[np.int64] = np.searchsorted(bounds, uniforms * bounds[-1], side="right").astype(np.int64)
+    # The product may round up to the very end; the last index with mass is the one meant.
+    return np.minimum(found, int(np.flatnonzero(mass)[-1]))

@@ -1,0 +1,221 @@
+"""FedDP-KMeans, Algorithms 1 and 2, from client j's side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.crypto.pairwise import PairwiseMasks
+from fastlloyd.errors import InternalError
+from fastlloyd.kmeans.assign import assign
+from fastlloyd.kmeans.grid import GridPoints, round_centers
+from fastlloyd.protocols.fastlloyd.client import StoredRounds
+from fastlloyd.protocols.feddp.budget import OUTER, START, WEIGHTS
+from fastlloyd.protocols.feddp.messages import (
+    CentersMessage,
+    MaskedStatistic,
+    ProjectedCentersMessage,
+    ProjectionMessage,
+    StatisticFormat,
+)
+from fastlloyd.protocols.feddp.plan import Plan
+from fastlloyd.protocols.feddp.projection import Projection
+from fastlloyd.protocols.feddp.record import RecordStatistics, Statistics
+from fastlloyd.protocols.feddp.server import REPLIES, Reply
+from fastlloyd.protocols.feddp.stage import Centers, ProjectedCenters
+from fastlloyd.protocols.feddp.user import UserStatistics
+from fastlloyd.protocols.party import Party, Publish, Receive, Record, Save, Send
+from fastlloyd.ring.fixed import Ring, RingArray
+from fastlloyd.wire import SERVER, PartyId, clients
+
+Share = Callable[[int, int], NDArray[np.int64]]
+"""From step and number of clusters to this client's fresh share of noise, int64, shape (plan.elements(t, k),)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientResult:
+    """What a client has at the end.
+
+    Attributes
+    ----------
+    centers : Centers
+        Made from releases; the same at all parties.
+    costs : float64 array, shape (kmax,) or (0,)
+        The curve whose elbow chose k; empty where k was given.
+    raw_labels : int64 array, shape (n,)
+        Of its own records, by the nearest centre in the full space; stays here.
+    included : tuple
+        Per step, the clients in the sum: all of them.
+    """
+
+    centers: Centers
+    costs: NDArray[np.float64]
+    raw_labels: NDArray[np.int64]
+    included: tuple[tuple[PartyId, ...], ...]
+
+    @property
+    def k(self) -> int:
+        """Number of clusters."""
+        return len(self.centers.exact)
+
+
+def statistics_of(raw_points: GridPoints, plan: Plan, raw_users: NDArray[np.int64] | None = None) -> Statistics:
+    """Give the statistics that the plan's privacy level asks for.
+
+    Parameters
+    ----------
+    raw_points : GridPoints
+    plan : Plan
+    raw_users : int64 array, shape (n,), optional
+        Which user each record belongs to; needed at client level. Without it, at client level, all records of this
+        client are one user's.
+    """
+    if not plan.by_user:
+        return RecordStatistics(raw_points, plan)
+    users = np.zeros(raw_points.n, dtype=np.int64) if raw_users is None else raw_users
+    return UserStatistics(raw_points, users, plan)
+
+
+class _State:
+    """What the replies so far have told, and the statistic that follows from them."""
+
+    def __init__(self, plan: Plan, own: Callable[[], Statistics]) -> None:
+        self.plan = plan
+        self._make = own
+        self._own: Statistics | None = None
+        self.projection: Projection | None = None
+        self.projected: ProjectedCenters | None = None
+        self.centers: Centers | None = None
+
+    @property
+    def k(self) -> int:
+        """Number of clusters as far as it is known."""
+        if self.centers is not None:
+            return len(self.centers.exact)
+        return self.plan.k if self.projected is None else len(self.projected.centers)
+
+    def knows_length(self, t: int) -> bool:
+        """Whether the length of step t's vector is settled before its turn."""
+        kind = self.plan.rounds[t].kind
+        return kind in (OUTER, WEIGHTS) or not self.plan.choose_k or self.projected is not None
+
+    def take(self, reply: Reply) -> None:
+        """Note what a reply says."""
+        if isinstance(reply, ProjectionMessage):
+            self.projection = reply.projection
+        elif isinstance(reply, ProjectedCentersMessage):
+            self.projected = reply.found
+        elif isinstance(reply, CentersMessage):
+            self.centers = reply.found
+
+    def statistic(self, t: int) -> NDArray[np.int64]:
+        """Compute step t's statistic of the own records."""
+        if self._own is None:
+            self._own = self._make()
+        own, kind = self._own, self.plan.rounds[t].kind
+        if kind == OUTER:
+            return own.outer_product()
+        if self.centers is not None:
+            return own.lloyd_step(round_centers(self.centers.exact, self.plan.fraction_bits))
+        if self.projection is None:
+            raise InternalError("a step in the projected space came before the projection")
+        if kind == WEIGHTS or self.projected is None:
+            return own.weights(self.projection)
+        return own.projected_step(self.projection, self.projected.centers)
+
+
+def client(
+    me: PartyId,
+    raw_points: GridPoints,
+    plan: Plan,
+    masks: PairwiseMasks,
+    *,
+    share: Share,
+    raw_users: NDArray[np.int64] | None = None,
+    stored: StoredRounds | None = None,
+) -> Party[ClientResult]:
+    """Run one client.
+
+    Parameters
+    ----------
+    me : PartyId
+    raw_points : GridPoints
+        Own records on the plan's grid.
+    plan : Plan
+    masks : PairwiseMasks
+        Of any shape; each step's has its own.
+    share : callable
+        Step and number of clusters to this client's fresh share of noise (`noise.draw_share`).
+    raw_users : int64 array, shape (n,), optional
+        Client level: which user each record belongs to.
+    stored : StoredRounds, optional
+        On resume: stored uplinks are sent again byte for byte, never computed again.
+
+    Notes
+    -----
+    Sees: the projection, the server's projected points and centres, the centres of each step. The server sees masked
+    vectors and their sums, in which the masks have cancelled and the noise has not.
+    """
+    stored = stored or StoredRounds()
+    state = _State(plan, lambda: statistics_of(raw_points, plan, raw_users))
+    pads = _Pads(me, plan, masks, share)
+    for t, step in enumerate(plan.rounds):
+        kind = REPLIES.get(step.kind, CentersMessage)
+        if t in stored.replies:
+            state.take(kind.read(stored.replies[t], plan))
+            continue
+        if step.kind != START and t >= stored.server_done:
+            yield Record(plan.releases(t))
+            yield from _send_uplink(t, state, pads, stored.uplinks.get(t))
+        # Nothing here depends on the answer: do it while the server works.
+        if t + 1 < len(plan.rounds) and t + 1 not in stored.uplinks and state.knows_length(t + 1):
+            pads.prepare(t + 1, state.k)
+        reply = yield Receive(SERVER, kind, t, plan)
+        yield Save(f"reply-{t}", reply.body())
+        state.take(reply)
+        yield Publish("round", {"round": t, "rounds": len(plan.rounds), "clients": plan.clients, "step": step.kind})
+    if state.centers is None:
+        raise InternalError("the run has no step that gives centres")
+    costs = np.zeros(0) if state.projected is None else state.projected.costs
+    labels = assign(raw_points, round_centers(state.centers.exact, plan.fraction_bits))
+    return ClientResult(state.centers, costs, labels, (clients(plan.clients),) * len(plan.rounds))
+
+
+def _send_uplink(t: int, state: _State, pads: _Pads, stored: bytes | None) -> Party[None]:
+    """Send step t's masked statistic: the stored one, or a fresh one that is stored first."""
+    plan = state.plan
+    shape = StatisticFormat(Ring(plan.ring_of(t)), plan.elements(t, state.k))
+    if stored is not None:
+        uplink = MaskedStatistic.read(stored, shape)
+    else:
+        raw_statistic = state.statistic(t)
+        uplink = MaskedStatistic((shape.ring.encode(raw_statistic) + pads.take(t, state.k)).tobytes())
+        yield Save(f"uplink-{t}", uplink.data)
+    yield Send((SERVER,), uplink, t)
+
+
+class _Pads:
+    """Mask and share of noise together, which hide the own statistic; each made for one step only."""
+
+    def __init__(self, me: PartyId, plan: Plan, masks: PairwiseMasks, share: Share) -> None:
+        self._me = me
+        self._plan = plan
+        self._masks = masks
+        self._share = share
+        self._ready: dict[int, RingArray] = {}
+
+    def prepare(self, t: int, k: int) -> None:
+        """Make step t's pad, once."""
+        elements = self._plan.elements(t, k)
+        if t not in self._ready and elements:
+            ring = Ring(self._plan.ring_of(t))
+            mask = self._masks.shaped(ring, elements).mask(t, self._me)
+            self._ready[t] = mask + ring.reduce(self._share(t, k))
+
+    def take(self, t: int, k: int) -> RingArray:
+        """Give step t's pad; it is not kept."""
+        self.prepare(t, k)
+        return self._ready.pop(t)

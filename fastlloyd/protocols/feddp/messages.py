@@ -1,0 +1,216 @@
+"""The messages of FedDP-KMeans, in the order they are sent.
+
+::
+
+    client j                                            server
+      outer product          (Alg. 1, line 4)
+      MaskedStatistic  v_j + share_j + mask_j -------->   sum: the masks cancel, the noise stays
+                                              <--------   Projection: Pi and Pi Q (line 7)
+      weights of Pi Q        (line 12)
+      MaskedStatistic                         -------->   noisy weights
+                                              <--------   ProjectedCenters: xi_1 .. xi_k (line 17)
+      sums and counts        (lines 20, 21)
+      MaskedStatistic                         -------->   noisy sums and counts
+                                              <--------   Centers: nu_1 .. nu_k (line 24)
+      sums and counts        (Alg. 2, lines 6, 7), T times
+      MaskedStatistic                         -------->
+                                              <--------   Centers
+
+With another start (App. G.3) the first exchange is one `Centers` from the server. Every sum is over all clients. What
+goes down is made from noisy sums and the server's own points, and is the same for all clients.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.protocols.feddp.grid import MATRIX_BITS, ROW_NORM
+from fastlloyd.protocols.feddp.plan import Plan
+from fastlloyd.protocols.feddp.projection import Projection
+from fastlloyd.protocols.feddp.stage import Centers, ProjectedCenters
+from fastlloyd.ring.fixed import Ring, RingArray
+
+_COUNT = struct.Struct("<I")
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticFormat:
+    """The public shape of an uplink: ring and number of elements."""
+
+    ring: Ring
+    elements: int
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedStatistic:
+    """Sender: a client. Receiver: the server. Uniform on the ring for whoever lacks one of the client's pair secrets.
+
+    Attributes
+    ----------
+    data : bytes
+        Ring elements, little endian.
+    """
+
+    TYPE: ClassVar[int] = 48
+    data: bytes = field(repr=False)
+
+    def body(self) -> bytes:
+        """Give the elements."""
+        return self.data
+
+    @property
+    def payload_bytes(self) -> int:
+        """All of it is payload."""
+        return len(self.data)
+
+    @classmethod
+    def read(cls, body: bytes, format: StatisticFormat) -> Self:
+        """Check the length."""
+        format.ring.from_bytes(body, format.elements)
+        return cls(body)
+
+    def elements(self, format: StatisticFormat) -> RingArray:
+        """Give the ring elements, shape (elements,)."""
+        return format.ring.from_bytes(self.data, format.elements)
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectionMessage:
+    """Sender: the server. Receiver: every client. Made from the noisy outer product and the server's data.
+
+    Body: the matrix, r x d, then the server's points, n_server x r; int32, little endian.
+    """
+
+    TYPE: ClassVar[int] = 49
+    projection: Projection = field(repr=False)
+
+    def body(self) -> bytes:
+        """Give both arrays."""
+        both = (self.projection.matrix, self.projection.server_points)
+        return b"".join(array.astype("<i4").tobytes() for array in both)
+
+    @property
+    def payload_bytes(self) -> int:
+        """All of it is payload."""
+        return 4 * (self.projection.matrix.size + self.projection.server_points.size)
+
+    @classmethod
+    def read(cls, body: bytes, format: Plan) -> Self:
+        """Check length and norms, which exact arithmetic rests on."""
+        cells = format.rank * format.d
+        values = _integers(body, cells + format.n_server * format.rank)
+        matrix = values[:cells].reshape(format.rank, format.d)
+        if (_squared_norms(matrix) > (ROW_NORM * 2.0**MATRIX_BITS) ** 2).any():
+            raise ValueError("a row of the projection is longer than 17/16")
+        points = values[cells:].reshape(format.n_server, format.rank)
+        _check_norms(points, format)
+        return cls(Projection(matrix.astype(np.int32), points, format.projected_bits))
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectedCentersMessage:
+    """Sender: the server. Receiver: every client. Made from the noisy weights and the server's data.
+
+    Body: k as u32; the centres, k x r, int32; with a choice of k the costs for 1, 2, ... clusters, float64.
+    """
+
+    TYPE: ClassVar[int] = 50
+    found: ProjectedCenters = field(repr=False)
+
+    def body(self) -> bytes:
+        """Give number, centres and costs."""
+        centers = self.found.centers
+        return _COUNT.pack(len(centers)) + centers.astype("<i4").tobytes() + self.found.costs.astype("<f8").tobytes()
+
+    @property
+    def payload_bytes(self) -> int:
+        """All but the number."""
+        return 4 * self.found.centers.size + 8 * self.found.costs.size
+
+    @classmethod
+    def read(cls, body: bytes, format: Plan) -> Self:
+        """Check number, lengths and norms."""
+        k, rest = _read_count(body, format.k, fixed=not format.choose_k)
+        cells = 4 * k * format.rank
+        centers = _integers(rest[:cells], k * format.rank).reshape(k, format.rank)
+        _check_norms(centers, format)
+        costs = _floats(rest[cells:], format.k if format.choose_k else 0)
+        if (costs < 0.0).any():
+            raise ValueError("a cost below zero")
+        return cls(ProjectedCenters(centers, costs))
+
+
+@dataclass(frozen=True, slots=True)
+class CentersMessage:
+    """Sender: the server. Receiver: every client. Made from noisy sums and counts, or from the server's data.
+
+    Body: k as u32; the centres, k x d, then the noisy counts, k; float64, little endian.
+    """
+
+    TYPE: ClassVar[int] = 51
+    found: Centers = field(repr=False)
+
+    def body(self) -> bytes:
+        """Give number, centres and counts."""
+        both = (self.found.exact, self.found.noisy_counts)
+        return _COUNT.pack(len(self.found.exact)) + b"".join(array.astype("<f8").tobytes() for array in both)
+
+    @property
+    def payload_bytes(self) -> int:
+        """All but the number."""
+        return 8 * (self.found.exact.size + self.found.noisy_counts.size)
+
+    @classmethod
+    def read(cls, body: bytes, format: Plan) -> Self:
+        """Check number, lengths and range."""
+        k, rest = _read_count(body, format.k, fixed=not format.choose_k)
+        values = _floats(rest, k * (format.d + 1))
+        exact = values[: k * format.d].reshape(k, format.d)
+        if (np.abs(exact) > 1.0).any():
+            raise ValueError("a centre outside [-1, 1]^d")
+        return cls(Centers(exact, values[k * format.d :]))
+
+
+def _integers(body: bytes, count: int) -> NDArray[np.int64]:
+    """Read int32 numbers."""
+    if len(body) != 4 * count:
+        raise ValueError(f"expected {4 * count} bytes of int32 numbers, got {len(body)}")
+    return np.frombuffer(body, dtype="<i4").astype(np.int64)
+
+
+def _floats(body: bytes, count: int) -> NDArray[np.float64]:
+    """Read finite float64 numbers."""
+    if len(body) != 8 * count:
+        raise ValueError(f"expected {8 * count} bytes of float64 numbers, got {len(body)}")
+    values = np.frombuffer(body, dtype="<f8").astype(np.float64)
+    if not np.isfinite(values).all():
+        raise ValueError("a number that is not finite")
+    return values
+
+
+def _read_count(body: bytes, most: int, *, fixed: bool) -> tuple[int, bytes]:
+    """Read the number of clusters."""
+    if len(body) < _COUNT.size:
+        raise ValueError(f"expected the number of clusters, got {len(body)} bytes")
+    (k,) = _COUNT.unpack_from(body)
+    if not (k == most if fixed else 1 <= k <= most):
+        raise ValueError(f"expected {most if fixed else f'1 to {most}'} clusters, got {k}")
+    return int(k), body[_COUNT.size :]
+
+
+def _check_norms(vectors: NDArray[np.int64], plan: Plan) -> None:
+    """Refuse projected points too long for exact scores."""
+    if (_squared_norms(vectors) > float(plan.projected_limit) ** 2).any():
+        raise ValueError("a projected point is longer than the norm bound allows")
+
+
+def _squared_norms(vectors: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Square rows in float64, where int64 could wrap: exact up to the limits, and beyond them it need not be."""
+    values = vectors.astype(np.float64)
+    found: NDArray[np.float64] = np.einsum("ij,ij->i", values, values)
+    return found

@@ -1,0 +1,102 @@
+"""What all parties of a FedDP-KMeans run must agree on before anything is computed, checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastlloyd.errors import ConfigError
+from fastlloyd.privacy.calibration import SAMPLER_DELTA
+from fastlloyd.privacy.shares import spread
+from fastlloyd.protocols.feddp.settings import settings_from
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicParameters:
+    """Public parameters of one run.
+
+    Attributes
+    ----------
+    clients : int
+        m, the parties that hold records; at client level each may hold many users.
+    min_clients : int or None
+        All of them: pairwise masks cancel only in the sum over all clients.
+    k : int
+        Number of clusters; with `choose_k` the largest number, k' of App. H.3.
+    choose_k : bool
+        Let the server choose k by the elbow of the weighted server data.
+    n_total : int
+        Public upper bound N on all records together.
+    delta : float or None
+        None: 1 / (N ln N).
+    rounds : int or None
+        Paper: T, Lloyd steps after the start; None: see `settings.default_rounds`.
+    known_shares : int
+        t: of how many clients an observer may know the shares of noise, its own counted.
+
+    Raises
+    ------
+    ConfigError
+        A parameter is out of range.
+    """
+
+    protocol: str = "feddp"
+    clients: int
+    min_clients: int | None = None
+    k: int
+    choose_k: bool = False
+    n_total: int
+    epsilon: float
+    delta: float | None = None
+    rounds: int | None = None
+    seed: int = 0
+    ring_bits: int = 32
+    masking: str = "pairwise"
+    known_shares: int = 1
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_clients(self)
+        if not 1 <= self.k <= min(self.n_total, 10_000):
+            raise ConfigError(
+                f"--k: expected 1 to 10000 clusters, at most the public N = {self.n_total}, got {self.k}; lower --k or "
+                "check --n-total"
+            )
+        if self.n_total < 3:
+            raise ConfigError(f"--n-total: expected at least 3 records, got {self.n_total}")
+        if not (math.isfinite(self.epsilon) and 0 < self.epsilon <= 100):
+            raise ConfigError(f"--epsilon: expected a number in (0, 100], got {self.epsilon:g}")
+        if self.delta is not None and not 2 * SAMPLER_DELTA < self.delta < 1:
+            raise ConfigError(f"--delta: expected 'auto' or a number in (1e-11, 1), got {self.delta:g}")
+        settings = settings_from(self.settings)
+        least = 0 if settings.start == "feddp" else 1
+        if self.rounds is not None and not least <= self.rounds <= 1000:
+            raise ConfigError(f"--rounds: expected 'auto' or {least} to 1000 Lloyd steps, got {self.rounds}")
+        if self.choose_k and settings.start != "feddp":
+            raise ConfigError(
+                f"--k auto: the elbow is read off steps 1 and 2, which start {settings.start!r} leaves out; give --k"
+            )
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of all noise over that of the noise that counts: sqrt(m / (m - t))."""
+        return spread(self.clients, self.known_shares)
+
+
+def _check_clients(public: PublicParameters) -> None:
+    """Refuse what pairwise masks and noise in shares cannot do, with the mend."""
+    if public.clients < 2:
+        raise ConfigError(f"feddp: expected at least 2 clients, got {public.clients}; start with -n 3 or more")
+    if public.masking != "pairwise":
+        raise ConfigError(
+            f"--masking: feddp expects 'pairwise', since its server works on the noisy sums, got {public.masking!r}"
+        )
+    if public.min_clients not in (None, public.clients):
+        raise ConfigError(
+            f"--min-clients {public.min_clients} does not go with feddp: its masks cancel only in the sum of all "
+            f"{public.clients} clients; leave --min-clients out (a run that lost a client ends, and goes on with "
+            "--state-dir and --resume)"
+        )
+    spread(public.clients, public.known_shares)

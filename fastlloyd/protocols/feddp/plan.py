@@ -1,0 +1,235 @@
+"""The plan of one FedDP-KMeans run: grids, bounds, noise and releases of every step.
+
+The server makes the plan and sends it; each client checks it against its own configuration and recomputes epsilon
+from the planned releases before it takes part. Noise scales and sensitivities are in grid units, where they hold
+exactly: whatever norm bound the server proposes, records are cut to it before anything is computed from them.
+
+Source: FedDP-KMeans, Alg. 1 and 2, App. G.4; docs/privacy.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
+from fastlloyd.privacy.shares import noise_price
+from fastlloyd.protocols.feddp.budget import CENTERS, LLOYD, OUTER, START, WEIGHTS
+from fastlloyd.protocols.feddp.grid import projected_limit
+
+__all__ = ["Plan", "StepPlan"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPlan:
+    """One step's noise, in the grid units of its releases; of the m - t shares that count.
+
+    Attributes
+    ----------
+    kind : str
+        'outer product', 'weights', 'centres', 'lloyd', or 'start' (nothing is asked of the clients).
+    sigma : float
+        Standard deviation of the Gaussian release; 0 where there is none.
+    scale : float
+        Scale b of the Laplace release; 0 where there is none.
+    """
+
+    kind: str
+    sigma: float
+    scale: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything public that one run needs; the same on all parties.
+
+    Attributes
+    ----------
+    k : int
+        Number of clusters, or the largest if `choose_k`.
+    n_server : int
+        Number of the server's points; 0 where no step needs them.
+    norm_bound : float
+        Delta, scaled domain.
+    outer_clip, weight_clip, mean_clip, count_clip : float
+        Bounds on one user's statistics, scaled domain; 0 at record level.
+    fraction_bits, outer_bits, projected_bits : int
+        q, p and g of `grid.py`.
+    rounds : tuple of StepPlan
+        One exchange each.
+    """
+
+    protocol: str
+    clients: int
+    k: int
+    choose_k: bool
+    d: int
+    names: tuple[str, ...]
+    n_total: int
+    n_server: int
+    epsilon: float
+    delta: float
+    seed: int
+    ring_bits: int
+    known_shares: int
+    privacy_level: str
+    start: str
+    norm_bound: float
+    outer_clip: float
+    weight_clip: float
+    mean_clip: float
+    count_clip: float
+    fraction_bits: int
+    outer_bits: int
+    projected_bits: int
+    rounds: tuple[StepPlan, ...]
+
+    masking = "pairwise"
+    private = True
+    mechanism = "discrete gaussian shares, discrete laplace shares"
+
+    @property
+    def min_clients(self) -> int:
+        """All of them."""
+        return self.clients
+
+    @property
+    def shares(self) -> int:
+        """How many shares of noise count: m - t."""
+        return self.clients - self.known_shares
+
+    @property
+    def rank(self) -> int:
+        """Rows of the projection."""
+        return min(self.k, self.d)
+
+    @property
+    def by_user(self) -> bool:
+        """Whether neighbours differ in one user's records."""
+        return self.privacy_level == "client"
+
+    @property
+    def norm_limit(self) -> int:
+        """R = floor(Delta 2^q): the largest norm of a record on the grid."""
+        return math.floor(self.norm_bound * (1 << self.fraction_bits))
+
+    @property
+    def projected_limit(self) -> int:
+        """L: the largest norm of a projected point on its grid."""
+        return projected_limit(self.norm_bound, self.rank, self.projected_bits)
+
+    def limit_of(self, clip: float, bits: int) -> int:
+        """Give floor(clip 2^bits): a bound on a user's statistic in grid units."""
+        return math.floor(clip * (1 << bits))
+
+    def ring_of(self, t: int) -> int:
+        """Give the ring width of step t: 64 for the outer product."""
+        return 64 if self.rounds[t].kind == OUTER else self.ring_bits
+
+    def elements(self, t: int, k: int | None = None) -> int:
+        """Give the ring elements that each client sends in step t, with k clusters."""
+        kind = self.rounds[t].kind
+        if kind == OUTER:
+            return self.d * (self.d + 1) // 2
+        if kind == WEIGHTS:
+            return self.n_server
+        return 0 if kind == START else (self.k if k is None else k) * (self.d + 1)
+
+    def releases(self, t: int) -> tuple[Release, ...]:
+        """Give what step t releases; see `sensitivities` for why one neighbour moves it by no more."""
+        step, gauss, laplace = self.rounds[t], *self.sensitivities(t)
+        mean = "means" if self.by_user else "sums"
+        names = {OUTER: ("outer product", ""), WEIGHTS: ("", "weights"), CENTERS: (mean, "counts")}
+        first, second = names.get(step.kind, (mean, "counts"))
+        bits = 2 * self.outer_bits if step.kind == OUTER else self.fraction_bits
+        common: dict[str, Any] = {
+            "round": t,
+            "unit": f"grid of 2^-{bits}",
+            "neighbours": "add-remove user" if self.by_user else "add-remove record",
+            "seen_by": "server",
+            "clients": self.clients,
+            "known": self.known_shares,
+        }
+        found = []
+        if gauss:
+            common |= {"mechanism": GAUSSIAN_SHARES, "norm": "l2", "noise_scale": step.sigma}
+            found.append(Release(name=first, sensitivity=float(gauss), **common))
+        if laplace:
+            common |= {"mechanism": LAPLACE_SHARES, "norm": "l1", "noise_scale": step.scale}
+            found.append(Release(name=second, sensitivity=float(laplace), **common))
+        return tuple(found)
+
+    def sensitivities(self, t: int) -> tuple[int, int]:
+        """Give how far one neighbour moves step t's Gaussian (L2) and Laplace (L1) vector, in grid units.
+
+        Notes
+        -----
+        Privacy, record level, R = floor(Delta 2^q), x the record on the grid, |x|_2 <= R:
+
+        * outer product: the record adds the entries y_i y_j, i <= j, of y = x / 2^(q - p) truncated towards zero. Their
+          squares add up to at most sum_ij y_i^2 y_j^2 = |y|^4 (the Frobenius norm), and |y|^2 is an integer of at most
+          R^2 / 4^(q - p). So L2 <= floor(R^2 / 4^(q - p)); with p = q that is floor(Delta 2^q)^2.
+        * weights: its label depends on itself and public values only; it adds 2^q to one count.
+        * sums, counts: it adds x to one row, and 2^q to one count: L2 <= R, L1 <= 2^q.
+
+        Client level: each user's vector is cut to its bound in integers and checked afterwards (`user.py`).
+        Source: Alg. 1 lines 6, 15 and 23; App. G.4.
+        """
+        kind, q = self.rounds[t].kind, self.fraction_bits
+        if kind == START:
+            return 0, 0
+        if not self.by_user:
+            outer = self.norm_limit**2 >> 2 * (q - self.outer_bits)
+            return {OUTER: (outer, 0), WEIGHTS: (0, 1 << q)}.get(kind, (self.norm_limit, 1 << q))
+        if kind == OUTER:
+            return self.limit_of(self.outer_clip, 2 * self.outer_bits), 0
+        if kind == WEIGHTS:
+            return 0, self.limit_of(self.weight_clip, q)
+        return self.limit_of(self.mean_clip, q), self.limit_of(self.count_clip, q)
+
+    def all_releases(self) -> tuple[Release, ...]:
+        """Give the releases of all steps in order."""
+        return tuple(release for t in range(len(self.rounds)) for release in self.releases(t))
+
+    @property
+    def noise_price(self) -> float:
+        """All noise over what a server would add alone for the same epsilon."""
+        return max((noise_price(release) for release in self.all_releases()), default=1.0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give plain values; `from_json` is the inverse."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Read a plan that came from the server.
+
+        Raises
+        ------
+        ValueError
+            Not a plan: the sender is at fault.
+        """
+        expected = {field.name: field.type for field in fields(cls)}
+        if not isinstance(values, Mapping) or set(values) != set(expected):
+            raise ValueError("the plan does not have the expected fields")
+        plain = dict(values)
+        kinds: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
+        for name, kind in expected.items():
+            if kind in kinds and type(plain[name]) is not kinds[str(kind)]:
+                raise ValueError(f"the plan's {name} has the wrong type")
+        plain["names"] = tuple(str(name) for name in plain["names"])
+        plain["rounds"] = tuple(_step(entry) for entry in plain["rounds"])
+        return cls(**plain)
+
+
+def _step(entry: Any) -> StepPlan:
+    """Read one step of a plan."""
+    if not isinstance(entry, Mapping) or set(entry) != {"kind", "sigma", "scale"}:
+        raise ValueError("a step of the plan does not have the expected fields")
+    step = StepPlan(**entry)
+    figures = (step.sigma, step.scale)
+    if step.kind not in (OUTER, WEIGHTS, CENTERS, LLOYD, START) or not all(type(f) is float for f in figures):
+        raise ValueError("a step of the plan has the wrong kind")
+    return step

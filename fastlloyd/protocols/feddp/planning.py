@@ -1,0 +1,290 @@
+"""Making and checking a plan: the server makes it, each client recomputes what it rests on.
+
+Source: FedDP-KMeans, §3, App. H.1; docs/privacy.md, "Calibration".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.errors import ConfigError
+from fastlloyd.privacy.accountant import spent
+from fastlloyd.privacy.calibration import calibrate
+from fastlloyd.protocols.fastlloyd.plan import GAUSSIAN_TAIL, LAPLACE_TAIL, automatic_delta
+from fastlloyd.protocols.feddp.budget import (
+    CENTERS,
+    LLOYD,
+    OUTER,
+    START,
+    WEIGHTS,
+    epsilon_shares,
+    multipliers,
+    steps_of,
+)
+from fastlloyd.protocols.feddp.grid import choose_outer_bits, choose_projected_bits
+from fastlloyd.protocols.feddp.parameters import PublicParameters
+from fastlloyd.protocols.feddp.plan import Plan, StepPlan
+from fastlloyd.protocols.feddp.settings import Settings, default_rounds, settings_from
+from fastlloyd.ring.fixed import choose_fraction_bits
+
+# The grids leave room for noise this much wider than without composition; it turns out narrower.
+_MARGIN = 1.25
+# What composition saves against adding up, about.
+_GUESS = 0.8
+_ACCOUNTING_SLACK = 1e-9
+# What a plan takes over from the public parameters as it is.
+_ALIKE = ("protocol", "clients", "k", "choose_k", "n_total", "epsilon", "seed", "ring_bits", "known_shares")
+MAX_SERVER_POINTS = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """Norm bound and clip bounds, scaled domain."""
+
+    norm: float
+    outer: float
+    weight: float
+    mean: float
+    count: float
+
+    def sensitivities(self, settings: Settings, kind: str) -> tuple[float, float]:
+        """Give the Gaussian and the Laplace sensitivity of one step, scaled domain, before rounding down."""
+        if settings.privacy_level == "record":
+            table = {OUTER: (self.norm**2, 0.0), WEIGHTS: (0.0, 1.0), START: (0.0, 0.0)}
+            return table.get(kind, (self.norm, 1.0))
+        table = {OUTER: (self.outer, 0.0), WEIGHTS: (0.0, self.weight), START: (0.0, 0.0)}
+        return table.get(kind, (self.mean, self.count))
+
+
+@dataclass(frozen=True, slots=True)
+class _Course:
+    """The steps and how epsilon is divided among them."""
+
+    kinds: tuple[str, ...]
+    shares: Mapping[str, tuple[float, float]]
+    epsilon: float
+    delta: float
+
+    def noise(self, factor: float) -> Mapping[str, tuple[float, float]]:
+        """Give the noise multipliers of each kind of step, all epsilons divided by `factor`."""
+        return multipliers(self.shares, epsilon=self.epsilon, delta=self.delta, factor=factor)
+
+
+def make_plan(
+    public: PublicParameters, *, d: int, names: tuple[str, ...], server_points: NDArray[np.float64] | None = None
+) -> Plan:
+    """Make the plan of a run; run by the server.
+
+    Parameters
+    ----------
+    public : PublicParameters
+    d : int
+    names : tuple of str
+    server_points : float64 array, shape (|Q|, d), optional
+        The server's own data, scaled by the public bounds; all starts but 'sphere-packing' need them.
+
+    Raises
+    ------
+    ConfigError
+        Server data are missing or do not fit.
+    RangeError
+        The rings are too narrow for these public bounds; names the mend.
+
+    Notes
+    -----
+    Privacy: the norm bound may be read off the server's points, which this protocol does not protect.
+    """
+    settings = settings_from(public.settings)
+    count = _check_server_points(server_points, settings, public, d)
+    rounds = default_rounds(settings) if public.rounds is None else public.rounds
+    delta = automatic_delta(public.n_total) if public.delta is None else public.delta
+    bounds = _bounds(settings, public.k, _norm_bound(settings, server_points, d))
+    course = _Course(steps_of(settings, rounds), epsilon_shares(settings, rounds), public.epsilon, delta)
+    bits, outer_bits, projected = _choose_grids(public, settings, d, bounds, course)
+
+    silent = Plan(
+        **{name: getattr(public, name) for name in _ALIKE},
+        d=d,
+        names=names,
+        n_server=count,
+        delta=delta,
+        privacy_level=settings.privacy_level,
+        start=settings.start,
+        norm_bound=bounds.norm,
+        outer_clip=bounds.outer,
+        weight_clip=bounds.weight,
+        mean_clip=bounds.mean,
+        count_clip=bounds.count,
+        fraction_bits=bits,
+        outer_bits=outer_bits,
+        projected_bits=projected,
+        rounds=tuple(StepPlan(kind=kind, sigma=0.0, scale=0.0) for kind in course.kinds),
+    )
+
+    def build(factor: float) -> Plan:
+        return _with_noise(silent, course.noise(factor))
+
+    factor, _ = calibrate(lambda candidate: build(candidate).all_releases(), public.epsilon, delta, _GUESS)
+    if factor > _MARGIN:
+        raise ConfigError(
+            f"the shares of epsilon need {factor:.3g} times the noise expected; choose more even shares (--set *_share)"
+        )
+    return build(factor)
+
+
+def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str, ...]) -> float:
+    """Check a plan against a client's own configuration; run by each client.
+
+    Returns
+    -------
+    float
+        Epsilon of the planned releases.
+
+    Raises
+    ------
+    ValueError
+        The plan differs from the configuration or spends more than epsilon: the server is at fault.
+    """
+    settings = settings_from(public.settings)
+    expected = {
+        **{name: getattr(public, name) for name in _ALIKE},
+        "d": d,
+        "names": names,
+        "privacy_level": settings.privacy_level,
+        "start": settings.start,
+    }
+    for field, value in expected.items():
+        if getattr(plan, field) != value:
+            raise ValueError(f"the plan has {field} = {getattr(plan, field)!r}, expected {value!r}")
+    _check_bounds(plan, settings, d)
+    rounds = default_rounds(settings) if public.rounds is None else public.rounds
+    kinds = tuple(step.kind for step in plan.rounds)
+    if kinds != steps_of(settings, rounds):
+        raise ValueError(f"the plan has the steps {', '.join(kinds)}, expected {', '.join(steps_of(settings, rounds))}")
+    delta = automatic_delta(public.n_total) if public.delta is None else public.delta
+    if not 0.0 < plan.delta <= delta * (1 + _ACCOUNTING_SLACK):
+        raise ValueError(f"the plan has delta {plan.delta:g}, expected at most {delta:g}")
+    epsilon = spent(plan.all_releases(), plan.delta)
+    if epsilon > public.epsilon * (1 + _ACCOUNTING_SLACK):
+        raise ValueError(f"the plan spends epsilon {epsilon:.6g}, expected at most {public.epsilon:g}")
+    return epsilon
+
+
+def _check_bounds(plan: Plan, settings: Settings, d: int) -> None:
+    """Refuse bounds and grids that the configuration does not give or that arithmetic cannot hold."""
+    if not (0.0 < plan.norm_bound <= math.sqrt(d) * (1 + _ACCOUNTING_SLACK)):
+        raise ValueError(f"the plan's norm bound {plan.norm_bound:g} is out of range")
+    if settings.norm_bound is not None and plan.norm_bound != min(settings.norm_bound, math.sqrt(d)):
+        raise ValueError(f"the plan has norm_bound = {plan.norm_bound:g}, expected {settings.norm_bound:g}")
+    given = _bounds(settings, plan.k, plan.norm_bound)
+    stated = _Bounds(plan.norm_bound, plan.outer_clip, plan.weight_clip, plan.mean_clip, plan.count_clip)
+    if given != stated:
+        raise ValueError("the plan's bounds on a user's statistics differ from the configuration")
+    least = plan.k if settings.start != "sphere-packing" else 0
+    if not least <= plan.n_server <= MAX_SERVER_POINTS:
+        raise ValueError(f"the plan has {plan.n_server} server points, expected {least} to {MAX_SERVER_POINTS}")
+    if not 8 <= plan.fraction_bits <= 16 or not 0 <= plan.outer_bits <= plan.fraction_bits:
+        raise ValueError("the plan's fraction bits are out of range")
+    if plan.projected_bits > choose_projected_bits(plan.norm_bound, plan.rank) or plan.projected_bits < 0:
+        raise ValueError("the plan's grid of projected points is out of range")
+
+
+def _check_server_points(
+    server_points: NDArray[np.float64] | None, settings: Settings, public: PublicParameters, d: int
+) -> int:
+    """Give the number of server points the run uses."""
+    if server_points is None:
+        if settings.start == "sphere-packing":
+            return 0
+        raise ConfigError(
+            f"feddp: the start {settings.start!r} needs the server's own data, got none; give --server-data FILE, or "
+            "--set start=sphere-packing"
+        )
+    if server_points.ndim != 2 or server_points.shape[1] != d:
+        raise ConfigError(
+            f"--server-data: expected {d} features as the clients have, got shape {server_points.shape}; give the same "
+            "columns"
+        )
+    count = len(server_points)
+    if not public.k <= count <= MAX_SERVER_POINTS and settings.start != "sphere-packing":
+        raise ConfigError(
+            f"--server-data: expected {public.k} (the clusters) to {MAX_SERVER_POINTS} points, got {count}; give "
+            "another file or a lower --k"
+        )
+    if not np.isfinite(server_points).all():
+        raise ConfigError("--server-data: expected finite numbers, got others; clean the file")
+    return count
+
+
+def _norm_bound(settings: Settings, server_points: NDArray[np.float64] | None, d: int) -> float:
+    """Settle Delta; a record in [-1, 1]^d has norm at most sqrt(d)."""
+    largest = math.sqrt(d)
+    if settings.norm_bound is not None:
+        return min(settings.norm_bound, largest)
+    if server_points is None or len(server_points) == 0:
+        return largest
+    inside = np.clip(server_points, -1.0, 1.0)
+    found = math.sqrt(float(np.einsum("ij,ij->i", inside, inside).max()))
+    return min(max(found, 2.0**-6), largest)
+
+
+def _bounds(settings: Settings, k: int, norm: float) -> _Bounds:
+    """Settle the bounds on a user's statistics; zeros at record level.
+
+    Notes
+    -----
+    All are public. Below the size of the users' statistics a bound costs next to nothing: each user counts alike, and
+    signal over noise stays. Above it, noise grows for nothing. Outer products exceed Delta^2 from a few records on, a
+    histogram adds up to 1 from one record on. A user with records in all k clusters has means of norm sqrt(k) Delta / 2
+    if theirs are about Delta / 2 each: cut to Delta / 2, its k counts become sqrt(k), so that both bounds bind alike.
+    """
+    if settings.privacy_level == "record":
+        return _Bounds(norm, 0.0, 0.0, 0.0, 0.0)
+    given = (settings.outer_clip, settings.weight_clip, settings.mean_clip, settings.count_clip)
+    automatic = (norm * norm, 1.0, 0.5 * norm, math.sqrt(k))
+    outer, weight, mean, count = (value if clip is None else clip for clip, value in zip(given, automatic, strict=True))
+    return _Bounds(norm, outer, weight, mean, count)
+
+
+def _choose_grids(
+    public: PublicParameters, settings: Settings, d: int, bounds: _Bounds, course: _Course
+) -> tuple[int, int, int]:
+    """Choose q, p and g from public quantities."""
+    noise = course.noise(_MARGIN)
+    spread = public.spread
+    tail = 0.0
+    for kind in (WEIGHTS, CENTERS, LLOYD):
+        if kind in course.kinds:
+            gauss, laplace = bounds.sensitivities(settings, kind)
+            sigma, scale = noise[kind][0] * gauss, noise[kind][1] * laplace
+            tail = max(tail, GAUSSIAN_TAIL * spread * sigma, LAPLACE_TAIL * spread**2 * scale)
+    bits = choose_fraction_bits(
+        ring_bits=public.ring_bits,
+        n_total=public.n_total,
+        d=d,
+        largest_coordinate=max(1.0, bounds.weight),
+        tail=tail,
+    )
+    if OUTER not in course.kinds:
+        return bits, bits, 0
+    largest = bounds.sensitivities(settings, OUTER)[0]
+    sigma = noise[OUTER][0] * largest * spread
+    outer = choose_outer_bits(
+        n_total=public.n_total, largest=largest, noise=sigma, tail=GAUSSIAN_TAIL * sigma, most=bits
+    )
+    return bits, outer, choose_projected_bits(bounds.norm, min(public.k, d))
+
+
+def _with_noise(plan: Plan, noise: Mapping[str, tuple[float, float]]) -> Plan:
+    """Fill in the steps' noise in grid units."""
+    steps = []
+    for t, step in enumerate(plan.rounds):
+        gauss, laplace = plan.sensitivities(t)
+        sigma, scale = noise[step.kind]
+        steps.append(StepPlan(kind=step.kind, sigma=sigma * gauss, scale=scale * laplace))
+    return replace(plan, rounds=tuple(steps))

@@ -1,0 +1,165 @@
+"""FedDP-KMeans from the server's side: noisy sums in, projection and centres out.
+
+It adds nothing and takes nothing off: the clients' masks cancel in the sum of all of them, and their shares of noise
+add up in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.protocols.feddp.budget import OUTER, START, WEIGHTS
+from fastlloyd.protocols.feddp.messages import (
+    CentersMessage,
+    MaskedStatistic,
+    ProjectedCentersMessage,
+    ProjectionMessage,
+    StatisticFormat,
+)
+from fastlloyd.protocols.feddp.plan import Plan
+from fastlloyd.protocols.feddp.projection import Projection
+from fastlloyd.protocols.feddp.stage import (
+    Centers,
+    ProjectedCenters,
+    cluster_projected,
+    make_centers,
+    make_projection,
+)
+from fastlloyd.protocols.feddp.starts import start_centers
+from fastlloyd.protocols.party import Gather, Party, Publish, Record, Save, Send
+from fastlloyd.ring.fixed import Ring
+from fastlloyd.wire import PartyId, clients
+
+Reply = ProjectionMessage | ProjectedCentersMessage | CentersMessage
+REPLIES: dict[str, type[Reply]] = {OUTER: ProjectionMessage, WEIGHTS: ProjectedCentersMessage}
+
+
+@dataclass(frozen=True, slots=True)
+class ServerResult:
+    """What the server has at the end; all of it made from noisy sums and its own data.
+
+    Attributes
+    ----------
+    centers : Centers
+        Scaled domain, with noisy sizes.
+    costs : float64 array, shape (kmax,) or (0,)
+        The curve whose elbow chose k; empty where k was given.
+    included : tuple
+        Per step, the clients in the sum: all of them.
+    late : frozenset of PartyId
+        Always empty.
+    """
+
+    centers: Centers
+    costs: NDArray[np.float64]
+    included: tuple[tuple[PartyId, ...], ...]
+    late: frozenset[PartyId] = frozenset()
+
+    @property
+    def k(self) -> int:
+        """Number of clusters."""
+        return len(self.centers.exact)
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What the steps so far have given."""
+
+    plan: Plan
+    server_points: NDArray[np.float64] | None = field(repr=False)
+    restarts: int
+    projection: Projection | None = None
+    projected: ProjectedCenters | None = None
+    centers: Centers | None = None
+
+    @property
+    def k(self) -> int:
+        """Number of clusters as far as it is known."""
+        if self.centers is not None:
+            return len(self.centers.exact)
+        return self.plan.k if self.projected is None else len(self.projected.centers)
+
+    def take(self, reply: Reply) -> None:
+        """Note what a reply says: a fresh one or, on resume, a stored one."""
+        if isinstance(reply, ProjectionMessage):
+            self.projection = reply.projection
+        elif isinstance(reply, ProjectedCentersMessage):
+            self.projected = reply.found
+        else:
+            self.centers = reply.found
+
+    def answer(self, t: int, noisy: NDArray[np.int64]) -> Reply:
+        """Make the reply of step t from its noisy sum."""
+        plan, kind = self.plan, self.plan.rounds[t].kind
+        if kind == START:
+            exact = start_centers(plan, self.server_points, self.restarts)
+            return CentersMessage(Centers(exact, np.zeros(plan.k)))
+        if kind == OUTER and self.server_points is not None:
+            return ProjectionMessage(make_projection(noisy, self.server_points, plan))
+        if kind == WEIGHTS and self.projection is not None:
+            return ProjectedCentersMessage(cluster_projected(noisy, self.projection, plan, self.restarts))
+        return CentersMessage(make_centers(noisy, self.k, plan))
+
+
+def server(
+    plan: Plan,
+    server_points: NDArray[np.float64] | None,
+    *,
+    restarts: int = 10,
+    stored: Mapping[int, bytes] | None = None,
+    rounds_done: Mapping[PartyId, int] | None = None,
+) -> Party[ServerResult]:
+    """Run the server.
+
+    Parameters
+    ----------
+    plan : Plan
+    server_points : float64 array, shape (n_server, d), or None
+        Its own data, scaled by the public bounds; None only with the start 'sphere-packing'.
+    restarts : int
+        Starts of each clustering of its own points.
+    stored : mapping from step to reply bytes, optional
+        On resume: replies that were fixed before; sent again as they are.
+    rounds_done : mapping from client to its number of accepted replies, optional
+
+    Notes
+    -----
+    Sees: masked statistics, uniform on the ring; the noisy sum of each step; nothing else of the clients' records.
+    Privacy: each noisy sum is the release of `plan.releases(t)`, in the ledger before it is taken in. What goes down
+    is made from these sums and from the server's own points, which are not protected.
+    """
+    stored, rounds_done = stored or {}, rounds_done or {}
+    everybody = clients(plan.clients)
+    progress = _Progress(plan, server_points, restarts)
+    for t, step in enumerate(plan.rounds):
+        if t in stored:
+            reply = REPLIES.get(step.kind, CentersMessage).read(stored[t], plan)
+            progress.take(reply)
+            yield Send(tuple(party for party in everybody if rounds_done.get(party, 0) <= t), reply, t)
+            continue
+        noisy = np.zeros(0, dtype=np.int64)
+        if step.kind != START:
+            yield Record(plan.releases(t))
+            noisy = yield from _gather(plan, t, progress.k, everybody)
+        reply = progress.answer(t, noisy)
+        progress.take(reply)
+        yield Save(f"reply-{t}", reply.body())
+        yield Send(everybody, reply, t)
+        yield Publish("round", {"round": t, "rounds": len(plan.rounds), "clients": len(everybody), "step": step.kind})
+    centers = progress.centers or Centers(np.zeros((0, plan.d)), np.zeros(0))
+    costs = np.zeros(0) if progress.projected is None else progress.projected.costs
+    return ServerResult(centers, costs, (everybody,) * len(plan.rounds))
+
+
+def _gather(plan: Plan, t: int, k: int, everybody: tuple[PartyId, ...]) -> Party[NDArray[np.int64]]:
+    """Add up all clients' uplinks of step t; nobody may be missing."""
+    shape = StatisticFormat(Ring(plan.ring_of(t)), plan.elements(t, k))
+    uplinks = yield Gather(everybody, MaskedStatistic, t, len(everybody), shape)
+    total = np.zeros(shape.elements, dtype=shape.ring.dtype)
+    for party in everybody:
+        total += uplinks[party].elements(shape)
+    return shape.ring.decode(total)

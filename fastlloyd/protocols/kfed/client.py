@@ -1,0 +1,95 @@
+"""k-FED from a client's side: cluster the own records, send the centres, label by what comes back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.errors import PeerError
+from fastlloyd.kmeans.assign import assign
+from fastlloyd.kmeans.grid import GridPoints, round_centers
+from fastlloyd.kmeans.local import cluster_locally
+from fastlloyd.protocols.kfed.messages import CentersFormat, LocalCenters, MergedCenters, encode_centers
+from fastlloyd.protocols.kfed.plan import Plan
+from fastlloyd.protocols.party import Party, Publish, Receive, Record, Save, Send
+from fastlloyd.wire import SERVER, PartyId
+
+
+@dataclass(frozen=True, slots=True)
+class ClientResult:
+    """What a client has at the end.
+
+    Attributes
+    ----------
+    centers : float64 array, shape (k, d)
+        Scaled domain; not private.
+    raw_labels : int64 array, shape (n,)
+        Of its own records; stays here.
+    included : tuple of PartyId
+        Whose centres were merged.
+    """
+
+    centers: NDArray[np.float64] = field(repr=False)
+    raw_labels: NDArray[np.int64] = field(repr=False)
+    included: tuple[PartyId, ...]
+
+
+def client(
+    me: PartyId, raw_points: GridPoints, plan: Plan, *, uplink: bytes | None = None, reply: bytes | None = None
+) -> Party[ClientResult]:
+    """Run one client.
+
+    Parameters
+    ----------
+    me : PartyId
+    raw_points : GridPoints
+        Own records.
+    plan : Plan
+    uplink, reply : bytes, optional
+        On resume: what was sent or accepted before.
+
+    Raises
+    ------
+    PeerError
+        The server merged the centres of fewer clients than agreed.
+
+    Notes
+    -----
+    Sees: the merged centres. The server sees this client's centres in clear.
+    Privacy: none.
+    """
+    shape = centers_format(plan)
+    if reply is not None:
+        merged = MergedCenters.read(reply, shape)
+    else:
+        yield Record(plan.releases(0))
+        if uplink is None:
+            uplink = encode_centers(local_centers(me, raw_points, plan))
+            yield Save("uplink-0", uplink)
+        yield Send((SERVER,), LocalCenters.read(uplink, shape), 0)
+        merged = yield Receive(SERVER, MergedCenters, 0, shape)
+        yield Save("reply-0", merged.body())
+    if len(merged.included) < plan.min_clients:
+        raise PeerError(
+            f"the server merged the centres of {len(merged.included)} clients, expected at least {plan.min_clients} "
+            "(--min-clients)",
+            rank=SERVER.rank,
+        )
+    yield Publish("round", {"round": 0, "rounds": 1, "clients": len(merged.included)})
+    centers = merged.centers(plan.d)
+    labels = assign(raw_points, round_centers(centers, plan.fraction_bits))
+    return ClientResult(centers, labels, merged.included)
+
+
+def local_centers(me: PartyId, raw_points: GridPoints, plan: Plan) -> NDArray[np.float64]:
+    """Cluster a client's own records; float64, shape (up to k', d)."""
+    return cluster_locally(
+        raw_points, plan.local_k, seed=plan.seed, purpose=f"k-fed client {me.rank}", restarts=plan.restarts
+    )
+
+
+def centers_format(plan: Plan) -> CentersFormat:
+    """Give the public shape of the messages."""
+    return CentersFormat(local_k=plan.local_k, k=plan.k, d=plan.d, clients=plan.clients)

@@ -1,0 +1,130 @@
+"""The messages of k-FED, in the order they are sent.
+
+::
+
+    client i                                         server
+      Lloyd on its own records: k' centres
+      LocalCenters   up to k' x d   -------->        farthest first, then one grouping
+      MergedCenters  k x d          <--------        the same bytes to all clients
+      label the own records
+
+Not private: local centres are means of records, and a cluster may hold a single one. They travel in clear inside TLS,
+to the server and nobody else. Numbers are float64, little endian, scaled domain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.wire import PartyId, decode_included, encode_included
+
+_FLOAT_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class CentersFormat:
+    """The public shape: most rows of an uplink, rows of the reply, features, clients."""
+
+    local_k: int
+    k: int
+    d: int
+    clients: int
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCenters:
+    """Sender: a client. Receiver: the server and nobody else, which sees means of this client's records.
+
+    Attributes
+    ----------
+    data : bytes
+        0 to k' rows of d numbers; fewer than k' where the client has fewer different records.
+    """
+
+    TYPE: ClassVar[int] = 64
+    data: bytes = field(repr=False)
+
+    def body(self) -> bytes:
+        """Give the numbers."""
+        return self.data
+
+    @property
+    def payload_bytes(self) -> int:
+        """All of it is payload."""
+        return len(self.data)
+
+    @classmethod
+    def read(cls, body: bytes, format: CentersFormat) -> Self:
+        """Check length and range."""
+        rows, rest = divmod(len(body), _FLOAT_BYTES * format.d)
+        if rest or rows > format.local_k:
+            raise ValueError(f"expected up to {format.local_k} rows of {format.d} numbers, got {len(body)} bytes")
+        _check_domain(body)
+        return cls(body)
+
+    def centers(self, d: int) -> NDArray[np.float64]:
+        """Give the centres, shape (up to k', d)."""
+        return _numbers(self.data).reshape(-1, d)
+
+
+@dataclass(frozen=True, slots=True)
+class MergedCenters:
+    """Sender: the server. Receiver: every client. Not private.
+
+    Attributes
+    ----------
+    data : bytes
+        k rows of d numbers.
+    included : tuple of PartyId
+        Whose local centres they were merged from.
+    clients : int
+    """
+
+    TYPE: ClassVar[int] = 65
+    data: bytes = field(repr=False)
+    included: tuple[PartyId, ...]
+    clients: int
+
+    def body(self) -> bytes:
+        """Give the bitmap of the clients included, then the numbers."""
+        return encode_included(self.included, self.clients) + self.data
+
+    @property
+    def payload_bytes(self) -> int:
+        """Only the numbers are payload."""
+        return len(self.data)
+
+    @classmethod
+    def read(cls, body: bytes, format: CentersFormat) -> Self:
+        """Check bitmap, length and range; an empty set is refused."""
+        width = (format.clients + 7) // 8
+        included, data = decode_included(body[:width], format.clients), body[width:]
+        if not included:
+            raise ValueError("centres of no client")
+        if len(data) != _FLOAT_BYTES * format.k * format.d:
+            raise ValueError(f"expected {format.k} rows of {format.d} numbers, got {len(data)} bytes")
+        _check_domain(data)
+        return cls(data, included, format.clients)
+
+    def centers(self, d: int) -> NDArray[np.float64]:
+        """Give the centres, shape (k, d)."""
+        return _numbers(self.data).reshape(-1, d)
+
+
+def encode_centers(centers: NDArray[np.float64]) -> bytes:
+    """Write centres row by row."""
+    return centers.astype("<f8").tobytes()
+
+
+def _numbers(data: bytes) -> NDArray[np.float64]:
+    return np.frombuffer(data, dtype="<f8").astype(np.float64)
+
+
+def _check_domain(data: bytes) -> None:
+    """Refuse what no mean of scaled records can be, NaN included."""
+    if not (np.abs(np.frombuffer(data, dtype="<f8")) <= 1.0).all():
+        raise ValueError("expected centres within [-1, 1]")

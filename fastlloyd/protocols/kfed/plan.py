@@ -1,0 +1,133 @@
+"""The plan of one k-FED run: the server proposes it, each client checks it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+from fastlloyd.privacy.release import Release
+from fastlloyd.protocols.kfed.parameters import PublicParameters
+from fastlloyd.protocols.kfed.settings import settings_from
+from fastlloyd.ring.fixed import choose_fraction_bits
+
+__all__ = ["Plan", "PublicParameters", "check_plan", "make_plan"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything public that one run needs; the same on all parties.
+
+    Attributes
+    ----------
+    fraction_bits : int
+        Records lie on the grid of 2^-q.
+    local_k : int
+        Paper: k'.
+    """
+
+    protocol: str
+    clients: int
+    min_clients: int
+    k: int
+    d: int
+    names: tuple[str, ...]
+    n_total: int
+    seed: int
+    fraction_bits: int
+    local_k: int
+    restarts: int
+
+    @property
+    def private(self) -> bool:
+        """Never: local centres are means of records, sent without noise."""
+        return False
+
+    @property
+    def most_elements(self) -> int:
+        """Numbers in the longest uplink: k' d."""
+        return self.local_k * self.d
+
+    def releases(self, t: int) -> tuple[Release, ...]:
+        """Give what the only round releases.
+
+        Notes
+        -----
+        Privacy: none. One record may move every centre of its client, hence every merged one, across the whole domain,
+        whose diagonal is 2 sqrt(d).
+        """
+        diagonal = 2.0 * math.sqrt(self.d)
+        common: dict[str, Any] = {"round": t, "mechanism": "none", "norm": "l2", "noise_scale": 0.0}
+        local, merged = diagonal * math.sqrt(self.local_k), diagonal * math.sqrt(self.k)
+        return (
+            Release(name="local centres", sensitivity=local, seen_by="server", **common),
+            Release(name="centres", sensitivity=merged, seen_by="server and clients", **common),
+        )
+
+    def all_releases(self) -> tuple[Release, ...]:
+        """Give the releases of the run."""
+        return self.releases(0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give plain values; `from_json` is the inverse."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Read a plan that came from the server.
+
+        Raises
+        ------
+        ValueError
+            Not a plan: the sender is at fault.
+        """
+        if not isinstance(values, Mapping) or set(values) != {entry.name for entry in fields(cls)}:
+            raise ValueError("the plan does not have the expected fields")
+        return cls(**{**values, "names": tuple(str(name) for name in values["names"])})
+
+
+def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...]) -> Plan:
+    """Make the plan of a run; run by the server, and by each client to check the server's.
+
+    Raises
+    ------
+    RangeError
+        Too many features for exact distances.
+    """
+    settings = settings_from(public.settings)
+    return Plan(
+        protocol=public.protocol,
+        clients=public.clients,
+        min_clients=public.least_clients,
+        k=public.k,
+        d=d,
+        names=names,
+        n_total=public.n_total,
+        seed=public.seed,
+        # No sum travels in a ring; what remains is that a label is exact.
+        fraction_bits=choose_fraction_bits(ring_bits=64, n_total=1, d=d, largest_coordinate=1.0, tail=0.0),
+        local_k=public.k if settings.local_k is None else settings.local_k,
+        restarts=settings.restarts,
+    )
+
+
+def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str, ...]) -> float:
+    """Check a plan against a client's own configuration.
+
+    Returns
+    -------
+    float
+        Infinity: the run is not private.
+
+    Raises
+    ------
+    ValueError
+        The plan differs: the server is at fault.
+    """
+    expected = make_plan(public, d=d, names=names)
+    for entry in fields(Plan):
+        proposed, own = getattr(plan, entry.name), getattr(expected, entry.name)
+        if proposed != own:
+            raise ValueError(f"the plan has {entry.name} = {proposed!r}, expected {own!r}")
+    return math.inf

@@ -1,0 +1,50 @@
+"""k-FED without messages, line by line: what the parties are tested against.
+
+Source: Dennis, Li, Smith (2021), Algorithm 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.kmeans.grid import GridPoints
+from fastlloyd.protocols.kfed.client import local_centers
+from fastlloyd.protocols.kfed.plan import Plan
+from fastlloyd.wire import PartyId
+
+
+def reference(parts: Sequence[GridPoints], plan: Plan) -> NDArray[np.float64]:
+    """Run the algorithm centrally.
+
+    Parameters
+    ----------
+    parts : sequence of GridPoints
+        The records of clients 1, 2, ...
+    plan : Plan
+
+    Returns
+    -------
+    float64 array, shape (k, d)
+    """
+    theta = [local_centers(PartyId(z), own, plan) for z, own in enumerate(parts, start=1)]
+    every = [center for own in theta for center in own]
+    if len(every) < plan.k:
+        return np.array([every[r % len(every)] for r in range(plan.k)])
+    chosen = list(range(min(plan.k, next(len(own) for own in theta if len(own)))))  # line 2: all of one client's
+    while len(chosen) < plan.k:  # lines 3 to 6: farthest first
+        free = [i for i in range(len(every)) if i not in chosen]
+        chosen.append(max(free, key=lambda i: min(_squared_distance(every[i], every[j]) for j in chosen)))
+    groups: list[list[NDArray[np.float64]]] = [[] for _ in range(plan.k)]
+    for center in every:  # line 7: one round of Lloyd's
+        distances = [_squared_distance(center, every[j]) for j in chosen]
+        groups[distances.index(min(distances))].append(center)
+    return np.array(
+        [np.sum(group, axis=0) / len(group) if group else every[chosen[r]] for r, group in enumerate(groups)]
+    )
+
+
+def _squared_distance(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    return float(((one - other) ** 2).sum())

@@ -1,0 +1,166 @@
+"""Which points there are, without saying whose: a private union of tags by a mix among the clients (§6).
+
+::
+
+    client i                     client 1          client 2    ..   client n
+      layer key  <----------->     <---------------------------------->
+      n_i tags, each in n layers ->  all in one list
+                                   open, shuffle --> open, shuffle --> .. open the last: tags and marks
+      Union: tags of records       <------------------------------------  sorted, padding left out
+
+Tags are fresh random 128-bit numbers made by the owner, never anything derived from a record or an identity. Each
+client makes as many as its public padded size, and marks those that stand for no record inside the innermost layer.
+
+Who learns what: everybody the number of records of all clients together; client n that the padding is as much as it
+is; nobody which client made which tag, as long as two clients do not collude (computational: the first of the two
+that shuffles unlinks the others' tags). What follows the mix keeps this for up to t colluding clients
+(`sharing.py`). Clients are taken to follow the protocol: one that drops tags is noticed, one that marks the tags it
+opens by leaving some out may learn whose they were before the run ends.
+
+Source: SecFC, §6 "Private ID alignment", App. B. Differs from the paper: no identities or hashes of them enter, for
+whoever can guess an identity could look its hash up in the union.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.errors import DataError, PeerError
+from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.protocols.party import Party, Receive, Send
+from fastlloyd.protocols.secfc.messages import LayerPublicKey, SealedTags, TagFormat, Union
+from fastlloyd.protocols.secfc.onion import CONTENT_BYTES, TAG_BYTES, LayerKey, seal, sealed_bytes, shuffle
+from fastlloyd.protocols.secfc.plan import Plan
+from fastlloyd.wire import SETUP_ROUND, PartyId
+
+_RECORD, _PADDING = b"\x01", b"\x00"
+
+
+def agree_order(
+    me: PartyId, raw_count: int, plan: Plan, *, run_id: bytes, secret: SecretRandom
+) -> Party[tuple[NDArray[np.int64], int]]:
+    """Agree on an order of all clients' records; run by every client.
+
+    Parameters
+    ----------
+    me : PartyId
+    raw_count : int
+        Own records.
+    plan : Plan
+    run_id : bytes
+    secret : SecretRandom
+
+    Returns
+    -------
+    raw_rows : int64 array, shape (raw_count,)
+        Where the own records stand, in 0..m-1. Random and independent of the records.
+    records : int
+        m.
+
+    Raises
+    ------
+    DataError
+        More records than the public padded size.
+    PeerError
+        A layer does not open, or the union lacks own tags or holds own padding.
+    """
+    size = plan.sizes[me.rank - 1]
+    if raw_count > size:
+        raise DataError(
+            f"{me} has {raw_count} records, expected at most its public padded size of {size}; agree on larger "
+            "client caps, or use fewer records"
+        )
+    key = LayerKey(secret)
+    public = yield from _exchange_keys(me, plan, key, secret)
+    tags = [secret.bytes(TAG_BYTES) for _ in range(size)]
+    marked = [tag + (_RECORD if i < raw_count else _PADDING) for i, tag in enumerate(tags)]
+    sealed = _seal_all(marked, public, plan, run_id=run_id, secret=secret)
+    opened = yield from _mix(me, sealed, key, plan, run_id=run_id, secret=secret)
+    union = yield from _publish(me, opened, plan)
+    places = {tag: place for place, tag in enumerate(union)}
+    last = plan.everybody[-1]
+    if any(tag not in places for tag in tags[:raw_count]) or any(tag in places for tag in tags[raw_count:]):
+        raise PeerError(
+            f"the union of tags that {last} sent does not fit what {me} put in: a client dropped or changed tags in "
+            "the mix; start again, and look at the clients' versions",
+            rank=last.rank,
+        )
+    return np.array([places[tag] for tag in tags[:raw_count]], dtype=np.int64), len(union)
+
+
+def _exchange_keys(me: PartyId, plan: Plan, key: LayerKey, secret: SecretRandom) -> Party[dict[PartyId, bytes]]:
+    """Send the own public key to all, and try each that comes."""
+    others = tuple(party for party in plan.everybody if party != me)
+    public = {me: key.public}
+    yield Send(others, LayerPublicKey(key.public), SETUP_ROUND)
+    for party in others:
+        message: LayerPublicKey = yield Receive(party, LayerPublicKey, SETUP_ROUND)
+        try:
+            seal(b"", [message.value], run_id=b"", secret=secret)
+        except ValueError as error:
+            raise PeerError(f"{party} sent a key that nothing can be sealed for", rank=party.rank) from error
+        public[party] = message.value
+    return public
+
+
+def _seal_all(
+    contents: list[bytes], public: dict[PartyId, bytes], plan: Plan, *, run_id: bytes, secret: SecretRandom
+) -> list[bytes]:
+    """Put all layers around each tag, client 1's outermost; in random order, so that marks have no place."""
+    keys = [public[party] for party in plan.everybody]
+    return [seal(content, keys, run_id=run_id, secret=secret) for content in shuffle(contents, secret)]
+
+
+def _mix(
+    me: PartyId, sealed: list[bytes], key: LayerKey, plan: Plan, *, run_id: bytes, secret: SecretRandom
+) -> Party[list[bytes]]:
+    """Open the own layer of all tags, shuffle and pass on; gives client n the contents, the others nothing."""
+    first, total = plan.everybody[0], sum(plan.sizes)
+    layer = me.rank - 1
+    if me == first:
+        entries = sealed
+        for party in plan.everybody[1:]:
+            shape = TagFormat(plan.sizes[party.rank - 1], sealed_bytes(plan.clients))
+            message: SealedTags = yield Receive(party, SealedTags, SETUP_ROUND, shape)
+            entries = entries + list(message.entries)
+        sender = me
+    else:
+        yield Send((first,), SealedTags(tuple(sealed)), SETUP_ROUND)
+        sender = plan.everybody[layer - 1]
+        shape = TagFormat(total, sealed_bytes(plan.clients - layer))
+        passed: SealedTags = yield Receive(sender, SealedTags, SETUP_ROUND, shape)
+        entries = list(passed.entries)
+    try:
+        opened = shuffle([key.open(entry, layer=layer, run_id=run_id) for entry in entries], secret)
+    except ValueError as error:
+        raise PeerError(
+            f"a sealed tag that came by way of {sender} does not open: it, or a client before it, changed tags; "
+            "start again, and look at the clients' versions",
+            rank=sender.rank,
+        ) from error
+    if me == plan.everybody[-1]:
+        return opened
+    yield Send((plan.everybody[me.rank],), SealedTags(tuple(opened)), SETUP_ROUND)
+    return []
+
+
+def _publish(me: PartyId, opened: list[bytes], plan: Plan) -> Party[tuple[bytes, ...]]:
+    """Give all clients the sorted tags of records; client n leaves the padding out."""
+    last = plan.everybody[-1]
+    if me == last:
+        union = tuple(sorted(entry[:TAG_BYTES] for entry in opened if entry[TAG_BYTES:] == _RECORD))
+        if len({entry[:TAG_BYTES] for entry in opened}) != len(opened):
+            before = plan.everybody[-2]
+            raise PeerError(
+                f"{before} passed the same tag on twice, expected tags of {CONTENT_BYTES} bytes, all different; start "
+                "again, and look at the clients' versions",
+                rank=before.rank,
+            )
+        yield Send(plan.everybody[:-1], Union(union), SETUP_ROUND)
+        return union
+    shape = TagFormat(None, TAG_BYTES, sum(plan.sizes))
+    message: Union = yield Receive(last, Union, SETUP_ROUND, shape)
+    if list(message.entries) != sorted(set(message.entries)):
+        raise PeerError(f"{last} sent a union that is not sorted or names a tag twice", rank=last.rank)
+    return message.entries

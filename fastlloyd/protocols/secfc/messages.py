@@ -1,0 +1,380 @@
+"""The messages of SecFC, in the order they are sent.
+
+::
+
+    client i                        client j                        server
+      Size  number of records, or padded size  ------------------->   plan
+      -- with membership privacy (§6) --
+      LayerPublicKey   <------->    LayerPublicKey
+      SealedTags       ------->     client 1 opens a layer, shuffles, sends to client 2, .. to client n
+      Union            <-------     client n: the tags of all records, sorted
+      -- secure data sharing (Alg. 1, phase 1) --
+      DataShares       <------->    DataShares                        block by block
+      Shared  number of records of all clients -------------------->  all are ready
+      -- each iteration (phase 2) --
+      CodedValues  k m field elements ------------------------------> decodes from the first 2l + 2t - 1
+      new clusters     <--------------------------------------------  Assignment  of all points
+      -- after the last one --
+      Finished  ---------------------------------------------------->
+                       <--------------------------------------------  Roll  who is there (if centres are revealed)
+      CenterShares     <------->    l + t clients to all clients
+
+Payload is field elements and sealed tags; assignments are link bytes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.protocols.seed import SetupBytes
+from fastlloyd.ring.field import Elements, Field
+from fastlloyd.wire import PartyId, decode_included, encode_included
+
+_NUMBER = struct.Struct("<Q")
+_BLOCK = struct.Struct("<I")
+# Values of one block: enough for matrix products to be fast, few enough for all clients' blocks to fit the cache.
+_BLOCK_VALUES = 1 << 16
+_STATES = ("on", "repeated", "limit")
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """A message that is one public number."""
+
+    TYPE: ClassVar[int]
+    value: int
+
+    def body(self) -> bytes:
+        """Give 8 bytes."""
+        return _NUMBER.pack(self.value)
+
+    @property
+    def payload_bytes(self) -> int:
+        """None of it is payload."""
+        return 0
+
+    @classmethod
+    def read(cls, body: bytes, format: int) -> Self:
+        """Check the length, and that the number is at most `format`."""
+        if len(body) != _NUMBER.size:
+            raise ValueError(f"expected {_NUMBER.size} bytes, got {len(body)}")
+        value = int(_NUMBER.unpack(body)[0])
+        if value > format:
+            raise ValueError(f"expected a number of at most {format}, got {value}")
+        return cls(value)
+
+
+class Size(_Number):
+    """Sender: each client. Receiver: the server, and by the plan all. Its records, or its public padded size."""
+
+    __slots__ = ()
+    TYPE: ClassVar[int] = 72
+
+
+class LayerPublicKey(SetupBytes):
+    """Sender: each client. Receiver: each other client. Tells nothing by itself."""
+
+    __slots__ = ()
+    TYPE: ClassVar[int] = 73
+
+
+@dataclass(frozen=True, slots=True)
+class TagFormat:
+    """The shape of a list of tags: how many, and how long each is. A count of None: any up to `most`."""
+
+    count: int | None
+    length: int
+    most: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Tags:
+    """A list of byte strings of one length."""
+
+    TYPE: ClassVar[int]
+    entries: tuple[bytes, ...] = dataclasses.field(repr=False)
+
+    def body(self) -> bytes:
+        """Give them one after the other."""
+        return b"".join(self.entries)
+
+    @classmethod
+    def read(cls, body: bytes, format: TagFormat) -> Self:
+        """Check the length and cut."""
+        count, rest = divmod(len(body), format.length)
+        fits = count == format.count if format.count is not None else count <= format.most
+        if rest or not fits:
+            expected = format.most if format.count is None else format.count
+            raise ValueError(f"expected {expected} tags of {format.length} bytes, got {len(body)} bytes")
+        return cls(tuple(body[i : i + format.length] for i in range(0, len(body), format.length)))
+
+
+class SealedTags(_Tags):
+    """Sender: each client to client 1; then client j to client j + 1. Seen by: the receiver, who cannot link them."""
+
+    __slots__ = ()
+    TYPE: ClassVar[int] = 74
+
+    @property
+    def payload_bytes(self) -> int:
+        """Ciphertexts are payload."""
+        return sum(map(len, self.entries))
+
+
+class Union(_Tags):
+    """Sender: client n. Receiver: each other client. Random tags of all records, in no client's order."""
+
+    __slots__ = ()
+    TYPE: ClassVar[int] = 75
+
+    @property
+    def payload_bytes(self) -> int:
+        """Names of points are no payload."""
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayFormat:
+    """The public shape of an array of field elements, and of a block of shares its number."""
+
+    field: Field
+    shape: tuple[int, int]
+    block: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DataShares:
+    """Sender: each client. Receiver: each other client, its own share only. Any t of them together learn nothing.
+
+    Attributes
+    ----------
+    elements : float64 array, shape (primes, rows, width)
+    field : Field
+    block : int
+        Number of the block; one that is empty keeps the clients in step.
+    """
+
+    TYPE: ClassVar[int] = 76
+    elements: Elements = dataclasses.field(repr=False)
+    field: Field
+    block: int
+
+    def body(self) -> bytes:
+        """Give the number of the block, then the elements."""
+        return _BLOCK.pack(self.block) + self.field.to_bytes(self.elements)
+
+    @property
+    def payload_bytes(self) -> int:
+        """The elements."""
+        return int(self.elements[0].size) * self.field.element_bytes
+
+    @classmethod
+    def read(cls, body: bytes, format: ArrayFormat) -> Self:
+        """Check number, length and range."""
+        if len(body) < _BLOCK.size or _BLOCK.unpack_from(body)[0] != format.block:
+            raise ValueError(f"expected block {format.block}")
+        elements = format.field.from_bytes(memoryview(body)[_BLOCK.size :], format.shape)
+        return cls(elements, format.field, format.block)
+
+
+class Shared(_Number):
+    """Sender: each client. Receiver: the server. Sharing is done, of so many records in all."""
+
+    __slots__ = ()
+    TYPE: ClassVar[int] = 77
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesFormat:
+    """The public shape of one iteration's answer: field, clusters in use c, points m."""
+
+    field: Field
+    clusters: int
+    records: int
+
+    @property
+    def blocks(self) -> list[slice]:
+        """Which points travel together: what a party computes on at a time."""
+        height = max(1, _BLOCK_VALUES // self.clusters)
+        return [slice(i, min(i + height, self.records)) for i in range(0, self.records, height)]
+
+
+@dataclass(frozen=True, slots=True)
+class CodedValues:
+    """Sender: a client. Receiver: the server. Coded score or distance of each cluster in use and each point.
+
+    Attributes
+    ----------
+    data : bytes
+        Field elements: block by block, shape (c, points of the block) each.
+    """
+
+    TYPE: ClassVar[int] = 78
+    data: bytes = dataclasses.field(repr=False)
+
+    def body(self) -> bytes:
+        """Give the elements."""
+        return self.data
+
+    @property
+    def payload_bytes(self) -> int:
+        """All of it is payload."""
+        return len(self.data)
+
+    @classmethod
+    def read(cls, body: bytes, format: ValuesFormat) -> Self:
+        """Check the length."""
+        expected = format.clusters * format.records * format.field.element_bytes
+        if len(body) != expected:
+            raise ValueError(f"expected {expected} payload bytes, got {len(body)}")
+        return cls(body)
+
+    def block(self, format: ValuesFormat, rows: slice) -> Elements:
+        """Give the elements of one block, shape (primes, c, points of the block).
+
+        Raises
+        ------
+        ValueError
+            A residue is not below its prime: the sender is at fault.
+        """
+        width = format.clusters * format.field.element_bytes
+        data = memoryview(self.data)[rows.start * width : rows.stop * width]
+        return format.field.from_bytes(data, (format.clusters, rows.stop - rows.start))
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentFormat:
+    """The public shape of an assignment: points, clusters, clients."""
+
+    records: int
+    k: int
+    clients: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Sender: the server. Receiver: every client. Everybody learns the cluster of every point.
+
+    Attributes
+    ----------
+    labels : int64 array, shape (m,)
+        0..k-1; k for a point in no cluster (during the start only).
+    state : {'on', 'repeated', 'limit'}
+        Whether another iteration follows, or why not.
+    included : tuple of PartyId
+        Whose answers it was decoded from.
+    format : AssignmentFormat
+    """
+
+    TYPE: ClassVar[int] = 79
+    labels: NDArray[np.int64] = dataclasses.field(repr=False)
+    state: str
+    included: tuple[PartyId, ...]
+    format: AssignmentFormat
+
+    def body(self) -> bytes:
+        """Give the state, the bitmap of the clients included, then the labels."""
+        labels = self.labels.astype(_label_type(self.format.k)).tobytes()
+        return bytes([_STATES.index(self.state)]) + encode_included(self.included, self.format.clients) + labels
+
+    @property
+    def payload_bytes(self) -> int:
+        """Labels are not payload."""
+        return 0
+
+    @classmethod
+    def read(cls, body: bytes, format: AssignmentFormat) -> Self:
+        """Check state, bitmap, length and range."""
+        width, kind = (format.clients + 7) // 8, _label_type(format.k)
+        if len(body) != 1 + width + format.records * kind.itemsize or body[0] >= len(_STATES):
+            raise ValueError(f"expected an assignment of {format.records} points")
+        labels = np.frombuffer(body, dtype=kind, offset=1 + width).astype(np.int64)
+        if labels.max() > format.k:
+            raise ValueError(f"expected labels up to {format.k}, got {labels.max()}")
+        return cls(labels, _STATES[body[0]], decode_included(body[1 : 1 + width], format.clients), format)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Sender: each client. Receiver: the server. The last assignment came; carries nothing."""
+
+    TYPE: ClassVar[int] = 80
+
+    def body(self) -> bytes:
+        """Give nothing."""
+        return b""
+
+    @property
+    def payload_bytes(self) -> int:
+        """Nothing."""
+        return 0
+
+    @classmethod
+    def read(cls, body: bytes, format: None) -> Self:
+        """Check that nothing came."""
+        if body:
+            raise ValueError(f"expected an empty message, got {len(body)} bytes")
+        return cls()
+
+
+@dataclass(frozen=True, slots=True)
+class Roll:
+    """Sender: the server. Receiver: every client. Which clients are there; the first l + t of them reveal."""
+
+    TYPE: ClassVar[int] = 81
+    present: tuple[PartyId, ...]
+    clients: int
+
+    def body(self) -> bytes:
+        """Give the bitmap."""
+        return encode_included(self.present, self.clients)
+
+    @property
+    def payload_bytes(self) -> int:
+        """None of it is payload."""
+        return 0
+
+    @classmethod
+    def read(cls, body: bytes, format: int) -> Self:
+        """Check the bitmap of `format` clients."""
+        return cls(decode_included(body, format), format)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CenterShares:
+    """Sender: each of l + t clients. Receiver: every other client. Together they give the sums of final clusters.
+
+    Attributes
+    ----------
+    elements : float64 array, shape (primes, c, width)
+    field : Field
+    """
+
+    TYPE: ClassVar[int] = 82
+    elements: Elements = dataclasses.field(repr=False)
+    field: Field
+
+    def body(self) -> bytes:
+        """Give the elements."""
+        return self.field.to_bytes(self.elements)
+
+    @property
+    def payload_bytes(self) -> int:
+        """All of it is payload."""
+        return int(self.elements[0].size) * self.field.element_bytes
+
+    @classmethod
+    def read(cls, body: bytes, format: ArrayFormat) -> Self:
+        """Check length and range."""
+        return cls(format.field.from_bytes(body, format.shape), format.field)
+
+
+def _label_type(k: int) -> np.dtype[np.unsignedinteger]:
+    """Give the narrowest type that holds 0..k."""
+    return np.dtype("u1") if k < 1 << 8 else np.dtype("<u2")

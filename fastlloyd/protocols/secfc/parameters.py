@@ -1,0 +1,57 @@
+"""What all parties of a SecFC run must agree on before anything is computed, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastlloyd.errors import ConfigError
+from fastlloyd.protocols.secfc.settings import Settings, settings_from, settle_code
+from fastlloyd.ring.field import MAX_RECORDS
+
+PROTOCOL = "secfc"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicParameters:
+    """Public parameters of one run.
+
+    Attributes
+    ----------
+    clients : int
+        Paper: n.
+    n_total : int
+        Public upper bound N on all records together.
+    rounds : int or None
+        Limit on Lloyd iterations; None: 300.
+    seed : int
+        Of the public start.
+    """
+
+    clients: int
+    k: int
+    n_total: int
+    rounds: int | None
+    seed: int
+    settings: Mapping[str, Any]
+    protocol: str = PROTOCOL
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise ConfigError(f"--k: expected at least 1 cluster, got {self.k}")
+        if not 1 <= self.n_total < MAX_RECORDS:
+            raise ConfigError(f"--n-total: expected 1 to {MAX_RECORDS - 1} records, got {self.n_total}")
+        if self.k > self.n_total:
+            raise ConfigError(
+                f"--k: expected at most the public N = {self.n_total} clusters, got {self.k}; lower --k or "
+                "check --n-total"
+            )
+        if self.rounds is not None and not 1 <= self.rounds <= 1000:
+            raise ConfigError(f"--rounds: expected 'auto' or 1 to 1000, got {self.rounds}")
+        settle_code(self.chosen, self.clients)
+
+    @property
+    def chosen(self) -> Settings:
+        """The settings, read and checked."""
+        return settings_from(self.settings)

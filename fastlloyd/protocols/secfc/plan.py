@@ -1,0 +1,279 @@
+"""From public parameters to the plan of one run: code, field, limits, and who brings how many records.
+
+The server makes the plan and sends it; each client checks it against its own configuration before it shares anything.
+
+Without membership privacy every party learns every client's number of records: shares have a shape. With it, they
+learn the padded sizes, which are public anyway, and the number of records of all clients together.
+
+Source: SecFC, §4.1, App. A; docs/protocol.md, "SecFC".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
+from typing import Any, Self
+
+from fastlloyd.errors import ConfigError, RangeError
+from fastlloyd.privacy.release import Release
+from fastlloyd.protocols.secfc.onion import sealed_bytes
+from fastlloyd.protocols.secfc.parameters import PROTOCOL, PublicParameters
+from fastlloyd.protocols.secfc.settings import DEFAULT_ITERATIONS, settle_code
+from fastlloyd.ring.field import Field, choose_field
+from fastlloyd.ring.lagrange import Code
+from fastlloyd.wire import PartyId, clients
+
+# Half of what a link takes in one message, so that no header or later version comes near the limit.
+MAX_MESSAGE_BYTES = 1 << 29
+# A client holds the shares of one block for all clients at once.
+_BLOCK_BYTES = 1 << 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything public that one run needs; the same on all parties.
+
+    Attributes
+    ----------
+    sizes : tuple of int, length clients
+        What each client told: its number of records, or with `membership` its padded size.
+    segments, threshold : int
+        Paper: l and t.
+    primes : tuple of int
+        Of the field (`ring/field.py`).
+    iterations : int
+        Limit on Lloyd iterations.
+    """
+
+    protocol: str
+    clients: int
+    k: int
+    d: int
+    names: tuple[str, ...]
+    n_total: int
+    sizes: tuple[int, ...]
+    seed: int
+    segments: int
+    threshold: int
+    mode: str
+    start: str
+    membership: bool
+    reveal_centers: bool
+    extra_answers: int
+    fraction_bits: int
+    primes: tuple[int, ...]
+    iterations: int
+
+    @property
+    def field(self) -> Field:
+        """The field that shares and answers are in."""
+        return _field(self.primes)
+
+    @property
+    def code(self) -> Code:
+        """The Lagrange code."""
+        return _code(self.primes, self.segments, self.threshold, self.clients)
+
+    @property
+    def everybody(self) -> tuple[PartyId, ...]:
+        """All clients."""
+        return clients(self.clients)
+
+    @property
+    def width(self) -> int:
+        """Field elements in one share of a point: d / l, rounded up."""
+        return -(-self.d // self.segments)
+
+    @property
+    def needed_answers(self) -> int:
+        """Answers that the server waits for: 2l + 2t - 1 and what the settings add."""
+        return 2 * (self.segments + self.threshold) - 1 + self.extra_answers
+
+    @property
+    def revealing(self) -> int:
+        """Clients that reveal the centres together: l + t."""
+        return self.segments + self.threshold
+
+    @property
+    def start_rounds(self) -> int:
+        """Rounds before Lloyd's first: one for each seed of the separated start."""
+        return self.k if self.start == "separated" else 0
+
+    @property
+    def rounds(self) -> int:
+        """Rounds at most."""
+        return self.start_rounds + self.iterations
+
+    @property
+    def block_rows(self) -> int:
+        """Points whose shares travel in one message."""
+        return max(1, _BLOCK_BYTES // (8 * len(self.primes) * self.width * (self.clients + self.revealing)))
+
+    @property
+    def private(self) -> bool:
+        """The result is exact: there is no differential privacy."""
+        return False
+
+    @property
+    def min_clients(self) -> int:
+        """Clients that an iteration needs."""
+        return self.needed_answers
+
+    def all_releases(self) -> tuple[Release, ...]:
+        """Give what the run releases: every assignment, exactly.
+
+        Notes
+        -----
+        Privacy: none. One record may change the cluster of all others, up to N of them.
+        """
+        return (
+            Release(
+                round=0,
+                name="assignments",
+                mechanism="none",
+                sensitivity=float(self.n_total),
+                norm="l1",
+                noise_scale=0.0,
+                seen_by="server and clients",
+            ),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Give plain values; `from_json` is the inverse."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Read a plan that came from the server.
+
+        Raises
+        ------
+        ValueError
+            Not a plan: the sender is at fault.
+        """
+        expected = {field.name for field in fields(cls)}
+        if not isinstance(values, Mapping) or set(values) != expected:
+            raise ValueError("the plan does not have the expected fields")
+        plain = dict(values)
+        plain["names"] = tuple(str(name) for name in plain["names"])
+        for key in ("sizes", "primes"):
+            plain[key] = tuple(int(value) for value in plain[key])
+        return cls(**plain)
+
+
+@lru_cache(maxsize=16)
+def _field(primes: tuple[int, ...]) -> Field:
+    """Make the field once: its primes are tested each time."""
+    return Field(primes)
+
+
+@lru_cache(maxsize=16)
+def _code(primes: tuple[int, ...], segments: int, threshold: int, count: int) -> Code:
+    """Make the code once: its points are chosen and checked each time."""
+    return Code(_field(primes), segments, threshold, count)
+
+
+def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...], sizes: tuple[int, ...]) -> Plan:
+    """Make the plan of a run; run by the server.
+
+    Parameters
+    ----------
+    public : PublicParameters
+    d : int
+    names : tuple of str, length d
+    sizes : tuple of int
+        What `sharing.gather_sizes` gave.
+
+    Raises
+    ------
+    ConfigError
+        The sizes do not go with the public N.
+    RangeError
+        Field or messages would be too large for these public bounds; names the mend.
+    """
+    _check_sizes(public, sizes)
+    chosen = public.chosen
+    segments, threshold = settle_code(chosen, public.clients)
+    field = choose_field(
+        n_total=public.n_total,
+        d=d,
+        largest_coordinate=1 << chosen.fraction_bits,
+        distances=chosen.mode == "distances",
+    )
+    plan = Plan(
+        protocol=PROTOCOL,
+        clients=public.clients,
+        k=public.k,
+        d=d,
+        names=names,
+        n_total=public.n_total,
+        sizes=sizes,
+        seed=public.seed,
+        segments=segments,
+        threshold=threshold,
+        mode=chosen.mode,
+        start=chosen.start,
+        membership=chosen.membership,
+        reveal_centers=chosen.reveal_centers,
+        extra_answers=chosen.extra_answers,
+        fraction_bits=chosen.fraction_bits,
+        primes=field.primes,
+        iterations=public.rounds or DEFAULT_ITERATIONS,
+    )
+    _check_messages(plan)
+    return plan
+
+
+def check_plan(plan: Plan, public: PublicParameters, *, me: PartyId, d: int, names: tuple[str, ...], told: int) -> None:
+    """Check a plan against a client's own configuration; run by each client.
+
+    Parameters
+    ----------
+    told : int
+        The size that this client told the server.
+
+    Raises
+    ------
+    ValueError
+        The plan differs from the configuration: the server is at fault.
+    """
+    try:
+        expected = make_plan(public, d=d, names=names, sizes=plan.sizes)
+    except (ConfigError, RangeError) as error:
+        raise ValueError(f"no plan can be made from it: {error}") from error
+    for entry in fields(Plan):
+        if getattr(plan, entry.name) != getattr(expected, entry.name):
+            raise ValueError(
+                f"the plan has {entry.name} = {getattr(plan, entry.name)!r}, expected {getattr(expected, entry.name)!r}"
+            )
+    if plan.sizes[me.rank - 1] != told:
+        raise ValueError(f"the plan says that {me} told a size of {plan.sizes[me.rank - 1]}, expected {told}")
+
+
+def _check_sizes(public: PublicParameters, sizes: tuple[int, ...]) -> None:
+    """Refuse sizes that exceed the public N, or no record at all."""
+    if len(sizes) != public.clients or min(sizes) < 0:
+        raise ConfigError(f"expected {public.clients} sizes, one for each client, got {sizes}")
+    if not 1 <= sum(sizes) <= public.n_total:
+        raise ConfigError(
+            f"the clients told {sum(sizes)} records, expected 1 to the public N = {public.n_total}; correct --n-total "
+            "or the clients' caps"
+        )
+
+
+def _check_messages(plan: Plan) -> None:
+    """Refuse a run whose largest message would not pass the links."""
+    records = sum(plan.sizes)
+    answers = plan.k * records * plan.field.element_bytes
+    if answers > MAX_MESSAGE_BYTES:
+        raise RangeError(
+            f"one iteration's answers of {plan.k} clusters and {records} records have {answers} bytes, expected at "
+            f"most {MAX_MESSAGE_BYTES}; lower --k, --n-total or --set secfc.fraction_bits"
+        )
+    sealed = records * sealed_bytes(plan.clients)
+    if plan.membership and sealed > MAX_MESSAGE_BYTES:
+        raise RangeError(
+            f"the mix of {records} tags has {sealed} bytes, expected at most {MAX_MESSAGE_BYTES}; lower the clients' "
+            "caps, or leave --set secfc.membership out"
+        )

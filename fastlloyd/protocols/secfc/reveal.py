@@ -1,0 +1,103 @@
+"""The centres at the end, if the run asks for them: opened by l + t clients, to clients.
+
+::
+
+    client i                          server
+      Finished        ------------->
+                      <-------------  Roll: who is there
+      first l + t of these: CenterShares to every other client that is there
+      all of them: decode the sums of the final clusters, divide by the sizes
+
+The server relays nothing and learns no sum. The shares of a cluster's sum give the sum of its points and the sum of
+their random vectors, so beyond the centres they tell up to t colluding clients nothing about a point.
+
+Source: SecFC, §7 ("having l + t clients to collectively reveal the cluster centers").
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.errors import PeerError
+from fastlloyd.kmeans.grid import GridPoints
+from fastlloyd.protocols.party import Party, Receive, Send
+from fastlloyd.protocols.secfc.coded import Clusters, Coder
+from fastlloyd.protocols.secfc.messages import ArrayFormat, CenterShares, Roll
+from fastlloyd.protocols.secfc.plan import Plan
+from fastlloyd.wire import SERVER, PartyId
+
+
+def reveal_centers(
+    me: PartyId, coder: Coder, labels: NDArray[np.int64], plan: Plan, t: int
+) -> Party[NDArray[np.float64] | None]:
+    """Open the centres of the final clusters; run by each client.
+
+    Parameters
+    ----------
+    me : PartyId
+    coder : Coder
+        The own shares.
+    labels : int64 array, shape (m,)
+        Final clusters of all points.
+    plan : Plan
+    t : int
+        The round after the last iteration.
+
+    Returns
+    -------
+    float64 array, shape (k, d), or None
+        Scaled domain; a row of NaN for a cluster without points. None: this client came too late.
+
+    Raises
+    ------
+    PeerError
+        Too few clients are there, or their shares give no possible sum.
+    """
+    roll: Roll = yield Receive(SERVER, Roll, t, plan.clients)
+    if me not in roll.present:
+        return None
+    if len(roll.present) < plan.revealing:
+        raise PeerError(
+            f"the server calls {len(roll.present)} clients to reveal the centres, expected at least {plan.revealing}",
+            rank=SERVER.rank,
+        )
+    opening = roll.present[: plan.revealing]
+    clusters = Clusters.of(labels, plan.k)
+    own = coder.sums(labels, clusters, plan.k)
+    if me in opening:
+        yield Send(tuple(p for p in roll.present if p != me), CenterShares(own, plan.field), t)
+    shape = ArrayFormat(plan.field, (len(clusters.used), plan.width))
+    shares = []
+    for party in opening:
+        if party == me:
+            shares.append(own)
+        else:
+            message: CenterShares = yield Receive(party, CenterShares, t, shape)
+            shares.append(message.elements)
+    sums = _open(np.stack(shares, axis=1), opening, plan)
+    if (np.abs(sums) > clusters.sizes[:, None] << plan.fraction_bits).any():
+        names = ", ".join(map(str, opening))
+        blamed = next(party for party in opening if party != me)
+        raise PeerError(f"the shares of {names} give no possible centres: one of them is wrong", rank=blamed.rank)
+    centers = np.full((plan.k, plan.d), np.nan)
+    centers[clusters.used] = sums / clusters.sizes[:, None] / float(1 << plan.fraction_bits)
+    return centers
+
+
+def _open(shares: NDArray[np.float64], opening: tuple[PartyId, ...], plan: Plan) -> NDArray[np.int64]:
+    """Decode the sums of clusters, shape (c, d), from shares of shape (primes, l + t, c, width)."""
+    code = plan.code
+    segments = code.decode_segments(shares, [party.rank for party in opening])
+    integers = code.field.decode(code.join(segments, plan.d))
+    # What no sum of points can be must not wrap on its way into 64 bits.
+    clipped: NDArray[np.int64] = np.clip(integers, -(1 << 62), 1 << 62).astype(np.int64)
+    return clipped
+
+
+def local_inertia(raw_points: GridPoints, raw_labels: NDArray[np.int64], centers: NDArray[np.float64]) -> float:
+    """Give the sum of squared distances of the own points from their centres, scaled domain; stays at its owner."""
+    if not raw_points.n:
+        return 0.0
+    grid = float(1 << raw_points.fraction_bits)
+    return float(((raw_points.raw_coordinates.T / grid - centers[raw_labels]) ** 2).sum())

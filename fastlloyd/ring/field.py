@@ -1,0 +1,343 @@
+r"""Arithmetic modulo a product of primes below 2^24, exact and at the speed of float64 matrix products.
+
+An integer v with abs(v) <= (Q - 1) / 2, Q the product of the primes, is held as one residue for each prime (Chinese
+remainders), so an array of field elements of shape S is a float64 array of shape (number of primes, *S). Residues are
+**centred**: an element modulo p lies in [-(p - 1) / 2, (p - 1) / 2] and has this one form only.
+
+Why float64 is exact. Products of centred residues are integers of at most 2^46, so sums of up to 64 of them stay
+within 2^52 and come out exactly, in whatever order and with whatever fused operations the matrix product takes them;
+longer sums are cut into blocks, and `ring/residue.py` proves the reduction. One float64 product for each prime then
+does the work; residues of 36 bits in two limbs would take four products where three primes take three.
+
+Because residues stay below 2^23 in size, arrays that are kept for long may be stored as float32 without any loss;
+every operation here computes in float64 all the same.
+
+Source: SecFC, App. A; docs/protocol.md, "Arithmetic".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.errors import RangeError
+from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.ring.draw import Expansion, draw, expected_bytes
+from fastlloyd.ring.pack import pack, unpack
+from fastlloyd.ring.residue import (
+    LARGEST_EXACT,
+    PRIME_BITS,
+    Elements,
+    is_prime,
+    mixed_radix,
+    primes_below,
+    reduce_rows,
+)
+from fastlloyd.ring.wide import Wide
+
+__all__ = ["MAX_PRIMES", "MAX_RECORDS", "Elements", "Field", "choose_field"]
+
+MAX_PRIMES = 5
+MAX_RECORDS = 1 << 29
+"""Sums of so many centred residues are still within 2^52."""
+
+_SMALL_PRIME_BITS = 16
+_SCORE_FACTOR = 6
+_DISTANCE_FACTOR = 8
+_GROUP_BLOCK = 1 << 17
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """The integers modulo a product of distinct odd primes below 2^24: a field for each of them.
+
+    Parameters
+    ----------
+    primes : tuple of int
+
+    Raises
+    ------
+    RangeError
+        A number is not an odd prime below 2^24, or is named twice.
+
+    Notes
+    -----
+    In operations of two arrays the shapes broadcast as in numpy; give both the same number of axes, since the
+    first one is that of the primes.
+    """
+
+    primes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        good = all(2 < p < 1 << PRIME_BITS and is_prime(p) for p in self.primes)
+        if not self.primes or not good or len(set(self.primes)) != len(self.primes):
+            raise RangeError(f"a field needs distinct odd primes below 2^{PRIME_BITS}, got {self.primes}")
+
+    @property
+    def modulus(self) -> int:
+        """The product of the primes."""
+        return math.prod(self.primes)
+
+    @property
+    def largest(self) -> int:
+        """The largest integer that can be held; its negative is the smallest."""
+        return (self.modulus - 1) // 2
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Bytes of one residue on the wire, for each prime."""
+        return tuple((p.bit_length() + 7) // 8 for p in self.primes)
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one element on the wire."""
+        return sum(self.widths)
+
+    @property
+    def inner_limit(self) -> int:
+        """How many products of two residues may be added up before a reduction."""
+        return LARGEST_EXACT // ((max(self.primes) - 1) // 2) ** 2
+
+    def zeros(self, shape: tuple[int, ...]) -> Elements:
+        """Give the element 0 in an array of this shape."""
+        return np.zeros((len(self.primes), *shape))
+
+    def encode(self, integers: NDArray[np.int64]) -> Elements:
+        """Take signed integers into the field.
+
+        Parameters
+        ----------
+        integers : int64 array, shape S
+
+        Returns
+        -------
+        float64 array, shape (primes, *S)
+
+        Raises
+        ------
+        RangeError
+            An integer lies outside [-largest, largest]: a bug in the choice of the field. Never wraps.
+        """
+        integers = np.asarray(integers, dtype=np.int64)
+        size = max(-int(integers.min()), int(integers.max())) if integers.size else 0
+        if size > self.largest:
+            raise RangeError(f"an integer of {size} does not fit a field of {self.modulus}; choose a larger field")
+        elements = self.zeros(integers.shape)
+        if size <= LARGEST_EXACT:
+            elements[...] = integers
+        else:
+            for i, p in enumerate(self.primes):
+                elements[i] = np.remainder(integers, p)
+        return self._reduce(elements)
+
+    def decode(self, elements: Elements) -> NDArray[Any]:
+        """Give the integers in [-largest, largest] as Python integers, in an object array."""
+        return self.decode_wide(elements).integers()
+
+    def decode_int64(self, elements: Elements) -> NDArray[np.int64]:
+        """Give the integers in [-largest, largest] as int64.
+
+        Raises
+        ------
+        RangeError
+            The modulus is above 2^64 and an integer does not fit; `decode_wide` and `decode` take any.
+        """
+        if self.modulus < 1 << 64:
+            digits = mixed_radix(elements, self.primes)
+            value: NDArray[np.int64] = digits[-1].astype(np.int64)
+            for p, digit in zip(self.primes[-2::-1], digits[-2::-1], strict=True):
+                value = value * p + digit.astype(np.int64)
+            return value
+        return self.decode_wide(elements).int64()
+
+    def decode_wide(self, elements: Elements) -> Wide:
+        """Give the integers in [-largest, largest] in limbs, which add, multiply and compare exactly.
+
+        Returns
+        -------
+        Wide of shape S, for elements of shape (primes, *S)
+        """
+        digits = mixed_radix(elements, self.primes)
+        value = Wide.of(digits[-1].astype(np.int64))
+        for p, digit in zip(self.primes[-2::-1], digits[-2::-1], strict=True):
+            value = value.times(p).plus(digit.astype(np.int64))
+        return value
+
+    def reduce(self, values: Elements) -> Elements:
+        """Reduce integers of at most 2^52 in size, one row of them for each prime; gives a new array."""
+        return self._reduce(np.array(values, dtype=np.float64, order="C"))
+
+    def add(self, left: Elements, right: Elements) -> Elements:
+        """Add."""
+        return self._reduce(np.add(left, right, dtype=np.float64, order="C"))
+
+    def subtract(self, left: Elements, right: Elements) -> Elements:
+        """Subtract."""
+        return self._reduce(np.subtract(left, right, dtype=np.float64, order="C"))
+
+    def multiply(self, left: Elements, right: Elements) -> Elements:
+        """Multiply element by element."""
+        return self._reduce(np.multiply(left, right, dtype=np.float64, order="C"))
+
+    def matmul(self, left: Elements, right: Elements) -> Elements:
+        """Multiply matrices.
+
+        Parameters
+        ----------
+        left : array, shape (primes, ..., a, b)
+        right : array, shape (primes, ..., b, c)
+
+        Returns
+        -------
+        float64 array, shape (primes, ..., a, c)
+        """
+        inner, limit = left.shape[-1], self.inner_limit
+        if inner <= limit:
+            return self._reduce(np.matmul(left, right, dtype=np.float64, order="C"))
+        total = self.matmul(left[..., :limit], right[..., :limit, :])
+        for start in range(limit, inner, limit):
+            total += self.matmul(left[..., start : start + limit], right[..., start : start + limit, :])
+        return self._reduce(total)
+
+    def squared_norms(self, vectors: Elements) -> Elements:
+        """Add the squares of the last axis: shape (primes, ..., s) gives (primes, ...)."""
+        width, limit = vectors.shape[-1], self.inner_limit
+        total = self.zeros(vectors.shape[1:-1])
+        for start in range(0, width, limit):
+            part = vectors[..., start : start + limit]
+            total += self._reduce(np.einsum("...s,...s->...", part, part, dtype=np.float64, order="C"))
+        return self._reduce(total)
+
+    def group_sums(self, elements: Elements, labels: NDArray[np.int64], k: int) -> Elements:
+        """Add up the rows of each label.
+
+        Parameters
+        ----------
+        elements : array, shape (primes, n, s)
+            n at most 2^29.
+        labels : int64 array, shape (n,)
+            Rows with a label outside 0..k-1 are left out.
+        k : int
+
+        Returns
+        -------
+        float64 array, shape (primes, k, s)
+        """
+        primes, n, width = elements.shape
+        total = self.zeros((k, width))
+        names = np.arange(k)[:, None]
+        height = max(1, _GROUP_BLOCK // max(k, width * primes, 1))
+        for start in range(0, n, height):
+            rows = slice(start, start + height)
+            members = (labels[None, rows] == names).astype(np.float64)
+            total += np.matmul(members, elements[:, rows], dtype=np.float64)
+        return self._reduce(total)
+
+    def uniform(self, shape: tuple[int, ...], secret: SecretRandom) -> Elements:
+        """Draw elements, exactly uniform and independent, from the operating system's randomness.
+
+        Returns
+        -------
+        float64 array, shape (primes, *shape)
+        """
+        return draw(self.primes, shape, read=secret.bytes)
+
+    def uniform_from(self, key: bytes, nonce: bytes, shape: tuple[int, ...]) -> Elements:
+        """Expand a key into pseudo-random elements: whoever has key and nonce gets the same ones.
+
+        Parameters
+        ----------
+        key : bytes of length 32
+            From `crypto/prg.derive`, with a purpose of its own.
+        nonce : bytes of length 12
+            Never used twice with one key.
+        shape : tuple of int
+
+        Returns
+        -------
+        float64 array, shape (primes, *shape)
+        """
+        stream = Expansion(key, nonce, expected=expected_bytes(self.primes, math.prod(shape)))
+        return draw(self.primes, shape, read=stream.read)
+
+    def to_bytes(self, elements: Elements) -> bytes:
+        """Write elements: all residues of the first prime, then of the next, in 1 to 3 bytes each."""
+        parts = []
+        for p, width, row in zip(self.primes, self.widths, elements, strict=True):
+            residues = row.reshape(-1).astype(np.int32)
+            residues += (residues >> 31) & p
+            parts.append(pack(residues.view(np.uint32), width))
+        return b"".join(parts)
+
+    def from_bytes(self, data: bytes | memoryview, shape: tuple[int, ...]) -> Elements:
+        """Read elements of this shape; gives an array of shape (primes, *shape).
+
+        Raises
+        ------
+        ValueError
+            The length differs, or a residue is not below its prime: the sender is at fault.
+        """
+        count = math.prod(shape)
+        if len(data) != count * self.element_bytes:
+            raise ValueError(f"expected {count * self.element_bytes} payload bytes, got {len(data)}")
+        elements = np.empty((len(self.primes), count))
+        start, view = 0, memoryview(data)
+        for i, (p, width) in enumerate(zip(self.primes, self.widths, strict=True)):
+            residues = unpack(view[start : start + count * width], width, count)
+            if count and int(residues.max()) >= p:
+                raise ValueError(f"expected residues below {p}, got {int(residues.max())}")
+            elements[i] = residues
+            start += count * width
+        return self._reduce(elements).reshape(len(self.primes), *shape)
+
+    def _reduce(self, values: Elements) -> Elements:
+        """Reduce a C-contiguous array of ours in place."""
+        return reduce_rows(values, self.primes)
+
+
+def choose_field(*, n_total: int, d: int, largest_coordinate: int, distances: bool = False) -> Field:
+    """Choose a field in which no score or distance of a run can wrap, from public bounds alone.
+
+    With sums mu of up to N points and coordinates of at most A in size, abs(|mu|^2 - 2 N mu.x) <= 3 N^2 d A^2, and
+    |mu - N x|^2 <= 4 N^2 d A^2; centred decoding needs a modulus above twice that.
+
+    Parameters
+    ----------
+    n_total : int
+        Public bound N on all records.
+    d : int
+    largest_coordinate : int
+        Largest absolute coordinate A on the grid.
+    distances : bool
+        The run decodes the paper's distances instead of scores.
+
+    Returns
+    -------
+    Field
+        As few primes as suffice, and then as few bytes.
+
+    Raises
+    ------
+    RangeError
+        More than 5 primes of 24 bits would be needed; names the mend.
+    """
+    if min(n_total, d, largest_coordinate) < 1 or n_total > MAX_RECORDS:
+        raise RangeError(
+            f"expected 1 to {MAX_RECORDS} records, at least one feature and a positive largest coordinate, got "
+            f"{n_total}, {d} and {largest_coordinate}; correct n_total or the bounds"
+        )
+    need = (_DISTANCE_FACTOR if distances else _SCORE_FACTOR) * n_total**2 * d * largest_coordinate**2
+    large, small = (primes_below(1 << bits, MAX_PRIMES) for bits in (PRIME_BITS, _SMALL_PRIME_BITS))
+    for count in range(1, MAX_PRIMES + 1):
+        for fewer in range(count, -1, -1):
+            primes = large[: count - fewer] + small[:fewer]
+            if math.prod(primes) > need:
+                return Field(primes)
+    raise RangeError(
+        f"{n_total} records of {d} features with grid coordinates up to {largest_coordinate} need a field of "
+        f"{need.bit_length()} bits, more than {MAX_PRIMES * PRIME_BITS}; take fewer fraction bits or lower n_total"
+    )

@@ -1,0 +1,60 @@
+r"""Random polynomials that hide everything in the coded answers but the sums that are asked for.
+
+The server gets enough answers to decode the whole polynomial phi of a point and a centre, hence its value at each
+beta_u, u <= l: what one segment adds to the score. So client j adds r(alpha_j) to its answer, r a polynomial of degree
+D = 2l + 2t - 2 whose values at beta_1..beta_l sum to 0. Such an r is fixed by its values at any D points, if these
+do not all vanish for a non-zero r (checked when a `Code` is made), so: clients 1..D add one pseudo-random element for
+each entry, and each other client the linear combination of these D that completes the polynomial.
+
+Over a uniform choice of the D values, phi + r is uniform among the polynomials of degree D with the sum of phi, so
+that the server's view is a function of the sums alone. The values come from a key that all clients have and the
+server has not; a server and any one client together undo it.
+
+Source: none in the paper, whose server learns each segment's part; docs/protocol.md, "Codes".
+"""
+
+from __future__ import annotations
+
+import struct
+
+from fastlloyd.ring.field import Elements
+from fastlloyd.ring.lagrange import Code
+
+
+def zero_sum_mask(
+    code: Code, client: int, shape: tuple[int, ...], *, key: bytes, iteration: int, block: int = 0
+) -> Elements:
+    """Give what one client adds to its answers.
+
+    Parameters
+    ----------
+    code : Code
+    client : int
+        1..n.
+    shape : tuple of int
+        Shape of the answers.
+    key : bytes of length 32
+        Common to the clients, unknown to the server, of this run and this purpose alone (`crypto/prg.derive`).
+    iteration, block : int
+        Together never twice with one key: each mask hides one array of answers.
+
+    Returns
+    -------
+    float64 array, shape (primes, *shape)
+
+    Notes
+    -----
+    Sees: every client can compute it for all clients.
+    """
+    drawn = code.recovery - 1
+    if client <= drawn:
+        return code.field.uniform_from(key, struct.pack("<III", iteration, client, block), shape)
+    row = code.completion_matrix()[:, client - drawn - 1]
+    total = code.field.zeros(shape)
+    for j in range(1, drawn + 1):
+        part = code.field.uniform_from(key, struct.pack("<III", iteration, j, block), shape)
+        part *= row[:, j - 1].reshape(-1, *(1,) * len(shape))
+        total += part
+        if j % (code.field.inner_limit - 1) == 0:
+            total = code.field.reduce(total)
+    return code.field.reduce(total)

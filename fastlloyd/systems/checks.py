@@ -1,0 +1,87 @@
+"""Checks at the start of a run that every system with a plan and a ledger makes alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from fastlloyd.errors import DataError, PeerError, Reason
+from fastlloyd.privacy.ledger import Ledger, Release
+from fastlloyd.protocols.session import Schema, refuse_plan
+from fastlloyd.systems.session import Session
+
+P = TypeVar("P")
+
+
+def accept_plan(session: Session, values: Mapping[str, Any], read: Callable[[Mapping[str, Any]], P]) -> P:
+    """Read and check the server's plan; run by a client.
+
+    Parameters
+    ----------
+    session : Session
+    values : mapping
+        As the server sent it.
+    read : callable
+        Decodes the plan and compares it with the own configuration; raises ValueError, TypeError or KeyError.
+
+    Raises
+    ------
+    PeerError
+        The plan does not fit: the server is at fault.
+    """
+    try:
+        plan = read(values)
+    except (ValueError, TypeError, KeyError) as error:
+        raise refuse_plan(ValueError(str(error))) from error
+    stored = session.stored.get("plan")
+    if stored is not None and stored != json.loads(json.dumps(values)):
+        raise refuse_plan(ValueError("it is not the plan that the interrupted run started with"))
+    return plan
+
+
+def refuse_old_run(session: Session, ledger: Ledger) -> None:
+    """Refuse a run id that the ledger already holds: its releases would not be counted again."""
+    run = session.facts.run_id.hex()
+    if not session.resumed and any(release.run == run for release in ledger.releases):
+        raise PeerError("the server gave the id of an earlier run to this one, expected a fresh id", rank=0)
+
+
+def refuse_other_data(session: Session, data_digest: str) -> None:
+    """Refuse to resume on other records than the interrupted run's."""
+    if session.stored.get("data", data_digest) != data_digest:
+        raise DataError(
+            "--resume: these are not the records that the interrupted run started with; resume with the "
+            "same file, or start anew without --resume"
+        )
+
+
+def refuse_ahead(schema: Schema, stored: int) -> None:
+    """Refuse a resume in which a client knows rounds that the server has not stored."""
+    ahead = [party for party, done in schema.rounds_done.items() if done > stored]
+    if ahead:
+        raise PeerError(
+            f"{ahead[0]} has finished more rounds than the server has stored; resume with the state directories "
+            "of the same run",
+            rank=0,
+            reason=Reason.RESUME,
+        )
+
+
+def check_budget(session: Session, ledger: Ledger, planned: Sequence[Release], delta: float) -> None:
+    """Stop before a run that would exceed the lifetime budget.
+
+    Raises
+    ------
+    BudgetError
+        Names what is spent, what the run needs, and the limit.
+    """
+    if session.config.budget is not None:
+        ledger.check_budget(unrecorded(session, ledger, planned), delta, session.config.budget)
+
+
+def unrecorded(session: Session, ledger: Ledger, planned: Iterable[Release]) -> list[Release]:
+    """Give the planned releases that this run has not recorded yet (all, unless it resumes)."""
+    run = session.facts.run_id.hex()
+    recorded = {(release.round, release.name) for release in ledger.releases if release.run == run}
+    return [release for release in planned if (release.round, release.name) not in recorded]

@@ -1,0 +1,250 @@
+"""FedDP-KMeans: one party's run over real links.
+
+The server works on the noisy sums and has the result, as the clients do; it writes the shared files where it shares
+their folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.config import RunConfig
+from fastlloyd.crypto.pairwise import PairwiseMasks
+from fastlloyd.data.bounds import Bounds, unscale
+from fastlloyd.errors import ConfigError, InternalError, Reason
+from fastlloyd.inputs import OwnRecords
+from fastlloyd.outcome import Facts, Result, ResultFiles, common_part, draw_result, evaluate_result
+from fastlloyd.privacy.accountant import ACCOUNTANT, spent
+from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.protocols.feddp.client import client
+from fastlloyd.protocols.feddp.noise import draw_share
+from fastlloyd.protocols.feddp.plan import Plan
+from fastlloyd.protocols.feddp.planning import check_plan, make_plan
+from fastlloyd.protocols.feddp.server import server
+from fastlloyd.protocols.feddp.settings import HELP, settings_from
+from fastlloyd.protocols.feddp.stage import Centers
+from fastlloyd.protocols.session import Schema
+from fastlloyd.report import document
+from fastlloyd.ring.fixed import Ring
+from fastlloyd.systems.feddp_inputs import FedDPCommon, ServerPoints, UserRecords, gather, load
+from fastlloyd.systems.horizontal import begin_client, run_server
+from fastlloyd.systems.session import Outcome, Session
+from fastlloyd.wire import SERVER, PartyId
+
+__all__ = ["gather", "load", "plan_lines", "serve", "settings_help", "take_part"]
+
+_SERVER_SHOWN = "the server's own points are not protected: the clients see them, projected"
+
+
+def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
+    """Describe what a run would do, from public numbers alone."""
+    from fastlloyd.systems.feddp_plan import plan_lines as describe
+
+    return describe(config, clients, d)
+
+
+def settings_help(protocol: str) -> Mapping[str, str]:
+    """Name the settings, and say what each is."""
+    return HELP
+
+
+def serve(session: Session) -> Outcome:
+    """Run the server."""
+    own = session.take_own(ServerPoints)
+    public = session.common.public
+    settings = settings_from(public.settings)
+    outcome = FedDPOutcome(session)
+    points = None if settings.start == "sphere-packing" else own.points
+
+    def make(schema: Schema) -> Plan:
+        if own.names is not None and own.names != schema.names:
+            raise ConfigError(
+                f"--server-data has {len(own.names)} features, the clients have {len(schema.names)}, or other names; "
+                "all parties need the same columns in the same order: name them with --columns",
+                reason=Reason.CONFIG_MISMATCH,
+            )
+        return make_plan(public, d=len(schema.names), names=schema.names, server_points=points)
+
+    try:
+        played = run_server(
+            session,
+            outcome.files.ledger,
+            kind=Plan,
+            make=make,
+            play=lambda plan, stored, done: server(
+                plan, points, restarts=settings.restarts, stored=stored, rounds_done=done
+            ),
+            at_end=lambda: outcome.files.choose_writer((SERVER, *session.everybody)),
+        )
+    except BaseException:
+        outcome.discard()
+        raise
+    result = played.result
+    outcome.finish(played.plan, result.centers, result.costs, result.included, played.traffic)
+    return outcome
+
+
+def take_part(session: Session) -> Outcome:
+    """Run a client."""
+    outcome = FedDPOutcome(session)
+    try:
+        _run_client(session, outcome)
+    except BaseException:
+        outcome.discard()
+        raise
+    return outcome
+
+
+def _run_client(session: Session, outcome: FedDPOutcome) -> None:
+    """Run a client and fill in its outcome."""
+    own = session.take_own(OwnRecords)
+    raw_users = own.raw_users if isinstance(own, UserRecords) else None
+    public, names = session.common.public, own.names
+    begun = begin_client(
+        session,
+        own,
+        outcome.files.ledger,
+        kind=Plan,
+        check=lambda plan: check_plan(plan, public, d=len(names), names=names),
+        lifetime_delta=lambda plan: plan.delta,
+    )
+    plan = begun.plan
+    masks = PairwiseMasks(begun.agreement().pairs(begun.driver), Ring(plan.ring_bits), 1, session.facts.run_id)
+    points = own.quantise(plan.fraction_bits)
+    del own
+    begun.start()
+    secret = SecretRandom()
+    result = begun.driver.drive(
+        client(
+            session.me,
+            points,
+            plan,
+            masks,
+            share=lambda t, k: draw_share(plan, t, k, secret),
+            raw_users=raw_users,
+            stored=begun.stored,
+        )
+    )
+    outcome.files.choose_writer((SERVER, *session.everybody))
+    traffic = begun.exchange()
+    outcome.finish(plan, result.centers, result.costs, result.included, traffic, raw_labels=result.raw_labels)
+
+
+class FedDPOutcome:
+    """What a party has at the end: every party has the result, a client its labels as well."""
+
+    late: frozenset[PartyId] = frozenset()
+
+    def __init__(self, session: Session) -> None:
+        self._facts: Facts = session.facts
+        self._common = session.common
+        self.files = ResultFiles(session.facts, session.ledger_path)
+        self._result: Callable[[], Result] | None = None
+        self._raw_labels: NDArray[np.int64] | None = None
+
+    def finish(
+        self,
+        plan: Plan,
+        centers: Centers,
+        costs: NDArray[np.float64],
+        included: Sequence[Sequence[PartyId]],
+        traffic: Mapping[str, Any],
+        *,
+        raw_labels: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Note how the run ended."""
+        self._raw_labels = raw_labels
+        self._result = partial(self._make_result, plan, centers, costs, included, traffic)
+
+    def write(self) -> None:
+        """Write the own labels, and the shared files if this party is the one to do it."""
+        if self._result is None:
+            raise InternalError("a party's outcome is incomplete")
+        self.files.write(self._raw_labels, self._result)
+
+    def discard(self) -> None:
+        """Leave nothing half-written."""
+        self.files.discard()
+
+    def announce(self, note: Callable[[str], None]) -> None:
+        """Print the table, if this party wrote the shared files."""
+        self.files.announce(note)
+
+    def _make_result(
+        self,
+        plan: Plan,
+        centers: Centers,
+        costs: NDArray[np.float64],
+        included: Sequence[Sequence[PartyId]],
+        traffic: Mapping[str, Any],
+    ) -> Result:
+        config = self._facts.config
+        bounds: Bounds = self._common.bounds.match(plan.names)
+        releases = self.files.own_releases()
+        centroids = unscale(centers.exact, bounds)
+        sizes = tuple(float(size) for size in centers.noisy_counts)
+        pictures = draw_result(self._facts, bounds, plan.names, centroids, sizes)
+        extra = {}
+        if costs.size:
+            from fastlloyd.report.elbow import elbow_csv, elbow_plot
+
+            extra["elbow.csv"] = elbow_csv(costs, len(centroids))
+            pictures.update(elbow_plot(costs, len(centroids)))
+        lifetime = self.files.ledger.epsilon(plan.delta) if config.state_dir else None
+        return Result(
+            common=common_part(
+                self._facts,
+                clients=plan.clients,
+                masking="pairwise",
+                parameters=_parameters(plan, len(centroids)),
+                included=included,
+                traffic=traffic,
+            ),
+            privacy=document.Privacy(
+                epsilon=plan.epsilon,
+                delta=plan.delta,
+                spent_epsilon=spent(releases, plan.delta),
+                neighbours="add-remove user" if plan.by_user else "add-remove record",
+                accountant=ACCOUNTANT,
+                releases=[release.to_dict() for release in releases],
+                lifetime_epsilon=lifetime,
+                budget=config.budget,
+            ),
+            features=plan.names,
+            centroids=centroids,
+            noisy_sizes=sizes if any(sizes) else None,
+            against=_against(plan),
+            evaluation=evaluate_result(self._facts, bounds, centers.exact, _client_rows(self._common)),
+            releases=releases,
+            pictures=pictures,
+            extra=extra,
+        )
+
+
+def _client_rows(common: Any) -> NDArray[np.int64] | None:
+    """Give the rows of a demonstration's data set that the clients hold."""
+    if not isinstance(common, FedDPCommon) or common.splits is None:
+        return None
+    return np.concatenate(common.splits)
+
+
+def _parameters(plan: Plan, k: int) -> dict[str, Any]:
+    """Give the public parameters for the report; `k` is the number of clusters in the result."""
+    values = {key: value for key, value in plan.to_json().items() if key not in ("rounds", "names", "protocol")}
+    limit = {"k_max": plan.k} if plan.choose_k else {}
+    steps = [step.kind for step in plan.rounds]
+    return {**values, **limit, "k": k, "noise_price": plan.noise_price, "rounds": len(plan.rounds), "steps": steps}
+
+
+def _against(plan: Plan) -> str:
+    """Say from whom the claim protects."""
+    known = "one client" if plan.known_shares == 1 else f"up to {plan.known_shares} clients together"
+    return (
+        f"{known}, the server, or both together, over all they see (each client adds a share of the noise; the "
+        f"server sees the noisy sums; {_SERVER_SHOWN})"
+    )

@@ -1,0 +1,228 @@
+"""What the systems whose clients hold records of their own have in common: set-up, plan, resume, final exchange.
+
+Source: docs/protocol.md, "A run from start to end".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+from fastlloyd.agreement import MaskAgreement
+from fastlloyd.inputs import OwnRecords
+from fastlloyd.outcome import own_traffic
+from fastlloyd.privacy.ledger import Ledger, Release, keyed_digest
+from fastlloyd.protocols.fastlloyd.client import StoredRounds
+from fastlloyd.protocols.party import Party
+from fastlloyd.protocols.session import (
+    Schema,
+    await_ready,
+    exchange_counters_client,
+    exchange_counters_server,
+    gather_schema,
+    propose_plan,
+    receive_plan,
+    tell_ready,
+)
+from fastlloyd.run import Driver
+from fastlloyd.systems.checks import accept_plan, check_budget, refuse_ahead, refuse_old_run, refuse_other_data
+from fastlloyd.systems.session import Session
+from fastlloyd.wire import PartyId
+
+
+class HorizontalPlan(Protocol):
+    """What these systems' plans have in common."""
+
+    @property
+    def clients(self) -> int:
+        """How many clients take part."""
+        ...
+
+    @property
+    def min_clients(self) -> int:
+        """How many a round needs."""
+        ...
+
+    def all_releases(self) -> tuple[Release, ...]:
+        """Give the releases of all rounds."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Give plain values."""
+        ...
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Read what `to_json` gave."""
+        ...
+
+
+class ServerEnd(Protocol):
+    """What these systems' servers have in common at the end."""
+
+    @property
+    def late(self) -> frozenset[PartyId]:
+        """Clients that missed the last round."""
+        ...
+
+
+P = TypeVar("P", bound=HorizontalPlan)
+R = TypeVar("R", bound=ServerEnd)
+
+
+@dataclass(frozen=True, slots=True)
+class Played(Generic[P, R]):
+    """How a server's run ended: plan, result, and everybody's traffic."""
+
+    plan: P
+    result: R
+    traffic: Mapping[str, Any]
+
+
+def run_server(
+    session: Session,
+    ledger: Ledger,
+    *,
+    kind: type[P],
+    make: Callable[[Schema], P],
+    play: Callable[[P, Mapping[int, bytes], Mapping[PartyId, int]], Party[R]],
+    at_end: Callable[[], None] = lambda: None,
+) -> Played[P, R]:
+    """Run the server from the clients' schemas to the exchange of counters.
+
+    Parameters
+    ----------
+    session : Session
+    ledger : Ledger
+    kind : type
+        Of the plan.
+    make : callable
+        From the clients' schema to a fresh plan.
+    play : callable
+        From plan, stored replies and what each client has accepted to the server's coroutine.
+    at_end : callable
+        Called after the last round, while all parties are there.
+    """
+    driver = session.driver(ledger)
+    schema = driver.drive(gather_schema(session.everybody))
+    stored = session.rounds("reply")
+    plan = kind.from_json(session.stored["plan"]) if session.resumed else make(schema)
+    refuse_ahead(schema, len(stored))
+    driver.drive(propose_plan(session.everybody, plan.to_json(), len(stored)))
+    driver.drive(await_ready(session.everybody))
+    if session.state is not None and not session.resumed:
+        # Not before all are ready: a run that is refused must not make this party forget an interrupted one.
+        session.state.start({"run_id": session.facts.run_id.hex(), "plan": plan.to_json()})
+    session.rounds_start(driver)
+    result = driver.drive(play(plan, stored, schema.rounds_done))
+    at_end()
+    traffic = driver.drive(
+        exchange_counters_server(
+            session.everybody, own_traffic(session.meter), late=result.late, at_least=plan.min_clients
+        )
+    )
+    return Played(plan, result, traffic)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun(Generic[P]):
+    """A client that has accepted the plan.
+
+    Attributes
+    ----------
+    plan : Plan
+    driver : Driver
+    stored : StoredRounds
+        Of the interrupted run; empty unless this one resumes it.
+    data_digest : str
+        Keyed digest of the own records; never sent.
+    """
+
+    session: Session
+    plan: P
+    driver: Driver
+    stored: StoredRounds
+    data_digest: str
+
+    def agreement(self, start: bytes = b"") -> MaskAgreement:
+        """Give what agrees with the other clients on secrets, bound to the public set-up, the plan and `start`."""
+        session = self.session
+        shared = json.dumps(self.plan.to_json(), sort_keys=True).encode()
+        context = hashlib.sha256(session.digest + hashlib.sha256(shared).digest() + start).digest()
+        return MaskAgreement(
+            me=session.me,
+            clients=session.everybody,
+            run_id=session.facts.run_id,
+            context=context,
+            facts=self.facts,
+            state=session.state,
+            resumed=session.resumed,
+        )
+
+    def fresh_seed(self) -> bytes:
+        """Agree on a seed that the server cannot know, and keep it nowhere: for a protocol without resume."""
+        return replace(self.agreement(), state=None, resumed=False).seed(self.driver)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a resume compares."""
+        return {"plan": self.plan.to_json(), "data": self.data_digest}
+
+    def keep_facts(self) -> None:
+        """Begin a new run in the state directory, for a protocol without secrets among the clients."""
+        session = self.session
+        if session.state is not None and not session.resumed:
+            session.state.start({"run_id": session.facts.run_id.hex(), **self.facts})
+
+    def start(self) -> None:
+        """Tell the server that the set-up is done."""
+        self.driver.drive(tell_ready())
+        self.session.rounds_start(self.driver)
+
+    def exchange(self) -> Mapping[str, Any]:
+        """Exchange the counters; gives everybody's traffic."""
+        return self.driver.drive(exchange_counters_client(own_traffic(self.session.meter)))
+
+
+def begin_client(
+    session: Session,
+    own: OwnRecords,
+    ledger: Ledger,
+    *,
+    kind: type[P],
+    check: Callable[[P], object],
+    lifetime_delta: Callable[[P], float],
+) -> Begun[P]:
+    """Introduce a client and accept the server's plan.
+
+    Parameters
+    ----------
+    session : Session
+    own : OwnRecords
+    ledger : Ledger
+    kind : type
+        Of the plan.
+    check : callable
+        Compares the plan with the own configuration; raises ValueError.
+    lifetime_delta : callable
+        From the plan to the delta at which the whole ledger is read for `--budget`.
+    """
+    refuse_old_run(session, ledger)
+    data_digest = keyed_digest(ledger.digest_key(), own.raw_points)
+    driver = session.driver(ledger, data_digest)
+    replies = session.rounds("reply")
+    refuse_other_data(session, data_digest)
+    proposal = driver.drive(receive_plan(own.names, len(replies)))
+
+    def read(values: Mapping[str, Any]) -> P:
+        plan = kind.from_json(values)
+        check(plan)
+        return plan
+
+    plan = accept_plan(session, proposal.values["plan"], read)
+    check_budget(session, ledger, plan.all_releases(), lifetime_delta(plan))
+    stored = StoredRounds(session.rounds("uplink"), replies, int(proposal.values["rounds_done"]))
+    return Begun(session, plan, driver, stored, data_digest)

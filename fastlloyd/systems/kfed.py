@@ -1,0 +1,201 @@
+"""k-FED: one party's run over real links. It is a baseline: nothing about it is private.
+
+The server sees each client's centres and has the result; it writes the shared files where it shares their folder.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.config import RunConfig
+from fastlloyd.data.bounds import Bounds, unscale
+from fastlloyd.errors import InternalError
+from fastlloyd.inputs import Common, OwnRecords, gather_horizontal, load_own, plan_inputs
+from fastlloyd.outcome import Facts, Result, ResultFiles, common_part, draw_result, evaluate_result
+from fastlloyd.privacy.accountant import ACCOUNTANT
+from fastlloyd.protocols.fastlloyd.plan import automatic_delta
+from fastlloyd.protocols.kfed.client import client
+from fastlloyd.protocols.kfed.parameters import PublicParameters
+from fastlloyd.protocols.kfed.plan import Plan, check_plan, make_plan
+from fastlloyd.protocols.kfed.server import server
+from fastlloyd.protocols.kfed.settings import HELP
+from fastlloyd.report import document
+from fastlloyd.systems.horizontal import begin_client, run_server
+from fastlloyd.systems.session import Outcome, Session
+from fastlloyd.wire import SERVER, PartyId
+
+_NOT_PRIVATE = "kfed sends means of the clients' records to the server without noise or masks"
+
+
+def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
+    """Give the public parameters of a run."""
+    return PublicParameters(
+        clients=clients,
+        min_clients=config.min_clients,
+        k=k,
+        n_total=n_total,
+        seed=config.seed,
+        settings=config.own_settings,
+    )
+
+
+def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
+    """Check what is public and alike for all parties."""
+    return gather_horizontal(config, clients, public_parameters)
+
+
+def load(config: RunConfig, common: Common, me: PartyId) -> OwnRecords | None:
+    """Load a client's own records; the server has none."""
+    return None if me.is_server else load_own(config, common, me)
+
+
+def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
+    """Describe what a run would do, from public numbers alone."""
+    public, d = plan_inputs(config, clients, d, public_parameters)
+    plan = make_plan(public, d=d, names=tuple(f"x{i + 1}" for i in range(d)))
+    return [
+        f"kfed: {plan.n_total:,} records at most, {d} features, {plan.k} clusters, {plan.clients} clients",
+        f"one round: at most {8 * plan.most_elements:,} bytes up from each client, {8 * plan.k * d:,} down to each",
+        f"privacy: none; {_NOT_PRIVATE}",
+    ]
+
+
+def settings_help(protocol: str) -> Mapping[str, str]:
+    """Name the settings, and say what each is."""
+    return HELP
+
+
+def serve(session: Session) -> Outcome:
+    """Run the server."""
+    public = session.common.public
+    outcome = KFedOutcome(session)
+    try:
+        played = run_server(
+            session,
+            outcome.files.ledger,
+            kind=Plan,
+            make=lambda schema: make_plan(public, d=len(schema.names), names=schema.names),
+            play=lambda plan, stored, done: server(plan, stored=stored.get(0), rounds_done=done),
+            at_end=lambda: outcome.files.choose_writer((SERVER, *session.everybody)),
+        )
+    except BaseException:
+        outcome.discard()
+        raise
+    outcome.late = played.result.late
+    outcome.finish(played.plan, played.result.centers, played.result.included, played.traffic)
+    return outcome
+
+
+def take_part(session: Session) -> Outcome:
+    """Run a client."""
+    outcome = KFedOutcome(session)
+    try:
+        own = session.take_own(OwnRecords)
+        public, names = session.common.public, own.names
+        begun = begin_client(
+            session,
+            own,
+            outcome.files.ledger,
+            kind=Plan,
+            check=lambda plan: check_plan(plan, public, d=len(names), names=names),
+            lifetime_delta=lambda plan: automatic_delta(plan.n_total),
+        )
+        points = own.quantise(begun.plan.fraction_bits)
+        del own
+        begun.keep_facts()
+        begun.start()
+        stored = begun.stored
+        result = begun.driver.drive(
+            client(session.me, points, begun.plan, uplink=stored.uplinks.get(0), reply=stored.replies.get(0))
+        )
+        outcome.files.choose_writer((SERVER, *result.included))
+        outcome.finish(begun.plan, result.centers, result.included, begun.exchange(), raw_labels=result.raw_labels)
+    except BaseException:
+        outcome.discard()
+        raise
+    return outcome
+
+
+class KFedOutcome:
+    """What a party has at the end: every party has the result, a client its labels as well."""
+
+    def __init__(self, session: Session) -> None:
+        self._facts: Facts = session.facts
+        self._bounds: Bounds = session.common.bounds
+        self.files = ResultFiles(session.facts, session.ledger_path)
+        self.late: frozenset[PartyId] = frozenset()
+        self._result: Callable[[], Result] | None = None
+        self._raw_labels: NDArray[np.int64] | None = None
+
+    def finish(
+        self,
+        plan: Plan,
+        centers: NDArray[np.float64],
+        included: tuple[PartyId, ...],
+        traffic: Mapping[str, Any],
+        *,
+        raw_labels: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Note how the run ended."""
+        self._raw_labels = raw_labels
+        self._result = partial(self._make_result, plan, centers, (included,), traffic)
+
+    def write(self) -> None:
+        """Write the own labels, and the shared files if this party is the one to do it."""
+        if self._result is None:
+            raise InternalError("a party's outcome is incomplete")
+        self.files.write(self._raw_labels, self._result)
+
+    def discard(self) -> None:
+        """Leave nothing half-written."""
+        self.files.discard()
+
+    def announce(self, note: Callable[[str], None]) -> None:
+        """Print the table, if this party wrote the shared files."""
+        self.files.announce(note)
+
+    def _make_result(
+        self,
+        plan: Plan,
+        centers: NDArray[np.float64],
+        included: Sequence[Sequence[PartyId]],
+        traffic: Mapping[str, Any],
+    ) -> Result:
+        bounds = self._bounds.match(plan.names)
+        releases = self.files.own_releases()
+        centroids = unscale(centers, bounds)
+        parameters = {key: value for key, value in plan.to_json().items() if key not in ("names", "protocol")}
+        return Result(
+            common=common_part(
+                self._facts,
+                clients=plan.clients,
+                masking=None,
+                parameters={**parameters, "d": plan.d, "rounds": 1},
+                included=included,
+                traffic=traffic,
+            ),
+            privacy=document.Privacy(
+                epsilon=math.inf,
+                delta=0.0,
+                spent_epsilon=math.inf,
+                neighbours="add-remove record",
+                accountant=ACCOUNTANT,
+                releases=[release.to_dict() for release in releases],
+                lifetime_epsilon=math.inf if self._facts.config.state_dir else None,
+                budget=self._facts.config.budget,
+            ),
+            features=plan.names,
+            centroids=centroids,
+            noisy_sizes=None,
+            against="nobody",
+            not_private_reason=_NOT_PRIVATE,
+            evaluation=evaluate_result(self._facts, bounds, centers),
+            releases=releases,
+            pictures=draw_result(self._facts, bounds, plan.names, centroids, None),
+        )

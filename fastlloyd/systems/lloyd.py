@@ -1,0 +1,265 @@
+"""FastLloyd and its baselines GLloyd, SuLloyd and Lloyd: one party's run over real links.
+
+The server sees no centroid (with pairwise masking, the noisy sums that they follow from) and writes `server.json`
+only; the result is the clients'.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from fastlloyd.agreement import MaskAgreement
+from fastlloyd.config import RunConfig
+from fastlloyd.crypto.mask import MaskGenerator, Masks
+from fastlloyd.crypto.pairwise import PairwiseMasks
+from fastlloyd.data.bounds import Bounds, unscale
+from fastlloyd.errors import InternalError
+from fastlloyd.inputs import Common, OwnRecords, gather_horizontal, load_own
+from fastlloyd.outcome import (
+    Facts,
+    Result,
+    ResultFiles,
+    common_part,
+    draw_result,
+    evaluate_result,
+    write_server_report,
+)
+from fastlloyd.privacy.accountant import ACCOUNTANT, spent
+from fastlloyd.privacy.ledger import Ledger
+from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.protocols.fastlloyd.client import ClientResult, client
+from fastlloyd.protocols.fastlloyd.parameters import PublicParameters
+from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, lifetime_delta, make_plan
+from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share, first_centers
+from fastlloyd.protocols.fastlloyd.server import ServerResult, server
+from fastlloyd.protocols.fastlloyd.settings import APPLICABLE, HELP
+from fastlloyd.report import document
+from fastlloyd.ring.fixed import Ring
+from fastlloyd.run import Driver
+from fastlloyd.systems.horizontal import Played, begin_client, run_server
+from fastlloyd.systems.session import Outcome, Session
+from fastlloyd.wire import PartyId
+
+_AGAINST = (
+    "any single other client, over all it sees (the server sees masked values only; server and a client together "
+    "can take masks and noise off)"
+)
+
+
+def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
+    """Give the public parameters of a run.
+
+    Raises
+    ------
+    ConfigError
+        Any that does not fit.
+    """
+    return PublicParameters(
+        protocol=config.protocol,
+        clients=clients,
+        min_clients=clients if config.min_clients is None else config.min_clients,
+        k=k,
+        n_total=n_total,
+        epsilon=config.epsilon,
+        delta=config.delta,
+        rounds=config.rounds,
+        seed=config.seed,
+        ring_bits=config.ring_bits,
+        masking=config.masking,
+        known_shares=config.known_shares,
+        settings=config.own_settings,
+    )
+
+
+def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
+    """Check what is public and alike for all parties."""
+    return gather_horizontal(config, clients, public_parameters)
+
+
+def load(config: RunConfig, common: Common, me: PartyId) -> OwnRecords | None:
+    """Load a client's own records; the server has none."""
+    return None if me.is_server else load_own(config, common, me)
+
+
+def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
+    """Describe what a run would do, from public numbers alone."""
+    from fastlloyd.systems.lloyd_plan import plan_lines as describe
+
+    return describe(config, clients, d)
+
+
+def settings_help(protocol: str) -> Mapping[str, str]:
+    """Name the settings of a protocol, and say what each is."""
+    return {key: HELP[key] for key in APPLICABLE[protocol]}
+
+
+def serve(session: Session) -> Outcome:
+    """Run the server."""
+    public = session.common.public
+    ledger = Ledger(session.ledger_path)
+    secret = SecretRandom()
+    played = run_server(
+        session,
+        ledger,
+        kind=Plan,
+        make=lambda schema: make_plan(public, d=len(schema.names), names=schema.names),
+        play=lambda plan, stored, done: server(
+            plan, lambda t: draw_noise(plan, t, secret), stored=stored, rounds_done=done
+        ),
+    )
+    ledger.close()
+    return ServerOutcome(session.facts, played)
+
+
+def take_part(session: Session) -> Outcome:
+    """Run a client."""
+    outcome = ClientOutcome(session)
+    try:
+        _run_client(session, outcome)
+    except BaseException:
+        outcome.discard()
+        raise
+    return outcome
+
+
+def _run_client(session: Session, outcome: ClientOutcome) -> None:
+    """Run a client and fill in its outcome."""
+    own = session.take_own(OwnRecords)
+    public, names = session.common.public, own.names
+    begun = begin_client(
+        session,
+        own,
+        outcome.files.ledger,
+        kind=Plan,
+        check=lambda plan: check_plan(plan, public, d=len(names), names=names),
+        lifetime_delta=lifetime_delta,
+    )
+    outcome.plan = plan = begun.plan
+    masks = make_masks(begun.agreement(first_centers(plan).grid.tobytes()), begun.driver, plan)
+    points = own.quantise(plan.fraction_bits)
+    del own  # the scaled copy is no longer needed
+    begun.start()
+    share = partial(draw_share, plan, secret=SecretRandom()) if plan.masking == "pairwise" else None
+    outcome.result = begun.driver.drive(client(session.me, points, plan, masks, share=share, stored=begun.stored))
+    outcome.files.choose_writer(outcome.result.included[-1])
+    outcome.traffic = begun.exchange()
+
+
+def make_masks(agreement: MaskAgreement, driver: Driver, plan: Plan) -> Masks:
+    """Agree with the other clients on the masks that the plan asks for."""
+    ring = Ring(plan.ring_bits)
+    if plan.masking == "pairwise":
+        return PairwiseMasks(agreement.pairs(driver), ring, plan.elements, agreement.run_id)
+    return MaskGenerator(agreement.seed(driver), ring, plan.elements, agreement.run_id)
+
+
+def _parameters(facts: Facts, plan: Plan) -> dict[str, Any]:
+    """Give the public parameters for the report."""
+    values = {key: value for key, value in plan.to_json().items() if key not in ("rounds", "names", "protocol")}
+    price = {"noise_price": plan.noise_price} if plan.masking == "pairwise" else {}
+    return {**values, **price, "rounds": len(plan.rounds)}
+
+
+def _against(plan: Plan) -> str:
+    """Say from whom the claim protects."""
+    if plan.masking != "pairwise":
+        return _AGAINST
+    known = "one client" if plan.known_shares == 1 else f"up to {plan.known_shares} clients together"
+    return (
+        f"{known}, the server, or both together, over all they see (each client adds a share of the noise; the "
+        "server sees the noisy sums)"
+    )
+
+
+def _common_part(
+    facts: Facts, plan: Plan, included: tuple[tuple[PartyId, ...], ...], traffic: Mapping[str, Any]
+) -> document.Common:
+    return common_part(
+        facts,
+        clients=plan.clients,
+        masking=plan.masking,
+        parameters=_parameters(facts, plan),
+        included=included,
+        traffic=traffic,
+    )
+
+
+class ServerOutcome:
+    """What rank 0 has at the end: who was included, and traffic."""
+
+    def __init__(self, facts: Facts, played: Played[Plan, ServerResult]) -> None:
+        self._facts = facts
+        self._played = played
+        self.late = played.result.late
+
+    def write(self) -> None:
+        """Write server.json."""
+        played = self._played
+        common = _common_part(self._facts, played.plan, played.result.included, played.traffic)
+        write_server_report(self._facts, common, played.plan.all_releases())
+
+    def discard(self) -> None:
+        """Nothing stays behind."""
+
+    def announce(self, note: Callable[[str], None]) -> None:
+        """The server has nothing to tell: the result is the clients'."""
+
+
+class ClientOutcome:
+    """What a client has at the end; `take_part` fills it in."""
+
+    late: frozenset[PartyId] = frozenset()
+
+    def __init__(self, session: Session) -> None:
+        own = session.own
+        self._facts = session.facts
+        self._bounds: Bounds = own.bounds
+        self._names: tuple[str, ...] = own.names
+        self.files = ResultFiles(session.facts, session.ledger_path)
+        self.plan: Plan | None = None
+        self.result: ClientResult | None = None
+        self.traffic: Mapping[str, Any] = {}
+
+    def write(self) -> None:
+        """Write the own labels, and the shared files if this client is the one to do it."""
+        if self.plan is None or self.result is None:
+            raise InternalError("a client's outcome is incomplete")
+        self.files.write(self.result.raw_labels, partial(self._result, self.plan, self.result))
+
+    def discard(self) -> None:
+        """Leave nothing half-written."""
+        self.files.discard()
+
+    def announce(self, note: Callable[[str], None]) -> None:
+        """Print the table, if this client wrote the shared files."""
+        self.files.announce(note)
+
+    def _result(self, plan: Plan, result: ClientResult) -> Result:
+        config = self._facts.config
+        releases = self.files.own_releases()
+        centroids = unscale(result.centers.exact, self._bounds)
+        sizes = tuple(float(size) for size in result.centers.noisy_counts)
+        lifetime = self.files.ledger.epsilon(lifetime_delta(plan)) if config.state_dir else None
+        return Result(
+            common=_common_part(self._facts, plan, result.included, self.traffic),
+            privacy=document.Privacy(
+                epsilon=plan.epsilon if plan.private else math.inf,
+                delta=plan.delta,
+                spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
+                neighbours="add-remove record",
+                accountant=ACCOUNTANT,
+                releases=[release.to_dict() for release in releases],
+                lifetime_epsilon=lifetime,
+                budget=config.budget,
+            ),
+            features=self._names,
+            centroids=centroids,
+            noisy_sizes=sizes,
+            against=_against(plan),
+            evaluation=evaluate_result(self._facts, self._bounds, result.centers.exact),
+            releases=releases,
+            pictures=draw_result(self._facts, self._bounds, self._names, centroids, sizes),
+        )

@@ -1,0 +1,65 @@
+"""What a run of FastLloyd or a baseline would do, from public numbers alone: rounds, noise, ring, bytes."""
+
+from __future__ import annotations
+
+from fastlloyd.config import RunConfig
+from fastlloyd.inputs import plan_inputs
+from fastlloyd.privacy.accountant import SAMPLER_DELTA
+from fastlloyd.privacy.calibration import gaussian_noise_multiplier
+from fastlloyd.privacy.shares import zcdp_noise_multiplier
+from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
+from fastlloyd.systems.lloyd import public_parameters
+
+
+def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
+    """Describe the plan of a run, line by line; opens no data but a public --dataset.
+
+    Raises
+    ------
+    ConfigError
+        Public parameters that do not fit, or an unknown number of features.
+    """
+    public, d = plan_inputs(config, clients, d, public_parameters)
+    names = tuple(f"x{i + 1}" for i in range(d))
+    plan = make_plan(public, d=d, names=names)
+    epsilon = check_plan(plan, public, d=d, names=names)
+    grid = 2.0**plan.fraction_bits
+    share = public.n_total / public.k
+    lines = [
+        f"{plan.protocol}: {public.n_total:,} records at most, {d} features, {public.k} clusters, "
+        f"{public.clients} clients (at least {public.min_clients} in each round)",
+        f"rounds: {len(plan.rounds)}",
+        f"arithmetic: ring Z_2^{plan.ring_bits}, {plan.fraction_bits} fraction bits",
+        f"payload: {plan.elements * plan.ring_bits // 8 * 2 * public.clients:,} bytes a round, all parties together",
+    ]
+    if plan.private:
+        delta = f", delta {plan.delta:.3g}" if plan.delta else " (pure)"
+        lines.append(
+            f"privacy: epsilon {epsilon:.6g} of {plan.epsilon:g}{delta}, add-remove record, {plan.mechanism} noise"
+        )
+        if plan.masking == "pairwise":
+            lines += _share_lines(plan)
+        for t, planned in enumerate(plan.rounds):
+            radius = "" if planned.radius is None else f"radius {planned.radius / grid:.3g}, "
+            sums, counts = planned.sum_scale * public.spread / grid, planned.count_scale * public.spread / grid
+            lines.append(
+                f"  round {t + 1}: {radius}noise on a count {counts:.3g}; on a coordinate of an "
+                f"average cluster's centre {sums / share / 2:.2%} of the feature's range"
+            )
+    else:
+        lines.append("privacy: none on the result; only the sums of each round are masked")
+    return lines
+
+
+def _share_lines(plan: Plan) -> list[str]:
+    """Say what it costs that the clients add the noise in shares."""
+    counted = plan.clients - plan.known_shares
+    lines = [
+        f"shares: each of {plan.clients} clients adds one, {counted} of them carry the guarantee (an observer may know "
+        f"{plan.known_shares}); {plan.noise_price - 1.0:.1%} more noise in all than a server alone would add"
+    ]
+    if plan.delta > 0.0:
+        delta = plan.delta - SAMPLER_DELTA
+        zcdp = zcdp_noise_multiplier(plan.epsilon, delta) / gaussian_noise_multiplier(plan.epsilon, delta)
+        lines.append(f"  (accounted as the Gaussian that dominates them; by zCDP it would be {zcdp - 1.0:.1%} on top)")
+    return lines

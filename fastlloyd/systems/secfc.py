@@ -1,0 +1,301 @@
+"""SecFC: one party's run over real links.
+
+The result is the labels: every party knows the cluster of every point, and each client which points are its own. The
+server writes `server.json` only; centres exist only where the run reveals them to the clients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.config import RunConfig
+from fastlloyd.data.bounds import Bounds, scale, unscale
+from fastlloyd.errors import ConfigError, InternalError, Reason
+from fastlloyd.inputs import Common, OwnRecords, gather_horizontal, load_own, plan_inputs
+from fastlloyd.outcome import (
+    Facts,
+    Result,
+    ResultFiles,
+    common_part,
+    draw_result,
+    evaluate_result,
+    own_traffic,
+    write_server_report,
+)
+from fastlloyd.privacy.accountant import ACCOUNTANT
+from fastlloyd.privacy.ledger import Ledger
+from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.protocols.fastlloyd.plan import automatic_delta
+from fastlloyd.protocols.secfc.client import ClientResult, client
+from fastlloyd.protocols.secfc.parameters import PublicParameters
+from fastlloyd.protocols.secfc.plan import Plan, check_plan, make_plan
+from fastlloyd.protocols.secfc.server import ServerResult, server
+from fastlloyd.protocols.secfc.settings import HELP
+from fastlloyd.protocols.secfc.sharing import await_shared, gather_sizes, share_points, tell_size
+from fastlloyd.protocols.session import (
+    await_ready,
+    exchange_counters_server,
+    gather_schema,
+    propose_plan,
+)
+from fastlloyd.report import document
+from fastlloyd.systems.horizontal import begin_client
+from fastlloyd.systems.session import Outcome, Session
+from fastlloyd.wire import PartyId
+
+_NOT_PRIVATE = (
+    "the result is exact: every party learns the cluster of every point in every iteration, and the server each "
+    "point's {what}"
+)
+_KNOWS = {
+    "scores": "score for each centre, which tells all points up to a rotation",
+    "distances": "distance from each centre, which tells all points up to a rigid motion",
+}
+
+
+def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
+    """Give the public parameters of a run.
+
+    Raises
+    ------
+    ConfigError
+        Any that does not fit.
+    """
+    return PublicParameters(
+        clients=clients,
+        k=k,
+        n_total=n_total,
+        rounds=config.rounds,
+        seed=config.seed,
+        settings=config.own_settings,
+    )
+
+
+def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
+    """Check what is public and alike for all parties.
+
+    Raises
+    ------
+    ConfigError
+        A parameter does not fit, or an interrupted run is to be resumed.
+    """
+    if config.resume:
+        raise ConfigError(
+            "--resume: secfc starts anew after an interruption, for fresh shares under the same masks would show their "
+            "difference; leave --resume out (the run adds no noise, so nothing is spent twice)",
+            reason=Reason.RESUME,
+        )
+    return gather_horizontal(config, clients, public_parameters)
+
+
+def load(config: RunConfig, common: Common, me: PartyId) -> OwnRecords | None:
+    """Load a client's own records; the server has none."""
+    return None if me.is_server else load_own(config, common, me)
+
+
+def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
+    """Describe what a run would do, from public numbers alone."""
+    public, d = plan_inputs(config, clients, d, public_parameters)
+    sizes = tuple(len(part) for part in np.array_split(np.empty(public.n_total), clients))
+    plan = make_plan(public, d=d, names=tuple(f"x{i + 1}" for i in range(d)), sizes=sizes)
+    element = plan.field.element_bytes
+    return [
+        f"secfc: {plan.n_total:,} records at most, {d} features, {plan.k} clusters, {clients} clients",
+        f"code: l = {plan.segments} segments, any t = {plan.threshold} clients learn nothing from their shares, "
+        f"{plan.needed_answers} answers decode an iteration",
+        f"field: {len(plan.primes)} primes, {element} bytes an element; grid of 2^-{plan.fraction_bits}",
+        f"set-up: {max(sizes) * plan.width * element * (clients - 1):,} bytes of shares from each client",
+        f"iteration: {plan.k * plan.n_total * element:,} bytes up from each client; at most {plan.rounds} rounds",
+        f"privacy: no noise; {_not_private(plan)}",
+    ]
+
+
+def settings_help(protocol: str) -> Mapping[str, str]:
+    """Name the settings, and say what each is."""
+    return HELP
+
+
+def serve(session: Session) -> Outcome:
+    """Run the server."""
+    ledger = Ledger(session.ledger_path)
+    driver = session.driver(ledger)
+    sizes = driver.drive(gather_sizes(session.everybody))
+    schema = driver.drive(gather_schema(session.everybody))
+    plan = make_plan(session.common.public, d=len(schema.names), names=schema.names, sizes=sizes)
+    driver.drive(propose_plan(session.everybody, plan.to_json(), 0))
+    records = driver.drive(await_shared(plan))
+    driver.drive(await_ready(session.everybody))
+    session.rounds_start(driver)
+    result = driver.drive(server(plan, records))
+    traffic = driver.drive(
+        exchange_counters_server(
+            session.everybody, own_traffic(session.meter), late=result.late, at_least=plan.revealing
+        )
+    )
+    ledger.close()
+    return ServerOutcome(session.facts, plan, result, traffic)
+
+
+def take_part(session: Session) -> Outcome:
+    """Run a client."""
+    outcome = ClientOutcome(session)
+    try:
+        _run_client(session, outcome)
+    except BaseException:
+        outcome.discard()
+        raise
+    return outcome
+
+
+def _run_client(session: Session, outcome: ClientOutcome) -> None:
+    """Run a client and fill in its outcome."""
+    own = session.take_own(OwnRecords)
+    common, me, names = session.common, session.me, own.names
+    told = common.caps[me.rank - 1] if common.public.chosen.membership else len(own.raw_points)
+    session.driver(outcome.files.ledger).drive(tell_size(told))
+    begun = begin_client(
+        session,
+        own,
+        outcome.files.ledger,
+        kind=Plan,
+        check=lambda plan: check_plan(plan, common.public, me=me, d=len(names), names=names, told=told),
+        lifetime_delta=lambda plan: automatic_delta(plan.n_total),
+    )
+    plan, run_id = begun.plan, session.facts.run_id
+    points = own.quantise(plan.fraction_bits)
+    del own
+    seed = begun.fresh_seed()
+    shares = begun.driver.drive(share_points(me, points, plan, run_id=run_id, secret=SecretRandom()))
+    begun.start()
+    result = begun.driver.drive(client(me, shares, points, plan, seed=seed, run_id=run_id))
+    outcome.files.choose_writer(result.included[-1])
+    outcome.finish(plan, result, begun.exchange())
+
+
+def _not_private(plan: Plan) -> str:
+    """Say why the result carries no claim of differential privacy."""
+    return _NOT_PRIVATE.format(what=_KNOWS[plan.mode])
+
+
+def _common_part(facts: Facts, plan: Plan, included: Any, traffic: Mapping[str, Any]) -> document.Common:
+    values = {key: value for key, value in plan.to_json().items() if key not in ("names", "protocol", "sizes")}
+    return common_part(
+        facts,
+        clients=plan.clients,
+        masking=None,
+        parameters={**values, "rounds": len(included), "needed_answers": plan.needed_answers},
+        included=included,
+        traffic=traffic,
+    )
+
+
+class ServerOutcome:
+    """What rank 0 has at the end: who was included, and traffic."""
+
+    def __init__(self, facts: Facts, plan: Plan, result: ServerResult, traffic: Mapping[str, Any]) -> None:
+        self._facts = facts
+        self._plan = plan
+        self._result = result
+        self._traffic = traffic
+        self.late = result.late
+
+    def write(self) -> None:
+        """Write server.json."""
+        common = _common_part(self._facts, self._plan, self._result.included, self._traffic)
+        write_server_report(self._facts, common, self._plan.all_releases())
+
+    def discard(self) -> None:
+        """Nothing stays behind."""
+
+    def announce(self, note: Callable[[str], None]) -> None:
+        """The server has nothing to tell: the result is the clients'."""
+
+
+class ClientOutcome:
+    """What a client has at the end."""
+
+    late: frozenset[PartyId] = frozenset()
+
+    def __init__(self, session: Session) -> None:
+        self._facts: Facts = session.facts
+        self._common = session.common
+        self._bounds: Bounds = session.own.bounds
+        self._names: tuple[str, ...] = session.own.names
+        self.files = ResultFiles(session.facts, session.ledger_path)
+        self._result: ClientResult | None = None
+        self._make: Callable[[], Result] | None = None
+
+    def finish(self, plan: Plan, result: ClientResult, traffic: Mapping[str, Any]) -> None:
+        """Note how the run ended."""
+        self._result = result
+        self._make = partial(self._make_result, plan, result, traffic)
+
+    def write(self) -> None:
+        """Write the own labels, and the shared files if this client is the one to do it."""
+        if self._result is None or self._make is None:
+            raise InternalError("a client's outcome is incomplete")
+        inertia = self._result.raw_inertia
+        own = {} if inertia is None else {f"inertia_{self._facts.me.rank}.csv": f"inertia\n{inertia!r}\n"}
+        self.files.write(self._result.raw_labels, self._make, raw_files=own)
+
+    def discard(self) -> None:
+        """Leave nothing half-written."""
+        self.files.discard()
+
+    def announce(self, note: Callable[[str], None]) -> None:
+        """Print the table, if this client wrote the shared files."""
+        self.files.announce(note)
+
+    def _make_result(self, plan: Plan, result: ClientResult, traffic: Mapping[str, Any]) -> Result:
+        centroids = None if result.centers is None else unscale(result.centers, self._bounds)
+        releases = self.files.own_releases()
+        drawn = centroids is not None and bool(np.isfinite(centroids).all())
+        sizes = "".join(f"{cluster},{size}\n" for cluster, size in enumerate(result.sizes.tolist()))
+        return Result(
+            common=_common_part(self._facts, plan, result.included, traffic),
+            privacy=document.Privacy(
+                epsilon=math.inf,
+                delta=0.0,
+                spent_epsilon=math.inf,
+                neighbours="add-remove record",
+                accountant=ACCOUNTANT,
+                releases=[release.to_dict() for release in releases],
+                lifetime_epsilon=math.inf if self._facts.config.state_dir else None,
+                budget=self._facts.config.budget,
+            ),
+            features=self._names,
+            centroids=centroids,
+            noisy_sizes=None,
+            against="nobody",
+            not_private_reason=_not_private(plan),
+            evaluation=self._evaluate(plan, result),
+            releases=releases,
+            pictures=draw_result(self._facts, self._bounds, self._names, centroids, None)
+            if drawn and centroids is not None
+            else {},
+            extra={"sizes.csv": "cluster,size\n" + sizes},
+        )
+
+    def _evaluate(self, plan: Plan, result: ClientResult) -> dict[str, float | None] | None:
+        """Compare with the public data set: from the labels, or from the centres where labels have no owner."""
+        dataset, splits = self._common.dataset, self._common.splits
+        if not self._facts.config.evaluate or dataset is None or splits is None:
+            return None
+        if plan.membership:
+            if result.centers is None or not np.isfinite(result.centers).all():
+                return {"nicv": None, "nicv_central": None}
+            return evaluate_result(self._facts, self._bounds, result.centers)
+        points = scale(dataset.values[np.concatenate(splits)], self._bounds)
+        return evaluate_result(self._facts, self._bounds, _means(points, result.labels))
+
+
+def _means(points: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Give the mean of each cluster that has points, shape (clusters, d)."""
+    used = np.unique(labels[labels >= 0])
+    return np.stack([points[labels == cluster].mean(axis=0) for cluster in used])

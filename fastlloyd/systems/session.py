@@ -1,0 +1,181 @@
+"""What a system gets to run one party with, and what it gives back.
+
+Source: docs/protocol.md, "A run from start to end".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, cast
+
+from fastlloyd.config import RunConfig
+from fastlloyd.errors import InternalError
+from fastlloyd.inputs import Common
+from fastlloyd.net.meter import Meter
+from fastlloyd.net.secure import SecureLinks
+from fastlloyd.outcome import Facts
+from fastlloyd.privacy.ledger import Ledger
+from fastlloyd.report.announcer import Announcer
+from fastlloyd.run import Deadlines, Driver
+from fastlloyd.state import StateDir
+from fastlloyd.wire import PartyId, clients
+
+T = TypeVar("T")
+MODULES = {
+    "fastlloyd": "lloyd",
+    "glloyd": "lloyd",
+    "sulloyd": "lloyd",
+    "lloyd": "lloyd",
+    "feddp": "feddp",
+    "kfed": "kfed",
+    "secfc": "secfc",
+    "vertical-dp": "vertical_dp",
+    "vertical-plain": "vertical_dp",
+}
+
+
+class Outcome(Protocol):
+    """What a party has at the end of a run."""
+
+    @property
+    def late(self) -> frozenset[PartyId]:
+        """Clients that missed the last round; the end does not wait for them."""
+        ...
+
+    def write(self) -> None:
+        """Write this party's files."""
+        ...
+
+    def discard(self) -> None:
+        """The run failed: leave nothing half-written."""
+        ...
+
+    def announce(self, note: Callable[[str], None]) -> None:
+        """Tell this party's people what came out."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """One party's run once its links are up.
+
+    Attributes
+    ----------
+    config : RunConfig
+    common : Common
+        What the system's `gather` gave.
+    own : object or None
+        What the system's `load` gave; `take_own` hands it over.
+    state : StateDir or None
+    stored : dict
+        Public facts of the interrupted run; empty unless this one resumes it.
+    digest : bytes
+        What the links were confirmed with: run id, roster and everything public.
+    """
+
+    config: RunConfig
+    common: Common
+    own: Any = field(repr=False)
+    state: StateDir | None
+    stored: dict[str, Any]
+    facts: Facts
+    links: SecureLinks
+    meter: Meter
+    announcer: Announcer
+    digest: bytes
+
+    @property
+    def me(self) -> PartyId:
+        """Who this party is."""
+        return self.links.me
+
+    @property
+    def everybody(self) -> tuple[PartyId, ...]:
+        """All clients."""
+        return clients(len(self.links.peers))
+
+    @property
+    def resumed(self) -> bool:
+        """Whether this run goes on with an interrupted one."""
+        return bool(self.stored)
+
+    @property
+    def ledger_path(self) -> Path | None:
+        """Where the ledger over all runs lies; None without a state directory."""
+        return None if self.state is None else self.state.ledger_path
+
+    def take_own(self, kind: type[T]) -> T:
+        """Hand over this party's records, and keep no second reference to them."""
+        own, self.own = self.own, None
+        if not isinstance(own, kind):
+            raise InternalError("a party started without its records")
+        return own
+
+    def rounds(self, kind: str) -> dict[int, bytes]:
+        """Give what the interrupted run stored under `kind-ROUND`."""
+        return {} if self.state is None or not self.resumed else self.state.rounds(kind)
+
+    def driver(self, ledger: Ledger, data_digest: str = "") -> Driver:
+        """Make the driver of this run."""
+        return Driver(
+            self.me,
+            self.links,
+            self.meter,
+            Deadlines(setup_s=self.config.setup_deadline, round_s=self.config.deadline),
+            ledger=ledger,
+            run_id=self.facts.run_id,
+            data_digest=data_digest,
+            save=None if self.state is None else self.state.save,
+            publish=self._publish,
+        )
+
+    def rounds_start(self, driver: Driver) -> None:
+        """Set-up is over."""
+        driver.restart_clock()
+        self.facts.end_setup()
+        if self.announcer.speaks:
+            self.announcer.event("setup", seconds=self.facts.setup_seconds)
+
+    def _publish(self, event: str, values: dict[str, Any]) -> None:
+        """Note a round's time; whoever speaks tells people, with all payload bytes that passed it."""
+        self.facts.round_seconds.append(values["seconds"])
+        if self.announcer.speaks:
+            counts = (self.meter.sent, self.meter.received)
+            payload = sum(c[peer, values["round"]].payload_bytes for c in counts for peer in self.links.peers)
+            self.announcer.event(event, **values, bytes=payload)
+
+
+class System(Protocol):
+    """What a module of this package offers."""
+
+    def gather(self, config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
+        """Check what is public and alike for all parties; fill in defaults."""
+        ...
+
+    def load(self, config: RunConfig, common: Any, me: PartyId) -> Any:
+        """Load what this party alone has; None for a party without records."""
+        ...
+
+    def serve(self, session: Session) -> Outcome:
+        """Run rank 0."""
+        ...
+
+    def take_part(self, session: Session) -> Outcome:
+        """Run a client."""
+        ...
+
+    def plan_lines(self, config: RunConfig, clients: int, d: int | None) -> list[str]:
+        """Describe what a run would do, from public numbers alone."""
+        ...
+
+    def settings_help(self, protocol: str) -> Mapping[str, str]:
+        """Name the settings of a protocol for `--set`, and say what each is."""
+        ...
+
+
+def find_system(protocol: str) -> System:
+    """Import the module that runs a protocol; no other one is imported."""
+    return cast(System, import_module(f"fastlloyd.systems.{MODULES[protocol]}"))

@@ -1,0 +1,297 @@
+"""Vertical DP clustering and its baseline without privacy: one party's run over real links.
+
+The server has the result and writes it; the parties have it too only where the run shares it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.config import RunConfig
+from fastlloyd.data.vertical import assemble_centers, assemble_names
+from fastlloyd.errors import ConfigError, InternalError, Reason
+from fastlloyd.outcome import Facts, Result, ResultFiles, common_part, own_traffic
+from fastlloyd.privacy.accountant import ACCOUNTANT, spent
+from fastlloyd.privacy.ledger import keyed_digest
+from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.privacy.sketch_release import ZERO_OUT
+from fastlloyd.protocols.align.schema import gather_columns, tell_columns
+from fastlloyd.protocols.fastlloyd.plan import automatic_delta
+from fastlloyd.protocols.party import Party, Receive, Record
+from fastlloyd.protocols.session import (
+    PlanProposal,
+    await_ready,
+    exchange_counters_client,
+    exchange_counters_server,
+    propose_plan,
+    tell_ready,
+)
+from fastlloyd.protocols.vertical_dp.client import client
+from fastlloyd.protocols.vertical_dp.keys import set_up
+from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
+from fastlloyd.protocols.vertical_dp.plan import Plan, check_plan, make_plan
+from fastlloyd.protocols.vertical_dp.server import server
+from fastlloyd.protocols.vertical_dp.settings import APPLICABLE, HELP
+from fastlloyd.report import document
+from fastlloyd.systems.checks import accept_plan, check_budget, refuse_old_run
+from fastlloyd.systems.session import Outcome, Session
+from fastlloyd.systems.vertical import HELP as VERTICAL_HELP
+from fastlloyd.systems.vertical import OwnColumns, VerticalCommon, gather_vertical, load_vertical
+from fastlloyd.wire import SERVER, SETUP_ROUND, PartyId
+from fastlloyd.wire import clients as name_clients
+
+_AGAINST = (
+    "the server and the public, but not between the parties (each of them knows hash keys and could test in another's "
+    "sketches what a person's cluster may be)"
+)
+
+
+def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
+    """Give the public parameters of a run.
+
+    Raises
+    ------
+    ConfigError
+        Any that does not fit.
+    """
+    return PublicParameters(
+        protocol=config.protocol,
+        clients=clients,
+        k=k,
+        n_total=n_total,
+        epsilon=config.epsilon,
+        delta=config.delta,
+        seed=config.seed,
+        settings=config.own_settings,
+    )
+
+
+def gather(config: RunConfig, clients: int) -> tuple[RunConfig, VerticalCommon]:
+    """Check what is public and alike for all parties.
+
+    Raises
+    ------
+    ConfigError
+        A parameter does not fit, or an interrupted run is to be resumed.
+    """
+    if config.resume:
+        raise ConfigError(
+            f"--resume: {config.protocol} starts anew after an interruption, for its keys are kept nowhere; leave "
+            "--resume out (what the broken run released is in the ledger)",
+            reason=Reason.RESUME,
+        )
+    return gather_vertical(config, name_clients(clients), clients, public_parameters)
+
+
+def load(config: RunConfig, common: VerticalCommon, me: PartyId) -> OwnColumns | None:
+    """Load a party's columns; the server has none."""
+    return None if me.is_server else load_vertical(config, common, me.rank - 1)
+
+
+def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
+    """Describe what a run would do, from public numbers alone."""
+    from fastlloyd.systems.vertical_dp_plan import plan_lines as describe
+
+    return describe(config, clients, d)
+
+
+def settings_help(protocol: str) -> Mapping[str, str]:
+    """Name the settings, and say what each is."""
+    return {key: HELP[key] for key in APPLICABLE[protocol]} | VERTICAL_HELP
+
+
+def serve(session: Session) -> Outcome:
+    """Run the server."""
+    outcome = VerticalOutcome(session)
+    try:
+        driver = session.driver(outcome.files.ledger)
+        features = driver.drive(gather_columns(session.everybody))
+        plan = make_plan(session.common.public, features)
+        driver.drive(propose_plan(session.everybody, plan.to_json(), 0))
+        driver.drive(await_ready(session.everybody))
+        session.rounds_start(driver)
+        driver.drive(_record(plan))  # the parties' own ledgers count; this one is for the report
+        result = driver.drive(server(plan))
+        outcome.files.choose_writer(_writers(session, plan))
+        traffic = driver.drive(
+            exchange_counters_server(
+                session.everybody, own_traffic(session.meter), late=frozenset(), at_least=plan.clients
+            )
+        )
+    except BaseException:
+        outcome.discard()
+        raise
+    outcome.finish(plan, result.centers, tuple(result.weights.tolist()), traffic)
+    return outcome
+
+
+def take_part(session: Session) -> Outcome:
+    """Run a party that holds columns."""
+    outcome = VerticalOutcome(session)
+    try:
+        _run_party(session, outcome)
+    except BaseException:
+        outcome.discard()
+        raise
+    return outcome
+
+
+def _run_party(session: Session, outcome: VerticalOutcome) -> None:
+    """Run a party and fill in its outcome."""
+    own, ledger = session.take_own(OwnColumns), outcome.files.ledger
+    public, me, secret = session.common.public, session.me, SecretRandom()
+    place, features = me.rank - 1, own.features
+    refuse_old_run(session, ledger)
+    driver = session.driver(ledger, keyed_digest(ledger.digest_key(), own.table.raw_values))
+    driver.drive(tell_columns(features))
+    proposal = driver.drive(_await_plan())
+
+    def read(values: Mapping[str, Any]) -> Plan:
+        plan = Plan.from_json(values)
+        check_plan(plan, public, place=place, own=features)
+        return plan
+
+    plan = accept_plan(session, proposal.values["plan"], read)
+    check_budget(session, ledger, plan.all_releases(), automatic_delta(plan.n_total))
+    shared = json.dumps(plan.to_json(), sort_keys=True).encode()
+    ready = driver.drive(
+        set_up(
+            me,
+            plan,
+            own.table.raw_ids,
+            align=_alignment(session),
+            run_id=session.facts.run_id,
+            context=hashlib.sha256(session.digest + hashlib.sha256(shared).digest()).digest(),
+            secret=secret,
+        )
+    )
+    points = own.points(ready.raw_ids)
+    del own
+    driver.drive(tell_ready())
+    session.rounds_start(driver)
+    result = driver.drive(client(me, points, plan, ready.keys, secret=secret))
+    outcome.files.choose_writer(_writers(session, plan))
+    traffic = driver.drive(exchange_counters_client(own_traffic(session.meter)))
+    outcome.finish(plan, result.centers, None, traffic)
+
+
+def _alignment(session: Session) -> str:
+    """Give how the records are aligned."""
+    common = session.common
+    if not isinstance(common, VerticalCommon):
+        raise InternalError("a vertical protocol was set up with other public facts")
+    return common.alignment.align
+
+
+def _record(plan: Plan) -> Party[None]:
+    """Write the releases down before they come in."""
+    yield Record(plan.all_releases())
+
+
+def _await_plan() -> Party[PlanProposal]:
+    """Receive the server's plan."""
+    proposal: PlanProposal = yield Receive(SERVER, PlanProposal, SETUP_ROUND, PlanProposal.FORMAT)
+    return proposal
+
+
+def _writers(session: Session, plan: Plan) -> tuple[PartyId, ...]:
+    """Give who has the result."""
+    return (SERVER, *session.everybody) if plan.share_result else (SERVER,)
+
+
+class VerticalOutcome:
+    """What a party has at the end; the result only at the server, or where it is shared."""
+
+    late: frozenset[PartyId] = frozenset()
+
+    def __init__(self, session: Session) -> None:
+        self._facts: Facts = session.facts
+        self._common = session.common
+        self._everybody = session.everybody
+        self.files = ResultFiles(session.facts, session.ledger_path)
+        self._result: Callable[[], Result] | None = None
+        self._has_result = False
+
+    def finish(
+        self,
+        plan: Plan,
+        centers: NDArray[np.float64] | None,
+        weights: tuple[float, ...] | None,
+        traffic: Mapping[str, Any],
+    ) -> None:
+        """Note how the run ended."""
+        self._has_result = centers is not None
+        self._result = partial(self._make_result, plan, centers, weights, traffic)
+
+    def write(self) -> None:
+        """Write the shared files if this party has the result and is the one to do it."""
+        if self._result is None:
+            raise InternalError("a party's outcome is incomplete")
+        self.files.write(None, self._result, shared=self._has_result)
+
+    def discard(self) -> None:
+        """Leave nothing half-written."""
+        self.files.discard()
+
+    def announce(self, note: Callable[[str], None]) -> None:
+        """Print the table, if this party wrote the shared files."""
+        self.files.announce(note)
+
+    def _make_result(
+        self,
+        plan: Plan,
+        centers: NDArray[np.float64] | None,
+        weights: tuple[float, ...] | None,
+        traffic: Mapping[str, Any],
+    ) -> Result:
+        if centers is None:
+            raise InternalError("a party without the result is to write it")
+        from fastlloyd.systems.vertical_report import draw_vertical, evaluate_vertical
+
+        config, features = self._facts.config, plan.features
+        names, centroids = assemble_names(features), assemble_centers(centers, features)
+        releases = self.files.own_releases()
+        lifetime = self.files.ledger.epsilon(automatic_delta(plan.n_total)) if config.state_dir else None
+        return Result(
+            common=common_part(
+                self._facts,
+                clients=plan.clients,
+                masking=None,
+                parameters=_parameters(plan),
+                included=(self._everybody,),
+                traffic=traffic,
+            ),
+            privacy=document.Privacy(
+                epsilon=plan.epsilon if plan.private else math.inf,
+                delta=plan.delta,
+                spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
+                neighbours=ZERO_OUT,
+                accountant=ACCOUNTANT,
+                releases=[release.to_dict() for release in releases],
+                lifetime_epsilon=lifetime,
+                budget=config.budget,
+            ),
+            features=names,
+            centroids=centroids,
+            noisy_sizes=weights,
+            against=_AGAINST,
+            not_private_reason=None if plan.private else plan.note,
+            evaluation=evaluate_vertical(self._facts, self._common, names, centers),
+            releases=releases,
+            pictures=draw_vertical(self._facts, features, centroids, weights),
+        )
+
+
+def _parameters(plan: Plan) -> dict[str, Any]:
+    """Give the public parameters for the report."""
+    values = {key: value for key, value in plan.to_json().items() if key not in ("protocol", "lo", "hi")}
+    change = {"epsilon_for_a_change": plan.change_epsilon()} if plan.private else {}
+    return {**values, **change, "names": [list(own) for own in plan.names], "d": plan.d, "rounds": 1}

@@ -1,0 +1,157 @@
+"""Runs all parties of FedDP-KMeans in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.crypto.pairwise import PairSecrets, PairwiseMasks
+from fastlloyd.kmeans.grid import quantise
+from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.protocols.fastlloyd.client import StoredRounds
+from fastlloyd.protocols.feddp.client import ClientResult, client
+from fastlloyd.protocols.feddp.noise import draw_share
+from fastlloyd.protocols.feddp.parameters import PublicParameters
+from fastlloyd.protocols.feddp.plan import Plan, StepPlan
+from fastlloyd.protocols.feddp.planning import make_plan
+from fastlloyd.protocols.feddp.server import ServerResult, server
+from fastlloyd.protocols.pairs import agree_pairs
+from fastlloyd.ring.fixed import Ring
+from fastlloyd.simulate import Simulation, Tap
+from fastlloyd.wire import SERVER, PartyId, clients
+
+RUN_ID = bytes(range(16))
+USERS = {"privacy_level": "client"}
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Clients' records with their users, and the server's points; all scaled."""
+
+    points: NDArray[np.float64]
+    users: NDArray[np.int64]
+    server_points: NDArray[np.float64]
+    means: NDArray[np.float64]
+
+
+def mixture(n: int, k: int, d: int, *, seed: int = 0, spread: float = 0.08, n_server: int = 40, rows: int = 10) -> Data:
+    """Gaussian blobs for the clients; two thirds of such points and one third of noise for the server."""
+    rng = np.random.default_rng(seed)
+    means = rng.uniform(-0.7, 0.7, (k, d))
+
+    def blobs(count: int) -> NDArray[np.float64]:
+        return np.clip(means[np.arange(count) % k] + rng.normal(0, spread, (count, d)), -1, 1)
+
+    near = blobs(n_server - n_server // 3)
+    server_points = np.concatenate([near, rng.uniform(-0.7, 0.7, (n_server // 3, d))])
+    return Data(blobs(n)[rng.permutation(n)], np.arange(n) // rows, server_points, means)
+
+
+def parameters(n: int, k: int, **changes: Any) -> PublicParameters:
+    """Public parameters with the defaults of a test."""
+    return PublicParameters(**{"clients": 3, "k": k, "n_total": n, "epsilon": 1.0, "delta": 1e-6, **changes})
+
+
+def names(d: int) -> tuple[str, ...]:
+    return tuple(f"x{i + 1}" for i in range(d))
+
+
+_PLANS: dict[tuple[bytes, int, str], Plan] = {}
+
+
+def plan_for(data: Data, k: int, **changes: Any) -> Plan:
+    """A plan for these data; the same question is calibrated once."""
+    n, d = data.points.shape
+    key = (data.points.tobytes() + data.server_points.tobytes(), k, repr(sorted(changes.items())))
+    if key not in _PLANS:
+        public = parameters(n, k, **changes)
+        _PLANS[key] = make_plan(public, d=d, names=names(d), server_points=data.server_points)
+    return _PLANS[key]
+
+
+def random_masks(m: int) -> dict[PartyId, PairwiseMasks]:
+    """Masks of m clients from fresh secrets, without the exchange."""
+    everybody, secret = clients(m), SecretRandom()
+    shared = {frozenset((a, b)): secret.bytes(32) for a in everybody for b in everybody if a < b}
+    return {
+        me: PairwiseMasks(
+            PairSecrets(me, {other: shared[frozenset((me, other))] for other in everybody if other != me}),
+            Ring(32),
+            1,
+            RUN_ID,
+        )
+        for me in everybody
+    }
+
+
+@dataclass
+class Run:
+    """The result of a simulated run."""
+
+    simulation: Simulation
+    results: Mapping[PartyId, Any]
+
+    @property
+    def server(self) -> ServerResult:
+        result: ServerResult = self.results[SERVER]
+        return result
+
+    @property
+    def first(self) -> ClientResult:
+        result: ClientResult = self.results[PartyId(1)]
+        return result
+
+
+def parts_of(data: Data, m: int, *, by_user: bool) -> list[NDArray[np.int64]]:
+    """Rows of each client; users stay whole."""
+    if not by_user:
+        return list(np.array_split(np.arange(len(data.points)), m))
+    return [np.flatnonzero(data.users % m == i) for i in range(m)]
+
+
+def no_noise(plan: Plan) -> Callable[[int, int], NDArray[np.int64]]:
+    return lambda t, k: np.zeros(plan.elements(t, k), dtype=np.int64)
+
+
+def run(
+    data: Data,
+    plan: Plan,
+    *,
+    share: Callable[[PartyId, int, int], NDArray[np.int64]] | None = None,
+    tap: Tap | None = None,
+    stored: Mapping[PartyId, StoredRounds] | None = None,
+    replies: Mapping[int, bytes] | None = None,
+    done: Mapping[PartyId, int] | None = None,
+    secrets: Mapping[PartyId, PairwiseMasks] | None = None,
+) -> Run:
+    """Run server and clients in one thread."""
+    everybody = clients(plan.clients)
+    parts = parts_of(data, plan.clients, by_user=plan.by_user)
+
+    def one(me: PartyId):
+        rows = parts[me.rank - 1]
+        own = quantise(data.points[rows], plan.fraction_bits)
+        users = data.users[rows] if plan.by_user else None
+        if secrets is None:
+            pairs = yield from agree_pairs(me, everybody, run_id=RUN_ID, context=b"", secret=SecretRandom())
+            masks = PairwiseMasks(pairs, Ring(32), 1, RUN_ID)
+        else:
+            masks = secrets[me]
+        mine = partial(share, me) if share is not None else partial(draw_share, plan, secret=SecretRandom())
+        before = (stored or {}).get(me)
+        return (yield from client(me, own, plan, masks, share=mine, raw_users=users, stored=before))
+
+    serving = server(plan, data.server_points, stored=replies, rounds_done=done)
+    simulation = Simulation({SERVER: serving, **{me: one(me) for me in everybody}}, tap)
+    return Run(simulation, simulation.run())
+
+
+def louder(plan: Plan, factor: float) -> Plan:
+    """The same plan with another amount of noise."""
+    steps = tuple(StepPlan(kind=s.kind, sigma=s.sigma * factor, scale=s.scale * factor) for s in plan.rounds)
+    return replace(plan, rounds=steps)

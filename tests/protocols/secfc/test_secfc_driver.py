@@ -1,0 +1,137 @@
+"""SecFC over the driver with its deadlines: a thread for each party, messages through a transport in memory."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastlloyd.errors import PeerError
+from fastlloyd.kmeans.grid import quantise
+from fastlloyd.net.memory import MemoryNetwork
+from fastlloyd.net.meter import Meter
+from fastlloyd.privacy.ledger import Ledger
+from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.protocols.party import Party, Send
+from fastlloyd.protocols.secfc.client import client
+from fastlloyd.protocols.secfc.messages import CodedValues
+from fastlloyd.protocols.secfc.plan import Plan
+from fastlloyd.protocols.secfc.reference import reference
+from fastlloyd.protocols.secfc.server import server
+from fastlloyd.protocols.secfc.sharing import await_shared, share_points
+from fastlloyd.protocols.seed import agree_seed
+from fastlloyd.run import Deadlines, Driver
+from fastlloyd.wire import SERVER, Header, PartyId
+from tests.protocols.secfc.support import RUN_ID, mixture, plan_for
+
+POINTS = mixture(60, 3, 4, seed=11)
+
+
+class Plain:
+    """Links without encryption."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+
+    def send(self, peer: PartyId, message: bytes, *, payload_bytes: int, round: int) -> None:
+        self._transport.send(peer, message)
+
+    def receive(self, timeout_s: float) -> tuple[PartyId, bytes] | None:
+        return self._transport.receive(timeout_s)
+
+
+class Died(Exception):
+    """The process of a client ended."""
+
+
+def dies(party: Party[Any], round_: int) -> Party[Any]:
+    """Drive a client until it would answer in a round."""
+    answer = None
+    while True:
+        try:
+            effect = party.send(answer)
+        except StopIteration as end:
+            return end.value
+        if isinstance(effect, Send) and isinstance(effect.message, CodedValues) and effect.round == round_:
+            raise Died
+        answer = yield effect
+
+
+def play(
+    plan: Plan, network: MemoryNetwork, dying: PartyId | None = None, deadline_s: float = 20.0
+) -> dict[PartyId, Any]:
+    """Run all parties; gives results, or the exception of each."""
+    parts = np.array_split(np.arange(len(POINTS)), plan.clients)
+
+    def one(me: PartyId):
+        points = quantise(POINTS[parts[me.rank - 1]], plan.fraction_bits)
+        seed = yield from agree_seed(me, plan.everybody, run_id=RUN_ID, context=b"", secret=SecretRandom())
+        shares = yield from share_points(me, points, plan, run_id=RUN_ID, secret=SecretRandom())
+        return (yield from client(me, shares, points, plan, seed=seed, run_id=RUN_ID))
+
+    def serve():
+        records = yield from await_shared(plan)
+        return (yield from server(plan, records))
+
+    def run(me: PartyId) -> Any:
+        party = serve() if me == SERVER else dies(one(me), 1) if me == dying else one(me)
+        endpoint = network.endpoint(me)
+        deadlines = Deadlines(setup_s=20.0, round_s=deadline_s)
+        driver = Driver(me, Plain(endpoint), Meter(), deadlines, ledger=Ledger(None), run_id=RUN_ID)
+        try:
+            result = driver.drive(party)
+        except (Died, PeerError) as error:
+            endpoint.close(lost=True)
+            return error
+        return result
+
+    everybody = (SERVER, *plan.everybody)
+    with ThreadPoolExecutor(max_workers=len(everybody)) as pool:
+        return dict(zip(everybody, pool.map(run, everybody), strict=True))
+
+
+def grid(plan: Plan) -> np.ndarray:
+    return quantise(POINTS, plan.fraction_bits).raw_coordinates.T
+
+
+def test_the_server_goes_on_with_the_first_answers_and_drops_late_ones() -> None:
+    # Client 2's answer of each round comes when the server already has those of the next.
+    held: list[bytes] = []
+
+    def tap(sender, receiver, frame):
+        if sender == PartyId(2) and receiver == SERVER and Header.decode(frame).type == CodedValues.TYPE:
+            held.append(frame)
+            return None
+        if sender == PartyId(2) and receiver == SERVER and held:
+            return [*held, frame]
+        return frame
+
+    plan = plan_for(60, 4, 3, clients=5, settings={"segments": 1, "threshold": 1, "reveal_centers": True})
+    results = play(plan, MemoryNetwork(6, tap=tap))
+    expected = reference(grid(plan), plan)[-1]
+    for party in plan.everybody:
+        assert (results[party].labels == expected).all()
+        assert np.isfinite(results[party].centers).all()
+    assert len(held) == len(results[SERVER].included) and results[SERVER].late == frozenset()
+    assert not any(PartyId(2) in included for included in results[SERVER].included)
+
+
+@pytest.mark.parametrize("dying", [1, 5])
+def test_a_client_that_dies_after_sharing_costs_nothing_but_its_labels(dying: int) -> None:
+    plan = plan_for(60, 4, 3, clients=5, settings={"segments": 1, "threshold": 1, "reveal_centers": True})
+    results = play(plan, MemoryNetwork(6), PartyId(dying))
+    assert isinstance(results[PartyId(dying)], Died)
+    assert results[SERVER].late == {PartyId(dying)}
+    expected = reference(grid(plan), plan)[-1]
+    for party in plan.everybody:
+        if party.rank != dying:
+            assert (results[party].labels == expected).all()
+            assert np.isfinite(results[party].centers).all()
+
+
+def test_a_client_that_dies_without_slack_is_named() -> None:
+    plan = plan_for(60, 4, 3, clients=3)
+    results = play(plan, MemoryNetwork(4), PartyId(3))
+    assert isinstance(results[SERVER], PeerError) and results[SERVER].rank == 3

@@ -1,0 +1,238 @@
+"""Wrong, missing and malformed messages of SecFC; plans that do not fit."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from fastlloyd.errors import ConfigError, InternalError, PeerError, RangeError
+from fastlloyd.protocols.secfc.messages import (
+    Assignment,
+    AssignmentFormat,
+    CenterShares,
+    CodedValues,
+    DataShares,
+    Finished,
+    Roll,
+    Shared,
+    Size,
+)
+from fastlloyd.protocols.secfc.plan import Plan, check_plan, make_plan
+from fastlloyd.protocols.secfc.settings import Settings, settings_from, settle_code
+from fastlloyd.ring.field import MAX_RECORDS
+from fastlloyd.wire import PartyId
+from tests.protocols.secfc.support import mixture, parameters, plan_for, run
+
+POINTS = mixture(40, 3, 4, seed=6)
+
+
+def altered(body: bytes, position: int = 0) -> bytes:
+    """The same length, another low byte of one residue, still below its prime."""
+    return body[:position] + bytes([body[position] ^ 1]) + body[position + 1 :]
+
+
+@pytest.mark.parametrize("liar", [1, 4, 7])
+def test_a_wrong_answer_is_noticed_and_named_given_two_more_than_needed(liar: int) -> None:
+    def tap(sender, receiver, header, body):
+        wrong = header.type == CodedValues.TYPE and sender.rank == liar and header.round == 1
+        return altered(body, 30) if wrong else body
+
+    with pytest.raises(PeerError, match=f"the answer of client {liar} does not fit") as caught:
+        run(POINTS, 3, clients=7, tap=tap, settings={"segments": 2, "threshold": 1, "extra_answers": 2})
+    assert caught.value.rank == liar
+
+
+def test_a_wrong_answer_is_named_with_the_help_of_answers_not_waited_for() -> None:
+    # One answer more than needed shows that something is wrong; the last client's tells who.
+    def tap(sender, receiver, header, body):
+        return altered(body, 30) if header.type == CodedValues.TYPE and sender.rank == 2 else body
+
+    with pytest.raises(PeerError, match="the answer of client 2") as caught:
+        run(POINTS, 3, clients=7, tap=tap, settings={"segments": 2, "threshold": 1, "extra_answers": 1})
+    assert caught.value.rank == 2
+
+
+def test_a_wrong_answer_among_too_few_ends_the_run() -> None:
+    def tap(sender, receiver, header, body):
+        return altered(body, 30) if header.type == CodedValues.TYPE and sender.rank == 2 else body
+
+    with pytest.raises(PeerError, match="contradict each other"):
+        run(POINTS, 3, clients=6, tap=tap, settings={"segments": 2, "threshold": 1, "extra_answers": 1})
+
+
+def test_too_few_answers_name_a_missing_client() -> None:
+    def tap(sender, receiver, header, body):
+        return None if header.type == CodedValues.TYPE and sender.rank == 3 else body
+
+    with pytest.raises(PeerError, match="client 3"):
+        run(POINTS, 3, clients=3, tap=tap)
+
+
+@pytest.mark.parametrize(
+    "type_,change,rank",
+    [
+        (Size, lambda body: body[:-1], 1),
+        (Size, lambda body: b"\xff" * 8, 1),
+        (DataShares, lambda body: body[:-1], 1),
+        (DataShares, lambda body: body + b"\0", 1),
+        (DataShares, lambda body: b"\1" + body[1:], 1),
+        (DataShares, lambda body: body[:4] + b"\xff" * (len(body) - 4), 1),
+        (Shared, lambda body: b"\1" + body[1:], 1),
+        (CodedValues, lambda body: body[:-1], 1),
+        (CodedValues, lambda body: b"\xff" * len(body), 1),
+        (Assignment, lambda body: body[:-1], 0),
+        (Assignment, lambda body: b"\7" + body[1:], 0),
+        (Assignment, lambda body: body[:1] + b"\xff" + body[2:], 0),
+        (Assignment, lambda body: body[:1] + b"\1" + body[2:], 0),
+        (Assignment, lambda body: body[:2] + b"\xff" * (len(body) - 2), 0),
+        (Assignment, lambda body: body[:2] + b"\3" * (len(body) - 2), 0),
+        (Assignment, lambda body: b"\1" + body[1:], 0),
+        (Assignment, lambda body: b"\2" + body[1:], 0),
+        (Finished, lambda body: b"\0", 1),
+        (Roll, lambda body: b"\xff", 0),
+        (Roll, lambda body: b"\1", 0),
+        (CenterShares, lambda body: body[:-1], 1),
+        (CenterShares, lambda body: b"\x11" * len(body), 1),
+    ],
+)
+def test_malformed_and_impossible_messages_blame_their_sender(type_, change, rank) -> None:
+    def tap(sender, receiver, header, body):
+        return change(body) if header.type == type_.TYPE and sender.rank == rank else body
+
+    with pytest.raises(PeerError) as caught:
+        run(POINTS, 3, clients=3, tap=tap, settings={"reveal_centers": True})
+    assert caught.value.rank == rank
+
+
+def test_a_cluster_without_a_centre_is_refused() -> None:
+    # Client 1's own check: the server must not bring an empty cluster back.
+    points = np.repeat([[0.5, -0.25], [-0.5, 0.25]], 10, axis=0)
+    honest = run(points, 6, clients=3, seed=2)
+    empty = next(h for h in range(6) if h not in honest.first.labels)
+
+    def tap(sender, receiver, header, body):
+        if header.type == Assignment.TYPE and header.round == 1:
+            return body[:-1] + bytes([empty])
+        return body
+
+    with pytest.raises(PeerError, match="names a cluster without a centre"):
+        run(points, 6, clients=3, seed=2, tap=tap)
+
+
+def test_a_client_that_never_finishes_is_late_and_the_others_reveal_without_it() -> None:
+    def tap(sender, receiver, header, body):
+        return None if header.type == Finished.TYPE and sender.rank == 1 else body
+
+    outcome = run(POINTS, 3, clients=5, tap=tap, settings={"segments": 1, "threshold": 1, "reveal_centers": True})
+    assert outcome.server.late == {PartyId(1)}
+    assert outcome.results[PartyId(1)].centers is None
+    assert np.isfinite(outcome.results[PartyId(5)].centers).all()
+
+
+def test_telling_another_number_of_records_is_a_bug() -> None:
+    with pytest.raises(InternalError, match="another number"):
+        run(POINTS, 3, clients=3, sizes=(14, 13, 12))
+
+
+@pytest.mark.parametrize(
+    "m,segments,threshold",
+    [(3, 1, 1), (4, 1, 1), (5, 2, 1), (6, 2, 1), (7, 2, 2), (10, 3, 2), (11, 3, 3), (16, 4, 4), (100, 25, 25)],
+)
+def test_defaults_are_those_of_the_design(m: int, segments: int, threshold: int) -> None:
+    assert settle_code(Settings(), m) == (segments, threshold)
+    assert 2 * segments + 2 * threshold - 1 <= m
+
+
+@pytest.mark.parametrize(
+    "m,settings,text",
+    [
+        (2, {}, "at least 3 clients, got 2"),
+        (1, {}, "start with -n 4"),
+        (6, {"segments": 2, "threshold": 2}, "lower --set secfc.segments"),
+        (3, {"extra_answers": 1}, "extra_answers"),
+        (3, {"mode": "nearest"}, "mode"),
+        (3, {"start": "separated"}, "mode=distances"),
+        (3, {"fraction_bits": 20}, "fraction_bits"),
+        (3, {"segments": 0}, "segments"),
+        (3, {"segments": True}, "segments"),
+        (3, {"membership": 1}, "membership"),
+        (3, {"colour": 1}, "no setting 'colour'"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused_with_the_mend(m, settings, text) -> None:
+    with pytest.raises(ConfigError, match=text):
+        parameters(90, 3, clients=m, settings=settings)
+
+
+@pytest.mark.parametrize(
+    "changes,text",
+    [({"k": 0}, "--k"), ({"k": 91}, "--k"), ({"n_total": MAX_RECORDS}, "--n-total"), ({"rounds": 0}, "--rounds")],
+)
+def test_public_parameters_that_do_not_fit_are_refused(changes, text) -> None:
+    values = {"n_total": 90, "k": 3, **changes}
+    with pytest.raises(ConfigError, match=text):
+        parameters(values.pop("n_total"), values.pop("k"), **values)
+
+
+def test_automatic_stands_for_the_defaults() -> None:
+    assert settings_from({"segments": "auto", "threshold": "auto"}) == Settings()
+
+
+@pytest.mark.parametrize("sizes", [(50, 50, 50), (0, 0, 0), (1, 2), (-1, 1, 1)])
+def test_sizes_that_do_not_fit_the_public_number_are_refused(sizes) -> None:
+    with pytest.raises(ConfigError):
+        plan_for(90, 4, 3, sizes)
+
+
+def test_runs_too_large_for_a_message_or_a_field_are_refused_with_the_mend() -> None:
+    with pytest.raises(RangeError, match="lower --k"):
+        plan_for(1 << 24, 2, 50, clients=3)
+    with pytest.raises(RangeError, match="membership"):
+        plan_for(1 << 22, 2, 2, clients=5, settings={"membership": True})
+    with pytest.raises(RangeError, match="fewer fraction bits"):
+        make_plan(parameters(MAX_RECORDS - 1, 2), d=1 << 28, names=(), sizes=(1, 1, 1))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"k": 4},
+        {"segments": 2},
+        {"threshold": 2},
+        {"seed": 1},
+        {"mode": "distances"},
+        {"membership": True},
+        {"reveal_centers": True},
+        {"fraction_bits": 8},
+        {"primes": (7, 11)},
+        {"iterations": 7},
+        {"names": ("a", "b")},
+        {"n_total": 1000},
+        {"sizes": (10, 10, 9)},
+        {"sizes": (40, 40, 40)},
+    ],
+)
+def test_a_client_refuses_a_plan_that_is_not_its_configuration(change) -> None:
+    public = parameters(30, 3)
+    plan = make_plan(public, d=2, names=("x1", "x2"), sizes=(10, 10, 10))
+    check_plan(plan, public, me=PartyId(3), d=2, names=("x1", "x2"), told=10)
+    with pytest.raises(ValueError, match="plan"):
+        check_plan(dataclasses.replace(plan, **change), public, me=PartyId(3), d=2, names=("x1", "x2"), told=10)
+
+
+def test_plans_survive_their_encoding() -> None:
+    plan = plan_for(90, 4, 3, clients=5)
+    assert Plan.from_json(plan.to_json()) == plan
+    with pytest.raises(ValueError, match="fields"):
+        Plan.from_json({"k": 3})
+
+
+@pytest.mark.parametrize("k", [1, 254, 255, 256, 300])
+def test_assignments_survive_their_encoding(k: int) -> None:
+    shape = AssignmentFormat(301, k, 9)
+    labels = np.minimum(np.arange(301), k)
+    sent = Assignment(labels, "limit", (PartyId(1), PartyId(9)), shape)
+    got = Assignment.read(sent.body(), shape)
+    assert (got.labels == labels).all() and got.state == "limit" and got.included == sent.included
