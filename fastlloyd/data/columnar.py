@@ -74,6 +74,28 @@ def read_parquet(path: Path, columns: Sequence[int]) -> NDArray[np.float64]:
     return values
 
 
+def read_parquet_texts(path: Path, column: int) -> tuple[str, ...]:
+    """Read one column of whole numbers or text of a parquet file as text; empty where a value is null.
+
+    Raises
+    ------
+    DataError
+        The column holds something else, or the file is damaged.
+    """
+    arrow, parquet = _pyarrow()
+    try:
+        with parquet.ParquetFile(path) as file:
+            schema = file.schema_arrow
+            name, kind = schema.names[column], schema.types[column]
+            types = arrow.types
+            if not (types.is_integer(kind) or types.is_string(kind) or types.is_large_string(kind)):
+                raise DataError(f"{path}, column {name!r}: expected whole numbers or text, got {kind}; convert it")
+            cells = file.read(columns=[name]).column(0).cast(arrow.string()).to_pylist()
+    except (arrow.ArrowException, OSError) as error:
+        raise DataError(f"cannot read {path} as parquet ({error}); save it again") from error
+    return tuple("" if cell is None else cell.strip() for cell in cells)
+
+
 def _is_number(arrow: Any, kind: Any) -> bool:
     return bool(arrow.types.is_integer(kind) or arrow.types.is_floating(kind) or arrow.types.is_decimal(kind))
 

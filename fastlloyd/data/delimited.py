@@ -116,6 +116,31 @@ def read_cells(path: Path, head: Head, columns: Sequence[int]) -> Cells:
         return _read_carefully(file, head, list(columns), path)
 
 
+def read_texts(path: Path, head: Head, column: int) -> tuple[str, ...]:
+    """Read one column of a .csv or .csv.gz file as text, without the spaces around it; rows as for `read_cells`.
+
+    Raises
+    ------
+    DataError
+        A row has too few cells.
+    """
+    texts = []
+    with _opened(path) as file:
+        reader = csv.reader(file, skipinitialspace=True)
+        if head.has_header:
+            next(reader)
+        for cells in reader:
+            if not cells or (len(cells) == 1 and len(head.names) > 1 and not cells[0].strip()):
+                continue
+            if len(cells) <= column:
+                raise DataError(
+                    f"{path} (line {reader.line_num}): expected {len(head.names)} cells as in the first row, got "
+                    f"{len(cells)}; complete the row"
+                )
+            texts.append(cells[column].strip())
+    return tuple(texts)
+
+
 def _read_fast(file: TextIO, head: Head, columns: list[int]) -> NDArray[np.float64] | None:
     """Parse whole blocks of lines; None as soon as anything needs the careful way."""
     if head.has_header and not _holds_names(file.readline(), head.names):

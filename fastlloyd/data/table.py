@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds
-from fastlloyd.data.columnar import read_parquet, read_parquet_head
-from fastlloyd.data.delimited import Cells, read_cells, read_head
+from fastlloyd.data.columnar import read_parquet, read_parquet_head, read_parquet_texts
+from fastlloyd.data.delimited import Cells, read_cells, read_head, read_texts
 from fastlloyd.errors import ConfigError, DataError
 
 Missing = Literal["refuse", "drop", "midpoint"]
@@ -124,6 +124,44 @@ def column_names(path: str | Path) -> tuple[str, ...]:
         The file is missing or unreadable.
     """
     return _source(Path(path)).names
+
+
+def read_identifiers(path: str | Path, column: str) -> tuple[str, ...]:
+    """Read the column that names a file's records, as text.
+
+    Parameters
+    ----------
+    path : str or Path
+    column : str
+
+    Returns
+    -------
+    tuple of str, length n
+        In the order of the rows, without the spaces around them; whole numbers as they are written in decimal.
+
+    Raises
+    ------
+    DataError
+        No such column, or numbers that are not whole in an npy or npz file.
+
+    Sees
+    ----
+    Nobody but the caller.
+    """
+    path = Path(path)
+    names = column_names(path)
+    if column not in names:
+        shown = ", ".join(map(repr, names[:20])) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+        raise DataError(f"{path}: no column {column!r} to name the records; it has {shown}; set the id column")
+    index, suffix = names.index(column), _suffix(path)
+    if suffix in (".csv", ".csv.gz"):
+        return read_texts(path, read_head(path), index)
+    if suffix == ".parquet":
+        return read_parquet_texts(path, index)
+    numbers = _load_array(path)[:, index]
+    if not (np.mod(numbers, 1) == 0).all():
+        raise DataError(f"{path}, column {column!r}: expected whole numbers to name the records")
+    return tuple(str(int(number)) for number in numbers)
 
 
 def as_matrix(array: Any, *, source: str) -> NDArray[np.float64]:

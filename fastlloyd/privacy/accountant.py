@@ -11,20 +11,24 @@ How releases enter
   a Laplace event of noise multiplier b / D dominates it.
 * **Noise in shares** enters by its guaranteed part, as the continuous mechanism that dominates that
   (`privacy/shares.py`).
+* **Rows of sketches** are mechanisms of pure epsilon' each (`privacy/sketch.py`). Any adaptive composition of M of
+  them is dominated by M randomised responses of that epsilon', whose privacy loss is epsilon' (2 X - M), X binomial
+  (M, e^epsilon' / (1 + e^epsilon')): a discrete distribution, entered as it is and rounded up to the grid once.
 * **All k clusters are one release.** A record adds to one cluster only (its label depends on itself and
   public centroids), so the concatenated vector of all clusters moves by no more than one cluster's would:
   the sensitivity is that of one cluster, and the k clusters count once, not k times.
 
 Neighbours are tables that differ in one record added or removed. Releases may be chosen adaptively.
 
-Source: Dong, Roth, Su, "Gaussian differential privacy", Cor. 2 and Thm. 2.7; docs/privacy.md, "Accounting".
+Source: Dong, Roth, Su, "Gaussian differential privacy", Cor. 2 and Thm. 2.7; Kairouz, Oh, Viswanath, "The composition
+theorem for differential privacy" (2015), Theorem 3.3 and its proof; docs/privacy.md, "Accounting".
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.release import Release
@@ -39,6 +43,8 @@ _FLOOR = 0.05
 # Above this epsilon nothing is promised, and floats no longer hold the privacy losses.
 _NO_PROMISE = 1e4
 _SQRT_HALF = math.sqrt(0.5)
+# Outcomes rarer than this are counted as if they gave everything away.
+_LEAST_LOG_MASS = -80.0
 
 
 def spent(releases: Sequence[Release], delta: float) -> float:
@@ -48,7 +54,7 @@ def spent(releases: Sequence[Release], delta: float) -> float:
     ----------
     releases : sequence of Release
     delta : float
-        From 0 up to but not including 1. At 0 Laplace releases are summed (basic composition) and
+        From 0 up to but not including 1. At 0 Laplace releases and rows of sketches are summed (basic composition) and
         a Gaussian one gives infinity; above 0, `SAMPLER_DELTA` of it is set aside.
 
     Returns
@@ -73,13 +79,15 @@ def spent(releases: Sequence[Release], delta: float) -> float:
         return 0.0
     if any(release.mechanism == "none" for release in releases):
         return math.inf
-    counts = Counter((release.norm, event_multiplier(release)) for release in releases)
-    gaussian = {scale: n for (norm, scale), n in counts.items() if norm == "l2"}
-    laplace = {scale: n for (norm, scale), n in counts.items() if norm == "l1"}
-    pure = math.inf if gaussian else math.fsum(1.0 / release.noise_multiplier for release in releases)
+    counts: dict[str, Counter[float]] = {"l2": Counter(), "l1": Counter(), "pure": Counter()}
+    for release in releases:
+        counts[release.norm][event_multiplier(release)] += max(1, release.rows)
+    pure = math.fsum(max(1, release.rows) / release.noise_multiplier for release in releases)
+    if counts["l2"]:
+        pure = math.inf
     if delta <= SAMPLER_DELTA:
         return pure
-    return min(pure, _compose(gaussian, laplace, delta - SAMPLER_DELTA))
+    return min(pure, _compose(counts, delta - SAMPLER_DELTA))
 
 
 def gdp_delta(mu: float, epsilon: float) -> float:
@@ -130,13 +138,13 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     return high
 
 
-def _compose(gaussian: dict[float, int], laplace: dict[float, int], delta: float) -> float:
+def _compose(counts: Mapping[str, Mapping[float, int]], delta: float) -> float:
     """Compose by privacy loss distributions, at an interval that fits the result."""
-    squares = math.fsum(n / scale**2 for scale, n in gaussian.items())
-    all_squares = squares + math.fsum(n / scale**2 for scale, n in laplace.items())
+    squares = {norm: math.fsum(n / scale**2 for scale, n in events.items()) for norm, events in counts.items()}
+    all_squares = math.fsum(squares.values())
     # First guess: Laplace noise of multiplier b as (1 / b)-GDP, or Gaussian noise and pure epsilon apart.
-    alone = gdp_epsilon(math.sqrt(squares), delta) if squares > 0.0 else 0.0
-    pure = math.fsum(n / scale for scale, n in laplace.items())
+    alone = gdp_epsilon(math.sqrt(squares["l2"]), delta) if squares["l2"] > 0.0 else 0.0
+    pure = math.fsum(n / scale for norm in ("l1", "pure") for scale, n in counts[norm].items())
     guess = min(gdp_epsilon(math.sqrt(all_squares), delta), alone + pure)
     # Where epsilon is next to nothing beside the noise, finer steps than this only cost time.
     floor = _FLOOR * math.sqrt(all_squares)
@@ -144,20 +152,41 @@ def _compose(gaussian: dict[float, int], laplace: dict[float, int], delta: float
         return math.inf
     while True:
         guess = max(guess, floor)
-        epsilon = _compose_at(gaussian, laplace, delta, guess / _INTERVALS)
+        epsilon = _compose_at(counts, delta, guess / _INTERVALS)
         if epsilon >= guess * (1.0 - 1e-12) or guess <= floor:
             return epsilon
         guess = 0.9 * epsilon
 
 
-def _compose_at(gaussian: dict[float, int], laplace: dict[float, int], delta: float, interval: float) -> float:
+def _compose_at(counts: Mapping[str, Mapping[float, int]], delta: float, interval: float) -> float:
     """Compose at one discretisation interval."""
-    import dp_accounting
-    from dp_accounting.pld import PLDAccountant
+    from dp_accounting.pld import privacy_loss_distribution as pld
 
-    accountant = PLDAccountant(value_discretization_interval=interval)
-    for scale, count in sorted(gaussian.items()):
-        accountant.compose(dp_accounting.GaussianDpEvent(scale), count)
-    for scale, count in sorted(laplace.items()):
-        accountant.compose(dp_accounting.LaplaceDpEvent(scale), count)
-    return float(accountant.get_epsilon(delta))
+    loss = pld.identity(value_discretization_interval=interval)
+    for scale, count in sorted(counts["l2"].items()):
+        deviation = scale / math.sqrt(count)
+        loss = loss.compose(pld.from_gaussian_mechanism(deviation, value_discretization_interval=interval))
+    for scale, count in sorted(counts["l1"].items()):
+        one = pld.from_laplace_mechanism(scale, value_discretization_interval=interval)
+        loss = loss.compose(one.self_compose(count))
+    for scale, count in sorted(counts["pure"].items()):
+        masses, beyond = _response_losses(1.0 / scale, count, interval)
+        rows = pld.PrivacyLossDistribution.create_from_rounded_probability(masses, beyond, interval)
+        loss = loss.compose(rows)
+    return float(loss.get_epsilon_for_delta(delta))
+
+
+def _response_losses(epsilon: float, count: int, interval: float) -> tuple[dict[int, float], float]:
+    """Give the privacy losses of many randomised responses, rounded up to the grid, and the mass of what is cut off."""
+    import numpy as np
+    from scipy.special import gammaln
+
+    ones = np.arange(count + 1, dtype=np.float64)
+    ways = gammaln(count + 1.0) - gammaln(ones + 1.0) - gammaln(count - ones + 1.0)
+    logs = ways - ones * np.logaddexp(0.0, -epsilon) - (count - ones) * np.logaddexp(0.0, epsilon)
+    kept = logs > _LEAST_LOG_MASS
+    # Rounded up, and once more for the last digits of the division.
+    places = np.ceil(epsilon * (2.0 * ones[kept] - count) / interval + 1e-9).astype(np.int64)
+    values, where = np.unique(places, return_inverse=True)
+    masses = np.bincount(where, weights=np.exp(logs[kept]))
+    return dict(zip(values.tolist(), masses.tolist(), strict=True)), (count + 1) * math.exp(_LEAST_LOG_MASS)

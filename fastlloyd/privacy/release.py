@@ -15,8 +15,10 @@ from fastlloyd.errors import ConfigError
 GAUSSIAN_SHARES = "discrete gaussian shares"
 LAPLACE_SHARES = "discrete laplace shares"
 SHARED = (GAUSSIAN_SHARES, LAPLACE_SHARES)
-MECHANISMS = ("gaussian", "laplace", "none", *SHARED)
-NORM_OF = {"gaussian": "l2", "laplace": "l1", GAUSSIAN_SHARES: "l2", LAPLACE_SHARES: "l1"}
+SKETCH_ROWS = "sketch rows"
+MECHANISMS = ("gaussian", "laplace", "none", *SHARED, SKETCH_ROWS)
+NORM_OF = {"gaussian": "l2", "laplace": "l1", GAUSSIAN_SHARES: "l2", LAPLACE_SHARES: "l1", SKETCH_ROWS: "pure"}
+MAX_SKETCH_ROWS = 1 << 24
 LEAST_SHARE = 5.0
 """Least standard deviation of one share, or least scale of the sum of Polya shares, in grid units."""
 MAX_CLIENTS = 100_000
@@ -38,12 +40,16 @@ class Release:
     mechanism : str
         One of `MECHANISMS`; 'none' means that it carries no noise and is not private.
     sensitivity : float
-        Largest change by one neighbour, in the norm `norm`: 'l2' for Gaussian, 'l1' for Laplace noise.
+        Largest change by one neighbour, in the norm `norm`: 'l2' for Gaussian, 'l1' for Laplace noise, 'pure' for
+        rows of sketches, where it is the number of users that differ.
     noise_scale : float
         Standard deviation (Gaussian) or scale b (Laplace), in the unit of `sensitivity`; 0 for 'none'. Of
-        shares: of those m - t together that the observer does not know, in units of the grid they lie on.
+        shares: of those m - t together that the observer does not know, in units of the grid they lie on. Of
+        sketches: 1 / epsilon', epsilon' the pure epsilon of one row for one user.
     clients, known : int
         m and t of noise in shares; 0 for other mechanisms, and then not written.
+    rows : int
+        Rows of all sketches together; 0 for other mechanisms, and then not written.
     unit : str
         What 1 means in the two figures above, such as 'grid of 2^-12'.
     neighbours : str
@@ -72,6 +78,7 @@ class Release:
     data: str = ""
     clients: int = 0
     known: int = 0
+    rows: int = 0
 
     def __post_init__(self) -> None:
         problem = _type_problem(self) or _value_problem(self)
@@ -93,6 +100,8 @@ class Release:
         content = {**asdict(self), "noise_multiplier": self.noise_multiplier}
         if self.mechanism not in SHARED:
             del content["clients"], content["known"]
+        if self.mechanism != SKETCH_ROWS:
+            del content["rows"]
         return content
 
     def to_json(self) -> str:
@@ -147,7 +156,10 @@ class Release:
         return release
 
 
-_NUMBERS: dict[str, type] = {"round": int, "clients": int, "known": int, "sensitivity": float, "noise_scale": float}
+_NUMBERS: dict[str, type] = {
+    **dict.fromkeys(("round", "clients", "known", "rows"), int),
+    **dict.fromkeys(("sensitivity", "noise_scale"), float),
+}
 _TYPES: dict[str, type] = {field.name: _NUMBERS.get(field.name, str) for field in fields(Release)}
 
 
@@ -169,7 +181,7 @@ def _value_problem(release: Release) -> str:
         return f"expected a name and a round from 0 to 2^32 - 1, got {release.name!r} and {release.round}"
     if release.mechanism not in MECHANISMS:
         return f"expected one of the mechanisms {MECHANISMS}, got {release.mechanism!r}"
-    if release.norm != NORM_OF.get(release.mechanism, release.norm) or release.norm not in ("l1", "l2"):
+    if release.norm != NORM_OF.get(release.mechanism, release.norm) or release.norm not in ("l1", "l2", "pure"):
         return f"{release.mechanism} noise does not go with the norm {release.norm!r}"
     if not (math.isfinite(scale) and math.isfinite(sensitivity)):
         return f"expected finite figures, got sensitivity {sensitivity} and noise scale {scale}"
@@ -185,8 +197,10 @@ def _value_problem(release: Release) -> str:
 
 
 def _share_problem(release: Release) -> str:
-    """Say what does not fit about shares, or nothing."""
+    """Say what does not fit about shares or rows, or nothing."""
     clients, known = release.clients, release.known
+    if not (1 <= release.rows <= MAX_SKETCH_ROWS if release.mechanism == SKETCH_ROWS else release.rows == 0):
+        return f"expected 1 to {MAX_SKETCH_ROWS} rows of sketches and 0 of anything else, got {release.rows}"
     if release.mechanism not in SHARED:
         return "" if clients == known == 0 else f"{release.mechanism} noise has no shares, got {clients} clients"
     if not 1 <= known < clients <= MAX_CLIENTS:

@@ -29,7 +29,7 @@ _MAX_JSON_BYTES = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
-class _Document:
+class Document:
     """A message that is one JSON object; all of it public, none of it payload."""
 
     TYPE: ClassVar[int]
@@ -62,7 +62,7 @@ class _Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Hello(_Document):
+class Hello(Document):
     """Sender: each client. Receiver: the server. Seen by: the server; public schema only."""
 
     TYPE: ClassVar[int] = 8
@@ -70,7 +70,7 @@ class Hello(_Document):
 
 
 @dataclass(frozen=True, slots=True)
-class PlanProposal(_Document):
+class PlanProposal(Document):
     """Sender: the server. Receiver: every client. Public."""
 
     TYPE: ClassVar[int] = 9
@@ -78,7 +78,7 @@ class PlanProposal(_Document):
 
 
 @dataclass(frozen=True, slots=True)
-class Ready(_Document):
+class Ready(Document):
     """Sender: each client. Receiver: the server. Says that the set-up is done; carries nothing."""
 
     TYPE: ClassVar[int] = 12
@@ -86,7 +86,7 @@ class Ready(_Document):
 
 
 @dataclass(frozen=True, slots=True)
-class Counters(_Document):
+class Counters(Document):
     """Sender: each client. Receiver: the server. Public traffic counts."""
 
     TYPE: ClassVar[int] = 10
@@ -94,7 +94,7 @@ class Counters(_Document):
 
 
 @dataclass(frozen=True, slots=True)
-class Totals(_Document):
+class Totals(Document):
     """Sender: the server. Receiver: every client. Public traffic counts of all parties."""
 
     TYPE: ClassVar[int] = 11

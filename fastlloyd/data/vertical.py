@@ -1,0 +1,268 @@
+"""Tables that share their records and differ in their columns: reading, splitting, and putting centres together.
+
+Every party holds some columns of the same records. A column of ids says which row is whose; rows are kept in
+the order of their ids, so that parties with the same ids have the same order. Each party's bounds are for its own
+columns, and each reads the final centres in its own units.
+
+Source: Vertical DP, §3.1; docs/protocol.md, "Vertical tables".
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.data.bounds import Bounds, unscale
+from fastlloyd.data.named import Dataset
+from fastlloyd.data.table import read_identifiers, read_table
+from fastlloyd.errors import ConfigError, DataError
+
+ID_COLUMN = "id"
+_FORM = "a CSV file with one line 'feature,party' for each column"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerticalTable:
+    """One party's columns of the common records, in the order of the ids.
+
+    Attributes
+    ----------
+    raw_ids : tuple of str, length n
+        Each once, ascending by code points.
+    raw_values : float64 array, shape (n, d)
+        Original units, finite.
+    names : tuple of str, length d
+    source : str
+    missing_rows : int
+        Rows in which a value was filled in; stays with the owner.
+    """
+
+    raw_ids: tuple[str, ...] = field(repr=False)
+    raw_values: NDArray[np.float64] = field(repr=False)
+    names: tuple[str, ...]
+    source: str
+    missing_rows: int = field(default=0, repr=False)
+
+    def restrict(self, common_ids: Sequence[str]) -> Self:
+        """Keep the records with these ids, in the order of their ids.
+
+        Raises
+        ------
+        DataError
+            An id is not there.
+        """
+        place = {name: row for row, name in enumerate(self.raw_ids)}
+        chosen = sorted(common_ids)
+        try:
+            rows = np.array([place[name] for name in chosen], dtype=np.int64)
+        except KeyError:
+            raise DataError(f"{self.source}: expected only ids that the table holds, got another one") from None
+        return replace(self, raw_ids=tuple(chosen), raw_values=self.raw_values[rows])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartyFeatures:
+    """What is public about one party's columns: names, in their order, and bounds."""
+
+    names: tuple[str, ...]
+    bounds: Bounds
+
+
+def read_vertical(
+    path: str | Path,
+    *,
+    id_column: str = ID_COLUMN,
+    columns: Sequence[str] = (),
+    missing: str = "refuse",
+    bounds: Bounds | None = None,
+) -> VerticalTable:
+    """Read one party's columns.
+
+    Parameters
+    ----------
+    path : str or Path
+        As for `read_table`.
+    id_column : str
+        Names the records, alike at all parties: text is compared as it stands, but for spaces around it.
+    columns : sequence of str
+        Features to use, in this order; empty: those that `bounds` name, else all columns of numbers but ids.
+    missing : {'refuse', 'midpoint'}
+        What to do with a missing value.
+    bounds : Bounds, optional
+        Of this party's features.
+
+    Raises
+    ------
+    DataError
+        The file does not fit, or an id is missing or stands twice (the row is named, the id is not).
+    ConfigError
+        `missing` is 'drop': a row that one party drops would be missing at that party alone.
+    """
+    if missing == "drop":
+        raise ConfigError(
+            "--missing drop would leave the parties of a vertical protocol with different records: use --missing "
+            "midpoint, or remove the row from every party's file"
+        )
+    raw_ids = read_identifiers(path, id_column)
+    table = read_table(path, columns=columns, ignore=(id_column,), missing=missing, bounds=bounds)
+    if len(raw_ids) != len(table.values):
+        raise DataError(f"{path}: {len(raw_ids)} ids for {len(table.values)} records; complete every row")
+    order = _sorted_rows(raw_ids, str(path), id_column)
+    return VerticalTable(
+        raw_ids=tuple(raw_ids[row] for row in order),
+        raw_values=np.ascontiguousarray(table.values[order]),
+        names=table.names,
+        source=table.source,
+        missing_rows=table.missing_rows,
+    )
+
+
+def _sorted_rows(raw_ids: Sequence[str], source: str, column: str) -> NDArray[np.int64]:
+    """Give the rows in the order of their ids, each of which must be there once."""
+    order = sorted(range(len(raw_ids)), key=raw_ids.__getitem__)
+    if order and not raw_ids[order[0]]:
+        raise DataError(f"{source}, row {order[0] + 1}: the id in column {column!r} is missing; fill it in")
+    for before, after in pairwise(order):
+        if raw_ids[before] == raw_ids[after]:
+            raise DataError(
+                f"{source}: rows {before + 1} and {after + 1} have the same id in column {column!r}; expected one row "
+                "per id: merge or remove one of them"
+            )
+    return np.array(order, dtype=np.int64)
+
+
+def split_columns(names: Sequence[str], parties: int, how: str) -> tuple[tuple[int, ...], ...]:
+    """Deal the columns of one public table out to the parties of a demonstration.
+
+    Parameters
+    ----------
+    names : sequence of str, length d
+    parties : int
+    how : str
+        'even': consecutive columns, sizes differ by at most one; else the path of a CSV file of lines
+        'feature,party' (a first line with these two words is skipped), party from 1.
+
+    Returns
+    -------
+    tuple, one per party, of 0-based column numbers in the order of `names`
+
+    Raises
+    ------
+    ConfigError
+        Too few columns, or the file does not give each column to one party and each party a column.
+    """
+    if parties < 1 or len(names) < parties:
+        raise ConfigError(
+            f"cannot split {len(names)} columns among {parties} parties: every party needs a column; start fewer"
+        )
+    if how == "even":
+        return tuple(tuple(int(i) for i in part) for part in np.array_split(np.arange(len(names)), parties))
+    if not how.lower().endswith(".csv"):
+        raise ConfigError(f"--split {how}: a vertical protocol splits columns: expected 'even' or {_FORM}")
+    owner = _read_owners(Path(how), names, parties)
+    lacking = [name for name in names if name not in owner]
+    if lacking:
+        raise ConfigError(
+            f"--split {how}: the column {lacking[0]!r} has no party; add a line '{lacking[0]},1' or leave the column "
+            "out with --columns"
+        )
+    split = tuple(tuple(i for i, name in enumerate(names) if owner[name] == party) for party in range(1, parties + 1))
+    idle = [party for party, part in enumerate(split, 1) if not part]
+    if idle:
+        raise ConfigError(f"--split {how}: party {idle[0]} gets no column; give it one or start fewer parties")
+    return split
+
+
+def _read_owners(path: Path, names: Sequence[str], parties: int) -> dict[str, int]:
+    """Read who owns which column."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = [(number, row) for number, row in enumerate(csv.reader(file), 1) if any(map(str.strip, row))]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(f"--split {path}: cannot be read ({error}); expected {_FORM}") from error
+    if rows and [cell.strip().lower() for cell in rows[0][1]] == ["feature", "party"]:
+        rows = rows[1:]
+    owner: dict[str, int] = {}
+    for number, row in rows:
+        cells = [cell.strip() for cell in row]
+        if len(cells) != 2 or not cells[1].isdecimal() or not 1 <= int(cells[1]) <= parties:
+            raise ConfigError(
+                f"--split {path}, line {number}: expected 'feature,party' with a party from 1 to {parties}"
+            )
+        if cells[0] not in names or cells[0] in owner:
+            what = "stands twice" if cells[0] in owner else "is not a column of the data"
+            raise ConfigError(f"--split {path}, line {number}: {cells[0]!r} {what}; keep one line for each column")
+        owner[cells[0]] = int(cells[1])
+    return owner
+
+
+def split_dataset(dataset: Dataset, parties: int, how: str) -> tuple[VerticalTable, ...]:
+    """Give each party its columns of a public data set; ids are the row numbers, written with leading zeros."""
+    width = len(str(len(dataset.values)))
+    raw_ids = tuple(f"{row + 1:0{width}d}" for row in range(len(dataset.values)))
+    return tuple(
+        VerticalTable(
+            raw_ids=raw_ids,
+            raw_values=np.ascontiguousarray(dataset.values[:, list(part)]),
+            names=tuple(dataset.names[i] for i in part),
+            source=f"data set {dataset.name}, columns of party {party}",
+        )
+        for party, part in enumerate(split_columns(dataset.names, parties, how), 1)
+    )
+
+
+def check_features(features: Sequence[PartyFeatures]) -> None:
+    """Check that no two parties call a column alike.
+
+    Raises
+    ------
+    ConfigError
+        A name stands at two parties (names are public).
+    """
+    seen: dict[str, int] = {}
+    for party, own in enumerate(features, 1):
+        for name in own.names:
+            if name in seen:
+                raise ConfigError(
+                    f"clients {seen[name]} and {party} both have a feature {name!r}; expected different columns at "
+                    "every party: rename one, or name the features to use with --columns"
+                )
+            seen[name] = party
+
+
+def assemble_names(features: Sequence[PartyFeatures]) -> tuple[str, ...]:
+    """Name the columns of the whole table: those of party 1, then of party 2, and so on."""
+    return tuple(name for own in features for name in own.names)
+
+
+def assemble_centers(centers: NDArray[np.float64], features: Sequence[PartyFeatures]) -> NDArray[np.float64]:
+    """Turn centres into original units, each party's columns by its own bounds.
+
+    Parameters
+    ----------
+    centers : float64 array, shape (k, d), scaled to [-1, 1]
+        Columns as `assemble_names` names them.
+    features : sequence of PartyFeatures
+
+    Returns
+    -------
+    float64 array, shape (k, d)
+    """
+    return np.concatenate([own_columns(centers, features, i) for i in range(len(features))], axis=1)
+
+
+def own_columns(centers: NDArray[np.float64], features: Sequence[PartyFeatures], index: int) -> NDArray[np.float64]:
+    """Give one party's columns of the centres, shape (k, d_i), in its own units; `index` counts from 0."""
+    width = sum(len(own.names) for own in features)
+    if centers.ndim != 2 or centers.shape[1] != width:
+        raise ConfigError(f"expected centres of {width} features, got shape {centers.shape}")
+    start = sum(len(own.names) for own in features[:index])
+    own = features[index]
+    return unscale(centers[:, start : start + len(own.names)], own.bounds)

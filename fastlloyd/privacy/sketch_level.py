@@ -1,0 +1,221 @@
+r"""The exact distributions behind a sketch: levels of one user, levels of phantoms, and what a row of them spends.
+
+A user's word U is uniform on 0..2^w - 1 (w = 32). Its level is a geometric variable, to the precision of the word:
+
+    P(level <= a) = T_a / 2^w,   T_a = 2^w - round(2^w (1 + gamma)^-a),   a = 1..top,   T_top = 2^w.
+
+The level rises with U, so the largest level of a set is the level of its largest word. The phantoms of a grid cell are
+n_p users that nobody is; only their largest level matters, drawn at once from one 64-bit word:
+
+    P(largest phantom level <= a) = V_a / 2^64,   V_a = 2^64 (T_a / 2^w)^n_p, rounded down.
+
+T and V are integers, computed in integer arithmetic: alike on every machine, and known exactly to the proof.
+
+What a row spends, exactly
+--------------------------
+Write u > v for neighbouring values of T / 2^w, and Q_N(a) = (T_a / 2^w)^N V_a / 2^64 for the distribution of a cell of
+N users. Adding a user multiplies the probability of level a by
+
+    (u Q_N(u) - v Q_N(v)) / (Q_N(u) - Q_N(v)) = u + (u - v) / (Q_N(u) / Q_N(v) - 1).
+
+It is largest for N = 0, as Q_N(u) / Q_N(v) grows with N, and never below u. Levels below the floor m are reported as
+m, whose probability changes by the factor T_m / 2^w. So the worst loss over all N and all levels is
+
+    max(ln max over a > m of [the ratio at N = 0],  -ln (T_m / 2^w)),
+
+a maximum of rational numbers: `row_epsilon` evaluates it, rounding included. Without rounding the ratio is at most
+1 + 1 / n_p (Bernoulli's inequality), so the floor is the least m with T_m / 2^w >= n_p / (n_p + 1), and the two sides
+match: epsilon' = ln(1 + 1 / n_p), that is n_p = 1 / (e^epsilon' - 1).
+
+Source: Smith, Song, Thakurta (2020), Algorithm 1; Vertical DP, Algorithm 2; docs/vertical-dp-privacy.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.errors import ConfigError
+
+WORD_BITS = 32
+PHANTOM_BITS = 64
+MAX_PHANTOMS = 1 << 24
+GAMMAS = (2.0**-12, 2.0)
+
+_EXTRA_BITS = 96
+_POWER_BITS = 192
+
+
+@dataclass(frozen=True, slots=True)
+class LevelTable:
+    """The distribution of one user's level.
+
+    Attributes
+    ----------
+    word_bits : int
+        w.
+    totals : tuple of int
+        T_0 = 0, T_1, ..., T_top = 2^w.
+    """
+
+    word_bits: int
+    totals: tuple[int, ...] = field(repr=False)
+    _steps: NDArray[np.uint64] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_steps", np.array(self.totals[1:-1], dtype=np.uint64))
+
+    @property
+    def top(self) -> int:
+        """The highest level."""
+        return len(self.totals) - 1
+
+    def levels(self, words: NDArray[np.unsignedinteger]) -> NDArray[np.int64]:
+        """Give the levels 1..top of words 0..2^w - 1; the shape stays."""
+        return np.searchsorted(self._steps, words.astype(np.uint64), side="right") + 1
+
+    def cumulative(self) -> NDArray[np.float64]:
+        """Give P(level <= a) for a = 0..top."""
+        return np.array([total / (1 << self.word_bits) for total in self.totals])
+
+    def floor(self, phantoms: int) -> int:
+        """Give alpha_min: the least level m with P(level <= m) >= n_p / (n_p + 1)."""
+        least = -(-(phantoms << self.word_bits) // (phantoms + 1))
+        return next(a for a, total in enumerate(self.totals) if total >= least)
+
+
+@dataclass(frozen=True, slots=True)
+class PhantomTable:
+    """The distribution of the largest level of n_p phantoms.
+
+    Attributes
+    ----------
+    phantoms : int
+        n_p.
+    totals : tuple of int
+        V_0 = 0, V_1, ..., V_top = 2^64.
+    """
+
+    phantoms: int
+    totals: tuple[int, ...] = field(repr=False)
+    _steps: NDArray[np.uint64] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_steps", np.array(self.totals[1:-1], dtype=np.uint64))
+
+    def levels(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Give the levels 1..top of words 0..2^64 - 1; the shape stays."""
+        return np.searchsorted(self._steps, words, side="right") + 1
+
+
+@lru_cache(maxsize=8)
+def level_table(gamma: float, word_bits: int = WORD_BITS) -> LevelTable:
+    """Compute a user's distribution, in integers.
+
+    Parameters
+    ----------
+    gamma : float
+        Levels are geometric with parameter gamma / (1 + gamma).
+    word_bits : int
+        At most 32; fewer only make sense for tests that enumerate all words.
+
+    Raises
+    ------
+    ConfigError
+        Gamma is out of range.
+    """
+    low, high = GAMMAS
+    if not low <= gamma <= high:
+        raise ConfigError(f"vertical-dp.gamma: expected a number from 2^-12 to {high:g}, got {gamma}")
+    if not 1 <= word_bits <= WORD_BITS:
+        raise ConfigError(f"expected words of 1 to {WORD_BITS} bits, got {word_bits}")
+    ratio = 1 / (1 + Fraction(gamma))
+    one = 1 << word_bits
+    half = 1 << (_EXTRA_BITS - 1)
+    survival = one << _EXTRA_BITS
+    totals = [0]
+    while totals[-1] < one:
+        survival = survival * ratio.numerator // ratio.denominator
+        totals.append(one - ((survival + half) >> _EXTRA_BITS))
+    return LevelTable(word_bits, tuple(totals))
+
+
+@lru_cache(maxsize=8)
+def phantom_table(gamma: float, phantoms: int, word_bits: int = WORD_BITS) -> PhantomTable:
+    """Compute the phantoms' distribution, in integers.
+
+    Raises
+    ------
+    ConfigError
+        The number of phantoms is out of range.
+    """
+    if not 1 <= phantoms <= MAX_PHANTOMS:
+        raise ConfigError(
+            f"expected 1 to {MAX_PHANTOMS} phantoms per grid cell, got {phantoms}; choose a larger epsilon for the "
+            "sketches or fewer rows (vertical-dp.rows)"
+        )
+    totals = level_table(gamma, word_bits).totals
+    return PhantomTable(phantoms, tuple(_power(total, word_bits, phantoms) for total in totals))
+
+
+@lru_cache(maxsize=8)
+def row_epsilon(gamma: float, phantoms: int, word_bits: int = WORD_BITS) -> float:
+    """Give the pure epsilon of one joint row, exactly, rounded up to a float.
+
+    Returns
+    -------
+    float
+        At most a part in 10^6 above ln(1 + 1 / n_p) for words of 32 bits; infinity if the words are too short for the
+        phantoms to reach every level that a user reaches.
+
+    Notes
+    -----
+    Privacy: neighbours differ in one user, counted or not; see the head of this module.
+    """
+    users, phantom = level_table(gamma, word_bits), phantom_table(gamma, phantoms, word_bits)
+    floor, one = users.floor(phantoms), 1 << word_bits
+    low = Fraction(users.totals[floor], one)
+    worst = 1 / low
+    for a in range(floor + 1, users.top + 1):
+        u, v = users.totals[a], users.totals[a - 1]
+        here, below = phantom.totals[a], phantom.totals[a - 1]
+        if u == v:
+            continue
+        if here == below:
+            return math.inf
+        ratio = Fraction(u * here - v * below, one * (here - below))
+        worst = max(worst, ratio)
+    # log1p of a float rounded up; both are within an ulp, and 1 + 2^-50 covers four.
+    return math.log1p(float(worst - 1)) * (1.0 + 2.0**-50)
+
+
+def phantoms_for(epsilon: float) -> int:
+    """Give n_p = ceil(1 / (e^epsilon' - 1)), the phantoms per grid cell for rows of pure epsilon'.
+
+    Raises
+    ------
+    ConfigError
+        Epsilon' is out of range.
+    """
+    if not (math.isfinite(epsilon) and epsilon > 0.0):
+        raise ConfigError(f"expected a positive epsilon per row, got {epsilon}; choose a larger --epsilon")
+    return max(1, math.ceil(1.0 / math.expm1(min(epsilon, 700.0))))
+
+
+def _power(total: int, word_bits: int, exponent: int) -> int:
+    """Give 2^64 (total / 2^w)^exponent by squaring, rounded down at 192 bits: monotone in total."""
+    if total >> word_bits:
+        return 1 << PHANTOM_BITS
+    base = total << (_POWER_BITS - word_bits)
+    result = 1 << _POWER_BITS
+    while exponent:
+        if exponent & 1:
+            result = result * base >> _POWER_BITS
+        base = base * base >> _POWER_BITS
+        exponent >>= 1
+    return result >> (_POWER_BITS - PHANTOM_BITS)

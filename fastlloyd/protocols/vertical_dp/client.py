@@ -1,0 +1,124 @@
+"""Vertical DP, Algorithm 1, from the side of a party that holds columns: one message to the server, one back.
+
+There is no resume: keys are never written, so a run that breaks off is started again and pays again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.errors import DataError
+from fastlloyd.privacy.sampler import round_laplace
+from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.privacy.sketch import make_sketch
+from fastlloyd.protocols.party import Party, Publish, Receive, Record, Send
+from fastlloyd.protocols.vertical_dp.keys import GroupKeys
+from fastlloyd.protocols.vertical_dp.local import cluster_locally
+from fastlloyd.protocols.vertical_dp.local_plan import Laplace
+from fastlloyd.protocols.vertical_dp.messages import CentersFormat, FinalCenters, Synopsis, SynopsisFormat
+from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan
+from fastlloyd.protocols.vertical_dp.weights import noisy_count
+from fastlloyd.wire import SERVER, PartyId
+
+
+@dataclass(frozen=True, slots=True)
+class ClientResult:
+    """What a party has at the end.
+
+    Attributes
+    ----------
+    noisy_centers : int64 array, shape (k', d_i)
+        Its local centres as released, on the grid of 2^-16.
+    centers : float64 array, shape (k, d), or None
+        Final centres over all columns, scaled; None unless the server shares them.
+    """
+
+    noisy_centers: NDArray[np.int64]
+    centers: NDArray[np.float64] | None
+
+
+def client(
+    me: PartyId, raw_points: NDArray[np.float64], plan: Plan, keys: GroupKeys, *, secret: SecretRandom
+) -> Party[ClientResult]:
+    """Run one party.
+
+    Parameters
+    ----------
+    me : PartyId
+    raw_points : float64 array, shape (n, d_i)
+        Own columns scaled to [-1, 1], rows in the order that all parties agreed on.
+    plan : Plan
+    keys : GroupKeys
+        Erased before this returns.
+    secret : SecretRandom
+
+    Raises
+    ------
+    DataError
+        More users than the public bound.
+
+    Notes
+    -----
+    Sees: its own records; the final centres if shared. The server sees the message below, see `Plan.all_releases`.
+    Privacy: everything is in the ledger before anything leaves.
+    """
+    place = me.rank - 1
+    try:
+        noisy_centers, message = _synopsis(place, raw_points, plan, keys, secret)
+        yield Record(plan.all_releases())
+        yield Send((SERVER,), message, 0)
+    finally:
+        keys.erase()
+    form = CentersFormat(plan.k, plan.d, plan.share_result)
+    reply = yield Receive(SERVER, FinalCenters, 0, form)
+    yield Publish("round", {"round": 0, "rounds": 1, "clients": plan.clients})
+    return ClientResult(noisy_centers, reply.centers(form))
+
+
+def _synopsis(
+    place: int, raw_points: NDArray[np.float64], plan: Plan, keys: GroupKeys, secret: SecretRandom
+) -> tuple[NDArray[np.int64], Synopsis]:
+    """Cluster, sketch and write the message."""
+    if len(raw_points) > plan.n_total:
+        raise DataError(
+            f"{len(raw_points)} records, expected at most the public N = {plan.n_total}; agree on a larger --n-total"
+        )
+    local = cluster_locally(raw_points, plan.local_plan(place), laplace_from(secret))
+    form = synopsis_format(plan, place)
+    if plan.protocol == PLAIN:
+        message = Synopsis.write(local.noisy_centers, form, plain_labels=local.raw_labels)
+        return local.noisy_centers, message
+    sketches = tuple(
+        # The paper's phantoms are drawn per party, so its coordinate makes no difference.
+        make_sketch(local.raw_labels, group.index(place) if plan.private else 0, keys.of(group), plan.shape, secret)
+        for group in plan.key_groups
+        if place in group
+    )
+    noisy_total = noisy_count(len(raw_points), plan.total_scale, secret) if form.with_total else None
+    message = Synopsis.write(local.noisy_centers, form, noisy_total=noisy_total, sketches=sketches)
+    return local.noisy_centers, message
+
+
+def synopsis_format(plan: Plan, place: int) -> SynopsisFormat:
+    """Give the shape of the message of party `place`, from 0; party 0 answers the query for the number of users."""
+    plain = plan.protocol == PLAIN
+    return SynopsisFormat(
+        clusters=plan.local_clusters,
+        d=len(plan.names[place]),
+        with_total=place == 0 and not plain,
+        sketches=sum(place in group for group in plan.key_groups),
+        shape=None if plain else plan.shape,
+        users=plan.n_total if plain else 0,
+    )
+
+
+def laplace_from(secret: SecretRandom) -> Laplace:
+    """Draw Laplace noise from the system's randomness."""
+
+    def draw(scale: float, size: int) -> NDArray[np.int64]:
+        return round_laplace(scale, size, secret)
+
+    return draw

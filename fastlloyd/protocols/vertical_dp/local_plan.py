@@ -1,0 +1,164 @@
+"""What one party's local clustering releases, from public numbers alone.
+
+A user counts in one node per level of the tree, and then in one leaf (dplsf) or in one cluster (lloyd). One user's
+row replaced by nothing moves a level's counts by 1, and sums of d coordinates in [-1, 1] by at most d, all in the L1
+norm; on the grid of 2^-q by d 2^q exactly, as coordinates are rounded to the grid before they are added up.
+
+Source: Vertical DP, §3.5; Su et al. (2016), §4, for the split between sums and counts of lloyd.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.errors import RangeError
+from fastlloyd.privacy.release import Release
+from fastlloyd.privacy.sketch_release import ZERO_OUT
+from fastlloyd.protocols.fastlloyd.settings import Settings as LloydSettings
+from fastlloyd.protocols.fastlloyd.settings import count_ratio
+
+Laplace = Callable[[float, int], NDArray[np.int64]]
+"""From a scale b and a size to that many integers round(b L): fresh secret noise."""
+
+FRACTION_BITS = 16
+MAX_FEATURES = 1 << 14
+LEVELS = (4, 10)
+
+# A leaf is worth keeping if noise moves its count by less than 1 in 2, and each coordinate of its mean by less than
+# 0.15; a cluster's new centre is taken if noise moves it by less than 0.7 of the half-width. Tuned on mixtures.
+_COUNT_ERRORS = 2.0
+_LEAF_ERROR = 0.15
+_STEP_ERROR = 0.7
+# log2 of N epsilon_1 less this is the number of levels.
+_LEVEL_OFFSET = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalPlan:
+    """One party's local clustering.
+
+    Attributes
+    ----------
+    method : {'dplsf', 'lloyd', 'plain'}
+    clusters : int
+        Paper: k'.
+    d : int
+        Columns of this party.
+    n : int
+        Public N.
+    epsilon : float
+        Paper: epsilon_1; not used by 'plain'.
+    tree_share : float
+        Of epsilon_1 for the counts of the tree.
+    levels : int
+        Of the tree.
+    seed : int
+    party : int
+        Rank, which keeps the parties' public randomness apart.
+    """
+
+    method: str
+    clusters: int
+    d: int
+    n: int
+    epsilon: float
+    tree_share: float
+    levels: int
+    seed: int
+    party: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.d <= MAX_FEATURES:
+            raise RangeError(
+                f"expected 1 to {MAX_FEATURES} columns per party, got {self.d}; leave some out (--columns)"
+            )
+
+    @property
+    def sum_sensitivity(self) -> float:
+        """How far one user moves the sums, in grid units."""
+        return float(self.d << FRACTION_BITS)
+
+    @property
+    def level_scale(self) -> float:
+        """Scale b of the Laplace noise on the counts of a level."""
+        return self.levels / (self.tree_share * self.epsilon)
+
+    @property
+    def sum_epsilon(self) -> float:
+        """Epsilon for the sums of all leaves, or of all clusters."""
+        rest = (1.0 - self.tree_share) * self.epsilon
+        return rest if self.method == "dplsf" else rest * self._sum_share
+
+    @property
+    def sum_scale(self) -> float:
+        """Scale b of the Laplace noise on the sums, in grid units."""
+        return self.sum_sensitivity / self.sum_epsilon
+
+    @property
+    def size_scale(self) -> float:
+        """Scale b of the Laplace noise on the clusters' sizes; lloyd only."""
+        return 1.0 / ((1.0 - self.tree_share) * self.epsilon * (1.0 - self._sum_share))
+
+    @property
+    def least_leaf(self) -> float:
+        """Smallest noisy count of a node that is followed."""
+        counts = max(_COUNT_ERRORS * self.level_scale, 1.0)
+        return max(counts, self._useful(_LEAF_ERROR)) if self.method == "dplsf" else counts
+
+    @property
+    def least_cluster(self) -> float:
+        """Smallest noisy size of a cluster whose mean replaces its centre; lloyd only."""
+        return self._useful(_STEP_ERROR)
+
+    def _useful(self, error: float) -> float:
+        """Give the size from which noise moves a mean's coordinates by less than `error`."""
+        return math.sqrt(2.0) * self.d / (self.sum_epsilon * error)
+
+    @property
+    def _sum_share(self) -> float:
+        """Share of the sums of a round of Lloyd (Su et al.)."""
+        weight = self.d * count_ratio("sulloyd", self.d, LloydSettings())
+        return weight / (weight + 1.0)
+
+    def releases(self) -> tuple[Release, ...]:
+        """Give what this party releases about its local clusters.
+
+        Notes
+        -----
+        Privacy: pure epsilon_1 in all, adaptively composed; zero-out of one user's row.
+        """
+        if self.method == "plain":
+            return (self._release(0, "centres", 1.0, 0.0, "1"),)
+        counts = tuple(
+            self._release(level, "counts of a tree's level", 1.0, self.level_scale, "one user")
+            for level in range(self.levels)
+        )
+        grid = f"grid of 2^-{FRACTION_BITS}"
+        sums = self._release(0, "local sums", self.sum_sensitivity, self.sum_scale, grid)
+        if self.method == "dplsf":
+            return (*counts, sums)
+        return (*counts, sums, self._release(0, "local sizes", 1.0, self.size_scale, "one user"))
+
+    def _release(self, step: int, name: str, sensitivity: float, scale: float, unit: str) -> Release:
+        return Release(
+            round=step,
+            name=f"{name}, client {self.party}",
+            mechanism="laplace" if scale > 0.0 else "none",
+            sensitivity=sensitivity,
+            norm="l1",
+            noise_scale=scale,
+            unit=unit,
+            neighbours=ZERO_OUT,
+            seen_by="server",
+        )
+
+
+def automatic_levels(n: int, epsilon: float) -> int:
+    """Give the levels of a tree that suit the public N and epsilon_1: one more for twice as many users, 4 to 10."""
+    low, high = LEVELS
+    return min(max(round(math.log2(max(n * epsilon, 1.0))) - _LEVEL_OFFSET, low), high)

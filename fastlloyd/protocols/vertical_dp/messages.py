@@ -1,0 +1,198 @@
+"""The messages of vertical-dp: one from each party, one back.
+
+::
+
+    party i                                            server
+      Synopsis  noisy local centres,      -------->      tables of the pairs, grid weights,
+                sketches with each group,                k-means on the grid
+                from party 1 also noisy n
+      FinalCenters  (empty unless shared) <--------
+
+vertical-plain sends the local cluster of every user in place of sketches: not private.
+
+Source: Vertical DP, Algorithm 1, Figure 1; docs/protocol.md, "Vertical DP".
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.errors import RangeError
+from fastlloyd.privacy.sketch import Levels, SketchShape
+from fastlloyd.privacy.sketch_encoding import pack_sketch, sketch_bytes, unpack_sketch
+from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS
+
+TOTAL_BITS = 8
+_TOTAL = struct.Struct("<q")
+_LIMIT = 1 << FRACTION_BITS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SynopsisFormat:
+    """The public shape of one party's message.
+
+    Attributes
+    ----------
+    clusters, d : int
+    with_total : bool
+        Whether the noisy number of users is in it.
+    sketches : int
+        How many sketches.
+    shape : SketchShape or None
+        None for vertical-plain.
+    users : int
+        Public N, for vertical-plain.
+    """
+
+    clusters: int
+    d: int
+    with_total: bool
+    sketches: int
+    shape: SketchShape | None
+    users: int
+
+    @property
+    def sketch_bytes(self) -> int:
+        """Bytes of one sketch."""
+        return 0 if self.shape is None else sketch_bytes(self.shape)
+
+    @property
+    def fixed_bytes(self) -> int:
+        """Bytes of everything but a plain party's labels."""
+        total = _TOTAL.size if self.with_total else 0
+        return 4 * self.clusters * self.d + total + self.sketches * self.sketch_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Synopsis:
+    """Sender: a party. Receiver: the server and nobody else. Released to the server.
+
+    Attributes
+    ----------
+    data : bytes
+        Centres, int32 on the grid of 2^-16, row by row; the noisy number of users in units of 2^-8, int64; the
+        sketches one after the other (or the labels, one byte each).
+    """
+
+    TYPE: ClassVar[int] = 104
+    data: bytes = field(repr=False)
+
+    def body(self) -> bytes:
+        """Give the bytes."""
+        return self.data
+
+    @property
+    def payload_bytes(self) -> int:
+        """All of it is payload."""
+        return len(self.data)
+
+    @classmethod
+    def write(
+        cls,
+        noisy_centers: NDArray[np.int64],
+        format: SynopsisFormat,
+        *,
+        noisy_total: float | None = None,
+        sketches: tuple[Levels, ...] = (),
+        plain_labels: NDArray[np.int64] | None = None,
+    ) -> Self:
+        """Lay the parts out."""
+        parts = [noisy_centers.astype("<i4").tobytes()]
+        if noisy_total is not None:
+            parts.append(_TOTAL.pack(round(noisy_total * (1 << TOTAL_BITS))))
+        if format.shape is not None:
+            parts += [pack_sketch(levels, format.shape) for levels in sketches]
+        if plain_labels is not None:
+            parts.append(plain_labels.astype(np.uint8).tobytes())
+        return cls(b"".join(parts))
+
+    @classmethod
+    def read(cls, body: bytes, format: SynopsisFormat) -> Self:
+        """Check lengths and ranges of all parts."""
+        free = len(body) - format.fixed_bytes
+        if free < 0 or (format.shape is not None and free) or free > format.users:
+            raise ValueError(f"expected {format.fixed_bytes} bytes of centres and sketches, got {len(body)}")
+        message = cls(body)
+        if np.abs(message.centers(format)).max() > _LIMIT:
+            raise ValueError("a local centre lies outside [-1, 1]")
+        if free and message.plain_labels(format).max() >= format.clusters:
+            raise ValueError(f"a local cluster beyond {format.clusters - 1}")
+        try:
+            message.sketches(format)
+        except RangeError as error:
+            raise ValueError(str(error)) from error
+        return message
+
+    def centers(self, format: SynopsisFormat) -> NDArray[np.int64]:
+        """Give the local centres, shape (k', d), on the grid of 2^-16."""
+        count = format.clusters * format.d
+        return np.frombuffer(self.data, dtype="<i4", count=count).astype(np.int64).reshape(format.clusters, format.d)
+
+    def noisy_total(self, format: SynopsisFormat) -> float:
+        """Give the noisy number of users."""
+        return float(_TOTAL.unpack_from(self.data, 4 * format.clusters * format.d)[0] / (1 << TOTAL_BITS))
+
+    def sketches(self, format: SynopsisFormat) -> tuple[Levels, ...]:
+        """Give the sketches, each of shape (M, k')."""
+        if format.shape is None:
+            return ()
+        size, end = format.sketch_bytes, format.fixed_bytes
+        starts = range(end - format.sketches * size, end, size)
+        return tuple(unpack_sketch(self.data[start : start + size], format.shape) for start in starts)
+
+    def plain_labels(self, format: SynopsisFormat) -> NDArray[np.int64]:
+        """Give a plain party's labels, shape (n,)."""
+        return np.frombuffer(self.data, dtype=np.uint8, offset=format.fixed_bytes).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class CentersFormat:
+    """The public shape of the final centres; no elements where the server keeps them."""
+
+    k: int
+    d: int
+    shared: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FinalCenters:
+    """Sender: the server. Receiver: every party. Post-processing of releases; empty unless the result is shared.
+
+    Attributes
+    ----------
+    data : bytes
+        k d float64, row by row, scaled domain; or nothing.
+    """
+
+    TYPE: ClassVar[int] = 105
+    data: bytes = field(repr=False)
+
+    def body(self) -> bytes:
+        """Give the bytes."""
+        return self.data
+
+    @property
+    def payload_bytes(self) -> int:
+        """All of it is payload."""
+        return len(self.data)
+
+    @classmethod
+    def read(cls, body: bytes, format: CentersFormat) -> Self:
+        """Check length and range."""
+        expected = 8 * format.k * format.d if format.shared else 0
+        if len(body) != expected:
+            raise ValueError(f"expected {expected} bytes of centres, got {len(body)}")
+        if not (np.abs(np.frombuffer(body, dtype="<f8")) <= 1.0 + 1e-9).all():
+            raise ValueError("a centre lies outside [-1, 1]")
+        return cls(body)
+
+    def centers(self, format: CentersFormat) -> NDArray[np.float64] | None:
+        """Give the centres, shape (k, d), or None if they are not shared."""
+        if not format.shared:
+            return None
+        return np.frombuffer(self.data, dtype="<f8").astype(np.float64).reshape(format.k, format.d)

@@ -1,0 +1,54 @@
+"""What all parties of a run must agree on before anything is computed, checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastlloyd.errors import ConfigError
+from fastlloyd.privacy.calibration import SAMPLER_DELTA
+from fastlloyd.protocols.vertical_dp.settings import settings_from
+
+MAX_PARTIES = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicParameters:
+    """Public parameters of one run.
+
+    Attributes
+    ----------
+    clients : int
+        Paper: S, the parties that hold columns.
+    n_total : int
+        Public upper bound N on the number of users. The parties know the number itself, the server does not.
+    delta : float or None
+        None: 1 / (N ln N).
+    """
+
+    protocol: str
+    clients: int
+    k: int
+    n_total: int
+    epsilon: float
+    delta: float | None
+    seed: int
+    settings: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.clients <= MAX_PARTIES:
+            raise ConfigError(
+                f"{self.protocol} joins the columns of 2 to {MAX_PARTIES} parties, got {self.clients}; start with -n 3 "
+                "or more (rank 0 serves)"
+            )
+        if not 1 <= self.k <= self.n_total:
+            raise ConfigError(f"--k: expected 1 to the public N = {self.n_total} clusters, got {self.k}")
+        if self.n_total < 3:
+            raise ConfigError(f"--n-total: expected at least 3 records, got {self.n_total}")
+        if not (math.isfinite(self.epsilon) and 0 < self.epsilon <= 100):
+            raise ConfigError(f"--epsilon: expected a number in (0, 100], got {self.epsilon:g}")
+        if self.delta is not None and not 2 * SAMPLER_DELTA < self.delta < 1:
+            raise ConfigError(f"--delta: expected 'auto' or a number in (1e-11, 1), got {self.delta:g}")
+        settings_from(self.protocol, self.settings)

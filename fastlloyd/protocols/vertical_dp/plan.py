@@ -1,0 +1,374 @@
+"""From public parameters to the plan of one run: clusters, noise, sketches, releases.
+
+The server makes the plan once the parties have described their columns; each party makes it again from its own
+configuration, compares, and recomputes epsilon before it takes part.
+
+Source: Vertical DP, Algorithm 1, §5.2; docs/vertical-dp-privacy.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Self
+
+import numpy as np
+
+from fastlloyd.data.bounds import Bounds
+from fastlloyd.data.vertical import PartyFeatures
+from fastlloyd.errors import ConfigError, InternalError
+from fastlloyd.privacy.accountant import spent
+from fastlloyd.privacy.release import Release
+from fastlloyd.privacy.sketch import GRID_PHANTOMS, PAPER_PHANTOMS, SketchShape
+from fastlloyd.privacy.sketch_release import ZERO_OUT, change_release, sketch_release
+from fastlloyd.protocols.fastlloyd.plan import automatic_delta
+from fastlloyd.protocols.vertical_dp.budget import Split, first_split, tighten
+from fastlloyd.protocols.vertical_dp.estimate import basic_error
+from fastlloyd.protocols.vertical_dp.fit import MAX_CELLS
+from fastlloyd.protocols.vertical_dp.local_plan import LocalPlan, automatic_levels
+from fastlloyd.protocols.vertical_dp.pair import MAX_GAMMA, likelihood_error
+from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
+from fastlloyd.protocols.vertical_dp.settings import MAX_LOCAL_CLUSTERS, TIGHT, Settings, settings_from
+from fastlloyd.protocols.vertical_dp.weights import Group, count_release, groups_of
+
+__all__ = ["Plan", "PublicParameters", "automatic_clusters", "check_plan", "make_plan"]
+
+PLAIN = "vertical-plain"
+USERS = "number of users"
+PLAIN_NOTE = "vertical-plain sends local centres and each user's local cluster to the server: not private"
+PAPER_NOTE = (
+    "phantoms = 'paper' is for comparison: the parties hash a user with one key, so their sketches are one mechanism, "
+    "and the paper's Theorem 4 does not hold; no (epsilon, delta) is claimed"
+)
+SCOPE = (
+    "towards the server and the public, not between the parties: whoever knows the hash keys, that is each party, can "
+    "test in the other's sketches what a user's cluster may be"
+)
+# How far two versions of the accounting library may differ.
+_ACCOUNTING_SLACK = 1e-9
+_SPLIT_SLACK = 1e-6
+# What the calibration changes.
+_TIGHTENED = frozenset({"total_scale", "local_epsilon", "phantoms"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything public that one run needs; the same on all parties.
+
+    Attributes
+    ----------
+    names, lo, hi : one tuple per party
+        Its columns and their bounds.
+    total_scale : float
+        Scale of the Laplace noise on the number of users.
+    local_epsilon : float
+        Paper: epsilon_1.
+    levels : int
+        Of each party's tree.
+    phantoms : int
+        Paper: n_p.
+    """
+
+    protocol: str
+    clients: int
+    k: int
+    names: tuple[tuple[str, ...], ...]
+    lo: tuple[tuple[float, ...], ...]
+    hi: tuple[tuple[float, ...], ...]
+    n_total: int
+    epsilon: float
+    delta: float
+    seed: int
+    local: str
+    local_clusters: int
+    levels: int
+    local_epsilon: float
+    tree_share: float
+    total_scale: float
+    rows: int
+    gamma: float
+    phantoms: int
+    scheme: str
+    weights: str
+    estimator: str
+    fit: str
+    steps: int
+    share_result: bool
+
+    @property
+    def private(self) -> bool:
+        """Whether the releases are differentially private as claimed."""
+        return self.protocol != PLAIN and self.scheme == GRID_PHANTOMS
+
+    @property
+    def note(self) -> str:
+        """Why there is no claim, or towards whom it is."""
+        if self.protocol == PLAIN:
+            return PLAIN_NOTE
+        return PAPER_NOTE if self.scheme == PAPER_PHANTOMS else SCOPE
+
+    @property
+    def features(self) -> tuple[PartyFeatures, ...]:
+        """The parties' columns."""
+        return tuple(
+            PartyFeatures(names=names, bounds=Bounds(np.array(lo), np.array(hi), names))
+            for names, lo, hi in zip(self.names, self.lo, self.hi, strict=True)
+        )
+
+    @property
+    def d(self) -> int:
+        """Columns of all parties together."""
+        return sum(len(own) for own in self.names)
+
+    @property
+    def key_groups(self) -> tuple[Group, ...]:
+        """Groups of parties (numbered from 0) that share a key and make sketches with it."""
+        if self.protocol == PLAIN:
+            return ()
+        if self.scheme == PAPER_PHANTOMS:
+            return (tuple(range(self.clients)),)
+        return groups_of(self.clients, self.weights)
+
+    @property
+    def table_groups(self) -> tuple[Group, ...]:
+        """Groups of parties whose tables the server estimates; the paper's sketches serve every pair."""
+        return groups_of(self.clients, self.weights) if self.key_groups else ()
+
+    @property
+    def shape(self) -> SketchShape:
+        """The shape of each sketch."""
+        return SketchShape(
+            rows=self.rows,
+            clusters=self.local_clusters,
+            parties=len(self.table_groups[0]),
+            gamma=self.gamma,
+            phantoms=self.phantoms,
+            scheme=self.scheme,
+        )
+
+    def local_plan(self, place: int) -> LocalPlan:
+        """Give the local clustering of party `place`, from 0."""
+        return LocalPlan(
+            method="plain" if self.protocol == PLAIN else self.local,
+            clusters=self.local_clusters,
+            d=len(self.names[place]),
+            n=self.n_total,
+            epsilon=self.local_epsilon,
+            tree_share=self.tree_share,
+            levels=self.levels,
+            seed=self.seed,
+            party=place + 1,
+        )
+
+    def all_releases(self) -> tuple[Release, ...]:
+        """Give the releases of all parties in order.
+
+        Notes
+        -----
+        Privacy: all parties' rows are about the same users, so each party's ledger holds the releases of all parties:
+        its total is what its users have spent.
+        """
+        local = [release for place in range(self.clients) for release in self.local_plan(place).releases()]
+        if self.protocol == PLAIN:
+            plain = Release(
+                round=0, name="local clusters of all users", mechanism="none", sensitivity=1.0, norm="l1",
+                noise_scale=0.0, neighbours=ZERO_OUT, seen_by="server",
+            )  # fmt: skip
+            return (*local, plain)
+        return (count_release(self.total_scale), *local, sketch_release(self.shape, len(self.key_groups)))
+
+    def change_epsilon(self) -> float:
+        """Give epsilon at delta for neighbours that differ in the values of one user's row (n stays)."""
+        moved = [release for release in self.all_releases() if release.name != USERS]
+        return spent([change_release(release) for release in moved], self.delta)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give plain values; `from_json` is the inverse."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Read a plan that came from the server.
+
+        Raises
+        ------
+        ValueError
+            Not a plan: the sender is at fault.
+        """
+        if not isinstance(values, Mapping) or set(values) != {field.name for field in fields(cls)}:
+            raise ValueError("the plan does not have the expected fields")
+        plain = dict(values)
+        for name in ("names", "lo", "hi"):
+            plain[name] = tuple(tuple(own) for own in plain[name])
+        return cls(**plain)
+
+
+def make_plan(public: PublicParameters, features: Sequence[PartyFeatures]) -> Plan:
+    """Make the plan of a run; run by the server.
+
+    Parameters
+    ----------
+    public : PublicParameters
+    features : sequence of PartyFeatures, one per party
+
+    Raises
+    ------
+    ConfigError
+        Epsilon is too small for so many rows, or the parties' columns do not fit.
+    """
+    settings = settings_from(public.protocol, public.settings)
+    draft, split = _untightened(public, settings, features)
+    if split is None:
+        return draft
+    if settings.composition == TIGHT and draft.private:
+
+        def build(candidate: Split, exact: bool) -> tuple[Release, ...]:
+            return _releases(draft, candidate, exact)
+
+        split = tighten(split, build, epsilon=public.epsilon, delta=draft.delta)
+    plan = _with_split(draft, split)
+    total = spent(plan.all_releases(), plan.delta) if plan.private else 0.0
+    if total > public.epsilon * (1.0 + _ACCOUNTING_SLACK):
+        raise InternalError(f"the plan spends epsilon {total:.6g}, expected at most {public.epsilon:g}")
+    return plan
+
+
+def _untightened(
+    public: PublicParameters, settings: Settings, features: Sequence[PartyFeatures]
+) -> tuple[Plan, Split | None]:
+    """Give the plan with the first split, and that split; None for vertical-plain."""
+    draft = _draft(public, settings, features)
+    if public.protocol == PLAIN:
+        clusters = settings.local_clusters or min(max(public.k, 2), MAX_LOCAL_CLUSTERS)
+        return replace(draft, local_clusters=clusters), None
+    groups = len(draft.key_groups)
+    split = first_split(settings, parties=public.clients, groups=groups, epsilon=public.epsilon, delta=draft.delta)
+    draft = _with_split(draft, split)
+    draft = replace(draft, levels=automatic_levels(public.n_total, split.local_epsilon))
+    return replace(draft, local_clusters=settings.local_clusters or automatic_clusters(draft)), split
+
+
+def _draft(public: PublicParameters, settings: Settings, features: Sequence[PartyFeatures]) -> Plan:
+    """Fill in everything that needs no budget."""
+    if len(features) != public.clients:
+        raise ConfigError(f"expected the columns of {public.clients} parties, got {len(features)}")
+    pairs = settings.weights == "2pest" or public.clients == 2
+    fine = pairs and settings.phantoms == GRID_PHANTOMS and settings.gamma <= MAX_GAMMA
+    if settings.estimator == "likelihood" and not fine:
+        raise ConfigError(
+            "--set estimator: 'likelihood' is for pairs (weights = '2pest'), phantoms = 'grid' and gamma <= 2^-8; take "
+            "'auto' or 'basic'"
+        )
+    return Plan(
+        protocol=public.protocol,
+        clients=public.clients,
+        k=public.k,
+        names=tuple(own.names for own in features),
+        lo=tuple(tuple(own.bounds.lo.tolist()) for own in features),
+        hi=tuple(tuple(own.bounds.hi.tolist()) for own in features),
+        n_total=public.n_total,
+        epsilon=public.epsilon,
+        delta=automatic_delta(public.n_total) if public.delta is None else public.delta,
+        seed=public.seed,
+        local=settings.local,
+        local_clusters=2,
+        levels=1,
+        local_epsilon=0.0,
+        tree_share=settings.tree_share,
+        total_scale=0.0,
+        rows=settings.rows,
+        gamma=settings.gamma,
+        phantoms=1,
+        scheme=settings.phantoms,
+        weights=settings.weights,
+        estimator="basic" if settings.estimator == "basic" or not fine else "likelihood",
+        fit=settings.fit,
+        steps=settings.steps,
+        share_result=settings.share_result,
+    )
+
+
+def _with_split(plan: Plan, split: Split) -> Plan:
+    return replace(
+        plan, total_scale=1.0 / split.total_epsilon, local_epsilon=split.local_epsilon, phantoms=split.phantoms
+    )
+
+
+def _releases(plan: Plan, split: Split, exact: bool) -> tuple[Release, ...]:
+    """Give the releases for a split, with its target epsilon' if `exact`."""
+    releases = _with_split(plan, split).all_releases()
+    if not exact:
+        return releases
+    return (*releases[:-1], replace(releases[-1], noise_scale=1.0 / split.row_epsilon))
+
+
+def automatic_clusters(plan: Plan) -> int:
+    """Choose k': max(k_0, k^(1/S)), k_0 the least number with 2 sigma >= N / k_0^2, sigma the error of such a cell.
+
+    Notes
+    -----
+    Differs from the paper: N is the public bound, sigma that of the estimator in use with the mended phantoms, and
+    the grid may have at most 65,536 cells.
+
+    Source: Vertical DP, §5.2.
+    """
+    n, parties = float(plan.n_total), plan.clients
+    most = min(MAX_LOCAL_CLUSTERS, int(math.pow(MAX_CELLS, 1.0 / parties) + 1e-9))
+    error = likelihood_error if plan.estimator == "likelihood" else basic_error
+    found = 2
+    while found < most:
+        weight = n / found**2
+        shape = replace(plan, local_clusters=found).shape
+        if 2.0 * error(n, weight, shape) >= weight:
+            break
+        found += 1
+    return max(2, found, math.ceil(math.pow(plan.k, 1.0 / parties) - 1e-9))
+
+
+def check_plan(plan: Plan, public: PublicParameters, *, place: int, own: PartyFeatures) -> float:
+    """Check a plan against a party's own configuration and columns; run by each party.
+
+    Parameters
+    ----------
+    plan : Plan
+        As the server sent it.
+    public : PublicParameters
+    place : int
+        From 0.
+    own : PartyFeatures
+
+    Returns
+    -------
+    float
+        Epsilon of all planned releases (infinite where none is claimed).
+
+    Raises
+    ------
+    ValueError
+        The plan differs from the configuration or spends more than epsilon: the server is at fault.
+    """
+    try:
+        features = plan.features
+    except (TypeError, ConfigError) as error:
+        raise ValueError(f"the plan's columns do not fit together: {error}") from error
+    if len(features) != public.clients:
+        raise ValueError(f"the plan has {len(features)} parties, expected {public.clients}")
+    told = features[place]
+    same = (told.bounds.lo == own.bounds.lo).all() and (told.bounds.hi == own.bounds.hi).all()
+    if told.names != own.names or not same:
+        raise ValueError("the plan describes this party's columns in another way than it did itself")
+    expected, _ = _untightened(public, settings_from(public.protocol, public.settings), features)
+    for field in fields(plan):
+        got, wanted = getattr(plan, field.name), getattr(expected, field.name)
+        if got != wanted and field.name not in _TIGHTENED:
+            raise ValueError(f"the plan has {field.name} = {got!r}, expected {wanted!r}")
+    # One factor on all noise: the division between the parts is the configuration's.
+    if plan.private and not math.isclose(
+        plan.total_scale * plan.local_epsilon, expected.total_scale * expected.local_epsilon, rel_tol=_SPLIT_SLACK
+    ):
+        raise ValueError("the plan divides epsilon in another way than the configuration")
+    epsilon = spent(plan.all_releases(), plan.delta)
+    if plan.private and epsilon > public.epsilon * (1.0 + _ACCOUNTING_SLACK):
+        raise ValueError(f"the plan spends epsilon {epsilon:.6g}, expected at most {public.epsilon:g}")
+    return epsilon

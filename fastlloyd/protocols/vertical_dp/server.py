@@ -1,0 +1,135 @@
+"""Vertical DP, Algorithm 1, lines 3 and 4: from the parties' synopses to the final centres.
+
+The server sees DP centres, DP sketches and the noisy number of users; all it does is post-processing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.errors import DataError
+from fastlloyd.privacy.sketch import Levels
+from fastlloyd.protocols.party import Party, Publish, Receive, Send
+from fastlloyd.protocols.vertical_dp.client import synopsis_format
+from fastlloyd.protocols.vertical_dp.fit import Cells
+from fastlloyd.protocols.vertical_dp.grid import cluster_cells
+from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS
+from fastlloyd.protocols.vertical_dp.messages import FinalCenters, Synopsis
+from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan
+from fastlloyd.protocols.vertical_dp.weights import Group, estimate_weights
+from fastlloyd.wire import PartyId, clients
+
+__all__ = ["ServerResult", "finish", "plain_cells", "server", "weigh"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerResult:
+    """What the server has at the end; all of it public post-processing of releases.
+
+    Attributes
+    ----------
+    centers : float64 array, shape (k, d)
+        Scaled, columns party by party.
+    weights : float64 array, shape (k,)
+        Estimated users per centre.
+    noisy_total : float
+        Paper: n-hat (vertical-plain: n).
+    cells : Cells
+        The weighted grid.
+    local_centers : tuple of float64 arrays, shape (k', d_i)
+        As released, scaled.
+    """
+
+    centers: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    noisy_total: float
+    cells: Cells
+    local_centers: tuple[NDArray[np.float64], ...]
+
+
+def server(plan: Plan) -> Party[ServerResult]:
+    """Run the server.
+
+    Raises
+    ------
+    PeerError
+        A party is missing or sent what does not fit; there is nothing to go on with.
+    DataError
+        The noisy number of users is not positive.
+
+    Notes
+    -----
+    Sees: the parties' synopses, which are the releases of `plan.all_releases()`.
+    """
+    parties = clients(plan.clients)
+    messages: dict[PartyId, Synopsis] = {}
+    for place, party in enumerate(parties):
+        messages[party] = yield Receive(party, Synopsis, 0, synopsis_format(plan, place))
+    result = finish([messages[party] for party in parties], plan)
+    shared = result.centers.astype("<f8").tobytes() if plan.share_result else b""
+    yield Send(parties, FinalCenters(shared), 0)
+    yield Publish("round", {"round": 0, "rounds": 1, "clients": plan.clients})
+    return result
+
+
+def finish(messages: Sequence[Synopsis], plan: Plan) -> ServerResult:
+    """Turn the parties' messages into the final centres."""
+    forms = [synopsis_format(plan, place) for place in range(plan.clients)]
+    grid = float(1 << FRACTION_BITS)
+    local = tuple(message.centers(form) / grid for message, form in zip(messages, forms, strict=True))
+    if plan.protocol == PLAIN:
+        labels = [message.plain_labels(form) for message, form in zip(messages, forms, strict=True)]
+        noisy_total = float(len(labels[0]))
+        cells = plain_cells(labels)
+    else:
+        noisy_total = messages[0].noisy_total(forms[0])
+        sketches = [message.sketches(form) for message, form in zip(messages, forms, strict=True)]
+        cells = weigh(sketches, noisy_total, plan)
+    found = cluster_cells(cells, local, plan.k, seed=plan.seed)
+    return ServerResult(found.centers, found.weights, noisy_total, cells, local)
+
+
+def weigh(sketches: Sequence[Sequence[Levels]], noisy_total: float, plan: Plan) -> Cells:
+    """Estimate the weights of the grid.
+
+    Parameters
+    ----------
+    sketches : per party, its sketches in the order of its groups
+    noisy_total : float
+    plan : Plan
+    """
+    own = [iter(of_party) for of_party in sketches]
+    made = {group: {place: next(own[place]) for place in group} for group in plan.key_groups}
+    by_group: Mapping[Group, Sequence[Levels]]
+    if plan.key_groups == plan.table_groups:
+        by_group = {group: list(of_group.values()) for group, of_group in made.items()}
+    else:  # the paper's: one sketch per party serves every pair
+        all_parties = made[plan.key_groups[0]]
+        by_group = {group: [all_parties[place] for place in group] for group in plan.table_groups}
+    return estimate_weights(
+        by_group,
+        plan.shape,
+        noisy_total,
+        estimator=plan.estimator,
+        fit=plan.fit,
+        steps=plan.steps,
+        seed=plan.seed,
+    )
+
+
+def plain_cells(labels: Sequence[NDArray[np.int64]]) -> Cells:
+    """Count the users of every grid cell.
+
+    Raises
+    ------
+    DataError
+        The parties have different numbers of users.
+    """
+    if len({len(own) for own in labels}) != 1 or not len(labels[0]):
+        raise DataError(f"expected labels of the same users, got {[len(own) for own in labels]}; align the records")
+    places, counts = np.unique(np.stack(labels, axis=1), axis=0, return_counts=True)
+    return Cells(places, counts.astype(np.float64))

@@ -1,0 +1,132 @@
+"""Runs all parties of a vertical protocol in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+from numpy.typing import NDArray
+
+from fastlloyd.data.bounds import Bounds
+from fastlloyd.data.vertical import PartyFeatures
+from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.protocols.vertical_dp.client import ClientResult, client
+from fastlloyd.protocols.vertical_dp.keys import GroupKeys, set_up
+from fastlloyd.protocols.vertical_dp.plan import Plan, PublicParameters, make_plan
+from fastlloyd.protocols.vertical_dp.server import ServerResult, server
+from fastlloyd.simulate import Simulation, Tap
+from fastlloyd.wire import SERVER, PartyId, clients
+
+RUN_ID = bytes(range(16))
+
+
+class Replay(SecretRandom):
+    """The same bits for the same number: only to give two programs the same noise."""
+
+    __slots__ = ("_replay",)
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._replay = Cipher(ChaCha20(number.to_bytes(32, "little"), bytes(16)), mode=None).encryptor()
+
+    def bytes(self, count: int) -> bytes:
+        return self._replay.update(b"\0" * count)
+
+
+def parameters(n: int, k: int, clients: int = 2, **changes: Any) -> PublicParameters:
+    """Public parameters with the defaults of a test."""
+    values: dict[str, Any] = {
+        "protocol": "vertical-dp",
+        "clients": clients,
+        "k": k,
+        "n_total": n,
+        "epsilon": 4.0,
+        "delta": None,
+        "seed": 0,
+        "settings": {},
+        **changes,
+    }
+    return PublicParameters(**values)
+
+
+def features_of(columns: Sequence[NDArray[np.float64]]) -> tuple[PartyFeatures, ...]:
+    """Name the columns of each party; bounds -1 and 1."""
+    found = []
+    for party, own in enumerate(columns, 1):
+        names = tuple(f"p{party}x{h + 1}" for h in range(own.shape[1]))
+        found.append(PartyFeatures(names=names, bounds=Bounds(-np.ones(len(names)), np.ones(len(names)), names)))
+    return tuple(found)
+
+
+def split(points: NDArray[np.float64], parties: int) -> list[NDArray[np.float64]]:
+    """Deal the columns out."""
+    return [np.ascontiguousarray(part) for part in np.array_split(points, parties, axis=1)]
+
+
+def plan_for(columns: Sequence[NDArray[np.float64]], k: int, **changes: Any) -> Plan:
+    """A plan for these columns."""
+    public = parameters(len(columns[0]), k, len(columns), **changes)
+    return make_plan(public, features_of(columns))
+
+
+def sketch_keys(plan: Plan, number: int = 0) -> dict[tuple[int, ...], bytes]:
+    """One fixed key per group."""
+    return {group: bytes([number + i + 1]) * 32 for i, group in enumerate(plan.key_groups)}
+
+
+def keys_of(plan: Plan, keys: Mapping[tuple[int, ...], bytes], place: int) -> GroupKeys:
+    """The keys that one party holds."""
+    return GroupKeys({group: bytearray(key) for group, key in keys.items() if place in group})
+
+
+@dataclass
+class Run:
+    """The result of a simulated run."""
+
+    simulation: Simulation
+    server: ServerResult
+    clients: Mapping[PartyId, ClientResult]
+
+
+def run(
+    columns: Sequence[NDArray[np.float64]],
+    plan: Plan,
+    *,
+    ids: Sequence[Sequence[str]] | None = None,
+    align: str = "check",
+    keys: Mapping[tuple[int, ...], bytes] | None = None,
+    secrets: Sequence[SecretRandom] | None = None,
+    tap: Tap | None = None,
+    absent: tuple[PartyId, ...] = (),
+) -> Run:
+    """Run server and parties in one thread; with `keys`, without the set-up."""
+
+    def one(me: PartyId):
+        place = me.rank - 1
+        secret = SecretRandom() if secrets is None else secrets[place]
+        points = columns[place]
+        if keys is not None:
+            own = keys_of(plan, keys, place)
+        else:
+            names = [f"{row:06d}" for row in range(len(points))] if ids is None else list(ids[place])
+            found = yield from set_up(me, plan, names, align=align, run_id=RUN_ID, context=b"", secret=secret)
+            own = found.keys
+            points = points[[names.index(name) for name in found.raw_ids]]
+        return (yield from client(me, points, plan, own, secret=secret))
+
+    parties = {me: one(me) for me in clients(plan.clients) if me not in absent}
+    simulation = Simulation({SERVER: server(plan), **parties}, tap)
+    results = simulation.run()
+    return Run(simulation, results.pop(SERVER), results)
+
+
+def correlated(n: int, d: int, k: int = 4, seed: int = 0, spread: float = 0.08) -> NDArray[np.float64]:
+    """Clusters whose columns belong together: each column alone tells which cluster."""
+    rng = np.random.default_rng(seed)
+    levels = np.linspace(-0.75, 0.75, k)
+    centers = np.stack([rng.permutation(levels) for _ in range(d)], axis=1)
+    return np.clip(centers[rng.integers(0, k, n)] + rng.normal(0, spread, (n, d)), -1, 1)

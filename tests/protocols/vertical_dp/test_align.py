@@ -1,0 +1,215 @@
+"""Alignment of records: equal ids, private set intersection, and the parties' columns."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastlloyd.crypto.blinding import Blinding, hash_to_point
+from fastlloyd.data.bounds import Bounds
+from fastlloyd.data.vertical import PartyFeatures
+from fastlloyd.errors import ConfigError, DataError, InternalError, PeerError
+from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.protocols.align.check import check_ids, digest_ids
+from fastlloyd.protocols.align.intersect import intersect_ids
+from fastlloyd.protocols.align.messages import BlindedIds, IdTag, OpenedIds
+from fastlloyd.protocols.align.schema import gather_columns, tell_columns
+from fastlloyd.protocols.pairs import agree_pairs
+from fastlloyd.simulate import Simulation
+from fastlloyd.wire import SERVER, PartyId, clients
+
+RUN = bytes(range(16))
+
+
+def compare(tables: Sequence[Sequence[str]], tap=None) -> Simulation:
+    parties = clients(len(tables))
+
+    def one(me: PartyId):
+        pairs = yield from agree_pairs(me, parties, run_id=RUN, context=b"", secret=SecretRandom())
+        yield from check_ids(tables[me.rank - 1], pairs, run_id=RUN)
+
+    simulation = Simulation({me: one(me) for me in parties}, tap)
+    simulation.run()
+    return simulation
+
+
+def meet(tables: Sequence[Sequence[str]], tap=None, run=RUN) -> list[tuple[str, ...]]:
+    parties = clients(len(tables))
+
+    def one(me: PartyId):
+        own = tables[me.rank - 1]
+        return intersect_ids(me, parties, own, run_id=run, most=50, secret=SecretRandom())
+
+    results = Simulation({me: one(me) for me in parties}, tap).run()
+    return [results[me] for me in parties]
+
+
+@pytest.mark.parametrize("m", [2, 3, 4])
+def test_equal_ids_pass(m: int) -> None:
+    compare([["a", "b", "ß"]] * m)
+
+
+def test_a_mismatch_says_only_that_and_how_to_mend_it() -> None:
+    with pytest.raises(DataError) as caught:
+        compare([["anna", "bert"], ["anna", "carl"]])
+    text = str(caught.value)
+    assert "client 1 and client 2 do not hold the same ids" in text
+    assert "vertical.align=intersect" in text
+    assert not any(name in text for name in ("anna", "bert", "carl"))
+
+
+def test_the_one_party_that_differs_is_told_apart() -> None:
+    with pytest.raises(DataError, match="client 1 and client 3 do not hold"):
+        compare([["a"], ["a"], ["b"]])
+
+
+@given(st.lists(st.text(max_size=4), max_size=4), st.lists(st.text(max_size=4), max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_digests_are_equal_for_equal_lists_only(first: list[str], second: list[str]) -> None:
+    first, second = sorted(set(first)), sorted(set(second))
+    assert (digest_ids(first) == digest_ids(second)) == (first == second)
+
+
+def test_unsorted_ids_are_a_bug() -> None:
+    with pytest.raises(InternalError):
+        digest_ids(["b", "a"])
+
+
+def test_tags_differ_between_pairs_runs_and_directions() -> None:
+    tags: list[bytes] = []
+
+    def tap(sender, receiver, header, body):
+        if header.type == IdTag.TYPE:
+            tags.append(body)
+        return body
+
+    for _ in range(2):
+        compare([["a", "b"]] * 3, tap)
+    assert len(tags) == 12 and len(set(tags)) == 12
+
+
+NAMES = [f"person {i}" for i in range(12)]
+
+
+@given(st.lists(st.sets(st.sampled_from(NAMES), min_size=1), min_size=2, max_size=4))
+@settings(max_examples=25, deadline=None)
+def test_the_intersection_is_found_by_all(sets: list[set[str]]) -> None:
+    common = tuple(sorted(set.intersection(*sets)))
+    tables = [sorted(own) for own in sets]
+    if common:
+        assert meet(tables) == [common] * len(sets)
+    else:
+        with pytest.raises(DataError, match="no id is common"):
+            meet(tables)
+
+
+@pytest.mark.parametrize("m", [2, 3])
+def test_what_travels_are_fresh_points_in_sorted_order(m: int) -> None:
+    seen: list[bytes] = []
+    opened: list[bytes] = []
+
+    def tap(sender, receiver, header, body):
+        assert receiver != SERVER
+        points = [body[i : i + 32] for i in range(0, len(body), 32)]
+        assert points == sorted(points)
+        (opened if header.type == OpenedIds.TYPE else seen).extend(points)
+        return body
+
+    tables = [NAMES[i : i + 8] for i in range(m)]
+    meet(tables, tap)
+    hashed = {hash_to_point(name, RUN) for name in NAMES}
+    common = {hash_to_point(name, RUN) for name in NAMES[m - 1 : 8]}
+    assert not hashed & set(seen)
+    assert set(opened) == common
+    before = set(seen)
+    seen.clear()
+    meet(tables, tap)
+    assert not before & set(seen)
+
+
+def test_a_point_off_the_curve_names_its_sender() -> None:
+    off = next(bytes([i]) * 32 for i in range(1, 200) if not _on_curve(bytes([i]) * 32))
+
+    def tap(sender, receiver, header, body):
+        return off if sender == PartyId(2) and header.type == BlindedIds.TYPE else body
+
+    with pytest.raises(PeerError, match="client 2 sent a blinded id that is no point") as caught:
+        meet([["a"], ["a"]], tap)
+    assert caught.value.rank == 2
+
+
+def _on_curve(point: bytes) -> bool:
+    try:
+        Blinding(SecretRandom()).blind([point])
+    except ValueError:
+        return False
+    return True
+
+
+def test_an_opened_id_that_nobody_holds_is_refused() -> None:
+    def tap(sender, receiver, header, body):
+        return hash_to_point("stranger", RUN) if header.type == OpenedIds.TYPE else body
+
+    with pytest.raises(PeerError, match="client 2 named an id as common"):
+        meet([["a"], ["a"]], tap)
+
+
+@pytest.mark.parametrize("body", [bytes(31), bytes(64), b"".join(bytes([i]) * 32 for i in range(4))])
+def test_malformed_lists_of_points_are_refused(body: bytes) -> None:
+    with pytest.raises(ValueError):
+        BlindedIds.read(body, 3)
+
+
+def test_blinding_commutes_and_can_be_undone() -> None:
+    one, two = Blinding(SecretRandom()), Blinding(SecretRandom())
+    points = [hash_to_point(name, RUN) for name in NAMES]
+    both = two.blind(one.blind(points))
+    assert both == one.blind(two.blind(points))
+    assert two.unblind(one.unblind(both)) == points
+    assert hash_to_point("a", b"1") != hash_to_point("a", b"2")
+
+
+def test_a_blinding_key_is_neither_shown_nor_stored() -> None:
+    blinding = Blinding(SecretRandom())
+    assert repr(blinding) == "Blinding()"
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError):
+            copied(blinding)
+
+
+def _features(*names: str) -> PartyFeatures:
+    lo = np.arange(len(names), dtype=np.float64)
+    return PartyFeatures(names=names, bounds=Bounds(lo, lo + 2.5, names))
+
+
+def _tell(features: Sequence[PartyFeatures], tap=None):
+    parties = clients(len(features))
+    told = {me: tell_columns(features[me.rank - 1]) for me in parties}
+    return Simulation({SERVER: gather_columns(parties), **told}, tap).run()[SERVER]
+
+
+def test_the_server_learns_names_and_bounds() -> None:
+    got = _tell([_features("a", "b"), _features("c")])
+    assert [own.names for own in got] == [("a", "b"), ("c",)]
+    assert got[0].bounds.lo.tolist() == [0.0, 1.0] and got[0].bounds.hi.tolist() == [2.5, 3.5]
+
+
+def test_columns_called_alike_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"clients 1 and 3 both have a feature 'a'"):
+        _tell([_features("a"), _features("b"), _features("a")])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"names":["a"],"lo":[1],"hi":[0]}', b'{"names":["a"],"lo":["x"],"hi":[0]}', b'{"names":[],"lo":[],"hi":[]}',
+     b'{"names":["a"],"lo":[0,1],"hi":[1,2]}'],
+)  # fmt: skip
+def test_columns_that_do_not_fit_name_their_sender(body: bytes) -> None:
+    with pytest.raises(PeerError, match="client 1 described its columns"):
+        _tell([_features("a"), _features("b")], lambda s, r, h, b: body if s == PartyId(1) else b)

@@ -1,0 +1,306 @@
+"""The parties of vertical-dp: equal to the reference, and what the server sees."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fastlloyd.errors import DataError, InternalError, PeerError
+from fastlloyd.privacy.accountant import spent
+from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.protocols.align.messages import IdTag
+from fastlloyd.protocols.pairs import PairPublicKey
+from fastlloyd.protocols.seed import SeedConfirmation, SeedContribution
+from fastlloyd.protocols.vertical_dp.client import client, synopsis_format
+from fastlloyd.protocols.vertical_dp.keys import GroupKeys, derive_keys, set_up
+from fastlloyd.protocols.vertical_dp.messages import CentersFormat, FinalCenters, Synopsis, SynopsisFormat
+from fastlloyd.protocols.vertical_dp.reference import reference
+from fastlloyd.simulate import Simulation
+from fastlloyd.wire import SERVER, PartyId, clients
+from tests.protocols.vertical_dp.support import (
+    RUN_ID,
+    Replay,
+    correlated,
+    keys_of,
+    plan_for,
+    run,
+    sketch_keys,
+    split,
+)
+
+SMALL = {"rows": 24, "local_clusters": 3}
+
+
+@pytest.mark.parametrize(
+    "parties,settings",
+    [
+        (2, {}),
+        (2, {"local": "lloyd", "estimator": "basic"}),
+        (3, {"fit": "paper"}),
+        (3, {"weights": "basic", "composition": "paper"}),
+        (4, {}),
+    ],
+)
+def test_parties_equal_the_reference_bit_by_bit(parties: int, settings: dict) -> None:
+    columns = split(correlated(150, 4, seed=parties), parties)
+    plan = plan_for(columns, 3, epsilon=20.0, settings={**SMALL, **settings, "share_result": True})
+    keys = sketch_keys(plan)
+    got = run(columns, plan, keys=keys, secrets=[Replay(i) for i in range(parties)])
+    expected = reference(columns, plan, keys, [Replay(i) for i in range(parties)])
+    assert got.server.centers.tobytes() == expected.centers.tobytes()
+    assert got.server.weights.tobytes() == expected.weights.tobytes()
+    for result in got.clients.values():
+        assert result.centers is not None and (result.centers == expected.centers).all()
+
+
+@pytest.mark.parametrize("parties,settings", [(2, {}), (3, {"weights": "basic"}), (4, {})])
+def test_the_server_sees_centres_and_sketches_and_nothing_else(parties: int, settings: dict) -> None:
+    columns = split(correlated(120, 4), parties)
+    plan = plan_for(columns, 3, settings={**SMALL, **settings})
+    to_server: list[tuple[int, int, int]] = []
+    among: set[int] = set()
+
+    def tap(sender, receiver, header, body):
+        if receiver == SERVER:
+            to_server.append((sender.rank, header.type, len(body)))
+        elif sender != SERVER:
+            among.add(header.type)
+        return body
+
+    result = run(columns, plan, tap=tap)
+    forms = [synopsis_format(plan, place) for place in range(parties)]
+    assert to_server == [(place + 1, Synopsis.TYPE, forms[place].fixed_bytes) for place in range(parties)]
+    assert {PairPublicKey.TYPE, SeedConfirmation.TYPE, IdTag.TYPE} <= among
+    assert Synopsis.TYPE not in among
+    assert (SeedContribution.TYPE in among) == (settings.get("weights") == "basic" and parties > 2)
+    # Every byte of the message is a centre, the noisy number of users, or a level of a sketch.
+    for place, form in enumerate(forms):
+        assert form.with_total == (place == 0)
+        assert form.sketches == sum(place in group for group in plan.key_groups)
+    assert all(found.centers is None for found in result.clients.values())
+    assert not result.simulation.saved
+
+
+def test_equal_runs_share_no_key_and_no_noise() -> None:
+    columns = split(correlated(200, 2), 2)
+    plan = plan_for(columns, 3, settings=SMALL)
+    bodies: list[bytes] = []
+
+    def tap(sender, receiver, header, body):
+        if header.type == Synopsis.TYPE:
+            bodies.append(body)
+        return body
+
+    run(columns, plan, tap=tap)
+    run(columns, plan, tap=tap)
+    assert len(set(bodies)) == 4
+    form = synopsis_format(plan, 0)
+    first, second = Synopsis.read(bodies[0], form), Synopsis.read(bodies[2], form)
+    assert first.noisy_total(form) != second.noisy_total(form)
+    assert (first.centers(form) != second.centers(form)).any()
+    assert (first.sketches(form)[0] != second.sketches(form)[0]).mean() > 0.5
+
+
+def test_every_party_records_the_whole_claim_before_it_sends() -> None:
+    columns = split(correlated(120, 4), 3)
+    plan = plan_for(columns, 3, settings=SMALL)
+    seen: dict[int, int] = {}
+    simulation: list[Simulation] = []
+
+    def tap(sender, receiver, header, body):
+        if header.type == Synopsis.TYPE:
+            seen[sender.rank] = len(simulation[0].releases[sender])
+        return body
+
+    from fastlloyd.protocols.vertical_dp.server import server
+
+    keys = sketch_keys(plan)
+    parties = {
+        me: client(me, columns[me.rank - 1], plan, keys_of(plan, keys, me.rank - 1), secret=SecretRandom())
+        for me in clients(3)
+    }
+    simulation.append(Simulation({SERVER: server(plan), **parties}, tap))
+    simulation[0].run()
+    expected = list(plan.all_releases())
+    assert seen == dict.fromkeys((1, 2, 3), len(expected))
+    for me in clients(3):
+        assert simulation[0].releases[me] == expected
+        assert 0.995 * plan.epsilon <= spent(simulation[0].releases[me], plan.delta) <= plan.epsilon
+
+
+def test_keys_are_erased_when_the_message_has_left() -> None:
+    columns = split(correlated(60, 2), 2)
+    plan = plan_for(columns, 2, settings=SMALL)
+    keys = keys_of(plan, sketch_keys(plan), 0)
+    assert "01" not in repr(keys) and "\\x" not in repr(keys)
+    party = client(PartyId(1), columns[0], plan, keys, secret=SecretRandom())
+    next(party)  # Record
+    assert keys.of((0, 1)) == bytes([1]) * 32
+    party.send(None)  # Send
+    party.send(None)  # Receive
+    assert all(not any(key) for key in keys.keys.values())
+    with pytest.raises(InternalError, match="erased"):
+        keys.of((0, 1))
+
+
+def test_keys_are_erased_when_the_run_ends_early() -> None:
+    columns = split(correlated(60, 2), 2)
+    plan = plan_for(columns, 2, settings=SMALL)
+    keys = keys_of(plan, sketch_keys(plan), 0)
+    party = client(PartyId(1), columns[0], plan, keys, secret=SecretRandom())
+    next(party)
+    party.close()
+    assert all(not any(key) for key in keys.keys.values())
+
+
+def test_a_key_belongs_to_its_group() -> None:
+    with pytest.raises(InternalError):
+        GroupKeys({(0, 1): bytearray(b"x" * 32)}).of((0, 2))
+
+
+def _keys_after_set_up(parties: int, **settings) -> list[dict]:
+    columns = split(correlated(30, parties), parties)
+    plan = plan_for(columns, 2, settings={**SMALL, **settings})
+
+    def one(me: PartyId):
+        ids = [f"{i:02d}" for i in range(30)]
+        return set_up(me, plan, ids, align="check", run_id=RUN_ID, context=b"", secret=SecretRandom())
+
+    results = Simulation({me: one(me) for me in clients(parties)}).run()
+    return [{group: bytes(key) for group, key in results[me].keys.keys.items()} for me in clients(parties)]
+
+
+@pytest.mark.parametrize("parties,settings,groups", [(2, {}, 1), (4, {}, 6), (3, {"weights": "basic"}, 1)])
+def test_a_group_shares_one_key_that_nobody_else_has(parties: int, settings: dict, groups: int) -> None:
+    own, again = _keys_after_set_up(parties, **settings), _keys_after_set_up(parties, **settings)
+    found: dict = {}
+    for place, keys in enumerate(own):
+        for group, key in keys.items():
+            assert place in group
+            assert found.setdefault(group, key) == key
+    assert len(found) == groups == len(set(found.values()))
+    assert not set(found.values()) & {key for keys in again for key in keys.values()}
+
+
+def test_alignment_by_intersection_feeds_the_common_records_in() -> None:
+    points = correlated(240, 2, k=3)
+    columns = split(points, 2)
+    names = [f"{i:03d}" for i in range(240)]
+    ids = [names[:220], names[20:]]
+    plan = plan_for(columns, 3, epsilon=30.0, settings={**SMALL, "local_clusters": 4})
+    kept = [columns[0][:220], columns[1][20:]]
+    result = run(kept, plan, ids=ids, align="intersect")
+    # 200 common users; Laplace noise of scale below 2 exceeds 30 with a chance below 1e-6.
+    assert plan.total_scale < 2.0
+    assert abs(result.server.noisy_total - 200) < 30
+    with pytest.raises(DataError, match="do not hold the same ids"):
+        run(kept, plan, ids=ids)
+
+
+def test_too_many_users_are_refused_before_anything_leaves() -> None:
+    columns = split(correlated(60, 2), 2)
+    plan = plan_for([own[:40] for own in columns], 2, settings=SMALL)
+    with pytest.raises(DataError, match=r"60 records, expected at most the public N = 40"):
+        run(columns, plan, keys=sketch_keys(plan))
+
+
+def test_without_a_party_nothing_is_computed() -> None:
+    columns = split(correlated(60, 3), 3)
+    plan = plan_for(columns, 2, settings=SMALL)
+    with pytest.raises(InternalError, match=r"PartyId\(rank=2\)"):
+        run(columns, plan, keys=sketch_keys(plan), absent=(PartyId(2),))
+
+
+def test_plain_counts_the_grid_exactly() -> None:
+    points = correlated(400, 4, k=3)
+    columns = split(points, 2)
+    plan = plan_for(columns, 3, protocol="vertical-plain", settings={"local_clusters": 4})
+    assert not plan.private and "not private" in plan.note and plan.key_groups == ()
+    result = run(columns, plan)
+    assert result.server.noisy_total == 400 and result.server.cells.weights.sum() == 400
+    labels = []
+    for own, centers in zip(columns, result.server.local_centers, strict=True):
+        labels.append(((own[:, None] - centers[None]) ** 2).sum(axis=2).argmin(axis=1))
+    for place, weight in zip(result.server.cells.places, result.server.cells.weights, strict=True):
+        assert ((labels[0] == place[0]) & (labels[1] == place[1])).sum() == weight
+    assert spent(result.simulation.releases[PartyId(1)], plan.delta) == float("inf")
+
+
+def test_plain_parties_with_other_numbers_of_users_are_refused() -> None:
+    columns = split(correlated(40, 2), 2)
+    plan = plan_for(columns, 2, protocol="vertical-plain")
+    with pytest.raises(DataError, match="align the records"):
+        run([columns[0], columns[1][:30]], plan, keys={})
+
+
+def _form(**changes) -> SynopsisFormat:
+    columns = split(correlated(60, 3), 2)
+    plan = plan_for(columns, 2, settings=SMALL)
+    return synopsis_format(plan, 0)
+
+
+def _good(form: SynopsisFormat) -> bytes:
+    assert form.shape is not None
+    sketch = np.full((form.shape.rows, form.clusters), form.shape.floor)
+    centers = np.zeros((form.clusters, form.d), dtype=np.int64)
+    return Synopsis.write(centers, form, noisy_total=-1.5, sketches=(sketch,)).data
+
+
+def test_a_synopsis_comes_back_as_it_was() -> None:
+    form = _form()
+    message = Synopsis.read(_good(form), form)
+    assert message.noisy_total(form) == -1.5 and not message.centers(form).any()
+    assert message.payload_bytes == len(message.data) == form.fixed_bytes
+
+
+@pytest.mark.parametrize("damage", ["short", "long", "center", "level"])
+def test_malformed_synopses_are_refused(damage: str) -> None:
+    form = _form()
+    body = bytearray(_good(form))
+    if damage == "short":
+        del body[-1]
+    elif damage == "long":
+        body.append(0)
+    elif damage == "center":
+        body[:4] = (65537).to_bytes(4, "little")
+    else:
+        body[-12:] = b"\xff" * 12
+    with pytest.raises(ValueError):
+        Synopsis.read(bytes(body), form)
+
+
+def test_a_label_beyond_the_last_cluster_is_refused() -> None:
+    columns = split(correlated(40, 2), 2)
+    form = synopsis_format(plan_for(columns, 2, protocol="vertical-plain"), 0)
+    message = Synopsis.write(np.zeros((2, 1), dtype=np.int64), form, plain_labels=np.array([0, 1, 2]))
+    with pytest.raises(ValueError, match="beyond 1"):
+        Synopsis.read(message.data, form)
+    with pytest.raises(ValueError):
+        Synopsis.read(message.data[:-3] + bytes(41), form)
+
+
+@pytest.mark.parametrize("shared,body", [(False, bytes(8)), (True, bytes(8)), (True, np.array([0.0, 1.5]).tobytes())])
+def test_malformed_final_centres_are_refused(shared: bool, body: bytes) -> None:
+    with pytest.raises(ValueError):
+        FinalCenters.read(body, CentersFormat(1, 2, shared))
+
+
+def test_a_malformed_synopsis_names_its_sender() -> None:
+    columns = split(correlated(60, 2), 2)
+    plan = plan_for(columns, 2, settings=SMALL)
+    with pytest.raises(PeerError, match="client 2 sent a malformed message"):
+        run(
+            columns,
+            plan,
+            keys=sketch_keys(plan),
+            tap=lambda s, r, h, b: b[:-1] if s == PartyId(2) and r == SERVER else b,
+        )
+
+
+def test_derived_keys_differ_between_runs() -> None:
+    from fastlloyd.crypto.pairwise import PairSecrets
+
+    plan = plan_for(split(correlated(30, 2), 2), 2, settings=SMALL)
+    pairs = PairSecrets(PartyId(1), {PartyId(2): b"s" * 32})
+    one = derive_keys(plan, pairs, b"", run_id=b"1").of((0, 1))
+    assert one != derive_keys(plan, pairs, b"", run_id=b"2").of((0, 1)) and one != b"s" * 32

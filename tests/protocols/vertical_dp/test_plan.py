@@ -1,0 +1,187 @@
+"""Settings and plans of vertical-dp: what is claimed, and what a party refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from functools import lru_cache
+
+import numpy as np
+import pytest
+
+from fastlloyd.errors import ConfigError
+from fastlloyd.privacy.accountant import spent
+from fastlloyd.privacy.release import SKETCH_ROWS
+from fastlloyd.privacy.sketch_release import paper_phantoms
+from fastlloyd.protocols.vertical_dp.budget import first_split
+from fastlloyd.protocols.vertical_dp.plan import Plan, automatic_clusters, check_plan, make_plan
+from fastlloyd.protocols.vertical_dp.settings import APPLICABLE, HELP, Settings, settings_from
+from tests.protocols.vertical_dp.support import features_of, parameters
+
+COLUMNS = [np.zeros((1, 2)), np.zeros((1, 3)), np.zeros((1, 1)), np.zeros((1, 2))]
+
+
+def make(parties: int = 2, n: int = 20_000, **changes):
+    return _make(parties, n, json.dumps(changes, sort_keys=True))
+
+
+@lru_cache(maxsize=64)
+def _make(parties: int, n: int, written: str):
+    changes = json.loads(written)
+    features = features_of(COLUMNS[:parties])
+    public = parameters(n, 5, parties, **changes)
+    return make_plan(public, features), public, features
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 8.0])
+@pytest.mark.parametrize("parties,settings", [(2, {}), (4, {"local": "lloyd"}), (3, {"weights": "basic"})])
+def test_the_composed_total_is_epsilon_or_up_to_half_a_percent_less(parties, settings, epsilon) -> None:
+    plan, _, _ = make(parties, epsilon=epsilon, settings={**settings, "local_clusters": 3})
+    assert 0.995 * epsilon <= spent(plan.all_releases(), plan.delta) <= epsilon
+    assert epsilon < plan.change_epsilon() < 3.0 * epsilon
+
+
+def test_sketches_are_not_split_over_two_parties_and_need_fewer_phantoms() -> None:
+    tight, _, _ = make(epsilon=1.0)
+    paper, _, _ = make(epsilon=1.0, settings={"composition": "paper"})
+    rest = 0.98 / 2
+    assert paper.phantoms == paper_phantoms(4096, rest / 2, paper.delta / 2)
+    assert paper.local_epsilon == pytest.approx(rest / 2) and paper.total_scale == pytest.approx(50.0)
+    assert paper.private and spent(paper.all_releases(), paper.delta) < 1.0
+    assert paper.phantoms > 5 * tight.phantoms
+    (rows,) = [release for release in tight.all_releases() if release.mechanism == SKETCH_ROWS]
+    assert rows.rows == 4096
+
+
+def test_pairs_are_counted() -> None:
+    plan, _, _ = make(4, epsilon=1.0)
+    (rows,) = [release for release in plan.all_releases() if release.mechanism == SKETCH_ROWS]
+    assert rows.rows == 6 * 4096 and plan.shape.parties == 2
+    whole, _, _ = make(4, epsilon=1.0, settings={"weights": "basic", "local_clusters": 3})
+    assert whole.key_groups == ((0, 1, 2, 3),) and whole.shape.parties == 4
+
+
+def test_the_papers_phantoms_carry_no_claim() -> None:
+    plan, public, features = make(4, settings={"phantoms": "paper", "local_clusters": 3})
+    assert not plan.private and "Theorem 4" in plan.note
+    assert spent(plan.all_releases(), plan.delta) == math.inf
+    assert plan.key_groups == ((0, 1, 2, 3),) and len(plan.table_groups) == 6 and plan.shape.parties == 2
+    assert plan.estimator == "basic"
+    assert check_plan(plan, public, place=0, own=features[0]) == math.inf
+
+
+def test_a_plan_survives_the_wire() -> None:
+    plan, public, features = make(3)
+    again = Plan.from_json(json.loads(json.dumps(plan.to_json(), allow_nan=False)))
+    assert again == plan
+    epsilon = check_plan(again, public, place=1, own=features[1])
+    assert epsilon == spent(plan.all_releases(), plan.delta)
+    plain, _, _ = make(protocol="vertical-plain")
+    assert Plan.from_json(json.loads(json.dumps(plain.to_json(), allow_nan=False))) == plain
+
+
+@pytest.mark.parametrize(
+    "changes,message",
+    [
+        ({"k": 6}, "k = 6"),
+        ({"rows": 8192}, "rows = 8192"),
+        ({"delta": 0.1}, "delta = 0.1"),
+        ({"epsilon": 2.0}, "epsilon = 2.0"),
+        ({"share_result": True}, "share_result = True"),
+        ({"scheme": "paper"}, "scheme = 'paper'"),
+        ({"local_clusters": 3}, "local_clusters = 3"),
+        ({"phantoms": 1}, "spends epsilon"),
+        ({"local_epsilon": 0.5}, "divides epsilon"),
+        ({"clients": 3}, "clients = 3"),
+        ({"names": (("a", "b"), ("c", "d", "e"))}, "in another way"),
+        ({"lo": ((-2.0, -1.0), (-1.0, -1.0, -1.0))}, "in another way"),
+        ({"lo": ((5.0, 5.0), (-1.0, -1.0, -1.0))}, "do not fit together"),
+    ],
+)
+def test_a_party_refuses_a_plan_that_differs(changes, message) -> None:
+    plan, public, features = make(epsilon=1.0)
+    with pytest.raises(ValueError, match=message):
+        check_plan(dataclasses.replace(plan, **changes), public, place=0, own=features[0])
+
+
+def test_a_plan_with_less_noise_on_everything_is_refused() -> None:
+    plan, public, features = make(epsilon=1.0)
+    louder = dataclasses.replace(
+        plan, local_epsilon=plan.local_epsilon * 1.02, total_scale=plan.total_scale / 1.02, phantoms=plan.phantoms - 5
+    )
+    with pytest.raises(ValueError, match="spends epsilon"):
+        check_plan(louder, public, place=0, own=features[0])
+
+
+@pytest.mark.parametrize("values", [{}, {"plan": 1}, []])
+def test_what_is_no_plan_is_refused(values) -> None:
+    with pytest.raises(ValueError):
+        Plan.from_json(values)
+
+
+def test_local_clusters_grow_with_epsilon_and_with_k() -> None:
+    found = [make(epsilon=epsilon)[0].local_clusters for epsilon in (0.2, 1.0, 8.0)]
+    assert found == sorted(found) and found[0] < found[-1]
+    plan, _, _ = make(epsilon=0.2)
+    assert automatic_clusters(dataclasses.replace(plan, k=900)) == 30
+    assert make(epsilon=1.0, settings={"composition": "paper", "local_clusters": 7})[0].local_clusters == 7
+    paper = make(epsilon=1.0, settings={"composition": "paper", "estimator": "basic"})[0].local_clusters
+    assert 2 <= paper <= make(epsilon=1.0)[0].local_clusters
+
+
+@pytest.mark.parametrize(
+    "values,message",
+    [
+        ({"rows": 0}, "rows"),
+        ({"rows": 2.5}, "type int"),
+        ({"gamma": 9}, "gamma"),
+        ({"local": "other"}, "'dplsf' or 'lloyd'"),
+        ({"local_share": 1.0}, "between 0 and 1"),
+        ({"local_clusters": 1}, "local_clusters"),
+        ({"share_result": "yes"}, "type bool"),
+        ({"radius": 1}, "has no setting 'radius'"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(values, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        settings_from("vertical-dp", values)
+
+
+def test_every_setting_is_explained() -> None:
+    names = {field.name for field in dataclasses.fields(Settings)}
+    assert set(APPLICABLE["vertical-dp"]) == set(HELP) == names
+    assert set(APPLICABLE["vertical-plain"]) <= names
+    with pytest.raises(ConfigError, match="vertical-plain has no setting 'rows'"):
+        settings_from("vertical-plain", {"rows": 8})
+    with pytest.raises(ConfigError, match="expected one of"):
+        settings_from("lloyd", {})
+    assert settings_from("vertical-dp", {"local_clusters": "auto", "gamma": 1}).gamma == 1.0
+
+
+@pytest.mark.parametrize(
+    "changes,message",
+    [
+        ({"clients": 1}, "columns of 2 to"),
+        ({"k": 50_000}, "--k"),
+        ({"epsilon": 0.0}, "--epsilon"),
+        ({"delta": 1e-12}, "--delta"),
+        ({"n_total": 2, "k": 1}, "--n-total"),
+    ],
+)
+def test_public_parameters_that_do_not_fit_are_refused(changes, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        dataclasses.replace(parameters(20_000, 5), **changes)
+
+
+def test_likelihood_needs_pairs_and_fine_levels() -> None:
+    for settings in ({"weights": "basic"}, {"phantoms": "paper"}, {"gamma": 0.5}):
+        with pytest.raises(ConfigError, match="estimator"):
+            make(3, settings={"estimator": "likelihood", **settings})
+        fixed = {"composition": "paper", "local_clusters": 3}
+        assert make(3, settings={**settings, **fixed})[0].estimator == "basic"
+
+
+def test_too_little_epsilon_for_the_rows_says_so() -> None:
+    with pytest.raises(ConfigError, match="fewer rows"):
+        first_split(Settings(rows=65_536), parties=4, groups=6, epsilon=1e-6, delta=1e-9)
