@@ -66,6 +66,51 @@ BENCHES = (
         module="fastlloyd.bench.scaling",
         summary="time and bytes of a round against records, clusters, features and clients",
     ),
+    Bench(
+        name="feddp-fig1",
+        module="fastlloyd.bench.feddp_fig1",
+        summary="FedDP-KMeans Figures 1, 8, 9: cost against epsilon, one record protected",
+    ),
+    Bench(
+        name="feddp-fig2",
+        module="fastlloyd.bench.feddp_fig2",
+        summary="FedDP-KMeans Figures 2, 10 to 14: cost against epsilon, all records of a user protected",
+    ),
+    Bench(
+        name="feddp-fig3",
+        module="fastlloyd.bench.feddp_fig3",
+        summary="FedDP-KMeans Figures 3 to 6: clusters that the server data lack",
+    ),
+    Bench(
+        name="feddp-fig7",
+        module="fastlloyd.bench.feddp_fig7",
+        summary="FedDP-KMeans Figure 7: choosing k by the elbow",
+    ),
+    Bench(
+        name="feddp-tables2-5",
+        module="fastlloyd.bench.feddp_tables",
+        summary="FedDP-KMeans Tables 2 to 5: parts of the budget and Lloyd steps of the best runs",
+    ),
+    Bench(
+        name="secfc-table1",
+        module="fastlloyd.bench.secfc_table1",
+        summary="SecFC Table 1: accuracy on Gaussian mixtures, sigma 1",
+    ),
+    Bench(
+        name="secfc-table2",
+        module="fastlloyd.bench.secfc_table2",
+        summary="SecFC Table 2: accuracy on Gaussian mixtures, sigma 20",
+    ),
+    Bench(
+        name="secfc-table3",
+        module="fastlloyd.bench.secfc_table3",
+        summary="SecFC Table 3: accuracy on rotated MNIST digits",
+    ),
+    Bench(
+        name="secfc-fig1",
+        module="fastlloyd.bench.secfc_fig1",
+        summary="SecFC Figure 1: time of an iteration against clients, features, records and clusters",
+    ),
 )
 
 
