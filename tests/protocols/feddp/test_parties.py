@@ -298,7 +298,8 @@ def test_a_resumed_run_sends_the_same_bytes_and_ends_the_same(data: Data, closed
     assert all(before[key] == body for key, body in sent.items())
     for party in (SERVER, *clients(3)):
         assert again.results[party].centers.exact.tobytes() == first.results[party].centers.exact.tobytes()
-        assert again.results[party].costs.tobytes() == first.results[party].costs.tobytes()
+        # Not bit by bit: a BLAS may add in another order where memory lies otherwise.
+        np.testing.assert_allclose(again.results[party].costs, first.results[party].costs, rtol=1e-9)
 
 
 def test_a_stored_uplink_is_sent_as_it_is(data: Data) -> None:
