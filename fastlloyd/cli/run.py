@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
+import textwrap
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +23,7 @@ def main(argv: Sequence[str]) -> int:
         prog="fastlloyd run",
         description="Run a federated clustering: rank 0 serves, ranks 1 to N - 1 are clients.",
         epilog=_settings_help(words) if {"-h", "--help"} & set(words) else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "-n", type=int, default=3, metavar="N", help="processes: one server and N - 1 clients (default 3)"
@@ -77,8 +80,11 @@ def _settings_help(words: Sequence[str]) -> str:
     from fastlloyd.systems.session import find_system
 
     protocol = next((b for a, b in pairwise(words) if a == "--protocol" and b in PROTOCOLS), "fastlloyd")
-    lines = [f"{protocol}.{key}: {text}" for key, text in find_system(protocol).settings_help(protocol).items()]
-    return f"settings of {protocol} for --set: " + "; ".join(lines)
+    lines = [f"settings of {protocol}, for --set or in the run file's table [{protocol}]:"]
+    for key, text in find_system(protocol).settings_help(protocol).items():
+        name = key if "." in key else f"{protocol}.{key}"
+        lines += textwrap.wrap(f"{name}  {text}", 78, initial_indent="  ", subsequent_indent=" " * 8)
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

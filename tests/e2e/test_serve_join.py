@@ -314,3 +314,22 @@ def test_certificates_with_one_subject_are_refused(alone, parties, tmp_path, cap
             main(["roster", "add", *roster, *words])
     assert main(["serve", "--listen", "127.0.0.1:0", *roster, "--key", str(tmp_path / "p0.key")]) == 2
     assert "have the same subject" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("protocol", "flags"),
+    [
+        ("secfc", ("--rounds", "20", "--set", "secfc.reveal_centers=true")),
+        ("feddp", ("--rounds", "1", "--server-data", "{parties}/hospital_1.csv")),
+    ],
+)
+def test_other_protocols_cross_the_one_port_too(parties, tmp_path, protocol, flags):
+    words = [flag.replace("{parties}", str(parties)) for flag in flags]
+    with Sites(parties, tmp_path, "--protocol", protocol, *words) as sites:
+        sites.start()
+        assert sites.codes(0, 1, 2, 3, limit_s=3 * LIMIT_S) == [0] * 4, sites.said()
+    texts = {(sites.result(rank) / "centroids.csv").read_text() for rank in (1, 2, 3)}
+    assert len(texts) == 1
+    document = report(sites.result(1))
+    validate(document)
+    assert document["parties"]["authenticated"] is True and document["protocol"] == protocol
