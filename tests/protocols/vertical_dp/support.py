@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -69,8 +71,13 @@ def split(points: NDArray[np.float64], parties: int) -> list[NDArray[np.float64]
 
 def plan_for(columns: Sequence[NDArray[np.float64]], k: int, **changes: Any) -> Plan:
     """A plan for these columns."""
-    public = parameters(len(columns[0]), k, len(columns), **changes)
-    return make_plan(public, features_of(columns))
+    return _plan(len(columns[0]), tuple(own.shape[1] for own in columns), k, json.dumps(changes, sort_keys=True))
+
+
+@lru_cache(maxsize=64)
+def _plan(n: int, widths: tuple[int, ...], k: int, written: str) -> Plan:
+    public = parameters(n, k, len(widths), **json.loads(written))
+    return make_plan(public, features_of([np.zeros((1, width)) for width in widths]))
 
 
 def sketch_keys(plan: Plan, number: int = 0) -> dict[tuple[int, ...], bytes]:

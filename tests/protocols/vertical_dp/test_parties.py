@@ -35,7 +35,7 @@ SMALL = {"rows": 24, "local_clusters": 3}
     "parties,settings",
     [
         (2, {}),
-        (2, {"local": "lloyd", "estimator": "basic"}),
+        (2, {"local": "dplsf", "estimator": "basic"}),
         (3, {"fit": "paper"}),
         (3, {"weights": "basic", "composition": "paper"}),
         (4, {}),
@@ -224,6 +224,19 @@ def test_plain_counts_the_grid_exactly() -> None:
     for place, weight in zip(result.server.cells.places, result.server.cells.weights, strict=True):
         assert ((labels[0] == place[0]) & (labels[1] == place[1])).sum() == weight
     assert spent(result.simulation.releases[PartyId(1)], plan.delta) == float("inf")
+
+
+@pytest.mark.parametrize("weights", ["2pest", "basic"])
+def test_the_papers_variant_runs_with_one_sketch_per_party(weights: str) -> None:
+    columns = split(correlated(600, 3, k=3), 3)
+    settings = {"rows": 64, "local_clusters": 3, "phantoms": "paper", "fit": "paper", "weights": weights}
+    plan = plan_for(columns, 3, epsilon=60.0, settings={**settings, "share_result": True})
+    assert [synopsis_format(plan, place).sketches for place in range(3)] == [1, 1, 1]
+    result = run(columns, plan)
+    assert result.server.cells.weights.sum() == pytest.approx(result.server.noisy_total)
+    assert spent(result.simulation.releases[PartyId(1)], plan.delta) == float("inf")
+    shared = result.clients[PartyId(2)].centers
+    assert shared is not None and (shared == result.server.centers).all()
 
 
 def test_plain_parties_with_other_numbers_of_users_are_refused() -> None:

@@ -34,8 +34,10 @@ def _make(parties: int, n: int, written: str):
     return make_plan(public, features), public, features
 
 
-@pytest.mark.parametrize("epsilon", [0.2, 1.0, 8.0])
-@pytest.mark.parametrize("parties,settings", [(2, {}), (4, {"local": "lloyd"}), (3, {"weights": "basic"})])
+@pytest.mark.parametrize(
+    "parties,settings,epsilon",
+    [(2, {}, 0.2), (2, {}, 8.0), (4, {"local": "dplsf"}, 1.0), (3, {"weights": "basic"}, 8.0)],
+)
 def test_the_composed_total_is_epsilon_or_up_to_half_a_percent_less(parties, settings, epsilon) -> None:
     plan, _, _ = make(parties, epsilon=epsilon, settings={**settings, "local_clusters": 3})
     assert 0.995 * epsilon <= spent(plan.all_releases(), plan.delta) <= epsilon
@@ -55,10 +57,11 @@ def test_sketches_are_not_split_over_two_parties_and_need_fewer_phantoms() -> No
 
 
 def test_pairs_are_counted() -> None:
-    plan, _, _ = make(4, epsilon=1.0)
+    fixed = {"composition": "paper", "local_clusters": 3}
+    plan, _, _ = make(4, epsilon=1.0, settings=fixed)
     (rows,) = [release for release in plan.all_releases() if release.mechanism == SKETCH_ROWS]
     assert rows.rows == 6 * 4096 and plan.shape.parties == 2
-    whole, _, _ = make(4, epsilon=1.0, settings={"weights": "basic", "local_clusters": 3})
+    whole, _, _ = make(4, epsilon=1.0, settings={**fixed, "weights": "basic"})
     assert whole.key_groups == ((0, 1, 2, 3),) and whole.shape.parties == 4
 
 
@@ -121,13 +124,14 @@ def test_what_is_no_plan_is_refused(values) -> None:
 
 
 def test_local_clusters_grow_with_epsilon_and_with_k() -> None:
-    found = [make(epsilon=epsilon)[0].local_clusters for epsilon in (0.2, 1.0, 8.0)]
+    paper = {"composition": "paper"}
+    found = [make(epsilon=epsilon, settings=paper)[0].local_clusters for epsilon in (0.2, 1.0, 8.0)]
     assert found == sorted(found) and found[0] < found[-1]
-    plan, _, _ = make(epsilon=0.2)
+    plan, _, _ = make(epsilon=0.2, settings=paper)
     assert automatic_clusters(dataclasses.replace(plan, k=900)) == 30
-    assert make(epsilon=1.0, settings={"composition": "paper", "local_clusters": 7})[0].local_clusters == 7
-    paper = make(epsilon=1.0, settings={"composition": "paper", "estimator": "basic"})[0].local_clusters
-    assert 2 <= paper <= make(epsilon=1.0)[0].local_clusters
+    assert make(epsilon=1.0, settings={**paper, "local_clusters": 7})[0].local_clusters == 7
+    basic = make(epsilon=1.0, settings={**paper, "estimator": "basic"})[0].local_clusters
+    assert 2 <= basic <= found[1]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +140,7 @@ def test_local_clusters_grow_with_epsilon_and_with_k() -> None:
         ({"rows": 0}, "rows"),
         ({"rows": 2.5}, "type int"),
         ({"gamma": 9}, "gamma"),
-        ({"local": "other"}, "'dplsf' or 'lloyd'"),
+        ({"local": "other"}, "'lloyd' or 'dplsf'"),
         ({"local_share": 1.0}, "between 0 and 1"),
         ({"local_clusters": 1}, "local_clusters"),
         ({"share_result": "yes"}, "type bool"),
