@@ -86,6 +86,14 @@ class Ready(Document):
 
 
 @dataclass(frozen=True, slots=True)
+class Go(Document):
+    """Sender: the server. Receiver: every client. Says that all are ready; carries nothing."""
+
+    TYPE: ClassVar[int] = 13
+    FORMAT: ClassVar[dict[str, type]] = {}
+
+
+@dataclass(frozen=True, slots=True)
 class Counters(Document):
     """Sender: each client. Receiver: the server. Public traffic counts."""
 
@@ -161,6 +169,16 @@ def tell_ready() -> Party[None]:
 def await_ready(clients: tuple[PartyId, ...]) -> Party[None]:
     """Wait until all clients have finished their set-up; run by the server."""
     yield Gather(clients, Ready, SETUP_ROUND, len(clients), Ready.FORMAT)
+
+
+def let_go(clients: tuple[PartyId, ...]) -> Party[None]:
+    """Tell all clients to send what they have prepared; run by the server."""
+    yield Send(clients, Go({}), SETUP_ROUND)
+
+
+def await_go() -> Party[None]:
+    """Wait until all clients have prepared what they send; run by each client."""
+    yield Receive(SERVER, Go, SETUP_ROUND, Go.FORMAT)
 
 
 def refuse_plan(error: ValueError) -> PeerError:

@@ -174,7 +174,7 @@ def _run_client(session: Session, outcome: ClientOutcome) -> None:
     shares = begun.driver.drive(share_points(me, points, plan, run_id=run_id, secret=SecretRandom()))
     begun.start()
     result = begun.driver.drive(client(me, shares, points, plan, seed=seed, run_id=run_id))
-    outcome.files.choose_writer(result.included[-1])
+    outcome.files.choose_writer(result.present)
     outcome.finish(plan, result, begun.exchange())
 
 

@@ -28,17 +28,15 @@ from fastlloyd.protocols.fastlloyd.plan import automatic_delta
 from fastlloyd.protocols.party import Party, Receive, Record
 from fastlloyd.protocols.session import (
     PlanProposal,
-    await_ready,
     exchange_counters_client,
     exchange_counters_server,
     propose_plan,
-    tell_ready,
 )
-from fastlloyd.protocols.vertical_dp.client import client
+from fastlloyd.protocols.vertical_dp.client import client, prepare
 from fastlloyd.protocols.vertical_dp.keys import set_up
 from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
 from fastlloyd.protocols.vertical_dp.plan import Plan, check_plan, make_plan
-from fastlloyd.protocols.vertical_dp.server import server
+from fastlloyd.protocols.vertical_dp.server import await_prepared, server
 from fastlloyd.protocols.vertical_dp.settings import APPLICABLE, HELP
 from fastlloyd.report import document
 from fastlloyd.systems.checks import accept_plan, check_budget, refuse_old_run
@@ -116,7 +114,7 @@ def serve(session: Session) -> Outcome:
         features = driver.drive(gather_columns(session.everybody))
         plan = make_plan(session.common.public, features)
         driver.drive(propose_plan(session.everybody, plan.to_json(), 0))
-        driver.drive(await_ready(session.everybody))
+        driver.drive(await_prepared(plan))
         session.rounds_start(driver)
         driver.drive(_record(plan))  # the parties' own ledgers count; this one is for the report
         result = driver.drive(server(plan))
@@ -173,11 +171,13 @@ def _run_party(session: Session, outcome: VerticalOutcome) -> None:
             secret=secret,
         )
     )
-    points = own.points(ready.raw_ids)
+    try:
+        prepared = driver.drive(prepare(me, own.points(ready.raw_ids), plan, ready.keys, secret=secret))
+    finally:
+        ready.keys.erase()
     del own
-    driver.drive(tell_ready())
     session.rounds_start(driver)
-    result = driver.drive(client(me, points, plan, ready.keys, secret=secret))
+    result = driver.drive(client(prepared, plan))
     outcome.files.choose_writer(_writers(session, plan))
     traffic = driver.drive(exchange_counters_client(own_traffic(session.meter)))
     outcome.finish(plan, result.centers, None, traffic)

@@ -8,9 +8,11 @@
     party 1              --> unblinds by a_1 --> party 2 by a_2 --> ... --> party S: H(id) of the common ids
     party S              --> every other party, which looks them up among its own
 
-Sorting by a blinded value is a random order, so a point's place tells nothing. Who learns what:
+Sorting by a blinded value is a random order, so a point's place tells nothing. Every list is filled up to the public
+bound N with points that belong to no id, so that no length, and no count of bytes, depends on how many ids there are:
+that number is released with noise only. Who learns what:
 
-* every party: the common ids, which is what was asked for, and the numbers of ids of the others;
+* every party: the common ids, which is what was asked for;
 * party 1, for S > 2, also how many ids each group of parties has in common, not which;
 * the server: nothing, it is not part of it;
 * two parties that work together learn more: with S = 3 parties 1 and 2 can find which of their own ids party 3
@@ -23,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from fastlloyd.crypto.blinding import Blinding, hash_to_point
+from fastlloyd.crypto.blinding import POINT_BYTES, Blinding, hash_to_point
 from fastlloyd.errors import DataError, PeerError
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.align.messages import BlindedIds, OpenedIds
@@ -65,23 +67,26 @@ def intersect_ids(
     PeerError
         A party sent what no honest party sends.
     """
+    if len(raw_ids) > most:
+        raise DataError(f"{len(raw_ids)} ids, expected at most the public N = {most}; agree on a larger --n-total")
     blinding = Blinding(secret)
     hashed = {hash_to_point(name, run_id): name for name in raw_ids}
-    held = yield from _blind_by_all(me, parties, list(hashed), blinding, most)
+    held = yield from _blind_by_all(me, parties, _filled(list(hashed), most, secret), blinding, most)
     common = yield from _keep_common(me, parties, held, most)
-    opened = yield from _open(me, parties, common, blinding, most)
-    stray = next((point for point in opened if point not in hashed), None)
-    if stray is not None:
-        raise PeerError(
-            f"{parties[-1]} named an id as common that {me} does not hold; expected common ids only, check its version",
-            rank=parties[-1].rank,
-        )
+    if me == parties[0]:
+        common = _filled(common, most, secret)
+    opened = [point for point in (yield from _open(me, parties, common, blinding, most)) if point in hashed]
     if not opened:
         raise DataError(
             "no id is common to all parties: expected the same people at every party; compare the id columns "
             "(spelling, leading zeros)"
         )
     return tuple(sorted(hashed[point] for point in opened))
+
+
+def _filled(points: list[bytes], most: int, secret: SecretRandom) -> list[bytes]:
+    """Fill a list up with points of random names: nobody holds them, and they look like any other."""
+    return points + [hash_to_point(secret.bytes(POINT_BYTES).hex(), b"") for _ in range(most - len(points))]
 
 
 def _blind_by_all(
@@ -120,7 +125,7 @@ def _open(
         message = yield Receive(parties[place - 1], BlindedIds, SETUP_ROUND, most)
         common = _multiplied(blinding.unblind, message, parties[place - 1])
     else:
-        common = blinding.unblind(common)
+        common = sorted(blinding.unblind(common))
     if me == last:
         yield Send(parties[:-1], OpenedIds(tuple(sorted(common))), SETUP_ROUND)
         return common

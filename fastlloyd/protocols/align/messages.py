@@ -37,7 +37,7 @@ class IdTag(SetupBytes):
 
 @dataclass(frozen=True, slots=True)
 class _Points:
-    """A list of points of 32 bytes each; `format` is the most that are expected."""
+    """A list of points of 32 bytes each; `format` is how many there must be."""
 
     TYPE: ClassVar[int]
     points: tuple[bytes, ...] = field(repr=False)
@@ -55,8 +55,8 @@ class _Points:
     def read(cls, body: bytes, format: int) -> Self:
         """Check the length, and that no point stands twice (each hides another id)."""
         count, rest = divmod(len(body), POINT_BYTES)
-        if rest or count > format:
-            raise ValueError(f"expected up to {format} points of {POINT_BYTES} bytes, got {len(body)} bytes")
+        if rest or count != format:
+            raise ValueError(f"expected {format} points of {POINT_BYTES} bytes, got {len(body)} bytes")
         points = tuple(body[i : i + POINT_BYTES] for i in range(0, len(body), POINT_BYTES))
         if len(set(points)) != count:
             raise ValueError("a blinded id stands twice")
@@ -72,6 +72,8 @@ class BlindedIds(_Points):
 
 @dataclass(frozen=True, slots=True)
 class OpenedIds(_Points):
-    """Sender: the last party. Receiver: every other one. The common ids, as hashes that each party knows already."""
+    """Sender: the last party. Receiver: every other one. The common ids, as hashes that each party knows already, among
+    points of nobody.
+    """
 
     TYPE: ClassVar[int] = 99

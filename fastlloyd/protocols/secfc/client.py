@@ -5,6 +5,7 @@ Source: SecFC, Alg. 1, lines 9 to 16.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -49,6 +50,8 @@ class ClientResult:
         Sum of squared distances of the own records from their centres; stays here.
     included : tuple
         Per round, the clients whose answers were decoded.
+    present : tuple of PartyId
+        Who has all that a client can have at the end: where centres are revealed, who has them.
     state : {'repeated', 'limit'}
         Why the iterations ended.
     """
@@ -60,6 +63,7 @@ class ClientResult:
     centers: NDArray[np.float64] | None
     raw_inertia: float | None = field(repr=False)
     included: tuple[tuple[PartyId, ...], ...]
+    present: tuple[PartyId, ...]
     state: str
 
 
@@ -90,7 +94,7 @@ def client(
     Sees: the cluster of every point in every iteration; the centres at the end where the run reveals them. Up to t
     clients together learn nothing else about a point.
     """
-    code, key = plan.code, derive(seed, _PURPOSE, run_id)
+    code = plan.code
     coder = Coder(plan.field, shares.elements, plan.mode == "distances")
     shape = AssignmentFormat(shares.records, plan.k, plan.clients)
     labels = first_labels(plan, shares.records)
@@ -98,7 +102,9 @@ def client(
     state, t = "on", 0
     yield Record(plan.all_releases())
     while state == "on":
-        # Differs from the paper: without the mask the server could decode what each segment adds.
+        # Differs from the paper: without the mask the server could decode what each segment adds. The mask depends on
+        # the assignment: a server that shows clients different ones gets masks that do not fit together.
+        key = derive(seed, _PURPOSE, run_id + hashlib.sha256(labels.astype("<i8").tobytes()).digest())
         masked = coder.answer(labels, plan.k, partial(_mask, code, me.rank, key=key, iteration=t))
         yield Send((SERVER,), CodedValues(masked), t)
         reply: Assignment = yield Receive(SERVER, Assignment, t, shape)
@@ -108,9 +114,9 @@ def client(
         yield Publish("round", {"round": t, "rounds": plan.rounds, "clients": len(reply.included)})
         t += 1
     yield Send((SERVER,), Finished(), t)
-    centers = None
+    centers, present = None, history[-1]
     if plan.reveal_centers:
-        centers = yield from reveal_centers(me, coder, labels, plan, t)
+        centers, present = yield from reveal_centers(me, coder, labels, plan, t)
     raw_labels = labels[shares.raw_rows]
     return ClientResult(
         labels=labels,
@@ -120,6 +126,7 @@ def client(
         centers=centers,
         raw_inertia=None if centers is None else local_inertia(raw_points, raw_labels, centers),
         included=tuple(history),
+        present=present,
         state=state,
     )
 

@@ -11,6 +11,7 @@ from fastlloyd.protocols.secfc.settings import Settings, settings_from, settle_c
 from fastlloyd.ring.field import MAX_RECORDS
 
 PROTOCOL = "secfc"
+MAX_CLUSTERS = 65_535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,8 @@ class PublicParameters:
             raise ConfigError(f"--k: expected at least 1 cluster, got {self.k}")
         if not 1 <= self.n_total < MAX_RECORDS:
             raise ConfigError(f"--n-total: expected 1 to {MAX_RECORDS - 1} records, got {self.n_total}")
+        if self.k > MAX_CLUSTERS:
+            raise ConfigError(f"--k: secfc expects at most {MAX_CLUSTERS} clusters, got {self.k}")
         if self.k > self.n_total:
             raise ConfigError(
                 f"--k: expected at most the public N = {self.n_total} clusters, got {self.k}; lower --k or "

@@ -30,7 +30,7 @@ from fastlloyd.wire import SERVER, PartyId
 
 def reveal_centers(
     me: PartyId, coder: Coder, labels: NDArray[np.int64], plan: Plan, t: int
-) -> Party[NDArray[np.float64] | None]:
+) -> Party[tuple[NDArray[np.float64] | None, tuple[PartyId, ...]]]:
     """Open the centres of the final clusters; run by each client.
 
     Parameters
@@ -46,8 +46,10 @@ def reveal_centers(
 
     Returns
     -------
-    float64 array, shape (k, d), or None
+    centers : float64 array, shape (k, d), or None
         Scaled domain; a row of NaN for a cluster without points. None: this client came too late.
+    present : tuple of PartyId
+        Who has them.
 
     Raises
     ------
@@ -56,7 +58,7 @@ def reveal_centers(
     """
     roll: Roll = yield Receive(SERVER, Roll, t, plan.clients)
     if me not in roll.present:
-        return None
+        return None, roll.present
     if len(roll.present) < plan.revealing:
         raise PeerError(
             f"the server calls {len(roll.present)} clients to reveal the centres, expected at least {plan.revealing}",
@@ -82,7 +84,7 @@ def reveal_centers(
         raise PeerError(f"the shares of {names} give no possible centres: one of them is wrong", rank=blamed.rank)
     centers = np.full((plan.k, plan.d), np.nan)
     centers[clusters.used] = sums / clusters.sizes[:, None] / float(1 << plan.fraction_bits)
-    return centers
+    return centers, roll.present
 
 
 def _open(shares: NDArray[np.float64], opening: tuple[PartyId, ...], plan: Plan) -> NDArray[np.int64]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.errors import InternalError, PeerError
+from fastlloyd.errors import ConfigError, InternalError, PeerError
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.party import Gather, Party, Receive, Send
@@ -111,17 +111,21 @@ def await_shared(plan: Plan) -> Party[int]:
     ------
     PeerError
         A client counts another number of points than the others.
+    ConfigError
+        There is no point at all.
     """
     told = yield Gather(plan.everybody, Shared, SETUP_ROUND, plan.clients, plan.n_total)
     first = told[plan.everybody[0]].value
     expected = first if plan.membership else sum(plan.sizes)
     for party in plan.everybody:
-        if told[party].value != expected or expected == 0:
+        if told[party].value != expected:
             raise PeerError(
-                f"{party} counts {told[party].value} records of all clients together, expected {expected or 1}; look "
-                "at its version",
+                f"{party} counts {told[party].value} records of all clients together, expected {expected}; look at its "
+                "version",
                 rank=party.rank,
             )
+    if expected == 0:
+        raise ConfigError("the clients hold no record together, expected at least 1; check their files")
     return int(expected)
 
 

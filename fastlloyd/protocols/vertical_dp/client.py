@@ -15,6 +15,7 @@ from fastlloyd.privacy.sampler import round_laplace
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.privacy.sketch import make_sketch
 from fastlloyd.protocols.party import Party, Publish, Receive, Record, Send
+from fastlloyd.protocols.session import await_go, tell_ready
 from fastlloyd.protocols.vertical_dp.keys import GroupKeys
 from fastlloyd.protocols.vertical_dp.local import cluster_locally
 from fastlloyd.protocols.vertical_dp.local_plan import Laplace
@@ -40,10 +41,24 @@ class ClientResult:
     centers: NDArray[np.float64] | None
 
 
-def client(
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a party will send, paid for in its ledger.
+
+    Attributes
+    ----------
+    noisy_centers : int64 array, shape (k', d_i)
+    message : Synopsis
+    """
+
+    noisy_centers: NDArray[np.int64]
+    message: Synopsis
+
+
+def prepare(
     me: PartyId, raw_points: NDArray[np.float64], plan: Plan, keys: GroupKeys, *, secret: SecretRandom
-) -> Party[ClientResult]:
-    """Run one party.
+) -> Party[Prepared]:
+    """Compute a party's message, write its releases down, and wait until every party has done so.
 
     Parameters
     ----------
@@ -52,7 +67,7 @@ def client(
         Own columns scaled to [-1, 1], rows in the order that all parties agreed on.
     plan : Plan
     keys : GroupKeys
-        Erased before this returns.
+        Erased before anybody else is waited for.
     secret : SecretRandom
 
     Raises
@@ -62,20 +77,30 @@ def client(
 
     Notes
     -----
-    Sees: its own records; the final centres if shared. The server sees the message below, see `Plan.all_releases`.
-    Privacy: everything is in the ledger before anything leaves.
+    Privacy: all parties' releases are in every party's ledger before any of them leaves.
     """
-    place = me.rank - 1
     try:
-        noisy_centers, message = _synopsis(place, raw_points, plan, keys, secret)
-        yield Record(plan.all_releases())
-        yield Send((SERVER,), message, 0)
+        noisy_centers, message = _synopsis(me.rank - 1, raw_points, plan, keys, secret)
     finally:
         keys.erase()
+    yield Record(plan.all_releases())
+    yield from tell_ready()
+    yield from await_go()
+    return Prepared(noisy_centers, message)
+
+
+def client(prepared: Prepared, plan: Plan) -> Party[ClientResult]:
+    """Send what was prepared, and receive the result if it is shared.
+
+    Notes
+    -----
+    Sees: its own records; the final centres if shared. The server sees the message, see `Plan.all_releases`.
+    """
+    yield Send((SERVER,), prepared.message, 0)
     form = CentersFormat(plan.k, plan.d, plan.share_result)
     reply = yield Receive(SERVER, FinalCenters, 0, form)
     yield Publish("round", {"round": 0, "rounds": 1, "clients": plan.clients})
-    return ClientResult(noisy_centers, reply.centers(form))
+    return ClientResult(prepared.noisy_centers, reply.centers(form))
 
 
 def _synopsis(

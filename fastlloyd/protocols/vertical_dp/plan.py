@@ -17,7 +17,7 @@ import numpy as np
 
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.vertical import PartyFeatures
-from fastlloyd.errors import ConfigError, InternalError
+from fastlloyd.errors import ConfigError, InternalError, RangeError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import Release
 from fastlloyd.privacy.sketch import GRID_PHANTOMS, PAPER_PHANTOMS, SketchShape
@@ -358,17 +358,25 @@ def check_plan(plan: Plan, public: PublicParameters, *, place: int, own: PartyFe
     same = (told.bounds.lo == own.bounds.lo).all() and (told.bounds.hi == own.bounds.hi).all()
     if told.names != own.names or not same:
         raise ValueError("the plan describes this party's columns in another way than it did itself")
-    expected, _ = _untightened(public, settings_from(public.protocol, public.settings), features)
+    settings = settings_from(public.protocol, public.settings)
+    try:
+        expected, _ = _untightened(public, settings, features)
+    except (ConfigError, RangeError) as error:
+        raise ValueError(f"no such plan can be made: {error}") from error
+    free = _TIGHTENED if expected.private and settings.composition == TIGHT else frozenset()
     for field in fields(plan):
         got, wanted = getattr(plan, field.name), getattr(expected, field.name)
-        if got != wanted and field.name not in _TIGHTENED:
+        if got != wanted and field.name not in free:
             raise ValueError(f"the plan has {field.name} = {got!r}, expected {wanted!r}")
     # One factor on all noise: the division between the parts is the configuration's.
     if plan.private and not math.isclose(
         plan.total_scale * plan.local_epsilon, expected.total_scale * expected.local_epsilon, rel_tol=_SPLIT_SLACK
     ):
         raise ValueError("the plan divides epsilon in another way than the configuration")
-    epsilon = spent(plan.all_releases(), plan.delta)
+    try:
+        epsilon = spent(plan.all_releases(), plan.delta)
+    except (ConfigError, RangeError) as error:
+        raise ValueError(f"its releases are none: {error}") from error
     if plan.private and epsilon > public.epsilon * (1.0 + _ACCOUNTING_SLACK):
         raise ValueError(f"the plan spends epsilon {epsilon:.6g}, expected at most {public.epsilon:g}")
     return epsilon

@@ -19,7 +19,7 @@ from fastlloyd.protocols.vertical_dp.client import laplace_from
 from fastlloyd.protocols.vertical_dp.grid import GridResult, cluster_cells
 from fastlloyd.protocols.vertical_dp.local import GRID, LocalClusters, cluster_locally
 from fastlloyd.protocols.vertical_dp.plan import Plan
-from fastlloyd.protocols.vertical_dp.server import weigh
+from fastlloyd.protocols.vertical_dp.server import possible_total, weigh
 from fastlloyd.protocols.vertical_dp.weights import Group, noisy_count
 
 
@@ -53,7 +53,7 @@ def reference(
         )
         if place == 0:
             noisy_total = noisy_count(len(columns), plan.total_scale, secrets[0])  # line 3 (a)
-    cells = weigh(sketches, noisy_total, plan)  # line 3 (d)
+    cells = weigh(sketches, possible_total(noisy_total, plan), plan)  # line 3 (d)
     return cluster_cells(cells, [found.noisy_centers / GRID for found in local], plan.k, seed=plan.seed)  # line 4
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fastlloyd.errors import DataError
 from fastlloyd.privacy.sketch import Levels
 from fastlloyd.protocols.party import Party, Publish, Receive, Send
+from fastlloyd.protocols.session import await_ready, let_go
 from fastlloyd.protocols.vertical_dp.client import synopsis_format
 from fastlloyd.protocols.vertical_dp.fit import Cells
 from fastlloyd.protocols.vertical_dp.grid import cluster_cells
@@ -23,7 +24,7 @@ from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan
 from fastlloyd.protocols.vertical_dp.weights import Group, estimate_weights
 from fastlloyd.wire import PartyId, clients
 
-__all__ = ["ServerResult", "finish", "plain_cells", "server", "weigh"]
+__all__ = ["ServerResult", "await_prepared", "finish", "plain_cells", "possible_total", "server", "weigh"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,6 @@ def server(plan: Plan) -> Party[ServerResult]:
     ------
     PeerError
         A party is missing or sent what does not fit; there is nothing to go on with.
-    DataError
-        The noisy number of users is not positive.
 
     Notes
     -----
@@ -76,6 +75,12 @@ def server(plan: Plan) -> Party[ServerResult]:
     return result
 
 
+def await_prepared(plan: Plan) -> Party[None]:
+    """Wait until every party has its message ready and its releases written down, then let all of them send."""
+    yield from await_ready(clients(plan.clients))
+    yield from let_go(clients(plan.clients))
+
+
 def finish(messages: Sequence[Synopsis], plan: Plan) -> ServerResult:
     """Turn the parties' messages into the final centres."""
     forms = [synopsis_format(plan, place) for place in range(plan.clients)]
@@ -86,11 +91,16 @@ def finish(messages: Sequence[Synopsis], plan: Plan) -> ServerResult:
         noisy_total = float(len(labels[0]))
         cells = plain_cells(labels)
     else:
-        noisy_total = messages[0].noisy_total(forms[0])
+        noisy_total = possible_total(messages[0].noisy_total(forms[0]), plan)
         sketches = [message.sketches(form) for message, form in zip(messages, forms, strict=True)]
         cells = weigh(sketches, noisy_total, plan)
     found = cluster_cells(cells, local, plan.k, seed=plan.seed)
     return ServerResult(found.centers, found.weights, noisy_total, cells, local)
+
+
+def possible_total(noisy_total: float, plan: Plan) -> float:
+    """Cut the noisy number of users to 1 .. N: post-processing, so that no run ends because of its noise."""
+    return min(max(noisy_total, 1.0), float(plan.n_total))
 
 
 def weigh(sketches: Sequence[Sequence[Levels]], noisy_total: float, plan: Plan) -> Cells:

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.vertical import PartyFeatures
 from fastlloyd.privacy.secret import SecretRandom
-from fastlloyd.protocols.vertical_dp.client import ClientResult, client
+from fastlloyd.protocols.vertical_dp.client import ClientResult, client, prepare
 from fastlloyd.protocols.vertical_dp.keys import GroupKeys, set_up
 from fastlloyd.protocols.vertical_dp.plan import Plan, PublicParameters, make_plan
-from fastlloyd.protocols.vertical_dp.server import ServerResult, server
+from fastlloyd.protocols.vertical_dp.server import ServerResult, await_prepared, server
 from fastlloyd.simulate import Simulation, Tap
 from fastlloyd.wire import SERVER, PartyId, clients
 
@@ -123,10 +123,15 @@ def run(
             found = yield from set_up(me, plan, names, align=align, run_id=RUN_ID, context=b"", secret=secret)
             own = found.keys
             points = points[[names.index(name) for name in found.raw_ids]]
-        return (yield from client(me, points, plan, own, secret=secret))
+        prepared = yield from prepare(me, points, plan, own, secret=secret)
+        return (yield from client(prepared, plan))
+
+    def serve():
+        yield from await_prepared(plan)
+        return (yield from server(plan))
 
     parties = {me: one(me) for me in clients(plan.clients) if me not in absent}
-    simulation = Simulation({SERVER: server(plan), **parties}, tap)
+    simulation = Simulation({SERVER: serve(), **parties}, tap)
     results = simulation.run()
     return Run(simulation, results.pop(SERVER), results)
 

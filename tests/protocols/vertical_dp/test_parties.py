@@ -11,7 +11,8 @@ from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.align.messages import IdTag
 from fastlloyd.protocols.pairs import PairPublicKey
 from fastlloyd.protocols.seed import SeedConfirmation, SeedContribution
-from fastlloyd.protocols.vertical_dp.client import client, synopsis_format
+from fastlloyd.protocols.session import Ready
+from fastlloyd.protocols.vertical_dp.client import client, prepare, synopsis_format
 from fastlloyd.protocols.vertical_dp.keys import GroupKeys, derive_keys, set_up
 from fastlloyd.protocols.vertical_dp.messages import CentersFormat, FinalCenters, Synopsis, SynopsisFormat
 from fastlloyd.protocols.vertical_dp.reference import reference
@@ -69,7 +70,9 @@ def test_the_server_sees_centres_and_sketches_and_nothing_else(parties: int, set
 
     result = run(columns, plan, tap=tap)
     forms = [synopsis_format(plan, place) for place in range(parties)]
-    assert to_server == [(place + 1, Synopsis.TYPE, forms[place].fixed_bytes) for place in range(parties)]
+    sent = [entry for entry in to_server if entry[1] != Ready.TYPE]
+    assert sent == [(place + 1, Synopsis.TYPE, forms[place].fixed_bytes) for place in range(parties)]
+    assert {length for _, kind, length in to_server if kind == Ready.TYPE} == {2}
     assert {PairPublicKey.TYPE, SeedConfirmation.TYPE, IdTag.TYPE} <= among
     assert Synopsis.TYPE not in among
     assert (SeedContribution.TYPE in among) == (settings.get("weights") == "basic" and parties > 2)
@@ -112,32 +115,40 @@ def test_every_party_records_the_whole_claim_before_it_sends() -> None:
             seen[sender.rank] = len(simulation[0].releases[sender])
         return body
 
-    from fastlloyd.protocols.vertical_dp.server import server
+    from fastlloyd.protocols.vertical_dp.server import await_prepared, server
 
     keys = sketch_keys(plan)
-    parties = {
-        me: client(me, columns[me.rank - 1], plan, keys_of(plan, keys, me.rank - 1), secret=SecretRandom())
-        for me in clients(3)
-    }
-    simulation.append(Simulation({SERVER: server(plan), **parties}, tap))
+
+    def one(me: PartyId):
+        own = keys_of(plan, keys, me.rank - 1)
+        prepared = yield from prepare(me, columns[me.rank - 1], plan, own, secret=SecretRandom())
+        # Nobody sends before all have recorded: a party lost now leaves no ledger behind the others'.
+        recorded.append([len(simulation[0].releases[party]) for party in clients(3)])
+        return (yield from client(prepared, plan))
+
+    def serve():
+        yield from await_prepared(plan)
+        return (yield from server(plan))
+
+    recorded: list[list[int]] = []
+    simulation.append(Simulation({SERVER: serve(), **{me: one(me) for me in clients(3)}}, tap))
     simulation[0].run()
     expected = list(plan.all_releases())
     assert seen == dict.fromkeys((1, 2, 3), len(expected))
+    assert recorded == [[len(expected)] * 3] * 3
     for me in clients(3):
         assert simulation[0].releases[me] == expected
         assert 0.995 * plan.epsilon <= spent(simulation[0].releases[me], plan.delta) <= plan.epsilon
 
 
-def test_keys_are_erased_when_the_message_has_left() -> None:
+def test_keys_are_erased_before_anything_leaves() -> None:
     columns = split(correlated(60, 2), 2)
     plan = plan_for(columns, 2, settings=SMALL)
     keys = keys_of(plan, sketch_keys(plan), 0)
     assert "01" not in repr(keys) and "\\x" not in repr(keys)
-    party = client(PartyId(1), columns[0], plan, keys, secret=SecretRandom())
-    next(party)  # Record
+    party = prepare(PartyId(1), columns[0], plan, keys, secret=SecretRandom())
     assert keys.of((0, 1)) == bytes([1]) * 32
-    party.send(None)  # Send
-    party.send(None)  # Receive
+    next(party)  # Record
     assert all(not any(key) for key in keys.keys.values())
     with pytest.raises(InternalError, match="erased"):
         keys.of((0, 1))
@@ -147,7 +158,7 @@ def test_keys_are_erased_when_the_run_ends_early() -> None:
     columns = split(correlated(60, 2), 2)
     plan = plan_for(columns, 2, settings=SMALL)
     keys = keys_of(plan, sketch_keys(plan), 0)
-    party = client(PartyId(1), columns[0], plan, keys, secret=SecretRandom())
+    party = prepare(PartyId(1), columns[0], plan, keys, secret=SecretRandom())
     next(party)
     party.close()
     assert all(not any(key) for key in keys.keys.values())
@@ -207,7 +218,7 @@ def test_too_many_users_are_refused_before_anything_leaves() -> None:
 def test_without_a_party_nothing_is_computed() -> None:
     columns = split(correlated(60, 3), 3)
     plan = plan_for(columns, 2, settings=SMALL)
-    with pytest.raises(InternalError, match=r"PartyId\(rank=2\)"):
+    with pytest.raises(PeerError, match="client 2"):
         run(columns, plan, keys=sketch_keys(plan), absent=(PartyId(2),))
 
 
