@@ -9,6 +9,7 @@ from typing import Any
 from fastlloyd.report.plot import make_figure, render_png
 
 _BAR_SHARE = 0.8
+_LEGEND_COLUMNS = 4
 _MAX_MARKS = 12
 
 
@@ -88,7 +89,9 @@ def bar_chart(places: Sequence[str], series: Sequence[Bars], *, y_label: str) ->
     axes.set_ylim(bottom=0.0)
     axes.grid(axis="y", linewidth=0.4, alpha=0.6)
     axes.set_axisbelow(True)
-    figure.legend(loc="outside upper center", ncols=max(len(series), 1), frameon=False, fontsize=9)
+    figure.legend(
+        loc="outside upper center", ncols=min(max(len(series), 1), _LEGEND_COLUMNS), frameon=False, fontsize=9
+    )
     return render_png(figure)
 
 
