@@ -23,6 +23,7 @@ Source: docs/protocol.md, "How a run ends".
 
 from __future__ import annotations
 
+import math
 from enum import IntEnum
 
 EXIT_OK = 0
@@ -107,9 +108,12 @@ class BudgetError(ConfigError):
     reason = Reason.BUDGET
 
     def __init__(self, *, asked: float, spent: float, would_add: float, limit: float) -> None:
+        why = ""
+        if math.isinf(spent):
+            why = " (something in the ledger carries no noise, or protects a smaller unit than this run does)"
         super().__init__(
             f"the privacy budget would be exceeded: this run asks for epsilon {asked:g}, {spent:g} was spent "
-            f"before, it would add {would_add:g}, and the limit is {limit:g}; lower epsilon or raise the budget"
+            f"before{why}, it would add {would_add:g}, and the limit is {limit:g}; lower epsilon or raise the budget"
         )
         self.asked = asked
         self.spent = spent

@@ -26,6 +26,7 @@ from fastlloyd.data.split import split_rows
 from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.kmeans.grid import GridPoints, quantise
+from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.wire import PROTOCOL_VERSION, SERVER, PartyId
 
 DEFAULT_DATASET = "photo"
@@ -84,6 +85,10 @@ class OwnRecords:
     raw_points: NDArray[np.float64] = field(repr=False)
     names: tuple[str, ...]
     bounds: Bounds
+
+    def digest(self, key: bytes) -> str:
+        """Give a keyed digest of everything that a resumed run must find unchanged; never sent."""
+        return keyed_digest(key, self.raw_points)
 
     def quantise(self, fraction_bits: int) -> GridPoints:
         """Put the points on the grid of 2^-q."""

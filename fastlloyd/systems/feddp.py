@@ -20,6 +20,7 @@ from fastlloyd.errors import ConfigError, InternalError, Reason
 from fastlloyd.inputs import OwnRecords
 from fastlloyd.outcome import Facts, Result, ResultFiles, common_part, draw_result, evaluate_result
 from fastlloyd.privacy.accountant import ACCOUNTANT, spent
+from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.feddp.client import client
 from fastlloyd.protocols.feddp.noise import draw_share
@@ -195,7 +196,8 @@ class FedDPOutcome:
 
             extra["elbow.csv"] = elbow_csv(costs, len(centroids))
             pictures.update(elbow_plot(costs, len(centroids)))
-        lifetime = self.files.ledger.epsilon(plan.delta) if config.state_dir else None
+        neighbours = ADD_REMOVE_USER if plan.by_user else ADD_REMOVE
+        lifetime = self.files.ledger.epsilon(plan.delta, neighbours) if config.state_dir else None
         return Result(
             common=common_part(
                 self._facts,
@@ -209,7 +211,8 @@ class FedDPOutcome:
                 epsilon=plan.epsilon,
                 delta=plan.delta,
                 spent_epsilon=spent(releases, plan.delta),
-                neighbours="add-remove user" if plan.by_user else "add-remove record",
+                neighbours=neighbours,
+                unit=_unit(plan, self._common),
                 accountant=ACCOUNTANT,
                 releases=[release.to_dict() for release in releases],
                 lifetime_epsilon=lifetime,
@@ -224,6 +227,15 @@ class FedDPOutcome:
             pictures=pictures,
             extra=extra,
         )
+
+
+def _unit(plan: Plan, common: Any) -> str:
+    """Say what neighbours differ in."""
+    if not plan.by_user:
+        return "one record"
+    if settings_from(common.public.settings).users is None and getattr(common, "users", None) is None:
+        return "all records of one client"
+    return "all records that one client holds of one user; who has records at two clients counts as two users,"
 
 
 def _client_rows(common: Any) -> NDArray[np.int64] | None:

@@ -17,12 +17,16 @@ from fastlloyd.data.bounds import Bounds, parse_bounds, scale
 from fastlloyd.data.mixture import MIXTURE, MixtureData, make_mixture, parse_mixture
 from fastlloyd.data.named import Dataset, dataset_bounds
 from fastlloyd.data.split import public_permutation, split_rows
-from fastlloyd.data.table import read_identifiers, read_table
-from fastlloyd.errors import ConfigError
+from fastlloyd.data.table import column_names, read_identifiers, read_table
+from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.inputs import Common, OwnRecords, load_own, public_dataset, settle_size, share_caps
+from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.settings import Settings, settings_from
 from fastlloyd.wire import PartyId
+
+_HOLD_OUT = 1 << 40
+_NOBODY = frozenset({"", "na", "nan", "n/a", "null", "none"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +65,10 @@ class UserRecords(OwnRecords):
 
     raw_users: NDArray[np.int64] = field(repr=False)
 
+    def digest(self, key: bytes) -> str:
+        """Give a keyed digest of the records and of whose they are; never sent."""
+        return keyed_digest(key, np.column_stack([self.raw_points, self.raw_users.astype(np.float64)]))
+
 
 def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
     """Give the public parameters of a run.
@@ -96,6 +104,11 @@ def gather(config: RunConfig, clients: int) -> tuple[RunConfig, FedDPCommon]:
     """
     config = replace(config, masking="pairwise")  # the server works on the noisy sums: there is no other way
     settings = settings_from(config.own_settings)
+    if settings.users is not None and settings.privacy_level == "record":
+        raise ConfigError(
+            "--set feddp.users names whose each record is, but feddp.privacy_level is 'record', which protects single "
+            "records: add --set feddp.privacy_level=client, or leave feddp.users out"
+        )
     if config.dataset is not None and config.dataset.partition(":")[0] == MIXTURE:
         return _gather_mixture(config, clients)
     config, dataset = public_dataset(config)
@@ -121,8 +134,15 @@ def _gather_dataset(
     if config.server_data is None and rows - held < clients:
         raise ConfigError(f"--set feddp.server_share: {held} of {rows} rows leave too few for {clients} clients")
     kept = np.ones(rows, dtype=bool)
-    kept[public_permutation(rows, config.seed)[:held]] = False
+    # Another seed than the split's, whose order would take all these rows from the first clients.
+    kept[public_permutation(rows, config.seed + _HOLD_OUT)[:held]] = False
     splits = [part[kept[part]] for part in split_rows(rows, clients, config.split, config.seed, labels=dataset.labels)]
+    idle = [client for client, part in enumerate(splits, 1) if not len(part)]
+    if idle:
+        raise ConfigError(
+            f"--set feddp.server_share {settings.server_share:g}: leaves client {idle[0]} without a record; lower it, "
+            "or start fewer clients"
+        )
     n_total, k = settle_size(config, dataset)
     if config.n_total is None:
         n_total = int(kept.sum())
@@ -194,8 +214,14 @@ def _load_server(config: RunConfig, common: FedDPCommon) -> ServerPoints:
     columns = config.columns
     if not columns and common.dataset is not None:
         columns = common.dataset.names
-    missing = "refuse" if config.missing == "midpoint" else config.missing
-    table = read_table(config.server_data, columns=columns, missing=missing, bounds=common.bounds)
+    users = settings_from(config.own_settings).users
+    try:
+        ignore = () if users is None or users not in column_names(config.server_data) else (users,)
+        table = read_table(
+            config.server_data, columns=columns, ignore=ignore, missing=config.missing, bounds=common.bounds
+        )
+    except DataError as error:  # nobody's private record
+        raise ConfigError(f"--server-data: {str(error).replace('--data', '--server-data')}") from error
     matched: Bounds = common.bounds.match(table.names)
     return ServerPoints(points=scale(table.values, matched, out=table.values), names=table.names)
 
@@ -209,5 +235,12 @@ def _users(config: RunConfig, common: FedDPCommon, me: PartyId, settings: Settin
     if config.missing == "drop":
         raise ConfigError("--missing drop does not go with feddp.users: use midpoint, or complete the rows")
     path = (config.data or "").replace("{client}", str(me.rank))
-    _, numbers = np.unique(np.array(read_identifiers(path, settings.users)), return_inverse=True)
+    names = read_identifiers(path, settings.users)
+    blank = [row for row, name in enumerate(names, 1) if name.lower() in _NOBODY]
+    if blank:
+        raise DataError(
+            f"{path}, row {blank[0]}, column {settings.users!r}: expected whose record it is, got nothing (and in "
+            f"{len(blank) - 1} more rows); fill it in, for blank users would count as one"
+        )
+    _, numbers = np.unique(np.array(names), return_inverse=True)
     return numbers.astype(np.int64).reshape(rows)

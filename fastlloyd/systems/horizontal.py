@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from fastlloyd.agreement import MaskAgreement
 from fastlloyd.inputs import OwnRecords
 from fastlloyd.outcome import own_traffic
-from fastlloyd.privacy.ledger import Ledger, Release, keyed_digest
+from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.protocols.fastlloyd.client import StoredRounds
 from fastlloyd.protocols.party import Party
 from fastlloyd.protocols.session import (
@@ -211,7 +211,7 @@ def begin_client(
         From the plan to the delta at which the whole ledger is read for `--budget`.
     """
     refuse_old_run(session, ledger)
-    data_digest = keyed_digest(ledger.digest_key(), own.raw_points)
+    data_digest = own.digest(ledger.digest_key())
     driver = session.driver(ledger, data_digest)
     replies = session.rounds("reply")
     refuse_other_data(session, data_digest)

@@ -259,7 +259,7 @@ class VerticalOutcome:
         config, features = self._facts.config, plan.features
         names, centroids = assemble_names(features), assemble_centers(centers, features)
         releases = self.files.own_releases()
-        lifetime = self.files.ledger.epsilon(automatic_delta(plan.n_total)) if config.state_dir else None
+        lifetime = self.files.ledger.epsilon(automatic_delta(plan.n_total), ZERO_OUT) if config.state_dir else None
         return Result(
             common=common_part(
                 self._facts,
@@ -274,6 +274,7 @@ class VerticalOutcome:
                 delta=plan.delta,
                 spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
                 neighbours=ZERO_OUT,
+                unit="whether one person's row counts",
                 accountant=ACCOUNTANT,
                 releases=[release.to_dict() for release in releases],
                 lifetime_epsilon=lifetime,

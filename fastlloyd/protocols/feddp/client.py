@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.crypto.pairwise import PairwiseMasks
-from fastlloyd.errors import InternalError
+from fastlloyd.errors import InternalError, PeerError
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints, round_centers
 from fastlloyd.protocols.fastlloyd.client import StoredRounds
@@ -109,6 +109,12 @@ class _State:
         elif isinstance(reply, ProjectedCentersMessage):
             self.projected = reply.found
         elif isinstance(reply, CentersMessage):
+            settled = self.projected is not None or self.centers is not None or not self.plan.choose_k
+            if settled and len(reply.found.exact) != self.k:
+                raise PeerError(
+                    f"the server sent {len(reply.found.exact)} centres, expected {self.k}; look at its version",
+                    rank=SERVER.rank,
+                )
             self.centers = reply.found
 
     def statistic(self, t: int) -> NDArray[np.int64]:

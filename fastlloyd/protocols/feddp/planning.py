@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.calibration import calibrate
 from fastlloyd.protocols.fastlloyd.plan import GAUSSIAN_TAIL, LAPLACE_TAIL, automatic_delta
@@ -132,7 +132,8 @@ def make_plan(
     factor, _ = calibrate(lambda candidate: build(candidate).all_releases(), public.epsilon, delta, _GUESS)
     if factor > _MARGIN:
         raise ConfigError(
-            f"the shares of epsilon need {factor:.3g} times the noise expected; choose more even shares (--set *_share)"
+            f"the shares of epsilon need {factor:.3g} times the noise expected; choose more even shares (--set "
+            "feddp.*_share), fewer --rounds, or a smaller --delta"
         )
     return build(factor)
 
@@ -169,6 +170,7 @@ def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str
     delta = automatic_delta(public.n_total) if public.delta is None else public.delta
     if not 0.0 < plan.delta <= delta * (1 + _ACCOUNTING_SLACK):
         raise ValueError(f"the plan has delta {plan.delta:g}, expected at most {delta:g}")
+    _check_grids(plan, public, settings, _Course(kinds, epsilon_shares(settings, rounds), public.epsilon, plan.delta))
     epsilon = spent(plan.all_releases(), plan.delta)
     if epsilon > public.epsilon * (1 + _ACCOUNTING_SLACK):
         raise ValueError(f"the plan spends epsilon {epsilon:.6g}, expected at most {public.epsilon:g}")
@@ -190,8 +192,18 @@ def _check_bounds(plan: Plan, settings: Settings, d: int) -> None:
         raise ValueError(f"the plan has {plan.n_server} server points, expected {least} to {MAX_SERVER_POINTS}")
     if not 8 <= plan.fraction_bits <= 16 or not 0 <= plan.outer_bits <= plan.fraction_bits:
         raise ValueError("the plan's fraction bits are out of range")
-    if plan.projected_bits > choose_projected_bits(plan.norm_bound, plan.rank) or plan.projected_bits < 0:
-        raise ValueError("the plan's grid of projected points is out of range")
+
+
+def _check_grids(plan: Plan, public: PublicParameters, settings: Settings, course: _Course) -> None:
+    """Refuse grids other than those that follow from the public bounds: on finer ones a sum may not fit its ring."""
+    given = _bounds(settings, plan.k, plan.norm_bound)
+    try:
+        expected = _choose_grids(public, settings, plan.d, given, course)
+    except (ConfigError, RangeError) as error:
+        raise ValueError(f"no grid fits its bounds: {error}") from error
+    stated = (plan.fraction_bits, plan.outer_bits, plan.projected_bits)
+    if stated != expected:
+        raise ValueError(f"the plan has fraction bits {stated}, expected {expected}")
 
 
 def _check_server_points(

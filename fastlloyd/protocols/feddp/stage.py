@@ -69,7 +69,8 @@ def make_projection(noisy: NDArray[np.int64], server_points: NDArray[np.float64]
     matrix = np.rint(rows * (1 << MATRIX_BITS)).astype(np.int32)
     own = cut_norm(quantise(server_points, plan.fraction_bits), plan.norm_limit)
     seen = project(own, matrix, plan.projected_bits)
-    return Projection(matrix, seen.raw_coordinates.T.astype(np.int64), plan.projected_bits)
+    # In C order, as a stored reply gives it back: sums of floats may depend on the order in memory.
+    return Projection(matrix, np.ascontiguousarray(seen.raw_coordinates.T, dtype=np.int64), plan.projected_bits)
 
 
 def cluster_projected(noisy: NDArray[np.int64], projection: Projection, plan: Plan, restarts: int) -> ProjectedCenters:
