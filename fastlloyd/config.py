@@ -17,7 +17,19 @@ from typing import Any
 from fastlloyd.errors import ConfigError
 
 DATA_DIR_VARIABLE = "FASTLLOYD_DATA"
-PROTOCOLS = ("fastlloyd", "glloyd", "sulloyd", "lloyd", "feddp", "kfed", "secfc", "vertical-dp", "vertical-plain")
+PROTOCOLS = (
+    "fastlloyd",
+    "fastlloyd-plus",
+    "glloyd",
+    "sulloyd",
+    "lloyd",
+    "feddp",
+    "kfed",
+    "secfc",
+    "vertical-dp",
+    "vertical-plain",
+    "vertical-he",
+)
 VERTICAL = "vertical"
 TABLES = (*PROTOCOLS, VERTICAL)
 """Tables of a run file: one per protocol, and one that the vertical protocols have in common."""
@@ -73,6 +85,8 @@ class RunConfig:
         'common' masks that the server cannot take off, or 'pairwise' masks that cancel in its sum.
     known_shares : int
         With pairwise masking, t: of how many clients an observer may know the shares of noise.
+    workers : int or None
+        Processes for the heavy part of vertical-he at the party that computes; None: one per core.
     network : str or None
         Profile of the shaped network that `fastlloyd run` made.
     shaping : str or None
@@ -106,6 +120,7 @@ class RunConfig:
     roster: str | None = None
     key: str | None = None
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    workers: int | None = None
     transport: str = "shm"
     network: str | None = None
     shaping: str | None = None
@@ -181,6 +196,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "budget": (0.0, 1e6),
     "min_clients": (1, 100_000),
     "known_shares": (1, 100_000),
+    "workers": (1, 256),
     "delay": (0.0, 60.0),
     "deadline": (0.5, 86_400.0),
     "setup_deadline": (0.5, 86_400.0),

@@ -14,7 +14,7 @@ LAYERS = [
     {"config", "net"},
     {"ring", "crypto", "kmeans", "privacy", "data"},
     {"protocols"},
-    {"run", "simulate", "state"},
+    {"run", "simulate", "state", "workers"},
     {"report"},
     {"inputs", "agreement", "outcome", "supervisor", "verdict", "estimator", "parameter", "shaped"},
     {"systems"},

@@ -86,6 +86,9 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     secure.add_argument("--min-clients", type=_whole, metavar="M", help="go on without slow clients (default: all)")
     secure.add_argument("--roster", metavar="FILE", help="TOML of pinned certificates; without it: demonstration")
     secure.add_argument("--key", metavar="FILE", help="this party's own key; '{client}' becomes the rank")
+    secure.add_argument(
+        "--workers", type=_whole, metavar="W", help="vertical-he: processes that compute (default: cores)"
+    )
     secure.add_argument("--transport", choices=TRANSPORTS, help="shm (default) or tcp, also on one host")
     secure.add_argument("--network", metavar="PROFILE", help="fastlloyd run: a host per rank, shaped (scripts/netem)")
     secure.add_argument("--shaping", help=argparse.SUPPRESS)

@@ -5,7 +5,8 @@ Under `fastlloyd run` every rank writes its events to standard output, one line 
     @fastlloyd {"event": "round", "round": 0, "rounds": 6, "clients": 2, "seconds": 0.004, "bytes": 96}
 
 Events hold public facts only. The names are `started` (rank, pid, host), `setup` (seconds), `round` (as
-above; where rounds differ in kind, `step` names it) and `done` (rank, code).
+above; where rounds differ in kind, `step` names it), `progress` within long steps (stage, fraction) and `done`
+(rank, code).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
         "seconds": (int, float),
         "bytes": (int,),
     },
+    "progress": {"stage": (str,), "fraction": (int, float)},
     "done": {"rank": (int,), "code": (int,)},
 }
 
@@ -105,11 +107,16 @@ class Progress:
         self._quiet = quiet
         self._terminal = stream.isatty() if terminal is None else terminal
         self._bar: Any = None
+        self._step: Any = None
 
     def show(self, event: Mapping[str, Any]) -> None:
         """Draw one event; events that people need not see are skipped."""
         if self._quiet:
             return
+        if event["event"] == "progress":
+            self._draw_step(event)
+            return
+        self._close_step()
         if event["event"] == "setup" and not self._terminal:
             self._print(f"set-up: {format_seconds(event['seconds'])}")
         elif event["event"] == "round" and self._terminal:
@@ -128,6 +135,7 @@ class Progress:
 
     def close(self) -> None:
         """Leave the bar as it stands; idempotent."""
+        self._close_step()
         if self._bar is not None:
             self._bar.close()
             self._bar = None
@@ -135,6 +143,32 @@ class Progress:
     def _print(self, text: str) -> None:
         self._stream.write(text + "\n")
         self._stream.flush()
+
+    def _draw_step(self, event: Mapping[str, Any]) -> None:
+        """Draw how far a long step is, with an estimate of what remains; on a terminal only."""
+        if not self._terminal:
+            return
+        if self._step is not None and self._step.desc != event["stage"]:
+            self._close_step()
+        if self._step is None:
+            from tqdm import tqdm
+
+            self._step = tqdm(
+                total=1.0,
+                desc=event["stage"],
+                file=self._stream,
+                bar_format="{desc}: {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}]",
+                ncols=shutil.get_terminal_size()[0] - 1,
+                leave=False,
+                position=0 if self._bar is None else 1,
+            )
+        self._step.update(min(float(event["fraction"]), 1.0) - self._step.n)
+
+    def _close_step(self) -> None:
+        """Take the bar of a step away."""
+        if self._step is not None:
+            self._step.close()
+            self._step = None
 
     def _draw(self, event: Mapping[str, Any]) -> None:
         if self._bar is None:

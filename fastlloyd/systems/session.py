@@ -26,6 +26,7 @@ from fastlloyd.wire import PartyId, clients
 T = TypeVar("T")
 MODULES = {
     "fastlloyd": "lloyd",
+    "fastlloyd-plus": "lloyd",
     "glloyd": "lloyd",
     "sulloyd": "lloyd",
     "lloyd": "lloyd",
@@ -34,6 +35,7 @@ MODULES = {
     "secfc": "secfc",
     "vertical-dp": "vertical_dp",
     "vertical-plain": "vertical_dp",
+    "vertical-he": "vertical_he",
 }
 
 
@@ -86,6 +88,7 @@ class Session:
     meter: Meter
     announcer: Announcer
     digest: bytes
+    _since: float = field(default=0.0, init=False)
 
     @property
     def me(self) -> PartyId:
@@ -135,12 +138,20 @@ class Session:
     def rounds_start(self, driver: Driver) -> None:
         """Set-up is over."""
         driver.restart_clock()
+        self._since = 0.0
         self.facts.end_setup()
         if self.announcer.speaks:
             self.announcer.event("setup", seconds=self.facts.setup_seconds)
 
     def _publish(self, event: str, values: dict[str, Any]) -> None:
         """Note a round's time; whoever speaks tells people, with all payload bytes that passed it."""
+        if event == "progress":
+            self._since += values["seconds"]
+            if self.announcer.speaks:
+                self.announcer.event(event, **values)
+            return
+        values = {"clients": len(self.links.peers), **values, "seconds": values["seconds"] + self._since}
+        self._since = 0.0
         self.facts.round_seconds.append(values["seconds"])
         if self.announcer.speaks:
             counts = (self.meter.sent, self.meter.received)

@@ -159,8 +159,13 @@ def _demonstration(config: RunConfig) -> tuple[RunConfig, Dataset | None]:
     return config, gaussian_mixture(**chosen, seed=config.seed)
 
 
-def load_vertical(config: RunConfig, common: VerticalCommon, place: int) -> OwnColumns:
+def load_vertical(config: RunConfig, common: VerticalCommon, place: int, number: int | None = None) -> OwnColumns:
     """Load the columns of the party at `place`, from 0; opens that party's file and no other.
+
+    Parameters
+    ----------
+    number : int, optional
+        What '{client}' stands for in its file names; `place` + 1 by default.
 
     Raises
     ------
@@ -176,12 +181,11 @@ def load_vertical(config: RunConfig, common: VerticalCommon, place: int) -> OwnC
         rows = [names.index(name) for name in table.names]
         own = Bounds(bounds.lo[rows], bounds.hi[rows], table.names)
         return OwnColumns(table=table, features=PartyFeatures(names=table.names, bounds=own))
-    return _load_file(config, common, place)
+    return _load_file(config, common, str(place + 1 if number is None else number))
 
 
-def _load_file(config: RunConfig, common: VerticalCommon, place: int) -> OwnColumns:
+def _load_file(config: RunConfig, common: VerticalCommon, number: str) -> OwnColumns:
     """Load a party's own file; `{client}` in file names becomes its number."""
-    number = str(place + 1)
     path = (config.data or "").replace("{client}", number)
     bounds = parse_bounds((config.bounds or "").replace("{client}", number))
     table = read_vertical(

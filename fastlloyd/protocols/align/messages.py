@@ -28,6 +28,14 @@ class Columns(Document):
     FORMAT: ClassVar[dict[str, type]] = {"names": list, "lo": list, "hi": list}
 
 
+@dataclass(frozen=True, slots=True)
+class Count(Document):
+    """Sender: an owner. Receiver: rank 0. Number of records, public between the parties of vertical-he."""
+
+    TYPE: ClassVar[int] = 100
+    FORMAT: ClassVar[dict[str, type]] = {"n": int}
+
+
 class IdTag(SetupBytes):
     """Sender: a party. Receiver: another party. Seen by: these two; tells whether their ids are equal, no more."""
 

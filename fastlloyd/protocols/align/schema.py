@@ -10,7 +10,7 @@ import numpy as np
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.vertical import PartyFeatures, check_features
 from fastlloyd.errors import ConfigError, PeerError
-from fastlloyd.protocols.align.messages import Columns
+from fastlloyd.protocols.align.messages import Columns, Count
 from fastlloyd.protocols.party import Gather, Party, Send
 from fastlloyd.wire import SERVER, SETUP_ROUND, PartyId
 
@@ -37,6 +37,31 @@ def gather_columns(parties: tuple[PartyId, ...]) -> Party[tuple[PartyFeatures, .
     features = tuple(_read(party, replies[party]) for party in parties)
     check_features(features)
     return features
+
+
+def tell_count(n: int) -> Party[None]:
+    """Tell rank 0 the number of records; run by an owner."""
+    yield Send((SERVER,), Count({"n": n}), SETUP_ROUND)
+
+
+def gather_count(owners: tuple[PartyId, ...], own: int | None) -> Party[int]:
+    """Collect the owners' numbers of records, which must be alike; run by rank 0, `own` its own if it has any.
+
+    Raises
+    ------
+    PeerError
+        An owner has another number of records than the others.
+    """
+    replies = yield Gather(owners, Count, SETUP_ROUND, len(owners), Count.FORMAT)
+    expected = int(replies[owners[0]].values["n"]) if own is None else own
+    for party in owners:
+        told = int(replies[party].values["n"])
+        if told != expected or told < 1:
+            raise PeerError(
+                f"{party} has {told} records, expected {expected} as the other owners have; look at its version",
+                rank=party.rank,
+            )
+    return expected
 
 
 def _read(party: PartyId, message: Columns) -> PartyFeatures:

@@ -23,7 +23,8 @@ from fastlloyd.protocols.feddp.record import coarsen
 from fastlloyd.protocols.feddp.reference import same_pool
 from fastlloyd.protocols.feddp.starts import start_centers
 from fastlloyd.protocols.feddp.user import cut_outer
-from tests.protocols.feddp.support import mixture, plan_for
+from fastlloyd.ring.fixed import Ring
+from tests.protocols.feddp.support import mixture, plan_for, random_masks
 
 
 @pytest.mark.parametrize("d,n", [(1, 1), (3, 1000), (40, 700), (5, 0)])
@@ -201,6 +202,17 @@ def test_starts_are_made_of_the_server_s_data_or_of_none() -> None:
     assert math.sqrt(min(((packed[i] - packed[j]) ** 2).sum() for i in range(4) for j in range(i))) > 0.3
     free = start_centers(plans["sphere-packing"], None, 10)
     assert np.allclose(free * reach, packed)
+
+
+def test_masks_of_any_shape_come_from_one_stream_and_cancel() -> None:
+    masks = random_masks(3)
+    for ring, elements in ((Ring(64), 9), (Ring(32), 5)):
+        parts = {me: each.shaped(ring, elements).mask(7, me) for me, each in masks.items()}
+        assert not sum(parts.values()).any()
+        for me, part in parts.items():
+            assert part.any() and part.dtype == ring.dtype
+            assert (masks[me].shaped(ring, elements - 2).mask(7, me) == part[:-2]).all()
+            assert (masks[me].shaped(ring, elements).mask(8, me) != part).any()
 
 
 def test_pools_are_shared_between_plans_of_the_same_grids_only() -> None:

@@ -1,0 +1,128 @@
+"""Which scheme, and who plays which part: by estimated cost, from public shapes alone.
+
+Source: Vertical HE, §3.2 ("it is preferable for the party with more features to play the role of Alice"), §4.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fastlloyd.errors import ConfigError
+from fastlloyd.protocols.vertical_he import circuit
+from fastlloyd.protocols.vertical_he.parameters import THRESHOLD, PublicParameters
+
+# Measured: encoding weights, multiplying and adding, and the bytes of one number on the way (compressed).
+_LINEAR_PRODUCT_S = 1.0e-4
+_LINEAR_NUMBER_BYTES = 6.9
+_CIRCUIT_NUMBER_BYTES = 4.6
+_LINEAR_RING = 2048
+# What a byte costs beside a second of computing, for the choice only: 100 Mbit/s.
+_BYTES_PER_SECOND = 12.5e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A scheme with its parts and what it is estimated to cost.
+
+    Attributes
+    ----------
+    round_seconds : float
+        Processor seconds of the computing party in one round.
+    setup_bytes, round_bytes : int
+    """
+
+    scheme: str
+    computing: int
+    holder: int
+    round_seconds: float
+    setup_bytes: int
+    round_bytes: int
+
+    def total_seconds(self, rounds: int) -> float:
+        """Put time and bytes together, at 100 Mbit/s."""
+        return rounds * self.round_seconds + (self.setup_bytes + rounds * self.round_bytes) / _BYTES_PER_SECOND
+
+    def line(self, rounds: int) -> str:
+        """Say the choice in one line."""
+        total = self.setup_bytes + rounds * self.round_bytes
+        return (
+            f"scheme {self.scheme}: rank {self.computing} computes, rank {self.holder} opens the sums; about "
+            f"{self.round_seconds:.2g} processor seconds a round and {total / 1e6:.3g} MB in {rounds} rounds"
+        )
+
+
+def options(public: PublicParameters, widths: tuple[int, ...]) -> tuple[Choice, ...]:
+    """List what is possible, cheapest first.
+
+    Parameters
+    ----------
+    public : PublicParameters
+    widths : tuple of int
+        Number of columns of each owner, in the order of their ranks.
+    """
+    if public.mode == "server-aided":
+        return (_pairwise(public, widths, computing=0, holder=1, encrypted=sum(widths)),)
+    found = []
+    for computing in (0, 1):
+        holder = 1 - computing
+        if widths[holder] == 1:
+            found.append(_linear(public, widths, computing=computing, holder=holder))
+        if public.mode != THRESHOLD and public.k >= 2:
+            found.append(_pairwise(public, widths, computing=computing, holder=holder, encrypted=widths[holder]))
+    return tuple(sorted(found, key=lambda choice: choice.total_seconds(public.count_rounds)))
+
+
+def choose(public: PublicParameters, widths: tuple[int, ...]) -> Choice:
+    """Choose the cheapest option that the settings allow.
+
+    Raises
+    ------
+    ConfigError
+        There is none; says what would be.
+    """
+    settings = public.chosen
+    allowed = [
+        choice
+        for choice in options(public, widths)
+        if settings.scheme in ("auto", choice.scheme) and settings.computing in (-1, choice.computing)
+    ]
+    if allowed:
+        return allowed[0]
+    raise ConfigError(
+        f"vertical-he.scheme = {settings.scheme} with mode {public.mode} and {' + '.join(map(str, widths))} columns is "
+        "not possible: the linear scheme needs two owners, one of whom has a single column and does not compute; the "
+        "pairwise one needs at least two clusters; leave scheme and computing at 'auto'"
+    )
+
+
+def _linear(public: PublicParameters, widths: tuple[int, ...], *, computing: int, holder: int) -> Choice:
+    degree, k = public.chosen.degree, public.k
+    blocks = math.ceil(public.n / _LINEAR_RING)
+    halves = 2 if public.mode == THRESHOLD else 1  # without the key both halves of a ciphertext travel
+    products = blocks * (degree + 2) * max(k - 1, 1) * (2 + widths[computing])
+    return Choice(
+        scheme="linear",
+        computing=computing,
+        holder=holder,
+        round_seconds=products * _LINEAR_PRODUCT_S,
+        setup_bytes=round(blocks * (degree + 2) * _LINEAR_RING * _LINEAR_NUMBER_BYTES * halves),
+        round_bytes=k * (1 + sum(widths)) * (4 * (_LINEAR_RING + 1) + 8),
+    )
+
+
+def _pairwise(
+    public: PublicParameters, widths: tuple[int, ...], *, computing: int, holder: int, encrypted: int
+) -> Choice:
+    ring, k = circuit.RINGS[0], public.k
+    blocks = math.ceil(public.n / (ring // 2))
+    primes = circuit.depth(k) + 2
+    numbers = blocks * encrypted * ring * primes * (2 if public.mode == "server-aided" else 1) + ring * primes * primes
+    return Choice(
+        scheme="pairwise",
+        computing=computing,
+        holder=holder,
+        round_seconds=circuit.seconds(public.n, k),
+        setup_bytes=round(numbers * _CIRCUIT_NUMBER_BYTES),
+        round_bytes=k * (1 + sum(widths)) * (4 * (ring + 1) + 8),
+    )

@@ -1,0 +1,131 @@
+"""Vertical HE, Figure 1, from the computing party's side (the paper's Alice, or its server)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.crypto.ckks import Context
+from fastlloyd.crypto.keyshare import KeyShare
+from fastlloyd.crypto.lattice import Sample
+from fastlloyd.errors import PeerError
+from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.protocols.party import Party, Publish, Receive, Record, Send
+from fastlloyd.protocols.vertical_he import lwe
+from fastlloyd.protocols.vertical_he.engine import Engine, Work
+from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, ListFormat, NoisySamples, NoisySums
+from fastlloyd.protocols.vertical_he.parameters import THRESHOLD
+from fastlloyd.protocols.vertical_he.plan import Plan
+from fastlloyd.protocols.vertical_he.rounds import Result, first_centers, post_process, settled
+from fastlloyd.wire import SETUP_ROUND, PartyId
+
+ENCRYPTED = "encrypted data"
+
+
+def computing_party(
+    plan: Plan,
+    engine: Engine,
+    noise: Callable[[int], NDArray[np.int64]],
+    *,
+    start: NDArray[np.float64] | None = None,
+) -> Party[Result]:
+    """Run the computing party.
+
+    Parameters
+    ----------
+    plan : Plan
+    engine : Engine
+        Holds this party's own columns and does the heavy work.
+    noise : callable
+        Round number to this side's fresh noise, int64, shape (k (d + 1),).
+    start : float64 array, shape (k, d), optional
+        Public centres to start from instead of sphere packing.
+
+    Raises
+    ------
+    PeerError
+        A key or ciphertext does not fit the agreed parameters; names its sender.
+
+    Notes
+    -----
+    Sees: ciphertexts, and each round's sums and counts with the other side's noise. It never has the key; in threshold
+    mode it has a share of it, which opens nothing alone.
+    """
+    me, holder = PartyId(plan.computing), PartyId(plan.holder)
+    context = Context(plan.encryption)
+    share = KeyShare(context, SecretRandom()) if plan.mode == THRESHOLD else None
+    yield from _take_in(plan, engine, share)
+    modulus = context.modulus
+    centers, counts = first_centers(plan, start), np.zeros(plan.k)
+    for t in range(plan.rounds):
+        if plan.columns(me.rank):
+            yield Record(plan.releases(t, seen_by=str(holder)))
+        sample = yield from _follow(engine.evaluate(centers), t)
+        if share is not None:
+            sample = lwe.open_part(sample, share.coefficients(), modulus)
+        constants = (sample.constants + noise(t) % modulus) % modulus
+        switched = lwe.switch(Sample(constants, sample.vectors), modulus, plan.scales.wire_bits)
+        yield Send((holder,), NoisySamples(lwe.encode(switched, plan.scales.wire_bits)), t)
+        reply: NoisySums = yield Receive(holder, NoisySums, t, plan.outputs)
+        before = centers
+        centers, counts = post_process(reply.integers(), centers, plan)
+        yield Publish("round", {"round": t, "rounds": plan.rounds})
+        if settled(before, centers, plan):
+            break
+    return Result(centers, counts, t + 1)
+
+
+def _take_in(plan: Plan, engine: Engine, share: KeyShare | None) -> Party[None]:
+    """Receive the keys and all encrypted blocks."""
+    holder = PartyId(plan.holder)
+    keys: KeyMaterial = yield Receive(holder, KeyMaterial, SETUP_ROUND, key_format(plan))
+    with blaming(holder, "key"):
+        if share is not None:
+            keys = KeyMaterial((share.join(keys.parts[0]),))
+        engine.keys(keys.parts)
+    if share is not None:
+        yield Send((holder,), keys, SETUP_ROUND)
+    most = plan.blocks * len(plan.encrypting)
+    for done, (rank, block) in enumerate(itertools.product(plan.encrypting, range(plan.blocks)), 1):
+        owner, shape = PartyId(rank), ListFormat(plan.parts(rank), ciphertext_bytes(plan, rank))
+        message: EncryptedBlock = yield Receive(owner, EncryptedBlock, SETUP_ROUND, shape)
+        with blaming(owner, "ciphertext"):
+            engine.load(rank, block, message.parts)
+        yield Publish("progress", {"stage": ENCRYPTED, "fraction": done / most})
+
+
+def _follow(work: Work, t: int) -> Party[Sample]:
+    """Let an engine work, and tell how far it is."""
+    while True:
+        try:
+            fraction = next(work)
+        except StopIteration as end:
+            result: Sample = end.value
+            return result
+        yield Publish("progress", {"stage": f"round {t}", "fraction": fraction})
+
+
+@contextmanager
+def blaming(peer: PartyId, what: str) -> Iterator[None]:
+    """Turn a refusal into the sender's fault."""
+    try:
+        yield
+    except ValueError as error:
+        raise PeerError(f"{peer} sent a {what} that was refused: {error}", rank=peer.rank) from error
+
+
+def key_format(plan: Plan) -> ListFormat:
+    """Say how many keys the holder sends and how long they may be."""
+    limbs = len(plan.scales.prime_bits)
+    one = plan.encryption.most_bytes(limbs)
+    return ListFormat(1, 2 * one) if plan.scheme == "linear" else ListFormat(2, 2 * limbs * one)
+
+
+def ciphertext_bytes(plan: Plan, rank: int) -> int:
+    """Give the largest length of one of an owner's ciphertexts: the holder's come with half of them as a seed."""
+    limbs = max(1, len(plan.scales.prime_bits) - 1)
+    return plan.encryption.most_bytes(limbs) * (1 if rank == plan.holder and plan.mode != THRESHOLD else 2)

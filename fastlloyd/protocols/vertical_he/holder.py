@@ -1,0 +1,78 @@
+"""Vertical HE, Figure 1, from the side of the party that has the key and opens the sums (the paper's Bob)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.crypto.ckks import Context, KeyHolder, Refresher
+from fastlloyd.protocols.party import Party, Publish, Receive, Record, Send
+from fastlloyd.protocols.vertical_he import linear, lwe, pairwise
+from fastlloyd.protocols.vertical_he.computing import blaming, key_format
+from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples, NoisySums
+from fastlloyd.protocols.vertical_he.parameters import THRESHOLD
+from fastlloyd.protocols.vertical_he.plan import Plan
+from fastlloyd.protocols.vertical_he.rounds import Result, first_centers, post_process, settled
+from fastlloyd.wire import SETUP_ROUND, PartyId
+
+
+def key_holder(
+    plan: Plan,
+    raw_columns: NDArray[np.float64],
+    noise: Callable[[int], NDArray[np.int64]],
+    *,
+    start: NDArray[np.float64] | None = None,
+) -> Party[Result]:
+    """Run the key holder.
+
+    Parameters
+    ----------
+    plan : Plan
+    raw_columns : float64 array, shape (d_own, n)
+        Its own columns, scaled to [-1, 1].
+    noise : callable
+        Round number to this side's fresh noise, int64, shape (k (d + 1),).
+    start : float64 array, shape (k, d), optional
+
+    Notes
+    -----
+    Sees: each round's sums and counts with the computing party's noise, one LWE sample each, and nothing else.
+    In threshold mode it has a share of the key only: what it gets is opened by the other share already.
+    Privacy: what it opens leaves with its own noise only, and the release is in the ledger before.
+    """
+    me, computing = PartyId(plan.holder), PartyId(plan.computing)
+    others = tuple(PartyId(rank) for rank in range(plan.parties) if rank != me.rank)
+    context = Context(plan.encryption)
+    secret = KeyHolder(context)
+    keys = (secret.public_key(),) if plan.scheme == "linear" else (secret.public_key(), secret.relin_key())
+    yield Send((computing,), KeyMaterial(keys), SETUP_ROUND)
+    owners = tuple(PartyId(rank) for rank in plan.encrypting if rank != me.rank)
+    yield Send(owners, KeyMaterial(keys[:1]), SETUP_ROUND)
+    encrypter: KeyHolder | Refresher = secret
+    if plan.mode == THRESHOLD:
+        common: KeyMaterial = yield Receive(computing, KeyMaterial, SETUP_ROUND, key_format(plan))
+        with blaming(computing, "key"):
+            encrypter = Refresher(context, context.load_public_key(common.parts[0]))
+    encrypt = linear.encrypt_block if plan.scheme == "linear" else pairwise.encrypt_block
+    for block in range(plan.blocks):
+        parts = tuple(encrypt(plan, context, encrypter, raw_columns, block))
+        yield Send((computing,), EncryptedBlock(parts), SETUP_ROUND)
+        yield Publish("progress", {"stage": "encrypted data", "fraction": (block + 1) / plan.blocks})
+    raw_key = secret.coefficients()
+    wire_bits = plan.scales.wire_bits
+    expected = plan.outputs * lwe.sample_bytes(context.degree, wire_bits)
+    centers, counts = first_centers(plan, start), np.zeros(plan.k)
+    for t in range(plan.rounds):
+        yield Record(plan.releases(t, seen_by="the other parties"))
+        message: NoisySamples = yield Receive(computing, NoisySamples, t, expected)
+        sample = lwe.decode(message.data, plan.outputs, context.degree, wire_bits)
+        noisy = lwe.open_samples(sample, raw_key, context.modulus, wire_bits) + noise(t)
+        yield Send(others, NoisySums.of(noisy), t)
+        before = centers
+        centers, counts = post_process(noisy, centers, plan)
+        yield Publish("round", {"round": t, "rounds": plan.rounds})
+        if settled(before, centers, plan):
+            break
+    return Result(centers, counts, t + 1)

@@ -1,0 +1,159 @@
+"""The linear scheme: every count and sum is an inner product of plaintext weights and encrypted Chebyshev features.
+
+The key holder has one column b and sends T_0(b)..T_{D+1}(b), encrypted, once. For each of its own records the computing
+party knows at which values of b the nearest centre changes (`window.thresholds`); the step at such a value is a
+Chebyshev series with coefficients that it knows (`window.step_weights`). So a round is one plaintext product and
+one addition for each feature, step, output and block.
+
+T_0 = 1 is sent as well, although it is the same for everybody: a record whose features are all replaced by zeros then
+adds nothing at all, and that is what the neighbours of the privacy claim are.
+
+Source: docs/vertical-he-privacy.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.crypto.ckks import Context, KeyHolder, Refresher, Sums, encrypt_integers
+from fastlloyd.crypto.lattice import Sample
+from fastlloyd.errors import InternalError
+from fastlloyd.protocols.vertical_he import lwe
+from fastlloyd.protocols.vertical_he.parameters import THRESHOLD
+from fastlloyd.protocols.vertical_he.plan import Plan
+from fastlloyd.protocols.vertical_he.window import features, jackson, step_weights, thresholds, times_feature
+
+
+def encrypt_block(
+    plan: Plan, context: Context, encrypter: KeyHolder | Refresher, raw_columns: NDArray[np.float64], block: int
+) -> list[bytes]:
+    """Encrypt the features of one block; run by the key holder.
+
+    Parameters
+    ----------
+    raw_columns : float64 array, shape (1, n), scaled to [-1, 1]
+
+    Notes
+    -----
+    Sees: the computing party sees ciphertexts of n records' features and cannot open them.
+    """
+    values = features(raw_columns[0, plan.rows(block)], plan.degree + 2)
+    coefficients = np.zeros((plan.degree + 2, context.degree), dtype=np.int64)
+    coefficients[:, : values.shape[1]] = np.rint(values * 2.0**plan.scales.data_bits)
+    return encrypt_integers(context, encrypter, coefficients)
+
+
+class LinearEngine:
+    """Adds up encrypted features; implements `engine.Engine`.
+
+    Parameters
+    ----------
+    plan : Plan
+    raw_columns : float64 array, shape (d_own, n)
+        The computing party's columns, scaled to [-1, 1].
+    turns : mapping from block to (number, engines), optional
+        Blocks that other engines have as well: of these only every so-manieth step is added.
+    """
+
+    def __init__(
+        self, plan: Plan, raw_columns: NDArray[np.float64], *, turns: Mapping[int, tuple[int, int]] | None = None
+    ) -> None:
+        self.plan = plan
+        self._turns = dict(turns or {})
+        self._columns = np.clip(raw_columns, -1.0, 1.0)
+        self._own = plan.columns(plan.computing)
+        (self._other,) = plan.columns(plan.holder)
+        self._context = Context(plan.encryption)
+        self.modulus = self._context.modulus
+        self._factors = jackson(plan.degree)
+        self._blocks: dict[int, list[Any]] = {}
+        self._refresher: Refresher | None = None
+
+    def keys(self, parts: Sequence[bytes]) -> None:
+        """Take the public key."""
+        (public_key,) = parts
+        self._refresher = Refresher(self._context, self._context.load_public_key(public_key))
+
+    def load(self, owner: int, block: int, parts: Sequence[bytes]) -> None:
+        """Take one block of encrypted features."""
+        seeded = self.plan.mode != THRESHOLD
+        self._blocks[block] = [self._context.load_ciphertext(part, seeded=seeded) for part in parts]
+
+    def evaluate(self, centers: NDArray[np.float64]) -> Generator[float, None, Sample]:
+        """Add up one round; see `engine.Engine`."""
+        return self.finish(centers, (yield from self.add_up(centers)))
+
+    def add_up(self, centers: NDArray[np.float64]) -> Generator[float, None, Sample]:
+        """Add up the soft steps of all loaded blocks: yields the fraction done, gives k (d + 1) sums, step by step."""
+        sums = Sums(self._context, self.plan.outputs)
+        for done, (block, ciphers) in enumerate(sorted(self._blocks.items())):
+            for first, weights in self._weights(centers, block):
+                self._add(sums, first, weights, ciphers)
+            yield (done + 1) / len(self._blocks)
+        return sums.extract()
+
+    def finish(self, centers: NDArray[np.float64], sums: Sample) -> Sample:
+        """Turn the sums of soft steps into fresh samples of the clusters, in the centres' order."""
+        if self._refresher is None:
+            raise InternalError("the key holder's public key is missing")
+        plan = self.plan
+        clusters = lwe.differences(sums, plan.k, self.modulus)
+        order = np.argsort(centers[:, self._other], kind="stable")
+        rows = (np.argsort(order)[:, None] * (plan.d + 1) + np.arange(plan.d + 1)).reshape(-1)
+        sorted_back = Sample(clusters.constants[rows], clusters.vectors[rows])
+        return lwe.add(sorted_back, self._refresher.zeros(plan.outputs), self.modulus)
+
+    def _add(self, sums: Sums, first: int, weights: NDArray[np.float64], ciphers: Sequence[Any]) -> None:
+        """Add the products of one output's weights, shape (features, m), and the features."""
+        coefficients = np.zeros((len(weights), self._context.degree))
+        coefficients[:, : weights.shape[1]] = weights
+        used = np.flatnonzero(coefficients.any(axis=1))
+        # An inner product is the constant coefficient with the weights in reversed order, which is the conjugate.
+        slots = self._context.transform(coefficients[used]).conj()
+        for place, row in zip(used.tolist(), slots, strict=True):
+            sums.add(first, ciphers[place], self._context.encode_integers(row))
+
+    def _weights(self, centers: NDArray[np.float64], block: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """Give each output's number and integer weights, shape (features, m)."""
+        own = self._columns[:, self.plan.rows(block)]
+        number, engines = self._turns.get(block, (0, 1))
+        for step, soft in enumerate(self._steps(centers, own)):
+            if step % engines != number:
+                continue
+            for column, weights in self._outputs(soft, own):
+                yield step * (self.plan.d + 1) + column, np.rint(weights * 2.0**self.plan.scales.weight_bits)
+
+    def _steps(self, centers: NDArray[np.float64], own: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
+        """Give the weights of each soft step, shape (features, m): step 0 is 1 everywhere."""
+        yield np.ones((1, own.shape[1]))
+        order = np.argsort(centers[:, self._other], kind="stable")
+        ordered = centers[order]
+        cuts = thresholds(partial_scores(ordered, own, self._own), ordered[:, self._other])
+        for cut in cuts:
+            yield step_weights(np.arccos(cut), self._factors)
+
+    def _outputs(
+        self, soft: NDArray[np.float64], own: NDArray[np.float64]
+    ) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """Give the weights of the count and of each column's sum for one soft step."""
+        yield 0, soft
+        yield 1 + self._other, times_feature(soft)
+        for place, column in enumerate(self._own):
+            yield 1 + column, soft * own[place]
+
+
+def partial_scores(
+    centers: NDArray[np.float64], own: NDArray[np.float64], columns: Sequence[int]
+) -> NDArray[np.float64]:
+    """Give |c|^2 - 2 a.c for the known columns a, shape (k, m), elementwise: a score depends on its record alone."""
+    squared = np.zeros(len(centers))
+    for column in range(centers.shape[1]):
+        squared += centers[:, column] ** 2
+    scores = np.repeat(squared[:, None], own.shape[1], axis=1)
+    for place, column in enumerate(columns):
+        scores -= 2.0 * centers[:, column, None] * own[place]
+    return scores

@@ -1,0 +1,57 @@
+"""Vertical HE, §4.1, from the side of a party that only outsources its columns, encrypted, and gets the centres."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.crypto.ckks import Context, Refresher
+from fastlloyd.protocols.party import Party, Publish, Receive, Record, Send
+from fastlloyd.protocols.vertical_he import pairwise
+from fastlloyd.protocols.vertical_he.computing import blaming, key_format
+from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, ListFormat, NoisySums
+from fastlloyd.protocols.vertical_he.plan import Plan
+from fastlloyd.protocols.vertical_he.rounds import Result, first_centers, post_process, settled
+from fastlloyd.wire import SETUP_ROUND, PartyId
+
+
+def owner(
+    me: PartyId, plan: Plan, raw_columns: NDArray[np.float64], *, start: NDArray[np.float64] | None = None
+) -> Party[Result]:
+    """Run an owner who neither computes nor has the key.
+
+    Parameters
+    ----------
+    me : PartyId
+    plan : Plan
+    raw_columns : float64 array, shape (d_own, n)
+        Its own columns, scaled to [-1, 1].
+
+    Raises
+    ------
+    PeerError
+        The public key does not fit the agreed parameters.
+
+    Notes
+    -----
+    Sees: the noisy sums of each round. Its columns are safe as long as the computing party and the key holder do
+    not put what they have together.
+    """
+    holder, computing = PartyId(plan.holder), PartyId(plan.computing)
+    context = Context(plan.encryption)
+    keys: KeyMaterial = yield Receive(holder, KeyMaterial, SETUP_ROUND, ListFormat(1, key_format(plan).most_bytes))
+    with blaming(holder, "key"):
+        public = Refresher(context, context.load_public_key(keys.parts[0]))
+    for block in range(plan.blocks):
+        parts = pairwise.encrypt_block(plan, context, public, raw_columns, block)
+        yield Send((computing,), EncryptedBlock(tuple(parts)), SETUP_ROUND)
+    centers, counts = first_centers(plan, start), np.zeros(plan.k)
+    for t in range(plan.rounds):
+        yield Record(plan.releases(t, seen_by="the other parties"))
+        reply: NoisySums = yield Receive(holder, NoisySums, t, plan.outputs)
+        before = centers
+        centers, counts = post_process(reply.integers(), centers, plan)
+        yield Publish("round", {"round": t, "rounds": plan.rounds})
+        if settled(before, centers, plan):
+            break
+    return Result(centers, counts, t + 1)

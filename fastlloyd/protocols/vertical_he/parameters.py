@@ -1,0 +1,104 @@
+"""What all parties of a vertical-he run must agree on before anything is computed, checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastlloyd.errors import ConfigError
+from fastlloyd.privacy.calibration import SAMPLER_DELTA
+from fastlloyd.protocols.vertical_he.settings import Settings, settings_from
+
+DEFAULT_ROUNDS = 10
+THRESHOLD = "threshold"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicParameters:
+    """Public parameters of one run.
+
+    Attributes
+    ----------
+    parties : int
+        All of them; ranks count from 0.
+    n : int
+        Records, alike at all owners (public: the ids are compared before).
+    delta : float or None
+        None: 1 / n.
+    rounds : int or None
+        None: ten, as in the paper's experiments, or fewer where noise would drown them (`plan.automatic_rounds`).
+    """
+
+    parties: int
+    k: int
+    n: int
+    epsilon: float
+    delta: float | None
+    rounds: int | None
+    seed: int
+    settings: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        if self.parties < 2:
+            raise ConfigError("vertical-he: expected at least 2 parties, got 1; start with -n 2 or more")
+        if not 1 <= self.k <= 256:
+            raise ConfigError(f"--k: expected 1 to 256 clusters, got {self.k}")
+        if self.n < 3 or self.k > self.n:
+            raise ConfigError(
+                f"expected at least 3 records and at most as many clusters, got n = {self.n}, k = {self.k}"
+            )
+        if not (math.isfinite(self.epsilon) and 0 < self.epsilon <= 100):
+            raise ConfigError(f"--epsilon: expected a number in (0, 100], got {self.epsilon:g}")
+        if self.delta is not None and not 2 * SAMPLER_DELTA < self.delta < 1:
+            raise ConfigError(f"--delta: expected 'auto' or a number in (1e-11, 1), got {self.delta:g}")
+        if self.rounds is not None and not 1 <= self.rounds <= 1000:
+            raise ConfigError(f"--rounds: expected 'auto' or 1 to 1000, got {self.rounds}")
+        chosen = self.chosen
+        if chosen.mode in ("two-party", THRESHOLD) and self.parties != 2:
+            raise ConfigError(
+                f"vertical-he.mode = {chosen.mode}: expected 2 parties, got {self.parties}; start with -n 2 or "
+                "leave it out"
+            )
+        if chosen.mode == "server-aided" and self.parties < 3:
+            raise ConfigError("vertical-he.mode = server-aided: expected at least 3 parties; start with -n 3 or more")
+
+    @property
+    def chosen(self) -> Settings:
+        """The settings of this protocol."""
+        return settings_from(self.settings)
+
+    @property
+    def mode(self) -> str:
+        """How the parties divide the work: as set, or by their number."""
+        mode = self.chosen.mode
+        if mode != "auto":
+            return mode
+        return "two-party" if self.parties == 2 else "server-aided"
+
+    @property
+    def allowed_delta(self) -> float:
+        """Delta as stated, or 1 / n as in the paper."""
+        return 1.0 / self.n if self.delta is None else self.delta
+
+    @property
+    def count_rounds(self) -> int:
+        """Rounds, as stated or at most ten: for estimates."""
+        return DEFAULT_ROUNDS if self.rounds is None else self.rounds
+
+
+def check_names(names: Sequence[Sequence[str]], mode: str, parties: int) -> None:
+    """Check that there is one list of feature names per owner, none empty.
+
+    Raises
+    ------
+    ConfigError
+        An owner has no column.
+    """
+    owners = parties - 1 if mode == "server-aided" else parties
+    if len(names) != owners:
+        raise ConfigError(f"expected the columns of {owners} owners, got those of {len(names)}")
+    for i, own in enumerate(names):
+        if not own:
+            raise ConfigError(f"owner {i + 1} of {owners} has no column; give it one or start fewer parties")

@@ -1,0 +1,364 @@
+"""From public parameters to the plan of one run: who does what, parameters of the encryption, noise, releases.
+
+Every party makes the plan from its own configuration and the columns' names; rank 0's is sent and compared.
+
+Source: Vertical HE, §3 ("Differential Privacy"); docs/vertical-he-privacy.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Self
+
+from fastlloyd.crypto.lattice import Parameters
+from fastlloyd.errors import RangeError
+from fastlloyd.privacy.accountant import SAMPLER_DELTA, spent
+from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier
+from fastlloyd.privacy.release import Release
+from fastlloyd.protocols.vertical_he.choose import Choice, choose
+from fastlloyd.protocols.vertical_he.circuit import choose_circuit
+from fastlloyd.protocols.vertical_he.parameters import DEFAULT_ROUNDS, THRESHOLD, PublicParameters, check_names
+from fastlloyd.protocols.vertical_he.scales import HINT_SHARE, Scales, choose_scales
+
+Largest = Callable[[float, float], float]
+ZERO_OUT = "zero-out of one user's row"
+MIDDLE = "one user's values, at one party or all, replaced by the middle of their bounds"
+FLOODING = 2.0**10
+"""Without differential privacy: noise of each side over the bound on the encryption's errors."""
+LEAST_ROUNDS = 4
+MOST_NOISE = 0.04
+_MAX_HINT = 0.05
+_SLACK = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Everything public that one run needs; the same on all parties.
+
+    Attributes
+    ----------
+    computing, holder : int
+        Ranks of the computing party and of the party that opens the sums.
+    owners : tuple of int
+        Ranks that hold columns, in the order of the centres' columns.
+    names : tuple of tuple of str
+        Per owner.
+    private : bool
+        Whether the noise gives differential privacy; if not, it only floods.
+    scales : Scales
+    count_scale, sum_scale : float
+        Standard deviation of each side's noise on a count and on a sum, in integer units (`unit` to one count).
+    """
+
+    mode: str
+    scheme: str
+    computing: int
+    holder: int
+    parties: int
+    owners: tuple[int, ...]
+    names: tuple[tuple[str, ...], ...]
+    k: int
+    n: int
+    epsilon: float
+    delta: float
+    seed: int
+    rounds: int
+    tolerance: float
+    private: bool
+    degree: int
+    scales: Scales
+    count_scale: float
+    sum_scale: float
+
+    @cached_property
+    def d(self) -> int:
+        """Columns of all owners together."""
+        return sum(map(len, self.names))
+
+    @property
+    def outputs(self) -> int:
+        """Integers per round: k (d + 1), cluster by cluster, first the count."""
+        return self.k * (self.d + 1)
+
+    @property
+    def unit(self) -> float:
+        """Integers to one count."""
+        return self.scales.unit
+
+    @property
+    def movement(self) -> float:
+        """How far one neighbour moves the counts in L2, but for rounding.
+
+        Notes
+        -----
+        Linear scheme: a row that is replaced by nothing, at either party, adds nothing at all, since T_0 = 1 is
+        encrypted as well: 1. Pairwise circuit: the record stays and is assigned by what is left of it; two vectors that
+        are not negative and sum to at most 1 differ by at most sqrt(2). Its sums differ by at most sqrt(2) per column
+        that stays and 1 per column that is replaced.
+        """
+        return _movement(self.scheme)
+
+    @property
+    def encryption(self) -> Parameters:
+        """Ring degree and primes."""
+        return Parameters(self.scales.ring, self.scales.prime_bits)
+
+    @property
+    def block_size(self) -> int:
+        """Records of one block: all coefficients, or all slots."""
+        return self.scales.ring if self.scheme == "linear" else self.scales.ring // 2
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of each owner."""
+        return -(-self.n // self.block_size)
+
+    def rows(self, block: int) -> slice:
+        """Give the records of one block."""
+        return slice(block * self.block_size, min((block + 1) * self.block_size, self.n))
+
+    def parts(self, rank: int) -> int:
+        """Count the ciphertexts of one block of an owner: Chebyshev features, or two for each column."""
+        return self.degree + 2 if self.scheme == "linear" else 2 * len(self.columns(rank))
+
+    @property
+    def encrypting(self) -> tuple[int, ...]:
+        """Ranks whose columns are encrypted."""
+        return tuple(rank for rank in self.owners if rank != self.computing)
+
+    def columns(self, rank: int) -> tuple[int, ...]:
+        """Give the numbers of an owner's columns among all; none for a party without data."""
+        start = 0
+        for owner, own in zip(self.owners, self.names, strict=True):
+            if owner == rank:
+                return tuple(range(start, start + len(own)))
+            start += len(own)
+        return ()
+
+    def releases(self, t: int, *, seen_by: str) -> tuple[Release, ...]:
+        """Give what round t releases to another party: counts and sums over all clusters.
+
+        Notes
+        -----
+        Privacy: a record enters with weights that are not negative and sum to at most 1, so the counts move by at
+        most `movement` and the sums by sqrt(d) times that in L2, times 1 + b for rounding. Only one side's noise
+        counts, less the part that floods the encryption's errors.
+        """
+        common: dict[str, Any] = {
+            "round": t,
+            "mechanism": "gaussian" if self.private else "none",
+            "norm": "l2",
+            "unit": f"1/{self.unit:.6g} of a record",
+            "neighbours": ZERO_OUT if self.scheme == "linear" else MIDDLE,
+            "seen_by": seen_by,
+        }
+        one = self.movement * self.unit * (1.0 + self.scales.error)
+        counted = math.sqrt(1.0 - HINT_SHARE) if self.private else 0.0
+        return (
+            Release(name="soft counts", sensitivity=one, noise_scale=self.count_scale * counted, **common),
+            Release(
+                name="soft sums", sensitivity=one * math.sqrt(self.d), noise_scale=self.sum_scale * counted, **common
+            ),
+        )
+
+    def all_releases(self, *, seen_by: str = "another party") -> tuple[Release, ...]:
+        """Give the releases of all rounds in order."""
+        return tuple(release for t in range(self.rounds) for release in self.releases(t, seen_by=seen_by))
+
+    def to_json(self) -> dict[str, Any]:
+        """Give plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Read a plan that came from a peer.
+
+        Raises
+        ------
+        ValueError
+            Not a plan: the sender is at fault.
+        """
+        if not isinstance(values, Mapping) or set(values) != {field.name for field in dataclasses.fields(cls)}:
+            raise ValueError("the plan does not have the expected fields")
+        plain = dict(values)
+        try:
+            plain["owners"] = tuple(plain["owners"])
+            plain["names"] = tuple(tuple(own) for own in plain["names"])
+            scales = dict(plain["scales"])
+            scales["prime_bits"] = tuple(scales["prime_bits"])
+            plain["scales"] = Scales(**scales)
+            return cls(**plain)
+        except TypeError as error:
+            raise ValueError("the plan does not have the expected fields") from error
+
+
+def make_plan(public: PublicParameters, names: Sequence[Sequence[str]]) -> Plan:
+    """Make the plan of a run; every party does, and compares.
+
+    Parameters
+    ----------
+    public : PublicParameters
+    names : sequence of sequences of str
+        Column names of each owner, in the order of the owners' ranks.
+
+    Raises
+    ------
+    ConfigError
+        The mode or scheme does not fit the parties and their columns.
+    RangeError
+        No parameters of the encryption have room for these records; names the mend.
+    """
+    check_names(names, public.mode, public.parties)
+    settings = public.chosen
+    private = settings.noise == "dp"
+    d = sum(map(len, names))
+    choice = choose(public, tuple(map(len, names)))
+    moves = _movement(choice.scheme)
+    rounds = automatic_rounds(public, d, moves) if public.rounds is None else public.rounds
+    counts, sums = (moves * part for part in multipliers(public, d, rounds)) if private else (0.0, 0.0)
+
+    def largest(error: float, flood: float) -> float:
+        flooding = FLOODING * flood
+        return 1.01 * (1.0 + error) * max(counts, sums * math.sqrt(d)) if private else flooding
+
+    scales = _choose_scales(public, choice, largest, flooding=not private)
+    base = Plan(
+        mode=public.mode,
+        scheme=choice.scheme,
+        computing=choice.computing,
+        holder=choice.holder,
+        parties=public.parties,
+        owners=tuple(range(1 if public.mode == "server-aided" else 0, public.parties)),
+        names=tuple(tuple(map(str, own)) for own in names),
+        k=public.k,
+        n=public.n,
+        epsilon=public.epsilon,
+        delta=public.allowed_delta,
+        seed=public.seed,
+        rounds=rounds,
+        tolerance=settings.tolerance,
+        private=private,
+        degree=settings.degree if choice.scheme == "linear" else 0,
+        scales=scales,
+        count_scale=FLOODING * scales.flood * scales.unit,
+        sum_scale=FLOODING * scales.flood * scales.unit,
+    )
+    if not private:
+        return base
+    whole = scales.unit * (1.0 + scales.error) / math.sqrt(1.0 - HINT_SHARE)
+
+    def build(factor: float) -> Plan:
+        return dataclasses.replace(
+            base, count_scale=counts * whole * factor, sum_scale=sums * whole * factor * math.sqrt(d)
+        )
+
+    factor, _ = calibrate(lambda candidate: build(candidate).all_releases(), public.epsilon, base.delta, 1.0)
+    plan = build(factor)
+    _check_hints(plan)
+    return plan
+
+
+def check_plan(plan: Plan, public: PublicParameters, names: Sequence[Sequence[str]]) -> float:
+    """Compare a peer's plan with the own one; run by every party that gets one.
+
+    Returns
+    -------
+    float
+        Epsilon of the planned releases towards another party; infinite without privacy.
+
+    Raises
+    ------
+    ValueError
+        The plan differs or spends more than epsilon: the sender is at fault.
+    """
+    own = make_plan(public, names)
+    for field in dataclasses.fields(Plan):
+        mine, theirs = getattr(own, field.name), getattr(plan, field.name)
+        close = isinstance(mine, float) and isinstance(theirs, float) and math.isclose(mine, theirs, rel_tol=_SLACK)
+        if mine != theirs and not close and field.name != "scales":
+            raise ValueError(f"the plan has {field.name} = {theirs!r}, expected {mine!r}")
+    for field in dataclasses.fields(Scales):
+        mine, theirs = getattr(own.scales, field.name), getattr(plan.scales, field.name)
+        if mine != theirs and not (isinstance(mine, float) and math.isclose(mine, theirs, rel_tol=_SLACK)):
+            raise ValueError(f"the plan has {field.name} = {theirs!r}, expected {mine!r}")
+    epsilon = spent(plan.all_releases(), plan.delta)
+    if plan.private and epsilon > public.epsilon * (1 + 1e-9):
+        raise ValueError(f"the plan spends epsilon {epsilon:.6g}, expected at most {public.epsilon:g}")
+    return epsilon
+
+
+def change_epsilon(plan: Plan) -> float:
+    """Give epsilon for any change of one row's values: two vectors of weights, so at most twice what one row adds."""
+    factor = 2.0 / plan.movement
+    wider = [dataclasses.replace(release, sensitivity=factor * release.sensitivity) for release in plan.all_releases()]
+    return spent(wider, plan.delta)
+
+
+def _movement(scheme: str) -> float:
+    return 1.0 if scheme == "linear" else math.sqrt(2.0)
+
+
+def multipliers(public: PublicParameters, d: int, rounds: int) -> tuple[float, float]:
+    """Give the noise multipliers of counts and sums of one round, (1 / sigma)-GDP for the whole run.
+
+    Notes
+    -----
+    A centre's error is about (noise on the sum - c * noise on the count) / count. With |c|^2 about d / 3 and noise on
+    each of d coordinates of sqrt(d) times the sums' multiplier it is least at a ratio of (3 d)^(1/4).
+    """
+    sigma = gaussian_noise_multiplier(public.epsilon, public.allowed_delta - SAMPLER_DELTA)
+    ratio = (3.0 * d) ** 0.25
+    sums = sigma * math.sqrt(rounds * (1.0 + 1.0 / ratio**2))
+    return ratio * sums, sums
+
+
+def automatic_rounds(public: PublicParameters, d: int, moves: float) -> int:
+    """Give the largest number of rounds up to the paper's ten at which a centre's noise stays small, at least four.
+
+    Notes
+    -----
+    Both sides' noise on one coordinate of an average cluster's centre, sqrt(2 d) times the sums' multiplier over n / k,
+    may be 4 % of the half-range [0, 1]: more rounds then move centres by less than the noise does.
+    """
+    if public.chosen.noise != "dp":
+        return DEFAULT_ROUNDS
+    for rounds in range(DEFAULT_ROUNDS, LEAST_ROUNDS, -1):
+        _, sums = multipliers(public, d, rounds)
+        if moves * sums * math.sqrt(2.0 * d) <= MOST_NOISE * public.n / public.k:
+            return rounds
+    return LEAST_ROUNDS
+
+
+def _choose_scales(public: PublicParameters, choice: Choice, largest: Largest, *, flooding: bool) -> Scales:
+    """Choose the parameters of the encryption for the scheme."""
+    if choice.scheme == "pairwise":
+        return choose_circuit(public.n, public.k, largest, flooding=flooding)
+    shared = public.mode == THRESHOLD
+    return choose_scales(public.n, public.k, public.chosen.degree, largest, flooding=flooding, shared=shared)
+
+
+def _check_hints(plan: Plan) -> None:
+    """Check that what the flooding part hides is small beside it, so that the keys stay as hard to find as before.
+
+    Notes
+    -----
+    Each opened output is a noisy linear form of encryption errors of variance 10.5. With B the sum of these forms'
+    squared norms and s^2 the flooding variance, finding the key is about as hard as for errors of variance
+    1 / (1 / 10.5 + 2 B / s^2): at least half of what it was. A circuit's forms, and those of encryptions
+    under a common public key, are bounded by X itself.
+    """
+    scales = plan.scales
+    flooding = HINT_SHARE * min(plan.count_scale, plan.sum_scale) ** 2
+    if plan.scheme == "linear" and plan.mode != THRESHOLD:
+        norms = plan.rounds * (plan.d + 1) * 2.0 * plan.n * 4.0**scales.weight_bits
+    else:
+        norms = _MAX_HINT * (scales.flood * scales.unit) ** 2
+    if norms > _MAX_HINT * flooding:
+        raise RangeError(
+            f"the noise is too small to hide the encryption's errors ({norms / flooding:.3g} of it, at most "
+            f"{_MAX_HINT}): lower --epsilon or --rounds"
+        )

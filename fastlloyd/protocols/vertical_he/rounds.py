@@ -1,0 +1,79 @@
+"""What happens to the numbers of one round outside the encryption, alike at all parties.
+
+Source: Vertical HE, Figure 1 ("Noise Injection", "Centroid Update").
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.kmeans.initial import GRID_BITS, sphere_packing
+from fastlloyd.kmeans.update import move, truncate
+from fastlloyd.privacy.sampler import round_normal
+from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.protocols.vertical_he.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What every party has at the end; released.
+
+    Attributes
+    ----------
+    centers : float64 array, shape (k, d)
+        Scaled to [-1, 1]; columns owner by owner.
+    noisy_counts : float64 array, shape (k,)
+        Of the last round.
+    rounds : int
+        Rounds done.
+    """
+
+    centers: NDArray[np.float64]
+    noisy_counts: NDArray[np.float64]
+    rounds: int
+
+
+def first_centers(plan: Plan, start: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    """Give the public start, shape (k, d): sphere packing from the seed, or given centres."""
+    if start is None:
+        return sphere_packing(plan.k, plan.d, plan.seed) / float(1 << GRID_BITS)
+    return np.asarray(start, dtype=np.float64).copy()
+
+
+def draw_noise(plan: Plan, secret: SecretRandom) -> NDArray[np.int64]:
+    """Draw one side's noise of one round, integers, shape (k (d + 1),): cluster by cluster, first the count.
+
+    Notes
+    -----
+    Sees: the side that draws it. Both sides add their own: each could take its own off again.
+    """
+    noise = np.empty((plan.k, plan.d + 1), dtype=np.int64)
+    noise[:, 0] = round_normal(plan.count_scale, plan.k, secret)
+    noise[:, 1:] = round_normal(plan.sum_scale, (plan.k, plan.d), secret)
+    return noise.reshape(-1)
+
+
+def post_process(
+    noisy: NDArray[np.int64], centers: NDArray[np.float64], plan: Plan
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Make the next centres, shape (k, d), and noisy counts, shape (k,), from the noisy integers.
+
+    Notes
+    -----
+    Post-processing of a release. A cluster whose noisy count is below the noise's own deviation keeps its centre: what
+    its sum says is noise.
+    """
+    table = noisy.reshape(plan.k, plan.d + 1).astype(np.float64) / plan.unit
+    counts, sums = table[:, 0], table[:, 1:]
+    least = max(1.0, math.sqrt(2.0) * plan.count_scale / plan.unit)
+    moved = truncate(move(sums, counts))
+    return np.where((counts >= least)[:, None], moved, centers), counts
+
+
+def settled(before: NDArray[np.float64], after: NDArray[np.float64], plan: Plan) -> bool:
+    """Say whether the public centres have stopped moving, as far as the plan's tolerance goes."""
+    return bool(plan.tolerance > 0.0 and np.abs(after - before).max() <= plan.tolerance)

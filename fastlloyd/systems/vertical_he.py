@@ -1,0 +1,372 @@
+"""Vertical k-means under CKKS: one party's run over real links.
+
+Rank 0 coordinates. With two parties it holds data, and either party computes, whichever is cheaper; with more it
+computes and holds none. Every party has the result.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.config import RunConfig
+from fastlloyd.data.vertical import PartyFeatures, assemble_centers, assemble_names, check_features
+from fastlloyd.errors import ConfigError, InternalError, Reason
+from fastlloyd.outcome import Facts, Result, ResultFiles, common_part, own_traffic
+from fastlloyd.privacy.accountant import ACCOUNTANT, spent
+from fastlloyd.privacy.ledger import keyed_digest
+from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.protocols.align.check import check_ids
+from fastlloyd.protocols.align.intersect import intersect_ids
+from fastlloyd.protocols.align.schema import gather_columns, gather_count, tell_columns, tell_count
+from fastlloyd.protocols.pairs import agree_pairs
+from fastlloyd.protocols.party import Party, Receive
+from fastlloyd.protocols.session import (
+    PlanProposal,
+    await_ready,
+    exchange_counters_client,
+    exchange_counters_server,
+    propose_plan,
+    tell_ready,
+)
+from fastlloyd.protocols.vertical_he.computing import computing_party
+from fastlloyd.protocols.vertical_he.holder import key_holder
+from fastlloyd.protocols.vertical_he.owner import owner
+from fastlloyd.protocols.vertical_he.parameters import PublicParameters
+from fastlloyd.protocols.vertical_he.plan import Plan, change_epsilon, check_plan, make_plan
+from fastlloyd.protocols.vertical_he.rounds import Result as HEResult
+from fastlloyd.protocols.vertical_he.rounds import draw_noise
+from fastlloyd.protocols.vertical_he.settings import HELP
+from fastlloyd.report import document
+from fastlloyd.run import Driver
+from fastlloyd.systems.checks import accept_plan, check_budget, refuse_old_run
+from fastlloyd.systems.session import Outcome, Session
+from fastlloyd.systems.vertical import HELP as VERTICAL_HELP
+from fastlloyd.systems.vertical import OwnColumns, VerticalCommon, gather_vertical, load_vertical
+from fastlloyd.wire import SERVER, SETUP_ROUND, PartyId
+
+_FLOODING = (
+    "vertical-he.noise = flooding adds only what protects the key: the parties learn soft sums of each round almost "
+    "exactly"
+)
+_AGAINST = (
+    "any single other party, over all it sees (the computing party sees ciphertexts, the key holder noisy sums; the "
+    "two together can open everything)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunParameters:
+    """What is public before the records are aligned; with their number it makes `PublicParameters`."""
+
+    parties: int
+    k: int
+    n_total: int
+    epsilon: float
+    delta: float | None
+    rounds: int | None
+    seed: int
+    settings: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        self.with_records(self.n_total)
+
+    def with_records(self, n: int) -> PublicParameters:
+        """Give the parameters of a run on n records, checked."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        del values["n_total"]
+        return PublicParameters(**values, n=n)
+
+    @property
+    def owners(self) -> tuple[PartyId, ...]:
+        """Who holds columns."""
+        first = 1 if self.with_records(self.n_total).mode == "server-aided" else 0
+        return tuple(PartyId(rank) for rank in range(first, self.parties))
+
+
+def run_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> RunParameters:
+    """Give what is public before the records are aligned."""
+    return RunParameters(
+        parties=clients + 1,
+        k=k,
+        n_total=n_total,
+        epsilon=config.epsilon,
+        delta=config.delta,
+        rounds=config.rounds,
+        seed=config.seed,
+        settings=config.own_settings,
+    )
+
+
+def gather(config: RunConfig, clients: int) -> tuple[RunConfig, VerticalCommon]:
+    """Check what is public and alike for all parties.
+
+    Raises
+    ------
+    ConfigError
+        A parameter does not fit, or an interrupted run is to be resumed.
+    """
+    if config.resume:
+        raise ConfigError(
+            "--resume: vertical-he starts anew after an interruption, for its keys are kept nowhere; leave --resume "
+            "out (what the broken run released is in the ledger)",
+            reason=Reason.RESUME,
+        )
+    probe = run_parameters(config, clients, config.n_total or 10_000_000, config.k or 2)
+    return gather_vertical(config, probe.owners, clients, run_parameters)
+
+
+def load(config: RunConfig, common: VerticalCommon, me: PartyId) -> OwnColumns | None:
+    """Load a party's columns; a server without data has none."""
+    owners = common.public.owners
+    return load_vertical(config, common, owners.index(me), me.rank) if me in owners else None
+
+
+def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
+    """Describe what a run would do, from public numbers alone."""
+    from fastlloyd.systems.vertical_he_plan import plan_lines as describe
+
+    return describe(config, clients, d)
+
+
+def settings_help(protocol: str) -> Mapping[str, str]:
+    """Name the settings, and say what each is."""
+    return HELP | VERTICAL_HELP
+
+
+def serve(session: Session) -> Outcome:
+    """Run rank 0."""
+    return _run(session)
+
+
+def take_part(session: Session) -> Outcome:
+    """Run another rank."""
+    return _run(session)
+
+
+def _run(session: Session) -> Outcome:
+    """Run a party, whichever part it plays."""
+    outcome = HEOutcome(session)
+    try:
+        _play(session, outcome)
+    except BaseException:
+        outcome.discard()
+        raise
+    return outcome
+
+
+def _play(session: Session, outcome: HEOutcome) -> None:
+    """Align, plan, run the party's part, and fill in its outcome."""
+    me, ledger, secret = session.me, outcome.files.ledger, SecretRandom()
+    own = session.take_own(OwnColumns) if session.own is not None else None
+    digest = "" if own is None else keyed_digest(ledger.digest_key(), own.table.raw_values)
+    refuse_old_run(session, ledger)
+    driver = session.driver(ledger, digest)
+    points = None if own is None else _align(session, driver, own, secret)
+    plan, features = _agree(session, driver, own, None if points is None else len(points))
+    if plan.columns(me.rank):
+        check_budget(session, ledger, plan.all_releases(), plan.delta)
+    columns = np.zeros((0, plan.n)) if points is None else np.ascontiguousarray(points.T)
+    del own, points
+    if me.is_server:
+        driver.drive(await_ready(session.everybody))
+    else:
+        driver.drive(tell_ready())
+    session.rounds_start(driver)
+    result = _compute(session, driver, plan, columns, secret)
+    outcome.files.choose_writer((SERVER, *session.everybody))
+    own_counts = own_traffic(session.meter)
+    if me.is_server:
+        parties = session.everybody
+        counters = exchange_counters_server(parties, own_counts, late=frozenset(), at_least=len(parties))
+        traffic: Mapping[str, Any] = driver.drive(counters)
+    else:
+        traffic = driver.drive(exchange_counters_client(own_counts))
+    outcome.finish(plan, features, result, traffic)
+
+
+def _align(session: Session, driver: Driver, own: OwnColumns, secret: SecretRandom) -> NDArray[np.float64]:
+    """Bring the owners' records into one order; gives the own ones, shape (n, d_own), scaled."""
+    common, run_id = session.common, session.facts.run_id
+    if not isinstance(common, VerticalCommon):
+        raise InternalError("a vertical protocol was set up with other public facts")
+    owners = common.public.owners
+    pairs = driver.drive(agree_pairs(session.me, owners, run_id=run_id, context=session.digest, secret=secret))
+    ids = own.table.raw_ids
+    if common.alignment.align == "intersect":
+        most = common.public.n_total
+        ids = driver.drive(intersect_ids(session.me, owners, ids, run_id=run_id, most=most, secret=secret))
+    driver.drive(check_ids(ids, pairs, run_id=run_id))
+    return own.points(ids)
+
+
+def _agree(
+    session: Session, driver: Driver, own: OwnColumns | None, n: int | None
+) -> tuple[Plan, tuple[PartyFeatures, ...]]:
+    """Exchange columns and the number of records, and agree on the plan."""
+    public: RunParameters = session.common.public
+    if session.me.is_server:
+        others = tuple(party for party in public.owners if not party.is_server)
+        told = driver.drive(gather_columns(others))
+        features = told if own is None else (own.features, *told)
+        check_features(features)
+        n = driver.drive(gather_count(others, n))
+        plan = make_plan(public.with_records(n), [own_.names for own_ in features])
+        proposal = {"plan": plan.to_json(), "features": [_describe(own_) for own_ in features]}
+        driver.drive(propose_plan(session.everybody, proposal, 0))
+        return plan, features
+    if own is not None and n is not None:
+        driver.drive(tell_columns(own.features))
+        driver.drive(tell_count(n))
+    values = driver.drive(_await_plan()).values["plan"]
+    found: list[tuple[PartyFeatures, ...]] = []
+
+    def read(values: Mapping[str, Any]) -> Plan:
+        features = tuple(_read_features(own_) for own_ in values["features"])
+        plan = Plan.from_json(values["plan"])
+        check_plan(plan, public.with_records(plan.n), [own_.names for own_ in features])
+        if own is not None:
+            place = public.owners.index(session.me)
+            same = features[place].names == own.features.names and plan.n == n
+            bounds, mine = features[place].bounds, own.features.bounds
+            if not same or (bounds.lo != mine.lo).any() or (bounds.hi != mine.hi).any():
+                raise ValueError("it describes this party's columns or records in another way than it did itself")
+        found.append(features)
+        return plan
+
+    return accept_plan(session, values, read), found[0]
+
+
+def _describe(features: PartyFeatures) -> dict[str, Any]:
+    return {"names": list(features.names), "lo": features.bounds.lo.tolist(), "hi": features.bounds.hi.tolist()}
+
+
+def _read_features(values: Mapping[str, Any]) -> PartyFeatures:
+    from fastlloyd.data.bounds import Bounds
+
+    names = tuple(str(name) for name in values["names"])
+    lo, hi = (np.array(values[side], dtype=np.float64) for side in ("lo", "hi"))
+    return PartyFeatures(names=names, bounds=Bounds(lo, hi, names))
+
+
+def _await_plan() -> Party[PlanProposal]:
+    """Receive rank 0's plan."""
+    proposal: PlanProposal = yield Receive(SERVER, PlanProposal, SETUP_ROUND, PlanProposal.FORMAT)
+    return proposal
+
+
+def _compute(
+    session: Session, driver: Driver, plan: Plan, columns: NDArray[np.float64], secret: SecretRandom
+) -> HEResult:
+    """Play the part that the plan gives this party."""
+    me = session.me
+
+    def noise(t: int) -> NDArray[np.int64]:
+        return draw_noise(plan, secret)
+
+    if me.rank == plan.holder:
+        return driver.drive(key_holder(plan, columns, noise))
+    if me.rank != plan.computing:
+        return driver.drive(owner(me, plan, columns))
+    from fastlloyd.protocols.vertical_he.engine import make_engine
+    from fastlloyd.workers import WorkerEngine
+
+    workers = session.config.workers or len(os.sched_getaffinity(0))
+    with ExitStack() as stack:
+        if workers > 1:
+            return driver.drive(computing_party(plan, stack.enter_context(WorkerEngine(plan, columns, workers)), noise))
+        return driver.drive(computing_party(plan, make_engine(plan, columns), noise))
+
+
+class HEOutcome:
+    """What a party has at the end: the released centres."""
+
+    late: frozenset[PartyId] = frozenset()
+
+    def __init__(self, session: Session) -> None:
+        self._facts: Facts = session.facts
+        self._common = session.common
+        self._everybody = session.everybody
+        self.files = ResultFiles(session.facts, session.ledger_path)
+        self._result: Callable[[], Result] | None = None
+
+    def finish(
+        self, plan: Plan, features: tuple[PartyFeatures, ...], result: HEResult, traffic: Mapping[str, Any]
+    ) -> None:
+        """Note how the run ended."""
+        self._result = partial(self._make_result, plan, features, result, traffic)
+
+    def write(self) -> None:
+        """Write the shared files if this party is the one to do it."""
+        if self._result is None:
+            raise InternalError("a party's outcome is incomplete")
+        self.files.write(None, self._result)
+
+    def discard(self) -> None:
+        """Leave nothing half-written."""
+        self.files.discard()
+
+    def announce(self, note: Callable[[str], None]) -> None:
+        """Print the table, if this party wrote the shared files."""
+        self.files.announce(note)
+
+    def _make_result(
+        self, plan: Plan, features: tuple[PartyFeatures, ...], result: HEResult, traffic: Mapping[str, Any]
+    ) -> Result:
+        from fastlloyd.systems.vertical_report import draw_vertical, evaluate_vertical
+
+        config, names = self._facts.config, assemble_names(features)
+        centroids = assemble_centers(result.centers, features)
+        run = self._facts.run_id.hex()
+        planned = [dataclasses.replace(r, run=run) for r in plan.all_releases() if r.round < result.rounds]
+        releases = self.files.own_releases() or planned
+        sizes = tuple(float(size) for size in result.noisy_counts)
+        lifetime = None
+        if config.state_dir:
+            lifetime = self.files.ledger.epsilon(plan.delta, releases[0].neighbours)
+        return Result(
+            common=common_part(
+                self._facts,
+                clients=plan.parties - 1,
+                masking=None,
+                parameters=_parameters(plan, result.rounds),
+                included=(self._everybody,) * result.rounds,
+                traffic=traffic,
+            ),
+            privacy=document.Privacy(
+                epsilon=plan.epsilon if plan.private else math.inf,
+                delta=plan.delta,
+                spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
+                neighbours=releases[0].neighbours,
+                unit="whether one person's row counts",
+                accountant=ACCOUNTANT,
+                releases=[release.to_dict() for release in releases],
+                lifetime_epsilon=lifetime,
+                budget=config.budget,
+            ),
+            features=names,
+            centroids=centroids,
+            noisy_sizes=sizes,
+            against=_AGAINST,
+            not_private_reason=None if plan.private else _FLOODING,
+            evaluation=evaluate_vertical(self._facts, self._common, names, result.centers),
+            releases=releases,
+            pictures=draw_vertical(self._facts, features, centroids, sizes),
+        )
+
+
+def _parameters(plan: Plan, rounds: int) -> dict[str, Any]:
+    """Give the public parameters for the report."""
+    values = {key: value for key, value in plan.to_json().items() if key not in ("rounds", "scales")}
+    encryption = {"ring": plan.scales.ring, "prime_bits": list(plan.scales.prime_bits)}
+    change = {"epsilon_for_a_change": change_epsilon(plan)} if plan.private else {}
+    return {**values, **change, "encryption": encryption, "d": plan.d, "rounds": rounds, "n_total": plan.n}

@@ -1,0 +1,59 @@
+"""What a run of vertical k-means under CKKS would do, from public numbers alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastlloyd.config import RunConfig
+from fastlloyd.errors import ConfigError
+from fastlloyd.privacy.accountant import spent
+from fastlloyd.protocols.vertical_he.choose import choose, options
+from fastlloyd.protocols.vertical_he.plan import change_epsilon, make_plan
+from fastlloyd.systems.vertical_he import gather
+
+
+def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
+    """Describe the plan of a run, line by line; opens no data but a public --dataset.
+
+    Raises
+    ------
+    ConfigError
+        Public parameters that do not fit, or an unknown number of features.
+    """
+    config, common = gather(config, clients)
+    owners = common.public.owners
+    if common.tables:
+        names = [list(table.names) for table in common.tables]
+    else:
+        if d is None or d < len(owners):
+            raise ConfigError(f"--d: expected the columns of all {len(owners)} owners together")
+        names = [[f"x{i + 1}" for i in part] for part in np.array_split(np.arange(d), len(owners))]
+    n = len(common.tables[0].raw_ids) if common.tables else common.public.n_total
+    public = common.public.with_records(n)
+    plan = make_plan(public, names)
+    widths = tuple(map(len, names))
+    chosen = choose(public, widths)
+    lines = [
+        f"vertical-he: {n:,} records, {' + '.join(map(str, widths))} columns, {plan.k} clusters, {plan.mode}, "
+        f"{plan.rounds} rounds",
+        f"choice: {chosen.line(plan.rounds)}",
+    ]
+    others = [choice for choice in options(public, widths) if choice != chosen]
+    lines += [f"  instead of {choice.line(plan.rounds)}" for choice in others]
+    lines.append(
+        f"encryption: ring degree {plan.scales.ring}, primes of {', '.join(map(str, plan.scales.prime_bits))} bits "
+        "(128-bit security)"
+    )
+    if plan.private:
+        neighbours = plan.releases(0, seen_by="-")[0].neighbours
+        lines.append(
+            f"privacy: epsilon {spent(plan.all_releases(), plan.delta):.6g} of {plan.epsilon:g}, delta {plan.delta:.3g}"
+            f", {neighbours}; epsilon {change_epsilon(plan):.4g} for any change of a row"
+        )
+        lines.append(
+            f"noise of each side: {plan.count_scale / plan.unit:.3g} on a count, {plan.sum_scale / plan.unit:.3g} on a "
+            "sum (scaled to [-1, 1])"
+        )
+    else:
+        lines.append("privacy: none on the result; only as much noise as protects the key")
+    return lines

@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("tenseal")
+
+from fastlloyd.crypto import ckks
+from fastlloyd.crypto.keyshare import KeyShare, draw_error
+from fastlloyd.crypto.lattice import ERROR_BOUND
+from fastlloyd.errors import PeerError
+from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.protocols.vertical_he import computing, engine, lwe
+from fastlloyd.protocols.vertical_he.linear import LinearEngine
+from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples
+from fastlloyd.protocols.vertical_he.plan import make_plan
+from fastlloyd.protocols.vertical_he.reference import soft_sums
+from fastlloyd.protocols.vertical_he.scales import common_key
+from fastlloyd.protocols.vertical_he.window import features
+from fastlloyd.wire import Header, PartyId
+from tests.protocols.vertical_he.support import (
+    blobs,
+    columns,
+    linear_plan,
+    lloyd,
+    loss,
+    names,
+    parameters,
+    simulate,
+)
+
+ALICE, BOB = PartyId(0), PartyId(1)
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_opened_sums_are_the_soft_rule_s(k: int) -> None:
+    points, start = blobs(2500, k, 2, seed=k)
+    plan = linear_plan(2500, k, noise="flooding", degree=30)
+    seen: list[np.ndarray] = []
+
+    def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes:
+        if header.type == 123:
+            seen.append(np.frombuffer(body, "<i8") / plan.unit)
+        return body
+
+    results, _ = simulate(plan, points, start, tap)
+    expected = soft_sums(points, start, hidden=1, degree=30).reshape(-1)
+    flooding = np.sqrt(2.0) * plan.count_scale / plan.unit
+    # Rounding of the weights: 32 of at most 2^-w each, of random sign, for each record.
+    rounding = np.sqrt(2500 * 32) * 2.0**-plan.scales.weight_bits
+    assert np.abs(seen[0] - expected).max() < 6.0 * (flooding + rounding)
+    np.testing.assert_array_equal(results[ALICE].centers, results[BOB].centers)
+
+
+def test_ten_rounds_are_as_good_as_lloyd_s() -> None:
+    points, start = blobs(4000, 5, 2, seed=3)
+    plan = linear_plan(4000, 5, noise="flooding")
+    results, _ = simulate(plan, points, start)
+    assert loss(points, results[ALICE].centers) <= 1.01 * loss(points, lloyd(points, start, 2))
+
+
+def test_the_key_holder_gets_one_sample_per_output_and_nothing_else() -> None:
+    points, start = blobs(500, 3, 2)
+    plan = linear_plan(500, 3)
+    bytes_of: dict[int, list[bytes]] = {}
+
+    def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes:
+        if receiver == BOB:
+            bytes_of.setdefault(header.type, []).append(body)
+        return body
+
+    simulate(plan, points, start, tap)
+    assert set(bytes_of) == {NoisySamples.TYPE}
+    size = (plan.scales.ring + 1) * plan.scales.wire_bits // 8
+    assert [len(body) for body in bytes_of[NoisySamples.TYPE]] == [plan.outputs * size] * plan.rounds
+
+
+def test_samples_of_one_sum_look_fresh() -> None:
+    points, start = blobs(500, 2, 2)
+    plan = linear_plan(500, 2)
+    bodies: list[bytes] = []
+
+    def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes:
+        if header.type == NoisySamples.TYPE:
+            bodies.append(body)
+        return body
+
+    simulate(plan, points, start, tap)
+    sample = lwe.decode(bodies[0], plan.outputs, plan.scales.ring, plan.scales.wire_bits)
+    # The two clusters' counts add up to a sum of all records: without fresh zeros the vectors would be T_0's own.
+    low_bits = (sample.vectors >> 20) & 0xFFF
+    counts = np.bincount(low_bits.reshape(-1) >> 8, minlength=16)
+    expected = low_bits.size / 16
+    assert ((counts - expected) ** 2 / expected).sum() < 80.0  # chi-square, 15 degrees: 7e-11
+
+
+def test_the_computing_party_never_has_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    original = ckks.KeyHolder.__init__
+
+    def counting(self: ckks.KeyHolder, context: ckks.Context) -> None:
+        made.append("key")
+        original(self, context)
+
+    monkeypatch.setattr(ckks.KeyHolder, "__init__", counting)
+    points, start = blobs(300, 2, 2)
+    simulate(linear_plan(300, 2), points, start)
+    assert made == ["key"]
+    for module in (computing, engine):
+        tree = ast.parse(Path(module.__file__ or "").read_text("utf-8"))
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        assert "KeyHolder" not in used
+
+
+@pytest.mark.parametrize("kind", [KeyMaterial.TYPE, EncryptedBlock.TYPE])
+@pytest.mark.parametrize("how", ["cut", "longer", "zeros", "other parameters"])
+def test_damaged_messages_are_the_sender_s_fault(kind: int, how: str) -> None:
+    points, start = blobs(300, 2, 2)
+    plan = linear_plan(300, 2)
+    other = ckks.Context(ckks.Parameters(2048, (54,)))
+    foreign = ckks.KeyHolder(other)
+
+    def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes | None:
+        if header.type != kind:
+            return body
+        if how == "cut":
+            return body[:-1]
+        if how == "longer":
+            return body + b"\0"
+        if how == "zeros":
+            return body[:40] + bytes(200) + body[240:]
+        if kind == KeyMaterial.TYPE:
+            return KeyMaterial((foreign.public_key(),)).body()
+        parts = ckks.encrypt_integers(other, foreign, np.zeros((plan.parts(1), 2048), dtype=np.int64))
+        return EncryptedBlock(tuple(parts)).body()
+
+    with pytest.raises(PeerError) as caught:
+        simulate(plan, points, start, tap)
+    assert caught.value.rank == 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 8), st.data())
+def test_one_record_moves_the_sums_by_no_more_than_claimed(k: int, data: st.DataObject) -> None:
+    plan = linear_plan(100, k)
+    value = st.one_of(st.floats(-1, 1), st.sampled_from([-1.0, 1.0, 0.0]))
+    draw = lambda count: np.array([data.draw(value) for _ in range(count)])  # noqa: E731
+    centers, own, hidden = draw(2 * k).reshape(k, 2), draw(1), draw(1)
+    computer = LinearEngine(plan, np.repeat(own, 100)[None])
+    whole = np.rint(features(hidden, plan.degree + 2)[:, 0] * 2.0**plan.scales.data_bits)
+    steps = np.zeros((k, 3, plan.degree + 2))
+    for output, weights in computer._weights(centers, 0):
+        steps[output // 3, output % 3, : len(weights)] = weights[:, 0]
+    clusters = steps.copy()
+    clusters[:-1] -= steps[1:]
+    # The worst encryption errors: one sign for everything that one feature meets.
+    sign = np.where(np.arange(plan.degree + 2) % 2, 1.0, -1.0) * np.sign(clusters.sum(axis=(0, 1)) + 1e-300)
+    for error in (0.0, ERROR_BOUND * sign, -ERROR_BOUND * sign):
+        moved = clusters @ (whole + error)
+        counts, sums = (release.sensitivity for release in plan.releases(0, seen_by="another party"))
+        assert np.linalg.norm(moved[:, 0]) <= counts
+        assert np.linalg.norm(moved[:, 1:]) <= sums
+
+
+def test_a_record_that_is_replaced_by_nothing_adds_nothing() -> None:
+    plan = linear_plan(64, 3)
+    points, start = blobs(64, 3, 2)
+    computer = LinearEngine(plan, columns(plan, points, 0))
+    context = computer._context
+    holder = ckks.KeyHolder(context)
+    coefficients = np.zeros((plan.degree + 2, context.degree), dtype=np.int64)  # nobody's features, T_0 included
+    computer.keys((holder.public_key(),))
+    computer.load(1, 0, ckks.encrypt_integers(context, holder, coefficients))
+    work = computer.evaluate(start)
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            sample = lwe.switch(end.value, context.modulus, 40)
+            break
+    values = lwe.open_samples(sample, holder.coefficients(), context.modulus, 40) / plan.unit
+    assert np.abs(values).max() <= plan.scales.flood
+
+
+@pytest.mark.parametrize("noise", ["dp", "flooding"])
+def test_with_a_common_key_the_sums_are_the_same(noise: str) -> None:
+    points, start = blobs(1000, 3, 3, seed=9)
+    public = parameters(1000, 3, rounds=1, mode="threshold", noise=noise, degree=30)
+    plan = make_plan(public, names(2, 1))
+    seen: list[np.ndarray] = []
+
+    def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes:
+        if header.type == 123:
+            seen.append(np.frombuffer(body, "<i8") / plan.unit)
+        return body
+
+    results, _ = simulate(plan, points, start, tap, quiet=True)
+    expected = soft_sums(points, start, hidden=2, degree=30).reshape(-1)
+    rounding = np.sqrt(1000 * 32) * 2.0**-plan.scales.weight_bits
+    assert np.abs(seen[0] - expected).max() < plan.scales.flood + 6.0 * rounding
+    np.testing.assert_array_equal(results[ALICE].centers, results[BOB].centers)
+
+
+def test_one_share_of_a_common_key_opens_nothing() -> None:
+    context = ckks.Context(ckks.Parameters(4096, (60,)))
+    first, second = ckks.KeyHolder(context), KeyShare(context, SecretRandom())
+    public = ckks.Refresher(context, context.load_public_key(second.join(first.public_key())))
+    zeros, q = public.zeros(8), context.modulus
+    for share in (first, second):
+        part = lwe.open_part(zeros, share.coefficients(), q).constants.astype(np.float64)
+        assert np.abs(np.where(part > q / 2, part - q, part)).min() > 2.0**30  # once in 2^26 for uniform numbers
+    both = lwe.open_part(lwe.open_part(zeros, first.coefficients(), q), second.coefficients(), q).constants
+    assert np.abs(np.where(both > q // 2, both - q, both)).max() < common_key(4096).bound * 2
+    assert repr(second) == "KeyShare()"
+
+
+def test_the_second_share_s_errors_are_seal_s() -> None:
+    errors = draw_error(200_000, SecretRandom())
+    assert np.abs(errors).max() <= ERROR_BOUND
+    # Variance 10.5, its estimate's deviation 10.5 sqrt(2 / 200,000) = 0.033; six of them.
+    assert abs(errors.var() - 10.5) < 0.2 and abs(errors.mean()) < 6 * np.sqrt(10.5 / 200_000)

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fastlloyd.crypto.lattice import Sample
+from fastlloyd.protocols.vertical_he import lwe
+
+MODULUS = (1 << 48) - 59
+
+
+def sample(values: np.ndarray, degree: int, seed: int = 0) -> tuple[Sample, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    secret = rng.integers(-1, 2, degree)
+    vectors = rng.integers(0, MODULUS, (values.size, degree))
+    inner = (vectors.astype(object) @ secret.astype(object)) % MODULUS
+    return Sample(((values - inner) % MODULUS).astype(np.int64), vectors), secret
+
+
+@pytest.mark.parametrize("wire_bits", [32, 40])
+def test_opening_gives_the_integers_back(wire_bits: int) -> None:
+    values = np.array([0, 1, -1, 10**13, -(10**13), MODULUS // 2 - 10**12, -(MODULUS // 2) + 10**12], dtype=object)
+    hidden, secret = sample(values, 512)
+    switched = lwe.switch(hidden, MODULUS, wire_bits)
+    data = lwe.encode(switched, wire_bits)
+    assert len(data) == 7 * lwe.sample_bytes(512, wire_bits)
+    back = lwe.decode(data, 7, 512, wire_bits)
+    np.testing.assert_array_equal(back.vectors, switched.vectors)
+    opened = lwe.open_samples(back, secret, MODULUS, wire_bits)
+    assert np.abs(opened - values.astype(np.int64)).max() <= lwe.switch_error(512, MODULUS, wire_bits)
+
+
+def test_wrong_length_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected 4104 bytes"):
+        lwe.decode(bytes(4103), 2, 512, 32)
+
+
+def test_sums_and_differences_are_those_of_the_integers() -> None:
+    steps = np.array([100, 40, 70, -5, 10, 3])
+    hidden, secret = sample(steps, 64)
+    clusters = lwe.differences(hidden, 3, MODULUS)
+    doubled = lwe.add(clusters, clusters, MODULUS)
+    switched = lwe.switch(doubled, MODULUS, 40)
+    opened = lwe.open_samples(switched, secret, MODULUS, 40)
+    expected = 2 * np.array([30, 45, 60, -8, 10, 3])
+    assert np.abs(opened - expected).max() <= lwe.switch_error(64, MODULUS, 40)

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tenseal")
+
+from fastlloyd.errors import ConfigError, InternalError
+from fastlloyd.wire import PartyId
+from fastlloyd.workers import WorkerEngine
+from tests.protocols.vertical_he.support import blobs, columns, linear_plan, lloyd, loss, simulate
+
+
+def test_workers_give_what_one_process_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PMI_RANK", "0")
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
+    points, start = blobs(5000, 3, 2)
+    plan = linear_plan(5000, 3, noise="flooding", degree=30)
+    with WorkerEngine(plan, columns(plan, points, plan.computing), 2) as engine:
+        for worker in engine._workers:
+            environment = Path(f"/proc/{worker.pid}/environ").read_bytes()
+            assert b"PMI_RANK" not in environment and b"OMPI_" not in environment
+            assert b"mpi" not in Path(f"/proc/{worker.pid}/maps").read_bytes().lower()
+        results, simulation = simulate(plan, points, start, engine=engine)
+        pids = [worker.pid for worker in engine._workers]
+    assert loss(points, results[PartyId(0)].centers) <= 1.01 * loss(points, lloyd(points, start, 2))
+    fractions = [event.facts["fraction"] for _, event in simulation.published if event.event == "progress"]
+    assert fractions and all(0 < fraction <= 1 for fraction in fractions)
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_a_refused_ciphertext_and_a_dead_worker_are_named() -> None:
+    points, _ = blobs(100, 2, 2)
+    plan = linear_plan(100, 1, degree=8)
+    with WorkerEngine(plan, columns(plan, points, plan.computing), 4) as engine:
+        assert len(engine._workers) == 1  # there is one block with one step only
+        with pytest.raises(ValueError, match="ciphertext"):
+            engine.load(1, 0, [b"nonsense"] * plan.parts(1))
+        engine._workers[0].kill()
+        engine._workers[0].wait()
+        with pytest.raises(InternalError, match="worker process ended"):
+            engine.load(1, 0, [b"nonsense"] * plan.parts(1))
+    with pytest.raises(ConfigError, match="--workers"):
+        WorkerEngine(plan, np.zeros((1, 100)), 0)

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import sys
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("tenseal")
+
+from fastlloyd.crypto import ckks
+from fastlloyd.crypto.ckks import Context, KeyHolder, Refresher, Sums, encrypt_integers
+from fastlloyd.crypto.lattice import ERROR_BOUND, MAX_INTEGER, Parameters, check_integers
+from fastlloyd.errors import ConfigError, RangeError
+
+SMALL = Parameters(2048, (48,))
+
+
+@cache
+def keys() -> tuple[Context, KeyHolder]:
+    context = Context(SMALL)
+    return context, KeyHolder(context)
+
+
+def opened(sample: ckks.Sample, secret: np.ndarray, modulus: int) -> list[int]:
+    phases = [
+        (int(constant) + int((vector.astype(object) * secret).sum())) % modulus
+        for constant, vector in zip(sample.constants, sample.vectors, strict=True)
+    ]
+    return [phase - modulus if phase > modulus // 2 else phase for phase in phases]
+
+
+@pytest.mark.parametrize(("degree", "bits"), [(2048, (55,)), (16384, (60,) * 7 + (20,)), (1024, (20,)), (2048, (61,))])
+def test_insecure_parameters_are_refused(degree: int, bits: tuple[int, ...]) -> None:
+    with pytest.raises(ConfigError, match="expected"):
+        Parameters(degree, bits)
+
+
+def test_seal_s_own_security_level_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastlloyd.crypto.lattice.MAX_MODULUS_BITS", {2048: 100})
+    with pytest.raises(ConfigError, match="128-bit security"):
+        Context(Parameters(2048, (57,)))
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    ckks._seal.cache_clear()
+    monkeypatch.setitem(sys.modules, "tenseal", None)
+    monkeypatch.setitem(sys.modules, "tenseal.sealapi", None)
+    try:
+        with pytest.raises(ConfigError, match="pip install"):
+            Context(SMALL)
+    finally:
+        monkeypatch.undo()
+        ckks._seal.cache_clear()
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(0, 30))
+def test_integers_are_encoded_exactly(seed: int, bits: int) -> None:
+    context, _ = keys()
+    rng = np.random.default_rng(seed)
+    whole = rng.integers(-(2**bits), 2**bits + 1, 2048)
+    whole[:2] = (2**bits, -(2**bits))
+    plain = context.encode_integers(context.transform(whole.astype(np.float64)))
+    folded = np.fft.fft(context.decode(plain), norm="forward") / np.exp(1j * np.pi / 2048 * np.arange(1024))
+    np.testing.assert_array_equal(np.rint(np.concatenate((folded.real, folded.imag))), whole)
+
+
+def test_too_large_integers_are_refused() -> None:
+    check_integers(np.array([MAX_INTEGER]))
+    with pytest.raises(RangeError, match="smaller scales"):
+        check_integers(np.array([-MAX_INTEGER - 1]))
+
+
+def test_inner_products_are_exact_but_for_the_encryption_error() -> None:
+    context, holder = keys()
+    rng = np.random.default_rng(1)
+    data, weights = rng.integers(-(2**20), 2**20, (5, 2048)), rng.integers(-(2**9), 2**9, (5, 2048))
+    sums = Sums(context, 3)
+    slots = context.transform(weights.astype(np.float64)).conj()
+    for cipher, row in zip(encrypt_integers(context, holder, data), slots, strict=True):
+        sums.add(1, context.load_ciphertext(cipher), context.encode_integers(row))
+    values = opened(sums.extract(), holder.coefficients(), context.modulus)
+    assert values[0] == values[2] == 0
+    error = values[1] - int((data * weights).sum())
+    assert 0 < abs(error) <= ERROR_BOUND * np.abs(weights).sum()
+
+
+def test_the_error_of_every_coefficient_is_within_the_bound() -> None:
+    context, holder = keys()
+    unit = np.zeros((1, 2048), dtype=np.int64)
+    cipher = context.load_ciphertext(encrypt_integers(context, holder, unit + 7)[0])
+    errors = []
+    for place in range(0, 2048, 16):
+        weights = np.zeros(2048)
+        weights[place] = 1.0
+        sums = Sums(context, 1)
+        sums.add(0, cipher, context.encode_integers(context.transform(weights).conj()))
+        errors.append(opened(sums.extract(), holder.coefficients(), context.modulus)[0] - 7)
+    assert max(map(abs, errors)) <= ERROR_BOUND
+    assert 1.0 < np.std(errors) < 7.0  # sqrt(10.5) = 3.2; 128 values
+
+
+def test_the_secret_is_ternary_and_not_shown() -> None:
+    _, holder = keys()
+    assert set(np.unique(holder.coefficients())) == {-1, 0, 1}
+    assert repr(holder) == "KeyHolder()"
+
+
+def test_fresh_zeros_hide_nothing_and_differ() -> None:
+    context, holder = keys()
+    refresher = Refresher(context, context.load_public_key(holder.public_key()))
+    zeros = refresher.zeros(2)
+    assert max(map(abs, opened(zeros, holder.coefficients(), context.modulus))) < 2000
+    assert (zeros.vectors[0] != zeros.vectors[1]).mean() > 0.99
+
+
+def test_damaged_ciphertexts_are_refused() -> None:
+    context, holder = keys()
+    good = encrypt_integers(context, holder, np.ones((1, 2048), dtype=np.int64))[0]
+    context.load_ciphertext(good)
+    larger, wider = Context(Parameters(4096, (48,))), Context(Parameters(2048, (50,)))
+    wrong = [
+        b"",
+        good[:-1],
+        good + b"\0",
+        b"\0" + good[1:],
+        good[:8] + bytes(8) + good[16:],
+        good[:16] + bytes(64) + good[80:],
+        encrypt_integers(larger, KeyHolder(larger), np.ones((1, 4096), dtype=np.int64))[0],
+        encrypt_integers(wider, KeyHolder(wider), np.ones((1, 2048), dtype=np.int64))[0],
+        holder.public_key(),
+    ]
+    for content in wrong:
+        with pytest.raises(ValueError, match="ciphertext"):
+            context.load_ciphertext(content)
+    with pytest.raises(ValueError, match="ciphertext or key"):
+        context.load_public_key(holder.public_key()[:-1] + b"\0\0")
+
+
+def test_another_scale_or_level_is_refused() -> None:
+    context = Context(Parameters(8192, (50, 40, 50)))
+    holder = KeyHolder(context)
+    content = holder.encrypt(context.encode_slots(np.zeros(4096) + 0.5, 2.0**30, context.level(2)))
+    context.load_ciphertext(content, scale=2.0**30)
+    with pytest.raises(ValueError, match="level or scale"):
+        context.load_ciphertext(content, scale=2.0**31)
+    with pytest.raises(ValueError, match="level or scale"):
+        context.load_ciphertext(content, scale=2.0**30, level=context.level(1))
