@@ -67,6 +67,36 @@ BENCHES = (
         summary="time and bytes of a round against records, clusters, features and clients",
     ),
     Bench(
+        name="fastlloyd-fig2",
+        module="fastlloyd.bench.fastlloyd_fig2",
+        summary="FastLloyd Figure 2: NICV against epsilon on ten real sets",
+    ),
+    Bench(
+        name="fastlloyd-fig3",
+        module="fastlloyd.bench.fastlloyd_fig3",
+        summary="FastLloyd Figure 3: error against features (G2) and clusters (Synth-K)",
+    ),
+    Bench(
+        name="fastlloyd-fig4",
+        module="fastlloyd.bench.fastlloyd_fig4",
+        summary="FastLloyd Figure 4: error on Synth by clusters and features",
+    ),
+    Bench(
+        name="fastlloyd-fig5",
+        module="fastlloyd.bench.fastlloyd_fig5",
+        summary="FastLloyd Figure 5: alpha, radius clipping and folding",
+    ),
+    Bench(
+        name="fastlloyd-fig6-8",
+        module="fastlloyd.bench.fastlloyd_fig6_8",
+        summary="FastLloyd Figures 6 to 8: silhouette, Davies-Bouldin, centroid error",
+    ),
+    Bench(
+        name="fastlloyd-plus",
+        module="fastlloyd.bench.plus",
+        summary="fastlloyd-plus against fastlloyd: real sets, Synth, and part by part",
+    ),
+    Bench(
         name="feddp-fig1",
         module="fastlloyd.bench.feddp_fig1",
         summary="FedDP-KMeans Figures 1, 8, 9: cost against epsilon, one record protected",
@@ -110,6 +140,71 @@ BENCHES = (
         name="secfc-fig1",
         module="fastlloyd.bench.secfc_fig1",
         summary="SecFC Figure 1: time of an iteration against clients, features, records and clusters",
+    ),
+    Bench(
+        name="vertical-he-table3",
+        module="fastlloyd.bench.vertical_he_table3",
+        summary="Vertical HE Table 3: ten iterations, one column at each of two parties, under ten networks",
+    ),
+    Bench(
+        name="vertical-he-table4",
+        module="fastlloyd.bench.vertical_he_table4",
+        summary="Vertical HE Table 4: loss and accuracy at epsilon = 1 beside plain k-means",
+    ),
+    Bench(
+        name="vertical-he-fig4",
+        module="fastlloyd.bench.vertical_he_fig4",
+        summary="Vertical HE Figure 4: ten iterations against the number of columns",
+    ),
+    Bench(
+        name="vertical-he-fig5",
+        module="fastlloyd.bench.vertical_he_fig5",
+        summary="Vertical HE Figure 5: loss and accuracy on S1 against epsilon",
+    ),
+    Bench(
+        name="vertical-dp-fig3",
+        module="fastlloyd.bench.vertical_dp_fig3",
+        summary="Vertical DP Figure 3: loss against epsilon, two and four parties",
+    ),
+    Bench(
+        name="vertical-dp-fig4",
+        module="fastlloyd.bench.vertical_dp_fig4",
+        summary="Vertical DP Figure 4: V-scores against epsilon",
+    ),
+    Bench(
+        name="vertical-dp-fig5",
+        module="fastlloyd.bench.vertical_dp_fig5",
+        summary="Vertical DP Figure 5: uneven numbers of columns",
+    ),
+    Bench(
+        name="vertical-dp-fig6",
+        module="fastlloyd.bench.vertical_dp_fig6",
+        summary="Vertical DP Figure 6: loss against the number of parties",
+    ),
+    Bench(
+        name="vertical-dp-fig7",
+        module="fastlloyd.bench.vertical_dp_fig7",
+        summary="Vertical DP Figure 7: error of the grid weights against epsilon",
+    ),
+    Bench(
+        name="vertical-dp-fig8",
+        module="fastlloyd.bench.vertical_dp_fig8",
+        summary="Vertical DP Figure 8: privacy of the local clusters or of the weights alone",
+    ),
+    Bench(
+        name="vertical-dp-fig9",
+        module="fastlloyd.bench.vertical_dp_fig9",
+        summary="Vertical DP Figure 9: loss against the number of local clusters",
+    ),
+    Bench(
+        name="vertical-dp-table1",
+        module="fastlloyd.bench.vertical_dp_table1",
+        summary="Vertical DP Table 1: bytes from a party, seconds of the server's estimate",
+    ),
+    Bench(
+        name="vertical-dp-sketch",
+        module="fastlloyd.bench.vertical_dp_sketch",
+        summary="Vertical DP: errors of sketches against theory, and the price of phantoms",
     ),
 )
 

@@ -19,7 +19,7 @@ where `zero_sum.py` needs it.
 Clients are numbered 1..n, as their ranks are on the wire. Arrays of field elements have the primes as first axis
 (`ring/field.py`).
 
-Source: SecFC, §4.1, Eq. 2, Alg. 1; Yu et al., "Lagrange coded computing" (2019), Theorem 1; docs/protocol.md, "Codes".
+Source: SecFC, §4.1, Eq. 2, Alg. 1; Yu et al., "Lagrange coded computing" (2019), Theorem 1; docs/secfc.md.
 """
 
 from __future__ import annotations

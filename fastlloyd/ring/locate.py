@@ -10,7 +10,7 @@ all entries if and only if the answers y are consistent. The syndromes of a wron
 alpha of the wrong clients, whence the shortest recurrence that they satisfy (Berlekamp and Massey) has these as roots.
 
 Source: SecFC names no check; MacWilliams and Sloane, "The theory of error-correcting codes", ch. 9, 10;
-docs/protocol.md, "Codes".
+docs/secfc.md, "The arithmetic, byte by byte".
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Over a uniform choice of the D values, phi + r is uniform among the polynomials 
 that the server's view is a function of the sums alone. The values come from a key that all clients have and the
 server has not; a server and any one client together undo it.
 
-Source: none in the paper, whose server learns each segment's part; docs/protocol.md, "Codes".
+Source: none in the paper, whose server learns each segment's part; docs/secfc.md, "The arithmetic, byte by byte".
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
 Whoever lacks client j's key cannot tell which content belongs to which of its layers, so a list that j has opened and
 shuffled tells nothing about where its entries stood before. Each key encrypts once, hence the constant nonce.
 
-Source: Chaum, "Untraceable electronic mail" (1981); RFC 7748, RFC 5869, RFC 8439; docs/protocol.md, "SecFC".
+Source: Chaum, "Untraceable electronic mail" (1981); RFC 7748, RFC 5869, RFC 8439; docs/secfc.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ The server makes the plan and sends it; each client checks it against its own co
 Without membership privacy every party learns every client's number of records: shares have a shape. With it, they
 learn the padded sizes, which are public anyway, and the number of records of all clients together.
 
-Source: SecFC, §4.1, App. A; docs/protocol.md, "SecFC".
+Source: SecFC, §4.1, App. A; docs/secfc.md, "The arithmetic, byte by byte".
 """
 
 from __future__ import annotations

@@ -17,7 +17,6 @@ and Clifford (2003), for the threshold.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -143,7 +142,9 @@ def paper_fit(tables: Mapping[Pair, Table], sizes: Sequence[Table], total: float
 
     Notes
     -----
-    The paper leaves the step eta_t open: 1 / sqrt(1 + t / number of pairs).
+    Differs from the paper: it leaves the step eta_t open, and here it is 1; and weights below 0 become 0 after every
+    step. Algorithm 5 as printed has no such line, and then ends at the nearest point to independence: with four parties
+    on the mixed Gaussian its weights are wrong by 1.6 n in all, in place of 0.07 n, even from exact tables.
 
     Source: Vertical DP, Algorithm 5.
     """
@@ -158,12 +159,12 @@ def paper_fit(tables: Mapping[Pair, Table], sizes: Sequence[Table], total: float
         grid *= (size / total).reshape([-1 if axis == party else 1 for axis in range(parties)])
     pairs = sorted(tables)
     order = PublicStream(seed, "vertical-dp pairs").integers(0, len(pairs) - 1, steps)
-    for t, choice in enumerate(order.tolist()):
+    for choice in order.tolist():
         pair = pairs[choice]
         others = tuple(axis for axis in range(parties) if axis not in pair)
         difference = grid.sum(axis=others) - tables[pair]
-        rate = 1.0 / math.sqrt(1.0 + t / len(pairs)) / clusters ** (parties - 2)
-        grid -= rate * np.expand_dims(difference, others)
+        grid -= np.expand_dims(difference, others) / clusters ** (parties - 2)
+        np.maximum(grid, 0.0, out=grid)
     return cells_of(nearest_table(grid, total))
 
 

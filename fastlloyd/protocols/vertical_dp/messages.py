@@ -10,7 +10,7 @@
 
 vertical-plain sends the local cluster of every user in place of sketches: not private.
 
-Source: Vertical DP, Algorithm 1, Figure 1; docs/protocol.md, "Vertical DP".
+Source: Vertical DP, Algorithm 1, Figure 1; docs/vertical-dp.md, "Messages".
 """
 
 from __future__ import annotations
