@@ -47,6 +47,10 @@ class Privacy:
         As `Release.to_dict` gives them; the digest of the data is left out.
     unit : str
         What neighbours differ in, in words.
+    conditions : sequence of str
+        What else the claim rests on.
+    bounded : bool
+        Whether it rests on the public N being a true bound.
     """
 
     epsilon: float
@@ -58,6 +62,8 @@ class Privacy:
     lifetime_epsilon: float | None = None
     budget: float | None = None
     unit: str = "one record"
+    conditions: Sequence[str] = ()
+    bounded: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """Give the entry of the report."""
@@ -262,7 +268,10 @@ def claim(privacy: Privacy, *, n_total: int | None, against: str, reason: str | 
     """Put the privacy claim into one sentence, with its condition and its adversary."""
     if reason is not None:
         return f"No privacy claim: {reason}."
-    bound = "" if n_total is None else f", on condition that all clients together hold at most {n_total:,} records"
+    conditions = list(privacy.conditions)
+    if n_total is not None and privacy.bounded:
+        conditions.insert(0, f"that all clients together hold at most {n_total:,} records")
+    bound = f", on condition {' and '.join(conditions)}" if conditions else ""
     delta = f" and delta = {privacy.delta:.3g}" if privacy.delta > 0 else ""
     return (
         f"Differential privacy with epsilon = {format_epsilon(privacy.spent_epsilon)}{delta} for neighbours that "

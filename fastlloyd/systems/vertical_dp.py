@@ -275,6 +275,8 @@ class VerticalOutcome:
                 spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
                 neighbours=ZERO_OUT,
                 unit="whether one person's row counts",
+                conditions=_conditions(plan),
+                bounded=False,
                 accountant=ACCOUNTANT,
                 releases=[release.to_dict() for release in releases],
                 lifetime_epsilon=lifetime,
@@ -289,6 +291,12 @@ class VerticalOutcome:
             releases=releases,
             pictures=draw_vertical(self._facts, features, centroids, weights),
         )
+
+
+def _conditions(plan: Plan) -> list[str]:
+    """Say what the claim rests on besides the noise, and what it is for other neighbours."""
+    change = f"; for any change of the row's values epsilon is {plan.change_epsilon():.4g}" if plan.private else ""
+    return [f"that all parties follow the protocol{change}"]
 
 
 def _parameters(plan: Plan) -> dict[str, Any]:

@@ -331,7 +331,7 @@ class HEOutcome:
         releases = self.files.own_releases() or planned
         sizes = tuple(float(size) for size in result.noisy_counts)
         lifetime = None
-        if config.state_dir:
+        if config.state_dir and self.files.ledger.releases:
             lifetime = self.files.ledger.epsilon(plan.delta, releases[0].neighbours)
         return Result(
             common=common_part(
@@ -347,11 +347,13 @@ class HEOutcome:
                 delta=plan.delta,
                 spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
                 neighbours=releases[0].neighbours,
-                unit="whether one person's row counts",
+                unit="one person's row",
+                conditions=_conditions(plan),
+                bounded=False,
                 accountant=ACCOUNTANT,
                 releases=[release.to_dict() for release in releases],
                 lifetime_epsilon=lifetime,
-                budget=config.budget,
+                budget=None if lifetime is None else config.budget,
             ),
             features=names,
             centroids=centroids,
@@ -362,6 +364,15 @@ class HEOutcome:
             releases=releases,
             pictures=draw_vertical(self._facts, features, centroids, sizes),
         )
+
+
+def _conditions(plan: Plan) -> list[str]:
+    """Say what the claim rests on besides the noise, and what it is for other neighbours."""
+    return [
+        "that all parties follow the protocol",
+        f"that the encryption holds (ring-LWE, with hints); for any change of the row's values epsilon is "
+        f"{change_epsilon(plan):.4g}",
+    ]
 
 
 def _parameters(plan: Plan, rounds: int) -> dict[str, Any]:
