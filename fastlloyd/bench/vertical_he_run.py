@@ -61,7 +61,7 @@ def plan_case(case: Case, n: int) -> Plan:
         k=case.k,
         n=n,
         epsilon=case.epsilon,
-        delta=None,
+        delta=1.0 / n,  # as in the paper
         rounds=case.rounds,
         seed=case.seed,
         settings={"noise": case.noise},

@@ -11,6 +11,8 @@ from fastlloyd.report.plot import make_figure, render_png
 _BAR_SHARE = 0.8
 _LEGEND_COLUMNS = 4
 _MAX_MARKS = 12
+# Of a legend's entry, and of a letter of it at 7 points.
+_HANDLE_INCHES, _LETTER_INCHES = 0.55, 0.055
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +148,8 @@ def _common_legend(figure: Any, places: Sequence[Any]) -> None:
     for place in places:
         for handle, label in zip(*place.get_legend_handles_labels(), strict=True):
             named.setdefault(label, handle)
-    columns = 2 if len(places) == 1 else 4
+    room = figure.get_figwidth() / (_HANDLE_INCHES + _LETTER_INCHES * max(map(len, named)))
+    columns = max(1, min(2 if len(places) == 1 else 4, int(room)))
     figure.legend(
         list(named.values()), list(named), loc="outside lower center", ncols=columns, frameon=False, fontsize=7
     )

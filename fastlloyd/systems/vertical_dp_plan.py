@@ -8,11 +8,12 @@ from fastlloyd.config import RunConfig
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.vertical import PartyFeatures
 from fastlloyd.errors import ConfigError
+from fastlloyd.inputs import settle_size
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.vertical_dp.client import synopsis_format
 from fastlloyd.protocols.vertical_dp.plan import Plan, make_plan
 from fastlloyd.systems.vertical import load_vertical
-from fastlloyd.systems.vertical_dp import gather
+from fastlloyd.systems.vertical_dp import gather, public_parameters
 
 
 def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
@@ -23,12 +24,16 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     ConfigError
         Public parameters that do not fit, or an unknown number of features.
     """
-    config, common = gather(config, clients)
-    if common.tables:
-        features = [load_vertical(config, common, place).features for place in range(clients)]
+    if d is not None and config.data is None and config.dataset is None:
+        public, features = public_parameters(config, clients, *settle_size(config, None)), _guess_features(clients, d)
     else:
-        features = _guess_features(clients, d)
-    plan = make_plan(common.public, features)
+        config, common = gather(config, clients)
+        public = common.public
+        if common.tables:
+            features = [load_vertical(config, common, place).features for place in range(clients)]
+        else:
+            features = _guess_features(clients, d)
+    plan = make_plan(public, features)
     lines = [
         f"{plan.protocol}: {plan.n_total:,} records at most, {plan.d} columns of {plan.clients} parties, {plan.k} "
         "clusters, one round",

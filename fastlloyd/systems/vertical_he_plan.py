@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from fastlloyd.config import RunConfig
+from fastlloyd.data.vertical import VerticalTable
 from fastlloyd.errors import ConfigError
+from fastlloyd.inputs import settle_size
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.vertical_he.choose import choose, options
 from fastlloyd.protocols.vertical_he.plan import change_epsilon, make_plan
-from fastlloyd.systems.vertical_he import gather
+from fastlloyd.systems.vertical_he import gather, run_parameters
 
 
 def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
@@ -20,16 +22,21 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     ConfigError
         Public parameters that do not fit, or an unknown number of features.
     """
-    config, common = gather(config, clients)
-    owners = common.public.owners
-    if common.tables:
-        names = [list(table.names) for table in common.tables]
+    tables: tuple[VerticalTable, ...] = ()
+    if d is not None and config.data is None and config.dataset is None:
+        run = run_parameters(config, clients, *settle_size(config, None))
+    else:
+        config, common = gather(config, clients)
+        run, tables = common.public, common.tables
+    owners = run.owners
+    if tables:
+        names = [list(table.names) for table in tables]
     else:
         if d is None or d < len(owners):
             raise ConfigError(f"--d: expected the columns of all {len(owners)} owners together")
         names = [[f"x{i + 1}" for i in part] for part in np.array_split(np.arange(d), len(owners))]
-    n = len(common.tables[0].raw_ids) if common.tables else common.public.n_total
-    public = common.public.with_records(n)
+    n = len(tables[0].raw_ids) if tables else run.n_total
+    public = run.with_records(n)
     plan = make_plan(public, names)
     widths = tuple(map(len, names))
     chosen = choose(public, widths)

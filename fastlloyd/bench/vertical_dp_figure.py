@@ -1,0 +1,49 @@
+"""Measures one figure of vertical DP: all panels whose data are there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastlloyd.bench.cells import Cell, CellStore, measure_cells
+from fastlloyd.bench.machine import describe_machine
+from fastlloyd.bench.registry import Options
+from fastlloyd.bench.vertical_dp_data import missing
+from fastlloyd.bench.vertical_dp_plan import Figure, Panel, list_cells
+from fastlloyd.bench.vertical_dp_report import write_report
+from fastlloyd.bench.vertical_dp_run import Workbench
+from fastlloyd.version import __version__
+
+
+def run_figure(figure: Figure, options: Options) -> str:
+    """Measure, write Markdown, CSV and PNG, and give the Markdown.
+
+    Raises
+    ------
+    ConfigError
+        A file of the user's does not fit, or the folder cannot be written.
+    """
+    chosen, notes = [], []
+    for source, size in figure.quick if options.quick else figure.full:
+        reason = missing(source, options.data_dir)
+        if reason:
+            notes.append(f"{source.title} is left out: {reason}.")
+        else:
+            chosen.append((source, size))
+    known = {(source.label, method.name): (source, method) for source, size in chosen for method in size.methods}
+    cells = [cell for source, size in chosen for cell in list_cells(source, size)]
+    context = {"bench": figure.name, "machine": describe_machine(), "software": f"fastlloyd {__version__}"}
+    store = CellStore(options.output / f"{figure.name}.partial.json", context)
+    bench = Workbench(options.data_dir)
+
+    def measure(cell: Cell) -> dict[str, Any]:
+        source, method = known[cell["name"], cell["method"]]
+        return bench.measure(source, cell["run"], method, cell["epsilon"] or 1.0)
+
+    values = measure_cells(cells, measure, store, progress=options.progress)
+    pairs = list(zip(cells, values, strict=True))
+    panels = [
+        Panel(source, size, [pair for pair in pairs if pair[0]["name"] == source.label]) for source, size in chosen
+    ]
+    text = write_report(figure, panels, options.output, notes=notes, machine=context["machine"], quick=options.quick)
+    store.remove()
+    return text
