@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from fastlloyd.crypto.lattice import Sample
 from fastlloyd.errors import ConfigError, FastLloydError, InternalError
 from fastlloyd.protocols.vertical_he.engine import Computer, make_engine, shared_blocks
-from fastlloyd.protocols.vertical_he.plan import Plan
+from fastlloyd.protocols.vertical_he.plan import Plan, count_engines
 
 _FRAME = struct.Struct("<BQ")
 _LENGTH = struct.Struct("<I")
@@ -83,8 +83,7 @@ class WorkerEngine:
         self._finisher = make_engine(plan, raw_columns[:, :0])
         self._workers: list[subprocess.Popen[bytes]] = []
         columns = np.ascontiguousarray(raw_columns, "<f8").tobytes()
-        # The linear scheme divides the steps of a block as well.
-        count = min(workers, plan.k if plan.scheme == "linear" and plan.blocks < workers else plan.blocks)
+        count = count_engines(plan, workers)
         self._shared = shared_blocks(plan, count)
         try:
             for _ in range(count):
@@ -279,13 +278,23 @@ def main() -> None:
     os.dup2(2, 1)
     source = os.fdopen(os.dup(0), "rb", buffering=0)
     worker = _Worker(out)
-    while (frame := _receive(source)) is not None:
-        try:
-            worker.obey(*frame)
-        except ValueError as error:
-            _send(out, _Kind.REFUSED, str(error).encode())
-        except (FastLloydError, MemoryError) as error:
-            _send(out, _Kind.FAILED, str(error).encode())
+    # A party that was killed leaves broken pipes: nobody is there to tell.
+    with contextlib.suppress(OSError):
+        while (frame := _receive(source)) is not None:
+            _serve(worker, out, frame)
+
+
+def _serve(worker: _Worker, out: IO[bytes], frame: tuple[_Kind, bytes]) -> None:
+    """Carry out one command; what goes wrong is the answer."""
+    try:
+        worker.obey(*frame)
+    except ValueError as error:
+        _send(out, _Kind.REFUSED, str(error).encode())
+    except MemoryError:
+        _send(out, _Kind.FAILED, b"out of memory; give fewer --workers")
+    # The library that computes on ciphertexts reports its own refusals as RuntimeError.
+    except (FastLloydError, RuntimeError) as error:
+        _send(out, _Kind.FAILED, str(error).encode())
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ from fastlloyd.protocols.vertical_he.computing import computing_party
 from fastlloyd.protocols.vertical_he.holder import key_holder
 from fastlloyd.protocols.vertical_he.owner import owner
 from fastlloyd.protocols.vertical_he.parameters import PublicParameters
-from fastlloyd.protocols.vertical_he.plan import Plan, change_epsilon, check_plan, make_plan
+from fastlloyd.protocols.vertical_he.plan import Plan, change_epsilon, check_plan, make_plan, round_seconds
 from fastlloyd.protocols.vertical_he.rounds import Result as HEResult
 from fastlloyd.protocols.vertical_he.rounds import draw_noise
 from fastlloyd.protocols.vertical_he.settings import HELP
@@ -175,6 +175,8 @@ def _play(session: Session, outcome: HEOutcome) -> None:
     plan, features = _agree(session, driver, own, None if points is None else len(points))
     if plan.columns(me.rank):
         check_budget(session, ledger, plan.all_releases(), plan.delta)
+    if me.rank == plan.computing:
+        _check_deadline(session.config, plan)
     columns = np.zeros((0, plan.n)) if points is None else np.ascontiguousarray(points.T)
     del own, points
     if me.is_server:
@@ -264,6 +266,22 @@ def _await_plan() -> Party[PlanProposal]:
     return proposal
 
 
+def _workers(config: RunConfig) -> int:
+    """Give how many processes compute."""
+    return config.workers or len(os.sched_getaffinity(0))
+
+
+def _check_deadline(config: RunConfig, plan: Plan) -> None:
+    """Refuse, before anything is paid for, a run whose rounds would not end within the deadline."""
+    expected = round_seconds(plan, _workers(config))
+    if expected > config.deadline:
+        raise ConfigError(
+            f"--deadline: expected at least {math.ceil(1.5 * expected)} seconds, since a round is estimated at "
+            f"{expected:.0f} with {_workers(config)} workers, got {config.deadline:g}; all parties need the same, or use "
+            "more --workers"
+        )
+
+
 def _compute(
     session: Session, driver: Driver, plan: Plan, columns: NDArray[np.float64], secret: SecretRandom
 ) -> HEResult:
@@ -280,7 +298,7 @@ def _compute(
     from fastlloyd.protocols.vertical_he.engine import make_engine
     from fastlloyd.workers import WorkerEngine
 
-    workers = session.config.workers or len(os.sched_getaffinity(0))
+    workers = _workers(session.config)
     with ExitStack() as stack:
         if workers > 1:
             return driver.drive(computing_party(plan, stack.enter_context(WorkerEngine(plan, columns, workers)), noise))

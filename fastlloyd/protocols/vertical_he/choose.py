@@ -96,16 +96,21 @@ def choose(public: PublicParameters, widths: tuple[int, ...]) -> Choice:
     )
 
 
+def linear_seconds(n: int, k: int, degree: int, own_columns: int) -> float:
+    """Estimate the processor seconds of one round of the linear scheme."""
+    products = math.ceil(n / _LINEAR_RING) * (degree + 2) * max(k - 1, 1) * (2 + own_columns)
+    return products * _LINEAR_PRODUCT_S
+
+
 def _linear(public: PublicParameters, widths: tuple[int, ...], *, computing: int, holder: int) -> Choice:
     degree, k = public.chosen.degree, public.k
     blocks = math.ceil(public.n / _LINEAR_RING)
     halves = 2 if public.mode == THRESHOLD else 1  # without the key both halves of a ciphertext travel
-    products = blocks * (degree + 2) * max(k - 1, 1) * (2 + widths[computing])
     return Choice(
         scheme="linear",
         computing=computing,
         holder=holder,
-        round_seconds=products * _LINEAR_PRODUCT_S,
+        round_seconds=linear_seconds(public.n, k, degree, widths[computing]),
         setup_bytes=round(blocks * (degree + 2) * _LINEAR_RING * _LINEAR_NUMBER_BYTES * halves),
         round_bytes=k * (1 + sum(widths)) * (4 * (_LINEAR_RING + 1) + 8),
     )

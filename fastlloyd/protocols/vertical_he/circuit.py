@@ -21,21 +21,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 
 from fastlloyd.crypto.lattice import ERROR_VARIANCE, MAX_MODULUS_BITS, MAX_PRIME_BITS
 from fastlloyd.errors import RangeError
 from fastlloyd.protocols.vertical_he.coefficients import SLOPE
+from fastlloyd.protocols.vertical_he.hints import Noise, too_little_noise
 from fastlloyd.protocols.vertical_he.lwe import SWITCH_TAIL, switch_error
-from fastlloyd.protocols.vertical_he.scales import HINT_SHARE, MAX_ERROR, NOISE_TAIL, Scales
+from fastlloyd.protocols.vertical_he.scales import MAX_ERROR, NOISE_TAIL, Scales, switched_record
 
 SIGN_DEPTH = 7
 RINGS = (16384, 32768)
 _LEAST_SCALE, _MOST_SCALE = 27, 50
 _LEAST_END, _MOST_END = 24, 40
 _WEIGHTS = range(18, 31)
-# X over the noise of one side, so that the part of the noise that floods it is larger; see `plan._check_hints`.
-MOST_FLOODED = 0.4 * math.sqrt(HINT_SHARE)
 # Measured: seconds of one product with relinearisation and rescaling at N = 2^14, for each prime that is left.
 _PRODUCT_S = 0.0036
 
@@ -45,25 +43,30 @@ def depth(k: int) -> int:
     return 1 + SIGN_DEPTH + (math.ceil(math.log2(k - 1)) if k > 2 else 0)
 
 
-def choose_circuit(n: int, k: int, noise: Callable[[float, float], float], *, flooding: bool) -> Scales:
+def choose_circuit(n: int, k: int, noise: Noise, *, flooding: bool) -> Scales:
     """Choose the smallest ring with a small enough error, and the largest scale that fits it.
 
     Raises
     ------
     RangeError
-        No ring of the table has room for so many levels; names the mend.
+        No ring of the table has room for so many levels, or none has an X that the noise hides; names the mend.
     """
     wire_bits = 40 if flooding else 32
     found: list[Scales] = []
+    fitting = False
     for ring in RINGS:
         room = MAX_MODULUS_BITS[ring] // (depth(k) + 1)
         for scale in range(min(room, _MOST_SCALE), _LEAST_SCALE - 1, -1):
             for end, weight in itertools.product(range(min(scale, _MOST_END), _LEAST_END - 1, -1), _WEIGHTS):
-                found += _fitting(n, k, noise, ring=ring, bits=(scale, end, weight), wire_bits=wire_bits)
+                fits = _fitting(n, k, noise, ring=ring, bits=(scale, end, weight), wire_bits=wire_bits)
+                fitting = fitting or bool(fits)
+                found += filter(noise.hides, fits)
         if found and not flooding:
             break
     if found:
         return min(found, key=lambda scales: (scales.flood, scales.error))
+    if fitting:
+        raise too_little_noise()
     raise RangeError(
         f"{n} records and {k} clusters need more levels or room than encryption with 128-bit security has here: lower "
         "--k, or give the key holder one column only (vertical-he.scheme = linear)"
@@ -73,7 +76,7 @@ def choose_circuit(n: int, k: int, noise: Callable[[float, float], float], *, fl
 def _fitting(
     n: int,
     k: int,
-    noise: Callable[[float, float], float],
+    noise: Noise,
     *,
     ring: int,
     bits: tuple[int, int, int],
@@ -81,15 +84,15 @@ def _fitting(
 ) -> list[Scales]:
     """Try one ring and the scales of levels, end and weights; nothing if it does not fit or errs too much."""
     scale, end, weight = bits
-    error = own_error(k, ring, bits)
-    if error > MAX_ERROR:
-        return []
     # unit = 2 / N * scale of the one-hot * scale of the weights
     unit_bits = end + weight + 1 - int(math.log2(ring))
-    flood = flood_bound(n, k, ring, bits, last=MAX_PRIME_BITS, wire_bits=wire_bits)
-    if flood > MOST_FLOODED * noise(error, flood):
+    # The last prime is not yet known: the largest one bounds what the switch adds.
+    switched = math.sqrt(k) * switched_record(MAX_PRIME_BITS, wire_bits, 2.0**unit_bits)
+    error = own_error(k, ring, bits) + switched
+    if error > MAX_ERROR:
         return []
-    largest = n * (1.0 + error) + NOISE_TAIL * noise(error, flood) + flood
+    flood = flood_bound(n, k, ring, bits, last=MAX_PRIME_BITS, wire_bits=wire_bits)
+    largest = n * (1.0 + error) + NOISE_TAIL * noise.largest(error, flood) + flood
     # The sign's bit, and a prime of b bits may be as small as 2^(b - 1/2); the library wants room for scales as well.
     last = max(math.ceil(unit_bits + math.log2(largest) + 1.5), end + weight + 1)
     if last > MAX_PRIME_BITS or 2 * last + scale * depth(k) > MAX_MODULUS_BITS[ring]:

@@ -54,7 +54,7 @@ def key_holder(
     if plan.mode == THRESHOLD:
         common: KeyMaterial = yield Receive(computing, KeyMaterial, SETUP_ROUND, key_format(plan))
         with blaming(computing, "key"):
-            encrypter = Refresher(context, context.load_public_key(common.parts[0]))
+            encrypter = join_common(context, keys[0], common.parts[0])
     encrypt = linear.encrypt_block if plan.scheme == "linear" else pairwise.encrypt_block
     for block in range(plan.blocks):
         parts = tuple(encrypt(plan, context, encrypter, raw_columns, block))
@@ -76,3 +76,25 @@ def key_holder(
         if settled(before, centers, plan):
             break
     return Result(centers, counts, t + 1)
+
+
+def join_common(context: Context, own_key: bytes, common_key: bytes) -> Refresher:
+    """Encrypt under the common public key, which must have the own one's uniform half and not be the own one itself.
+
+    Raises
+    ------
+    ValueError
+        It is damaged or was not made from the own key: the sender is at fault.
+
+    Notes
+    -----
+    This finds mistakes, not a computing party that deviates: the other half may still be of a key that it alone knows.
+    """
+    # A public key is an encryption of zero.
+    n = context.degree
+    own, common = (
+        np.split(context.numbers(context.load_ciphertext(key, seeded=False), 2 * n), 2) for key in (own_key, common_key)
+    )
+    if (own[1] != common[1]).any() or (own[0] == common[0]).all():
+        raise ValueError("the common key was not made from this party's")
+    return Refresher(context, context.load_public_key(common_key))

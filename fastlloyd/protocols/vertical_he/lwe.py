@@ -10,14 +10,39 @@ Source: Vertical HE, §3 (decryption of sums); Micciancio and Walter's "extract"
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.lattice import Sample
+from fastlloyd.crypto.lattice import ERROR_BOUND, ERROR_VARIANCE, Sample
 
 SWITCH_TAIL = 8.0
 """Standard deviations allowed for errors that are sums of many independent small ones: exceeded once in 2^45."""
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """What the encryption's errors may be: a bound on one, their variance, the key's largest coefficient."""
+
+    bound: float
+    variance: float
+    key: float
+
+
+ONE_KEY = Errors(ERROR_BOUND, ERROR_VARIANCE, 1.0)
+
+
+def common_key(ring: int) -> Errors:
+    """Give the errors of encryptions under a common public key of two parties, e_0 + u e + e_1 s.
+
+    Notes
+    -----
+    u and the two parts of s are uniform on -1, 0, 1 and e is the sum of two errors: N coefficients each of variance
+    10.5 (2 / 3 of 2 and 4 / 3). The bound is eight standard deviations, not a worst case.
+    """
+    variance = ERROR_VARIANCE * (1.0 + ring * 8.0 / 3.0)
+    return Errors(SWITCH_TAIL * math.sqrt(variance), variance, 2.0)
 
 
 def add(first: Sample, second: Sample, modulus: int) -> Sample:

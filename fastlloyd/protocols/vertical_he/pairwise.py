@@ -206,11 +206,13 @@ class PairwiseEngine:
         known = {0: np.ones(rows.stop - rows.start)}
         known |= {1 + column: self._columns[place, rows] for place, column in enumerate(self._own)}
         for output, values in known.items():
-            if values.any():
-                plain = context.encode_slots(in_slots(values, context), 2.0**plan.scales.weight_bits, context.level(1))
-                product = context.cipher()
-                context.evaluator.multiply_plain(weights, plain, product)
-                self._add(sums, base + output, product)
+            plain = context.encode_slots(in_slots(values, context), 2.0**plan.scales.weight_bits, context.level(1))
+            # Tiny values round to a plaintext of zero, which the library refuses to multiply by.
+            if plain.is_zero():
+                continue
+            product = context.cipher()
+            context.evaluator.multiply_plain(weights, plain, product)
+            self._add(sums, base + output, product)
         for column, cipher in self._bottoms[block].items():
             product = context.cipher()
             context.evaluator.multiply(weights, cipher, product)

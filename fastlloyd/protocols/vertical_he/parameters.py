@@ -9,6 +9,7 @@ from typing import Any
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.calibration import SAMPLER_DELTA
+from fastlloyd.protocols.fastlloyd.plan import automatic_delta
 from fastlloyd.protocols.vertical_he.settings import Settings, settings_from
 
 DEFAULT_ROUNDS = 10
@@ -26,7 +27,7 @@ class PublicParameters:
     n : int
         Records, alike at all owners (public: the ids are compared before).
     delta : float or None
-        None: 1 / n.
+        None: 1 / (n ln n), as in all protocols.
     rounds : int or None
         None: ten, as in the paper's experiments, or fewer where noise would drown them (`plan.automatic_rounds`).
     """
@@ -79,8 +80,8 @@ class PublicParameters:
 
     @property
     def allowed_delta(self) -> float:
-        """Delta as stated, or 1 / n as in the paper."""
-        return 1.0 / self.n if self.delta is None else self.delta
+        """Delta as stated, or 1 / (n ln n); the paper's experiments take 1 / n."""
+        return automatic_delta(self.n) if self.delta is None else self.delta
 
     @property
     def count_rounds(self) -> int:

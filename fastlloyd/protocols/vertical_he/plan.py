@@ -9,29 +9,35 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Self
 
 from fastlloyd.crypto.lattice import Parameters
-from fastlloyd.errors import RangeError
 from fastlloyd.privacy.accountant import SAMPLER_DELTA, spent
 from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier
 from fastlloyd.privacy.release import Release
-from fastlloyd.protocols.vertical_he.choose import Choice, choose
+from fastlloyd.protocols.vertical_he.choose import Choice, choose, linear_seconds
 from fastlloyd.protocols.vertical_he.circuit import choose_circuit
+from fastlloyd.protocols.vertical_he.circuit import seconds as circuit_seconds
+from fastlloyd.protocols.vertical_he.fields import read_fields
+from fastlloyd.protocols.vertical_he.hints import (
+    FLOODING,
+    HINT_SHARE,
+    MOST_HINTED,
+    Noise,
+    Openings,
+    hinted_share,
+    too_little_noise,
+)
 from fastlloyd.protocols.vertical_he.parameters import DEFAULT_ROUNDS, THRESHOLD, PublicParameters, check_names
-from fastlloyd.protocols.vertical_he.scales import HINT_SHARE, Scales, choose_scales
+from fastlloyd.protocols.vertical_he.scales import Scales, choose_scales
 
-Largest = Callable[[float, float], float]
 ZERO_OUT = "zero-out of one user's row"
 MIDDLE = "one user's values, at one party or all, replaced by the middle of their bounds"
-FLOODING = 2.0**10
-"""Without differential privacy: noise of each side over the bound on the encryption's errors."""
 LEAST_ROUNDS = 4
 MOST_NOISE = 0.04
-_MAX_HINT = 0.05
 _SLACK = 1e-6
 
 
@@ -182,18 +188,7 @@ class Plan:
         ValueError
             Not a plan: the sender is at fault.
         """
-        if not isinstance(values, Mapping) or set(values) != {field.name for field in dataclasses.fields(cls)}:
-            raise ValueError("the plan does not have the expected fields")
-        plain = dict(values)
-        try:
-            plain["owners"] = tuple(plain["owners"])
-            plain["names"] = tuple(tuple(own) for own in plain["names"])
-            scales = dict(plain["scales"])
-            scales["prime_bits"] = tuple(scales["prime_bits"])
-            plain["scales"] = Scales(**scales)
-            return cls(**plain)
-        except TypeError as error:
-            raise ValueError("the plan does not have the expected fields") from error
+        return cls(**read_fields(cls, values))
 
 
 def make_plan(public: PublicParameters, names: Sequence[Sequence[str]]) -> Plan:
@@ -220,12 +215,9 @@ def make_plan(public: PublicParameters, names: Sequence[Sequence[str]]) -> Plan:
     moves = _movement(choice.scheme)
     rounds = automatic_rounds(public, d, moves) if public.rounds is None else public.rounds
     counts, sums = (moves * part for part in multipliers(public, d, rounds)) if private else (0.0, 0.0)
-
-    def largest(error: float, flood: float) -> float:
-        flooding = FLOODING * flood
-        return 1.01 * (1.0 + error) * max(counts, sums * math.sqrt(d)) if private else flooding
-
-    scales = _choose_scales(public, choice, largest, flooding=not private)
+    openings = _openings(choice.scheme, public.mode, rounds=rounds, n=public.n, k=public.k, d=d)
+    noise = Noise(counts=counts, sums=sums * math.sqrt(d), private=private, openings=openings)
+    scales = _choose_scales(public, choice, noise)
     base = Plan(
         mode=public.mode,
         scheme=choice.scheme,
@@ -247,19 +239,22 @@ def make_plan(public: PublicParameters, names: Sequence[Sequence[str]]) -> Plan:
         count_scale=FLOODING * scales.flood * scales.unit,
         sum_scale=FLOODING * scales.flood * scales.unit,
     )
-    if not private:
-        return base
-    whole = scales.unit * (1.0 + scales.error) / math.sqrt(1.0 - HINT_SHARE)
+    plan = _calibrated(base, public.epsilon, counts, sums) if private else base
+    _check_hints(plan)
+    return plan
+
+
+def _calibrated(base: Plan, epsilon: float, counts: float, sums: float) -> Plan:
+    """Give the plan the least noise that the accountant accepts, from the analytic multipliers."""
+    whole = base.unit * (1.0 + base.scales.error) / math.sqrt(1.0 - HINT_SHARE)
 
     def build(factor: float) -> Plan:
         return dataclasses.replace(
-            base, count_scale=counts * whole * factor, sum_scale=sums * whole * factor * math.sqrt(d)
+            base, count_scale=counts * whole * factor, sum_scale=sums * whole * factor * math.sqrt(base.d)
         )
 
-    factor, _ = calibrate(lambda candidate: build(candidate).all_releases(), public.epsilon, base.delta, 1.0)
-    plan = build(factor)
-    _check_hints(plan)
-    return plan
+    factor, _ = calibrate(lambda candidate: build(candidate).all_releases(), epsilon, base.delta, 1.0)
+    return build(factor)
 
 
 def check_plan(plan: Plan, public: PublicParameters, names: Sequence[Sequence[str]]) -> float:
@@ -289,6 +284,35 @@ def check_plan(plan: Plan, public: PublicParameters, names: Sequence[Sequence[st
     if plan.private and epsilon > public.epsilon * (1 + 1e-9):
         raise ValueError(f"the plan spends epsilon {epsilon:.6g}, expected at most {public.epsilon:g}")
     return epsilon
+
+
+def round_seconds(plan: Plan, workers: int) -> float:
+    """Estimate the seconds of one round, to compare with its deadline.
+
+    Parameters
+    ----------
+    plan : Plan
+    workers : int
+        Processes of the computing party, each on a processor of its own.
+    """
+    count = count_engines(plan, workers)
+    if plan.scheme == "pairwise":
+        each = math.ceil(plan.blocks / count)
+        return circuit_seconds(plan.n, plan.k, plan.scales.ring) * each / plan.blocks
+    whole, left, steps = plan.blocks // count, plan.blocks % count, max(plan.k - 1, 1)
+    own = len(plan.columns(plan.computing))
+    share = (whole + left * math.ceil(steps / count) / steps) / plan.blocks
+    return linear_seconds(plan.n, plan.k, plan.degree, own) * share
+
+
+def count_engines(plan: Plan, workers: int) -> int:
+    """Say how many of the computing party's workers have something to do.
+
+    Notes
+    -----
+    The linear scheme divides what is left over by steps as well, of which there are k in each block.
+    """
+    return min(workers, max(plan.k, plan.blocks) if plan.scheme == "linear" else plan.blocks)
 
 
 def change_epsilon(plan: Plan) -> float:
@@ -333,32 +357,23 @@ def automatic_rounds(public: PublicParameters, d: int, moves: float) -> int:
     return LEAST_ROUNDS
 
 
-def _choose_scales(public: PublicParameters, choice: Choice, largest: Largest, *, flooding: bool) -> Scales:
+def _choose_scales(public: PublicParameters, choice: Choice, noise: Noise) -> Scales:
     """Choose the parameters of the encryption for the scheme."""
+    flooding = not noise.private
     if choice.scheme == "pairwise":
-        return choose_circuit(public.n, public.k, largest, flooding=flooding)
+        return choose_circuit(public.n, public.k, noise, flooding=flooding)
     shared = public.mode == THRESHOLD
-    return choose_scales(public.n, public.k, public.chosen.degree, largest, flooding=flooding, shared=shared)
+    return choose_scales(public.n, public.k, public.chosen.degree, noise, flooding=flooding, shared=shared)
+
+
+def _openings(scheme: str, mode: str, *, rounds: int, n: int, k: int, d: int) -> Openings:
+    """Say what a run opens."""
+    return Openings(rounds=rounds, n=n, k=k, d=d, scheme=scheme, shared=mode == THRESHOLD)
 
 
 def _check_hints(plan: Plan) -> None:
-    """Check that what the flooding part hides is small beside it, so that the keys stay as hard to find as before.
-
-    Notes
-    -----
-    Each opened output is a noisy linear form of encryption errors of variance 10.5. With B the sum of these forms'
-    squared norms and s^2 the flooding variance, finding the key is about as hard as for errors of variance
-    1 / (1 / 10.5 + 2 B / s^2): at least half of what it was. A circuit's forms, and those of encryptions
-    under a common public key, are bounded by X itself.
-    """
-    scales = plan.scales
-    flooding = HINT_SHARE * min(plan.count_scale, plan.sum_scale) ** 2
-    if plan.scheme == "linear" and plan.mode != THRESHOLD:
-        norms = plan.rounds * (plan.d + 1) * 2.0 * plan.n * 4.0**scales.weight_bits
-    else:
-        norms = _MAX_HINT * (scales.flood * scales.unit) ** 2
-    if norms > _MAX_HINT * flooding:
-        raise RangeError(
-            f"the noise is too small to hide the encryption's errors ({norms / flooding:.3g} of it, at most "
-            f"{_MAX_HINT}): lower --epsilon or --rounds"
-        )
+    """Check with the calibrated noise that what the part set aside hides is small beside it; see `hints`."""
+    openings = _openings(plan.scheme, plan.mode, rounds=plan.rounds, n=plan.n, k=plan.k, d=plan.d)
+    least = min(plan.count_scale, plan.sum_scale)
+    if hinted_share(plan.scales, openings, least, private=plan.private) > MOST_HINTED:
+        raise too_little_noise()

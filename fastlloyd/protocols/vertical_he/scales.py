@@ -12,7 +12,8 @@ s_w s_d p_j(i) (times a coordinate of at most 1 for a sum) by at most
     r s_w s_d,    r = F (1 + 21.5 / s_d) / s_w + 21.5 A / s_d,    A >= sum over m of |w_m| (`window.amplitude`),
 
 in each output: by sqrt(k) r in L2 for the k counts, relative to their sensitivity 1, and by sqrt(k d) r for the k d
-sums, relative to sqrt(d). So b = sqrt(k) r for both. It is exact arithmetic and holds in the worst case.
+sums, relative to sqrt(d). So b = sqrt(k) r for both. It is exact arithmetic and holds in the worst case. The switch to
+w bits rounds the constant with the record's part in it: that moves it by another q / 2^w, and by 1 when it is opened.
 
 **X**, the part of the error that is the same for neighbours: sums of W e, the fresh encryption of zero, the switch to
 fewer bits. It is flooded: see docs/vertical-he-privacy.md. `flood` bounds it by eight standard deviations.
@@ -26,19 +27,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from fastlloyd.crypto.lattice import ERROR_BOUND, ERROR_VARIANCE
+from fastlloyd.crypto.lattice import ERROR_VARIANCE
 from fastlloyd.errors import RangeError
-from fastlloyd.protocols.vertical_he.lwe import SWITCH_TAIL, switch_error
+from fastlloyd.protocols.vertical_he.hints import Noise, too_little_noise
+from fastlloyd.protocols.vertical_he.lwe import ONE_KEY, SWITCH_TAIL, Errors, common_key, switch_error
 from fastlloyd.protocols.vertical_he.window import amplitude
 
 RINGS = ((2048, 40), (2048, 48), (2048, 50), (2048, 52), (2048, 54), (4096, 60))
 """Ring degree and bits of the one prime, in the order in which they are tried: what travels grows."""
 WANTED_ERROR = 0.005
-HINT_SHARE = 2.0**-10
-"""Part of each side's noise variance that only floods X; not counted for privacy."""
 MAX_ERROR = 0.01
 NOISE_TAIL = 12.0
 _LEAST_BITS, _MOST_DATA_BITS, _MOST_WEIGHT_BITS = 10, 26, 20
@@ -78,36 +77,26 @@ class Scales:
     end_bits: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Errors:
-    """What the encryption's errors may be: a bound on one, their variance, the key's largest coefficient."""
-
-    bound: float
-    variance: float
-    key: float
-
-
-ONE_KEY = Errors(ERROR_BOUND, ERROR_VARIANCE, 1.0)
-
-
-def common_key(ring: int) -> Errors:
-    """Give the errors of encryptions under a common public key of two parties, e_0 + u e + e_1 s.
-
-    Notes
-    -----
-    u and the two parts of s are uniform on -1, 0, 1 and e is the sum of two errors: N coefficients each of variance
-    10.5 (2 / 3 of 2 and 4 / 3). The bound is eight standard deviations, not a worst case.
-    """
-    variance = ERROR_VARIANCE * (1.0 + ring * 8.0 / 3.0)
-    return Errors(SWITCH_TAIL * math.sqrt(variance), variance, 2.0)
-
-
-def record_error(k: int, degree: int, data_bits: int, weight_bits: int, errors: Errors = ONE_KEY) -> float:
+def record_error(
+    k: int,
+    degree: int,
+    data_bits: int,
+    weight_bits: int,
+    *,
+    prime_bits: int,
+    wire_bits: int,
+    errors: Errors = ONE_KEY,
+) -> float:
     """Give b: the relative part that rounding and encryption error add to the sensitivity."""
     data, weight = 2.0**data_bits, 2.0**weight_bits
     wrong = errors.bound + 0.5
     each = (degree + 2) * (1.0 + wrong / data) / weight + wrong * amplitude(degree) / data
-    return math.sqrt(k) * each
+    return math.sqrt(k) * (each + switched_record(prime_bits, wire_bits, 2.0 ** (data_bits + weight_bits)))
+
+
+def switched_record(prime_bits: int, wire_bits: int, unit: float) -> float:
+    """Bound what the roundings of the switch and of the opening move one output by, in counts."""
+    return (2.0 ** (prime_bits - wire_bits) + 1.0) / unit
 
 
 def flood_bound(n: int, scales: Scales, errors: Errors = ONE_KEY) -> float:
@@ -125,16 +114,14 @@ def flood_bound(n: int, scales: Scales, errors: Errors = ONE_KEY) -> float:
     return (SWITCH_TAIL * math.hypot(sums, zero) + switched + 1.0) / scales.unit
 
 
-def choose_scales(
-    n: int, k: int, degree: int, noise: Callable[[float, float], float], *, flooding: bool, shared: bool = False
-) -> Scales:
+def choose_scales(n: int, k: int, degree: int, noise: Noise, *, flooding: bool, shared: bool = False) -> Scales:
     """Choose the smallest ring and prime with a small enough error.
 
     Parameters
     ----------
     n, k, degree : int
-    noise : callable
-        From b and the bound on X to the largest standard deviation of both sides' noise, in counts.
+    noise : Noise
+        For which there must be room, and which must hide X.
     flooding : bool
         The noise only floods X: then the most exact parameters win, not the smallest.
     shared : bool
@@ -143,9 +130,10 @@ def choose_scales(
     Raises
     ------
     RangeError
-        No parameters of the table have b <= 1 % with room for n records; names the mend.
+        No parameters of the table have b <= 1 % with room for n records and an X that the noise hides; names the mend.
     """
     fitting: list[Scales] = []
+    room = False
     for ring, prime_bits in RINGS:
         errors = common_key(ring) if shared else ONE_KEY
         for wire_bits in (40,) if flooding else (32, 40):
@@ -154,11 +142,15 @@ def choose_scales(
                 for scales in _splits(k, degree, ring, prime_bits, wire_bits=wire_bits, errors=errors)
             ]
             roomy = [scales for scales in tried if _has_room(n, scales, noise)]
-            fitting += [min(roomy, key=_flood if flooding else _error)] if roomy else []
+            hidden = [scales for scales in roomy if noise.hides(scales)]
+            fitting += [min(hidden, key=_flood if flooding else _error)] if hidden else []
+            room = room or bool(roomy)
     small = [scales for scales in fitting if scales.ring == fitting[0].ring]
     if small:
         enough = [scales for scales in small if scales.error <= WANTED_ERROR]
         return enough[0] if enough and not flooding else min(small, key=_flood if flooding else _error)
+    if room:
+        raise too_little_noise()
     raise RangeError(
         f"{n} records and {k} clusters leave no room for sums that one record's rounding moves by at most "
         f"{MAX_ERROR:.0%}: lower --k or vertical-he.degree, or split the records into several runs"
@@ -173,9 +165,9 @@ def _flood(scales: Scales) -> tuple[float, float]:
     return scales.flood, scales.error
 
 
-def _has_room(n: int, scales: Scales, noise: Callable[[float, float], float]) -> bool:
+def _has_room(n: int, scales: Scales, noise: Noise) -> bool:
     """Say whether sums, noise and X fit; a prime of b bits is above 2^(b - 1/2), and the last bit is the sign's."""
-    largest = n * (1.0 + scales.error) + NOISE_TAIL * noise(scales.error, scales.flood) + scales.flood
+    largest = n * (1.0 + scales.error) + NOISE_TAIL * noise.largest(scales.error, scales.flood) + scales.flood
     return largest * scales.unit < float(2.0 ** (scales.prime_bits[0] - 1.5))
 
 
@@ -184,7 +176,9 @@ def _splits(k: int, degree: int, ring: int, prime_bits: int, *, wire_bits: int, 
     found: list[Scales] = []
     for weight_bits in range(_LEAST_BITS, _MOST_WEIGHT_BITS + 1):
         for data_bits in range(_MOST_DATA_BITS, _LEAST_BITS - 1, -1):
-            error = record_error(k, degree, data_bits, weight_bits, errors)
+            error = record_error(
+                k, degree, data_bits, weight_bits, prime_bits=prime_bits, wire_bits=wire_bits, errors=errors
+            )
             if error > MAX_ERROR:
                 break
             if data_bits + weight_bits < prime_bits:

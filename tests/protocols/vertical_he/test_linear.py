@@ -16,11 +16,12 @@ from fastlloyd.crypto.lattice import ERROR_BOUND
 from fastlloyd.errors import PeerError
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.vertical_he import computing, engine, lwe
+from fastlloyd.protocols.vertical_he.computing import key_format
 from fastlloyd.protocols.vertical_he.linear import LinearEngine
+from fastlloyd.protocols.vertical_he.lwe import common_key
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples
 from fastlloyd.protocols.vertical_he.plan import make_plan
 from fastlloyd.protocols.vertical_he.reference import soft_sums
-from fastlloyd.protocols.vertical_he.scales import common_key
 from fastlloyd.protocols.vertical_he.window import features
 from fastlloyd.wire import Header, PartyId
 from tests.protocols.vertical_he.support import (
@@ -224,3 +225,28 @@ def test_the_second_share_s_errors_are_seal_s() -> None:
     assert np.abs(errors).max() <= ERROR_BOUND
     # Variance 10.5, its estimate's deviation 10.5 sqrt(2 / 200,000) = 0.033; six of them.
     assert abs(errors.var() - 10.5) < 0.2 and abs(errors.mean()) < 6 * np.sqrt(10.5 / 200_000)
+
+
+def test_a_common_key_that_was_not_made_from_the_holder_s_is_refused() -> None:
+    points, start = blobs(300, 2, 2, seed=9)
+    plan = make_plan(parameters(300, 2, rounds=1, mode="threshold", degree=8), names(1, 1))
+    context = ckks.Context(plan.encryption)
+    foreign = ckks.KeyHolder(context).public_key()
+    sent: list[KeyMaterial] = []
+
+    def other(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes:
+        if header.type == KeyMaterial.TYPE and sender.rank == plan.computing:
+            return KeyMaterial((foreign,)).body()
+        return body
+
+    def back(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes:
+        if header.type == KeyMaterial.TYPE and sender.rank == plan.holder:
+            sent.append(KeyMaterial.read(body, key_format(plan)))
+        elif header.type == KeyMaterial.TYPE:
+            return sent[-1].body()
+        return body
+
+    for tap in (other, back):
+        with pytest.raises(PeerError, match="not made from this party") as caught:
+            simulate(plan, points, start, tap)
+        assert caught.value.rank == plan.computing

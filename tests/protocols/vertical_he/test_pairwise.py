@@ -117,6 +117,22 @@ def test_an_encrypted_round_is_the_circuit_in_clear(k: int) -> None:
     np.testing.assert_array_equal(results[PartyId(0)].centers, results[PartyId(1)].centers)
 
 
+def test_values_that_round_to_zero_add_nothing() -> None:
+    points, start = blobs(300, 2, 2, seed=3)
+    points[:, 0] = 1e-16
+    plan = make_plan(parameters(300, 2, rounds=1, scheme="pairwise", computing=0, noise="flooding"), names(1, 1))
+    seen: list[np.ndarray] = []
+
+    def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes:
+        if header.type == 123:
+            seen.append(np.frombuffer(body, "<i8").reshape(2, 3) / plan.unit)
+        return body
+
+    simulate(plan, points, start, tap, quiet=True)
+    assert np.abs(seen[0][:, 1]).max() < plan.scales.flood
+    assert abs(seen[0][:, 0].sum() - 300) < 3
+
+
 def test_a_server_without_data_computes_for_three_owners() -> None:
     points, start = blobs(200, 2, 3, seed=5)
     plan = make_plan(parameters(200, 2, parties=4, rounds=1), names(1, 1, 1))

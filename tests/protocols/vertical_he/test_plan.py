@@ -3,13 +3,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from functools import partial
 
 import pytest
 
+from fastlloyd.crypto.lattice import ERROR_VARIANCE
 from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.privacy.accountant import spent
+from fastlloyd.protocols.fastlloyd.plan import automatic_delta
 from fastlloyd.protocols.vertical_he.choose import options
-from fastlloyd.protocols.vertical_he.plan import FLOODING, Plan, change_epsilon, check_plan, make_plan
+from fastlloyd.protocols.vertical_he.hints import FLOODING, HINT_SHARE, MOST_HINTED, Openings, hinted_share
+from fastlloyd.protocols.vertical_he.plan import Plan, change_epsilon, check_plan, make_plan, round_seconds
 from fastlloyd.protocols.vertical_he.scales import MAX_ERROR, NOISE_TAIL, record_error
 from fastlloyd.protocols.vertical_he.settings import HELP, settings_from
 from tests.protocols.vertical_he.support import names, parameters
@@ -43,6 +47,104 @@ def test_plans_travel_and_are_checked() -> None:
         Plan.from_json({"k": 1})
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("n", 10_000.0),
+        ("n", 10**400),
+        ("n", True),
+        ("delta", 10**400),
+        ("delta", math.nan),
+        ("delta", "0.1"),
+        ("epsilon", None),
+        ("private", 1),
+        ("mode", 3),
+        ("owners", "01"),
+        ("owners", [0, 1.0]),
+        ("names", [["x"], [1]]),
+        ("scales", []),
+    ],
+)
+def test_plans_of_other_types_are_the_sender_s_fault(field: str, value: object) -> None:
+    values = make_plan(parameters(10_000, 5, rounds=10), names(1, 1)).to_json()
+    with pytest.raises(ValueError, match=r"fields|type|large|list"):
+        Plan.from_json({**values, field: value})
+    with pytest.raises(ValueError, match="ring"):
+        Plan.from_json({**values, "scales": {**values["scales"], "ring": 2048.0}})
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "epsilon"),
+    [(10**5, 2, 10.0), (10**6, 2, 10.0), (10**6, 8, 10.0), (10**4, 2, 100.0), (10**6, 8, 1.0), (10**4, 8, 1.0)],
+)
+def test_a_split_is_found_whose_errors_the_noise_hides(n: int, k: int, epsilon: float) -> None:
+    plan = make_plan(dataclasses.replace(parameters(n, k, rounds=10, scheme="linear"), epsilon=epsilon), names(1, 1))
+    assert hinted(plan) <= MOST_HINTED
+    assert plan.scales.error <= MAX_ERROR
+
+
+@pytest.mark.parametrize(
+    ("scheme", "mode", "widths"),
+    [("linear", "two-party", (1, 1)), ("linear", "threshold", (1, 1)), ("pairwise", "two-party", (2, 2))],
+)
+def test_the_noise_hides_errors_and_key_in_all_rounds_together(scheme: str, mode: str, widths: tuple[int, int]) -> None:
+    for rounds in (1, 10, 200):
+        plan = make_plan(parameters(10_000, 5, rounds=rounds, scheme=scheme, mode=mode), names(*widths))
+        assert hinted(plan) <= MOST_HINTED
+        # Opened again as often with the same noise, it says twice as much; what a key says grows with the switch.
+        assert hinted(plan, rounds=2 * rounds) == pytest.approx(2.0 * hinted(plan), rel=1e-12)
+        coarse = dataclasses.replace(plan, scales=dataclasses.replace(plan.scales, wire_bits=8))
+        outputs, ring = rounds * 5 * (plan.d + 1), plan.scales.ring
+        key = outputs * ring / 12.0 * 4.0 ** (plan.scales.prime_bits[0] - 8) * 2.0 / 3.0
+        least = min(plan.count_scale, plan.sum_scale)
+        assert hinted(coarse) == pytest.approx(key / (HINT_SHARE * least**2), rel=1e-6)
+
+
+def hinted(plan: Plan, rounds: int | None = None) -> float:
+    openings = Openings(
+        rounds=rounds or plan.rounds,
+        n=plan.n,
+        k=plan.k,
+        d=plan.d,
+        scheme=plan.scheme,
+        shared=plan.mode == "threshold",
+    )
+    return hinted_share(plan.scales, openings, min(plan.count_scale, plan.sum_scale), private=plan.private)
+
+
+@pytest.mark.parametrize("variance", [ERROR_VARIANCE, 2.0 / 3.0])
+def test_the_largest_hint_leaves_half_of_the_variance(variance: float) -> None:
+    norms = MOST_HINTED / variance  # over a flooding variance of 1
+    assert 1.0 / (1.0 / variance + 2.0 * norms) == pytest.approx(variance / 2.0)
+
+
+def test_more_rounds_do_not_mend_too_little_noise_and_a_smaller_epsilon_does() -> None:
+    for rounds in (10, 1000):
+        public = parameters(10**6, 5, rounds=rounds, scheme="linear", mode="threshold")
+        with pytest.raises(RangeError, match="lower --epsilon$"):
+            make_plan(dataclasses.replace(public, epsilon=10.0), names(1, 1))
+        assert make_plan(public, names(1, 1)).private
+
+
+def test_delta_is_the_same_automatic_one_as_everywhere() -> None:
+    assert make_plan(parameters(10_000, 5, rounds=10), names(1, 1)).delta == automatic_delta(10_000)
+
+
+def test_the_seconds_of_a_round_are_known_before_it() -> None:
+    public = parameters(10_000, 5, rounds=10)
+    plan = make_plan(public, names(1, 1))
+    assert round_seconds(plan, 1) == options(public, (1, 1))[0].round_seconds
+    assert (plan.blocks, plan.k) == (5, 5)
+    assert round_seconds(plan, 4) == pytest.approx(round_seconds(plan, 1) * (1 + 1 / 4) / 5)
+    assert round_seconds(plan, 5) == round_seconds(plan, 256) == pytest.approx(round_seconds(plan, 1) / 5)
+    few = make_plan(parameters(10_000, 2), names(1, 1))
+    assert few.scheme == "linear" and round_seconds(few, 8) == pytest.approx(round_seconds(few, 1) / 5)
+    circuit = make_plan(parameters(20_000, 3), names(2, 2))
+    assert circuit.blocks == 3
+    assert round_seconds(circuit, 2) == pytest.approx(round_seconds(circuit, 1) * 2 / 3)
+    assert round_seconds(circuit, 3) == round_seconds(circuit, 8) == pytest.approx(round_seconds(circuit, 1) / 3)
+
+
 @pytest.mark.parametrize(("widths", "k"), [((1, 1), 15), ((2, 2), 3)])
 def test_without_privacy_the_noise_still_floods(widths: tuple[int, int], k: int) -> None:
     plan = make_plan(parameters(5000, k, rounds=10, noise="flooding"), names(*widths))
@@ -59,7 +161,12 @@ def test_the_prime_has_room_for_sums_and_noise(n: int, k: int) -> None:
         scales = plan.scales
         largest = n * (1 + scales.error) + scales.flood + NOISE_TAIL * max(plan.count_scale, plan.sum_scale) / plan.unit
         assert largest * plan.unit < 2.0 ** (scales.prime_bits[0] - 1.5)
-        assert scales.error == record_error(k, plan.degree, scales.data_bits, scales.weight_bits) <= MAX_ERROR
+        b = partial(record_error, k, plan.degree, scales.data_bits, scales.weight_bits)
+        assert scales.error == b(prime_bits=scales.prime_bits[0], wire_bits=scales.wire_bits) <= MAX_ERROR
+        # The roundings of the switch of a record's own part are in b.
+        exact = b(prime_bits=8, wire_bits=40)
+        step = 2.0 ** (scales.prime_bits[0] - scales.wire_bits)
+        assert scales.error - exact == pytest.approx(math.sqrt(k) * step / plan.unit, rel=1e-3, abs=1e-12)
 
 
 def test_who_plays_which_part_follows_the_columns() -> None:

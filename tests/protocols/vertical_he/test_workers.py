@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 
 pytest.importorskip("tenseal")
 
+from fastlloyd import workers
 from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.wire import PartyId
 from fastlloyd.workers import WorkerEngine
@@ -47,3 +50,31 @@ def test_a_refused_ciphertext_and_a_dead_worker_are_named() -> None:
             engine.load(1, 0, [b"nonsense"] * plan.parts(1))
     with pytest.raises(ConfigError, match="--workers"):
         WorkerEngine(plan, np.zeros((1, 100)), 0)
+
+
+def test_the_library_s_refusal_is_told_without_a_wrong_advice() -> None:
+    class Refusing:
+        def obey(self, kind: object, body: bytes) -> None:
+            raise RuntimeError("result ciphertext is transparent")
+
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb", buffering=0) as source, os.fdopen(writing, "wb", buffering=0) as out:
+        workers._serve(Refusing(), out, (workers._Kind.ADD_UP, b""))  # type: ignore[arg-type]
+        kind, body = workers._receive(source) or (None, b"")
+    assert kind is workers._Kind.FAILED and body == b"result ciphertext is transparent"
+
+
+def test_a_worker_whose_party_was_killed_ends_in_silence() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "fastlloyd.workers"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as worker:
+        assert worker.stdin and worker.stdout and worker.stderr
+        worker.stdout.close()  # nobody reads its answers any more
+        frame = workers._FRAME.pack(workers._Kind.KEYS, 0)
+        worker.stdin.write(frame)
+        worker.stdin.close()
+        assert worker.stderr.read() == b""
+        assert worker.wait() == 0
