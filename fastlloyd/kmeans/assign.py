@@ -54,6 +54,7 @@ def accumulate(
     *,
     radius: int | None,
     relative: bool,
+    shorten: bool = False,
     block: int = BLOCK,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Sum and count the points of each cluster in one pass.
@@ -63,9 +64,12 @@ def accumulate(
     points : GridPoints
     centers : int64 array, shape (k, d)
     radius : int or None
-        Points whose exact squared distance from their centre exceeds radius^2 are left out.
+        Points whose exact squared distance from their centre exceeds radius^2 are left out, or shortened.
     relative : bool
         Sum x - c (FastLloyd, line 12) rather than x.
+    shorten : bool
+        Count all points, and let one beyond the radius enter with x - c shortened to the radius (fastlloyd-plus); needs
+        `radius` and `relative`.
 
     Returns
     -------
@@ -77,14 +81,16 @@ def accumulate(
     Sees: nobody but the caller, until masked.
     Privacy: adding or removing one point changes one row of `raw_sums` by an integer vector v and that
     cluster's count by 1, all else stays. With `relative` and `radius` |v|_2 <= radius exactly, since the
-    point counts only if its integer squared distance is at most radius^2; without them
-    |v_h| <= 2^q for each coordinate.
+    point counts only if its integer squared distance is at most radius^2; with `shorten` as well, see
+    `_shorten`; without them |v_h| <= 2^q for each coordinate.
     Source: FastLloyd, Alg. 1 lines 6 to 13, Eq. 4 and 5.
     """
     k, d = centers.shape
     limit = np.inf if radius is None else float(radius) * float(radius)
     sums = np.zeros((k, d), dtype=np.float64)
+    far_sums = np.zeros((k, d), dtype=np.float64)
     counts = np.zeros(k, dtype=np.int64)
+    far_counts = np.zeros(k, dtype=np.int64)
     one_hot = k <= _ONE_HOT_CLUSTERS or d >= _ONE_HOT_FEATURES
     for rows, x, best, scores in _blocks(points, centers, block):
         labels = _first_equal(scores, best)
@@ -92,6 +98,12 @@ def accumulate(
             kept = best + points.raw_squared_norms[rows] <= limit
         else:
             kept = np.ones(labels.shape, dtype=np.bool_)
+        if shorten and radius is not None and not kept.all():
+            far = np.flatnonzero(~kept)
+            squared = best[far] + points.raw_squared_norms[rows][far]
+            offset = x[:, far] - centers.T[:, labels[far]]
+            _add_columns(far_sums, _shorten(offset, squared, radius), labels[far], one_hot=one_hot)
+            far_counts += np.bincount(labels[far], minlength=k)
         if one_hot:
             member = scores  # its content is used up: reuse the memory
             member.fill(0.0)
@@ -106,7 +118,34 @@ def accumulate(
     raw_sums = sums.astype(np.int64)
     if relative:
         raw_sums -= counts[:, None] * centers
-    return raw_sums, counts
+    return raw_sums + far_sums.astype(np.int64), counts + far_counts
+
+
+def _shorten(offset: NDArray[np.float64], squared: NDArray[np.float64], radius: int) -> NDArray[np.float64]:
+    """Shorten integer vectors, the columns of (d, b) with these squared norms, to integer vectors within the radius.
+
+    Coordinates are rounded toward zero: to the nearest, every other result would be longer than the radius. With
+    |v| > radius, |trunc(v_h f)| <= |v_h| f (1 + 2^-52), f = radius / |v| (1 + 3 * 2^-52): the squared norm of the
+    result is at most radius^2 (1 + 2^-48), hence, as an integer, at most radius^2 for any radius below 2^24. It is
+    compared all the same, and what fails would enter as zero.
+    """
+    short = np.trunc(offset * (radius / np.sqrt(squared)))
+    short[:, np.einsum("hi,hi->i", short, short) > float(radius) * float(radius)] = 0.0
+    return short
+
+
+def _add_columns(
+    sums: NDArray[np.float64], columns: NDArray[np.float64], labels: NDArray[np.int64], *, one_hot: bool
+) -> None:
+    """Add the columns of (d, b) to the rows of (k, d) that they belong to; all integers, so in any order."""
+    k, d = sums.shape
+    if one_hot:
+        member = np.zeros((k, labels.size))
+        member[labels, np.arange(labels.size)] = 1.0
+        sums += member @ columns.T
+        return
+    for h in range(d):
+        sums[:, h] += np.bincount(labels, weights=columns[h], minlength=k)
 
 
 def sum_by_label(

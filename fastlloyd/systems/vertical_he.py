@@ -277,8 +277,8 @@ def _check_deadline(config: RunConfig, plan: Plan) -> None:
     if expected > config.deadline:
         raise ConfigError(
             f"--deadline: expected at least {math.ceil(1.5 * expected)} seconds, since a round is estimated at "
-            f"{expected:.0f} with {_workers(config)} workers, got {config.deadline:g}; all parties need the same, or use "
-            "more --workers"
+            f"{expected:.0f} with {_workers(config)} workers, got {config.deadline:g}; all parties need the same, or "
+            "use more --workers"
         )
 
 

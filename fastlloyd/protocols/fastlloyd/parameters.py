@@ -13,7 +13,13 @@ from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES
 from fastlloyd.privacy.shares import spread
 from fastlloyd.protocols.fastlloyd.settings import settings_from
 
-MECHANISMS = {"fastlloyd": "gaussian", "glloyd": "gaussian", "sulloyd": "laplace", "lloyd": "none"}
+MECHANISMS = {
+    "fastlloyd": "gaussian",
+    "fastlloyd-plus": "gaussian",
+    "glloyd": "gaussian",
+    "sulloyd": "laplace",
+    "lloyd": "none",
+}
 _IN_SHARES = {"gaussian": GAUSSIAN_SHARES, "laplace": LAPLACE_SHARES, "none": "none"}
 
 

@@ -14,21 +14,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
-from fastlloyd.kmeans.update import FREE_LIMIT
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.calibration import SAMPLER_DELTA, calibrate, gaussian_noise_multiplier
 from fastlloyd.privacy.release import NORM_OF, SHARED, Release
 from fastlloyd.privacy.shares import noise_price
 from fastlloyd.protocols.fastlloyd.parameters import MECHANISMS, PublicParameters
-from fastlloyd.protocols.fastlloyd.settings import (
-    Settings,
-    automatic_rounds,
-    count_ratio,
-    radius_of_round,
-    settings_from,
-    split_gaussian,
-)
-from fastlloyd.ring.fixed import choose_fraction_bits
+from fastlloyd.protocols.fastlloyd.plus_plan import PlusPlan, survey_sensitivity
+from fastlloyd.protocols.fastlloyd.round_plan import Outline, RoundPlan, sum_sensitivity
+from fastlloyd.protocols.fastlloyd.settings import automatic_rounds, settings_from
 
 __all__ = [
     "MECHANISMS",
@@ -43,28 +36,8 @@ __all__ = [
 
 # Ring elements that a party keeps ready for rounds to come (8 MiB at most).
 _READY_ELEMENTS = 1 << 20
-GAUSSIAN_TAIL = 12.0
-LAPLACE_TAIL = 45.0
 # How far a recomputed epsilon may differ between two versions of the accounting library.
 _ACCOUNTING_SLACK = 1e-9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundPlan:
-    """One round's numbers, in grid units.
-
-    Attributes
-    ----------
-    radius : int or None
-        floor(eta * 2^q): a point farther from its centre does not count. None: no radius.
-    sum_scale, count_scale : float
-        Standard deviation (Gaussian) or scale b (Laplace) of the noise on each sum and count; 0 without. Of
-        noise in shares: of the m - t shares that count.
-    """
-
-    radius: int | None
-    sum_scale: float
-    count_scale: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +63,11 @@ class Plan:
     clip: bool
     domain: str
     rounds: tuple[RoundPlan, ...]
+    plus: PlusPlan | None = None
+
+    def is_survey(self, t: int) -> bool:
+        """Whether round t looks at all records together (fastlloyd-plus)."""
+        return t == 0 and self.plus is not None and self.plus.survey
 
     @property
     def elements(self) -> int:
@@ -111,12 +89,17 @@ class Plan:
         Notes
         -----
         Privacy: one record enters one cluster, so it moves one row of the sums and one count
-        (`kmeans.assign.accumulate`); the k clusters together are one release of the stated sensitivity.
+        (`kmeans.assign.accumulate`); the k clusters together are one release of the stated sensitivity. A survey's
+        record moves two rows, by no more than that together (`plus_plan.survey_sensitivity`).
         """
         planned = self.rounds[t]
         grid = float(1 << self.fraction_bits)
         shared = self.mechanism in SHARED
-        sensitivity = _sum_sensitivity(planned.radius, self.mechanism, self.d, self.fraction_bits)
+        if self.is_survey(t):
+            name, sensitivity = "sums and squares", survey_sensitivity(self.k, self.d, self.fraction_bits)
+        else:
+            name = "relative sums" if self.relative else "sums"
+            sensitivity = sum_sensitivity(planned.radius, self.mechanism, self.d, self.fraction_bits)
         common: dict[str, Any] = {
             "round": t,
             "mechanism": self.mechanism,
@@ -127,7 +110,6 @@ class Plan:
             "clients": self.clients if shared else 0,
             "known": self.known_shares if shared else 0,
         }
-        name = "relative sums" if self.relative else "sums"
         return (
             Release(name=name, sensitivity=sensitivity, noise_scale=planned.sum_scale, **common),
             Release(name="counts", sensitivity=grid, noise_scale=planned.count_scale, **common),
@@ -161,6 +143,7 @@ class Plan:
         plain = dict(values)
         plain["names"] = tuple(str(name) for name in plain["names"])
         plain["rounds"] = tuple(RoundPlan(**entry) for entry in plain["rounds"])
+        plain["plus"] = PlusPlan.from_json(plain["plus"])
         return cls(**plain)
 
 
@@ -187,9 +170,8 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...]) -> Pl
     """
     settings = settings_from(public.protocol, public.settings)
     mechanism = public.mechanism
-    private = mechanism != "none"
     delta = _allowed_delta(public)
-    sigma = gaussian_noise_multiplier(public.epsilon, delta - SAMPLER_DELTA) if delta > 0.0 else 0.0
+    sigma = _sigma(public, delta)
     count = public.rounds or automatic_rounds(
         public.protocol,
         k=public.k,
@@ -200,10 +182,8 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...]) -> Pl
         sigma=sigma * public.spread,
         settings=settings,
     )
-    relative = public.protocol == "fastlloyd"
-    radii = [radius_of_round(t, public.k, d, settings) if relative else None for t in range(count)]
-    multipliers = _multipliers(public, settings, d, sigma, count)
-    bits = _fraction_bits(public, settings, d, radii, multipliers)
+    outline = Outline(public, settings, d=d, sigma=sigma, count=count)
+    bits = outline.fraction_bits()
 
     def build(factor: float) -> Plan:
         return Plan(
@@ -222,15 +202,14 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...]) -> Pl
             masking=public.masking,
             known_shares=public.known_shares,
             mechanism=mechanism,
-            relative=relative,
-            clip=relative and settings.clip,
+            relative=outline.relative,
+            clip=outline.clip,
             domain=settings.domain,
-            rounds=tuple(
-                _round_plan(radius, mechanism, d, bits, multipliers=multipliers, factor=factor) for radius in radii
-            ),
+            rounds=tuple(outline.round_plan(t, bits, factor) for t in range(count)),
+            plus=outline.plus,
         )
 
-    if not private:
+    if mechanism == "none":
         return build(1.0)
     factor, _ = calibrate(lambda candidate: build(candidate).all_releases(), public.epsilon, delta, 1.0)
     return build(factor)
@@ -270,7 +249,9 @@ def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str
     if public.rounds is not None and len(plan.rounds) != public.rounds:
         raise ValueError(f"the plan has {len(plan.rounds)} rounds, expected {public.rounds}")
     _check_delta(plan, public)
-    _check_ranges(plan, settings_from(public.protocol, public.settings))
+    settings = settings_from(public.protocol, public.settings)
+    sigma = _sigma(public, _allowed_delta(public))
+    _check_ranges(plan, Outline(public, settings, d=d, sigma=sigma, count=len(plan.rounds)))
     epsilon = spent(plan.all_releases(), plan.delta)
     if plan.private and epsilon > public.epsilon * (1 + _ACCOUNTING_SLACK):
         raise ValueError(f"the plan spends epsilon {epsilon:.6g}, expected at most {public.epsilon:g}")
@@ -290,74 +271,26 @@ def _check_delta(plan: Plan, public: PublicParameters) -> None:
         raise ValueError(f"the plan has delta {plan.delta:g}, expected at most {allowed:g}")
 
 
-def _check_ranges(plan: Plan, settings: Settings) -> None:
+def _check_ranges(plan: Plan, outline: Outline) -> None:
     """Refuse radii, modes and fraction bits that the configuration does not give."""
-    relative = plan.protocol == "fastlloyd"
-    if plan.relative != relative or plan.clip != (relative and settings.clip) or plan.domain != settings.domain:
+    rule = (outline.relative, outline.clip, outline.settings.domain)
+    if (plan.relative, plan.clip, plan.domain) != rule:
         raise ValueError("the plan's update rule differs from the configuration")
+    if (plan.plus is None) != (outline.plus is None) or (plan.plus is not None and not plan.plus.agrees(outline.plus)):
+        raise ValueError("the plan's part for fastlloyd-plus differs from the configuration")
     if not 8 <= plan.fraction_bits <= 16 or not 1 <= len(plan.rounds) <= 1000:
         raise ValueError("the plan's fraction bits or rounds are out of range")
     for t, planned in enumerate(plan.rounds):
-        if not relative and planned.radius is None:
+        radius = outline.radius(t)
+        if radius is None and planned.radius is None:
             continue
-        radius = radius_of_round(t, plan.k, plan.d, settings) * (1 << plan.fraction_bits)
-        if not relative or not isinstance(planned.radius, int) or abs(planned.radius - radius) > 1 + 1e-9 * radius:
+        if radius is None or not isinstance(planned.radius, int) or planned.radius < 1:
+            raise ValueError(f"the plan's radius in round {t} differs from the configuration")
+        radius *= 1 << plan.fraction_bits
+        if abs(planned.radius - radius) > 1 + 1e-9 * radius:
             raise ValueError(f"the plan's radius in round {t} differs from the configuration")
 
 
-def _round_plan(
-    radius: float | None, mechanism: str, d: int, bits: int, *, multipliers: tuple[float, float], factor: float
-) -> RoundPlan:
-    """Turn one round's radius and noise multipliers into grid units."""
-    grid = 1 << bits
-    whole = None if radius is None else math.floor(radius * grid)
-    sums, counts = multipliers
-    return RoundPlan(
-        radius=whole,
-        sum_scale=sums * factor * _sum_sensitivity(whole, mechanism, d, bits),
-        count_scale=counts * factor * grid,
-    )
-
-
-def _sum_sensitivity(radius: int | None, mechanism: str, d: int, bits: int) -> float:
-    """Give how far one record moves a cluster's sums, in grid units: L1 for Laplace, else L2."""
-    if radius is not None:
-        return float(radius)
-    return (d if NORM_OF.get(mechanism) == "l1" else math.sqrt(d)) * float(1 << bits)
-
-
-def _multipliers(public: PublicParameters, settings: Settings, d: int, sigma: float, count: int) -> tuple[float, float]:
-    """Give the noise multipliers of sums and counts in each of `count` rounds (Eq. 7, 8; Su et al.)."""
-    ratio = count_ratio(public.protocol, d, settings)
-    if public.protocol == "lloyd":
-        return 0.0, 0.0
-    if public.protocol == "sulloyd":
-        # eps_t = d * eps_coordinate + eps_counts, eps_coordinate = ratio * eps_counts.
-        eps_counts = public.epsilon / count / (d * ratio + 1.0)
-        return 1.0 / (d * ratio * eps_counts), 1.0 / eps_counts
-    sums, counts = split_gaussian(sigma, ratio)
-    return sums * math.sqrt(count), counts * math.sqrt(count)
-
-
-def _fraction_bits(
-    public: PublicParameters,
-    settings: Settings,
-    d: int,
-    radii: list[float | None],
-    multipliers: tuple[float, float],
-) -> int:
-    """Choose q from the public bounds (docs/protocol.md, "Arithmetic")."""
-    mechanism = public.mechanism
-    # The sum of m Polya shares falls off as that of m - t, times a polynomial: (m / (m - t)) times the tail is plenty.
-    laplace = NORM_OF.get(mechanism) == "l1"
-    factor = LAPLACE_TAIL * public.spread**2 if laplace else GAUSSIAN_TAIL * public.spread
-    widest = max((radius for radius in radii if radius is not None), default=None)
-    sensitivity = _sum_sensitivity(None, mechanism, d, 0) if widest is None else widest
-    return choose_fraction_bits(
-        ring_bits=public.ring_bits,
-        n_total=public.n_total,
-        d=d,
-        largest_coordinate=1.0 if widest is None else (widest if settings.domain == "none" else min(widest, 2.0)),
-        tail=1.01 * factor * max(multipliers[0] * sensitivity, multipliers[1]),
-        largest_center=FREE_LIMIT if settings.domain == "none" else 1.0,
-    )
+def _sigma(public: PublicParameters, delta: float) -> float:
+    """Give the noise multiplier of the whole run; 0 for pure epsilon and none."""
+    return gaussian_noise_multiplier(public.epsilon, delta - SAMPLER_DELTA) if delta > 0.0 else 0.0

@@ -6,6 +6,7 @@ Source: FastLloyd, Alg. 1 lines 6 to 13 (local update) and 18 to 20 (post-proces
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.privacy.shares import draw_gaussian_share, draw_laplace_share
 from fastlloyd.protocols.fastlloyd.messages import join, split
 from fastlloyd.protocols.fastlloyd.plan import Plan
+from fastlloyd.protocols.fastlloyd.plus import State, advance, first_state, read_survey, scaled_update, survey_update
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +36,14 @@ class Centers:
         The same on the grid of 2^-q: what points are compared with.
     noisy_counts : float64 array, shape (k,)
         Of the round that made them; zeros for the start.
+    state : State or None
+        What fastlloyd-plus knows besides.
     """
 
     exact: NDArray[np.float64]
     grid: NDArray[np.int64]
     noisy_counts: NDArray[np.float64]
+    state: State | None = None
 
 
 def first_centers(plan: Plan, start: NDArray[np.float64] | None = None) -> Centers:
@@ -47,7 +52,8 @@ def first_centers(plan: Plan, start: NDArray[np.float64] | None = None) -> Cente
         grid = to_grid(sphere_packing(plan.k, plan.d, plan.seed), plan.fraction_bits)
     else:
         grid = round_centers(np.asarray(start, dtype=np.float64), plan.fraction_bits)
-    return Centers(grid / float(1 << plan.fraction_bits), grid, np.zeros(plan.k))
+    state = None if plan.plus is None else first_state(plan, given=start is not None)
+    return Centers(grid / float(1 << plan.fraction_bits), grid, np.zeros(plan.k), state)
 
 
 def local_update(points: GridPoints, centers: Centers, plan: Plan, t: int) -> NDArray[np.int64]:
@@ -57,8 +63,12 @@ def local_update(points: GridPoints, centers: Centers, plan: Plan, t: int) -> ND
     -----
     Sees: nobody but the caller, until masked.
     Privacy: see `kmeans.assign.accumulate`; the counts are scaled by 2^q, so one record moves them by 2^q.
-    Source: Alg. 1, lines 6 to 13.
+    Source: Alg. 1, lines 6 to 13; for fastlloyd-plus see `plus.survey_update` and `plus.scaled_update`.
     """
+    if plan.is_survey(t):
+        return survey_update(points, plan)
+    if centers.state is not None:
+        return scaled_update(points, centers.grid, centers.state, plan, t)
     raw_sums, raw_counts = accumulate(points, centers.grid, radius=plan.rounds[t].radius, relative=plan.relative)
     return join(raw_sums, raw_counts << plan.fraction_bits)
 
@@ -115,6 +125,10 @@ def post_process(noisy: NDArray[np.int64], centers: Centers, plan: Plan, t: int)
     """
     grid = float(1 << plan.fraction_bits)
     noisy_sums, noisy_counts = split(noisy.astype(np.float64) / grid, plan.k, plan.d)
+    if centers.state is not None:
+        use = read_survey if plan.is_survey(t) else partial(advance, t=t)
+        exact, state = use(noisy_sums, noisy_counts, centers.grid / grid, centers.state, plan)
+        return Centers(exact, round_centers(exact, plan.fraction_bits), state.counts, state)
     if plan.relative:
         step = move(noisy_sums, noisy_counts)
         radius = plan.rounds[t].radius

@@ -1,4 +1,4 @@
-"""The paper's symbols and formulas for FastLloyd, GLloyd, SuLloyd and Lloyd.
+"""The paper's symbols and formulas for FastLloyd, GLloyd, SuLloyd and Lloyd, and the settings of fastlloyd-plus.
 
 Everything here depends on public quantities only. The scaled domain is [-B, B]^d with B = 1.
 
@@ -15,12 +15,16 @@ from typing import Any
 
 from fastlloyd.errors import ConfigError
 
+PLUS = "fastlloyd-plus"
+SURVEY_SHARE = 0.15
+PLUS_ROUNDS = 10
 _COMMON = ("domain", "min_rounds", "max_rounds", "step_error", "count_ratio")
 APPLICABLE: dict[str, tuple[str, ...]] = {
     "fastlloyd": ("alpha", "radius", "clip", *_COMMON),
     "glloyd": ("rho", *_COMMON),
     "sulloyd": ("rho", *_COMMON),
     "lloyd": ("max_rounds",),
+    "fastlloyd-plus": ("survey", "reach", "far", "shrink", "swap", "max_rounds", "count_ratio"),
 }
 HELP: dict[str, str] = {
     "alpha": "scale of the radius eta = alpha * beta / (2 k^(1/d)), Eq. 26",
@@ -31,13 +35,18 @@ HELP: dict[str, str] = {
     "max_rounds": "largest number of rounds when --rounds is auto",
     "step_error": "error per round that the formula for the number of rounds allows (0.004, §5.5)",
     "count_ratio": "noise multiplier of the counts over that of the sums; 'auto' for the paper's split",
+    "survey": "share of the budget for the survey in round 0: middle, spread and number of all records; 0 for none",
+    "reach": "scale of the radius that follows from the spread; 'auto' for what the public noise, N and k suggest",
+    "far": "records beyond the radius: 'shorten' their vectors to it, or 'drop' them",
+    "shrink": "weigh each noisy step and count against what is known by then: true or false",
+    "swap": "merge the two clusters that lose least by it and split another that gains more: true or false",
     "rho": "expected norm of the centres in Su et al.'s error analysis (0.225)",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What belongs to one of the four protocols, with the paper's values as defaults.
+    """What belongs to one of the five protocols, with the paper's values as defaults.
 
     Attributes
     ----------
@@ -56,6 +65,8 @@ class Settings:
         The clamp [2, 7] on T.
     rho : float
         Su et al.'s rho; used by glloyd and sulloyd.
+    survey, reach, far, shrink, swap
+        Of fastlloyd-plus: see `HELP` and docs/fastlloyd-plus.md; None for an automatic reach.
     """
 
     alpha: float = 0.8
@@ -67,6 +78,11 @@ class Settings:
     min_rounds: int = 2
     max_rounds: int = 7
     rho: float = 0.225
+    survey: float = SURVEY_SHARE
+    reach: float | None = None
+    far: str = "shorten"
+    shrink: bool = True
+    swap: bool = True
 
     def __post_init__(self) -> None:
         _check("alpha", self.alpha, 0 < self.alpha <= 10, "a number in (0, 10]")
@@ -75,6 +91,9 @@ class Settings:
         ratio = self.count_ratio
         _check("count_ratio", ratio, ratio is None or 0.01 <= ratio <= 100, "'auto' or a number in [0.01, 100]")
         _check("step_error", self.step_error, 0 < self.step_error < 100, "a positive number")
+        _check("survey", self.survey, 0 <= self.survey <= 0.5, "a number in [0, 0.5]")
+        _check("reach", self.reach, self.reach is None or 0.01 <= self.reach <= 10, "'auto' or a number in [0.01, 10]")
+        _check("far", self.far, self.far in ("shorten", "drop"), "'shorten' or 'drop'")
         _check("rho", self.rho, 0 < self.rho <= 1, "a number in (0, 1]")
         rounds = 1 <= self.min_rounds <= self.max_rounds <= 1000
         _check("min_rounds, max_rounds", (self.min_rounds, self.max_rounds), rounds, "1 <= min <= max <= 1000")
@@ -85,6 +104,10 @@ def _check(name: str, value: object, good: bool, expected: str) -> None:
         raise ConfigError(f"--set {name}: expected {expected}, got {value!r}")
 
 
+_AUTOMATIC = ("count_ratio", "reach")
+_DEFAULTS = {"fastlloyd": Settings(), PLUS: Settings(domain="truncate", max_rounds=PLUS_ROUNDS)}
+
+
 def settings_from(protocol: str, values: Mapping[str, Any]) -> Settings:
     """Build the settings of one protocol from `--set` pairs or a TOML table.
 
@@ -93,20 +116,20 @@ def settings_from(protocol: str, values: Mapping[str, Any]) -> Settings:
     ConfigError
         An unknown key, a key of another protocol, or a value of the wrong kind.
     """
-    defaults = Settings() if protocol == "fastlloyd" else Settings(domain="none")
+    defaults = _DEFAULTS.get(protocol, Settings(domain="none"))
     known = {field.name: field for field in dataclasses.fields(Settings)}
     chosen: dict[str, Any] = {}
     for key, value in values.items():
         if key not in APPLICABLE[protocol]:
             raise ConfigError(f"{protocol} has no setting {key!r}; it has {', '.join(sorted(APPLICABLE[protocol]))}")
-        plain = None if key == "count_ratio" and value == "auto" else value
+        plain = None if key in _AUTOMATIC and value == "auto" else value
         chosen[key] = _convert(key, plain, type(getattr(defaults, known[key].name)))
     return dataclasses.replace(defaults, **chosen)
 
 
 def _convert(key: str, value: Any, kind: type) -> Any:
     """Accept an int for a float; refuse anything else of another type."""
-    if key == "count_ratio":
+    if key in _AUTOMATIC:
         kind = float if value is not None else type(None)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
@@ -135,7 +158,7 @@ def count_ratio(protocol: str, d: int, settings: Settings) -> float:
     """Give sigma_C / sigma_R that minimises the error analysis (Eq. 20; App. B.1 for glloyd)."""
     if settings.count_ratio is not None:
         return settings.count_ratio
-    if protocol == "fastlloyd":
+    if protocol in ("fastlloyd", PLUS):
         return math.pow(4.0 * d, 0.25)
     if protocol == "glloyd":
         return math.sqrt(math.sqrt(d) / (2.0 * settings.rho))
@@ -163,10 +186,10 @@ def automatic_rounds(protocol: str, *, k: int, d: int, n: int, epsilon: float, s
     -----
     Source: fastlloyd §5.5 (Eq. 23); glloyd App. B.1, whose T on both sides is a misprint:
     T <= 0.004 N^2 / (k^3 d sigma^2 (2 rho + sqrt d)^2); sulloyd Su et al. (2016), whose 500 k^3 / N^2 is
-    2 / 0.004; lloyd: the largest number.
+    2 / 0.004; lloyd and fastlloyd-plus: the largest number.
     """
     error, rho = settings.step_error, settings.rho
-    if protocol == "lloyd":
+    if protocol in ("lloyd", PLUS):
         return settings.max_rounds
     if protocol == "fastlloyd":
         eta = cluster_radius(k, d, settings.alpha)
