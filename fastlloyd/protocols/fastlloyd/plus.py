@@ -1,0 +1,280 @@
+"""fastlloyd-plus: what a client sends in a round, and what all clients make of the noisy answer.
+
+Round 0 asks for the middle and the spread of all records together. From these follow the start and the radius. In each
+later round a record enters with its vector from the nearest centre, shortened to the radius r; r comes from earlier
+releases, so it is sent in units of r: what it means to the server, and the sensitivity, stay the same. The noisy
+steps are then weighed against what is known by then (a Kalman filter with a known noise), and a cluster that is
+hardly worth having is moved to where one is missing.
+
+All of it but the two updates works on released values only. It uses basic IEEE operations in a fixed order (sums by
+`_total`), so that every client computes the same bits.
+
+Source: docs/fastlloyd-plus.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.kmeans.assign import accumulate
+from fastlloyd.kmeans.grid import GridPoints
+from fastlloyd.kmeans.update import truncate
+from fastlloyd.privacy.release import SHARED
+from fastlloyd.privacy.shares import spread
+from fastlloyd.protocols.fastlloyd.messages import join
+from fastlloyd.protocols.fastlloyd.plan import Plan
+from fastlloyd.protocols.fastlloyd.plus_plan import square_limit
+from fastlloyd.protocols.fastlloyd.plus_swap import Clusters, swap
+
+Floats = NDArray[np.float64]
+
+# Tuned on synthetic sets, see docs/fastlloyd-plus.md. Variances are per feature, on the domain [-1, 1].
+_MIDDLE_VARIANCE = 0.15  # of the middle, before anything is known
+_SPREAD_PRIOR, _SPREAD_DOUBT = 0.15, 0.1  # variance of a feature, and how far off that may be
+_SPREAD_LIMITS = (0.01, 0.6)
+_FEATURE_FLOOR = 0.3  # least variance of a feature over the mean of all features
+_START = 1.6  # start: packed points times this times each feature's deviation, about the middle
+_STEP_DECAY = 0.6  # a centre's expected squared step, from one round to the next
+_COUNT_DOUBT, _COUNT_STEP, _COUNT_DECAY = 0.5, 0.25, 0.5  # of a cluster's share of the records
+_LEAST_SHARE = 0.2  # a cluster is taken to have at least this part of an equal share
+_QUIET_ROUNDS = 2  # at the end, without swaps
+
+_BLOCK = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the clients know besides the centres; public among them.
+
+    Attributes
+    ----------
+    middle, deviation : float64 array, shape (d,)
+        Of all records: mean, and standard deviation of each feature.
+    records : float
+        How many records there are.
+    counts, count_variance : float64 array, shape (k,)
+        Records of each cluster, and how far off (variance).
+    variance : float64 array, shape (k,)
+        How far off each centre is: variance of each of its coordinates.
+    given : bool
+        The start was given: a survey leaves it as it is.
+    """
+
+    middle: Floats
+    deviation: Floats
+    records: float
+    counts: Floats
+    count_variance: Floats
+    variance: Floats
+    given: bool
+
+    @property
+    def spread(self) -> float:
+        """Root mean squared distance of the records from their middle."""
+        return math.sqrt(_total(self.deviation * self.deviation))
+
+
+def first_state(plan: Plan, *, given: bool) -> State:
+    """Give what is known before round 0."""
+    return _state(plan, np.zeros(plan.d), np.full(plan.d, math.sqrt(_SPREAD_PRIOR)), float(plan.n_total), given=given)
+
+
+def radius(state: State, plan: Plan, t: int) -> tuple[int, int]:
+    """Give the radius of round t in grid units, and by what whole number a vector is multiplied before it is sent.
+
+    Notes
+    -----
+    Privacy: radius times multiple is at most the round's nominal radius R; both follow from earlier releases.
+    """
+    nominal = plan.rounds[t].radius
+    if plan.plus is None or nominal is None:
+        raise ValueError(f"round {t} of this plan has no radius")
+    wanted = state.spread * plan.plus.reach * float(1 << plan.fraction_bits)
+    multiple = min(max(1, math.floor(nominal / max(wanted, 1.0) + 0.5)), nominal)
+    return nominal // multiple, multiple
+
+
+def scaled_update(
+    points: GridPoints, centers: NDArray[np.int64], state: State, plan: Plan, t: int
+) -> NDArray[np.int64]:
+    """Give one client's relative sums, times a public whole number, and counts, shape (k (d + 1),).
+
+    Notes
+    -----
+    Sees: nobody but the caller, until masked.
+    Privacy: one record enters one row, as an integer vector of norm at most r (`kmeans.assign.accumulate`), times a
+    whole number m with m r <= R: it moves the sums by at most R in L2 and one count by 2^q, for whatever centres and
+    radius earlier releases gave.
+    """
+    reach, multiple = radius(state, plan, t)
+    shorten = plan.plus is not None and plan.plus.shorten
+    raw_sums, raw_counts = accumulate(points, centers, radius=reach, relative=True, shorten=shorten)
+    return join(multiple * raw_sums, raw_counts << plan.fraction_bits)
+
+
+def survey_update(points: GridPoints, plan: Plan) -> NDArray[np.int64]:
+    """Give the sums of one client's records and of their squares, and their number, shape (k (d + 1),).
+
+    Row 0 holds the sum of the records x, row 1 (if k > 1) that of w (2 x^2 - 1), rounded toward zero for each record,
+    the first count their number; all else is zero.
+
+    Notes
+    -----
+    Sees: nobody but the caller, until masked.
+    Privacy: one record moves rows 0 and 1 together by at most `plus_plan.survey_sensitivity` in L2, and the number
+    by 2^q.
+    """
+    raw_sums = np.zeros((plan.k, plan.d), dtype=np.int64)
+    raw_counts = np.zeros(plan.k, dtype=np.int64)
+    limit, bits = square_limit(plan.fraction_bits), 2 * plan.fraction_bits
+    height = max(1, _BLOCK // plan.d)
+    for start in range(0, points.n, height):
+        raw_block = points.raw_coordinates[:, start : start + height].astype(np.int64)
+        raw_sums[0] += raw_block.sum(axis=1)
+        if plan.k > 1:
+            raw_squares = 2 * raw_block * raw_block - (1 << bits)
+            raw_sums[1] += (np.sign(raw_squares) * ((np.abs(raw_squares) * limit) >> bits)).sum(axis=1)
+    raw_counts[0] = points.n
+    return join(raw_sums, raw_counts << plan.fraction_bits)
+
+
+def read_survey(
+    noisy_sums: Floats, noisy_counts: Floats, start: Floats, state: State, plan: Plan
+) -> tuple[Floats, State]:
+    """Make start and state from the survey's noisy answer.
+
+    Parameters
+    ----------
+    noisy_sums : float64 array, shape (k, d)
+    noisy_counts : float64 array, shape (k,)
+        Both in the units of the domain.
+    start : float64 array, shape (k, d)
+        Packed points in [-1, 1]^d.
+
+    Notes
+    -----
+    Sees: the clients. Post-processing.
+    """
+    sum_noise, count_noise = _noise(plan, 0)
+    records = min(max(float(noisy_counts[0]), 0.5 * count_noise, 1.0), float(plan.n_total))
+    doubt = (sum_noise / records) ** 2
+    middle = noisy_sums[0] / records * (_MIDDLE_VARIANCE / (_MIDDLE_VARIANCE + doubt))
+    deviation = state.deviation
+    if plan.k > 1:
+        weight = square_limit(plan.fraction_bits) / float(1 << plan.fraction_bits)
+        squares = 0.5 + noisy_sums[1] / records / (2.0 * weight)
+        deviation = np.sqrt(_feature_variances(squares - middle * middle, doubt / (2.0 * weight) ** 2))
+    known = _state(plan, truncate(middle), deviation, records, given=state.given)
+    if state.given:
+        return start, known
+    return truncate(known.middle + start * (_START * deviation)), known
+
+
+def _feature_variances(noisy: Floats, doubt: float) -> Floats:
+    """Weigh noisy variances of features, shape (d,), with this variance of their own against their mean and a prior."""
+    mean = _total(noisy) / len(noisy)
+    precision, prior = len(noisy) / max(doubt, 1e-12), 1.0 / (_SPREAD_DOUBT * _SPREAD_DOUBT)
+    pooled = (mean * precision + _SPREAD_PRIOR * prior) / (precision + prior)
+    pooled = min(max(pooled, _SPREAD_LIMITS[0]), _SPREAD_LIMITS[1])
+    between = max(_total((noisy - mean) ** 2) / len(noisy) - doubt, 0.0) + 1e-4
+    weighed = pooled + (noisy - pooled) * (between / (between + doubt))
+    return np.clip(weighed, _FEATURE_FLOOR * pooled, 1.0)
+
+
+def advance(
+    noisy_sums: Floats, noisy_counts: Floats, centers: Floats, state: State, plan: Plan, *, t: int
+) -> tuple[Floats, State]:
+    """Make the next centres and state from round t's noisy answer.
+
+    Parameters
+    ----------
+    noisy_sums : float64 array, shape (k, d)
+        Relative sums in units of the nominal radius's grid, as sent.
+    noisy_counts : float64 array, shape (k,)
+    centers : float64 array, shape (k, d)
+        What the sums are relative to.
+
+    Notes
+    -----
+    Sees: the clients. Post-processing: no privacy is spent.
+    A centre is known up to a variance P, and between rounds it moves by its Lloyd step, of expected square Q. Its
+    noisy step y has noise of variance V = (noise / count)^2; so the best guess is the share (P + Q) / (P + Q + V) of y.
+    """
+    if plan.plus is None:
+        raise ValueError("this plan is not one of fastlloyd-plus")
+    _, multiple = radius(state, plan, t)
+    sum_noise, count_noise = _noise(plan, t)
+    age = t - int(plan.plus.survey)
+    counts, count_variance = _weigh_counts(noisy_counts, count_noise, state, plan, age)
+    divisor = np.maximum(counts, _LEAST_SHARE * state.records / plan.k)[:, None]
+    step = noisy_sums / float(multiple) / divisor
+    doubt = (sum_noise / float(multiple) / divisor[:, 0]) ** 2
+    expected = state.spread**2 / plan.d * plan.plus.cell**2 * _power(_STEP_DECAY, age)
+    before = state.variance + expected
+    gain = before / (before + doubt) if plan.plus.shrink else np.ones(plan.k)
+    moved = truncate(centers + gain[:, None] * step)
+    known = State(
+        state.middle, state.deviation, state.records, counts, count_variance, before * (1.0 - gain), state.given
+    )
+    if plan.plus.swap and plan.k > 2 and t < len(plan.rounds) - _QUIET_ROUNDS:
+        return _swap(moved, known, plan, t)
+    return moved, known
+
+
+def _weigh_counts(noisy: Floats, count_noise: float, state: State, plan: Plan, age: int) -> tuple[Floats, Floats]:
+    """Weigh noisy counts against those known so far."""
+    share = state.records / plan.k
+    if not plan.plus or not plan.plus.shrink:
+        return noisy, np.full(plan.k, count_noise**2)
+    before = state.count_variance
+    if age > 0:
+        before = before + (_COUNT_STEP * _power(_COUNT_DECAY, age) * share) ** 2
+    gain = before / (before + count_noise**2)
+    return state.counts + gain * (noisy - state.counts), before * (1.0 - gain)
+
+
+def _swap(centers: Floats, state: State, plan: Plan, t: int) -> tuple[Floats, State]:
+    """Move clusters that are hardly worth having to where one is missing."""
+    cell = 1.0 if plan.plus is None else plan.plus.cell
+    before = Clusters(centers, state.counts, state.count_variance, state.variance)
+    swapped = swap(before, deviation=state.deviation, cell=cell, seed=plan.seed, t=t)
+    known = State(
+        state.middle,
+        state.deviation,
+        state.records,
+        swapped.counts,
+        swapped.count_variance,
+        swapped.variance,
+        state.given,
+    )
+    return swapped.centers, known
+
+
+def _state(plan: Plan, middle: Floats, deviation: Floats, records: float, *, given: bool) -> State:
+    """Give a state in which nothing is known of single clusters."""
+    share = np.full(plan.k, records / plan.k)
+    return State(middle, deviation, records, share, (_COUNT_DOUBT * share) ** 2, np.zeros(plan.k), given)
+
+
+def _noise(plan: Plan, t: int) -> tuple[float, float]:
+    """Give the standard deviation of all noise on a sum and on a count, in the units of the domain."""
+    planned, grid = plan.rounds[t], float(1 << plan.fraction_bits)
+    more = spread(plan.clients, plan.known_shares) if plan.mechanism in SHARED else 1.0
+    return planned.sum_scale * more / grid, planned.count_scale * more / grid
+
+
+def _total(values: Floats) -> float:
+    """Add up in order: numpy's own sum may go another way on another machine."""
+    return float(np.cumsum(values)[-1])
+
+
+def _power(base: float, exponent: int) -> float:
+    """Multiply in order: the library's power may differ in its last digit between machines."""
+    result = 1.0
+    for _ in range(exponent):
+        result *= base
+    return result

@@ -1,0 +1,148 @@
+"""What the plan of a fastlloyd-plus run holds beyond that of fastlloyd: the survey, radii and which parts are on.
+
+Round 0 is a survey of all records together; it releases their sums, their squares and their number in one vector. All
+later rounds release relative sums in units of a radius that follows from earlier releases, so their sensitivity is
+a constant: see `plus.scaled_update`.
+
+Source: docs/fastlloyd-plus.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from fastlloyd.protocols.fastlloyd.settings import Settings, count_ratio, split_gaussian
+
+SQUARE_WEIGHT = 0.7
+"""Largest entry of a record's squares, beside 1 for the record itself."""
+SURVEY_COUNT_RATIO = 3.0
+"""Noise multiplier of the number of records over that of sums and squares."""
+LEAST_ROUNDS = 3
+"""With fewer rounds there is no survey: it would leave nothing to refine."""
+
+# Radius over spread and cell, as a function of the noise on a cluster's share: tuned, see docs/fastlloyd-plus.md.
+_REACH, _REACH_POWER, _REACH_LIMITS = 0.35, 0.1, (0.2, 1.5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlusPlan:
+    """Public numbers of fastlloyd-plus.
+
+    Attributes
+    ----------
+    survey : bool
+        Whether round 0 is a survey.
+    cell : float
+        k^(-1/d): edge of a cluster's part of the domain over that of the whole.
+    reach : float
+        Radius over the root mean squared distance of all records from their middle.
+    shorten, shrink, swap : bool
+        The settings of these names; `shorten` is far = 'shorten'.
+    """
+
+    survey: bool
+    cell: float
+    reach: float
+    shorten: bool
+    shrink: bool
+    swap: bool
+
+    @classmethod
+    def from_json(cls, values: Any) -> Self | None:
+        """Read what came from the server.
+
+        Raises
+        ------
+        ValueError
+            Something else.
+        """
+        if values is None:
+            return None
+        kinds = {field.name: float if field.name in ("cell", "reach") else bool for field in fields(cls)}
+        if not isinstance(values, Mapping) or {key: type(value) for key, value in values.items()} != kinds:
+            raise ValueError("the plan's part for fastlloyd-plus does not have the expected fields")
+        return cls(**values)
+
+    def agrees(self, other: PlusPlan | None) -> bool:
+        """Whether another one is the same but for the last digits of its figures."""
+        if other is None:
+            return False
+        same = all(getattr(self, name) == getattr(other, name) for name in ("survey", "shorten", "shrink", "swap"))
+        return (
+            same
+            and math.isclose(self.cell, other.cell, rel_tol=1e-9)
+            and math.isclose(self.reach, other.reach, rel_tol=1e-9)
+        )
+
+    def nominal_radius(self, d: int) -> float:
+        """Give the largest radius there can be, scaled domain: all others are whole fractions of it."""
+        return self.reach * math.sqrt(d)
+
+
+def make_plus(settings: Settings, *, k: int, d: int, n: int, sigma: float, rounds: int) -> PlusPlan:
+    """Make the part of the plan that only fastlloyd-plus has.
+
+    Parameters
+    ----------
+    n : int
+        The public N.
+    sigma : float
+        Noise multiplier of the whole run (1/sigma-GDP), of all noise that is added.
+    rounds : int
+        Survey included.
+    """
+    survey = settings.survey > 0.0 and rounds >= LEAST_ROUNDS
+    cell = math.pow(k, -1.0 / d)
+    share = 1.0 - (settings.survey if survey else 0.0)
+    noise = sigma * math.sqrt((rounds - survey) / share) * k / n
+    low, high = _REACH_LIMITS
+    scale = settings.reach
+    if scale is None:
+        scale = min(max(_REACH * math.pow(noise, -_REACH_POWER), low), high) if noise > 0.0 else high
+    return PlusPlan(
+        survey=survey,
+        cell=cell,
+        reach=scale * cell,
+        shorten=settings.far == "shorten",
+        shrink=settings.shrink,
+        swap=settings.swap,
+    )
+
+
+def plus_multipliers(
+    plus: PlusPlan, settings: Settings, *, d: int, sigma: float, rounds: int
+) -> list[tuple[float, float]]:
+    """Give the noise multipliers of sums and counts in each round.
+
+    Notes
+    -----
+    Privacy: 1 / sigma^2 is split into `settings.survey` for the survey and equal parts of the rest for the other
+    rounds, and each part between sums and counts, so that 1/sums^2 + 1/counts^2 over all rounds is 1/sigma^2.
+    """
+    ratio = count_ratio("fastlloyd", d, settings)
+
+    if not plus.survey:
+        return [split_gaussian(sigma * math.sqrt(rounds), ratio)] * rounds
+    first = split_gaussian(sigma / math.sqrt(settings.survey), SURVEY_COUNT_RATIO)
+    rest = split_gaussian(sigma * math.sqrt((rounds - 1) / (1.0 - settings.survey)), ratio)
+    return [first] + [rest] * (rounds - 1)
+
+
+def square_limit(fraction_bits: int) -> int:
+    """Give the largest entry of a record's squares in grid units."""
+    return math.floor(SQUARE_WEIGHT * (1 << fraction_bits))
+
+
+def survey_sensitivity(k: int, d: int, fraction_bits: int) -> float:
+    """Give how far one record moves the survey's sums and squares together, L2, grid units.
+
+    Notes
+    -----
+    Privacy: each of d coordinates is at most 2^q, each of d squares at most `square_limit`; with k = 1 there is no
+    row for the squares.
+    """
+    square = square_limit(fraction_bits) if k > 1 else 0
+    return math.sqrt(d * ((1 << 2 * fraction_bits) + square * square))

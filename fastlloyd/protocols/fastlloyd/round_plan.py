@@ -1,0 +1,165 @@
+"""One round's numbers, and how they follow from public parameters: radii, noise, fraction bits.
+
+Source: FastLloyd, Eq. 7 and 8, Lemma A.1; docs/privacy.md; docs/fastlloyd-plus.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fastlloyd.kmeans.update import FREE_LIMIT
+from fastlloyd.privacy.release import NORM_OF
+from fastlloyd.protocols.fastlloyd.parameters import PublicParameters
+from fastlloyd.protocols.fastlloyd.plus_plan import PlusPlan, make_plus, plus_multipliers, survey_sensitivity
+from fastlloyd.protocols.fastlloyd.settings import PLUS, Settings, count_ratio, radius_of_round, split_gaussian
+from fastlloyd.ring.fixed import MIN_FRACTION_BITS, choose_fraction_bits
+
+GAUSSIAN_TAIL = 12.0
+LAPLACE_TAIL = 45.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundPlan:
+    """One round's numbers, in grid units.
+
+    Attributes
+    ----------
+    radius : int or None
+        floor(eta * 2^q): a point farther from its centre does not count. None: no radius. For fastlloyd-plus the
+        largest that the radius may become.
+    sum_scale, count_scale : float
+        Standard deviation (Gaussian) or scale b (Laplace) of the noise on each sum and count; 0 without. Of
+        noise in shares: of the m - t shares that count.
+    """
+
+    radius: int | None
+    sum_scale: float
+    count_scale: float
+
+
+class Outline:
+    """The figures of a run before its fraction bits and the last digits of its noise are fixed.
+
+    Parameters
+    ----------
+    public : PublicParameters
+    settings : Settings
+    d : int
+    sigma : float
+        Noise multiplier of the whole run (1/sigma-GDP).
+    count : int
+        Rounds.
+    """
+
+    def __init__(self, public: PublicParameters, settings: Settings, *, d: int, sigma: float, count: int) -> None:
+        self._public = public
+        self.settings = settings
+        self._d = d
+        self._count = count
+        self.plus = self._make_plus(sigma)
+        self._multipliers = self._split(sigma)
+
+    @property
+    def relative(self) -> bool:
+        """Whether sums are relative to the centres."""
+        return self._public.protocol in ("fastlloyd", PLUS)
+
+    @property
+    def clip(self) -> bool:
+        """Whether steps are clipped to the radius."""
+        return self.relative and self.plus is None and self.settings.clip
+
+    def radius(self, t: int) -> float | None:
+        """Give round t's radius, scaled domain; for fastlloyd-plus the largest there can be, and none for a survey."""
+        if not self.relative or self._is_survey(t):
+            return None
+        if self.plus is not None:
+            return self.plus.nominal_radius(self._d)
+        return radius_of_round(t, self._public.k, self._d, self.settings)
+
+    def round_plan(self, t: int, bits: int, factor: float) -> RoundPlan:
+        """Give round t in grid units, its noise times a factor."""
+        grid, radius = 1 << bits, self.radius(t)
+        whole = None if radius is None else math.floor(radius * grid)
+        sums, counts = self._multipliers[t]
+        return RoundPlan(
+            radius=whole, sum_scale=sums * factor * self._moved(t, whole, bits), count_scale=counts * factor * grid
+        )
+
+    def fraction_bits(self) -> int:
+        """Choose q from the public bounds (docs/protocol.md, "Arithmetic").
+
+        Raises
+        ------
+        RangeError
+            The ring is too narrow; names the mend.
+        """
+        public, free = self._public, self.settings.domain == "none"
+        # The sum of m Polya shares falls off as that of m - t, times a polynomial: (m / (m - t)) times the tail is
+        # plenty.
+        laplace = NORM_OF.get(public.mechanism) == "l1"
+        factor = LAPLACE_TAIL * public.spread**2 if laplace else GAUSSIAN_TAIL * public.spread
+        radii = [self.radius(t) for t in range(self._count)]
+        widest = max((radius for radius in radii if radius is not None), default=None)
+        # What a record adds to a coordinate: itself (1), or a vector from its centre (2; for fastlloyd-plus times a
+        # whole number, up to the radius).
+        largest = 1.0 if widest is None else max(1.0, widest if free or self.plus is not None else min(widest, 2.0))
+        return choose_fraction_bits(
+            ring_bits=public.ring_bits,
+            n_total=public.n_total,
+            d=self._d,
+            largest_coordinate=largest,
+            tail=1.01 * factor * max(self._tail(t, radius) for t, radius in enumerate(radii)),
+            largest_center=FREE_LIMIT if free else 1.0,
+        )
+
+    def _tail(self, t: int, radius: float | None) -> float:
+        """Give the larger of round t's noise scales, scaled domain, up to the rounding of its sensitivity."""
+        sums, counts = self._multipliers[t]
+        grid = 1 << MIN_FRACTION_BITS
+        moved = self._moved(t, None, MIN_FRACTION_BITS) / grid if radius is None else radius
+        return max(sums * moved, counts)
+
+    def _moved(self, t: int, radius: int | None, bits: int) -> float:
+        """Give round t's sensitivity of the sums in grid units."""
+        if self._is_survey(t):
+            return survey_sensitivity(self._public.k, self._d, bits)
+        return sum_sensitivity(radius, self._public.mechanism, self._d, bits)
+
+    def _is_survey(self, t: int) -> bool:
+        return t == 0 and self.plus is not None and self.plus.survey
+
+    def _make_plus(self, sigma: float) -> PlusPlan | None:
+        public = self._public
+        if public.protocol != PLUS:
+            return None
+        return make_plus(
+            self.settings,
+            k=public.k,
+            d=self._d,
+            n=public.n_total,
+            sigma=sigma * public.spread,
+            rounds=self._count,
+        )
+
+    def _split(self, sigma: float) -> list[tuple[float, float]]:
+        """Give the noise multipliers of sums and counts in each round (Eq. 7, 8; Su et al.)."""
+        public, d, count = self._public, self._d, self._count
+        if self.plus is not None:
+            return plus_multipliers(self.plus, self.settings, d=d, sigma=sigma, rounds=count)
+        ratio = count_ratio(public.protocol, d, self.settings)
+        if public.protocol == "lloyd":
+            return [(0.0, 0.0)] * count
+        if public.protocol == "sulloyd":
+            # eps_t = d * eps_coordinate + eps_counts, eps_coordinate = ratio * eps_counts.
+            eps_counts = public.epsilon / count / (d * ratio + 1.0)
+            return [(1.0 / (d * ratio * eps_counts), 1.0 / eps_counts)] * count
+        return [split_gaussian(sigma * math.sqrt(count), ratio)] * count
+
+
+def sum_sensitivity(radius: int | None, mechanism: str, d: int, bits: int) -> float:
+    """Give how far one record moves a cluster's sums, in grid units: L1 for Laplace, else L2."""
+    if radius is not None:
+        return float(radius)
+    return (d if NORM_OF.get(mechanism) == "l1" else math.sqrt(d)) * float(1 << bits)

@@ -1,0 +1,156 @@
+"""The empirical audit of fastlloyd-plus: attacks stay below the claimed epsilon, and catch noise that is too little.
+
+The attacker knows the anchors, which keep each cluster's centre near a known place, and all canaries: one record for
+each cluster, farther from its centre than the radius, present by a coin. From the releases it computes the centres and
+the radius of each round, subtracts what it knows and compares likelihoods: the most powerful test there is.
+A canary enters one row, with noise of its own, so that a run gives one trial for each cluster. The survey is one
+release of all records together; its canary lies in a corner, where it moves the survey by exactly the sensitivity.
+
+False alarms: each bound lies above the true epsilon with probability at most `ALARM`. What attacks must reach lies at
+least six standard deviations (measured over repetitions) below what it does reach.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fastlloyd.kmeans.grid import quantise
+from fastlloyd.privacy.calibration import gaussian_noise_multiplier, gdp_epsilon
+from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.protocols.fastlloyd.messages import split
+from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
+from fastlloyd.protocols.fastlloyd.plus import radius
+from fastlloyd.protocols.fastlloyd.rounds import draw_noise, first_centers, local_update, post_process
+from tests.privacy.audit import Trials, epsilon_bound, gaussian_bound
+from tests.protocols.support import parameters
+
+ALARM = 1e-6
+EPSILON = 1.0
+# Large, so that an attack need not wait for rare events; nothing else depends on it.
+DELTA = 0.05
+MU = 1.0 / gaussian_noise_multiplier(EPSILON, DELTA)
+SIDE, ANCHORS, ROUNDS = 8, 40, 3
+SECRET = SecretRandom()
+
+Floats = NDArray[np.float64]
+Noise = Callable[[Plan, int], NDArray[np.int64]]
+
+
+def plan_of(k: int, n: int) -> Plan:
+    public = parameters(n, k, protocol="fastlloyd-plus", epsilon=EPSILON, delta=DELTA, rounds=ROUNDS)
+    return make_plan(public, d=2, names=("x1", "x2"))
+
+
+def lattice() -> tuple[Plan, Floats, Floats]:
+    """Give the plan, the start (where the anchors lie) and the canaries."""
+    axis = (2.0 * np.arange(SIDE) + 1.0) / SIDE - 1.0
+    sites = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    return plan_of(SIDE**2, SIDE**2 * (ANCHORS + 1)), sites, sites + np.array([0.11, 0.0])
+
+
+def attack_clusters(runs: int, noise: Noise) -> Trials:
+    """Attack the rounds after the survey."""
+    plan, sites, canaries = lattice()
+    k = plan.k
+    anchors, all_canaries = np.repeat(sites, ANCHORS, axis=0), quantise(canaries, plan.fraction_bits)
+    known = quantise(anchors, plan.fraction_bits)
+    present = np.random.default_rng(5).random((runs, k)) < 0.5
+    scores = np.zeros((runs, k, ROUNDS - 1, 2))
+    for i in range(runs):
+        data = quantise(np.concatenate([anchors, canaries[present[i]]]), plan.fraction_bits)
+        centers = first_centers(plan, sites)
+        for t in range(ROUNDS):
+            noisy = local_update(data, centers, plan, t) + noise(plan, t)
+            if t > 0:
+                rest = split((noisy - local_update(known, centers, plan, t)).astype(np.float64), k, 2)
+                move = split(local_update(all_canaries, centers, plan, t).astype(np.float64), k, 2)
+                alone = move[1] == plan.releases(t)[1].sensitivity  # one canary in the row
+                for part, release in enumerate(plan.releases(t)):
+                    ratio = (rest[part] - move[part] / 2.0) * move[part] / release.noise_scale**2
+                    scores[i, :, t - 1, part] = np.where(alone, ratio.reshape(k, -1).sum(axis=1), 0.0)
+            centers = post_process(noisy, centers, plan, t)
+    return Trials(scores.reshape(-1, ROUNDS - 1, 2), present.ravel())
+
+
+def attack_survey(runs: int, noise: Noise) -> Trials:
+    """Attack the survey: one record in a corner, or none."""
+    plan = plan_of(3, 100)
+    start = first_centers(plan)
+    move = local_update(quantise(np.ones((1, 2)), plan.fraction_bits), start, plan, 0)
+    present = np.random.default_rng(6).random(runs) < 0.5
+    scores = np.zeros((runs, 1, 2))
+    for i in range(runs):
+        rest = noise(plan, 0) + (move if present[i] else 0)
+        ratios = split((rest - move / 2.0) * move, plan.k, plan.d)
+        for part, release in enumerate(plan.releases(0)):
+            scores[i, 0, part] = ratios[part].sum() / release.noise_scale**2
+    return Trials(scores, present)
+
+
+def honest(plan: Plan, t: int) -> NDArray[np.int64]:
+    return draw_noise(plan, t, SECRET)
+
+
+def weaker(sums: float, counts: float) -> Noise:
+    """Noise times these factors."""
+
+    def noise(plan: Plan, t: int) -> NDArray[np.int64]:
+        rounds = tuple(
+            dataclasses.replace(r, sum_scale=sums * r.sum_scale, count_scale=counts * r.count_scale)
+            for r in plan.rounds
+        )
+        return draw_noise(dataclasses.replace(plan, rounds=rounds), t, SECRET)
+
+    return noise
+
+
+def test_the_canaries_move_the_releases_by_nearly_the_sensitivity() -> None:
+    plan, sites, canaries = lattice()
+    centers = first_centers(plan, sites)
+    data = quantise(np.concatenate([np.repeat(sites, ANCHORS, axis=0), canaries]), plan.fraction_bits)
+    for t in range(ROUNDS):
+        if t > 0:
+            assert centers.state is not None
+            reach, multiple = radius(centers.state, plan, t)
+            sums, counts = split(
+                local_update(quantise(canaries, plan.fraction_bits), centers, plan, t).astype(np.float64), plan.k, 2
+            )
+            assert (counts == plan.releases(t)[1].sensitivity).all()
+            assert (np.linalg.norm(sums, axis=1) > 0.99 * reach * multiple).all()
+            assert reach * multiple > 0.9 * plan.releases(t)[0].sensitivity
+        centers = post_process(local_update(data, centers, plan, t), centers, plan, t)
+
+
+def test_attacks_on_the_clusters_stay_below_epsilon() -> None:
+    trials = attack_clusters(250, honest)
+    mu = gaussian_bound(trials, ALARM)
+    assert mu <= MU
+    assert 0.1 < epsilon_bound(trials, DELTA, ALARM) <= EPSILON
+    assert 0.1 < gdp_epsilon(mu, DELTA) <= EPSILON
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_long_attacks_stay_below_epsilon() -> None:
+    trials = attack_clusters(5_000, honest)
+    mu = gaussian_bound(trials, ALARM)
+    assert mu <= MU
+    assert 0.5 < epsilon_bound(trials, DELTA, ALARM) <= EPSILON
+    survey = attack_survey(100_000, honest)
+    assert gaussian_bound(survey, ALARM) <= MU * 0.15**0.5
+
+
+@pytest.mark.parametrize("sums,counts", [(0.35, 0.35), (0.25, 1.0), (1.0, 0.15)])
+def test_too_little_noise_on_the_clusters_is_caught(sums: float, counts: float) -> None:
+    assert epsilon_bound(attack_clusters(60, weaker(sums, counts)), DELTA, ALARM) > EPSILON
+
+
+def test_the_survey_has_its_share_of_the_budget_and_no_more() -> None:
+    trials = attack_survey(5_000, honest)
+    assert gaussian_bound(trials, ALARM) <= MU * 0.15**0.5
+    assert epsilon_bound(attack_survey(1_000, weaker(0.05, 1.0)), DELTA, ALARM) > EPSILON

@@ -1,0 +1,231 @@
+"""fastlloyd-plus: the parties against the reference, its plan, its ledger, and what its parts do."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from fastlloyd.errors import ConfigError
+from fastlloyd.privacy.accountant import spent
+from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
+from fastlloyd.protocols.fastlloyd.plus import radius
+from fastlloyd.protocols.fastlloyd.plus_reference import plus_reference
+from fastlloyd.protocols.fastlloyd.plus_swap import Clusters, swap
+from fastlloyd.protocols.fastlloyd.rounds import Centers, draw_noise, first_centers, post_process
+from fastlloyd.wire import SERVER, clients
+from tests.protocols.support import blobs, no_noise, parameters, plan_for, run
+
+PLUS = "fastlloyd-plus"
+VARIANTS = [
+    {},
+    {"survey": 0.0},
+    {"far": "drop", "swap": False},
+    {"shrink": False, "reach": 0.5},
+]
+
+
+@pytest.mark.parametrize("settings", VARIANTS)
+@pytest.mark.parametrize("m,bits,k", [(1, 32, 4), (2, 32, 1), (3, 64, 6)])
+def test_parties_equal_the_reference_bit_by_bit(settings, m, bits, k) -> None:
+    points = blobs(150, 4, 3, seed=m)
+    plan = plan_for(points, k, protocol=PLUS, settings=settings, clients=m, ring_bits=bits, rounds=6)
+    secret = SecretRandom()
+    noise = [draw_noise(plan, t, secret) for t in range(6)]
+    outcome = run(points, plan, noise=lambda t: noise[t])
+    expected = plus_reference(points, plan, lambda t: noise[t])
+    for party in clients(m):
+        got = outcome.results[party].centers
+        assert (got.grid == expected.grid).all()
+        assert got.exact.tobytes() == expected.exact.tobytes()
+        assert got.noisy_counts.tobytes() == expected.noisy_counts.tobytes()
+
+
+def test_with_pairwise_masks_all_clients_end_alike() -> None:
+    points = blobs(300, 3, 2)
+    plan = plan_for(points, 3, protocol=PLUS, clients=3, masking="pairwise", epsilon=50.0)
+    outcome = run(points, plan)
+    bits = {outcome.results[party].centers.exact.tobytes() for party in clients(3)}
+    assert len(bits) == 1
+
+
+@pytest.mark.parametrize("k,d", [(2, 2), (15, 2), (3, 5)])
+def test_its_messages_are_those_of_fastlloyd(k: int, d: int) -> None:
+    points = blobs(200, 3, d)
+    sizes = set()
+    for protocol in ("fastlloyd", PLUS):
+        outcome = run(points, plan_for(points, k, protocol=protocol, rounds=4))
+        counts = [meter.sent for meter in outcome.simulation.meters.values()]
+        sizes.add(tuple(sum(c.payload_bytes for s in counts for (_, r), c in s.items() if r == t) for t in range(4)))
+    assert sizes == {(4 * k * (d + 1) * 4,) * 4}
+
+
+@pytest.mark.parametrize("epsilon,n,k,d", [(0.1, 150, 3, 4), (1.0, 5000, 15, 2), (5.0, 1000, 2, 20), (1.0, 500, 1, 3)])
+@pytest.mark.parametrize("settings", [{}, {"survey": 0.0}])
+def test_a_plan_spends_its_epsilon_and_no_more(epsilon, n, k, d, settings) -> None:
+    public = parameters(n, k, protocol=PLUS, epsilon=epsilon, settings=settings)
+    names = tuple(f"x{i}" for i in range(d))
+    plan = make_plan(public, d=d, names=names)
+    assert 0.995 * epsilon <= check_plan(plan, public, d=d, names=names) <= epsilon
+    assert Plan.from_json(plan.to_json()) == plan
+    assert plan.is_survey(0) == (not settings)
+    assert plan.releases(0)[0].name == ("relative sums" if settings else "sums and squares")
+
+
+def test_every_party_records_what_the_plan_says_and_that_is_epsilon() -> None:
+    points = blobs(200, 3, 2)
+    plan = plan_for(points, 3, protocol=PLUS, epsilon=0.7)
+    outcome = run(points, plan)
+    for party in (SERVER, *clients(2)):
+        recorded = tuple(outcome.simulation.releases[party])
+        assert recorded == plan.all_releases()
+        assert 0.995 * 0.7 <= spent(recorded, plan.delta) <= 0.7
+
+
+def _plus(plan: Plan, **changes) -> Plan:
+    assert plan.plus is not None
+    return dataclasses.replace(plan, plus=dataclasses.replace(plan.plus, **changes))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda plan: dataclasses.replace(plan, plus=None),
+        lambda plan: dataclasses.replace(plan, clip=True),
+        lambda plan: dataclasses.replace(plan, domain="fold"),
+        lambda plan: _plus(plan, reach=plan.plus.reach * 1.01),
+        lambda plan: _plus(plan, cell=0.5),
+        lambda plan: _plus(plan, survey=False),
+        lambda plan: _plus(plan, shorten=False),
+        lambda plan: dataclasses.replace(
+            plan, rounds=tuple(dataclasses.replace(r, radius=(r.radius or 0) * 2) for r in plan.rounds)
+        ),
+        lambda plan: dataclasses.replace(
+            plan,
+            rounds=(dataclasses.replace(plan.rounds[0], sum_scale=plan.rounds[0].sum_scale * 0.8), *plan.rounds[1:]),
+        ),
+        lambda plan: dataclasses.replace(
+            plan, rounds=tuple(dataclasses.replace(r, count_scale=r.count_scale * 0.9) for r in plan.rounds)
+        ),
+    ],
+)
+def test_a_client_refuses_a_plan_that_is_not_its_configuration(change) -> None:
+    points = blobs(90, 3, 2)
+    plan, public = plan_for(points, 3, protocol=PLUS), parameters(90, 3, protocol=PLUS)
+    check_plan(plan, public, d=2, names=("x1", "x2"))
+    with pytest.raises(ValueError, match="plan"):
+        check_plan(change(plan), public, d=2, names=("x1", "x2"))
+
+
+@pytest.mark.parametrize("values", [3, {}, {"survey": True}, {"reach": "x"}])
+def test_a_malformed_part_of_the_plan_is_refused(values) -> None:
+    plain = plan_for(blobs(90, 3, 2), 3, protocol=PLUS).to_json()
+    with pytest.raises(ValueError, match="fastlloyd-plus"):
+        Plan.from_json({**plain, "plus": values})
+
+
+@pytest.mark.parametrize(
+    "settings,text",
+    [
+        ({"survey": 0.6}, "survey"),
+        ({"reach": 0.0}, "reach"),
+        ({"far": "keep"}, "far"),
+        ({"shrink": 1}, "shrink"),
+        ({"alpha": 0.8}, "no setting 'alpha'"),
+    ],
+)
+def test_wrong_settings_are_refused_with_a_sentence(settings, text) -> None:
+    with pytest.raises(ConfigError, match=text):
+        parameters(90, 3, protocol=PLUS, settings=settings)
+
+
+def test_automatic_reach_may_be_named() -> None:
+    named = plan_for(blobs(90, 3, 2), 3, protocol=PLUS, settings={"reach": "auto"})
+    assert named == plan_for(blobs(90, 3, 2), 3, protocol=PLUS)
+
+
+def test_without_noise_it_finds_separated_clusters() -> None:
+    rng = np.random.default_rng(0)
+    corners = np.array([[-0.8, -0.8], [0.8, 0.8], [-0.8, 0.8], [0.8, -0.8], [0.0, 0.0]])
+    points = np.clip(np.repeat(corners, 100, axis=0) + rng.normal(0, 0.02, (500, 2)), -1, 1)
+    plan = plan_for(points, 5, protocol=PLUS, epsilon=20.0)
+    found = run(points, plan, noise=no_noise(plan)).first.centers
+    away = np.sqrt(((found.exact[:, None] - corners[None]) ** 2).sum(axis=2))
+    assert (away.min(axis=0) < 0.02).all()
+
+
+def test_the_survey_measures_middle_spread_and_number() -> None:
+    rng = np.random.default_rng(0)
+    points = np.clip(rng.normal([0.3, -0.5], [0.1, 0.3], (4000, 2)), -1, 1)
+    plan = plan_for(points, 3, protocol=PLUS, epsilon=20.0)
+    from fastlloyd.kmeans.grid import quantise
+    from fastlloyd.protocols.fastlloyd.rounds import local_update
+
+    start = first_centers(plan)
+    update = local_update(quantise(points, plan.fraction_bits), start, plan, 0)
+    state = post_process(update, start, plan, 0).state
+    assert state is not None
+    assert state.records == 4000
+    # Up to what the known noise makes the clients doubt.
+    assert np.abs(state.middle - points.mean(axis=0)).max() < 1e-3
+    assert np.abs(state.deviation - points.std(axis=0)).max() < 0.05
+    reach, multiple = radius(state, plan, 1)
+    assert plan.plus is not None
+    wanted = state.spread * plan.plus.reach * 2**plan.fraction_bits
+    assert reach * multiple <= plan.rounds[1].radius
+    assert abs(reach / wanted - 1.0) < 0.5
+
+
+def test_a_given_start_is_kept_by_the_survey() -> None:
+    points = blobs(100, 2, 2)
+    plan = plan_for(points, 2, protocol=PLUS)
+    start = first_centers(plan, np.array([[0.5, 0.5], [-0.25, 0.5]]))
+    after = post_process(draw_noise(plan, 0, SecretRandom()), start, plan, 0)
+    assert (after.exact == start.exact).all()
+
+
+def _clusters(centers: list[list[float]], counts: list[float]) -> Clusters:
+    k = len(centers)
+    return Clusters(np.array(centers), np.array(counts), np.ones(k), np.full(k, 0.01))
+
+
+def test_an_empty_cluster_goes_to_the_largest_and_nothing_is_lost() -> None:
+    before = _clusters([[-0.9, 0.0], [0.5, 0.5], [0.5, -0.5], [-0.5, 0.5]], [0.0, 100.0, 900.0, 100.0])
+    after = swap(before, deviation=np.array([0.5, 0.5]), cell=0.5, seed=3, t=1)
+    assert after.counts.sum() == before.counts.sum()
+    assert after.counts[0] == after.counts[2] == 450.0
+    assert (after.centers[[1, 3]] == before.centers[[1, 3]]).all()
+    assert np.allclose((after.centers[0] + after.centers[2]) / 2, before.centers[2])
+    assert (before.counts == [0.0, 100.0, 900.0, 100.0]).all()
+
+
+def test_good_clusters_are_left_alone() -> None:
+    before = _clusters([[-0.8, -0.8], [0.8, 0.8], [-0.8, 0.8], [0.8, -0.8]], [100.0] * 4)
+    after = swap(before, deviation=np.array([0.8, 0.8]), cell=0.5, seed=0, t=1)
+    assert (after.centers == before.centers).all()
+    assert (after.counts == before.counts).all()
+
+
+def test_swaps_follow_from_the_public_seed_alone() -> None:
+    before = _clusters([[-0.9, 0.0], [0.5, 0.5], [0.5, -0.5]], [0.0, 100.0, 900.0])
+    moved = [
+        swap(before, deviation=np.array([0.5, 0.5]), cell=0.6, seed=seed, t=t).centers
+        for seed, t in ((1, 1), (1, 1), (2, 1), (1, 2))
+    ]
+    assert (moved[0] == moved[1]).all()
+    assert (moved[0] != moved[2]).any()
+    assert (moved[0] != moved[3]).any()
+
+
+def test_noise_of_any_size_leaves_finite_centres_inside() -> None:
+    plan = plan_for(blobs(90, 3, 2), 5, protocol=PLUS, epsilon=0.1)
+    rng = np.random.default_rng(0)
+    for scale in (0.0, 1e3, 1e9):
+        centers: Centers = first_centers(plan)
+        for t in range(len(plan.rounds)):
+            noisy = np.rint(rng.normal(0.0, scale, plan.elements)).astype(np.int64)
+            centers = post_process(noisy, centers, plan, t)
+        assert np.isfinite(centers.exact).all()
+        assert (np.abs(centers.exact) <= 1.0).all()

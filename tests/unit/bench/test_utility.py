@@ -1,0 +1,219 @@
+"""The utility benchmarks on small data: runs equal to the reference, metrics as scikit-learn's, files as promised."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import silhouette_score
+
+from fastlloyd.bench import fastlloyd_fig2, fastlloyd_fig3, fastlloyd_fig4, fastlloyd_fig5, fastlloyd_fig6_8, plus
+from fastlloyd.bench.registry import Options
+from fastlloyd.bench.utility_data import (
+    REAL,
+    Source,
+    ablation_source,
+    find_missing,
+    g2_source,
+    load_points,
+    real_source,
+    synth_source,
+)
+from fastlloyd.bench.utility_measure import Measured, measure_jobs
+from fastlloyd.bench.utility_metric import matched_error, sample_rows, silhouette
+from fastlloyd.bench.utility_plan import EPSILONS, FASTLLOYD, LLOYD, PLUS, SULLOYD, Size, list_cells
+from fastlloyd.bench.utility_report import ratio
+from fastlloyd.bench.utility_run import Workbench, generator_noise, plan_run, seed_of, simulate
+from fastlloyd.kmeans.grid import quantise
+from fastlloyd.protocols.fastlloyd.plus_reference import plus_reference
+from fastlloyd.protocols.fastlloyd.reference import reference
+from tests.protocols.support import blobs
+
+SMALL = Source(name="iris", kind="named", k=3)
+TINY = Size(runs=3, large_runs=3)
+
+
+@pytest.mark.parametrize("protocol", ["lloyd", "sulloyd", "glloyd", "fastlloyd", "fastlloyd-plus"])
+def test_a_run_is_the_reference_bit_by_bit(protocol: str) -> None:
+    points = blobs(150, 3, 2)
+    plan = plan_run(protocol, 1.0, k=4, d=2, n=150, settings={})
+    rng = np.random.default_rng(0)
+    noise = [generator_noise(plan, rng)(t) for t in range(len(plan.rounds))]
+    got = simulate(quantise(points, plan.fraction_bits), plan, noise.__getitem__)
+    central = plus_reference if plan.plus is not None else reference
+    expected = central(points, plan, noise.__getitem__)
+    assert (got.grid == expected.grid).all()
+
+
+@pytest.mark.parametrize("protocol", ["sulloyd", "glloyd", "fastlloyd", "fastlloyd-plus"])
+def test_the_noise_has_the_ledgers_scale(protocol: str) -> None:
+    plan = plan_run(protocol, 1.0, k=40, d=20, n=5000, settings={})
+    noise = generator_noise(plan, np.random.default_rng(1))
+    factor = np.sqrt(2.0) if protocol == "sulloyd" else 1.0
+    for t, planned in enumerate(plan.rounds):
+        draws = np.stack([noise(t) for _ in range(100)])
+        # Fixed seed: no false alarm; 80,000 and 4,000 draws.
+        assert draws[:, :800].std() == pytest.approx(factor * planned.sum_scale, rel=0.02)
+        assert draws[:, 800:].std() == pytest.approx(factor * planned.count_scale, rel=0.08)
+
+
+def test_a_cell_gives_the_same_figures_again_and_others_with_other_contents() -> None:
+    cell = list_cells(SMALL, [FASTLLOYD], [0.5], 3)[0]
+    first, second = (Workbench(None).measure(SMALL, cell) for _ in range(2))
+    assert first == second
+    assert len(first["nicv"]) == 3
+    assert seed_of(cell) != seed_of({**cell, "epsilon": 1.0})
+
+
+def test_all_metrics_of_a_cell() -> None:
+    cell = list_cells(SMALL, [LLOYD], EPSILONS, 2, everything=True)
+    assert len(cell) == 1
+    found = Workbench(None).measure(SMALL, cell[0])
+    assert set(found) == {"nicv", "silhouette", "davies_bouldin", "centroid_mse"}
+    assert all(len(values) == 2 for values in found.values())
+
+
+def test_silhouette_is_scikit_learns() -> None:
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(300, 3))
+    labels = rng.integers(0, 4, 300)
+    labels[0] = 9  # alone in its cluster
+    distances = np.sqrt(((points[:, None] - points[None]) ** 2).sum(axis=2))
+    assert silhouette(distances, labels) == pytest.approx(silhouette_score(points, labels))
+    assert silhouette(distances, np.zeros(300, dtype=np.int64)) == -1.0
+    assert len(sample_rows(5000)) == 2000 == len(np.unique(sample_rows(5000)))
+
+
+def test_centres_are_matched_before_they_are_compared() -> None:
+    centers = np.array([[0.0, 0.0], [1.0, 1.0], [5.0, 5.0]])
+    assert matched_error(centers[[2, 0, 1]], centers) == 0.0
+    assert matched_error(centers + np.array([3.0, 0.0]), centers) <= 9.0
+
+
+def test_areas_are_trapezoids_of_each_run() -> None:
+    cells = list_cells(SMALL, [SULLOYD], (0.1, 0.5, 1.0), 2)
+    measured = Measured(cells, [{"nicv": [4.0, 1.0]}, {"nicv": [2.0, 1.0]}, {"nicv": [0.0, None]}])
+    assert measured.runs("iris", "sulloyd", 1.0) == [0.0]
+    flat = Measured(cells, [{"nicv": [1.0, 3.0]}] * 3)
+    assert flat.areas("iris", "sulloyd", (0.1, 0.5, 1.0)) == pytest.approx([0.9, 2.7])
+    with pytest.raises(KeyError):
+        measured.runs("iris", "glloyd", 1.0)
+
+
+def test_the_ratio_of_means_has_an_interval() -> None:
+    assert ratio([2.0, 2.0, 2.0], [4.0, 4.0, 4.0]) == (0.5, 0.0)
+    quotient, width = ratio([1.0, 2.0, 3.0], [4.0, 4.0, 4.0])
+    assert quotient == 0.5
+    assert width == pytest.approx(2.4841 / 4.0, rel=1e-3)
+    assert ratio([1.0], [2.0]) == (0.5, None)
+
+
+def test_generated_sets_have_the_papers_sizes() -> None:
+    assert load_points(g2_source(4), None).shape == (2048, 4)
+    synth = load_points(synth_source(4, 2, 0), None)
+    assert 10_000 <= len(synth) <= 10_100
+    assert np.abs(synth).max() <= 1.0
+    ablation = load_points(ablation_source(8, 2, 0.5), None)
+    assert 1433 <= len(ablation) <= 2662
+    assert load_points(SMALL, None).shape == (150, 4)
+
+
+def test_a_missing_set_is_named() -> None:
+    assert "no data set 'wine'" in find_missing(real_source("wine"), None)
+    assert find_missing(synth_source(2, 2, 0), None) == ""
+    assert len(REAL) == 10
+
+
+def test_an_interrupted_benchmark_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastlloyd.bench.utility_measure.cores", lambda: 1)
+    jobs = [(SMALL, cell) for cell in list_cells(SMALL, [LLOYD, FASTLLOYD], [0.5, 1.0], 1)]
+    options = Options(output=tmp_path, progress=False)
+    first, _ = measure_jobs("x", jobs[:2], options)
+    seen: list[str] = []
+    measure = Workbench.measure
+
+    def noted(self, source, cell):
+        seen.append(cell["method"])
+        return measure(self, source, cell)
+
+    monkeypatch.setattr(Workbench, "measure", noted)
+    whole, done = measure_jobs("x", jobs, options)
+    assert seen == ["fastlloyd"]
+    assert whole.values[:2] == first.values
+    done()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_several_processes_give_what_one_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [(SMALL, cell) for cell in list_cells(SMALL, [FASTLLOYD], [0.5, 1.0], 1)]
+    results = []
+    for number in (1, 2):
+        monkeypatch.setattr("fastlloyd.bench.utility_measure.cores", lambda number=number: number)
+        measured, done = measure_jobs("x", jobs, Options(output=tmp_path, progress=False))
+        results.append(measured.values)
+        done()
+    assert results[0] == results[1]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few sets, few runs, this process only."""
+    monkeypatch.setattr("fastlloyd.bench.utility_measure.cores", lambda: 1)
+    for module in (fastlloyd_fig2, fastlloyd_fig6_8, plus):
+        monkeypatch.setattr(module, "REAL", ("iris", "wine"))
+        monkeypatch.setattr(module, "QUICK", TINY)
+    sources = (ablation_source(2, 2, 0.25), ablation_source(2, 2, 0.5), ablation_source(4, 2, 0.25))
+    for module in (fastlloyd_fig5, plus):
+        monkeypatch.setattr(module, "ablation_sources", lambda: sources)
+    monkeypatch.setattr(plus, "_SYNTH_PLACES", ((2, 2),))
+    monkeypatch.setattr(plus, "PARTS", plus.PARTS[:1])
+    monkeypatch.setattr(fastlloyd_fig5, "_QUICK_ALPHAS", (0.8,))
+    monkeypatch.setattr(fastlloyd_fig5, "_QUICK_RUNS", 1)
+    monkeypatch.setattr(fastlloyd_fig3, "_QUICK_G2", (2,))
+    monkeypatch.setattr(fastlloyd_fig3, "_QUICK_K", (2,))
+    monkeypatch.setattr(fastlloyd_fig3, "_QUICK_RUNS", 1)
+    monkeypatch.setattr(fastlloyd_fig4, "_QUICK_CLUSTERS", (2,))
+    monkeypatch.setattr(fastlloyd_fig4, "_QUICK_DIMENSIONS", (2,))
+    monkeypatch.setattr(fastlloyd_fig4, "_QUICK_RUNS", 1)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    "module,words",
+    [
+        (fastlloyd_fig2, "wine is left out"),
+        (fastlloyd_fig3, "Features (G2, k = 2)"),
+        (fastlloyd_fig4, "fastlloyd over sulloyd"),
+        (fastlloyd_fig5, "Best here"),
+        (fastlloyd_fig6_8, "silhouette"),
+    ],
+)
+def test_each_benchmark_writes_markdown_csv_and_png(module, words: str, tmp_path: Path) -> None:
+    text = module.run(Options(quick=True, output=tmp_path, data_dir=None, progress=False))
+    assert words in text
+    assert text == (tmp_path / f"{module.NAME}.md").read_text()
+    names = {path.name for path in tmp_path.iterdir()}
+    assert f"{module.NAME}.csv" in names
+    assert any(name.endswith(".png") for name in names)
+    assert not any("partial" in name for name in names)
+
+
+@pytest.mark.usefixtures("small")
+def test_the_raw_results_of_fastlloyd_plus_hold_every_run(tmp_path: Path) -> None:
+    text = plus.run(Options(quick=True, output=tmp_path, data_dir=None, progress=False))
+    assert "Part by part" in text
+    assert text == (tmp_path / "fastlloyd-plus.md").read_text()
+    assert (tmp_path / "fastlloyd-plus.png").read_bytes().startswith(b"\x89PNG")
+    rows = list(csv.DictReader((tmp_path / "fastlloyd-plus.csv").read_text().splitlines()))
+    assert list(rows[0]) == ["dataset", "protocol", "epsilon", "run", "nicv"]
+    assert len(rows) == 2 * len(EPSILONS) * TINY.runs
+    assert {row["protocol"] for row in rows} == {FASTLLOYD.name, PLUS.name}
+    assert all(float(row["nicv"]) > 0 for row in rows)
+
+
+def test_a_method_without_noise_does_not_depend_on_epsilon() -> None:
+    assert [cell["epsilon"] for cell in list_cells(SMALL, [LLOYD, SULLOYD], (0.1, 1.0), 5)] == [None, 0.1, 1.0]
+    assert dataclasses.replace(TINY, large_runs=1).runs_of(real_source("adult")) == 1
