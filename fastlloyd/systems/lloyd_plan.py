@@ -40,7 +40,10 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
         if plan.masking == "pairwise":
             lines += _share_lines(plan)
         for t, planned in enumerate(plan.rounds):
-            radius = "" if planned.radius is None else f"radius {planned.radius / grid:.3g}, "
+            largest = "at most " if plan.plus is not None else ""
+            radius = "" if planned.radius is None else f"radius {largest}{planned.radius / grid:.3g}, "
+            if plan.is_survey(t):
+                radius = "survey of all records, "
             sums, counts = planned.sum_scale * public.spread / grid, planned.count_scale * public.spread / grid
             lines.append(
                 f"  round {t + 1}: {radius}noise on a count {counts:.3g}; on a coordinate of an "
