@@ -57,7 +57,9 @@ def run(options: Options) -> str:
     curves = Curves(sources=real, methods=METHODS, measured=measured)
     parts = [
         f"# fastlloyd-plus against fastlloyd{' (quick)' if options.quick else ''}",
-        conditions(f"{size.runs} (adult, birch2, mnist: {size.large_runs}; generated sets: {part_runs})"),
+        conditions(
+            f"{size.runs} (adult, birch2, mnist: {size.large_runs}; generated sets: {part_runs}, Synth by clusters and features: {_SYNTH_RUNS})"
+        ),
         "The constants of fastlloyd-plus were tuned on generated sets only, and fixed before it was run on a real set.",
         "## Real sets: area under NICV against epsilon",
         real_table(curves) if real else "No real set is there.",

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
+from fastlloyd.errors import RangeError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.calibration import SAMPLER_DELTA, calibrate, gaussian_noise_multiplier
 from fastlloyd.privacy.release import NORM_OF, SHARED, Release
@@ -280,6 +281,12 @@ def _check_ranges(plan: Plan, outline: Outline) -> None:
         raise ValueError("the plan's part for fastlloyd-plus differs from the configuration")
     if not 8 <= plan.fraction_bits <= 16 or not 1 <= len(plan.rounds) <= 1000:
         raise ValueError("the plan's fraction bits or rounds are out of range")
+    try:
+        most = outline.fraction_bits()
+    except RangeError as error:
+        raise ValueError(f"no grid fits its bounds: {error}") from error
+    if plan.fraction_bits > most:
+        raise ValueError(f"the plan has {plan.fraction_bits} fraction bits, on which sums may not fit; expected {most}")
     for t, planned in enumerate(plan.rounds):
         radius = outline.radius(t)
         if radius is None and planned.radius is None:

@@ -161,13 +161,13 @@ def read_survey(
     """
     sum_noise, count_noise = _noise(plan, 0)
     records = min(max(float(noisy_counts[0]), 0.5 * count_noise, 1.0), float(plan.n_total))
-    doubt = (sum_noise / records) ** 2
+    doubt = _square(sum_noise / records)
     middle = noisy_sums[0] / records * (_MIDDLE_VARIANCE / (_MIDDLE_VARIANCE + doubt))
     deviation = state.deviation
     if plan.k > 1:
         weight = square_limit(plan.fraction_bits) / float(1 << plan.fraction_bits)
         squares = 0.5 + noisy_sums[1] / records / (2.0 * weight)
-        deviation = np.sqrt(_feature_variances(squares - middle * middle, doubt / (2.0 * weight) ** 2))
+        deviation = np.sqrt(_feature_variances(squares - middle * middle, doubt / _square(2.0 * weight)))
     known = _state(plan, truncate(middle), deviation, records, given=state.given)
     if state.given:
         return start, known
@@ -213,7 +213,7 @@ def advance(
     divisor = np.maximum(counts, _LEAST_SHARE * state.records / plan.k)[:, None]
     step = noisy_sums / float(multiple) / divisor
     doubt = (sum_noise / float(multiple) / divisor[:, 0]) ** 2
-    expected = state.spread**2 / plan.d * plan.plus.cell**2 * _power(_STEP_DECAY, age)
+    expected = _square(state.spread) / plan.d * _square(plan.plus.cell) * _power(_STEP_DECAY, age)
     before = state.variance + expected
     gain = before / (before + doubt) if plan.plus.shrink else np.ones(plan.k)
     moved = truncate(centers + gain[:, None] * step)
@@ -229,11 +229,11 @@ def _weigh_counts(noisy: Floats, count_noise: float, state: State, plan: Plan, a
     """Weigh noisy counts against those known so far."""
     share = state.records / plan.k
     if not plan.plus or not plan.plus.shrink:
-        return noisy, np.full(plan.k, count_noise**2)
+        return noisy, np.full(plan.k, _square(count_noise))
     before = state.count_variance
     if age > 0:
         before = before + (_COUNT_STEP * _power(_COUNT_DECAY, age) * share) ** 2
-    gain = before / (before + count_noise**2)
+    gain = before / (before + _square(count_noise))
     return state.counts + gain * (noisy - state.counts), before * (1.0 - gain)
 
 
@@ -270,6 +270,11 @@ def _noise(plan: Plan, t: int) -> tuple[float, float]:
 def _total(values: Floats) -> float:
     """Add up in order: numpy's own sum may go another way on another machine."""
     return float(np.cumsum(values)[-1])
+
+
+def _square(value: float) -> float:
+    """Multiply a number with itself: pow of another C library may round otherwise, and all clients must agree."""
+    return value * value
 
 
 def _power(base: float, exponent: int) -> float:

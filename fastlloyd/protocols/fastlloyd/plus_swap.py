@@ -105,8 +105,9 @@ def _move(found: Clusters, stays: int, leaves: int, split: int, distance: float,
     centers[split], centers[leaves] = truncate(middle + offset), truncate(middle - offset)
     counts[split] = counts[leaves] = 0.5 * counts[split]
     for values, more in (
-        (found.count_variance, (0.5 * counts[split]) ** 2),
-        (found.variance, away**2 / len(direction)),
+        # Products, not powers: pow of another C library may round otherwise, and all clients must agree.
+        (found.count_variance, 0.25 * counts[split] * counts[split]),
+        (found.variance, away * away / len(direction)),
     ):
         values[split] = values[leaves] = values[split] + more
 

@@ -155,7 +155,8 @@ class Outline:
             # eps_t = d * eps_coordinate + eps_counts, eps_coordinate = ratio * eps_counts.
             eps_counts = public.epsilon / count / (d * ratio + 1.0)
             return [(1.0 / (d * ratio * eps_counts), 1.0 / eps_counts)] * count
-        return [split_gaussian(sigma * math.sqrt(count), ratio)] * count
+        sums, counts = split_gaussian(sigma, ratio)
+        return [(sums * math.sqrt(count), counts * math.sqrt(count))] * count
 
 
 def sum_sensitivity(radius: int | None, mechanism: str, d: int, bits: int) -> float:
