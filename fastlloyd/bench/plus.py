@@ -58,7 +58,8 @@ def run(options: Options) -> str:
     parts = [
         f"# fastlloyd-plus against fastlloyd{' (quick)' if options.quick else ''}",
         conditions(
-            f"{size.runs} (adult, birch2, mnist: {size.large_runs}; generated sets: {part_runs}, Synth by clusters and features: {_SYNTH_RUNS})"
+            f"{size.runs} (adult, birch2, mnist: {size.large_runs}; generated sets: {part_runs}, Synth by clusters and "
+            f"features: {synth_runs})"
         ),
         "The constants of fastlloyd-plus were tuned on generated sets only, and fixed before it was run on a real set.",
         "## Real sets: area under NICV against epsilon",
