@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from fastlloyd.config import RunConfig
-from fastlloyd.inputs import plan_inputs
+from fastlloyd.inputs import plan_inputs, share_caps
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
 from fastlloyd.privacy.shares import zcdp_noise_multiplier
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
 from fastlloyd.systems.lloyd import public_parameters
+
+# A round's time, on links that delay each message by so much:
+#   2 messages one after the other + overhead + records of the largest client * (20 + 3 k + 2 d) ns.
+# Rounded from benchmarks/results: fastlloyd-table3.md, column lan, all rows (the overhead from N = 10,000, a record's
+# cost at k and d of 2 and 5 from N = 100,000), and fastlloyd-scaling.md, processes: N of 1 and 10 million, k of 64
+# and 128, d of 128. All with two clients; no row has both k and d large. Measured wan rounds are 2 ms longer.
+_MESSAGES = 2
+_OVERHEAD_MS = 1.2
+_RECORD_NS, _CLUSTER_NS, _FEATURE_NS = 20, 3, 2
+_LAN_MS, _WAN_MS = 0.25, 25.0
 
 
 def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
@@ -31,6 +41,7 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
         f"rounds: {len(plan.rounds)}",
         f"arithmetic: ring Z_2^{plan.ring_bits}, {plan.fraction_bits} fraction bits",
         f"payload: {plan.elements * plan.ring_bits // 8 * 2 * public.clients:,} bytes a round, all parties together",
+        _time_line(plan, max(share_caps(config, clients, public.n_total))),
     ]
     if plan.private:
         delta = f", delta {plan.delta:.3g}" if plan.delta else " (pure)"
@@ -52,6 +63,18 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     else:
         lines.append("privacy: none on the result; only the sums of each round are masked")
     return lines
+
+
+def _time_line(plan: Plan, records: int) -> str:
+    """Say about how long the rounds take when the largest client has so many records."""
+    work = _OVERHEAD_MS + records * (_RECORD_NS + _CLUSTER_NS * plan.k + _FEATURE_NS * plan.d) / 1e6
+    lan, wan = (work + _MESSAGES * delay for delay in (_LAN_MS, _WAN_MS))
+    rounds = len(plan.rounds)
+    return (
+        f"time: about {lan:.2f} ms a round on a lan ({_LAN_MS:g} ms per message), {wan:.2f} ms on a wan "
+        f"({_WAN_MS:g} ms); {rounds * lan / 1e3:.3g} s and {rounds * wan / 1e3:.3g} s for all rounds, on a machine "
+        "like that of the benchmarks"
+    )
 
 
 def _share_lines(plan: Plan) -> list[str]:
