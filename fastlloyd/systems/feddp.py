@@ -6,7 +6,7 @@ their folder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from fastlloyd.config import RunConfig
 from fastlloyd.crypto.pairwise import PairwiseMasks
 from fastlloyd.data.bounds import Bounds, unscale
-from fastlloyd.errors import ConfigError, InternalError, Reason
+from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.inputs import OwnRecords
-from fastlloyd.outcome import Facts, Result, ResultFiles, common_part, draw_result, evaluate_result
+from fastlloyd.outcome import Result, common_part, draw_result, evaluate_result
 from fastlloyd.privacy.accountant import ACCOUNTANT, spent
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
 from fastlloyd.privacy.secret import SecretRandom
@@ -35,6 +35,7 @@ from fastlloyd.ring.fixed import Ring
 from fastlloyd.systems.feddp_inputs import FedDPCommon, ServerPoints, UserRecords, gather, load
 from fastlloyd.systems.horizontal import begin_client, run_server
 from fastlloyd.systems.session import Outcome, Session
+from fastlloyd.systems.shared import SharedOutcome
 from fastlloyd.wire import SERVER, PartyId
 
 __all__ = ["gather", "load", "plan_lines", "serve", "settings_help", "take_part"]
@@ -136,17 +137,8 @@ def _run_client(session: Session, outcome: FedDPOutcome) -> None:
     outcome.finish(plan, result.centers, result.costs, result.included, traffic, raw_labels=result.raw_labels)
 
 
-class FedDPOutcome:
+class FedDPOutcome(SharedOutcome):
     """What a party has at the end: every party has the result, a client its labels as well."""
-
-    late: frozenset[PartyId] = frozenset()
-
-    def __init__(self, session: Session) -> None:
-        self._facts: Facts = session.facts
-        self._common = session.common
-        self.files = ResultFiles(session.facts, session.ledger_path)
-        self._result: Callable[[], Result] | None = None
-        self._raw_labels: NDArray[np.int64] | None = None
 
     def finish(
         self,
@@ -161,20 +153,6 @@ class FedDPOutcome:
         """Note how the run ended."""
         self._raw_labels = raw_labels
         self._result = partial(self._make_result, plan, centers, costs, included, traffic)
-
-    def write(self) -> None:
-        """Write the own labels, and the shared files if this party is the one to do it."""
-        if self._result is None:
-            raise InternalError("a party's outcome is incomplete")
-        self.files.write(self._raw_labels, self._result)
-
-    def discard(self) -> None:
-        """Leave nothing half-written."""
-        self.files.discard()
-
-    def announce(self, note: Callable[[str], None]) -> None:
-        """Print the table, if this party wrote the shared files."""
-        self.files.announce(note)
 
     def _make_result(
         self,

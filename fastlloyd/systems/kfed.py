@@ -6,7 +6,7 @@ The server sees each client's centres and has the result; it writes the shared f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.config import RunConfig
-from fastlloyd.data.bounds import Bounds, unscale
-from fastlloyd.errors import InternalError
+from fastlloyd.data.bounds import unscale
 from fastlloyd.inputs import Common, OwnRecords, gather_horizontal, load_own, plan_inputs
-from fastlloyd.outcome import Facts, Result, ResultFiles, common_part, draw_result, evaluate_result
+from fastlloyd.outcome import Result, common_part, draw_result, evaluate_result
 from fastlloyd.privacy.accountant import ACCOUNTANT
 from fastlloyd.protocols.fastlloyd.plan import automatic_delta
 from fastlloyd.protocols.kfed.client import client
@@ -28,6 +27,7 @@ from fastlloyd.protocols.kfed.settings import HELP
 from fastlloyd.report import document
 from fastlloyd.systems.horizontal import begin_client, run_server
 from fastlloyd.systems.session import Outcome, Session
+from fastlloyd.systems.shared import SharedOutcome
 from fastlloyd.wire import SERVER, PartyId
 
 _NOT_PRIVATE = "kfed sends means of the clients' records to the server without noise or masks"
@@ -122,16 +122,8 @@ def take_part(session: Session) -> Outcome:
     return outcome
 
 
-class KFedOutcome:
+class KFedOutcome(SharedOutcome):
     """What a party has at the end: every party has the result, a client its labels as well."""
-
-    def __init__(self, session: Session) -> None:
-        self._facts: Facts = session.facts
-        self._bounds: Bounds = session.common.bounds
-        self.files = ResultFiles(session.facts, session.ledger_path)
-        self.late: frozenset[PartyId] = frozenset()
-        self._result: Callable[[], Result] | None = None
-        self._raw_labels: NDArray[np.int64] | None = None
 
     def finish(
         self,
@@ -146,20 +138,6 @@ class KFedOutcome:
         self._raw_labels = raw_labels
         self._result = partial(self._make_result, plan, centers, (included,), traffic)
 
-    def write(self) -> None:
-        """Write the own labels, and the shared files if this party is the one to do it."""
-        if self._result is None:
-            raise InternalError("a party's outcome is incomplete")
-        self.files.write(self._raw_labels, self._result)
-
-    def discard(self) -> None:
-        """Leave nothing half-written."""
-        self.files.discard()
-
-    def announce(self, note: Callable[[str], None]) -> None:
-        """Print the table, if this party wrote the shared files."""
-        self.files.announce(note)
-
     def _make_result(
         self,
         plan: Plan,
@@ -167,7 +145,7 @@ class KFedOutcome:
         included: Sequence[Sequence[PartyId]],
         traffic: Mapping[str, Any],
     ) -> Result:
-        bounds = self._bounds.match(plan.names)
+        bounds = self._common.bounds.match(plan.names)
         releases = self.files.own_releases()
         centroids = unscale(centers, bounds)
         parameters = {key: value for key, value in plan.to_json().items() if key not in ("names", "protocol")}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fastlloyd.config import RunConfig
 from fastlloyd.data.vertical import assemble_centers, assemble_names
 from fastlloyd.errors import ConfigError, InternalError, Reason
-from fastlloyd.outcome import Facts, Result, ResultFiles, common_part, own_traffic
+from fastlloyd.outcome import Result, common_part, own_traffic
 from fastlloyd.privacy.accountant import ACCOUNTANT, spent
 from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.privacy.secret import SecretRandom
@@ -41,6 +41,7 @@ from fastlloyd.protocols.vertical_dp.settings import APPLICABLE, HELP
 from fastlloyd.report import document
 from fastlloyd.systems.checks import accept_plan, check_budget, refuse_old_run
 from fastlloyd.systems.session import Outcome, Session
+from fastlloyd.systems.shared import SharedOutcome
 from fastlloyd.systems.vertical import HELP as VERTICAL_HELP
 from fastlloyd.systems.vertical import OwnColumns, VerticalCommon, gather_vertical, load_vertical
 from fastlloyd.wire import SERVER, SETUP_ROUND, PartyId
@@ -207,18 +208,8 @@ def _writers(session: Session, plan: Plan) -> tuple[PartyId, ...]:
     return (SERVER, *session.everybody) if plan.share_result else (SERVER,)
 
 
-class VerticalOutcome:
+class VerticalOutcome(SharedOutcome):
     """What a party has at the end; the result only at the server, or where it is shared."""
-
-    late: frozenset[PartyId] = frozenset()
-
-    def __init__(self, session: Session) -> None:
-        self._facts: Facts = session.facts
-        self._common = session.common
-        self._everybody = session.everybody
-        self.files = ResultFiles(session.facts, session.ledger_path)
-        self._result: Callable[[], Result] | None = None
-        self._has_result = False
 
     def finish(
         self,
@@ -230,20 +221,6 @@ class VerticalOutcome:
         """Note how the run ended."""
         self._has_result = centers is not None
         self._result = partial(self._make_result, plan, centers, weights, traffic)
-
-    def write(self) -> None:
-        """Write the shared files if this party has the result and is the one to do it."""
-        if self._result is None:
-            raise InternalError("a party's outcome is incomplete")
-        self.files.write(None, self._result, shared=self._has_result)
-
-    def discard(self) -> None:
-        """Leave nothing half-written."""
-        self.files.discard()
-
-    def announce(self, note: Callable[[str], None]) -> None:
-        """Print the table, if this party wrote the shared files."""
-        self.files.announce(note)
 
     def _make_result(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fastlloyd.config import RunConfig
 from fastlloyd.data.vertical import PartyFeatures, assemble_centers, assemble_names, check_features
 from fastlloyd.errors import ConfigError, InternalError, Reason
-from fastlloyd.outcome import Facts, Result, ResultFiles, common_part, own_traffic
+from fastlloyd.outcome import Result, common_part, own_traffic
 from fastlloyd.privacy.accountant import ACCOUNTANT, spent
 from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.privacy.secret import SecretRandom
@@ -50,6 +50,7 @@ from fastlloyd.report import document
 from fastlloyd.run import Driver
 from fastlloyd.systems.checks import accept_plan, check_budget, refuse_old_run
 from fastlloyd.systems.session import Outcome, Session
+from fastlloyd.systems.shared import SharedOutcome
 from fastlloyd.systems.vertical import HELP as VERTICAL_HELP
 from fastlloyd.systems.vertical import OwnColumns, VerticalCommon, gather_vertical, load_vertical
 from fastlloyd.wire import SERVER, SETUP_ROUND, PartyId
@@ -305,37 +306,14 @@ def _compute(
         return driver.drive(computing_party(plan, make_engine(plan, columns), noise))
 
 
-class HEOutcome:
+class HEOutcome(SharedOutcome):
     """What a party has at the end: the released centres."""
-
-    late: frozenset[PartyId] = frozenset()
-
-    def __init__(self, session: Session) -> None:
-        self._facts: Facts = session.facts
-        self._common = session.common
-        self._everybody = session.everybody
-        self.files = ResultFiles(session.facts, session.ledger_path)
-        self._result: Callable[[], Result] | None = None
 
     def finish(
         self, plan: Plan, features: tuple[PartyFeatures, ...], result: HEResult, traffic: Mapping[str, Any]
     ) -> None:
         """Note how the run ended."""
         self._result = partial(self._make_result, plan, features, result, traffic)
-
-    def write(self) -> None:
-        """Write the shared files if this party is the one to do it."""
-        if self._result is None:
-            raise InternalError("a party's outcome is incomplete")
-        self.files.write(None, self._result)
-
-    def discard(self) -> None:
-        """Leave nothing half-written."""
-        self.files.discard()
-
-    def announce(self, note: Callable[[str], None]) -> None:
-        """Print the table, if this party wrote the shared files."""
-        self.files.announce(note)
 
     def _make_result(
         self, plan: Plan, features: tuple[PartyFeatures, ...], result: HEResult, traffic: Mapping[str, Any]
