@@ -18,7 +18,7 @@ _COMMANDS = {
     "report": "show a finished run again, or verify its privacy from the ledger",
     "plan": "show what a run would do: rounds, noise, ring, bytes; no data needed",
     "bench": "regenerate a paper's table or figure with our figures beside the published ones",
-    "datasets": "list the public data sets",
+    "datasets": "list the public data sets, or fetch them",
     "keygen": "make this party's key and certificate",
     "roster": "add, show or check pinned certificates",
     "doctor": "check this environment and say what to mend",

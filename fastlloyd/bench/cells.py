@@ -7,11 +7,14 @@ together with version, machine and benchmark, so figures of another machine are 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
+from fastlloyd.bench.machine import cores
 from fastlloyd.errors import ConfigError
 from fastlloyd.report.files import write_atomic
 
@@ -57,7 +60,12 @@ class CellStore:
 
     def keep(self, cell: Cell, value: Any) -> None:
         """Write a cell down."""
-        self._cells[self._key(cell)] = value
+        self.keep_all([(cell, value)])
+
+    def keep_all(self, found: Sequence[tuple[Cell, Any]]) -> None:
+        """Write several cells down at once."""
+        for cell, value in found:
+            self._cells[self._key(cell)] = value
         write_atomic(self._path, json.dumps(self._cells, indent=0) + "\n")
 
     def remove(self) -> None:
@@ -69,18 +77,30 @@ class CellStore:
 
 
 def measure_cells(
-    cells: Sequence[Cell], measure: Callable[[Cell], Any], store: CellStore, *, progress: bool = False
+    cells: Sequence[Cell],
+    measure: Callable[[Cell], Any],
+    store: CellStore,
+    *,
+    progress: bool = False,
+    together: Sequence[str] = (),
+    jobs: int | None = 1,
 ) -> list[Any]:
-    """Measure the cells that are missing, in order, and give the values of all.
+    """Measure the cells that are missing and give the values of all.
 
     Parameters
     ----------
     cells : sequence of mapping
     measure : callable
-        Gives plain values for one cell.
+        Gives plain values for one cell. Picklable, if there is more than one process.
     store : CellStore
     progress : bool
         Draw a bar on standard error.
+    together : sequence of str
+        Cells that are equal in these fields are measured by the same process, which makes their
+        records once.
+    jobs : int, optional
+        Processes; None for one per core. With one, all are measured here, in order: what times things
+        needs that.
     """
     from tqdm import tqdm
 
@@ -88,8 +108,36 @@ def measure_cells(
     with tqdm(
         total=len(cells), initial=len(cells) - len(missing), unit="run", disable=not progress, file=sys.stderr
     ) as bar:
-        for cell in missing:
+        for cell, value in _measured(missing, measure, together, jobs or cores()):
+            store.keep(cell, value)
             bar.set_postfix_str(str(cell.get("name", "")), refresh=True)
-            store.keep(cell, measure(cell))
             bar.update()
     return [store.find(cell) for cell in cells]
+
+
+def _measured(
+    cells: Sequence[Cell], measure: Callable[[Cell], Any], together: Sequence[str], jobs: int
+) -> Iterator[tuple[Cell, Any]]:
+    """Measure cells, as they become ready."""
+    groups: dict[tuple[Any, ...], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(tuple(cell[name] for name in together), []).append(cell)
+    workers = min(jobs, len(groups))
+    if workers <= 1:
+        yield from ((cell, measure(cell)) for cell in cells)
+        return
+    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    try:
+        waiting = {pool.submit(_measure_group, measure, group): group for group in groups.values()}
+        for done in as_completed(waiting):
+            yield from zip(waiting[done], done.result(), strict=True)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _measure_group(measure: Callable[[Cell], Any], cells: Sequence[Cell]) -> list[Any]:
+    """Measure cells in a worker process, with one thread of linear algebra: the processes share the cores."""
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    with threadpool_limits(1):
+        return [measure(cell) for cell in cells]

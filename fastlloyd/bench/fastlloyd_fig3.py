@@ -5,8 +5,6 @@ Source: FastLloyd, §6.2.3, Figure 3.
 
 from __future__ import annotations
 
-import statistics
-
 from fastlloyd.bench.registry import Options
 from fastlloyd.bench.tables import markdown_table
 from fastlloyd.bench.utility_data import (
@@ -18,8 +16,8 @@ from fastlloyd.bench.utility_data import (
     synth_source,
 )
 from fastlloyd.bench.utility_measure import Measured, measure_jobs
-from fastlloyd.bench.utility_plan import EPSILONS, PAPER, PLUS, list_cells
-from fastlloyd.bench.utility_report import Curves, conditions, long_csv, write_files
+from fastlloyd.bench.utility_plan import EPSILONS, PAPER, PLUS, SULLOYD, list_cells
+from fastlloyd.bench.utility_report import Curves, conditions, long_csv, mean_ratio, ratio_text, write_files
 from fastlloyd.report.chart import Panel, line_panels
 from fastlloyd.report.plot import available
 
@@ -58,27 +56,22 @@ def run(options: Options) -> str:
     return text
 
 
-def relative_area(sources: list[Source], method: str, measured: Measured) -> float:
-    """Give the area under a method's NICV over SuLloyd's, mean over sets."""
-    return statistics.fmean(
-        statistics.fmean(measured.areas(s.name, method)) / statistics.fmean(measured.areas(s.name, "sulloyd"))
-        for s in sources
-    )
-
-
 def _table(letter: str, groups: Groups, measured: Measured) -> str:
     rows = [
-        [str(number), *(f"{relative_area(sources, m.name, measured):.3f}" for m in METHODS)]
+        [
+            str(number),
+            *(ratio_text(*mean_ratio(sources, m, SULLOYD, measured)) for m in METHODS if m != SULLOYD),
+        ]
         for number, sources in groups.items()
     ]
-    return markdown_table([letter, *(m.name for m in METHODS)], rows)
+    return markdown_table([letter, *(m.name for m in METHODS if m != SULLOYD)], rows)
 
 
 def _chart(g2: Groups, synth: Groups, measured: Measured) -> bytes:
     panels = []
     for label, groups in (("features (G2)", g2), ("clusters (Synth-K)", synth)):
         lines = {
-            m.name: (list(groups), [relative_area(sources, m.name, measured) for sources in groups.values()])
+            m.name: (list(groups), [mean_ratio(sources, m, SULLOYD, measured)[0] for sources in groups.values()])
             for m in METHODS
         }
         panels.append(Panel(x_label=label, y_label="area / SuLloyd's", lines=lines, log_y=False))

@@ -6,18 +6,20 @@ Source: FastLloyd, §6.2.3, Figure 4.
 from __future__ import annotations
 
 import statistics
+from collections.abc import Mapping, Sequence
 
 from fastlloyd.bench.registry import Options
-from fastlloyd.bench.tables import markdown_table
-from fastlloyd.bench.utility_data import SYNTH_CLUSTERS, SYNTH_DIMENSIONS, SYNTH_SEEDS, synth_source
-from fastlloyd.bench.utility_measure import measure_jobs
-from fastlloyd.bench.utility_plan import EPSILONS, FASTLLOYD, PLUS, SULLOYD, list_cells
-from fastlloyd.bench.utility_report import Curves, conditions, long_csv, write_files
+from fastlloyd.bench.utility_data import SYNTH_CLUSTERS, SYNTH_DIMENSIONS, SYNTH_SEEDS, Source, synth_source
+from fastlloyd.bench.utility_measure import Measured, measure_jobs
+from fastlloyd.bench.utility_plan import EPSILONS, FASTLLOYD, PLUS, SULLOYD, Method, list_cells
+from fastlloyd.bench.utility_report import Curves, conditions, heat_map, long_csv, mean_ratio, ratio_text, write_files
 from fastlloyd.report.chart import Panel, line_panels
 from fastlloyd.report.plot import available
 
 NAME = "fastlloyd-fig4"
 METHODS = (SULLOYD, FASTLLOYD, PLUS)
+PAIRS = ((SULLOYD, FASTLLOYD), (FASTLLOYD, PLUS))
+Ratios = dict[tuple[int, int], tuple[float, float | None]]
 _QUICK_CLUSTERS, _QUICK_DIMENSIONS, _QUICK_RUNS, _RUNS = (2, 8, 32), (2, 8, 32), 4, 10
 
 
@@ -31,13 +33,6 @@ def run(options: Options) -> str:
     sources = [source for group in grid.values() for source in group]
     jobs = [(s, cell) for s in sources for cell in list_cells(s, METHODS, EPSILONS, runs)]
     measured, done = measure_jobs(NAME, jobs, options)
-    areas = {
-        (method.name, *place): statistics.fmean(
-            statistics.fmean(measured.areas(source.name, method.name)) for source in group
-        )
-        for method in METHODS
-        for place, group in grid.items()
-    }
     parts = [
         f"# FastLloyd, Figure 4: Synth by clusters and features{' (quick)' if options.quick else ''}",
         conditions(str(runs)) + f" {len(seeds)} set(s) for each k and d.",
@@ -45,39 +40,29 @@ def run(options: Options) -> str:
         "clusters; up to 88 % less error.",
     ]
     for method in METHODS:
-        parts += [f"## Area, {method.name}", _table(clusters, dimensions, areas, method.name)]
-    for base, method in ((SULLOYD, FASTLLOYD), (FASTLLOYD, PLUS)):
-        parts += [
-            f"## {method.name} over {base.name}",
-            _table(clusters, dimensions, areas, method.name, base.name),
-        ]
-    charts = {"": _chart(clusters, dimensions, areas)} if available() else {}
+        areas = {place: mean_area(group, method, measured) for place, group in grid.items()}
+        parts += [f"## Area, {method.name}", heat_map({place: f"{area:.3g}" for place, area in areas.items()})]
+    ratios: dict[str, Ratios] = {}
+    for base, method in PAIRS:
+        title = f"{method.name} over {base.name}"
+        ratios[title] = {place: mean_ratio(group, method, base, measured) for place, group in grid.items()}
+        texts = {place: ratio_text(*found) for place, found in ratios[title].items()}
+        parts += [f"## {title}", heat_map(texts), "Mean over sets of the ratio of areas, with its interval."]
+    charts = {"": _chart(clusters, dimensions, ratios)} if available() else {}
     curves = Curves(sources=sources, methods=METHODS, measured=measured)
     text = write_files(options, NAME, parts, long_csv(curves, ["nicv"]), charts)
     done()
     return text
 
 
-Areas = dict[tuple[str, int, int], float]
+def mean_area(sources: Sequence[Source], method: Method, measured: Measured) -> float:
+    """Give the area under a method's NICV, mean over sets."""
+    return statistics.fmean(statistics.fmean(measured.areas(s.name, method.name)) for s in sources)
 
 
-def _table(
-    clusters: tuple[int, ...], dimensions: tuple[int, ...], areas: Areas, method: str, base: str | None = None
-) -> str:
-    rows = []
-    for k in clusters:
-        values = [areas[method, k, d] / (1.0 if base is None else areas[base, k, d]) for d in dimensions]
-        rows.append([str(k), *(f"{value:.3g}" for value in values)])
-    return markdown_table(["k \\ d", *(str(d) for d in dimensions)], rows)
-
-
-def _chart(clusters: tuple[int, ...], dimensions: tuple[int, ...], areas: Areas) -> bytes:
+def _chart(clusters: Sequence[int], dimensions: Sequence[int], ratios: Mapping[str, Ratios]) -> bytes:
     panels = []
-    for base, method in ((SULLOYD, FASTLLOYD), (FASTLLOYD, PLUS)):
-        lines = {
-            f"k = {k}": (dimensions, [areas[method.name, k, d] / areas[base.name, k, d] for d in dimensions])
-            for k in clusters
-        }
-        title = f"{method.name} over {base.name}"
+    for title, found in ratios.items():
+        lines = {f"k = {k}": (dimensions, [found[k, d][0] for d in dimensions]) for k in clusters}
         panels.append(Panel(x_label="features", y_label="area, ratio", lines=lines, title=title, log_y=False))
     return line_panels(panels, columns=2)

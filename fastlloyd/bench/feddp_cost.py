@@ -5,6 +5,8 @@ Source: FedDP-KMeans, §5.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from fastlloyd.bench.cells import Cell, CellStore, measure_cells
@@ -36,9 +38,13 @@ def run_figure(figure: Figure, options: Options) -> str:
     cells = [cell for source, size in chosen for cell in list_cells(source, size)]
     context = {"bench": figure.name, "machine": describe_machine(), "software": f"fastlloyd {__version__}"}
     store = CellStore(options.output / f"{figure.name}.partial.json", context)
-    bench = Workbench(options.data_dir)
     values = measure_cells(
-        cells, lambda cell: measure(bench, sources[cell["name"]], cell), store, progress=options.progress
+        cells,
+        partial(_measure, Workbench(options.data_dir), sources),
+        store,
+        progress=options.progress,
+        together=("name", "run"),
+        jobs=options.jobs,
     )
     pairs = list(zip(cells, values, strict=True))
     panels = [
@@ -48,6 +54,10 @@ def run_figure(figure: Figure, options: Options) -> str:
     text = write_report(figure, panels, options.output, notes=notes, machine=context["machine"], quick=options.quick)
     store.remove()
     return text
+
+
+def _measure(bench: Workbench, sources: Mapping[str, Source], cell: Cell) -> dict[str, Any]:
+    return measure(bench, sources[cell["name"]], cell)
 
 
 def measure(bench: Workbench, source: Source, cell: Cell) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fastlloyd.bench.cells import Cell, CellStore, measure_cells
@@ -44,7 +45,9 @@ def run(options: Options) -> str:
     context = {"bench": NAME, "machine": describe_machine(), "software": f"fastlloyd {__version__}"}
     store = CellStore(options.output / f"{NAME}.partial.json", context)
     bench = Workbench(options.data_dir)
-    values = measure_cells(cells, lambda cell: measure(bench, cell), store, progress=options.progress)
+    values = measure_cells(
+        cells, partial(measure, bench), store, progress=options.progress, together=("run",), jobs=options.jobs
+    )
     pairs = list(zip(cells, values, strict=True))
     title = f"# FedDP-KMeans, Figure 7: choosing k by the elbow{' (quick)' if options.quick else ''}"
     parts = [title, conditions(context["machine"], size), markdown_table(*elbow_table(pairs, size))]

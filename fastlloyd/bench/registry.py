@@ -31,6 +31,8 @@ class Options:
         The interpreter that has what that code imports.
     shaped : bool
         Also over network namespaces with shaped links.
+    jobs : int or None
+        Processes to measure with; None for as many as there are cores.
     progress : bool
         Draw a progress bar on standard error.
     """
@@ -41,6 +43,7 @@ class Options:
     peer: Path | None = None
     peer_python: str = field(default_factory=lambda: sys.executable)
     shaped: bool = False
+    jobs: int | None = None
     progress: bool = True
 
 
@@ -70,51 +73,67 @@ BENCHES = (
         name="fastlloyd-fig2",
         module="fastlloyd.bench.fastlloyd_fig2",
         summary="FastLloyd Figure 2: NICV against epsilon on ten real sets",
+        accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="fastlloyd-fig3",
         module="fastlloyd.bench.fastlloyd_fig3",
         summary="FastLloyd Figure 3: error against features (G2) and clusters (Synth-K)",
+        accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="fastlloyd-fig4",
         module="fastlloyd.bench.fastlloyd_fig4",
         summary="FastLloyd Figure 4: error on Synth by clusters and features",
+        accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="fastlloyd-fig5",
         module="fastlloyd.bench.fastlloyd_fig5",
         summary="FastLloyd Figure 5: alpha, radius clipping and folding",
+        accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="fastlloyd-fig6-8",
         module="fastlloyd.bench.fastlloyd_fig6_8",
         summary="FastLloyd Figures 6 to 8: silhouette, Davies-Bouldin, centroid error",
+        accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="fastlloyd-plus",
         module="fastlloyd.bench.plus",
-        summary="fastlloyd-plus against fastlloyd: real sets, Synth, and part by part",
+        summary="fastlloyd-plus against fastlloyd: NICV on ten real sets",
+        accepts=frozenset({"jobs"}),
+    ),
+    Bench(
+        name="fastlloyd-plus-generated",
+        module="fastlloyd.bench.plus_generated",
+        summary="fastlloyd-plus against fastlloyd: part by part, and by clusters and features",
+        accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="feddp-fig1",
         module="fastlloyd.bench.feddp_fig1",
         summary="FedDP-KMeans Figures 1, 8, 9: cost against epsilon, one record protected",
+        accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="feddp-fig2",
         module="fastlloyd.bench.feddp_fig2",
         summary="FedDP-KMeans Figures 2, 10 to 14: cost against epsilon, all records of a user protected",
+        accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="feddp-fig3",
         module="fastlloyd.bench.feddp_fig3",
         summary="FedDP-KMeans Figures 3 to 6: clusters that the server data lack",
+        accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="feddp-fig7",
         module="fastlloyd.bench.feddp_fig7",
         summary="FedDP-KMeans Figure 7: choosing k by the elbow",
+        accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="feddp-tables2-5",
@@ -125,16 +144,19 @@ BENCHES = (
         name="secfc-table1",
         module="fastlloyd.bench.secfc_table1",
         summary="SecFC Table 1: accuracy on Gaussian mixtures, sigma 1",
+        accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="secfc-table2",
         module="fastlloyd.bench.secfc_table2",
         summary="SecFC Table 2: accuracy on Gaussian mixtures, sigma 20",
+        accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="secfc-table3",
         module="fastlloyd.bench.secfc_table3",
         summary="SecFC Table 3: accuracy on rotated MNIST digits",
+        accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="secfc-fig1",
@@ -145,56 +167,67 @@ BENCHES = (
         name="vertical-he-table3",
         module="fastlloyd.bench.vertical_he_table3",
         summary="Vertical HE Table 3: ten iterations, one column at each of two parties, under ten networks",
+        accepts=frozenset({"jobs", "shaped"}),
     ),
     Bench(
         name="vertical-he-table4",
         module="fastlloyd.bench.vertical_he_table4",
         summary="Vertical HE Table 4: loss and accuracy at epsilon = 1 beside plain k-means",
+        accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="vertical-he-fig4",
         module="fastlloyd.bench.vertical_he_fig4",
         summary="Vertical HE Figure 4: ten iterations against the number of columns",
+        accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="vertical-he-fig5",
         module="fastlloyd.bench.vertical_he_fig5",
         summary="Vertical HE Figure 5: loss and accuracy on S1 against epsilon",
+        accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="vertical-dp-fig3",
         module="fastlloyd.bench.vertical_dp_fig3",
         summary="Vertical DP Figure 3: loss against epsilon, two and four parties",
+        accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="vertical-dp-fig4",
         module="fastlloyd.bench.vertical_dp_fig4",
         summary="Vertical DP Figure 4: V-scores against epsilon",
+        accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="vertical-dp-fig5",
         module="fastlloyd.bench.vertical_dp_fig5",
         summary="Vertical DP Figure 5: uneven numbers of columns",
+        accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="vertical-dp-fig6",
         module="fastlloyd.bench.vertical_dp_fig6",
         summary="Vertical DP Figure 6: loss against the number of parties",
+        accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="vertical-dp-fig7",
         module="fastlloyd.bench.vertical_dp_fig7",
         summary="Vertical DP Figure 7: error of the grid weights against epsilon",
+        accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="vertical-dp-fig8",
         module="fastlloyd.bench.vertical_dp_fig8",
         summary="Vertical DP Figure 8: privacy of the local clusters or of the weights alone",
+        accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="vertical-dp-fig9",
         module="fastlloyd.bench.vertical_dp_fig9",
         summary="Vertical DP Figure 9: loss against the number of local clusters",
+        accepts=frozenset({"jobs"}),
     ),
     Bench(
         name="vertical-dp-table1",
@@ -233,10 +266,12 @@ def run_bench(name: str, options: Options) -> str:
         The name is unknown, a flag means nothing to this benchmark, or a run under it failed.
     """
     bench = find_bench(name)
-    asked = {"peer": options.peer is not None, "shaped": options.shaped}
+    asked = {"peer": options.peer is not None, "shaped": options.shaped, "jobs": options.jobs is not None}
     for flag, given in asked.items():
         if given and flag not in bench.accepts:
             users = ", ".join(other.name for other in BENCHES if flag in other.accepts)
             raise ConfigError(f"--{flag} means nothing to {name}; it is for {users}")
+    if options.jobs is not None and options.jobs < 1:
+        raise ConfigError(f"--jobs: expected at least 1 process, got {options.jobs}; leave it out for one per core")
     run: Callable[[Options], str] = importlib.import_module(bench.module).run
     return run(options)

@@ -9,7 +9,8 @@ Source: SecFC, §5.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -63,9 +64,11 @@ def run_table(table: Table, options: Options) -> str:
     store = CellStore(options.output / f"{table.name}.partial.json", context)
     values = measure_cells(
         cells,
-        lambda cell: measure(bench.problem(sources[cell["name"]], cell["draw"]), cell),
+        partial(_measure, Workbench(options.data_dir), sources),
         store,
         progress=options.progress,
+        together=("name", "draw"),
+        jobs=options.jobs,
     )
     text = write_report(
         table,
@@ -77,6 +80,10 @@ def run_table(table: Table, options: Options) -> str:
     )
     store.remove()
     return text
+
+
+def _measure(bench: Workbench, sources: Mapping[str, Source], cell: Cell) -> Any:
+    return measure(bench.problem(sources[cell["name"]], cell["draw"]), cell)
 
 
 class Workbench:

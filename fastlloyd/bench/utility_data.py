@@ -24,11 +24,14 @@ SYNTH_K_CLUSTERS = (2, 4, 8, 16, 32, 64, 128)
 SYNTH_SEEDS = (0, 1, 2)
 ABLATION_SIZES = (2, 4, 8, 16)
 ABLATION_SEPARATIONS = (0.25, 0.5, 0.75)
+FRESH_SIZES = (3, 6, 12, 24)
 
 _SYNTH_RECORDS = 10_000
 _MOST_OUTLIERS = 100
 _SEPARATIONS = (0.16, 0.26)
 _ABLATION_RECORDS = 2048
+_FRESH_RECORDS, _FRESH_SEPARATIONS, _FRESH_SEED = (400, 1500, 6000, 20_000), (0.15, 0.35, 0.6), 1000
+_FRESH_OUTLIERS = 0.01
 _G2_RECORDS, _G2_MEANS, _G2_DEVIATION, _G2_SEED = 1024, (500, 600), 30, 20060
 
 
@@ -40,13 +43,17 @@ class Source:
     ----------
     name : str
         Of a public set; of generated ones, what identifies them.
-    kind : {'named', 'g2', 'synth', 'ablation'}
+    kind : {'named', 'g2', 'synth', 'ablation', 'fresh'}
     k, d : int
         Clusters; features (0 for what a file says).
     separation : float
-        Of 'ablation'.
+        Of 'ablation' and 'fresh'.
     seed : int
-        Of 'synth'.
+        Of 'synth' and 'fresh'.
+    n : int
+        Records of 'fresh'.
+    uneven : bool
+        Of 'fresh': sizes 1:2:..:k, outliers and skewed features.
     """
 
     name: str
@@ -55,6 +62,8 @@ class Source:
     d: int = 0
     separation: float = 0.0
     seed: int = 0
+    n: int = 0
+    uneven: bool = False
 
 
 def real_source(name: str) -> Source:
@@ -91,6 +100,24 @@ def ablation_sources() -> tuple[Source, ...]:
     )
 
 
+def fresh_sources() -> tuple[Source, ...]:
+    """List 16 sets that nothing was tuned on: other sizes, separations and seeds than those of App. B and Synth.
+
+    Every second one has sizes 1:2:..:k, outliers (1 %) and skewed features.
+    """
+    found = []
+    for i, k in enumerate(FRESH_SIZES):
+        for j, d in enumerate(FRESH_SIZES):
+            n, separation = _FRESH_RECORDS[(i + j) % 4], _FRESH_SEPARATIONS[(i + 2 * j) % 3]
+            uneven = (i + j // 2) % 2 == 1
+            name = f"fresh k={k} d={d} n={n} separation={separation:g}{' uneven' if uneven else ''}"
+            seed = _FRESH_SEED + 4 * i + j
+            found.append(
+                Source(name=name, kind="fresh", k=k, d=d, separation=separation, seed=seed, n=n, uneven=uneven)
+            )
+    return tuple(found)
+
+
 def load_points(source: Source, data_dir: str | None) -> NDArray[np.float64]:
     """Load or generate the records, shape (n, d), each feature scaled to [-1, 1] by its smallest and largest value.
 
@@ -106,6 +133,8 @@ def load_points(source: Source, data_dir: str | None) -> NDArray[np.float64]:
             return _load_file(source.name, data_dir)
         except ConfigError:
             return _g2(source.d)
+    if source.kind == "fresh":
+        return _fresh(source)
     rng = np.random.default_rng([source.k, source.d, source.seed])
     if source.kind == "synth":
         sizes = rising_sizes(_SYNTH_RECORDS, source.k)
@@ -133,6 +162,21 @@ def find_missing(source: Source, data_dir: str | None) -> str:
 def _load_file(name: str, data_dir: str | None) -> NDArray[np.float64]:
     dataset = load_named(name, data_dir)
     return scale(dataset.values, dataset_bounds(dataset, "auto-public"))
+
+
+def _fresh(source: Source) -> NDArray[np.float64]:
+    """Generate a set of `fresh_sources`."""
+    n, k = source.n, source.k
+    if not source.uneven:
+        sizes = tuple(n // k + (j < n % k) for j in range(k))
+        return generate_clusters(sizes, source.d, separation=source.separation, seed=source.seed).scaled()
+    outliers = round(_FRESH_OUTLIERS * n)
+    sizes = rising_sizes(n - outliers, k)
+    made = generate_clusters(sizes, source.d, separation=source.separation, outliers=outliers, seed=source.seed)
+    skewed = np.exp(made.scaled())
+    low, high = skewed.min(axis=0), skewed.max(axis=0)
+    scaled: NDArray[np.float64] = 2.0 * (skewed - low) / (high - low) - 1.0
+    return scaled
 
 
 def _g2(d: int) -> NDArray[np.float64]:

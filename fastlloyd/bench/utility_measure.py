@@ -9,7 +9,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 from fastlloyd.bench.cells import Cell, CellStore
@@ -76,10 +76,10 @@ def measure_jobs(bench: str, jobs: Sequence[Job], options: Options) -> tuple[Mea
         total=len(jobs), initial=len(jobs) - len(missing), unit="cell", disable=not options.progress, file=sys.stderr
     )
     with bar:
-        for cell, value in _measure(missing, options.data_dir):
-            store.keep(cell, value)
-            bar.set_postfix_str(f"{cell['name']} {cell['method']}")
-            bar.update()
+        for found in _measure(missing, options.data_dir, options.jobs or cores()):
+            store.keep_all(found)
+            bar.set_postfix_str(f"{found[-1][0]['name']} {found[-1][0]['method']}")
+            bar.update(len(found))
     return Measured([cell for _, cell in jobs], [store.find(cell) for _, cell in jobs]), store.remove
 
 
@@ -100,31 +100,39 @@ def present(sources: Sequence[Source], data_dir: str | None) -> tuple[list[Sourc
     return found, notes
 
 
-def _measure(jobs: Sequence[Job], data_dir: str | None) -> Iterator[tuple[Cell, Any]]:
-    """Measure jobs, as they become ready; with one core or few jobs in this process."""
-    workers = min(cores(), len(jobs))
-    if workers <= 1:
+def batches_of(jobs: Sequence[Job]) -> list[list[Job]]:
+    """Put jobs with the same set and method together: its records are made once for all of them."""
+    return [list(group) for _, group in groupby(jobs, key=lambda job: (job[0], job[1]["method"]))]
+
+
+def _measure(jobs: Sequence[Job], data_dir: str | None, processes: int) -> Iterator[list[tuple[Cell, Any]]]:
+    """Measure jobs, as they become ready; with one process or few jobs in this one."""
+    batches = batches_of(jobs)
+    if min(processes, len(batches)) <= 1:
         with _one_thread():
             bench = Workbench(data_dir)
             for source, cell in jobs:
-                yield cell, bench.measure(source, cell)
+                yield [(cell, bench.measure(source, cell))]
         return
+    # The long ones first, so that no process is left with one at the end.
+    batches.sort(key=lambda batch: batch[0][0].k * max(batch[0][0].d, 1), reverse=True)
     spawn = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=spawn)
+    pool = ProcessPoolExecutor(min(processes, len(batches)), mp_context=spawn)
     try:
-        waiting: dict[Future[Any], Cell] = {
-            pool.submit(_measure_one, source, dict(cell), data_dir): cell for source, cell in jobs
+        waiting: dict[Future[Any], list[Job]] = {
+            pool.submit(_measure_batch, batch, data_dir): batch for batch in batches
         }
         for done in as_completed(waiting):
-            yield waiting[done], done.result()
+            yield [(cell, value) for (_, cell), value in zip(waiting[done], done.result(), strict=True)]
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _measure_one(source: Source, cell: Cell, data_dir: str | None) -> Any:
-    """Measure one job in a worker process, which keeps its records for the next."""
+def _measure_batch(batch: Sequence[Job], data_dir: str | None) -> list[Any]:
+    """Measure jobs in a worker process, which keeps its records for the next."""
     with _one_thread():
-        return _workbench(data_dir).measure(source, cell)
+        bench = _workbench(data_dir)
+        return [bench.measure(source, cell) for source, cell in batch]
 
 
 @lru_cache(maxsize=1)

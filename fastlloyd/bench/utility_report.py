@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fastlloyd.bench.machine import describe_machine
@@ -72,6 +73,19 @@ def ratio(values: Sequence[float], base: Sequence[float]) -> tuple[float, float 
     return quotient, quotient * math.hypot(top.half_width / top.mean, bottom.half_width / bottom.mean)
 
 
+def mean_ratio(
+    sources: Sequence[Source], method: Method, base: Method, measured: Measured
+) -> tuple[float, float | None]:
+    """Give a method's area over another's, mean over sets, and the half-width of its 95 % interval.
+
+    The sets are taken as given: the interval is about runs, not about other sets of the kind.
+    """
+    found = [ratio(measured.areas(s.name, method.name), measured.areas(s.name, base.name)) for s in sources]
+    widths = [width for _, width in found if width is not None]
+    half = math.hypot(*widths) / len(found) if len(widths) == len(found) else None
+    return statistics.fmean(quotient for quotient, _ in found), half
+
+
 def ratio_text(quotient: float, half_width: float | None) -> str:
     """Write a ratio with its half-width."""
     return f"{quotient:.3f}" if half_width is None else f"{quotient:.3f} ± {half_width:.3f}"
@@ -81,6 +95,13 @@ def short(summary: Summary) -> str:
     """Write mean and half-width with three significant digits of the mean."""
     digits = _DIGITS - 1 - math.floor(math.log10(abs(summary.mean))) if summary.mean else _DIGITS
     return summary.text(max(0, digits))
+
+
+def heat_map(texts: Mapping[tuple[int, int], str]) -> str:
+    """Write a table of texts by k (rows) and d (columns); places that are not there stay empty."""
+    dimensions = sorted({d for _, d in texts})
+    rows = [[str(k), *(texts.get((k, d), "") for d in dimensions)] for k in sorted({k for k, _ in texts})]
+    return markdown_table(["k \\ d", *(str(d) for d in dimensions)], rows)
 
 
 def long_csv(curves: Curves, metrics: Sequence[str]) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from fastlloyd.bench.cells import Cell, CellStore, measure_cells
 from fastlloyd.bench.machine import describe_machine
 from fastlloyd.bench.registry import Options
-from fastlloyd.bench.vertical_dp_data import missing
+from fastlloyd.bench.vertical_dp_data import Source, missing
 from fastlloyd.bench.vertical_dp_plan import Figure, Panel, list_cells
 from fastlloyd.bench.vertical_dp_report import write_report
-from fastlloyd.bench.vertical_dp_run import Workbench
+from fastlloyd.bench.vertical_dp_run import Method, Workbench
 from fastlloyd.version import __version__
 
 
@@ -33,13 +35,10 @@ def run_figure(figure: Figure, options: Options) -> str:
     cells = [cell for source, size in chosen for cell in list_cells(source, size)]
     context = {"bench": figure.name, "machine": describe_machine(), "software": f"fastlloyd {__version__}"}
     store = CellStore(options.output / f"{figure.name}.partial.json", context)
-    bench = Workbench(options.data_dir)
-
-    def measure(cell: Cell) -> dict[str, Any]:
-        source, method = known[cell["name"], cell["method"]]
-        return bench.measure(source, cell["run"], method, cell["epsilon"] or 1.0)
-
-    values = measure_cells(cells, measure, store, progress=options.progress)
+    measure = partial(_measure, Workbench(options.data_dir), known)
+    values = measure_cells(
+        cells, measure, store, progress=options.progress, together=("name", "run"), jobs=options.jobs
+    )
     pairs = list(zip(cells, values, strict=True))
     panels = [
         Panel(source, size, [pair for pair in pairs if pair[0]["name"] == source.label]) for source, size in chosen
@@ -47,3 +46,8 @@ def run_figure(figure: Figure, options: Options) -> str:
     text = write_report(figure, panels, options.output, notes=notes, machine=context["machine"], quick=options.quick)
     store.remove()
     return text
+
+
+def _measure(bench: Workbench, known: Mapping[tuple[str, str], tuple[Source, Method]], cell: Cell) -> dict[str, Any]:
+    source, method = known[cell["name"], cell["method"]]
+    return bench.measure(source, cell["run"], method, cell["epsilon"] or 1.0)

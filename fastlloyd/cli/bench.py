@@ -42,6 +42,12 @@ def parser() -> Parser:
     made.add_argument(
         "--shaped", action="store_true", help="also over shaped network namespaces (root, source checkout)"
     )
+    made.add_argument(
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="processes that measure errors, or vertical-he's workers (default: one per core)",
+    )
     made.add_argument("--quiet", action="store_true", help="no progress bar")
     return made
 
@@ -73,6 +79,7 @@ def main(argv: Sequence[str]) -> int:
         peer=arguments.peer,
         peer_python=arguments.peer_python or sys.executable,
         shaped=arguments.shaped,
+        jobs=arguments.jobs,
         progress=not arguments.quiet,
     )
     before = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}

@@ -1,18 +1,29 @@
-"""`fastlloyd datasets`: lists the public data sets that `--dataset NAME` knows."""
+"""`fastlloyd datasets`: lists the public data sets that `--dataset NAME` knows, and fetches them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from fastlloyd.cli.options import Parser
 from fastlloyd.config import DATA_DIR_VARIABLE
+from fastlloyd.data.download import EMBEDDED, Get, download, get_file
 from fastlloyd.data.named import DEFAULT_DATASET, list_named
-from fastlloyd.errors import EXIT_OK
+from fastlloyd.data.origin import ORIGINS
+from fastlloyd.errors import EXIT_OK, ConfigError, DataError, FastLloydError
+
+ALL = "all"
 
 
-def main(argv: Sequence[str]) -> int:
-    """Print one line per data set.
+def main(argv: Sequence[str], *, get: Get = get_file) -> int:
+    """Print one line per data set, or fetch some.
+
+    Parameters
+    ----------
+    argv : sequence of str
+    get : callable
+        Fetches one file.
 
     Returns
     -------
@@ -22,21 +33,34 @@ def main(argv: Sequence[str]) -> int:
     Raises
     ------
     ConfigError
-        The folder does not exist.
+        The folder does not exist or is not named, or a set is unknown.
     DataError
-        A file in it is unreadable.
+        A file in it is unreadable, or one elsewhere cannot be had or is another one.
     """
     parser = Parser(
-        prog="fastlloyd datasets", description="List the public data sets for --dataset NAME.", allow_abbrev=False
+        prog="fastlloyd datasets",
+        description="List the public data sets for --dataset NAME, or fetch them.",
+        allow_abbrev=False,
     )
+    parser.add_argument("action", nargs="?", choices=("download",), help="fetch sets over https and check them")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(ORIGINS)}, or {ALL}")
     parser.add_argument(
         "--data-dir",
         metavar="DIR",
         default=os.environ.get(DATA_DIR_VARIABLE) or None,
         help=f"folder of NAME.csv.gz and NAME.labels.csv.gz files (default: ${DATA_DIR_VARIABLE})",
     )
+    parser.add_argument("--force", action="store_true", help="replace files that are there")
     options = parser.parse_args(list(argv))
-    listed = list_named(options.data_dir)
+    if options.action == "download":
+        return _download(options.names, options.data_dir, options.force, get)
+    if options.force:
+        raise ConfigError("--force means nothing to a list; it is for `fastlloyd datasets download NAME`")
+    return _list(options.data_dir)
+
+
+def _list(data_dir: str | None) -> int:
+    listed = list_named(data_dir)
     width = max(len(one.name) for one in listed)
     print(f"{'name':<{width}}  {'rows':>9}  {'features':>8}  {'k':>4}  labels  where     licence")
     for one in listed:
@@ -45,6 +69,34 @@ def main(argv: Sequence[str]) -> int:
             f"{'yes' if one.has_labels else 'no':<6}  {'embedded' if one.embedded else 'folder':<8}  {one.licence}"
         )
     print(f"default: {DEFAULT_DATASET}")
-    if options.data_dir is None:
-        print(f"more: set --data-dir or ${DATA_DIR_VARIABLE} to a folder of NAME.csv.gz files")
+    if data_dir is None:
+        print(
+            f"more: set --data-dir or ${DATA_DIR_VARIABLE} to a folder of NAME.csv.gz files; "
+            "`fastlloyd datasets download all --data-dir DIR` fetches some"
+        )
+    return EXIT_OK
+
+
+def _download(names: list[str], data_dir: str | None, force: bool, get: Get) -> int:
+    """Fetch sets one after the other; one that fails does not keep the others from being fetched."""
+    if not names:
+        raise ConfigError(f"expected the names of sets to fetch: {', '.join(ORIGINS)}, or {ALL}")
+    if data_dir is None:
+        raise ConfigError(f"expected --data-dir DIR (or ${DATA_DIR_VARIABLE}): where to put the files")
+    unknown = [name for name in names if name not in (*ORIGINS, *EMBEDDED, ALL)]
+    if unknown:
+        raise ConfigError(f"no address is known for {', '.join(unknown)}; known are {', '.join(ORIGINS)}, and {ALL}")
+    wanted = dict.fromkeys(one for name in names for one in (ORIGINS if name == ALL else (name,)))
+    failed: list[FastLloydError] = []
+    for name in wanted:
+        try:
+            print(download(name, Path(data_dir), force=force, get=get), flush=True)
+        except (ConfigError, DataError) as error:
+            failed.append(error)
+            if len(wanted) > 1:
+                print(f"{name}: failed", flush=True)
+    if len(failed) == 1:
+        raise failed[0]
+    if failed:
+        raise DataError("; ".join(map(str, failed)))
     return EXIT_OK

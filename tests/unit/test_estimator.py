@@ -115,7 +115,7 @@ def test_single_precision_and_integers_are_taken() -> None:
 # -- privacy --
 
 
-@pytest.mark.parametrize("protocol", ["fastlloyd", "glloyd", "sulloyd"])
+@pytest.mark.parametrize("protocol", ["fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd"])
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_one_fit_spends_at_most_what_was_stated(protocol: str, epsilon: float) -> None:
@@ -125,6 +125,17 @@ def test_one_fit_spends_at_most_what_was_stated(protocol: str, epsilon: float) -
     assert fitted.ledger_.epsilon(fitted.delta_) == fitted.epsilon_spent_
     assert (fitted.delta_ == 0) == (protocol == "sulloyd")
     assert len(fitted.ledger_.releases) == 2 * fitted.n_iter_
+
+
+def test_fastlloyd_plus_begins_with_a_survey_and_takes_its_settings() -> None:
+    fitted = model(protocol="fastlloyd-plus").fit(people())
+    assert fitted.n_iter_ == 10
+    assert fitted.ledger_.releases[0].name == "sums and squares"
+    # Counts of the last round add up to about n: noise of a standard deviation below 10, so no false alarm.
+    assert 2700 < fitted.noisy_counts_.sum() < 3300
+    plain = model(protocol="fastlloyd-plus", settings={"survey": 0.0, "max_rounds": 4}).fit(people())
+    assert plain.n_iter_ == 4
+    assert plain.ledger_.releases[0].name == "relative sums"
 
 
 def test_lloyd_claims_no_privacy() -> None:

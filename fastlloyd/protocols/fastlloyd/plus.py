@@ -27,16 +27,14 @@ from fastlloyd.privacy.release import SHARED
 from fastlloyd.privacy.shares import spread
 from fastlloyd.protocols.fastlloyd.messages import join
 from fastlloyd.protocols.fastlloyd.plan import Plan
-from fastlloyd.protocols.fastlloyd.plus_plan import square_limit
+from fastlloyd.protocols.fastlloyd.plus_plan import FEATURE_FLOOR, SPREAD_LIMITS, SPREAD_PRIOR, square_limit
 from fastlloyd.protocols.fastlloyd.plus_swap import Clusters, swap
 
 Floats = NDArray[np.float64]
 
 # Tuned on synthetic sets, see docs/fastlloyd-plus.md. Variances are per feature, on the domain [-1, 1].
 _MIDDLE_VARIANCE = 0.15  # of the middle, before anything is known
-_SPREAD_PRIOR, _SPREAD_DOUBT = 0.15, 0.1  # variance of a feature, and how far off that may be
-_SPREAD_LIMITS = (0.01, 0.6)
-_FEATURE_FLOOR = 0.3  # least variance of a feature over the mean of all features
+_SPREAD_DOUBT = 0.1  # how far off the expected variance of a feature may be
 _START = 1.6  # start: packed points times this times each feature's deviation, about the middle
 _STEP_DECAY = 0.6  # a centre's expected squared step, from one round to the next
 _COUNT_DOUBT, _COUNT_STEP, _COUNT_DECAY = 0.5, 0.25, 0.5  # of a cluster's share of the records
@@ -80,7 +78,7 @@ class State:
 
 def first_state(plan: Plan, *, given: bool) -> State:
     """Give what is known before round 0."""
-    return _state(plan, np.zeros(plan.d), np.full(plan.d, math.sqrt(_SPREAD_PRIOR)), float(plan.n_total), given=given)
+    return _state(plan, np.zeros(plan.d), np.full(plan.d, math.sqrt(SPREAD_PRIOR)), float(plan.n_total), given=given)
 
 
 def radius(state: State, plan: Plan, t: int) -> tuple[int, int]:
@@ -178,11 +176,11 @@ def _feature_variances(noisy: Floats, doubt: float) -> Floats:
     """Weigh noisy variances of features, shape (d,), with this variance of their own against their mean and a prior."""
     mean = _total(noisy) / len(noisy)
     precision, prior = len(noisy) / max(doubt, 1e-12), 1.0 / (_SPREAD_DOUBT * _SPREAD_DOUBT)
-    pooled = (mean * precision + _SPREAD_PRIOR * prior) / (precision + prior)
-    pooled = min(max(pooled, _SPREAD_LIMITS[0]), _SPREAD_LIMITS[1])
+    pooled = (mean * precision + SPREAD_PRIOR * prior) / (precision + prior)
+    pooled = min(max(pooled, SPREAD_LIMITS[0]), SPREAD_LIMITS[1])
     between = max(_total((noisy - mean) ** 2) / len(noisy) - doubt, 0.0) + 1e-4
     weighed = pooled + (noisy - pooled) * (between / (between + doubt))
-    return np.clip(weighed, _FEATURE_FLOOR * pooled, 1.0)
+    return np.clip(weighed, FEATURE_FLOOR * pooled, 1.0)
 
 
 def advance(

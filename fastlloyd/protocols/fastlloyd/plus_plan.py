@@ -23,6 +23,13 @@ SURVEY_COUNT_RATIO = 3.0
 LEAST_ROUNDS = 3
 """With fewer rounds there is no survey: it would leave nothing to refine."""
 
+SPREAD_PRIOR = 0.15
+"""Variance of a feature, before anything is known and where none is measured."""
+SPREAD_LIMITS = (0.01, 0.6)
+"""What a measured mean variance of the features is kept in."""
+FEATURE_FLOOR = 0.3
+"""Least variance of a feature over the mean of all features."""
+
 # Radius over spread and cell, as a function of the noise on a cluster's share: tuned, see docs/fastlloyd-plus.md.
 _REACH, _REACH_POWER, _REACH_LIMITS = 0.35, 0.1, (0.2, 1.5)
 
@@ -80,6 +87,18 @@ class PlusPlan:
     def nominal_radius(self, d: int) -> float:
         """Give the largest radius there can be, scaled domain: all others are whole fractions of it."""
         return self.reach * math.sqrt(d)
+
+    def largest_coordinate(self, k: int, d: int) -> float:
+        """Give how much one record can add to one coordinate of a sum, scaled domain.
+
+        A shortened vector's coordinate is at most that of x - c, 2, and it is sent m times; m times its norm is at most
+        the nominal radius. m is the whole number nearest to sqrt(d) / spread, and the spread is at least sqrt(d) times
+        the root of the least variance that a feature is taken to have.
+        """
+        measured = self.survey and k > 1
+        least = FEATURE_FLOOR * SPREAD_LIMITS[0] if measured else SPREAD_PRIOR
+        multiple = math.floor(1.0 / math.sqrt(least) + 0.5)
+        return min(self.nominal_radius(d), 2.0 * multiple)
 
 
 def make_plus(settings: Settings, *, k: int, d: int, n: int, sigma: float, rounds: int) -> PlusPlan:

@@ -102,9 +102,10 @@ class Outline:
         factor = LAPLACE_TAIL * public.spread**2 if laplace else GAUSSIAN_TAIL * public.spread
         radii = [self.radius(t) for t in range(self._count)]
         widest = max((radius for radius in radii if radius is not None), default=None)
-        # What a record adds to a coordinate: itself (1), or a vector from its centre (2; for fastlloyd-plus times a
-        # whole number, up to the radius).
-        largest = 1.0 if widest is None else max(1.0, widest if free or self.plus is not None else min(widest, 2.0))
+        # What a record adds to a coordinate: itself (1), or a vector from its centre (2); fastlloyd-plus multiplies it.
+        largest = 1.0 if widest is None else max(1.0, widest if free else min(widest, 2.0))
+        if self.plus is not None:
+            largest = max(1.0, self.plus.largest_coordinate(public.k, self._d))
         return choose_fraction_bits(
             ring_bits=public.ring_bits,
             n_total=public.n_total,

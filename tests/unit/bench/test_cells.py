@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from pathlib import Path
 from typing import Any
 
@@ -62,3 +63,13 @@ def test_an_output_that_is_no_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="--output"):
         CellStore(tmp_path / "file" / "x.json", {})
+
+
+def test_groups_are_measured_by_several_processes_and_kept(tmp_path: Path) -> None:
+    cells = [{"name": "set", "run": run, "method": method} for run in range(3) for method in ("one", "two")]
+    store = CellStore(tmp_path / "partial.json", {"bench": "test"})
+    store.keep(cells[0], "kept")
+    values = measure_cells(cells, operator.itemgetter("run"), store, together=("name", "run"), jobs=2)
+    assert values == ["kept", 0, 1, 1, 2, 2]
+    again = CellStore(tmp_path / "partial.json", {"bench": "test"})
+    assert [again.find(cell) for cell in cells] == values

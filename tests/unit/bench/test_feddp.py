@@ -74,7 +74,7 @@ def test_the_published_calibration_has_delta_times_less_noise_on_the_outer_produ
 
 def test_a_figure_becomes_markdown_csv_and_png(tmp_path: Path) -> None:
     fig = figure((tiny("record"), SIZE), (tiny("client"), SIZE), (file_source("census-federal"), SIZE))
-    text = run_figure(fig, Options(output=tmp_path, data_dir=None, progress=False))
+    text = run_figure(fig, Options(jobs=1, output=tmp_path, data_dir=None, progress=False))
     assert text == (tmp_path / "feddp-fig0.md").read_text()
     assert "US census, federal employees is left out" in text
     assert "published calibration (no privacy claim)" in text
@@ -136,7 +136,7 @@ def test_the_elbow_of_separated_clusters_is_their_number(tmp_path: Path, monkeyp
     monkeypatch.setattr(feddp_fig7, "SOURCE", tiny())
     monkeypatch.setattr(feddp_fig7, "K_MAX", 8)
     monkeypatch.setattr(feddp_fig7, "QUICK", feddp_fig7.Size(epsilons=(20.0,), runs=2))
-    text = feddp_fig7.run(Options(quick=True, output=tmp_path, progress=False))
+    text = feddp_fig7.run(Options(jobs=1, quick=True, output=tmp_path, progress=False))
     assert "| 20 | 3, 3 | 2 of 2 |" in text
     rows = list(csv.DictReader((tmp_path / "feddp-fig7.csv").read_text().splitlines()))
     assert [int(row["k"]) for row in rows] == [*range(1, 9)] * 2

@@ -38,6 +38,10 @@ def test_flags_that_mean_nothing_to_a_benchmark_are_refused(tmp_path: Path) -> N
         run_bench("fastlloyd-scaling", Options(output=tmp_path, peer=tmp_path))
     with pytest.raises(ConfigError, match="--shaped means nothing"):
         run_bench("fastlloyd-scaling", Options(output=tmp_path, shaped=True))
+    with pytest.raises(ConfigError, match="--jobs means nothing to fastlloyd-table3"):
+        run_bench("fastlloyd-table3", Options(output=tmp_path, jobs=2))
+    with pytest.raises(ConfigError, match="at least 1 process, got 0"):
+        run_bench("fastlloyd-fig3", Options(output=tmp_path, jobs=0))
     with pytest.raises(ConfigError, match="--peer-python needs --peer"):
         main(["fastlloyd-table3", "--peer-python", "python3"])
     assert list(tmp_path.iterdir()) == []
@@ -55,3 +59,11 @@ def test_the_flags_reach_the_benchmark(
     assert (seen[0].output, seen[0].data_dir, seen[0].peer) == (tmp_path, "where", Path("there"))
     assert not seen[0].progress
     assert not seen[0].shaped
+    assert seen[0].jobs is None
+
+
+def test_the_number_of_processes_reaches_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int | None] = []
+    monkeypatch.setattr("fastlloyd.bench.fastlloyd_fig3.run", lambda options: seen.append(options.jobs) or "text")
+    assert main(["fastlloyd-fig3", "--jobs", "7", "--output", str(tmp_path), "--quiet"]) == 0
+    assert seen == [7]

@@ -154,7 +154,7 @@ def test_a_table_becomes_markdown_csv_and_png(tmp_path: Path, monkeypatch: pytes
     size = Size(draws=2, starts=2, protocol_k=3)
     monkeypatch.setattr("fastlloyd.bench.secfc_accuracy.QUICK", size)
     table = tiny_table(TINY, Source(title="digit 7", k=4, clients=10, digit=7))
-    text = run_table(table, Options(quick=True, output=tmp_path, progress=False))
+    text = run_table(table, Options(jobs=1, quick=True, output=tmp_path, progress=False))
     assert text == (tmp_path / "secfc-table0.md").read_text()
     assert "digit 7 is left out: no data set 'mnist'" in text
     assert "| tiny, k' = 1 | 99.0 ± 1.0 | " in text
@@ -180,7 +180,9 @@ def test_rotated_digits_are_read_and_found_again(tmp_path: Path, monkeypatch: py
     assert max(value["accuracy"] for value in found) == 1.0
     assert measure(problem, {"local": 2, "method": KFED, "run": 0})["accuracy"] == 1.0
     monkeypatch.setattr("fastlloyd.bench.secfc_accuracy.QUICK", Size(draws=2, starts=1, protocol_k=0))
-    text = run_table(tiny_table(source), Options(quick=True, output=tmp_path, data_dir=str(tmp_path), progress=False))
+    text = run_table(
+        tiny_table(source), Options(jobs=1, quick=True, output=tmp_path, data_dir=str(tmp_path), progress=False)
+    )
     assert "| digit 3, k' = 3 |" in text
 
 

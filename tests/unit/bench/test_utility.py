@@ -10,22 +10,33 @@ import numpy as np
 import pytest
 from sklearn.metrics import silhouette_score
 
-from fastlloyd.bench import fastlloyd_fig2, fastlloyd_fig3, fastlloyd_fig4, fastlloyd_fig5, fastlloyd_fig6_8, plus
+from fastlloyd.bench import (
+    fastlloyd_fig2,
+    fastlloyd_fig3,
+    fastlloyd_fig4,
+    fastlloyd_fig5,
+    fastlloyd_fig6_8,
+    plus,
+    plus_generated,
+)
 from fastlloyd.bench.registry import Options
 from fastlloyd.bench.utility_data import (
+    ABLATION_SEPARATIONS,
     REAL,
     Source,
     ablation_source,
+    ablation_sources,
     find_missing,
+    fresh_sources,
     g2_source,
     load_points,
     real_source,
     synth_source,
 )
-from fastlloyd.bench.utility_measure import Measured, measure_jobs
+from fastlloyd.bench.utility_measure import Measured, batches_of, measure_jobs
 from fastlloyd.bench.utility_metric import matched_error, sample_rows, silhouette
 from fastlloyd.bench.utility_plan import EPSILONS, FASTLLOYD, LLOYD, PLUS, SULLOYD, Size, list_cells
-from fastlloyd.bench.utility_report import ratio
+from fastlloyd.bench.utility_report import heat_map, mean_ratio, ratio
 from fastlloyd.bench.utility_run import Workbench, generator_noise, plan_run, seed_of, simulate
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.protocols.fastlloyd.plus_reference import plus_reference
@@ -121,6 +132,20 @@ def test_generated_sets_have_the_papers_sizes() -> None:
     assert load_points(SMALL, None).shape == (150, 4)
 
 
+def test_fresh_sets_are_none_that_were_tuned_on() -> None:
+    fresh = fresh_sources()
+    assert len({source.name for source in fresh}) == len(fresh) == 16
+    assert not {(s.k, s.d) for s in fresh} & {(s.k, s.d) for s in ablation_sources()}
+    assert not {s.separation for s in fresh} & set(ABLATION_SEPARATIONS)
+    for source in fresh[::5]:
+        points = load_points(source, None)
+        assert points.shape == (source.n, source.d)
+        assert (points.min(axis=0) == -1.0).all()
+        assert (points.max(axis=0) == 1.0).all()
+        assert (points == load_points(source, None)).all()
+    assert {source.uneven for source in fresh[::5]} == {True, False}
+
+
 def test_a_missing_set_is_named() -> None:
     assert "no data set 'wine'" in find_missing(real_source("wine"), None)
     assert find_missing(synth_source(2, 2, 0), None) == ""
@@ -147,15 +172,26 @@ def test_an_interrupted_benchmark_goes_on_where_it_was(tmp_path: Path, monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_several_processes_give_what_one_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs = [(SMALL, cell) for cell in list_cells(SMALL, [FASTLLOYD], [0.5, 1.0], 1)]
+def test_several_processes_give_what_one_gives(tmp_path: Path) -> None:
+    jobs = [(SMALL, cell) for cell in list_cells(SMALL, [FASTLLOYD, PLUS], [0.5, 1.0], 1)]
     results = []
-    for number in (1, 2):
-        monkeypatch.setattr("fastlloyd.bench.utility_measure.cores", lambda number=number: number)
-        measured, done = measure_jobs("x", jobs, Options(output=tmp_path, progress=False))
+    for processes in (1, 2):
+        measured, done = measure_jobs("x", jobs, Options(output=tmp_path, jobs=processes, progress=False))
         results.append(measured.values)
         done()
     assert results[0] == results[1]
+
+
+def test_jobs_of_one_set_and_method_stay_together() -> None:
+    other = synth_source(2, 2, 0)
+    jobs = [(s, cell) for s in (SMALL, other) for cell in list_cells(s, [LLOYD, FASTLLOYD, PLUS], [0.5, 1.0], 1)]
+    batches = batches_of(jobs)
+    assert [job for batch in batches for job in batch] == jobs
+    assert [(batch[0][0].name, batch[0][1]["method"], len(batch)) for batch in batches] == [
+        (s.name, method, size)
+        for s in (SMALL, other)
+        for method, size in (("lloyd", 1), ("fastlloyd", 2), (PLUS.name, 2))
+    ]
 
 
 @pytest.fixture
@@ -166,10 +202,12 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "REAL", ("iris", "wine"))
         monkeypatch.setattr(module, "QUICK", TINY)
     sources = (ablation_source(2, 2, 0.25), ablation_source(2, 2, 0.5), ablation_source(4, 2, 0.25))
-    for module in (fastlloyd_fig5, plus):
+    for module in (fastlloyd_fig5, plus_generated):
         monkeypatch.setattr(module, "ablation_sources", lambda: sources)
-    monkeypatch.setattr(plus, "_SYNTH_PLACES", ((2, 2),))
-    monkeypatch.setattr(plus, "PARTS", plus.PARTS[:1])
+    fresh = Source(name="fresh", kind="fresh", k=2, d=2, separation=0.3, seed=7, n=300, uneven=True)
+    monkeypatch.setattr(plus_generated, "fresh_sources", lambda: (fresh,))
+    monkeypatch.setattr(plus_generated, "_SYNTH_PLACES", ((2, 2),))
+    monkeypatch.setattr(plus_generated, "_QUICK_RUNS", 1)
     monkeypatch.setattr(fastlloyd_fig5, "_QUICK_ALPHAS", (0.8,))
     monkeypatch.setattr(fastlloyd_fig5, "_QUICK_RUNS", 1)
     monkeypatch.setattr(fastlloyd_fig3, "_QUICK_G2", (2,))
@@ -189,6 +227,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         (fastlloyd_fig4, "fastlloyd over sulloyd"),
         (fastlloyd_fig5, "Best here"),
         (fastlloyd_fig6_8, "silhouette"),
+        (plus_generated, "on 1 sets that nothing was tuned on"),
     ],
 )
 def test_each_benchmark_writes_markdown_csv_and_png(module, words: str, tmp_path: Path) -> None:
@@ -204,7 +243,7 @@ def test_each_benchmark_writes_markdown_csv_and_png(module, words: str, tmp_path
 @pytest.mark.usefixtures("small")
 def test_the_raw_results_of_fastlloyd_plus_hold_every_run(tmp_path: Path) -> None:
     text = plus.run(Options(quick=True, output=tmp_path, data_dir=None, progress=False))
-    assert "Part by part" in text
+    assert "wine is left out" in text
     assert text == (tmp_path / "fastlloyd-plus.md").read_text()
     assert (tmp_path / "fastlloyd-plus.png").read_bytes().startswith(b"\x89PNG")
     rows = list(csv.DictReader((tmp_path / "fastlloyd-plus.csv").read_text().splitlines()))
@@ -217,3 +256,16 @@ def test_the_raw_results_of_fastlloyd_plus_hold_every_run(tmp_path: Path) -> Non
 def test_a_method_without_noise_does_not_depend_on_epsilon() -> None:
     assert [cell["epsilon"] for cell in list_cells(SMALL, [LLOYD, SULLOYD], (0.1, 1.0), 5)] == [None, 0.1, 1.0]
     assert dataclasses.replace(TINY, large_runs=1).runs_of(real_source("adult")) == 1
+
+
+def test_the_interval_of_a_mean_ratio_is_that_of_the_sets_ratios() -> None:
+    others = [SMALL, synth_source(2, 2, 0)]
+    values = {"sulloyd": [4.0, 5.0, 6.0], "fastlloyd": [1.0, 2.0, 3.0]}
+    cells = [c for s in others for c in list_cells(s, [SULLOYD, FASTLLOYD], EPSILONS, 3)]
+    measured = Measured(cells, [{"nicv": [*values[cell["method"]]]} for cell in cells])
+    one, width = ratio(values["fastlloyd"], values["sulloyd"])
+    assert width is not None
+    assert mean_ratio(others, FASTLLOYD, SULLOYD, measured) == pytest.approx((one, width / np.sqrt(2.0)))
+    single = Measured(cells, [{"nicv": [1.0]} for _ in cells])
+    assert mean_ratio(others, FASTLLOYD, SULLOYD, single) == (1.0, None)
+    assert heat_map({(4, 2): "a", (2, 8): "b"}).splitlines()[2:] == ["| 2 |  | b |", "| 4 | a |  |"]

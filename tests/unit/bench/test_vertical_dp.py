@@ -143,7 +143,7 @@ def test_a_figure_becomes_markdown_csv_and_png(tmp_path: Path) -> None:
         views=by_epsilon,
         findings=ahead,
     )
-    text = run_figure(figure, Options(quick=True, output=tmp_path, data_dir=None, progress=False))
+    text = run_figure(figure, Options(jobs=1, quick=True, output=tmp_path, data_dir=None, progress=False))
     assert text == (tmp_path / "vertical-dp-fig0.md").read_text()
     assert "New York taxi, S = 2 (4+4 columns) is left out: no folder for taxi.csv" in text
     assert "no privacy claim" in text and "vertical-dp, k' = 5 is" in text
@@ -201,7 +201,7 @@ def test_figures_against_other_than_epsilon_are_drawn(
     monkeypatch.setattr("fastlloyd.bench.vertical_dp_figure.missing", lambda source, data_dir: "")
     monkeypatch.setattr("fastlloyd.bench.vertical_dp_run.Workbench.measure", measure)
     figure = replace(figure, quick=panels)
-    text = run_figure(figure, Options(quick=True, output=tmp_path, data_dir=None, progress=False))
+    text = run_figure(figure, Options(jobs=1, quick=True, output=tmp_path, data_dir=None, progress=False))
     views = figure.views(figure, [])
     assert views == []
     rows = list(csv.DictReader((tmp_path / f"{figure.name}.csv").read_text().splitlines()))
