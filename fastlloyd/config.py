@@ -152,10 +152,19 @@ class RunConfig:
             raise ConfigError("--budget is a limit over all runs and needs --state-dir, where the ledger is kept")
         if self.resume and self.state_dir is None:
             raise ConfigError("--resume needs the --state-dir of the interrupted run")
-        if (self.roster is None) != (self.key is None):
-            raise ConfigError("--roster and --key belong together: pinned certificates, and this party's own key")
         if any(cap < 0 for cap in self.client_caps):
             raise _wrong("client_caps", "numbers of records, 0 or more", self.client_caps)
+
+    def check_links(self) -> None:
+        """Refuse a roster without a key, or a key without a roster: a run would otherwise prove nobody's name.
+
+        Raises
+        ------
+        ConfigError
+            One of them is missing.
+        """
+        if (self.roster is None) != (self.key is None):
+            raise ConfigError("--roster and --key belong together: pinned certificates, and this party's own key")
 
     @property
     def own_settings(self) -> dict[str, Any]:
@@ -229,7 +238,7 @@ def _wrong(name: str, expected: str, value: object) -> ConfigError:
     return ConfigError(f"{flag}: expected {expected}, got {value!r}")
 
 
-def load_config(path: str | Path, flags: Mapping[str, Any] | None = None) -> RunConfig:
+def load_config(path: str | Path, flags: Mapping[str, Any] | None = None, *, links: bool = True) -> RunConfig:
     """Read a run file.
 
     Parameters
@@ -238,6 +247,8 @@ def load_config(path: str | Path, flags: Mapping[str, Any] | None = None) -> Run
     flags : mapping, optional
         As for `with_values`; they win, and what belongs together is checked only then: a run file for all parties
         may name the roster, and each party adds its own key.
+    links : bool
+        Whether other parties will be met, and `RunConfig.check_links` must hold; plans and checks need no key.
 
     Raises
     ------
@@ -259,17 +270,20 @@ def load_config(path: str | Path, flags: Mapping[str, Any] | None = None) -> Run
         table = values.get(key)
         merged[key] = {**table, **value} if key in TABLES and isinstance(table, dict) else value
     try:
-        return with_values(RunConfig(), merged)
+        config = with_values(RunConfig(), merged)
+        if links:
+            config.check_links()
     except ConfigError as error:
         if flags and _is_fine(values):
             raise
         raise ConfigError(f"{path}: {error}") from error
+    return config
 
 
 def _is_fine(values: Mapping[str, Any]) -> bool:
     """Whether a run file is right by itself, so that a mistake is one of the flags."""
     try:
-        with_values(RunConfig(), values)
+        with_values(RunConfig(), values).check_links()
     except ConfigError:
         return False
     return True

@@ -77,8 +77,9 @@ class FastLloyd(  # scikit-learn has no types
     n_total : int or None
         Public upper bound N on the number of records. None takes the number of rows, which
         thereby becomes public: state it where the size itself is sensitive.
-    protocol : {'fastlloyd', 'glloyd', 'sulloyd', 'lloyd'}
-        'lloyd' adds no noise: its result is not private.
+    protocol : {'fastlloyd', 'fastlloyd-plus', 'glloyd', 'sulloyd', 'lloyd'}
+        'fastlloyd-plus' has less error for the same epsilon (docs/fastlloyd-plus.md); 'lloyd' adds no noise: its
+        result is not private.
     rounds : 'auto' or int
     random_state : int or None
         Public randomness only: where the centres start. None starts elsewhere at each fit. The noise has

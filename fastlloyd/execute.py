@@ -27,6 +27,7 @@ from fastlloyd.errors import (
     Reason,
 )
 from fastlloyd.inputs import Common, load_identity
+from fastlloyd.kmeans.metrics import check_available
 from fastlloyd.net.control import Ending, NotStarted, abort, agree_start, leave_together
 from fastlloyd.net.meter import Meter
 from fastlloyd.net.secure import SecureLinks
@@ -108,6 +109,8 @@ def _prepare(config: RunConfig | FastLloydError, transport: Transport, announcer
     prepared = _Prepared(config=config, identity=make_identity(str(me), me.rank))
     try:
         system = find_system(config.protocol)
+        if config.evaluate:
+            check_available()
         prepared.config, prepared.common = system.gather(config, count)
         prepared.identity, prepared.certificates, prepared.roster_digest = load_identity(config, me, count)
         if config.state_dir is not None:

@@ -234,6 +234,7 @@ def load_identity(
     ConfigError
         Roster or key do not fit.
     """
+    config.check_links()
     if config.roster is None or config.key is None:
         return make_identity(str(me), me.rank), None, b""
     roster = Roster.load(Path(config.roster))
@@ -279,6 +280,7 @@ def find_place(config: RunConfig, rank: int | None) -> Place:
     ConfigError
         Roster, key and rank do not fit together, or say too little.
     """
+    config.check_links()
     if config.roster is None or config.key is None:
         if rank is None:
             raise ConfigError("--rank: expected this client's number, 1 or more, or --roster and --key, which tell it")
@@ -292,10 +294,8 @@ def find_place(config: RunConfig, rank: int | None) -> Place:
         )
     key = load_key(Path(config.key.replace("{client}", str(rank))))
     if rank is None:
-        ranks = [
-            e.rank for e in roster.entries if parse_certificate(e.certificate_der).public_key() == key.public_key()
-        ]
-        rank = ranks[0] if ranks else 1
+        owner = roster.owner(key)
+        rank = 1 if owner is None else owner.rank
         if rank == SERVER.rank:
             raise ConfigError("--key: this is the server's key; `fastlloyd join` is for clients, see `fastlloyd serve`")
     me = PartyId(rank)

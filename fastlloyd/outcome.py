@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from fastlloyd.config import RunConfig, to_toml
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.inputs import Common
 from fastlloyd.net.meter import Meter
+from fastlloyd.privacy.accountant import ACCOUNTANT
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.report import document
 from fastlloyd.report.files import PRIVATE_MODE, RunFolder, centroids_csv, labels_csv
@@ -125,6 +127,20 @@ def write_server_report(facts: Facts, common: document.Common, releases: Sequenc
         folder.write("server.json", document.encode(document.build_server_report(common, releases=public)))
     finally:
         folder.discard()
+
+
+def not_private_part(facts: Facts, releases: Sequence[Release]) -> document.Privacy:
+    """Say of a run without noise that it protects nobody's record."""
+    return document.Privacy(
+        epsilon=math.inf,
+        delta=0.0,
+        spent_epsilon=math.inf,
+        neighbours="add-remove record",
+        accountant=ACCOUNTANT,
+        releases=[release.to_dict() for release in releases],
+        lifetime_epsilon=math.inf if facts.config.state_dir else None,
+        budget=facts.config.budget,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

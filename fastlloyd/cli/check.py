@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.cli.arguments import join_negative_values, name_list
+from fastlloyd.cli.check_key import check_links
 from fastlloyd.cli.options import Parser
 from fastlloyd.config import MISSING_RULES, RunConfig, load_config
 from fastlloyd.data.bounds import Bounds, count_outside, parse_bounds
@@ -29,7 +30,7 @@ def main(argv: Sequence[str]) -> int:
     Returns
     -------
     int
-        0 when the records are ready for a run.
+        0 when the records are ready for a run, also where a roster or key is still missing, which is said.
 
     Raises
     ------
@@ -51,7 +52,10 @@ def main(argv: Sequence[str]) -> int:
     ):
         print(line)
     _check_cap(len(table.values), question)
-    print("ready")
+    links = check_links(question.roster, question.key, question.client)
+    for line in links.lines:
+        print(line)
+    print("ready" if links.missing is None else f"records ready; still missing: {links.missing}")
     return EXIT_OK
 
 
@@ -68,6 +72,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--missing", choices=MISSING_RULES, help="rule for missing values (default refuse)")
     parser.add_argument("--k", type=int, help="clusters")
     parser.add_argument("--n-total", type=int, metavar="N", help="public bound on the records of all clients")
+    parser.add_argument("--roster", metavar="FILE", help="TOML of pinned certificates")
+    parser.add_argument("--key", metavar="FILE", help="this party's own key; '{client}' becomes --client")
     parser.add_argument("--client", type=int, metavar="I", help="which client this is, from 1")
     parser.add_argument("--clients", type=int, metavar="M", help="how many clients will take part")
     return parser
@@ -84,14 +90,16 @@ class _Question:
     k: int | None
     n_total: int | None
     client_caps: tuple[int, ...]
+    roster: str | None
+    key: str | None
     client: int | None
     clients: int | None
 
 
 def _question(options: argparse.Namespace) -> _Question:
     """Lay the flags over the run file."""
-    config = RunConfig() if options.config is None else load_config(options.config)
-    names = ("data", "bounds", "columns", "missing", "k", "n_total")
+    config = RunConfig() if options.config is None else load_config(options.config, links=False)
+    names = ("data", "bounds", "columns", "missing", "k", "n_total", "roster", "key")
     values = {name: getattr(config, name) for name in names}
     values |= {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     for name, value in (

@@ -40,7 +40,7 @@ def main(argv: Sequence[str]) -> int:
     Nobody but the owner: the labels are written with mode 0600 and not printed.
     """
     options = _parser().parse_args(join_negative_values(argv, ("--bounds",)))
-    config = None if options.config is None else load_config(options.config)
+    config = None if options.config is None else load_config(options.config, links=False)
     bounds = _bounds(options.bounds, config)
     names = column_names(options.centroids)
     centroids = read_table(options.centroids, columns=names).values

@@ -115,8 +115,15 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     out.add_argument("--log-file", metavar="FILE", help="'{client}' becomes the rank; default: standard error")
 
 
-def parse_run_options(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[RunConfig, argparse.Namespace]:
+def parse_run_options(
+    parser: argparse.ArgumentParser, argv: Sequence[str], *, links: bool = True
+) -> tuple[RunConfig, argparse.Namespace]:
     """Parse flags and run file into one configuration.
+
+    Parameters
+    ----------
+    links : bool
+        As for `load_config`.
 
     Raises
     ------
@@ -132,8 +139,10 @@ def parse_run_options(parser: argparse.ArgumentParser, argv: Sequence[str]) -> t
     given.update(_tables(arguments.set_ or (), given.get("protocol", PROTOCOLS[0])))
     if arguments.config is None:
         config = with_values(RunConfig(), given)
+        if links:
+            config.check_links()
     else:
-        config = load_config(arguments.config, given)
+        config = load_config(arguments.config, given, links=links)
     if config.data_dir is None and DATA_DIR_VARIABLE in os.environ:
         config = with_values(config, {"data_dir": os.environ[DATA_DIR_VARIABLE]})
     return config, arguments

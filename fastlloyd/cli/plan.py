@@ -10,7 +10,7 @@ from fastlloyd.systems.session import find_system
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print the plan and return 0; no data is opened but a public --dataset."""
+    """Print the plan and return 0; no data is opened but a public --dataset, and no key."""
     parser = Parser(
         prog="fastlloyd plan",
         description="Show what a run would do, from public numbers alone; opens no private data.",
@@ -20,7 +20,7 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--d", type=int, help="number of features (default: those of --dataset)")
     add_run_options(parser)
-    config, arguments = parse_run_options(parser, argv)
+    config, arguments = parse_run_options(parser, argv, links=False)
     lines = find_system(config.protocol).plan_lines(config, arguments.n - 1, arguments.d)
     sys.stdout.write("\n".join(lines) + "\n")
     return 0

@@ -202,6 +202,11 @@ class Roster:
         """Give every party's certificate, DER."""
         return {entry.party: entry.certificate_der for entry in self.entries}
 
+    def owner(self, key: Ed25519PrivateKey) -> RosterEntry | None:
+        """Give the party whose key this is, if there is one."""
+        public = _raw(key.public_key())
+        return next((entry for entry in self.entries if _public_key(entry) == public), None)
+
     def identity(self, me: PartyId, key: Ed25519PrivateKey) -> Identity:
         """Join this party's key with its certificate from the roster.
 
@@ -210,19 +215,18 @@ class Roster:
         ConfigError
             The key belongs to nobody in the roster, or to another party.
         """
-        public = _raw(key.public_key())
-        for entry in self.entries:
-            if _public_key(entry) == public:
-                if entry.party != me:
-                    raise ConfigError(
-                        f"this process is {me}, but its --key belongs to {entry.party} ({entry.name!r}) in "
-                        "the roster: give each party its own key"
-                    )
-                return Identity(entry.name, entry.certificate_der, key)
-        raise ConfigError(
-            f"the --key of {me} belongs to nobody in the roster: add its certificate with "
-            "`fastlloyd roster add`, at all parties"
-        )
+        entry = self.owner(key)
+        if entry is None:
+            raise ConfigError(
+                f"the --key of {me} belongs to nobody in the roster: add its certificate with "
+                "`fastlloyd roster add`, at all parties"
+            )
+        if entry.party != me:
+            raise ConfigError(
+                f"this process is {me}, but its --key belongs to {entry.party} ({entry.name!r}) in "
+                "the roster: give each party its own key"
+            )
+        return Identity(entry.name, entry.certificate_der, key)
 
 
 def _entry(table: Any, source: str) -> RosterEntry:

@@ -8,6 +8,7 @@ Source: FastLloyd, §6.2.1 and App. D; docs/report.md, "Evaluation".
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -76,12 +77,22 @@ def evaluate(
     }
 
 
+def check_available() -> None:
+    """Refuse before a run what `evaluate` would refuse after it, without importing anything.
+
+    Raises
+    ------
+    ConfigError
+        scikit-learn is not installed.
+    """
+    if find_spec("sklearn") is None:
+        raise ConfigError("--evaluate needs scikit-learn: pip install 'fastlloyd[ml]'")
+
+
 def _libraries() -> tuple[Any, Any, Any]:
-    try:
-        from sklearn import cluster, metrics
-    except ImportError as error:
-        raise ConfigError("--evaluate needs scikit-learn: pip install 'fastlloyd[ml]'") from error
+    check_available()
     from scipy.optimize import linear_sum_assignment
+    from sklearn import cluster, metrics
 
     return cluster, metrics, linear_sum_assignment
 

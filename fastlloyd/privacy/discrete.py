@@ -45,6 +45,7 @@ from fastlloyd.privacy.lazy import (
     unit,
     vector_shape,
 )
+from fastlloyd.privacy.sampler import exponential
 from fastlloyd.privacy.secret import SecretRandom
 
 MAX_SCALE = 2.0**44
@@ -136,21 +137,7 @@ def _more(secret: SecretRandom) -> Draw:
 
 def _geometric(scale: int, count: int, secret: SecretRandom) -> NDArray[np.int64]:
     """Draw floor(scale E), E a standard exponential: P(x >= k) = exp(-k / scale)."""
-    words = secret.uint64(count)
-    uniform, log_error = unit(words)
-    values = -np.log(uniform)
-    error = (log_error + values * 2.0**-50) * (scale * (1.0 + 2.0**-40))
-    error[words == 0] = np.inf
-    whole, unsure = round_certain(values * scale - 0.5, error)
-    arithmetic = interval_arithmetic() if unsure.size else None
-    for i in unsure:
-        (whole[i],) = refine(arithmetic, _floor_exponential, scale, (int(words[i]),), _more(secret))
-    return whole
-
-
-def _floor_exponential(arithmetic: Any, scale: float, u: Any) -> tuple[Any, ...]:
-    """Compute scale E - 1/2, which rounds to floor(scale E), as an interval."""
-    return (-arithmetic.mpf(scale) * arithmetic.log(u) - arithmetic.mpf(0.5),)
+    return exponential(scale, secret.uint64(count), _more(secret), shift=0.5)
 
 
 def _accept(proposed: NDArray[np.int64], variance: Fraction, scale: int, secret: SecretRandom) -> NDArray[np.bool_]:

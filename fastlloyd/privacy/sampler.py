@@ -32,6 +32,7 @@ rounded last bit" (1991); docs/privacy.md, "Noise".
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -179,8 +180,10 @@ def box_muller(
     return noise
 
 
-def exponential(scale: float, first: NDArray[np.uint64], draw: Draw, *, inflate: float = 1.0) -> NDArray[np.int64]:
-    """Turn uniforms into rounded exponentials, round(-scale ln u).
+def exponential(
+    scale: float, first: NDArray[np.uint64], draw: Draw, *, shift: float = 0.0, inflate: float = 1.0
+) -> NDArray[np.int64]:
+    """Turn uniforms into rounded exponentials, round(-scale ln u - shift).
 
     Parameters
     ----------
@@ -189,6 +192,8 @@ def exponential(scale: float, first: NDArray[np.uint64], draw: Draw, *, inflate:
         First 64 bits of each uniform.
     draw, inflate
         As for `box_muller`.
+    shift : float
+        0, or 1/2 to round down.
 
     Returns
     -------
@@ -198,11 +203,11 @@ def exponential(scale: float, first: NDArray[np.uint64], draw: Draw, *, inflate:
     values = -np.log(uniform)
     error = (log_error + values * 2.0**-50) * (scale * inflate * (1.0 + 2.0**-40))
     error[first == 0] = np.inf
-    noise, unsure = round_certain(values * scale, error)
+    noise, unsure = round_certain(values * scale - shift, error)
     if unsure.size:
         arithmetic = interval_arithmetic()
         for i in unsure:
-            (noise[i],) = refine(arithmetic, _exponentials, scale, (int(first[i]),), draw)
+            (noise[i],) = refine(arithmetic, partial(_exponentials, shift=shift), scale, (int(first[i]),), draw)
     return noise
 
 
@@ -213,6 +218,6 @@ def _normals(arithmetic: Any, sigma: float, u: Any, v: Any) -> tuple[Any, ...]:
     return radius * arithmetic.cos(angle), radius * arithmetic.sin(angle)
 
 
-def _exponentials(arithmetic: Any, scale: float, u: Any) -> tuple[Any, ...]:
-    """Compute the exponential of a uniform, as an interval."""
-    return (-arithmetic.mpf(scale) * arithmetic.log(u),)
+def _exponentials(arithmetic: Any, scale: float, u: Any, *, shift: float) -> tuple[Any, ...]:
+    """Compute the exponential of a uniform less the shift, as an interval."""
+    return (-arithmetic.mpf(scale) * arithmetic.log(u) - arithmetic.mpf(shift),)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from fastlloyd.config import RunConfig
 from fastlloyd.errors import ConfigError, DataError, PeerError, RangeError, Reason
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.protocols.session import Schema, refuse_plan
@@ -46,6 +47,16 @@ def refuse_old_run(session: Session, ledger: Ledger) -> None:
     run = session.facts.run_id.hex()
     if not session.resumed and any(release.run == run for release in ledger.releases):
         raise PeerError("the server gave the id of an earlier run to this one, expected a fresh id", rank=0)
+
+
+def refuse_resume(config: RunConfig, *, because: str, spent: str) -> None:
+    """Refuse --resume where a run cannot go on: `because` says why, `spent` what the broken run costs."""
+    if config.resume:
+        raise ConfigError(
+            f"--resume: {config.protocol} starts anew after an interruption, for {because}; leave --resume out "
+            f"({spent})",
+            reason=Reason.RESUME,
+        )
 
 
 def refuse_other_data(session: Session, data_digest: str) -> None:

@@ -34,7 +34,7 @@ from fastlloyd.report import document
 from fastlloyd.ring.fixed import Ring
 from fastlloyd.systems.feddp_inputs import FedDPCommon, ServerPoints, UserRecords, gather, load
 from fastlloyd.systems.horizontal import begin_client, run_server
-from fastlloyd.systems.session import Outcome, Session
+from fastlloyd.systems.session import Outcome, Session, discarding
 from fastlloyd.systems.shared import SharedOutcome
 from fastlloyd.wire import SERVER, PartyId
 
@@ -72,7 +72,7 @@ def serve(session: Session) -> Outcome:
             )
         return make_plan(public, d=len(schema.names), names=schema.names, server_points=points)
 
-    try:
+    with discarding(outcome):
         played = run_server(
             session,
             outcome.files.ledger,
@@ -83,9 +83,6 @@ def serve(session: Session) -> Outcome:
             ),
             at_end=lambda: outcome.files.choose_writer((SERVER, *session.everybody)),
         )
-    except BaseException:
-        outcome.discard()
-        raise
     result = played.result
     outcome.finish(played.plan, result.centers, result.costs, result.included, played.traffic)
     return outcome
@@ -94,11 +91,8 @@ def serve(session: Session) -> Outcome:
 def take_part(session: Session) -> Outcome:
     """Run a client."""
     outcome = FedDPOutcome(session)
-    try:
+    with discarding(outcome):
         _run_client(session, outcome)
-    except BaseException:
-        outcome.discard()
-        raise
     return outcome
 
 

@@ -5,7 +5,6 @@ The server sees each client's centres and has the result; it writes the shared f
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -16,17 +15,15 @@ from numpy.typing import NDArray
 from fastlloyd.config import RunConfig
 from fastlloyd.data.bounds import unscale
 from fastlloyd.inputs import Common, OwnRecords, gather_horizontal, load_own, plan_inputs
-from fastlloyd.outcome import Result, common_part, draw_result, evaluate_result
-from fastlloyd.privacy.accountant import ACCOUNTANT
+from fastlloyd.outcome import Result, common_part, draw_result, evaluate_result, not_private_part
 from fastlloyd.protocols.fastlloyd.plan import automatic_delta
 from fastlloyd.protocols.kfed.client import client
 from fastlloyd.protocols.kfed.parameters import PublicParameters
 from fastlloyd.protocols.kfed.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.kfed.server import server
 from fastlloyd.protocols.kfed.settings import HELP
-from fastlloyd.report import document
 from fastlloyd.systems.horizontal import begin_client, run_server
-from fastlloyd.systems.session import Outcome, Session
+from fastlloyd.systems.session import Outcome, Session, discarding
 from fastlloyd.systems.shared import SharedOutcome
 from fastlloyd.wire import SERVER, PartyId
 
@@ -75,7 +72,7 @@ def serve(session: Session) -> Outcome:
     """Run the server."""
     public = session.common.public
     outcome = KFedOutcome(session)
-    try:
+    with discarding(outcome):
         played = run_server(
             session,
             outcome.files.ledger,
@@ -84,9 +81,6 @@ def serve(session: Session) -> Outcome:
             play=lambda plan, stored, done: server(plan, stored=stored.get(0), rounds_done=done),
             at_end=lambda: outcome.files.choose_writer((SERVER, *session.everybody)),
         )
-    except BaseException:
-        outcome.discard()
-        raise
     outcome.late = played.result.late
     outcome.finish(played.plan, played.result.centers, played.result.included, played.traffic)
     return outcome
@@ -95,7 +89,7 @@ def serve(session: Session) -> Outcome:
 def take_part(session: Session) -> Outcome:
     """Run a client."""
     outcome = KFedOutcome(session)
-    try:
+    with discarding(outcome):
         own = session.take_own(OwnRecords)
         public, names = session.common.public, own.names
         begun = begin_client(
@@ -116,9 +110,6 @@ def take_part(session: Session) -> Outcome:
         )
         outcome.files.choose_writer((SERVER, *result.included))
         outcome.finish(begun.plan, result.centers, result.included, begun.exchange(), raw_labels=result.raw_labels)
-    except BaseException:
-        outcome.discard()
-        raise
     return outcome
 
 
@@ -158,16 +149,7 @@ class KFedOutcome(SharedOutcome):
                 included=included,
                 traffic=traffic,
             ),
-            privacy=document.Privacy(
-                epsilon=math.inf,
-                delta=0.0,
-                spent_epsilon=math.inf,
-                neighbours="add-remove record",
-                accountant=ACCOUNTANT,
-                releases=[release.to_dict() for release in releases],
-                lifetime_epsilon=math.inf if self._facts.config.state_dir else None,
-                budget=self._facts.config.budget,
-            ),
+            privacy=not_private_part(self._facts, releases),
             features=plan.names,
             centroids=centroids,
             noisy_sizes=None,

@@ -25,7 +25,6 @@ from fastlloyd.outcome import (
     common_part,
     draw_result,
     evaluate_result,
-    write_server_report,
 )
 from fastlloyd.privacy.accountant import ACCOUNTANT, spent
 from fastlloyd.privacy.ledger import Ledger
@@ -34,13 +33,14 @@ from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.parameters import PublicParameters
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, lifetime_delta, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share, first_centers
-from fastlloyd.protocols.fastlloyd.server import ServerResult, server
+from fastlloyd.protocols.fastlloyd.server import server
 from fastlloyd.protocols.fastlloyd.settings import APPLICABLE, HELP
 from fastlloyd.report import document
 from fastlloyd.ring.fixed import Ring
 from fastlloyd.run import Driver
-from fastlloyd.systems.horizontal import Played, begin_client, run_server
-from fastlloyd.systems.session import Outcome, Session
+from fastlloyd.systems.horizontal import begin_client, run_server
+from fastlloyd.systems.session import Outcome, Session, discarding
+from fastlloyd.systems.shared import ReportOnly
 from fastlloyd.wire import PartyId
 
 _AGAINST = (
@@ -111,17 +111,16 @@ def serve(session: Session) -> Outcome:
         ),
     )
     ledger.close()
-    return ServerOutcome(session.facts, played)
+    plan, result = played.plan, played.result
+    common = partial(_common_part, session.facts, plan, result.included, played.traffic)
+    return ReportOnly(session.facts, common, plan.all_releases(), late=result.late)
 
 
 def take_part(session: Session) -> Outcome:
     """Run a client."""
     outcome = ClientOutcome(session)
-    try:
+    with discarding(outcome):
         _run_client(session, outcome)
-    except BaseException:
-        outcome.discard()
-        raise
     return outcome
 
 
@@ -185,27 +184,6 @@ def _common_part(
         included=included,
         traffic=traffic,
     )
-
-
-class ServerOutcome:
-    """What rank 0 has at the end: who was included, and traffic."""
-
-    def __init__(self, facts: Facts, played: Played[Plan, ServerResult]) -> None:
-        self._facts = facts
-        self._played = played
-        self.late = played.result.late
-
-    def write(self) -> None:
-        """Write server.json."""
-        played = self._played
-        common = _common_part(self._facts, played.plan, played.result.included, played.traffic)
-        write_server_report(self._facts, common, played.plan.all_releases())
-
-    def discard(self) -> None:
-        """Nothing stays behind."""
-
-    def announce(self, note: Callable[[str], None]) -> None:
-        """The server has nothing to tell: the result is the clients'."""
 
 
 class ClientOutcome:

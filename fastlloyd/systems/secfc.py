@@ -6,7 +6,6 @@ server writes `server.json` only; centres exist only where the run reveals them 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.config import RunConfig
 from fastlloyd.data.bounds import Bounds, scale, unscale
-from fastlloyd.errors import ConfigError, InternalError, Reason
+from fastlloyd.errors import InternalError
 from fastlloyd.inputs import Common, OwnRecords, gather_horizontal, load_own, plan_inputs
 from fastlloyd.outcome import (
     Facts,
@@ -25,17 +24,16 @@ from fastlloyd.outcome import (
     common_part,
     draw_result,
     evaluate_result,
+    not_private_part,
     own_traffic,
-    write_server_report,
 )
-from fastlloyd.privacy.accountant import ACCOUNTANT
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.fastlloyd.plan import automatic_delta
 from fastlloyd.protocols.secfc.client import ClientResult, client
 from fastlloyd.protocols.secfc.parameters import PublicParameters
 from fastlloyd.protocols.secfc.plan import Plan, check_plan, make_plan
-from fastlloyd.protocols.secfc.server import ServerResult, server
+from fastlloyd.protocols.secfc.server import server
 from fastlloyd.protocols.secfc.settings import HELP
 from fastlloyd.protocols.secfc.sharing import await_shared, gather_sizes, share_points, tell_size
 from fastlloyd.protocols.session import (
@@ -45,8 +43,10 @@ from fastlloyd.protocols.session import (
     propose_plan,
 )
 from fastlloyd.report import document
+from fastlloyd.systems.checks import refuse_resume
 from fastlloyd.systems.horizontal import begin_client
-from fastlloyd.systems.session import Outcome, Session
+from fastlloyd.systems.session import Outcome, Session, discarding
+from fastlloyd.systems.shared import ReportOnly
 from fastlloyd.wire import PartyId
 
 _NOT_PRIVATE = (
@@ -85,12 +85,11 @@ def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
     ConfigError
         A parameter does not fit, or an interrupted run is to be resumed.
     """
-    if config.resume:
-        raise ConfigError(
-            "--resume: secfc starts anew after an interruption, for fresh shares under the same masks would show their "
-            "difference; leave --resume out (the run adds no noise, so nothing is spent twice)",
-            reason=Reason.RESUME,
-        )
+    refuse_resume(
+        config,
+        because="fresh shares under the same masks would show their difference",
+        spent="the run adds no noise, so nothing is spent twice",
+    )
     return gather_horizontal(config, clients, public_parameters)
 
 
@@ -139,17 +138,15 @@ def serve(session: Session) -> Outcome:
         )
     )
     ledger.close()
-    return ServerOutcome(session.facts, plan, result, traffic)
+    common = partial(_common_part, session.facts, plan, result.included, traffic)
+    return ReportOnly(session.facts, common, plan.all_releases(), late=result.late)
 
 
 def take_part(session: Session) -> Outcome:
     """Run a client."""
     outcome = ClientOutcome(session)
-    try:
+    with discarding(outcome):
         _run_client(session, outcome)
-    except BaseException:
-        outcome.discard()
-        raise
     return outcome
 
 
@@ -195,28 +192,6 @@ def _common_part(facts: Facts, plan: Plan, included: Any, traffic: Mapping[str, 
     )
 
 
-class ServerOutcome:
-    """What rank 0 has at the end: who was included, and traffic."""
-
-    def __init__(self, facts: Facts, plan: Plan, result: ServerResult, traffic: Mapping[str, Any]) -> None:
-        self._facts = facts
-        self._plan = plan
-        self._result = result
-        self._traffic = traffic
-        self.late = result.late
-
-    def write(self) -> None:
-        """Write server.json."""
-        common = _common_part(self._facts, self._plan, self._result.included, self._traffic)
-        write_server_report(self._facts, common, self._plan.all_releases())
-
-    def discard(self) -> None:
-        """Nothing stays behind."""
-
-    def announce(self, note: Callable[[str], None]) -> None:
-        """The server has nothing to tell: the result is the clients'."""
-
-
 class ClientOutcome:
     """What a client has at the end."""
 
@@ -259,16 +234,7 @@ class ClientOutcome:
         sizes = "".join(f"{cluster},{size}\n" for cluster, size in enumerate(result.sizes.tolist()))
         return Result(
             common=_common_part(self._facts, plan, result.included, traffic),
-            privacy=document.Privacy(
-                epsilon=math.inf,
-                delta=0.0,
-                spent_epsilon=math.inf,
-                neighbours="add-remove record",
-                accountant=ACCOUNTANT,
-                releases=[release.to_dict() for release in releases],
-                lifetime_epsilon=math.inf if self._facts.config.state_dir else None,
-                budget=self._facts.config.budget,
-            ),
+            privacy=not_private_part(self._facts, releases),
             features=self._names,
             centroids=centroids,
             noisy_sizes=None,

@@ -5,7 +5,8 @@ Source: docs/protocol.md, "A run from start to end".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -37,6 +38,16 @@ MODULES = {
     "vertical-plain": "vertical_dp",
     "vertical-he": "vertical_he",
 }
+
+
+@contextmanager
+def discarding(outcome: Outcome) -> Iterator[None]:
+    """Leave nothing of an outcome half-written if what follows fails."""
+    try:
+        yield
+    except BaseException:
+        outcome.discard()
+        raise
 
 
 class Outcome(Protocol):

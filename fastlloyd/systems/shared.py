@@ -1,16 +1,54 @@
-"""The outcome of systems in which the server has the result, and the other parties where they get it."""
+"""Outcomes of several systems: of a server without the result, and of all parties where the server has it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import InternalError
-from fastlloyd.outcome import Facts, Result, ResultFiles
+from fastlloyd.outcome import Facts, Result, ResultFiles, write_server_report
+from fastlloyd.privacy.ledger import Release
+from fastlloyd.report import document
 from fastlloyd.systems.session import Session
 from fastlloyd.wire import PartyId
+
+
+class ReportOnly:
+    """What a server has at the end that learns no result: who was included, and traffic.
+
+    Parameters
+    ----------
+    facts : Facts
+    common : callable
+        Gives the part of the report that all parties have alike, once the run is over.
+    releases : sequence of Release
+    late : frozenset of PartyId
+    """
+
+    def __init__(
+        self,
+        facts: Facts,
+        common: Callable[[], document.Common],
+        releases: Sequence[Release],
+        *,
+        late: frozenset[PartyId],
+    ) -> None:
+        self._facts = facts
+        self._common = common
+        self._releases = releases
+        self.late = late
+
+    def write(self) -> None:
+        """Write server.json."""
+        write_server_report(self._facts, self._common(), self._releases)
+
+    def discard(self) -> None:
+        """Nothing stays behind."""
+
+    def announce(self, note: Callable[[str], None]) -> None:
+        """The server has nothing to tell: the result is the clients'."""
 
 
 class SharedOutcome:

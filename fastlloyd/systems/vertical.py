@@ -21,6 +21,7 @@ from fastlloyd.data.vertical import ID_COLUMN, PartyFeatures, VerticalTable, rea
 from fastlloyd.data.vertical_mixture import gaussian_mixture
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.inputs import Common, MakePublic, public_dataset, settle_size
+from fastlloyd.systems.checks import refuse_resume
 from fastlloyd.wire import PartyId
 
 VERTICAL_MIXTURE = "vertical-mixture"
@@ -115,8 +116,9 @@ def gather_vertical(
     Raises
     ------
     ConfigError
-        Any public parameter that does not fit.
+        A public parameter does not fit, or an interrupted run is to be resumed.
     """
+    refuse_resume(config, because="its keys are kept nowhere", spent="what the broken run released is in the ledger")
     alignment = alignment_from(config.settings.get(VERTICAL, {}))
     if config.data is not None:
         public = make_public(config, clients, *settle_size(config, None))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.config import RunConfig
 from fastlloyd.data.vertical import assemble_centers, assemble_names
-from fastlloyd.errors import ConfigError, InternalError, Reason
+from fastlloyd.errors import InternalError
 from fastlloyd.outcome import Result, common_part, own_traffic
 from fastlloyd.privacy.accountant import ACCOUNTANT, spent
 from fastlloyd.privacy.ledger import keyed_digest
@@ -40,7 +40,7 @@ from fastlloyd.protocols.vertical_dp.server import await_prepared, server
 from fastlloyd.protocols.vertical_dp.settings import APPLICABLE, HELP
 from fastlloyd.report import document
 from fastlloyd.systems.checks import accept_plan, check_budget, refuse_old_run
-from fastlloyd.systems.session import Outcome, Session
+from fastlloyd.systems.session import Outcome, Session, discarding
 from fastlloyd.systems.shared import SharedOutcome
 from fastlloyd.systems.vertical import HELP as VERTICAL_HELP
 from fastlloyd.systems.vertical import OwnColumns, VerticalCommon, gather_vertical, load_vertical
@@ -81,12 +81,6 @@ def gather(config: RunConfig, clients: int) -> tuple[RunConfig, VerticalCommon]:
     ConfigError
         A parameter does not fit, or an interrupted run is to be resumed.
     """
-    if config.resume:
-        raise ConfigError(
-            f"--resume: {config.protocol} starts anew after an interruption, for its keys are kept nowhere; leave "
-            "--resume out (what the broken run released is in the ledger)",
-            reason=Reason.RESUME,
-        )
     return gather_vertical(config, name_clients(clients), clients, public_parameters)
 
 
@@ -110,7 +104,7 @@ def settings_help(protocol: str) -> Mapping[str, str]:
 def serve(session: Session) -> Outcome:
     """Run the server."""
     outcome = VerticalOutcome(session)
-    try:
+    with discarding(outcome):
         driver = session.driver(outcome.files.ledger)
         features = driver.drive(gather_columns(session.everybody))
         plan = make_plan(session.common.public, features)
@@ -125,9 +119,6 @@ def serve(session: Session) -> Outcome:
                 session.everybody, own_traffic(session.meter), late=frozenset(), at_least=plan.clients
             )
         )
-    except BaseException:
-        outcome.discard()
-        raise
     outcome.finish(plan, result.centers, tuple(result.weights.tolist()), traffic)
     return outcome
 
@@ -135,11 +126,8 @@ def serve(session: Session) -> Outcome:
 def take_part(session: Session) -> Outcome:
     """Run a party that holds columns."""
     outcome = VerticalOutcome(session)
-    try:
+    with discarding(outcome):
         _run_party(session, outcome)
-    except BaseException:
-        outcome.discard()
-        raise
     return outcome
 
 

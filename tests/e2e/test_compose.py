@@ -151,3 +151,23 @@ def test_a_lost_client_is_named_and_the_run_goes_on_afterwards(trial, action, sa
     assert report["privacy"]["spent_epsilon"] <= report["privacy"]["epsilon"]
     assert [entry["round"] for entry in report["rounds"]] == list(range(20))
     assert "round 2 of" not in trial.said("server")
+
+
+def test_vertical_he_has_what_it_needs(trial):
+    tag = f"fastlloyd-he-{os.getpid()}-{time.monotonic_ns()}"
+    flags = ["--protocol", "vertical-he", "--dataset", "vertical-mixture:n=500,d=2,k=3", "--bounds", "auto-public"]
+    flags += ["--k", "3", "--rounds", "2", "--workers", "1", "--output", "/tmp/out"]
+    started = ["docker", "run", "-d", "--network", tag, "--tmpfs", "/tmp", "--read-only"]
+    names = [f"{tag}-{rank}" for rank in (0, 1)]
+    assert call("docker", "network", "create", "--internal", tag).returncode == 0
+    try:
+        call(*started, "--name", names[0], "fastlloyd", "serve", "--listen", "*:7700", "--clients", "1", *flags)
+        call(*started, "--name", names[1], "fastlloyd", "join", "--server", f"{names[0]}:7700", "--rank", "1", *flags)
+        for name in names:
+            done = call("docker", "logs", "-f", name)
+            said = done.stdout + done.stderr
+            assert int(call("docker", "wait", name).stdout) == 0, said
+            assert "round 2 of 2" in said
+    finally:
+        call("docker", "rm", "-f", *names)
+        call("docker", "network", "rm", tag)

@@ -19,14 +19,14 @@ them add up to 0: the reply is the noisy sum itself, in clear inside TLS.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.protocols.message import IncludedPayload, RingPayload
 from fastlloyd.ring.fixed import Ring, RingArray
-from fastlloyd.wire import PartyId, decode_included, encode_included
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,7 @@ class VectorFormat:
     clients: int
 
 
-@dataclass(frozen=True, slots=True)
-class MaskedUpdate:
+class MaskedUpdate(RingPayload):
     """Sender: a client. Receiver: the server and nobody else, for every client can take the mask off.
 
     Attributes
@@ -48,31 +47,11 @@ class MaskedUpdate:
         k (d + 1) ring elements, little endian.
     """
 
+    __slots__ = ()
     TYPE: ClassVar[int] = 32
-    data: bytes = field(repr=False)
-
-    def body(self) -> bytes:
-        """Give the elements."""
-        return self.data
-
-    @property
-    def payload_bytes(self) -> int:
-        """All of it is payload."""
-        return len(self.data)
-
-    @classmethod
-    def read(cls, body: bytes, format: VectorFormat) -> Self:
-        """Check the length."""
-        format.ring.from_bytes(body, format.elements)
-        return cls(body)
-
-    def elements(self, format: VectorFormat) -> RingArray:
-        """Give the ring elements, shape (k (d + 1),)."""
-        return format.ring.from_bytes(self.data, format.elements)
 
 
-@dataclass(frozen=True, slots=True)
-class NoisyMaskedSum:
+class NoisyMaskedSum(IncludedPayload):
     """Sender: the server. Receiver: every client. Released to the clients once unmasked.
 
     Attributes
@@ -84,29 +63,15 @@ class NoisyMaskedSum:
     clients : int
     """
 
+    __slots__ = ()
     TYPE: ClassVar[int] = 33
-    data: bytes = field(repr=False)
-    included: tuple[PartyId, ...]
-    clients: int
-
-    def body(self) -> bytes:
-        """Give the bitmap of the clients included, then the elements."""
-        return encode_included(self.included, self.clients) + self.data
-
-    @property
-    def payload_bytes(self) -> int:
-        """Only the ring elements are payload."""
-        return len(self.data)
 
     @classmethod
     def read(cls, body: bytes, format: VectorFormat) -> Self:
         """Check bitmap and length; an empty set is refused."""
-        width = (format.clients + 7) // 8
-        included = decode_included(body[:width], format.clients)
-        if not included:
-            raise ValueError("a sum over no client")
-        format.ring.from_bytes(body[width:], format.elements)
-        return cls(body[width:], included, format.clients)
+        included, data = cls.cut(body, format.clients, "a sum over")
+        format.ring.from_bytes(data, format.elements)
+        return cls(data, included, format.clients)
 
     def elements(self, format: VectorFormat) -> RingArray:
         """Give the ring elements, shape (k (d + 1),)."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.privacy.calibration import SAMPLER_DELTA
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES
 from fastlloyd.privacy.shares import spread
 from fastlloyd.protocols.fastlloyd.settings import settings_from
+from fastlloyd.protocols.limits import check_numbers
 
 MECHANISMS = {
     "fastlloyd": "gaussian",
@@ -67,12 +66,7 @@ class PublicParameters:
                 f"--k: expected at most the public N = {self.n_total} clusters, got {self.k}; lower --k or "
                 "check --n-total"
             )
-        if self.n_total < 3:
-            raise ConfigError(f"--n-total: expected at least 3 records, got {self.n_total}")
-        if not (math.isfinite(self.epsilon) and 0 < self.epsilon <= 100):
-            raise ConfigError(f"--epsilon: expected a number in (0, 100], got {self.epsilon:g}")
-        if self.delta is not None and not 2 * SAMPLER_DELTA < self.delta < 1:
-            raise ConfigError(f"--delta: expected 'auto' or a number in (1e-11, 1), got {self.delta:g}")
+        check_numbers(n_total=self.n_total, epsilon=self.epsilon, delta=self.delta)
         if self.rounds is not None and not 1 <= self.rounds <= 1000:
             raise ConfigError(f"--rounds: expected 'auto' or 1 to 1000, got {self.rounds}")
         settings_from(self.protocol, self.settings)

@@ -10,9 +10,8 @@ Source: FastLloyd, Eq. 7 and 8, Lemma A.1; docs/privacy.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 from fastlloyd.errors import RangeError
 from fastlloyd.privacy.accountant import spent
@@ -23,6 +22,7 @@ from fastlloyd.protocols.fastlloyd.parameters import MECHANISMS, PublicParameter
 from fastlloyd.protocols.fastlloyd.plus_plan import PlusPlan, survey_sensitivity
 from fastlloyd.protocols.fastlloyd.round_plan import Outline, RoundPlan, sum_sensitivity
 from fastlloyd.protocols.fastlloyd.settings import automatic_rounds, settings_from
+from fastlloyd.protocols.planned import PlainPlan
 
 __all__ = [
     "MECHANISMS",
@@ -42,7 +42,7 @@ _ACCOUNTING_SLACK = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(PlainPlan):
     """Everything public that one run needs; the same on all parties."""
 
     protocol: str
@@ -125,27 +125,15 @@ class Plan:
         """All noise over what a server would add alone for the same epsilon; 1 without shares."""
         return max((noise_price(release) for release in self.all_releases()), default=1.0)
 
-    def to_json(self) -> dict[str, Any]:
-        """Give plain values; `from_json` is the inverse."""
-        return asdict(self)
-
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Read a plan that came from the server.
-
-        Raises
-        ------
-        ValueError
-            Not a plan: the sender is at fault.
-        """
-        expected = {field.name for field in fields(cls)}
-        if not isinstance(values, Mapping) or set(values) != expected:
-            raise ValueError("the plan does not have the expected fields")
-        plain = dict(values)
-        plain["names"] = tuple(str(name) for name in plain["names"])
-        plain["rounds"] = tuple(RoundPlan(**entry) for entry in plain["rounds"])
-        plain["plus"] = PlusPlan.from_json(plain["plus"])
-        return cls(**plain)
+    def _restored(cls, plain: dict[str, Any]) -> dict[str, Any]:
+        """Restore names, rounds and what fastlloyd-plus adds."""
+        return {
+            **plain,
+            "names": tuple(str(name) for name in plain["names"]),
+            "rounds": tuple(RoundPlan(**entry) for entry in plain["rounds"]),
+            "plus": PlusPlan.from_json(plain["plus"]),
+        }
 
 
 def automatic_delta(n_total: int) -> float:
@@ -244,9 +232,7 @@ def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str
         "known_shares": public.known_shares,
         "mechanism": public.mechanism,
     }
-    for field, value in expected.items():
-        if getattr(plan, field) != value:
-            raise ValueError(f"the plan has {field} = {getattr(plan, field)!r}, expected {value!r}")
+    plan.compare(expected)
     if public.rounds is not None and len(plan.rounds) != public.rounds:
         raise ValueError(f"the plan has {len(plan.rounds)} rounds, expected {public.rounds}")
     _check_delta(plan, public)

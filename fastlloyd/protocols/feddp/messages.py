@@ -33,7 +33,8 @@ from fastlloyd.protocols.feddp.grid import MATRIX_BITS, ROW_NORM
 from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.protocols.feddp.projection import Projection
 from fastlloyd.protocols.feddp.stage import Centers, ProjectedCenters
-from fastlloyd.ring.fixed import Ring, RingArray
+from fastlloyd.protocols.message import RingPayload
+from fastlloyd.ring.fixed import Ring
 
 _COUNT = struct.Struct("<I")
 
@@ -46,8 +47,7 @@ class StatisticFormat:
     elements: int
 
 
-@dataclass(frozen=True, slots=True)
-class MaskedStatistic:
+class MaskedStatistic(RingPayload):
     """Sender: a client. Receiver: the server. Uniform on the ring for whoever lacks one of the client's pair secrets.
 
     Attributes
@@ -56,27 +56,8 @@ class MaskedStatistic:
         Ring elements, little endian.
     """
 
+    __slots__ = ()
     TYPE: ClassVar[int] = 48
-    data: bytes = field(repr=False)
-
-    def body(self) -> bytes:
-        """Give the elements."""
-        return self.data
-
-    @property
-    def payload_bytes(self) -> int:
-        """All of it is payload."""
-        return len(self.data)
-
-    @classmethod
-    def read(cls, body: bytes, format: StatisticFormat) -> Self:
-        """Check the length."""
-        format.ring.from_bytes(body, format.elements)
-        return cls(body)
-
-    def elements(self, format: StatisticFormat) -> RingArray:
-        """Give the ring elements, shape (elements,)."""
-        return format.ring.from_bytes(self.data, format.elements)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.privacy.calibration import SAMPLER_DELTA
 from fastlloyd.privacy.shares import spread
 from fastlloyd.protocols.feddp.settings import settings_from
+from fastlloyd.protocols.limits import check_numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +63,7 @@ class PublicParameters:
                 f"--k: expected 1 to 10000 clusters, at most the public N = {self.n_total}, got {self.k}; lower --k or "
                 "check --n-total"
             )
-        if self.n_total < 3:
-            raise ConfigError(f"--n-total: expected at least 3 records, got {self.n_total}")
-        if not (math.isfinite(self.epsilon) and 0 < self.epsilon <= 100):
-            raise ConfigError(f"--epsilon: expected a number in (0, 100], got {self.epsilon:g}")
-        if self.delta is not None and not 2 * SAMPLER_DELTA < self.delta < 1:
-            raise ConfigError(f"--delta: expected 'auto' or a number in (1e-11, 1), got {self.delta:g}")
+        check_numbers(n_total=self.n_total, epsilon=self.epsilon, delta=self.delta)
         settings = settings_from(self.settings)
         least = 0 if settings.start == "feddp" else 1
         if self.rounds is not None and not least <= self.rounds <= 1000:

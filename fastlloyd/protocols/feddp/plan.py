@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Self
+from dataclasses import dataclass, fields
+from typing import Any
 
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
 from fastlloyd.privacy.shares import noise_price
 from fastlloyd.protocols.feddp.budget import CENTERS, LLOYD, OUTER, START, WEIGHTS
 from fastlloyd.protocols.feddp.grid import projected_limit
+from fastlloyd.protocols.planned import PlainPlan
 
 __all__ = ["Plan", "StepPlan"]
 
@@ -42,7 +43,7 @@ class StepPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(PlainPlan):
     """Everything public that one run needs; the same on all parties.
 
     Attributes
@@ -198,30 +199,16 @@ class Plan:
         """All noise over what a server would add alone for the same epsilon."""
         return max((noise_price(release) for release in self.all_releases()), default=1.0)
 
-    def to_json(self) -> dict[str, Any]:
-        """Give plain values; `from_json` is the inverse."""
-        return asdict(self)
-
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Read a plan that came from the server.
-
-        Raises
-        ------
-        ValueError
-            Not a plan: the sender is at fault.
-        """
-        expected = {field.name: field.type for field in fields(cls)}
-        if not isinstance(values, Mapping) or set(values) != set(expected):
-            raise ValueError("the plan does not have the expected fields")
-        plain = dict(values)
+    def _restored(cls, plain: dict[str, Any]) -> dict[str, Any]:
+        """Check the types, and restore names and steps."""
         kinds: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
-        for name, kind in expected.items():
-            if kind in kinds and type(plain[name]) is not kinds[str(kind)]:
-                raise ValueError(f"the plan's {name} has the wrong type")
+        for field in fields(cls):
+            if field.type in kinds and type(plain[field.name]) is not kinds[str(field.type)]:
+                raise ValueError(f"the plan's {field.name} has the wrong type")
         plain["names"] = tuple(str(name) for name in plain["names"])
         plain["rounds"] = tuple(_step(entry) for entry in plain["rounds"])
-        return cls(**plain)
+        return plain
 
 
 def _step(entry: Any) -> StepPlan:

@@ -160,9 +160,7 @@ def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str
         "privacy_level": settings.privacy_level,
         "start": settings.start,
     }
-    for field, value in expected.items():
-        if getattr(plan, field) != value:
-            raise ValueError(f"the plan has {field} = {getattr(plan, field)!r}, expected {value!r}")
+    plan.compare(expected)
     _check_bounds(plan, settings, d)
     rounds = default_rounds(settings) if public.rounds is None else public.rounds
     kinds = tuple(step.kind for step in plan.rounds)

@@ -14,13 +14,13 @@ to the server and nobody else. Numbers are float64, little endian, scaled domain
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.wire import PartyId, decode_included, encode_included
+from fastlloyd.protocols.message import IncludedPayload, Payload
 
 _FLOAT_BYTES = 8
 
@@ -35,8 +35,7 @@ class CentersFormat:
     clients: int
 
 
-@dataclass(frozen=True, slots=True)
-class LocalCenters:
+class LocalCenters(Payload):
     """Sender: a client. Receiver: the server and nobody else, which sees means of this client's records.
 
     Attributes
@@ -45,17 +44,8 @@ class LocalCenters:
         0 to k' rows of d numbers; fewer than k' where the client has fewer different records.
     """
 
+    __slots__ = ()
     TYPE: ClassVar[int] = 64
-    data: bytes = field(repr=False)
-
-    def body(self) -> bytes:
-        """Give the numbers."""
-        return self.data
-
-    @property
-    def payload_bytes(self) -> int:
-        """All of it is payload."""
-        return len(self.data)
 
     @classmethod
     def read(cls, body: bytes, format: CentersFormat) -> Self:
@@ -71,8 +61,7 @@ class LocalCenters:
         return _numbers(self.data).reshape(-1, d)
 
 
-@dataclass(frozen=True, slots=True)
-class MergedCenters:
+class MergedCenters(IncludedPayload):
     """Sender: the server. Receiver: every client. Not private.
 
     Attributes
@@ -84,27 +73,13 @@ class MergedCenters:
     clients : int
     """
 
+    __slots__ = ()
     TYPE: ClassVar[int] = 65
-    data: bytes = field(repr=False)
-    included: tuple[PartyId, ...]
-    clients: int
-
-    def body(self) -> bytes:
-        """Give the bitmap of the clients included, then the numbers."""
-        return encode_included(self.included, self.clients) + self.data
-
-    @property
-    def payload_bytes(self) -> int:
-        """Only the numbers are payload."""
-        return len(self.data)
 
     @classmethod
     def read(cls, body: bytes, format: CentersFormat) -> Self:
         """Check bitmap, length and range; an empty set is refused."""
-        width = (format.clients + 7) // 8
-        included, data = decode_included(body[:width], format.clients), body[width:]
-        if not included:
-            raise ValueError("centres of no client")
+        included, data = cls.cut(body, format.clients, "centres of")
         if len(data) != _FLOAT_BYTES * format.k * format.d:
             raise ValueError(f"expected {format.k} rows of {format.d} numbers, got {len(data)} bytes")
         _check_domain(data)

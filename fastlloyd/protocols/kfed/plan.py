@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.kfed.parameters import PublicParameters
 from fastlloyd.protocols.kfed.settings import settings_from
+from fastlloyd.protocols.planned import PlainPlan
 from fastlloyd.ring.fixed import choose_fraction_bits
 
 __all__ = ["Plan", "PublicParameters", "check_plan", "make_plan"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(PlainPlan):
     """Everything public that one run needs; the same on all parties.
 
     Attributes
@@ -69,23 +69,6 @@ class Plan:
         """Give the releases of the run."""
         return self.releases(0)
 
-    def to_json(self) -> dict[str, Any]:
-        """Give plain values; `from_json` is the inverse."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Read a plan that came from the server.
-
-        Raises
-        ------
-        ValueError
-            Not a plan: the sender is at fault.
-        """
-        if not isinstance(values, Mapping) or set(values) != {entry.name for entry in fields(cls)}:
-            raise ValueError("the plan does not have the expected fields")
-        return cls(**{**values, "names": tuple(str(name) for name in values["names"])})
-
 
 def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...]) -> Plan:
     """Make the plan of a run; run by the server, and by each client to check the server's.
@@ -125,9 +108,5 @@ def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str
     ValueError
         The plan differs: the server is at fault.
     """
-    expected = make_plan(public, d=d, names=names)
-    for entry in fields(Plan):
-        proposed, own = getattr(plan, entry.name), getattr(expected, entry.name)
-        if proposed != own:
-            raise ValueError(f"the plan has {entry.name} = {proposed!r}, expected {own!r}")
+    plan.compare(make_plan(public, d=d, names=names).values())
     return math.inf

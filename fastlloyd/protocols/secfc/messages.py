@@ -32,6 +32,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.protocols.message import Payload
 from fastlloyd.protocols.seed import SetupBytes
 from fastlloyd.ring.field import Elements, Field
 from fastlloyd.wire import PartyId, decode_included, encode_included
@@ -205,8 +206,7 @@ class ValuesFormat:
         return [slice(i, min(i + height, self.records)) for i in range(0, self.records, height)]
 
 
-@dataclass(frozen=True, slots=True)
-class CodedValues:
+class CodedValues(Payload):
     """Sender: a client. Receiver: the server. Coded score or distance of each cluster in use and each point.
 
     Attributes
@@ -215,17 +215,8 @@ class CodedValues:
         Field elements: block by block, shape (c, points of the block) each.
     """
 
+    __slots__ = ()
     TYPE: ClassVar[int] = 78
-    data: bytes = dataclasses.field(repr=False)
-
-    def body(self) -> bytes:
-        """Give the elements."""
-        return self.data
-
-    @property
-    def payload_bytes(self) -> int:
-        """All of it is payload."""
-        return len(self.data)
 
     @classmethod
     def read(cls, body: bytes, format: ValuesFormat) -> Self:

@@ -10,13 +10,13 @@ Source: SecFC, §4.1, App. A; docs/secfc.md, "The arithmetic, byte by byte".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any
 
 from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.privacy.release import Release
+from fastlloyd.protocols.planned import PlainPlan
 from fastlloyd.protocols.secfc.onion import sealed_bytes
 from fastlloyd.protocols.secfc.parameters import PROTOCOL, PublicParameters
 from fastlloyd.protocols.secfc.settings import DEFAULT_ITERATIONS, settle_code
@@ -31,7 +31,7 @@ _BLOCK_BYTES = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(PlainPlan):
     """Everything public that one run needs; the same on all parties.
 
     Attributes
@@ -139,27 +139,13 @@ class Plan:
             ),
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Give plain values; `from_json` is the inverse."""
-        return asdict(self)
-
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Read a plan that came from the server.
-
-        Raises
-        ------
-        ValueError
-            Not a plan: the sender is at fault.
-        """
-        expected = {field.name for field in fields(cls)}
-        if not isinstance(values, Mapping) or set(values) != expected:
-            raise ValueError("the plan does not have the expected fields")
-        plain = dict(values)
+    def _restored(cls, plain: dict[str, Any]) -> dict[str, Any]:
+        """Restore names, sizes and primes."""
         plain["names"] = tuple(str(name) for name in plain["names"])
         for key in ("sizes", "primes"):
             plain[key] = tuple(int(value) for value in plain[key])
-        return cls(**plain)
+        return plain
 
 
 @lru_cache(maxsize=16)
@@ -242,11 +228,7 @@ def check_plan(plan: Plan, public: PublicParameters, *, me: PartyId, d: int, nam
         expected = make_plan(public, d=d, names=names, sizes=plan.sizes)
     except (ConfigError, RangeError) as error:
         raise ValueError(f"no plan can be made from it: {error}") from error
-    for entry in fields(Plan):
-        if getattr(plan, entry.name) != getattr(expected, entry.name):
-            raise ValueError(
-                f"the plan has {entry.name} = {getattr(plan, entry.name)!r}, expected {getattr(expected, entry.name)!r}"
-            )
+    plan.compare(expected.values())
     if plan.sizes[me.rank - 1] != told:
         raise ValueError(f"the plan says that {me} told a size of {plan.sizes[me.rank - 1]}, expected {told}")
 

@@ -16,7 +16,7 @@ Source: Vertical DP, Algorithm 1, Figure 1; docs/vertical-dp.md, "Messages".
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from fastlloyd.errors import RangeError
 from fastlloyd.privacy.sketch import Levels, SketchShape
 from fastlloyd.privacy.sketch_encoding import pack_sketch, sketch_bytes, unpack_sketch
+from fastlloyd.protocols.message import Payload
 from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS
 
 TOTAL_BITS = 8
@@ -68,8 +69,7 @@ class SynopsisFormat:
         return 4 * self.clusters * self.d + total + self.sketches * self.sketch_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Synopsis:
+class Synopsis(Payload):
     """Sender: a party. Receiver: the server and nobody else. Released to the server.
 
     Attributes
@@ -79,17 +79,8 @@ class Synopsis:
         sketches one after the other (or the labels, one byte each).
     """
 
+    __slots__ = ()
     TYPE: ClassVar[int] = 104
-    data: bytes = field(repr=False)
-
-    def body(self) -> bytes:
-        """Give the bytes."""
-        return self.data
-
-    @property
-    def payload_bytes(self) -> int:
-        """All of it is payload."""
-        return len(self.data)
 
     @classmethod
     def write(
@@ -159,8 +150,7 @@ class CentersFormat:
     shared: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FinalCenters:
+class FinalCenters(Payload):
     """Sender: the server. Receiver: every party. Post-processing of releases; empty unless the result is shared.
 
     Attributes
@@ -169,17 +159,8 @@ class FinalCenters:
         k d float64, row by row, scaled domain; or nothing.
     """
 
+    __slots__ = ()
     TYPE: ClassVar[int] = 105
-    data: bytes = field(repr=False)
-
-    def body(self) -> bytes:
-        """Give the bytes."""
-        return self.data
-
-    @property
-    def payload_bytes(self) -> int:
-        """All of it is payload."""
-        return len(self.data)
 
     @classmethod
     def read(cls, body: bytes, format: CentersFormat) -> Self:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.privacy.calibration import SAMPLER_DELTA
+from fastlloyd.protocols.limits import check_numbers
 from fastlloyd.protocols.vertical_dp.settings import settings_from
 
 MAX_PARTIES = 64
@@ -45,10 +44,5 @@ class PublicParameters:
             )
         if not 1 <= self.k <= self.n_total:
             raise ConfigError(f"--k: expected 1 to the public N = {self.n_total} clusters, got {self.k}")
-        if self.n_total < 3:
-            raise ConfigError(f"--n-total: expected at least 3 records, got {self.n_total}")
-        if not (math.isfinite(self.epsilon) and 0 < self.epsilon <= 100):
-            raise ConfigError(f"--epsilon: expected a number in (0, 100], got {self.epsilon:g}")
-        if self.delta is not None and not 2 * SAMPLER_DELTA < self.delta < 1:
-            raise ConfigError(f"--delta: expected 'auto' or a number in (1e-11, 1), got {self.delta:g}")
+        check_numbers(n_total=self.n_total, epsilon=self.epsilon, delta=self.delta)
         settings_from(self.protocol, self.settings)

@@ -9,9 +9,9 @@ Source: Vertical DP, Algorithm 1, §5.2; docs/vertical-dp-privacy.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Self
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from fastlloyd.privacy.release import Release
 from fastlloyd.privacy.sketch import GRID_PHANTOMS, PAPER_PHANTOMS, SketchShape
 from fastlloyd.privacy.sketch_release import ZERO_OUT, change_release, sketch_release
 from fastlloyd.protocols.fastlloyd.plan import automatic_delta
+from fastlloyd.protocols.planned import PlainPlan
 from fastlloyd.protocols.vertical_dp.budget import Split, first_split, tighten
 from fastlloyd.protocols.vertical_dp.estimate import basic_error
 from fastlloyd.protocols.vertical_dp.fit import MAX_CELLS
@@ -53,7 +54,7 @@ _TIGHTENED = frozenset({"total_scale", "local_epsilon", "phantoms"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(PlainPlan):
     """Everything public that one run needs; the same on all parties.
 
     Attributes
@@ -183,25 +184,10 @@ class Plan:
         moved = [release for release in self.all_releases() if release.name != USERS]
         return spent([change_release(release) for release in moved], self.delta)
 
-    def to_json(self) -> dict[str, Any]:
-        """Give plain values; `from_json` is the inverse."""
-        return asdict(self)
-
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Read a plan that came from the server.
-
-        Raises
-        ------
-        ValueError
-            Not a plan: the sender is at fault.
-        """
-        if not isinstance(values, Mapping) or set(values) != {field.name for field in fields(cls)}:
-            raise ValueError("the plan does not have the expected fields")
-        plain = dict(values)
-        for name in ("names", "lo", "hi"):
-            plain[name] = tuple(tuple(own) for own in plain[name])
-        return cls(**plain)
+    def _restored(cls, plain: dict[str, Any]) -> dict[str, Any]:
+        """Restore each party's names and bounds."""
+        return {**plain, **{name: tuple(tuple(own) for own in plain[name]) for name in ("names", "lo", "hi")}}
 
 
 def make_plan(public: PublicParameters, features: Sequence[PartyFeatures]) -> Plan:
@@ -364,10 +350,7 @@ def check_plan(plan: Plan, public: PublicParameters, *, place: int, own: PartyFe
     except (ConfigError, RangeError) as error:
         raise ValueError(f"no such plan can be made: {error}") from error
     free = _TIGHTENED if expected.private and settings.composition == TIGHT else frozenset()
-    for field in fields(plan):
-        got, wanted = getattr(plan, field.name), getattr(expected, field.name)
-        if got != wanted and field.name not in free:
-            raise ValueError(f"the plan has {field.name} = {got!r}, expected {wanted!r}")
+    plan.compare({name: value for name, value in expected.values().items() if name not in free})
     # One factor on all noise: the division between the parts is the configuration's.
     if plan.private and not math.isclose(
         plan.total_scale * plan.local_epsilon, expected.total_scale * expected.local_epsilon, rel_tol=_SPLIT_SLACK

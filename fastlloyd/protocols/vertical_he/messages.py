@@ -28,6 +28,8 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.protocols.message import Payload
+
 _LENGTH = struct.Struct("<I")
 
 
@@ -87,8 +89,7 @@ class EncryptedBlock(_ByteStrings):
     TYPE: ClassVar[int] = 121
 
 
-@dataclass(frozen=True, slots=True)
-class NoisySamples:
+class NoisySamples(Payload):
     """Sender: the computing party. Receiver: the key holder, who can open it: sums with the sender's noise.
 
     Attributes
@@ -97,17 +98,8 @@ class NoisySamples:
         One LWE sample of N + 1 numbers per output, and nothing else.
     """
 
+    __slots__ = ()
     TYPE: ClassVar[int] = 122
-    data: bytes = field(repr=False)
-
-    def body(self) -> bytes:
-        """Give the samples."""
-        return self.data
-
-    @property
-    def payload_bytes(self) -> int:
-        """All of it is payload."""
-        return len(self.data)
 
     @classmethod
     def read(cls, body: bytes, format: int) -> Self:
@@ -117,8 +109,7 @@ class NoisySamples:
         return cls(body)
 
 
-@dataclass(frozen=True, slots=True)
-class NoisySums:
+class NoisySums(Payload):
     """Sender: the key holder. Receivers: everybody else. Sums and counts with the noise of both; released.
 
     Attributes
@@ -127,17 +118,8 @@ class NoisySums:
         k (d + 1) integers of 64 bits, little endian.
     """
 
+    __slots__ = ()
     TYPE: ClassVar[int] = 123
-    data: bytes = field(repr=False)
-
-    def body(self) -> bytes:
-        """Give the integers."""
-        return self.data
-
-    @property
-    def payload_bytes(self) -> int:
-        """All of it is payload."""
-        return len(self.data)
 
     @classmethod
     def read(cls, body: bytes, format: int) -> Self:

@@ -1,0 +1,105 @@
+"""The part of `fastlloyd check` that looks at the roster and at this party's key; contacts nobody.
+
+What is absent is said and does not end the check, since records are often checked before keys are made or on another
+machine. What is there and wrong ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastlloyd.crypto.identity import load_key
+from fastlloyd.crypto.roster import Roster, RosterEntry
+from fastlloyd.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class LinkCheck:
+    """What came out.
+
+    Attributes
+    ----------
+    lines : tuple of str
+        For the owner's terminal.
+    missing : str or None
+        What a run needs and is not here.
+    """
+
+    lines: tuple[str, ...] = ()
+    missing: str | None = None
+
+
+def check_links(roster: str | None, key: str | None, client: int | None) -> LinkCheck:
+    """Check roster and key as far as they are here.
+
+    Parameters
+    ----------
+    roster : str or None
+        File.
+    key : str or None
+        File; '{client}' stands for the rank.
+    client : int or None
+        Which client this is.
+
+    Raises
+    ------
+    ConfigError
+        A file that is here does not do, or the key is not this party's.
+
+    Sees: nobody but the caller.
+    """
+    if roster is None:
+        return LinkCheck() if key is None else LinkCheck(("key       not checked: no --roster",), "a roster")
+    if not Path(roster).exists():
+        return LinkCheck((f"roster    missing: no file {roster}; the key is not checked",), f"the roster {roster}")
+    parties = Roster.load(Path(roster))
+    parties.check_complete()
+    told = f"roster    complete: the server and {len(parties.entries) - 1} clients"
+    entries = _chosen(parties, client)
+    if key is None:
+        missing = f"the key of {_named(entries)}"
+        return LinkCheck((told, f"key       missing: no --key; a run needs {missing}"), missing)
+    if client is None and "{client}" not in key:
+        return LinkCheck((told, *_of_its_owner(parties, key)), None if Path(key).exists() else f"the key {key}")
+    found = [_one_key(parties, entry, key.replace("{client}", str(entry.rank))) for entry in entries]
+    here = any(fits for fits, _ in found)
+    return LinkCheck((told, *(line for _, line in found)), None if here else f"the key of {_named(entries)}")
+
+
+def _chosen(roster: Roster, client: int | None) -> Sequence[RosterEntry]:
+    """Give this client's entry, or all where nobody has said which client this is."""
+    if client is None:
+        return roster.entries
+    own = [entry for entry in roster.entries if entry.rank == client]
+    if not own:
+        raise ConfigError(f"--client {client}: the roster has {len(roster.entries) - 1} clients")
+    return own
+
+
+def _named(entries: Sequence[RosterEntry]) -> str:
+    """Name parties by rank and name."""
+    names = ", ".join(f"rank {entry.rank} ({entry.name!r})" for entry in entries)
+    return names if len(entries) == 1 else f"one of {names}; --client says which"
+
+
+def _one_key(roster: Roster, entry: RosterEntry, path: str) -> tuple[bool, str]:
+    """Check one party's key file."""
+    if not Path(path).exists():
+        return False, f"key       missing for {_named([entry])}: no file {path}"
+    roster.identity(entry.party, load_key(Path(path)))
+    return True, f"key       of {_named([entry])}, as in the roster"
+
+
+def _of_its_owner(roster: Roster, path: str) -> tuple[str, ...]:
+    """Find whose key it is."""
+    if not Path(path).exists():
+        return (f"key       missing: no file {path}; a run needs the key of {_named(roster.entries)}",)
+    owner = roster.owner(load_key(Path(path)))
+    if owner is None:
+        raise ConfigError(
+            f"--key {path} belongs to nobody in the roster: add its certificate with `fastlloyd roster add`, at all "
+            "parties"
+        )
+    return (f"key       of {_named([owner])}, as in the roster",)

@@ -1,0 +1,269 @@
+"""Every message of the protocols, byte by byte: type number, body, payload, and what is refused in which words.
+
+The bodies were written down from the first version that two parties could run: whoever changes one changes the
+protocol (docs/protocol.md) and its version number.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastlloyd.protocols.align.messages import BlindedIds, OpenedIds
+from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, VectorFormat
+from fastlloyd.protocols.feddp.messages import (
+    CentersMessage,
+    MaskedStatistic,
+    ProjectedCentersMessage,
+    ProjectionMessage,
+    StatisticFormat,
+)
+from fastlloyd.protocols.feddp.projection import Projection
+from fastlloyd.protocols.feddp.stage import Centers, ProjectedCenters
+from fastlloyd.protocols.kfed.messages import CentersFormat as LocalFormat
+from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters, encode_centers
+from fastlloyd.protocols.secfc.messages import (
+    ArrayFormat,
+    Assignment,
+    AssignmentFormat,
+    CenterShares,
+    CodedValues,
+    DataShares,
+    Finished,
+    LayerPublicKey,
+    Roll,
+    SealedTags,
+    Shared,
+    Size,
+    TagFormat,
+    Union,
+    ValuesFormat,
+)
+from fastlloyd.protocols.seed import SeedConfirmation, SeedContribution
+from fastlloyd.protocols.vertical_dp.messages import CentersFormat, FinalCenters, Synopsis, SynopsisFormat
+from fastlloyd.protocols.vertical_he.messages import (
+    EncryptedBlock,
+    KeyMaterial,
+    ListFormat,
+    NoisySamples,
+    NoisySums,
+)
+from fastlloyd.ring.field import Field
+from fastlloyd.ring.fixed import Ring
+from fastlloyd.wire import Message, PartyId
+
+P1, P3 = PartyId(1), PartyId(3)
+RING = Ring(32)
+VECTOR = VectorFormat(RING, 3, 3)
+ELEMENTS = np.array([1, -2, 3], dtype=np.int64).astype(RING.dtype)
+CENTERS = np.array([[0.5, -1.0]])
+LOCAL = LocalFormat(local_k=2, k=1, d=2, clients=3)
+FIELD = Field((13, 251))
+SHARES = np.array([[[1.0, 12.0]], [[2.0, 250.0]]])
+SHAPE = ArrayFormat(FIELD, (1, 2), block=7)
+FEDDP = SimpleNamespace(rank=1, d=2, n_server=2, projected_bits=4, projected_limit=100, k=2, choose_k=True)
+SYNOPSIS = SynopsisFormat(clusters=2, d=1, with_total=True, sketches=0, shape=None, users=3)
+POINTS = (bytes(range(32)), bytes(range(1, 33)))
+
+GOLDEN: dict[str, tuple[Message, Any, int, str, int]] = {
+    "masked update": (MaskedUpdate(ELEMENTS.tobytes()), VECTOR, 32, "01000000feffffff03000000", 12),
+    "noisy masked sum": (NoisyMaskedSum(ELEMENTS.tobytes(), (P1, P3), 3), VECTOR, 33, "0501000000feffffff03000000", 12),
+    "masked statistic": (
+        MaskedStatistic(ELEMENTS.tobytes()),
+        StatisticFormat(RING, 3),
+        48,
+        "01000000feffffff03000000",
+        12,
+    ),
+    "projection": (
+        ProjectionMessage(Projection(np.array([[1, -2]], np.int32), np.array([[3], [-4]]), 4)),
+        FEDDP,
+        49,
+        "01000000feffffff03000000fcffffff",
+        16,
+    ),
+    "projected centres": (
+        ProjectedCentersMessage(ProjectedCenters(np.array([[5]]), np.array([2.0, 0.5]))),
+        FEDDP,
+        50,
+        "01000000050000000000000000000040000000000000e03f",
+        20,
+    ),
+    "centres of feddp": (
+        CentersMessage(Centers(CENTERS, np.array([9.0]))),
+        FEDDP,
+        51,
+        "01000000000000000000e03f000000000000f0bf0000000000002240",
+        24,
+    ),
+    "local centres": (LocalCenters(encode_centers(CENTERS)), LOCAL, 64, "000000000000e03f000000000000f0bf", 16),
+    "merged centres": (
+        MergedCenters(encode_centers(CENTERS), (P1, P3), 3),
+        LOCAL,
+        65,
+        "05000000000000e03f000000000000f0bf",
+        16,
+    ),
+    "size": (Size(258), 1000, 72, "0201000000000000", 0),
+    "layer key": (
+        LayerPublicKey(POINTS[0]),
+        None,
+        73,
+        "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+        0,
+    ),
+    "sealed tags": (SealedTags((b"ab", b"cd")), TagFormat(2, 2), 74, "61626364", 4),
+    "union": (Union((b"abc",)), TagFormat(None, 3, most=2), 75, "616263", 0),
+    "data shares": (DataShares(SHARES, FIELD, 7), SHAPE, 76, "07000000010c02fa", 4),
+    "shared": (Shared(3), 3, 77, "0300000000000000", 0),
+    "coded values": (CodedValues(FIELD.to_bytes(SHARES)), ValuesFormat(FIELD, 1, 2), 78, "010c02fa", 4),
+    "assignment": (
+        Assignment(np.array([0, 2, 1]), "repeated", (P1, P3), AssignmentFormat(3, 2, 3)),
+        AssignmentFormat(3, 2, 3),
+        79,
+        "0105000201",
+        0,
+    ),
+    "finished": (Finished(), None, 80, "", 0),
+    "roll": (Roll((P1, P3), 3), 3, 81, "05", 0),
+    "centre shares": (CenterShares(SHARES, FIELD), SHAPE, 82, "010c02fa", 4),
+    "blinded ids": (
+        BlindedIds(POINTS[:1]),
+        1,
+        98,
+        "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+        0,
+    ),
+    "opened ids": (OpenedIds(POINTS[1:]), 1, 99, "0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20", 0),
+    "synopsis": (
+        Synopsis.write(np.array([[1], [-65536]]), SYNOPSIS, noisy_total=2.5, plain_labels=np.array([0, 1])),
+        SYNOPSIS,
+        104,
+        "010000000000ffff80020000000000000001",
+        18,
+    ),
+    "final centres": (
+        FinalCenters(encode_centers(CENTERS)),
+        CentersFormat(1, 2, shared=True),
+        105,
+        "000000000000e03f000000000000f0bf",
+        16,
+    ),
+    "no final centres": (FinalCenters(b""), CentersFormat(1, 2, shared=False), 105, "", 0),
+    "keys": (KeyMaterial((b"a", b"bc")), ListFormat(2, 9), 120, "0100000061020000006263", 3),
+    "block": (EncryptedBlock((b"abc",)), ListFormat(1, 9), 121, "03000000616263", 3),
+    "samples": (NoisySamples(b"1234567"), 7, 122, "31323334353637", 7),
+    "noisy sums": (NoisySums.of(np.array([-1, 2])), 2, 123, "ffffffffffffffff0200000000000000", 16),
+    "seed": (
+        SeedContribution(POINTS[0]),
+        None,
+        16,
+        "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+        0,
+    ),
+    "seed tag": (
+        SeedConfirmation(POINTS[0]),
+        None,
+        17,
+        "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
+        0,
+    ),
+}
+
+# A class, a body, the format, and the whole sentence it is refused with.
+FLOATS = np.array([0.5, 1.5]).tobytes()
+REFUSED: dict[str, tuple[type[Message], bytes, Any, str]] = {
+    "update of two": (MaskedUpdate, b"\0" * 8, VECTOR, "expected 12 payload bytes, got 8"),
+    "statistic of four": (MaskedStatistic, b"\0" * 16, StatisticFormat(RING, 3), "expected 12 payload bytes, got 16"),
+    "sum over nobody": (NoisyMaskedSum, b"\0" * 13, VECTOR, "a sum over no client"),
+    "sum over a stranger": (NoisyMaskedSum, b"\x08" + b"\0" * 12, VECTOR, "the bitmap names clients beyond client 3"),
+    "no sum": (NoisyMaskedSum, b"", VECTOR, "expected a bitmap of 1 bytes, got 0"),
+    "short sum": (NoisyMaskedSum, b"\x01" + b"\0" * 8, VECTOR, "expected 12 payload bytes, got 8"),
+    "three rows": (LocalCenters, b"\0" * 48, LOCAL, "expected up to 2 rows of 2 numbers, got 48 bytes"),
+    "half a row": (LocalCenters, b"\0" * 8, LOCAL, "expected up to 2 rows of 2 numbers, got 8 bytes"),
+    "far centre": (LocalCenters, FLOATS, LOCAL, "expected centres within [-1, 1]"),
+    "no number": (LocalCenters, encode_centers(np.array([np.nan, 0.0])), LOCAL, "expected centres within [-1, 1]"),
+    "merged of nobody": (MergedCenters, b"\0" * 17, LOCAL, "centres of no client"),
+    "two merged": (MergedCenters, b"\1" + b"\0" * 32, LOCAL, "expected 1 rows of 2 numbers, got 32 bytes"),
+    "far merged": (MergedCenters, b"\1" + FLOATS, LOCAL, "expected centres within [-1, 1]"),
+    "short number": (Size, b"\0" * 7, 10, "expected 8 bytes, got 7"),
+    "large number": (Size, b"\x0b" + b"\0" * 7, 10, "expected a number of at most 10, got 11"),
+    "short key": (LayerPublicKey, b"\0" * 31, None, "expected 32 bytes, got 31"),
+    "three tags": (SealedTags, b"\0" * 6, TagFormat(2, 2), "expected 2 tags of 2 bytes, got 6 bytes"),
+    "half a tag": (Union, b"\0" * 4, TagFormat(None, 3, most=2), "expected 2 tags of 3 bytes, got 4 bytes"),
+    "another block": (DataShares, b"\x08\0\0\0" + b"\0" * 4, SHAPE, "expected block 7"),
+    "short shares": (DataShares, b"\x07\0\0\0" + b"\0" * 3, SHAPE, "expected 4 payload bytes, got 3"),
+    "short values": (CodedValues, b"\0" * 3, ValuesFormat(FIELD, 1, 2), "expected 4 payload bytes, got 3"),
+    "a residue": (CenterShares, b"\x0d\0\0\0", SHAPE, "expected residues below 13, got 13"),
+    "something": (Finished, b"\0", None, "expected an empty message, got 1 bytes"),
+    "short point": (BlindedIds, b"\0" * 31, 1, "expected 1 points of 32 bytes, got 31 bytes"),
+    "equal points": (OpenedIds, b"\0" * 64, 2, "a blinded id stands twice"),
+    "short synopsis": (Synopsis, b"\0" * 15, SYNOPSIS, "expected 16 bytes of centres and sketches, got 15"),
+    "shared nothing": (FinalCenters, b"", CentersFormat(1, 2, shared=True), "expected 16 bytes of centres, got 0"),
+    "far result": (FinalCenters, FLOATS, CentersFormat(1, 2, shared=True), "a centre lies outside [-1, 1]"),
+    "short samples": (NoisySamples, b"123456", 7, "expected 7 bytes of samples, got 6"),
+    "short sums": (NoisySums, b"\0" * 8, 2, "expected 2 integers of 8 bytes, got 8 bytes"),
+    "long string": (
+        KeyMaterial,
+        b"\3\0\0\0abc",
+        ListFormat(1, 2),
+        "expected ciphertexts or keys of at most 2 bytes, got 3",
+    ),
+    "one too few": (EncryptedBlock, b"\1\0\0\0a", ListFormat(2, 2), "expected 2 ciphertexts or keys, got fewer"),
+    "one too many": (EncryptedBlock, b"\1\0\0\0ab", ListFormat(1, 2), "1 bytes too many after 1 ciphertexts or keys"),
+}
+
+
+@pytest.mark.parametrize(("message", "form", "number", "body", "payload"), GOLDEN.values(), ids=GOLDEN)
+def test_the_bytes_on_the_wire_stay(message: Message, form: Any, number: int, body: str, payload: int) -> None:
+    assert number == type(message).TYPE
+    assert message.body().hex() == body
+    assert message.payload_bytes == payload
+    again = type(message).read(bytes.fromhex(body), form)
+    assert type(again) is type(message)
+    assert (again.body(), again.payload_bytes) == (message.body(), payload)
+
+
+@pytest.mark.parametrize(("kind", "body", "form", "sentence"), REFUSED.values(), ids=REFUSED)
+def test_what_is_malformed_is_refused_in_these_words(
+    kind: type[Message], body: bytes, form: Any, sentence: str
+) -> None:
+    with pytest.raises(ValueError) as caught:
+        kind.read(body, form)
+    assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize("message", [entry[0] for entry in GOLDEN.values()], ids=GOLDEN)
+def test_no_message_can_be_changed(message: Message) -> None:
+    assert not hasattr(message, "__dict__")
+    with pytest.raises((AttributeError, TypeError)):
+        message.TYPE2 = 1  # type: ignore[attr-defined]
+
+
+SECRET = ("masked", "noisy", "centres", "local", "tags", "shares", "values", "ids", "synopsis", "keys", "seed", "sums")
+
+
+@pytest.mark.parametrize("name", [name for name in GOLDEN if any(word in name for word in SECRET)])
+def test_no_bytes_stand_in_repr(name: str) -> None:
+    message = GOLDEN[name][0]
+    shown = repr(message)
+    assert "b'" not in shown and "array" not in shown
+
+
+def test_numbers_come_back() -> None:
+    update = MaskedUpdate.read(ELEMENTS.tobytes(), VECTOR)
+    assert update.elements(VECTOR).tolist() == [1, 2**32 - 2, 3]
+    reply = NoisyMaskedSum.read(b"\5" + ELEMENTS.tobytes(), VECTOR)
+    assert reply.elements(VECTOR).tolist() == [1, 2**32 - 2, 3]
+    assert reply.included == (P1, P3)
+    statistic = MaskedStatistic.read(ELEMENTS.tobytes(), StatisticFormat(RING, 3))
+    assert statistic.elements(StatisticFormat(RING, 3)).tolist() == [1, 2**32 - 2, 3]
+    assert LocalCenters.read(encode_centers(CENTERS), LOCAL).centers(2).tolist() == CENTERS.tolist()
+    assert MergedCenters.read(b"\5" + encode_centers(CENTERS), LOCAL).centers(2).tolist() == CENTERS.tolist()
+    final = CentersFormat(1, 2, shared=True)
+    assert np.array_equal(FinalCenters.read(encode_centers(CENTERS), final).centers(final), CENTERS)
+    assert FinalCenters(b"").centers(CentersFormat(1, 2, shared=False)) is None
+    assert NoisySums.of(np.array([-1, 2])).integers().tolist() == [-1, 2]
