@@ -2,7 +2,7 @@
 
 Each worker is a fresh interpreter (`python -m fastlloyd.workers`), started with a bare environment: it sees no variable
 of a launcher and never imports mpi4py. It gets the plan and the computing party's columns through its standard input,
-keeps every so-manieth encrypted block (the linear scheme divides what is left over by steps), and answers on its
+keeps every so-manieth encrypted block (the linear schemes divide what is left over by steps), and answers on its
 standard output; it ends when its input ends.
 
 ::
@@ -26,7 +26,7 @@ import selectors
 import struct
 import subprocess
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import IO, Any, Self
 
@@ -35,8 +35,8 @@ from numpy.typing import NDArray
 
 from fastlloyd.crypto.lattice import Sample
 from fastlloyd.errors import ConfigError, FastLloydError, InternalError
-from fastlloyd.protocols.vertical_he.engine import Computer, make_engine, shared_blocks
-from fastlloyd.protocols.vertical_he.plan import Plan, count_engines
+from fastlloyd.protocols.vertical_he.engine import Computer, Engine, make_engine, shared_blocks
+from fastlloyd.protocols.vertical_he.plan import Plan, count_engines, round_seconds
 
 _FRAME = struct.Struct("<BQ")
 _LENGTH = struct.Struct("<I")
@@ -44,6 +44,8 @@ _PLACE = struct.Struct("<II")
 _FRACTION = struct.Struct("<d")
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV")
 MOST_WORKERS = 256
+# Processor seconds of all rounds below which one process is as fast as several.
+_START_SECONDS = 2.0
 
 
 class _Kind(IntEnum):
@@ -85,12 +87,15 @@ class WorkerEngine:
         columns = np.ascontiguousarray(raw_columns, "<f8").tobytes()
         count = count_engines(plan, workers)
         self._shared = shared_blocks(plan, count)
+        self._left = self._loads = plan.blocks * len(plan.encrypting)
+        self._busy: set[int] = set()
         try:
             for _ in range(count):
                 self._workers.append(_start())
             for number, worker in enumerate(self._workers):
                 described = json.dumps({"plan": plan.to_json(), "number": number, "engines": count}).encode()
-                self._ask(worker, _Kind.SETUP, _LENGTH.pack(len(described)) + described + columns)
+                self._write(worker, _Kind.SETUP, _LENGTH.pack(len(described)) + described + columns)
+                self._busy.add(number)
         except BaseException:
             self.close()
             raise
@@ -116,15 +121,22 @@ class WorkerEngine:
     def keys(self, parts: Sequence[bytes]) -> None:
         """Take the key holder's public keys."""
         self._finisher.keys(parts)
-        for worker in self._workers:
-            self._ask(worker, _Kind.KEYS, _join(parts))
+        self._tell(range(len(self._workers)), _Kind.KEYS, _join(parts))
+        self._settle()
 
     def load(self, owner: int, block: int, parts: Sequence[bytes]) -> None:
-        """Hand one encrypted block to its worker."""
+        """Hand one encrypted block to its worker.
+
+        With one owner a worker takes it in while the next block comes, and what it refuses is told at its next block,
+        or at the last of all; with several owners at once, for the refusal names the sender.
+        """
         body = _PLACE.pack(owner, block) + _join(parts)
-        chosen = self._workers if block in self._shared else [self._workers[block % len(self._workers)]]
-        for worker in chosen:
-            self._ask(worker, _Kind.LOAD, body)
+        everybody = range(len(self._workers))
+        self._tell(everybody if block in self._shared else (block % len(self._workers),), _Kind.LOAD, body)
+        last = self._left == 1
+        self._left = self._loads if last else self._left - 1
+        if last or len(self._plan.encrypting) > 1:
+            self._settle()
 
     def evaluate(self, centers: NDArray[np.float64]) -> Generator[float, None, Sample]:
         """Add up one round on all workers at once."""
@@ -148,10 +160,18 @@ class WorkerEngine:
                         selector.unregister(key.fileobj)
         return self._finisher.finish(centers, Sample(total[:, 0], total[:, 1:]))
 
-    def _ask(self, worker: subprocess.Popen[bytes], kind: _Kind, body: bytes) -> None:
-        """Send a command and wait until it is done."""
-        self._write(worker, kind, body)
-        self._read(worker)
+    def _tell(self, numbers: Iterable[int], kind: _Kind, body: bytes) -> None:
+        """Send a command to some workers, once they have carried out the last one."""
+        for number in numbers:
+            self._settle((number,))
+            self._write(self._workers[number], kind, body)
+            self._busy.add(number)
+
+    def _settle(self, numbers: Iterable[int] | None = None) -> None:
+        """Wait until workers, or all of them, have carried out their last command."""
+        for number in sorted(self._busy if numbers is None else self._busy.intersection(numbers)):
+            self._busy.remove(number)
+            self._read(self._workers[number])
 
     def _write(self, worker: subprocess.Popen[bytes], kind: _Kind, body: bytes) -> None:
         try:
@@ -169,6 +189,30 @@ class WorkerEngine:
         if kind is _Kind.FAILED:
             raise InternalError(f"a worker process failed: {body.decode()}")
         return kind, body
+
+
+def worthwhile_engines(plan: Plan, workers: int) -> int:
+    """Say over how many processes to spread the work: one, where starting others takes longer than they save."""
+    return count_engines(plan, workers) if plan.rounds * round_seconds(plan, 1) > _START_SECONDS else 1
+
+
+@contextlib.contextmanager
+def open_engine(plan: Plan, raw_columns: NDArray[np.float64], workers: int) -> Iterator[Engine]:
+    """Give what the computing party computes with: worker processes where they save time, else this process.
+
+    Parameters
+    ----------
+    plan : Plan
+    raw_columns : float64 array, shape (d_own, n)
+        The computing party's columns, scaled to [-1, 1].
+    workers : int
+        At most so many.
+    """
+    if worthwhile_engines(plan, workers) == 1:
+        yield make_engine(plan, raw_columns)
+        return
+    with WorkerEngine(plan, raw_columns, workers) as engine:
+        yield engine
 
 
 def _start() -> subprocess.Popen[bytes]:

@@ -133,7 +133,7 @@ def run_job(
     """
     with tempfile.TemporaryDirectory(prefix="fastlloyd-bench-") as folder:
         output = Path(folder)
-        command, env = _command(mpirun, job.ranks, [sys.executable, *program, *job.flags(output)], hosts)
+        command, env = launch_command(mpirun, job.ranks, [sys.executable, *program, *job.flags(output)], hosts)
         run_program(command, env, what="a run of the benchmark", limit_s=limit_s)
         report = json.loads((output / "server.json").read_text(encoding="utf-8"))
     traffic = report["traffic"]
@@ -145,7 +145,9 @@ def run_job(
     }
 
 
-def _command(mpirun: Mpirun, ranks: int, words: Sequence[str], hosts: Hosts | None) -> tuple[list[str], dict[str, str]]:
+def launch_command(
+    mpirun: Mpirun, ranks: int, words: Sequence[str], hosts: Hosts | None
+) -> tuple[list[str], dict[str, str]]:
     """Build the launcher's command over TCP, here or on other hosts."""
     if hosts is None:
         return mpirun_command(mpirun, ranks, words, transport="tcp")

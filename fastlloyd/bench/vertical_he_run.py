@@ -1,8 +1,8 @@
 """Runs vertical-he once on points, all parties on this machine, and says what it took.
 
 The parties are the real ones, and so are the ciphertexts and the worker processes; messages pass through memory, so the
-time is that of computing alone and the bytes are counted as they would be sent. What a network adds is computed
-from the bytes (`vertical_he_network`).
+time is that of computing alone and the bytes are counted as they would be sent. Alignment and the agreement on the
+plan are left out; `vertical_he_mpi` runs it all.
 
 Source: Vertical HE, §5.
 """
@@ -43,6 +43,8 @@ class Case:
         Columns of each owner, in order.
     rounds : int or None
         None: the protocol's choice.
+    noise, scheme, mode : str
+        As `--set vertical-he.NAME=`.
     """
 
     k: int
@@ -50,21 +52,32 @@ class Case:
     rounds: int | None = 10
     epsilon: float = 1.0
     noise: str = "dp"
+    scheme: str = "auto"
+    mode: str = "auto"
     seed: int = 0
+
+    @property
+    def ranks(self) -> int:
+        """The owners, and from three of them on a server without data."""
+        return len(self.widths) if len(self.widths) == 2 else len(self.widths) + 1
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What belongs to vertical-he alone."""
+        return {"noise": self.noise, "scheme": self.scheme, "mode": self.mode}
 
 
 def plan_case(case: Case, n: int) -> Plan:
     """Make the plan of one case."""
-    parties = len(case.widths) if len(case.widths) == 2 else len(case.widths) + 1
     public = PublicParameters(
-        parties=parties,
+        parties=case.ranks,
         k=case.k,
         n=n,
         epsilon=case.epsilon,
         delta=1.0 / n,  # as in the paper
         rounds=case.rounds,
         seed=case.seed,
-        settings={"noise": case.noise},
+        settings=case.settings,
     )
     return make_plan(public, [[f"x{i}_{j}" for j in range(width)] for i, width in enumerate(case.widths)])
 
@@ -154,9 +167,9 @@ def _marked(party: Party[Result], marks: dict[str, float]) -> Party[Result]:
 
 
 def _bytes(simulation: Simulation, *, setup: bool) -> int:
-    """Count the payload that all parties sent, in the set-up or in the rounds."""
+    """Count what all parties sent, in the set-up or in the rounds."""
     return sum(
-        count.payload_bytes
+        count.link_bytes
         for meter in simulation.meters.values()
         for (_, round_), count in meter.sent.items()
         if (round_ == SETUP_ROUND) == setup

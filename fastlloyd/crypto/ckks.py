@@ -247,6 +247,16 @@ class Context:
         """Serialise a ciphertext or public key."""
         return self._exchange.save(thing)
 
+    def coefficients(self, cipher: Any) -> NDArray[np.int64]:
+        """Read the two polynomials of a ciphertext at the last level, shape (2, N), modulo the prime.
+
+        The ciphertext is used up: it is brought out of the transformed domain in place.
+        """
+        if cipher.size() != 2 or cipher.coeff_modulus_size() != 1:
+            raise InternalError("only ciphertexts of two polynomials at the last level can be read")
+        self.evaluator.transform_from_ntt_inplace(cipher)
+        return self.numbers(cipher, 2 * self.degree).reshape(2, self.degree)
+
     def extract(self, ciphers: list[Any]) -> Sample:
         """Take the constant coefficients out of ciphertexts at the last level, as LWE samples; None counts as zero.
 
@@ -358,34 +368,3 @@ def encrypt_integers(
     check_integers(coefficients)
     slots = context.transform(coefficients.astype(np.float64))
     return [encrypter.encrypt(context.encode_integers(row)) for row in slots]
-
-
-class Sums:
-    """Running sums of products of plaintexts and ciphertexts.
-
-    Parameters
-    ----------
-    context : Context
-    count : int
-        How many sums.
-    """
-
-    def __init__(self, context: Context, count: int) -> None:
-        self._context = context
-        self._product = _seal().Ciphertext()
-        self._sums: list[Any] = [None] * count
-
-    def add(self, which: int, cipher: Any, plain: Any) -> None:
-        """Add one product; the plaintext must not be zero."""
-        evaluator = self._context.evaluator
-        if self._sums[which] is None:
-            self._sums[which] = _seal().Ciphertext()
-            evaluator.multiply_plain(cipher, plain, self._sums[which])
-        else:
-            evaluator.multiply_plain(cipher, plain, self._product)
-            evaluator.add_inplace(self._sums[which], self._product)
-
-    def extract(self) -> Sample:
-        """Give all sums as LWE samples and start anew."""
-        sums, self._sums = self._sums, [None] * len(self._sums)
-        return self._context.extract(sums)

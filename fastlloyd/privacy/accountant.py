@@ -29,6 +29,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.release import Release
@@ -88,6 +89,11 @@ def spent(releases: Sequence[Release], delta: float) -> float:
     if delta <= SAMPLER_DELTA:
         return pure
     return min(pure, _compose(counts, delta - SAMPLER_DELTA))
+
+
+def prepare() -> None:
+    """Import what `spent` needs: it takes up to a second, so call it where a party would wait for others anyway."""
+    import_module("dp_accounting.pld.privacy_loss_distribution")
 
 
 def gdp_delta(mu: float, epsilon: float) -> float:

@@ -10,7 +10,6 @@ import dataclasses
 import math
 import os
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,9 +19,9 @@ from numpy.typing import NDArray
 
 from fastlloyd.config import RunConfig
 from fastlloyd.data.vertical import PartyFeatures, assemble_centers, assemble_names, check_features
-from fastlloyd.errors import ConfigError, InternalError, Reason
+from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.outcome import Result, common_part, own_traffic
-from fastlloyd.privacy.accountant import ACCOUNTANT, spent
+from fastlloyd.privacy.accountant import ACCOUNTANT, prepare, spent
 from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.align.check import check_ids
@@ -116,12 +115,6 @@ def gather(config: RunConfig, clients: int) -> tuple[RunConfig, VerticalCommon]:
     ConfigError
         A parameter does not fit, or an interrupted run is to be resumed.
     """
-    if config.resume:
-        raise ConfigError(
-            "--resume: vertical-he starts anew after an interruption, for its keys are kept nowhere; leave --resume "
-            "out (what the broken run released is in the ledger)",
-            reason=Reason.RESUME,
-        )
     probe = run_parameters(config, clients, config.n_total or 10_000_000, config.k or 2)
     return gather_vertical(config, probe.owners, clients, run_parameters)
 
@@ -230,6 +223,7 @@ def _agree(
     if own is not None and n is not None:
         driver.drive(tell_columns(own.features))
         driver.drive(tell_count(n))
+        prepare()  # rank 0 plans meanwhile, and this party will check the plan
     values = driver.drive(_await_plan()).values["plan"]
     found: list[tuple[PartyFeatures, ...]] = []
 
@@ -296,14 +290,10 @@ def _compute(
         return driver.drive(key_holder(plan, columns, noise))
     if me.rank != plan.computing:
         return driver.drive(owner(me, plan, columns))
-    from fastlloyd.protocols.vertical_he.engine import make_engine
-    from fastlloyd.workers import WorkerEngine
+    from fastlloyd.workers import open_engine
 
-    workers = _workers(session.config)
-    with ExitStack() as stack:
-        if workers > 1:
-            return driver.drive(computing_party(plan, stack.enter_context(WorkerEngine(plan, columns, workers)), noise))
-        return driver.drive(computing_party(plan, make_engine(plan, columns), noise))
+    with open_engine(plan, columns, _workers(session.config)) as engine:
+        return driver.drive(computing_party(plan, engine, noise))
 
 
 class HEOutcome(SharedOutcome):

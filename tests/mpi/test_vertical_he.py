@@ -1,4 +1,4 @@
-"""Vertical k-means under CKKS over mpirun: two parties with own files, three with a server, other ids, missing key."""
+"""Vertical k-means under CKKS over mpirun: two parties, also with a common key, three with a server, and faults."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastlloyd.report.document import load
-from tests.mpi.support import done, read_matrix, run
-
 pytest.importorskip("tenseal")
+
+from fastlloyd.bench.vertical_he_mpi import run_over_mpi
+from fastlloyd.bench.vertical_he_run import Case, synthetic
+from fastlloyd.report.document import load
+from tests.mpi.support import done, mpirun, read_matrix, run
+
 pytestmark = pytest.mark.mpi
 
 N = 300
@@ -58,6 +61,39 @@ def test_a_server_without_data_computes_for_two_owners(tmp_path: Path) -> None:
     assert np.abs((found - CENTERS) / np.array([2.0, 50.0])).max() < 0.05  # the weights are soft
 
 
+@pytest.mark.parametrize("settings", [(), ("--set", "vertical-he.computing=1")])
+def test_with_a_common_key_both_have_the_centres_and_rank_1_may_compute(
+    tmp_path: Path, settings: tuple[str, ...]
+) -> None:
+    offices(tmp_path, (0, 1))
+    flags = [*FLAGS, *RUN, *settings, "--set", "vertical-he.mode=threshold", "--epsilon", "20"]
+    done(tmp_path, [*flags, "--transport", "tcp", "--output", "out-{client}"], n=2)
+    texts = {(tmp_path / f"out-{rank}" / "centroids.csv").read_text() for rank in (0, 1)}
+    assert len(texts) == 1
+    written = load(tmp_path / "out-0" / "report.json")
+    assert not written["not_private"] and written["privacy"]["spent_epsilon"] <= 20
+    parameters = written["parameters"]
+    assert (parameters["mode"], parameters["scheme"]) == ("threshold", "linear")
+    assert parameters["computing"] == (1 if settings else 0)
+    found = read_matrix(tmp_path / "out-0" / "centroids.csv")
+    found = found[np.argsort(found[:, 0])]
+    assert np.abs((found - CENTERS) / np.array([2.0, 50.0])).max() < 0.1
+
+
+def test_a_common_key_needs_a_party_with_one_column(tmp_path: Path) -> None:
+    offices(tmp_path, (0, 1))
+    for rank in (0, 1):
+        table = tmp_path / f"office_{rank}.csv"
+        head, *lines = table.read_text().splitlines()
+        table.write_text("\n".join([f"{head},more{rank}", *(f"{line},0.5" for line in lines)]) + "\n")
+        with (tmp_path / f"bounds_{rank}.csv").open("a") as bounds:
+            bounds.write(f"more{rank},0,1\n")
+    ended = run(tmp_path, [*FLAGS, *RUN, "--set", "vertical-he.mode=threshold", "--output", "res"], n=2)
+    assert ended.code == 2 and not ended.left
+    assert "the linear scheme needs two owners, one of whom has a single column" in ended.said
+    assert not (tmp_path / "res").exists() or not (tmp_path / "res" / "report.json").exists()
+
+
 def test_other_people_at_the_parties_end_the_run(tmp_path: Path) -> None:
     offices(tmp_path, (0, 1), missing=3)
     ended = run(tmp_path, [*FLAGS, *RUN, "--output", "res"], n=2)
@@ -71,3 +107,16 @@ def test_a_mode_that_does_not_fit_the_parties_names_the_mend(tmp_path: Path) -> 
     ended = run(tmp_path, [*FLAGS, *RUN, "--set", "vertical-he.mode=server-aided"], n=2)
     assert ended.codes == {2}
     assert "start with -n 3 or more" in ended.said
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("n,k,megabytes", [(10_000, 2, 5.5), (10_000, 5, 6.3), (10_000, 8, 7.0), (100_000, 5, 50.0)])
+def test_ten_rounds_send_no_more_than_stated(n: int, k: int, megabytes: float) -> None:
+    points, _ = synthetic(n, k, 2)
+    value = run_over_mpi(Case(k=k, widths=(1, 1)), points, 2, mpirun())
+    assert (value["scheme"], value["rounds"]) == ("linear", 10)
+    # All that is sent: headers and TLS records included.
+    assert value["setup_bytes"] + 10 * value["round_bytes"] <= 1e6 * megabytes
+    assert value["peak_mib"] < 8192
+    assert value["loss"] < 0.02

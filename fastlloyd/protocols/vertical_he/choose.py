@@ -10,12 +10,14 @@ from dataclasses import dataclass
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.protocols.vertical_he import circuit
-from fastlloyd.protocols.vertical_he.parameters import THRESHOLD, PublicParameters
+from fastlloyd.protocols.vertical_he.parameters import LINEAR, PAIRWISE, PROJECTION, THRESHOLD, PublicParameters
 
 # Measured: encoding weights, multiplying and adding, and the bytes of one number on the way (compressed).
-_LINEAR_PRODUCT_S = 1.0e-4
+_LINEAR_PRODUCT_S = 2.5e-5
 _LINEAR_NUMBER_BYTES = 6.9
-_CIRCUIT_NUMBER_BYTES = 4.6
+# Measured: encrypting one ciphertext of the linear scheme and taking it in.
+_LINEAR_CIPHERTEXT_S = 1.4e-3
+_CIRCUIT_NUMBER_BYTES = 5.0
 _LINEAR_RING = 2048
 # What a byte costs beside a second of computing, for the choice only: 100 Mbit/s.
 _BYTES_PER_SECOND = 12.5e6
@@ -68,6 +70,8 @@ def options(public: PublicParameters, widths: tuple[int, ...]) -> tuple[Choice, 
         holder = 1 - computing
         if widths[holder] == 1:
             found.append(_linear(public, widths, computing=computing, holder=holder))
+        elif public.k == 2:
+            found.append(_projection(public, widths, computing=computing, holder=holder))
         if public.mode != THRESHOLD and public.k >= 2:
             found.append(_pairwise(public, widths, computing=computing, holder=holder, encrypted=widths[holder]))
     return tuple(sorted(found, key=lambda choice: choice.total_seconds(public.count_rounds)))
@@ -91,8 +95,9 @@ def choose(public: PublicParameters, widths: tuple[int, ...]) -> Choice:
         return allowed[0]
     raise ConfigError(
         f"vertical-he.scheme = {settings.scheme} with mode {public.mode} and {' + '.join(map(str, widths))} columns is "
-        "not possible: the linear scheme needs two owners, one of whom has a single column and does not compute; the "
-        "pairwise one needs at least two clusters; leave scheme and computing at 'auto'"
+        "not possible: the linear scheme needs two owners, one of whom has a single column and does not compute; "
+        "projection needs two owners and two clusters; the pairwise one at least two clusters and one key holder; "
+        "leave scheme and computing at 'auto'"
     )
 
 
@@ -102,12 +107,31 @@ def linear_seconds(n: int, k: int, degree: int, own_columns: int) -> float:
     return products * _LINEAR_PRODUCT_S
 
 
+def encryption_seconds(n: int, ciphertexts: int) -> float:
+    """Estimate the processor seconds of encrypting so many ciphertexts of each block, and of taking them in."""
+    return math.ceil(n / _LINEAR_RING) * ciphertexts * _LINEAR_CIPHERTEXT_S
+
+
+def _projection(public: PublicParameters, widths: tuple[int, ...], *, computing: int, holder: int) -> Choice:
+    once = _linear(public, widths, computing=computing, holder=holder)
+    ciphertexts = (public.chosen.degree + 1) * (1 + widths[holder])
+    each = once.setup_bytes * ciphertexts / (public.chosen.degree + 2)
+    return Choice(
+        scheme=PROJECTION,
+        computing=computing,
+        holder=holder,
+        round_seconds=once.round_seconds + encryption_seconds(public.n, ciphertexts),
+        setup_bytes=0,
+        round_bytes=once.round_bytes + round(each),
+    )
+
+
 def _linear(public: PublicParameters, widths: tuple[int, ...], *, computing: int, holder: int) -> Choice:
     degree, k = public.chosen.degree, public.k
     blocks = math.ceil(public.n / _LINEAR_RING)
     halves = 2 if public.mode == THRESHOLD else 1  # without the key both halves of a ciphertext travel
     return Choice(
-        scheme="linear",
+        scheme=LINEAR,
         computing=computing,
         holder=holder,
         round_seconds=linear_seconds(public.n, k, degree, widths[computing]),
@@ -122,9 +146,10 @@ def _pairwise(
     ring, k = circuit.RINGS[0], public.k
     blocks = math.ceil(public.n / (ring // 2))
     primes = circuit.depth(k) + 2
-    numbers = blocks * encrypted * ring * primes * (2 if public.mode == "server-aided" else 1) + ring * primes * primes
+    columns = blocks * encrypted * primes * (2 if public.mode == "server-aided" else 1)
+    numbers = ring * (columns + primes * (primes + 2))  # and the two keys
     return Choice(
-        scheme="pairwise",
+        scheme=PAIRWISE,
         computing=computing,
         holder=holder,
         round_seconds=circuit.seconds(public.n, k),

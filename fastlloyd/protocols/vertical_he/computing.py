@@ -18,7 +18,7 @@ from fastlloyd.protocols.party import Party, Publish, Receive, Record, Send
 from fastlloyd.protocols.vertical_he import lwe
 from fastlloyd.protocols.vertical_he.engine import Engine, Work
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, ListFormat, NoisySamples, NoisySums
-from fastlloyd.protocols.vertical_he.parameters import THRESHOLD
+from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, PROJECTION, THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.rounds import Result, first_centers, post_process, settled
 from fastlloyd.wire import SETUP_ROUND, PartyId
@@ -64,6 +64,8 @@ def computing_party(
     for t in range(plan.rounds):
         if plan.columns(me.rank):
             yield Record(plan.releases(t, seen_by=str(holder)))
+        if plan.scheme == PROJECTION:
+            yield from _take_blocks(plan, engine, t)
         sample = yield from _follow(engine.evaluate(centers), t)
         if share is not None:
             sample = lwe.open_part(sample, share.coefficients(), modulus)
@@ -80,7 +82,7 @@ def computing_party(
 
 
 def _take_in(plan: Plan, engine: Engine, share: KeyShare | None) -> Party[None]:
-    """Receive the keys and all encrypted blocks."""
+    """Receive the keys, and all encrypted blocks unless each round has its own."""
     holder = PartyId(plan.holder)
     keys: KeyMaterial = yield Receive(holder, KeyMaterial, SETUP_ROUND, key_format(plan))
     with blaming(holder, "key"):
@@ -89,10 +91,16 @@ def _take_in(plan: Plan, engine: Engine, share: KeyShare | None) -> Party[None]:
         engine.keys(keys.parts)
     if share is not None:
         yield Send((holder,), keys, SETUP_ROUND)
+    if plan.scheme != PROJECTION:
+        yield from _take_blocks(plan, engine, SETUP_ROUND)
+
+
+def _take_blocks(plan: Plan, engine: Engine, t: int) -> Party[None]:
+    """Receive all encrypted blocks, in the set-up or, of projections, in round t."""
     most = plan.blocks * len(plan.encrypting)
     for done, (rank, block) in enumerate(itertools.product(plan.encrypting, range(plan.blocks)), 1):
         owner, shape = PartyId(rank), ListFormat(plan.parts(rank), ciphertext_bytes(plan, rank))
-        message: EncryptedBlock = yield Receive(owner, EncryptedBlock, SETUP_ROUND, shape)
+        message: EncryptedBlock = yield Receive(owner, EncryptedBlock, t, shape)
         with blaming(owner, "ciphertext"):
             engine.load(rank, block, message.parts)
         yield Publish("progress", {"stage": ENCRYPTED, "fraction": done / most})
@@ -122,7 +130,7 @@ def key_format(plan: Plan) -> ListFormat:
     """Say how many keys the holder sends and how long they may be."""
     limbs = len(plan.scales.prime_bits)
     one = plan.encryption.most_bytes(limbs)
-    return ListFormat(1, 2 * one) if plan.scheme == "linear" else ListFormat(2, 2 * limbs * one)
+    return ListFormat(2, 2 * limbs * one) if plan.scheme == PAIRWISE else ListFormat(1, 2 * one)
 
 
 def ciphertext_bytes(plan: Plan, rank: int) -> int:

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from fastlloyd.crypto.lattice import Sample
 from fastlloyd.protocols.vertical_he.linear import LinearEngine
 from fastlloyd.protocols.vertical_he.pairwise import PairwiseEngine
+from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, PROJECTION
 from fastlloyd.protocols.vertical_he.plan import Plan
+from fastlloyd.protocols.vertical_he.projection import ProjectionEngine
 
 Work = Generator[float, None, Sample]
 
@@ -55,7 +57,7 @@ class Computer(Engine, Protocol):
 
 def shared_blocks(plan: Plan, engines: int) -> range:
     """Give the blocks that several engines divide among them, step by step: those that do not divide evenly."""
-    return range(plan.blocks - plan.blocks % engines if plan.scheme == "linear" else plan.blocks, plan.blocks)
+    return range(plan.blocks - plan.blocks % engines if plan.scheme != PAIRWISE else plan.blocks, plan.blocks)
 
 
 def make_engine(plan: Plan, raw_columns: NDArray[np.float64], *, number: int = 0, engines: int = 1) -> Computer:
@@ -69,6 +71,7 @@ def make_engine(plan: Plan, raw_columns: NDArray[np.float64], *, number: int = 0
     number, engines : int
         Which of how many engines this is: of `shared_blocks` it does every so-manieth step only.
     """
-    if plan.scheme == "linear":
-        return LinearEngine(plan, raw_columns, turns=dict.fromkeys(shared_blocks(plan, engines), (number, engines)))
-    return PairwiseEngine(plan, raw_columns)
+    if plan.scheme == PAIRWISE:
+        return PairwiseEngine(plan, raw_columns)
+    kind = ProjectionEngine if plan.scheme == PROJECTION else LinearEngine
+    return kind(plan, raw_columns, turns=dict.fromkeys(shared_blocks(plan, engines), (number, engines)))

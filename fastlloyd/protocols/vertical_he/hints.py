@@ -58,7 +58,7 @@ class Openings:
 
         Notes
         -----
-        Linear scheme: all clusters' weights of one record together have at most 2 s_w^2 as the sum of their squares
+        Linear schemes: all clusters' weights of one record together have at most 2 s_w^2 as the sum of their squares
         (Parseval: the clusters' series are in [0, 1] and sum to 1); an error under a common key is counted as a whole,
         as if all of it were a form of one kind of secret. Circuit: eight deviations of each output are at most
         `flood`. The switch to fewer bits rounds N numbers by at most half a step, uniformly, each times a coefficient
@@ -69,7 +69,7 @@ class Openings:
         zeros = outputs * ERROR_VARIANCE * (1.0 + 2.0 * kind.key**2 * scales.ring)
         step = 2.0 ** (scales.prime_bits[0] - scales.wire_bits)
         secret = outputs * scales.ring / 12.0 * step**2 * _SECRET_VARIANCE + zeros
-        if self.scheme == "linear":
+        if self.scheme != "pairwise":
             errors = self.rounds * (self.d + 1) * 2.0 * self.n * 4.0**scales.weight_bits * kind.variance + zeros
         else:
             errors = outputs * (scales.flood * scales.unit / SWITCH_TAIL) ** 2

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.crypto.ckks import Context, KeyHolder, Refresher
 from fastlloyd.protocols.party import Party, Publish, Receive, Record, Send
-from fastlloyd.protocols.vertical_he import linear, lwe, pairwise
+from fastlloyd.protocols.vertical_he import linear, lwe, pairwise, projection
 from fastlloyd.protocols.vertical_he.computing import blaming, key_format
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples, NoisySums
-from fastlloyd.protocols.vertical_he.parameters import THRESHOLD
+from fastlloyd.protocols.vertical_he.parameters import LINEAR, PAIRWISE, PROJECTION, THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.rounds import Result, first_centers, post_process, settled
 from fastlloyd.wire import SETUP_ROUND, PartyId
@@ -46,7 +47,7 @@ def key_holder(
     others = tuple(PartyId(rank) for rank in range(plan.parties) if rank != me.rank)
     context = Context(plan.encryption)
     secret = KeyHolder(context)
-    keys = (secret.public_key(),) if plan.scheme == "linear" else (secret.public_key(), secret.relin_key())
+    keys = (secret.public_key(), secret.relin_key()) if plan.scheme == PAIRWISE else (secret.public_key(),)
     yield Send((computing,), KeyMaterial(keys), SETUP_ROUND)
     owners = tuple(PartyId(rank) for rank in plan.encrypting if rank != me.rank)
     yield Send(owners, KeyMaterial(keys[:1]), SETUP_ROUND)
@@ -55,17 +56,18 @@ def key_holder(
         common: KeyMaterial = yield Receive(computing, KeyMaterial, SETUP_ROUND, key_format(plan))
         with blaming(computing, "key"):
             encrypter = join_common(context, keys[0], common.parts[0])
-    encrypt = linear.encrypt_block if plan.scheme == "linear" else pairwise.encrypt_block
-    for block in range(plan.blocks):
-        parts = tuple(encrypt(plan, context, encrypter, raw_columns, block))
-        yield Send((computing,), EncryptedBlock(parts), SETUP_ROUND)
-        yield Publish("progress", {"stage": "encrypted data", "fraction": (block + 1) / plan.blocks})
+    mine = (plan, context, encrypter, raw_columns)
+    if plan.scheme != PROJECTION:
+        encrypt_block = linear.encrypt_block if plan.scheme == LINEAR else pairwise.encrypt_block
+        yield from _send_blocks(plan, partial(encrypt_block, *mine), SETUP_ROUND)
     raw_key = secret.coefficients()
     wire_bits = plan.scales.wire_bits
     expected = plan.outputs * lwe.sample_bytes(context.degree, wire_bits)
     centers, counts = first_centers(plan, start), np.zeros(plan.k)
     for t in range(plan.rounds):
         yield Record(plan.releases(t, seen_by="the other parties"))
+        if plan.scheme == PROJECTION:
+            yield from _send_blocks(plan, partial(projection.encrypt_block, *mine, centers=centers), t)
         message: NoisySamples = yield Receive(computing, NoisySamples, t, expected)
         sample = lwe.decode(message.data, plan.outputs, context.degree, wire_bits)
         noisy = lwe.open_samples(sample, raw_key, context.modulus, wire_bits) + noise(t)
@@ -76,6 +78,13 @@ def key_holder(
         if settled(before, centers, plan):
             break
     return Result(centers, counts, t + 1)
+
+
+def _send_blocks(plan: Plan, encrypt_block: Callable[[int], list[bytes]], t: int) -> Party[None]:
+    """Encrypt all blocks and send them, in the set-up or, of projections, in round t."""
+    for block in range(plan.blocks):
+        yield Send((PartyId(plan.computing),), EncryptedBlock(tuple(encrypt_block(block))), t)
+        yield Publish("progress", {"stage": "encrypted data", "fraction": (block + 1) / plan.blocks})
 
 
 def join_common(context: Context, own_key: bytes, common_key: bytes) -> Refresher:

@@ -3,7 +3,7 @@
 The key holder has one column b and sends T_0(b)..T_{D+1}(b), encrypted, once. For each of its own records the computing
 party knows at which values of b the nearest centre changes (`window.thresholds`); the step at such a value is a
 Chebyshev series with coefficients that it knows (`window.step_weights`). So a round is one plaintext product and
-one addition for each feature, step, output and block.
+one addition for each feature, step, output and block (`crypto.exact`).
 
 T_0 = 1 is sent as well, although it is the same for everybody: a record whose features are all replaced by zeros then
 adds nothing at all, and that is what the neighbours of the privacy claim are.
@@ -14,18 +14,18 @@ Source: docs/vertical-he-privacy.md.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.ckks import Context, KeyHolder, Refresher, Sums, encrypt_integers
+from fastlloyd.crypto.ckks import Context, KeyHolder, Refresher, encrypt_integers
+from fastlloyd.crypto.exact import Prepared, Products
 from fastlloyd.crypto.lattice import Sample
 from fastlloyd.errors import InternalError
 from fastlloyd.protocols.vertical_he import lwe
 from fastlloyd.protocols.vertical_he.parameters import THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan
-from fastlloyd.protocols.vertical_he.window import features, jackson, step_weights, thresholds, times_feature
+from fastlloyd.protocols.vertical_he.window import features, jackson, reach, step_weights, thresholds, times_feature
 
 
 def encrypt_block(
@@ -66,11 +66,13 @@ class LinearEngine:
         self._turns = dict(turns or {})
         self._columns = np.clip(raw_columns, -1.0, 1.0)
         self._own = plan.columns(plan.computing)
-        (self._other,) = plan.columns(plan.holder)
+        self._others = plan.columns(plan.holder)
         self._context = Context(plan.encryption)
         self.modulus = self._context.modulus
         self._factors = jackson(plan.degree)
-        self._blocks: dict[int, list[Any]] = {}
+        count, scale = plan.degree + 2, 2.0**plan.scales.weight_bits
+        self._products = Products(self._context, count, scale * reach(plan.degree) + 0.5 * count)
+        self._blocks: dict[int, Prepared] = {}
         self._refresher: Refresher | None = None
 
     def keys(self, parts: Sequence[bytes]) -> None:
@@ -81,7 +83,8 @@ class LinearEngine:
     def load(self, owner: int, block: int, parts: Sequence[bytes]) -> None:
         """Take one block of encrypted features."""
         seeded = self.plan.mode != THRESHOLD
-        self._blocks[block] = [self._context.load_ciphertext(part, seeded=seeded) for part in parts]
+        ciphers = [self._context.load_ciphertext(part, seeded=seeded) for part in parts]
+        self._blocks[block] = self._products.prepare(ciphers)
 
     def evaluate(self, centers: NDArray[np.float64]) -> Generator[float, None, Sample]:
         """Add up one round; see `engine.Engine`."""
@@ -89,12 +92,15 @@ class LinearEngine:
 
     def add_up(self, centers: NDArray[np.float64]) -> Generator[float, None, Sample]:
         """Add up the soft steps of all loaded blocks: yields the fraction done, gives k (d + 1) sums, step by step."""
-        sums = Sums(self._context, self.plan.outputs)
-        for done, (block, ciphers) in enumerate(sorted(self._blocks.items())):
-            for first, weights in self._weights(centers, block):
-                self._add(sums, first, weights, ciphers)
+        n = self._context.degree
+        sums = Sample(np.zeros(self.plan.outputs, dtype=np.int64), np.zeros((self.plan.outputs, n), dtype=np.int64))
+        for done, (block, prepared) in enumerate(sorted(self._blocks.items())):
+            for output, first, weights in self._weights(centers, block):
+                product = self._products.multiply(prepared, weights, first)
+                sums.constants[output] = (sums.constants[output] + product.constants[0]) % self.modulus
+                sums.vectors[output] = (sums.vectors[output] + product.vectors[0]) % self.modulus
             yield (done + 1) / len(self._blocks)
-        return sums.extract()
+        return sums
 
     def finish(self, centers: NDArray[np.float64], sums: Sample) -> Sample:
         """Turn the sums of soft steps into fresh samples of the clusters, in the centres' order."""
@@ -102,48 +108,42 @@ class LinearEngine:
             raise InternalError("the key holder's public key is missing")
         plan = self.plan
         clusters = lwe.differences(sums, plan.k, self.modulus)
-        order = np.argsort(centers[:, self._other], kind="stable")
+        order, _ = self._order(centers)
         rows = (np.argsort(order)[:, None] * (plan.d + 1) + np.arange(plan.d + 1)).reshape(-1)
         sorted_back = Sample(clusters.constants[rows], clusters.vectors[rows])
         return lwe.add(sorted_back, self._refresher.zeros(plan.outputs), self.modulus)
 
-    def _add(self, sums: Sums, first: int, weights: NDArray[np.float64], ciphers: Sequence[Any]) -> None:
-        """Add the products of one output's weights, shape (features, m), and the features."""
-        coefficients = np.zeros((len(weights), self._context.degree))
-        coefficients[:, : weights.shape[1]] = weights
-        used = np.flatnonzero(coefficients.any(axis=1))
-        # An inner product is the constant coefficient with the weights in reversed order, which is the conjugate.
-        slots = self._context.transform(coefficients[used]).conj()
-        for place, row in zip(used.tolist(), slots, strict=True):
-            sums.add(first, ciphers[place], self._context.encode_integers(row))
+    def _order(self, centers: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Give the order in which the clusters follow each other along the hidden number, and their places there."""
+        hidden = centers[:, self._others[0]]
+        order = np.argsort(hidden, kind="stable")
+        return order, hidden[order]
 
-    def _weights(self, centers: NDArray[np.float64], block: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Give each output's number and integer weights, shape (features, m)."""
+    def _weights(self, centers: NDArray[np.float64], block: int) -> Iterator[tuple[int, int, NDArray[np.float64]]]:
+        """Give each output's number, the first ciphertext that counts, and integer weights, shape (features, m)."""
         own = self._columns[:, self.plan.rows(block)]
         number, engines = self._turns.get(block, (0, 1))
         for step, soft in enumerate(self._steps(centers, own)):
             if step % engines != number:
                 continue
-            for column, weights in self._outputs(soft, own):
-                yield step * (self.plan.d + 1) + column, np.rint(weights * 2.0**self.plan.scales.weight_bits)
+            for column, first, weights in self._outputs(soft, own):
+                yield step * (self.plan.d + 1) + column, first, np.rint(weights * 2.0**self.plan.scales.weight_bits)
 
     def _steps(self, centers: NDArray[np.float64], own: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
         """Give the weights of each soft step, shape (features, m): step 0 is 1 everywhere."""
         yield np.ones((1, own.shape[1]))
-        order = np.argsort(centers[:, self._other], kind="stable")
-        ordered = centers[order]
-        cuts = thresholds(partial_scores(ordered, own, self._own), ordered[:, self._other])
-        for cut in cuts:
+        order, places = self._order(centers)
+        for cut in thresholds(partial_scores(centers[order], own, self._own), places):
             yield step_weights(np.arccos(cut), self._factors)
 
     def _outputs(
         self, soft: NDArray[np.float64], own: NDArray[np.float64]
-    ) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Give the weights of the count and of each column's sum for one soft step."""
-        yield 0, soft
-        yield 1 + self._other, times_feature(soft)
+    ) -> Iterator[tuple[int, int, NDArray[np.float64]]]:
+        """Give first ciphertext and weights of the count and of each column's sum for one soft step."""
+        yield 0, 0, soft
+        yield 1 + self._others[0], 0, times_feature(soft)
         for place, column in enumerate(self._own):
-            yield 1 + column, soft * own[place]
+            yield 1 + column, 0, soft * own[place]
 
 
 def partial_scores(

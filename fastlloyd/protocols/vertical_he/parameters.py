@@ -14,6 +14,7 @@ from fastlloyd.protocols.vertical_he.settings import Settings, settings_from
 
 DEFAULT_ROUNDS = 10
 THRESHOLD = "threshold"
+LINEAR, PROJECTION, PAIRWISE = "linear", "projection", "pairwise"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

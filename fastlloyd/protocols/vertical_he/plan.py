@@ -18,7 +18,7 @@ from fastlloyd.crypto.lattice import Parameters
 from fastlloyd.privacy.accountant import SAMPLER_DELTA, spent
 from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier
 from fastlloyd.privacy.release import Release
-from fastlloyd.protocols.vertical_he.choose import Choice, choose, linear_seconds
+from fastlloyd.protocols.vertical_he.choose import Choice, choose, encryption_seconds, linear_seconds
 from fastlloyd.protocols.vertical_he.circuit import choose_circuit
 from fastlloyd.protocols.vertical_he.circuit import seconds as circuit_seconds
 from fastlloyd.protocols.vertical_he.fields import read_fields
@@ -31,7 +31,15 @@ from fastlloyd.protocols.vertical_he.hints import (
     hinted_share,
     too_little_noise,
 )
-from fastlloyd.protocols.vertical_he.parameters import DEFAULT_ROUNDS, THRESHOLD, PublicParameters, check_names
+from fastlloyd.protocols.vertical_he.parameters import (
+    DEFAULT_ROUNDS,
+    LINEAR,
+    PAIRWISE,
+    PROJECTION,
+    THRESHOLD,
+    PublicParameters,
+    check_names,
+)
 from fastlloyd.protocols.vertical_he.scales import Scales, choose_scales
 
 ZERO_OUT = "zero-out of one user's row"
@@ -116,7 +124,7 @@ class Plan:
     @property
     def block_size(self) -> int:
         """Records of one block: all coefficients, or all slots."""
-        return self.scales.ring if self.scheme == "linear" else self.scales.ring // 2
+        return self.scales.ring // 2 if self.scheme == PAIRWISE else self.scales.ring
 
     @property
     def blocks(self) -> int:
@@ -129,7 +137,10 @@ class Plan:
 
     def parts(self, rank: int) -> int:
         """Count the ciphertexts of one block of an owner: Chebyshev features, or two for each column."""
-        return self.degree + 2 if self.scheme == "linear" else 2 * len(self.columns(rank))
+        columns = len(self.columns(rank))
+        if self.scheme == PAIRWISE:
+            return 2 * columns
+        return self.degree + 2 if self.scheme == LINEAR else (self.degree + 1) * (1 + columns)
 
     @property
     def encrypting(self) -> tuple[int, ...]:
@@ -159,7 +170,7 @@ class Plan:
             "mechanism": "gaussian" if self.private else "none",
             "norm": "l2",
             "unit": f"1/{self.unit:.6g} of a record",
-            "neighbours": ZERO_OUT if self.scheme == "linear" else MIDDLE,
+            "neighbours": MIDDLE if self.scheme == PAIRWISE else ZERO_OUT,
             "seen_by": seen_by,
         }
         one = self.movement * self.unit * (1.0 + self.scales.error)
@@ -234,7 +245,7 @@ def make_plan(public: PublicParameters, names: Sequence[Sequence[str]]) -> Plan:
         rounds=rounds,
         tolerance=settings.tolerance,
         private=private,
-        degree=settings.degree if choice.scheme == "linear" else 0,
+        degree=0 if choice.scheme == PAIRWISE else settings.degree,
         scales=scales,
         count_scale=FLOODING * scales.flood * scales.unit,
         sum_scale=FLOODING * scales.flood * scales.unit,
@@ -263,7 +274,7 @@ def check_plan(plan: Plan, public: PublicParameters, names: Sequence[Sequence[st
     Returns
     -------
     float
-        Epsilon of the planned releases towards another party; infinite without privacy.
+        Bound on epsilon of the planned releases towards another party; infinite without privacy.
 
     Raises
     ------
@@ -280,6 +291,8 @@ def check_plan(plan: Plan, public: PublicParameters, names: Sequence[Sequence[st
         mine, theirs = getattr(own.scales, field.name), getattr(plan.scales, field.name)
         if mine != theirs and not (isinstance(mine, float) and math.isclose(mine, theirs, rel_tol=_SLACK)):
             raise ValueError(f"the plan has {field.name} = {theirs!r}, expected {mine!r}")
+    if plan == own and plan.private:
+        return public.epsilon  # the own plan was calibrated to it
     epsilon = spent(plan.all_releases(), plan.delta)
     if plan.private and epsilon > public.epsilon * (1 + 1e-9):
         raise ValueError(f"the plan spends epsilon {epsilon:.6g}, expected at most {public.epsilon:g}")
@@ -296,13 +309,14 @@ def round_seconds(plan: Plan, workers: int) -> float:
         Processes of the computing party, each on a processor of its own.
     """
     count = count_engines(plan, workers)
-    if plan.scheme == "pairwise":
+    if plan.scheme == PAIRWISE:
         each = math.ceil(plan.blocks / count)
         return circuit_seconds(plan.n, plan.k, plan.scales.ring) * each / plan.blocks
     whole, left, steps = plan.blocks // count, plan.blocks % count, max(plan.k - 1, 1)
     own = len(plan.columns(plan.computing))
     share = (whole + left * math.ceil(steps / count) / steps) / plan.blocks
-    return linear_seconds(plan.n, plan.k, plan.degree, own) * share
+    seconds = linear_seconds(plan.n, plan.k, plan.degree, own) * share
+    return seconds + (encryption_seconds(plan.n, plan.parts(plan.holder)) if plan.scheme == PROJECTION else 0.0)
 
 
 def count_engines(plan: Plan, workers: int) -> int:
@@ -312,7 +326,7 @@ def count_engines(plan: Plan, workers: int) -> int:
     -----
     The linear scheme divides what is left over by steps as well, of which there are k in each block.
     """
-    return min(workers, max(plan.k, plan.blocks) if plan.scheme == "linear" else plan.blocks)
+    return min(workers, plan.blocks if plan.scheme == PAIRWISE else max(plan.k, plan.blocks))
 
 
 def change_epsilon(plan: Plan) -> float:
@@ -323,7 +337,7 @@ def change_epsilon(plan: Plan) -> float:
 
 
 def _movement(scheme: str) -> float:
-    return 1.0 if scheme == "linear" else math.sqrt(2.0)
+    return math.sqrt(2.0) if scheme == PAIRWISE else 1.0
 
 
 def multipliers(public: PublicParameters, d: int, rounds: int) -> tuple[float, float]:
@@ -360,7 +374,7 @@ def automatic_rounds(public: PublicParameters, d: int, moves: float) -> int:
 def _choose_scales(public: PublicParameters, choice: Choice, noise: Noise) -> Scales:
     """Choose the parameters of the encryption for the scheme."""
     flooding = not noise.private
-    if choice.scheme == "pairwise":
+    if choice.scheme == PAIRWISE:
         return choose_circuit(public.n, public.k, noise, flooding=flooding)
     shared = public.mode == THRESHOLD
     return choose_scales(public.n, public.k, public.chosen.degree, noise, flooding=flooding, shared=shared)

@@ -13,15 +13,16 @@ from typing import Any
 from fastlloyd.errors import ConfigError
 
 MODES = ("auto", "two-party", "server-aided", "threshold")
-SCHEMES = ("auto", "linear", "pairwise")
+SCHEMES = ("auto", "linear", "projection", "pairwise")
 NOISES = ("dp", "flooding")
 
 HELP: dict[str, str] = {
     "mode": "'two-party' (-n 2), 'server-aided' (-n 3 or more: rank 0 computes without data), "
-    "'threshold' (-n 2, nobody holds the key; linear scheme only), or 'auto'",
-    "scheme": "'linear' (one feature at the key holder), 'pairwise' (any number), or 'auto': the cheaper one",
+    "'threshold' (-n 2, nobody holds the key; not with the pairwise scheme), or 'auto'",
+    "scheme": "'linear' (one feature at the key holder), 'projection' (two clusters), 'pairwise' (any number of both), "
+    "or 'auto': the cheapest one",
     "noise": "'dp', or 'flooding': as little as protects the key; then the result is not private",
-    "degree": "degree of the polynomials that stand for a step, for the linear scheme (62)",
+    "degree": "degree of the polynomials that stand for a step, not for the pairwise scheme (62)",
     "computing": "rank that computes on the encrypted data, or 'auto': the cheaper choice",
     "tolerance": "stop once no coordinate of a centre moves farther than this (scaled to [-1, 1]); 0: never",
 }

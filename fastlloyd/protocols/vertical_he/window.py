@@ -90,6 +90,11 @@ def amplitude(degree: int) -> float:
     return 1.0 + float(np.sum(4.0 * jackson(degree) / (m * np.pi)))
 
 
+def reach(degree: int) -> float:
+    """Bound the sum over m of |w_m| of one soft step, and of its product with a column: 1 + sum of 2 rho_m / (m pi)."""
+    return (1.0 + amplitude(degree)) / 2.0
+
+
 def thresholds(scores: NDArray[np.float64], slopes: NDArray[np.float64]) -> NDArray[np.float64]:
     """Give where the nearest centre changes along the key holder's one feature b.
 

@@ -155,7 +155,7 @@ def test_one_record_moves_the_sums_by_no_more_than_claimed(k: int, data: st.Data
     computer = LinearEngine(plan, np.repeat(own, 100)[None])
     whole = np.rint(features(hidden, plan.degree + 2)[:, 0] * 2.0**plan.scales.data_bits)
     steps = np.zeros((k, 3, plan.degree + 2))
-    for output, weights in computer._weights(centers, 0):
+    for output, _, weights in computer._weights(centers, 0):
         steps[output // 3, output % 3, : len(weights)] = weights[:, 0]
     clusters = steps.copy()
     clusters[:-1] -= steps[1:]

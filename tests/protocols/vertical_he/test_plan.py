@@ -13,7 +13,13 @@ from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.fastlloyd.plan import automatic_delta
 from fastlloyd.protocols.vertical_he.choose import options
 from fastlloyd.protocols.vertical_he.hints import FLOODING, HINT_SHARE, MOST_HINTED, Openings, hinted_share
-from fastlloyd.protocols.vertical_he.plan import Plan, change_epsilon, check_plan, make_plan, round_seconds
+from fastlloyd.protocols.vertical_he.plan import (
+    Plan,
+    change_epsilon,
+    check_plan,
+    make_plan,
+    round_seconds,
+)
 from fastlloyd.protocols.vertical_he.scales import MAX_ERROR, NOISE_TAIL, record_error
 from fastlloyd.protocols.vertical_he.settings import HELP, settings_from
 from tests.protocols.vertical_he.support import names, parameters
@@ -43,6 +49,10 @@ def test_plans_travel_and_are_checked() -> None:
     ):
         with pytest.raises(ValueError, match="expected"):
             check_plan(dataclasses.replace(plan, **change), public, names(1, 1))
+    # Within what two machines may differ by, but more than epsilon.
+    quieter = {name: getattr(plan, name) * (1.0 - 9e-7) for name in ("count_scale", "sum_scale")}
+    with pytest.raises(ValueError, match="spends epsilon"):
+        check_plan(dataclasses.replace(plan, **quieter), public, names(1, 1))
     with pytest.raises(ValueError, match="fields"):
         Plan.from_json({"k": 1})
 

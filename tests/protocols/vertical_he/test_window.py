@@ -12,6 +12,7 @@ from fastlloyd.protocols.vertical_he.window import (
     amplitude,
     features,
     jackson,
+    reach,
     step_weights,
     thresholds,
     times_feature,
@@ -83,3 +84,12 @@ def test_amplitude_bounds_a_cluster_s_weights() -> None:
     assert np.abs(cluster).sum(axis=0).max() <= amplitude(62)
     assert (cluster**2).sum(axis=0).max() <= 2.0
     assert np.abs(times_feature(cluster)).sum(axis=0).max() <= amplitude(62)
+
+
+@pytest.mark.parametrize("degree", [4, 62, 510])
+def test_reach_bounds_the_largest_weights_of_a_step(degree: int) -> None:
+    angles = np.linspace(0, np.pi, 20_001)
+    soft = step_weights(angles, jackson(degree))
+    for weights in (soft, times_feature(soft), -soft):
+        assert np.abs(weights).max(axis=1).sum() <= reach(degree)
+    assert np.abs(soft).max(axis=1).sum() >= 0.9 * reach(degree)  # not much too wide either

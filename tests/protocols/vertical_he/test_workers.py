@@ -11,10 +11,13 @@ import pytest
 pytest.importorskip("tenseal")
 
 from fastlloyd import workers
+from fastlloyd.crypto.ckks import Context, KeyHolder
 from fastlloyd.errors import ConfigError, InternalError
+from fastlloyd.protocols.vertical_he.linear import LinearEngine, encrypt_block
+from fastlloyd.protocols.vertical_he.plan import make_plan
 from fastlloyd.wire import PartyId
-from fastlloyd.workers import WorkerEngine
-from tests.protocols.vertical_he.support import blobs, columns, linear_plan, lloyd, loss, simulate
+from fastlloyd.workers import WorkerEngine, open_engine, worthwhile_engines
+from tests.protocols.vertical_he.support import blobs, columns, linear_plan, lloyd, loss, names, parameters, simulate
 
 
 def test_workers_give_what_one_process_gives(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,6 +53,38 @@ def test_a_refused_ciphertext_and_a_dead_worker_are_named() -> None:
             engine.load(1, 0, [b"nonsense"] * plan.parts(1))
     with pytest.raises(ConfigError, match="--workers"):
         WorkerEngine(plan, np.zeros((1, 100)), 0)
+
+
+def test_a_worker_s_late_refusal_comes_with_the_last_block() -> None:
+    points, _ = blobs(6000, 2, 2)
+    plan = linear_plan(6000, 2, degree=8)
+    context = Context(plan.encryption)
+    holder = KeyHolder(context)
+    blocks = [encrypt_block(plan, context, holder, columns(plan, points, 1), block) for block in range(plan.blocks)]
+    assert plan.blocks == 3
+    with WorkerEngine(plan, columns(plan, points, plan.computing), 2) as engine:
+        engine.keys((holder.public_key(),))
+        engine.load(1, 0, [b"nonsense"] * plan.parts(1))
+        engine.load(1, 1, blocks[1])
+        with pytest.raises(ValueError, match="ciphertext"):
+            engine.load(1, 2, blocks[2])
+
+
+def test_processes_are_started_only_where_they_save_time() -> None:
+    small, large = (make_plan(parameters(n, 5, rounds=10), names(1, 1)) for n in (10_000, 100_000))
+    assert [worthwhile_engines(small, workers) for workers in (1, 2, 8)] == [1, 1, 1]
+    assert [worthwhile_engines(large, workers) for workers in (1, 2, 8)] == [1, 2, 8]
+    circuit = make_plan(parameters(20_000, 3), names(2, 2))
+    assert worthwhile_engines(circuit, 8) == circuit.blocks == 3
+
+
+def test_a_small_job_starts_no_processes() -> None:
+    plan = linear_plan(3000, 2)
+    with open_engine(plan, np.zeros((1, 3000)), 2) as engine:
+        assert isinstance(engine, LinearEngine)
+    circuit = make_plan(parameters(20_000, 4, scheme="pairwise"), names(2, 2))
+    with open_engine(circuit, np.zeros((2, 20_000)), 2) as engine:
+        assert isinstance(engine, WorkerEngine) and len(engine._workers) == 2
 
 
 def test_the_library_s_refusal_is_told_without_a_wrong_advice() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -154,3 +156,18 @@ def test_gdp_epsilon_is_the_inverse_from_above(mu, delta):
 
 def test_gdp_epsilon_at_delta_zero_is_infinite():
     assert gdp_epsilon(1.0, 0.0) == math.inf
+
+
+def test_after_preparing_nothing_is_left_to_import() -> None:
+    program = """
+import sys
+from fastlloyd.privacy.accountant import prepare, spent
+from fastlloyd.privacy.release import Release
+assert not any(name.startswith("dp_accounting") for name in sys.modules)
+prepare()
+before = set(sys.modules)
+release = Release(round=0, name="sums", mechanism="gaussian", norm="l2", sensitivity=1.0, noise_scale=5.0)
+assert 0 < spent([release], 1e-5) < 1
+assert not [name for name in set(sys.modules) - before if name.startswith("dp_accounting")]
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

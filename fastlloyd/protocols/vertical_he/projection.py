@@ -1,0 +1,77 @@
+"""Two clusters, any number of encrypted columns: the linear scheme on their projection, encrypted for every round.
+
+Which of two centres is nearer depends on the key holder's columns b through one number only, b . (c_1 - c_0). Divided
+by the sum of |c_1 - c_0| over these columns it is p in [-1, 1], and what `linear` does with b can be done with p. The
+centres move, so the key holder encrypts T_m(p), and b_f T_m(p) for each of its columns f, for every round anew: many
+bytes, but neither a relinearisation key nor products of ciphertexts, and the key may be shared.
+
+All encrypted numbers are within [-1, 1], and a record's weights on b_f T_m are those on T_m: the linear scheme's bounds
+on what one record moves hold as they are. A row that is replaced by nothing has zeros for all of them in every round.
+
+Source: Vertical HE, §3.1 ("Special Case: k = 2"); docs/vertical-he-privacy.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.crypto.ckks import Context, KeyHolder, Refresher, encrypt_integers
+from fastlloyd.protocols.vertical_he.linear import LinearEngine
+from fastlloyd.protocols.vertical_he.plan import Plan
+from fastlloyd.protocols.vertical_he.window import features
+
+
+def encrypt_block(
+    plan: Plan,
+    context: Context,
+    encrypter: KeyHolder | Refresher,
+    raw_columns: NDArray[np.float64],
+    block: int,
+    *,
+    centers: NDArray[np.float64],
+) -> list[bytes]:
+    """Encrypt one block for one round: T_0(p)..T_D(p), then these times each column; run by the key holder.
+
+    Parameters
+    ----------
+    raw_columns : float64 array, shape (d_own, n), scaled to [-1, 1]
+    centers : float64 array, shape (2, d)
+
+    Notes
+    -----
+    Sees: the computing party sees ciphertexts of n records' features and cannot open them.
+    """
+    own = np.clip(raw_columns[:, plan.rows(block)], -1.0, 1.0)
+    step, spread = difference(centers, plan.columns(plan.holder))
+    values = features(step @ own / spread if spread else np.zeros(own.shape[1]), plan.degree + 1)
+    every = np.concatenate([values, *(column * values for column in own)])
+    coefficients = np.zeros((len(every), context.degree), dtype=np.int64)
+    coefficients[:, : every.shape[1]] = np.rint(every * 2.0**plan.scales.data_bits)
+    return encrypt_integers(context, encrypter, coefficients)
+
+
+def difference(centers: NDArray[np.float64], columns: tuple[int, ...]) -> tuple[NDArray[np.float64], float]:
+    """Give c_1 - c_0 on some columns, and the sum of its absolute values."""
+    step = (centers[1] - centers[0])[list(columns)]
+    return step, float(np.abs(step).sum())
+
+
+class ProjectionEngine(LinearEngine):
+    """Adds up one round's encrypted features; implements `engine.Engine`."""
+
+    def _order(self, centers: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Centre 1 lies above centre 0 along their difference, by the sum that p was divided by."""
+        return np.arange(2), np.array([0.0, difference(centers, self._others)[1]])
+
+    def _outputs(
+        self, soft: NDArray[np.float64], own: NDArray[np.float64]
+    ) -> Iterator[tuple[int, int, NDArray[np.float64]]]:
+        """Give first ciphertext and weights of the count and of each column's sum for one soft step."""
+        yield 0, 0, soft
+        for place, column in enumerate(self._others, 1):
+            yield 1 + column, place * (self.plan.degree + 1), soft
+        for place, column in enumerate(self._own):
+            yield 1 + column, 0, soft * own[place]

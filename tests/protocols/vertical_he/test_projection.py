@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+pytest.importorskip("tenseal")
+
+from fastlloyd.crypto.lattice import ERROR_BOUND
+from fastlloyd.errors import ConfigError
+from fastlloyd.protocols.vertical_he.choose import options
+from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, NoisySums
+from fastlloyd.protocols.vertical_he.plan import Plan, make_plan, round_seconds
+from fastlloyd.protocols.vertical_he.projection import ProjectionEngine, difference
+from fastlloyd.protocols.vertical_he.window import features, jackson, step_weights
+from fastlloyd.wire import Header, PartyId
+from fastlloyd.workers import WorkerEngine
+from tests.protocols.vertical_he.support import blobs, columns, lloyd, loss, names, parameters, simulate
+
+
+@cache
+def projection_plan(n: int, widths: tuple[int, int], **options: Any) -> Plan:
+    return make_plan(parameters(n, 2, scheme="projection", **options), names(*widths))
+
+
+def soft_sums(plan: Plan, points: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What one round opens without noise, record by record."""
+    own, hidden = list(plan.columns(plan.computing)), list(plan.columns(plan.holder))
+    step = centers[1] - centers[0]
+    spread = np.abs(step[hidden]).sum()
+    middle = ((centers[1] ** 2 - centers[0] ** 2).sum() - 2.0 * points[:, own] @ step[own]) / 2.0
+    if spread:
+        cut, place = np.clip(middle / spread, -1, 1), np.clip(points[:, hidden] @ step[hidden] / spread, -1, 1)
+    else:
+        cut, place = np.where(middle < 0, -1.0, 1.0), np.zeros(len(points))
+    ahead = (step_weights(np.arccos(cut), jackson(plan.degree)) * features(place, plan.degree + 1)).sum(axis=0)
+    weights = np.stack((1.0 - ahead, ahead))
+    return np.column_stack((weights.sum(axis=1), weights @ points)).reshape(-1)
+
+
+@pytest.mark.parametrize("mode", ["two-party", "threshold"])
+@pytest.mark.parametrize("widths", [(2, 2), (1, 3)])
+@pytest.mark.parametrize("apart", [True, False])
+def test_opened_sums_are_the_soft_rule_s(mode: str, widths: tuple[int, int], apart: bool) -> None:
+    points, start = blobs(2500, 2, 4, seed=3)
+    plan = projection_plan(2500, widths, mode=mode, degree=20, noise="flooding")
+    if not apart:
+        start[1, list(plan.columns(plan.holder))] = start[0, list(plan.columns(plan.holder))]
+    seen: list[np.ndarray] = []
+    blocks: list[int] = []
+
+    def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes:
+        if header.type == NoisySums.TYPE:
+            seen.append(np.frombuffer(body, "<i8") / plan.unit)
+        if header.type == EncryptedBlock.TYPE:
+            blocks.append(header.round)
+        return body
+
+    results, _ = simulate(plan, points, start, tap, quiet=True)
+    rounding = np.sqrt(2500 * 32) * 2.0**-plan.scales.weight_bits
+    assert np.abs(seen[0] - soft_sums(plan, points, start)).max() < plan.scales.flood + 6.0 * rounding
+    np.testing.assert_array_equal(results[PartyId(0)].centers, results[PartyId(1)].centers)
+    assert blocks == [0] * plan.blocks + [1] * plan.blocks  # nothing of the columns before the first round
+
+
+def test_rounds_are_as_good_as_lloyd_s() -> None:
+    points, start = blobs(1500, 2, 4, seed=3)
+    plan = projection_plan(1500, (2, 2), noise="flooding", rounds=5)
+    results, _ = simulate(plan, points, start)
+    assert loss(points, results[PartyId(0)].centers) <= 1.01 * loss(points, lloyd(points, start, 5))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_one_record_moves_the_sums_by_no_more_than_claimed(data: st.DataObject) -> None:
+    plan = projection_plan(100, (1, 2))
+    value = st.one_of(st.floats(-1, 1), st.sampled_from([-1.0, 1.0, 0.0]))
+    draw = lambda count: np.array([data.draw(value) for _ in range(count)])  # noqa: E731
+    centers, own, hidden = draw(6).reshape(2, 3), draw(1), draw(2)
+    count = plan.degree + 1
+    step, spread = difference(centers, plan.columns(plan.holder))
+    place = features(np.array([step @ hidden / spread if spread else 0.0]), count)[:, 0]
+    whole = np.rint(np.concatenate([place, *(own_ * place for own_ in hidden)]) * 2.0**plan.scales.data_bits)
+    steps = np.zeros((2, 4, 3 * count))
+    for output, first, weights in ProjectionEngine(plan, np.repeat(own, 100)[None])._weights(centers, 0):
+        steps[output // 4, output % 4, first : first + len(weights)] = weights[:, 0]
+    clusters = steps.copy()
+    clusters[0] -= steps[1]
+    sign = np.sign(clusters.sum(axis=(0, 1)) + 1e-300)
+    counts, sums = (release.sensitivity for release in plan.releases(0, seen_by="another party"))
+    for error in (0.0, ERROR_BOUND * sign, -ERROR_BOUND * sign):
+        moved = clusters @ (whole + error)
+        assert np.linalg.norm(moved[:, 0]) <= counts
+        assert np.linalg.norm(moved[:, 1:]) <= sums
+
+
+def test_workers_take_each_round_s_blocks() -> None:
+    points, start = blobs(5000, 2, 3)
+    plan = projection_plan(5000, (1, 2), noise="flooding", degree=8)
+    with WorkerEngine(plan, columns(plan, points, plan.computing), 2) as engine:
+        spread, _ = simulate(plan, points, start, engine=engine, quiet=True)
+    alone, _ = simulate(plan, points, start, quiet=True)
+    np.testing.assert_allclose(spread[PartyId(0)].centers, alone[PartyId(0)].centers, atol=1e-4)
+
+
+def test_it_is_chosen_where_there_is_no_other_way_and_costs_what_is_said() -> None:
+    assert make_plan(parameters(10_000, 2), names(2, 2)).scheme == "pairwise"
+    threshold = parameters(10_000, 2, mode="threshold", rounds=10)
+    plan = make_plan(threshold, names(2, 2))
+    assert plan.scheme == "projection" and plan.movement == 1.0
+    assert plan.releases(0, seen_by="-")[0].neighbours.startswith("zero-out")
+    assert round_seconds(plan, 1) == pytest.approx(options(threshold, (2, 2))[0].round_seconds)
+    assert make_plan(parameters(10_000, 2, mode="threshold"), names(2, 1)).scheme == "linear"
+    for scheme, mode in (("projection", "two-party"), ("auto", "threshold")):
+        with pytest.raises(ConfigError, match="two clusters"):
+            make_plan(parameters(10_000, 3, scheme=scheme, mode=mode), names(2, 2))
+
+
+def test_the_estimate_of_the_bytes_is_near() -> None:
+    points, start = blobs(4000, 2, 3)
+    public = parameters(4000, 2, scheme="projection", rounds=1)
+    plan = make_plan(public, names(1, 2))
+    _, simulation = simulate(plan, points, start)
+    sent = sum(
+        count.payload_bytes for meter in simulation.meters.values() for (_, t), count in meter.sent.items() if t == 0
+    )
+    (said,) = {choice.round_bytes for choice in options(public, (1, 2)) if choice.scheme == "projection"}
+    assert 0.7 * said < sent < 1.2 * said
