@@ -5,6 +5,7 @@ Nothing heavy is imported before the flags are read, so that --help answers at o
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -76,6 +77,7 @@ def _run_rank(config: RunConfig | FastLloydError, *, events: bool, serve_only: b
         sys.stderr.write(f"fastlloyd: {config if isinstance(config, FastLloydError) else error}\n")
         return error.exit_code
     from fastlloyd.net.launcher import detect
+    from fastlloyd.net.lifeline import hold_lifelines
     from fastlloyd.report.announcer import Announcer
 
     rank = transport.me.rank
@@ -86,6 +88,8 @@ def _run_rank(config: RunConfig | FastLloydError, *, events: bool, serve_only: b
     announcer = Announcer(
         transport.me, events=events, quiet=usable.quiet, one_host=detect().on_one_host, mpi=transport.library
     )
+    if events:
+        hold_lifelines(rank)
     announcer.event("started", rank=rank, pid=os.getpid(), host=socket.gethostname()) if events else None
     if serve_only and rank != 0:
         config = ConfigError(
@@ -112,6 +116,8 @@ def run_party(
     from fastlloyd.execute import execute
     from fastlloyd.net.delay import delayed
 
+    # What has been imported stays to the end: the collector need not go through it in the midst of a round.
+    gc.freeze()
     carrier = delayed(transport, config.delay if isinstance(config, RunConfig) else 0.0)
     catch_signals()
     ending = execute(config, carrier, announcer)

@@ -2,8 +2,8 @@
 
 The party says what it wants (`protocols.party`); the driver sends, waits, records and saves. It holds
 messages that came early, drops those of rounds that are over, and names whoever is silent or lies.
-Releases are written to the ledger by a thread while the party goes on; no message leaves before they are
-on the disk.
+Releases are written to the ledger at once, and a thread waits for the disk while the party goes on; no message
+leaves before they are on it.
 
 Source: docs/protocol.md, "How a run ends".
 """
@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 from fastlloyd.errors import InternalError, PeerError, PeerGone, PeerTimeout
@@ -97,8 +98,7 @@ class Driver:
         self._publish = publish
         self._inbox: dict[PartyId, deque[tuple[Header, bytes]]] = defaultdict(deque)
         self._gone: dict[PartyId, PeerGone] = {}
-        self._writer: ThreadPoolExecutor
-        self._writing: Future[None] | None = None
+        self._disk = _Disk(ledger.settle)
         self._last_event = time.perf_counter()
 
     def drive(self, party: Party[T]) -> T:
@@ -112,17 +112,16 @@ class Driver:
             Whatever the party raises.
         """
         answer: Any = None
-        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger") as self._writer:
-            try:
-                while True:
-                    try:
-                        effect: Effect = party.send(answer)
-                    except StopIteration as end:
-                        result: T = end.value
-                        return result
-                    answer = self._perform(effect)
-            finally:
-                self._settle()
+        try:
+            while True:
+                try:
+                    effect: Effect = party.send(answer)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                answer = self._perform(effect)
+        finally:
+            self._disk.close()
 
     def restart_clock(self) -> float:
         """Give the seconds since the last event and start anew."""
@@ -148,21 +147,16 @@ class Driver:
         raise InternalError(f"a party yielded {type(effect).__name__}, which is no effect")
 
     def _record(self, releases: tuple[Release, ...]) -> None:
-        """Add run and data to the releases and begin to write them down; `_settle` waits for the disk."""
-        self._settle()
+        """Add run and data to the releases and write them down; `_send` waits for the disk."""
+        self._disk.wait()
         run = self._run_id.hex()
-        complete = [dataclasses.replace(release, run=run, data=self._data_digest) for release in releases]
-        self._writing = self._writer.submit(self._ledger.record, complete)
-
-    def _settle(self) -> None:
-        """Wait until all recorded releases are on the disk: before any message leaves, and at the end."""
-        if self._writing is not None:
-            writing, self._writing = self._writing, None
-            writing.result()
+        self._ledger.begin(dataclasses.replace(release, run=run, data=self._data_digest) for release in releases)
+        if not self._ledger.settled:
+            self._disk.start()
 
     def _send(self, effect: Send) -> None:
         """Encode once, send to each, once the ledger is on the disk."""
-        self._settle()
+        self._disk.wait()
         message = effect.message
         frame = Header(message.TYPE, effect.round, effect.attempt).encode() + message.body()
         payload = message.payload_bytes
@@ -269,6 +263,52 @@ class Driver:
     def _lose(self, error: PeerGone) -> None:
         """Remember that a peer is gone; whoever needs it will say so."""
         self._gone[PartyId(error.rank)] = error
+
+
+class _Disk:
+    """Waits for the disk in a thread of its own, which begins with the first `start` and ends with `close`."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._orders: SimpleQueue[bool] = SimpleQueue()
+        self._answers: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._busy = False
+
+    def start(self) -> None:
+        """Let the thread do its work once; `wait` before the next time."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="ledger", daemon=True)
+            self._thread.start()
+        self._busy = True
+        self._orders.put(True)
+
+    def wait(self) -> None:
+        """Wait until the work is done, and raise what it raised."""
+        if self._busy:
+            error = self._answers.get()
+            self._busy = False
+            if error is not None:
+                raise error
+
+    def close(self) -> None:
+        """Wait and end the thread."""
+        try:
+            self.wait()
+        finally:
+            if self._thread is not None:
+                self._orders.put(False)
+                self._thread.join()
+                self._thread = None
+
+    def _serve(self) -> None:
+        while self._orders.get():
+            error = None
+            try:
+                self._work()
+            except BaseException as caught:
+                error = caught
+            self._answers.put(error)
 
 
 def _name(round_: int) -> str:

@@ -27,9 +27,10 @@ from typing import Any, TextIO
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.banner import BannerFilter
 from fastlloyd.net.launcher import Mpirun, TransportName, find_mpirun, mpirun_command
+from fastlloyd.net.lifeline import Lifelines
 from fastlloyd.net.process import Process, adopting_orphans, collect, kill_marked
 from fastlloyd.report.progress import Progress, split_event
-from fastlloyd.verdict import RankEnd, judge, name_rank
+from fastlloyd.verdict import RankEnd, in_order, judge, name_rank
 
 CLIENT_PROGRAM = ("-m", "fastlloyd.client", "--events")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -201,6 +202,7 @@ class _Run:
         self._poll = select.epoll()
         self._pipes: dict[int, int] = {}
         self._watched: dict[int, int] = {}
+        self._lifelines = Lifelines(n)
         self._signals: list[int] = []
         self._since: dict[str, float] = {}
         self._explained = False
@@ -218,10 +220,11 @@ class _Run:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env={**os.environ, **env, "FASTLLOYD_RUN": self._mark},
+                env={**os.environ, **env, **self._lifelines.environment, "FASTLLOYD_RUN": self._mark},
                 start_new_session=True,
             )
         except OSError as error:
+            self._lifelines.close()
             raise ConfigError(f"cannot start {command[0]}: {error.strerror}; `fastlloyd doctor` tests it") from error
         try:
             self._follow()
@@ -229,7 +232,8 @@ class _Run:
             self._end_all()
             code = self._launcher.wait()
             self._release()
-        verdict = judge(self._ends, code, launcher_signal=self._output.signal, interrupted=bool(self._signals))
+        ends = in_order(self._ends, self._lifelines.fallen)
+        verdict = judge(ends, code, launcher_signal=self._output.signal, interrupted=bool(self._signals))
         if verdict.sentence is not None and not self._explained:
             if not any(end.started for end in self._ends.values()):
                 self._output.confess()
@@ -243,6 +247,8 @@ class _Run:
                 os.set_blocking(pipe.fileno(), False)
                 self._pipes[pipe.fileno()] = index
                 self._poll.register(pipe.fileno(), select.EPOLLIN)
+        for descriptor in self._lifelines:
+            self._poll.register(descriptor, select.EPOLLIN)
         passed = 0
         while self._launcher.poll() is None:
             self._serve(_TICK_S)
@@ -264,8 +270,11 @@ class _Run:
         for descriptor, _ in self._poll.poll(timeout_s):
             if descriptor in self._pipes:
                 self._read(descriptor)
+                continue
+            self._poll.unregister(descriptor)
+            if descriptor in self._lifelines:
+                self._lifelines.broke(descriptor)
             else:
-                self._poll.unregister(descriptor)
                 self._note_end(self._watched.pop(descriptor))
 
     def _read(self, descriptor: int) -> None:
@@ -373,4 +382,5 @@ class _Run:
         for pipe in (self._launcher.stdout, self._launcher.stderr):
             if pipe is not None:
                 pipe.close()
+        self._lifelines.close()
         self._poll.close()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fastlloyd.errors import EXIT_BUDGET, EXIT_BUG, EXIT_INPUT, EXIT_OK, EXIT_PEER
 from fastlloyd.wire import PartyId
@@ -67,6 +67,22 @@ def agree(codes: Sequence[int]) -> int:
     if not wrong:
         return EXIT_OK
     return next((code for code in _PRECEDENCE if code in wrong), EXIT_BUG)
+
+
+def in_order(ends: Mapping[int, RankEnd], fallen: Sequence[int]) -> dict[int, RankEnd]:
+    """Renumber the ends of ranks after the order in which their lifelines broke (`net.lifeline`).
+
+    Parameters
+    ----------
+    ends : mapping from rank to RankEnd
+    fallen : sequence of int
+        Ranks; those that had no lifeline come after these, in the order in which they were seen to end.
+    """
+    seen = [(rank, end.place) for rank, end in ends.items() if end.place is not None]
+    known = {rank: place for place, rank in enumerate(fallen)}
+    order = sorted(seen, key=lambda item: (known.get(item[0], len(fallen)), item[1]))
+    places = {rank: place for place, (rank, _) in enumerate(order)}
+    return {rank: replace(end, place=places.get(rank)) for rank, end in ends.items()}
 
 
 def judge(

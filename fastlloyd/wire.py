@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 PROTOCOL_VERSION = 1
 SETUP_ROUND = 0xFFFF_FFFF
@@ -26,10 +25,10 @@ _HEADER = struct.Struct("<BBHI")
 HEADER_BYTES = _HEADER.size
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class PartyId:
+class PartyId(NamedTuple):
     """Who takes part: rank 0 is the server, ranks 1..M are the clients."""
 
+    # A tuple, because it is the key of everything: a dataclass's hash and comparison run in Python.
     rank: int
 
     def __str__(self) -> str:
@@ -49,8 +48,7 @@ def clients(count: int) -> tuple[PartyId, ...]:
     return tuple(PartyId(rank) for rank in range(1, count + 1))
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """The 8 bytes before each message's body."""
 
     type: int

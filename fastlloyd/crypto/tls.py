@@ -187,6 +187,9 @@ class TlsLink:
             else:
                 self._buffer += chunk
                 self._split(messages)
+            # Nothing is left that could be read: OpenSSL need not be asked.
+            if not (self._incoming.pending or self._tls.pending()):
+                return messages
 
     def end(self) -> bytes:
         """Give the bytes that tell the peer that this party ends the link (close_notify)."""

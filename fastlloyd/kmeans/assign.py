@@ -93,25 +93,23 @@ def accumulate(
     far_counts = np.zeros(k, dtype=np.int64)
     one_hot = k <= _ONE_HOT_CLUSTERS or d >= _ONE_HOT_FEATURES
     for rows, x, best, scores in _blocks(points, centers, block):
-        labels = _first_equal(scores, best)
         if radius is not None:
             kept = best + points.raw_squared_norms[rows] <= limit
         else:
-            kept = np.ones(labels.shape, dtype=np.bool_)
+            kept = np.ones(best.shape, dtype=np.bool_)
         if shorten and radius is not None and not kept.all():
             far = np.flatnonzero(~kept)
             squared = best[far] + points.raw_squared_norms[rows][far]
-            offset = x[:, far] - centers.T[:, labels[far]]
-            _add_columns(far_sums, _shorten(offset, squared, radius), labels[far], one_hot=one_hot)
-            far_counts += np.bincount(labels[far], minlength=k)
+            far_labels = _first_equal(scores[:, far], best[far])
+            offset = x[:, far] - centers.T[:, far_labels]
+            _add_columns(far_sums, _shorten(offset, squared, radius), far_labels, one_hot=one_hot)
+            far_counts += np.bincount(far_labels, minlength=k)
         if one_hot:
-            member = scores  # its content is used up: reuse the memory
-            member.fill(0.0)
-            member[labels, np.arange(labels.size)] = kept
+            member = _mark_members(scores, best, kept)
             sums += member @ x.T
             counts += member.sum(axis=1).astype(np.int64)
         else:
-            labels = np.where(kept, labels, k)
+            labels = np.where(kept, _first_equal(scores, best), k)
             counts += np.bincount(labels, minlength=k + 1)[:k]
             for h in range(d):
                 sums[:, h] += np.bincount(labels, weights=x[h], minlength=k + 1)[:k]
@@ -209,6 +207,19 @@ def _blocks(
             scores[...] = minus_two @ x
         scores += squared
         yield rows, x, scores.min(axis=0), scores
+
+
+def _mark_members(
+    scores: NDArray[np.float64], best: NDArray[np.float64], kept: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Overwrite scores (k, b) with 1 at the lowest index of each kept column's minimum and 0 elsewhere."""
+    member = scores == best
+    free = kept.copy()
+    for row in member:
+        np.logical_and(row, free, out=row)
+        np.greater(free, row, out=free)  # whom no lower index has taken
+    np.copyto(scores, member)
+    return scores
 
 
 def _first_equal(scores: NDArray[np.float64], best: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -17,6 +17,7 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from fastlloyd.errors import EXIT_PEER, ConfigError, InternalError, PeerError, PeerGone, PeerTimeout
+from fastlloyd.net.bell import Bell, epoll_descriptors
 from fastlloyd.net.launcher import (
     HOW_TO_INSTALL,
     TransportName,
@@ -32,10 +33,12 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 _TAG = 0
+# How long to ask over and over before sleeping: where each rank has a core, and where they share.
 _EAGER_S = 0.000_2
-_FIRST_PAUSE_S = 0.000_02
-_LONGEST_PAUSE_S = 0.000_5
-_PAUSE_GROWTH = 1.25
+_EAGER_SHARED_S = 0.000_05
+# A frame that comes in during one poll is found by the next.
+_POLLS = 2
+_FLUSH_PAUSE_S = 0.000_5
 
 
 class MpiTransport(Transport):
@@ -83,6 +86,8 @@ class MpiTransport(Transport):
                 check_world(launch, size)
             self._comm = mpi.COMM_WORLD.Dup()
             self._comm.Set_errhandler(mpi.ERRORS_RETURN)
+        self._bell = Bell(epoll_descriptors())
+        self._eager_s = _EAGER_S if _has_cores(launch.local_size) else _EAGER_SHARED_S
         self._status = mpi.Status()
         self.me = PartyId(rank)
         self.peers = tuple(PartyId(other) for other in range(size) if other != rank)
@@ -126,11 +131,13 @@ class MpiTransport(Transport):
         """
         self._require_open()
         started = time.monotonic()
-        pause_s = _FIRST_PAUSE_S
+        polls = 0
+        paused = False
         while True:
             self._reap()
             found = self._poll()
             if found is not None:
+                self._bell.arrived(after_pause=paused)
                 return found
             if self._to_report:
                 rank = self._to_report.popleft()
@@ -138,13 +145,13 @@ class MpiTransport(Transport):
             waited_s = time.monotonic() - started
             if waited_s >= timeout_s:
                 return None
-            if waited_s < _EAGER_S:
-                # Gives the core to a rank that shares it. Not time.sleep(0), which costs the kernel's timer
-                # slack of 50 us and more.
+            polls += 1
+            if waited_s < self._eager_s:
+                # Gives the core to a rank that shares it.
                 os.sched_yield()
-            else:
-                time.sleep(min(pause_s, timeout_s - waited_s))
-                pause_s = min(pause_s * _PAUSE_GROWTH, _LONGEST_PAUSE_S)
+            elif polls >= _POLLS:
+                self._bell.pause(timeout_s - waited_s)
+                polls, paused = 0, True
 
     def close(self, *, lost: bool = False) -> None:
         """Flush the last frames and finalise MPI; with `lost` do neither (the caller ends the process).
@@ -241,7 +248,7 @@ class MpiTransport(Transport):
                     "it hangs, or it ended before the others",
                     rank=busy[0],
                 )
-            time.sleep(_LONGEST_PAUSE_S)
+            time.sleep(_FLUSH_PAUSE_S)
 
     def _note_failure(self, error: Exception, suspect: int | None = None) -> None:
         """Find out whose process ended; `receive` reports each once."""
@@ -302,6 +309,11 @@ class _Watchdog:
         if not self._done.wait(self._deadline_s):
             os.write(2, self._sentence.encode())
             os._exit(EXIT_PEER)
+
+
+def _has_cores(ranks: int | None) -> bool:
+    """Whether each of so many ranks on this host has a core of its own."""
+    return ranks is not None and len(os.sched_getaffinity(0)) >= ranks
 
 
 def _load() -> ModuleType:

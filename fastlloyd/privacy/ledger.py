@@ -59,6 +59,9 @@ class Ledger:
         self._releases: dict[tuple[str, int, str], Release] = {}
         self._descriptor = -1
         self._digest_key: bytes | None = None
+        # What was begun and may not be on the disk yet, and where the file ends before it.
+        self._unsettled: list[tuple[str, int, str]] = []
+        self._settled_size = 0
         if path is not None:
             try:
                 self._open(path)
@@ -97,18 +100,55 @@ class Ledger:
         ConfigError
             The file cannot be written; then nothing counts as recorded and nothing may be released.
         """
-        new = dict(self._releases)
+        self.begin(releases)
+        self.settle()
+
+    def begin(self, releases: Iterable[Release]) -> None:
+        """Write releases down without waiting for the disk: nothing may be released before `settle` has returned.
+
+        Raises
+        ------
+        As `record`.
+        """
+        added: dict[tuple[str, int, str], Release] = {}
         for release in releases:
             if not release.run:
                 raise InternalError(f"release {release.name!r} of round {release.round} has no run")
-            if new.setdefault(release.key, release) != release:
+            key = release.key
+            known = self._releases.get(key)
+            if (added.setdefault(key, release) if known is None else known) != release:
                 raise InternalError(
                     f"the ledger holds another release {release.name!r} for round {release.round} of this run"
                 )
-        added = [release for key, release in new.items() if key not in self._releases]
         if added and self._path is not None:
-            self._append("".join(f"{release.to_json()}\n" for release in added).encode())
-        self._releases = new
+            start = self._append("".join(f"{release.to_json()}\n" for release in added.values()).encode())
+            if self.settled:
+                self._settled_size = start
+            self._unsettled += added
+        self._releases.update(added)
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that was begun is on the disk; always, where there is no file."""
+        return not self._unsettled
+
+    def settle(self) -> None:
+        """Wait until all that was begun is on the disk; in any thread, while no other one uses the ledger.
+
+        Raises
+        ------
+        ConfigError
+            The disk refused; what was begun since the last `settle` counts as not recorded.
+        """
+        if self.settled:
+            return
+        keys, self._unsettled = self._unsettled, []
+        try:
+            self._sync(self._settled_size)
+        except ConfigError:
+            for key in keys:
+                del self._releases[key]
+            raise
 
     def epsilon(self, delta: float, neighbours: str = ADD_REMOVE) -> float:
         """Compose all releases for one neighbouring relation; see `accountant.spent`.
@@ -202,7 +242,7 @@ class Ledger:
             return
         # A whole release without its line's end counts as spent: an editor may have dropped the end.
         self._take(release, number)
-        self._append(b"\n")
+        self._sync(self._append(b"\n"))
 
     def _take(self, release: Release, number: int) -> None:
         """Add a release that was read from the file."""
@@ -214,8 +254,8 @@ class Ledger:
             )
         self._releases[release.key] = release
 
-    def _append(self, content: bytes) -> None:
-        """Write and sync, or leave the file as it was."""
+    def _append(self, content: bytes) -> int:
+        """Write, or leave the file as it was; give where it ended before."""
         if self._descriptor < 0:
             raise InternalError("the ledger was closed before a release was recorded")
         start = os.fstat(self._descriptor).st_size
@@ -223,12 +263,21 @@ class Ledger:
             left = memoryview(content)
             while left:
                 left = left[os.write(self._descriptor, left) :]
+        except OSError as error:
+            self._rewind(start)
+            raise self._unwritable(error) from error
+        return start
+
+    def _sync(self, start: int) -> None:
+        """Wait until what was written from `start` on is on the disk, or take it away again."""
+        try:
             os.fsync(self._descriptor)
         except OSError as error:
             self._rewind(start)
-            raise ConfigError(
-                f"cannot write the ledger {self._path}: {error.strerror}; nothing was released, make room"
-            ) from error
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> ConfigError:
+        return ConfigError(f"cannot write the ledger {self._path}: {error.strerror}; nothing was released, make room")
 
     def _rewind(self, size: int) -> None:
         """Cut the file to its first `size` bytes, as well as the disk allows."""

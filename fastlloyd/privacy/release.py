@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, Self
 
 from fastlloyd.errors import ConfigError
@@ -25,6 +25,7 @@ MAX_CLIENTS = 100_000
 MULTIPLIERS = (1e-6, 1e12)
 ADD_REMOVE = "add-remove record"
 ADD_REMOVE_USER = "add-remove user"
+_ENCODER = json.JSONEncoder(allow_nan=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +99,8 @@ class Release:
 
     def to_dict(self) -> dict[str, Any]:
         """Give all fields and the noise multiplier; numbers of shares only where there are shares."""
-        content = {**asdict(self), "noise_multiplier": self.noise_multiplier}
+        content = {name: getattr(self, name) for name in _TYPES}
+        content["noise_multiplier"] = self.noise_multiplier
         if self.mechanism not in SHARED:
             del content["clients"], content["known"]
         if self.mechanism != SKETCH_ROWS:
@@ -107,7 +109,7 @@ class Release:
 
     def to_json(self) -> str:
         """Write one line of JSON, without the line's end."""
-        return json.dumps(self.to_dict(), allow_nan=False)
+        return _ENCODER.encode(self.to_dict())
 
     @classmethod
     def from_json(cls, line: str, where: str = "the release") -> Self:
@@ -161,6 +163,7 @@ _NUMBERS: dict[str, type] = {
     **dict.fromkeys(("round", "clients", "known", "rows"), int),
     **dict.fromkeys(("sensitivity", "noise_scale"), float),
 }
+_HEX = frozenset("0123456789abcdef")
 _TYPES: dict[str, type] = {field.name: _NUMBERS.get(field.name, str) for field in fields(Release)}
 
 
@@ -168,7 +171,7 @@ def _type_problem(release: Release) -> str:
     """Say which field has a wrong type, or nothing."""
     for name, expected in _TYPES.items():
         value = getattr(release, name)
-        if not isinstance(value, expected) or isinstance(value, bool):
+        if type(value) is not expected and (not isinstance(value, expected) or isinstance(value, bool)):
             return f"expected {name} as {expected.__name__}, got {type(value).__name__}"
     return ""
 
@@ -176,7 +179,7 @@ def _type_problem(release: Release) -> str:
 def _value_problem(release: Release) -> str:
     """Say which value does not fit, or nothing."""
     scale, sensitivity = release.noise_scale, release.sensitivity
-    if not all(c in "0123456789abcdef" for c in release.run):
+    if not _HEX.issuperset(release.run):
         return "expected run as lower-case hexadecimal digits"
     if not release.name or not 0 <= release.round < 2**32:
         return f"expected a name and a round from 0 to 2^32 - 1, got {release.name!r} and {release.round}"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fastlloyd.errors import InternalError, PeerError, PeerGone, PeerTimeout
+from fastlloyd.errors import ConfigError, InternalError, PeerError, PeerGone, PeerTimeout
 from fastlloyd.net.meter import Meter
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.protocols.party import Gather, Publish, Receive, Record, Save, Send
@@ -159,6 +161,59 @@ def test_releases_are_recorded_with_run_and_data_before_what_follows() -> None:
     driver(links, ledger=ledger, data_digest="d").drive(party())
     assert seen == [1]
     assert [(r.run, r.data) for r in ledger.releases] == [("00" * 16, "d")]
+
+
+def release(round_: int) -> Release:
+    return Release(round=round_, name="counts", mechanism="gaussian", sensitivity=1.0, norm="l2", noise_scale=2.0)
+
+
+def test_no_message_leaves_before_the_disk_has_the_releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    happened: list[str] = []
+    asked = threading.Event()
+    settle = Ledger.settle
+
+    def slowly(ledger: Ledger) -> None:
+        # The party goes on meanwhile, up to its message.
+        assert asked.wait(10)
+        settle(ledger)
+        happened.append(f"disk, {len(links.sent)} sent")
+
+    monkeypatch.setattr(Ledger, "settle", slowly)
+    links = FakeLinks()
+
+    def party():
+        for t in range(3):
+            asked.clear()
+            yield Record((release(t),))
+            happened.append("went on")
+            asked.set()
+            yield Send((ONE,), Ready({}), t)
+        yield Record((release(3),))  # the end waits for it as well
+
+    with Ledger(tmp_path / "ledger.jsonl") as ledger:
+        driver(links, ledger=ledger).drive(party())
+        assert len(ledger.releases) == 4
+    assert happened == [
+        *(word for t in range(3) for word in ("went on", f"disk, {t} sent")),
+        "disk, 3 sent",
+    ]
+    assert not [thread for thread in threading.enumerate() if thread.name == "ledger"]
+
+
+def test_a_disk_that_refuses_keeps_the_message_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(ledger: Ledger) -> None:
+        raise ConfigError("cannot write the ledger")
+
+    monkeypatch.setattr(Ledger, "settle", refuse)
+    links = FakeLinks()
+
+    def party():
+        yield Record((release(0),))
+        yield Send((ONE,), Ready({}), 0)
+
+    with Ledger(tmp_path / "ledger.jsonl") as ledger, pytest.raises(ConfigError, match="cannot write the ledger"):
+        driver(links, ledger=ledger).drive(party())
+    assert links.sent == []
 
 
 def test_saving_and_publishing() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from fastlloyd.verdict import RankEnd, agree, judge, name_rank
+from fastlloyd.verdict import RankEnd, agree, in_order, judge, name_rank
 
 KILLED = 9
 RUNNING = RankEnd(started=True)
@@ -35,6 +35,17 @@ def test_all_done_needs_no_words():
 def test_first_to_die_is_named_not_those_the_launcher_killed():
     verdict = judge({0: dead(1), 1: dead(2), 2: dead(0)}, 9)
     assert (verdict.code, verdict.sentence) == (3, "rank 2 (client 2) died: killed by signal 9")
+
+
+def test_the_lifelines_tell_who_was_first_where_the_ends_were_seen_in_another_order():
+    ends = {0: dead(0), 1: dead(2), 2: dead(1), 3: RUNNING}
+    assert judge(ends, 9).sentence == "rank 0 (the server) died: killed by signal 9"
+    ordered = in_order(ends, [2, 0, 1])
+    assert judge(ordered, 9).sentence == "rank 2 (client 2) died: killed by signal 9"
+    assert [ordered[rank].place for rank in range(4)] == [1, 2, 0, None]
+    # Without lifelines, and after them, the order stays as it was seen.
+    assert in_order(ends, []) == ends
+    assert [in_order(ends, [1])[rank].place for rank in range(4)] == [1, 0, 2, None]
 
 
 def test_rank_killed_after_others_were_done_is_named():

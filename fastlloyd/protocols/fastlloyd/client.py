@@ -12,6 +12,7 @@ from fastlloyd.crypto.mask import Masks
 from fastlloyd.errors import InternalError, PeerError
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints
+from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, VectorFormat
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, local_update, post_process
@@ -141,6 +142,7 @@ class _Ahead:
         self._everybody = clients(plan.clients)
         self._own: dict[int, RingArray] = {}
         self._totals: dict[int, RingArray] = {}
+        self._releases: dict[int, tuple[Release, ...]] = {}
         self._recorded: set[int] = set()
         self._filled: set[int] = set()
 
@@ -148,7 +150,7 @@ class _Ahead:
         """Write round t's releases to the ledger, once."""
         if t not in self._recorded:
             self._recorded.add(t)
-            yield Record(self._plan.releases(t))
+            yield Record(self._releases.pop(t, ()) or self._plan.releases(t))
 
     def prepare(self, t: int) -> Party[None]:
         """Make round t's total mask and what round t + 1 needs, unless they are ready."""
@@ -158,9 +160,10 @@ class _Ahead:
             yield from self.record(t + 1)
 
     def stock(self, t: int) -> None:
-        """Make masks and shares of the rounds from t on, as far as memory is set aside for them."""
+        """Make masks, shares and entries of the rounds from t on, as far as memory is set aside for them."""
         for later in self._plan.rounds_ahead(t):
             self._fill(later)
+            self._releases[later] = self._plan.releases(later)
 
     def _fill(self, t: int) -> None:
         """Make what round t needs, once."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, VectorFormat
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.party import Gather, Party, Publish, Record, Save, Send
@@ -57,6 +58,7 @@ def server(
     late: frozenset[PartyId] = frozenset()
     first_open = len(stored)
     drawn: dict[int, RingArray] = {}
+    releases: dict[int, tuple[Release, ...]] = {}
     for t in range(len(plan.rounds)):
         if t in stored:
             reply = NoisyMaskedSum.read(stored[t], shape)
@@ -66,7 +68,8 @@ def server(
             continue
         if t == first_open:
             drawn = {later: shape.ring.reduce(noise(later)) for later in plan.rounds_ahead(t)}
-            yield Record(plan.releases(t))
+            releases = {later: plan.releases(later) for later in plan.rounds_ahead(t)}
+            yield Record(releases.pop(t))
         updates = yield Gather(everybody, MaskedUpdate, t, plan.min_clients, shape, late)
         included = tuple(party for party in everybody if party in updates)
         total = np.zeros(plan.elements, dtype=shape.ring.dtype) + drawn.pop(t)
@@ -81,5 +84,5 @@ def server(
         if t + 1 < len(plan.rounds):  # while the clients compute
             if t + 1 not in drawn:
                 drawn[t + 1] = shape.ring.reduce(noise(t + 1))
-            yield Record(plan.releases(t + 1))
+            yield Record(releases.pop(t + 1, ()) or plan.releases(t + 1))
     return ServerResult(tuple(history), late)

@@ -155,6 +155,49 @@ def test_recording_is_on_disk_before_it_returns(tmp_path, monkeypatch):
         assert synced[1:] == [(False, path.stat().st_size)]
 
 
+def test_what_was_begun_is_on_disk_once_it_is_settled(tmp_path, monkeypatch):
+    path = tmp_path / "ledger.jsonl"
+    synced = []
+    with Ledger(path) as ledger:
+        monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
+        ledger.begin([SUMS])
+        ledger.begin([COUNTS])
+        assert not ledger.settled and synced == []
+        ledger.settle()
+        assert ledger.settled and synced == [path.stat().st_size]
+        ledger.begin([SUMS, COUNTS])  # nothing new: nothing to wait for
+        assert ledger.settled
+        assert ledger.releases == (SUMS, COUNTS)
+    in_memory = Ledger()
+    in_memory.begin([SUMS])
+    assert in_memory.settled and in_memory.releases == (SUMS,)
+
+
+def test_what_the_disk_refused_counts_as_not_recorded(tmp_path, monkeypatch):
+    path = tmp_path / "ledger.jsonl"
+    later = replace(SUMS, round=1)
+    with Ledger(path) as ledger:
+        ledger.record([SUMS])
+        before = path.read_bytes()
+        real, calls = os.fsync, []
+
+        def refuse_once(descriptor):
+            calls.append(descriptor)
+            if len(calls) == 1:
+                raise OSError(28, "No space left on device")
+            real(descriptor)
+
+        monkeypatch.setattr(os, "fsync", refuse_once)
+        ledger.begin([COUNTS])
+        ledger.begin([later])
+        with pytest.raises(ConfigError, match="No space left on device; nothing was released"):
+            ledger.settle()
+        assert (ledger.releases, path.read_bytes(), ledger.settled) == ((SUMS,), before, True)
+        ledger.record([later])
+    with Ledger(path) as ledger:
+        assert ledger.releases == (SUMS, later)
+
+
 def test_recording_again_is_nothing_and_otherwise_is_a_bug(tmp_path):
     with Ledger(tmp_path / "ledger.jsonl") as ledger:
         ledger.record([SUMS, SUMS])
