@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
-import os
 import tracemalloc
 from collections.abc import Sequence
 
@@ -40,6 +40,11 @@ def log_linear_grid(parties: int, clusters: int, seed: int) -> Floats:
         shape = [clusters if axis in pair else 1 for axis in range(parties)]
         grid *= np.exp(rng.normal(size=(clusters, clusters))).reshape(shape)
     return grid * (1000.0 / grid.sum())
+
+
+def make_key(*what: object) -> bytes:
+    """Give a key of its own for each use, the same in every run of the test: sketches are a function of it."""
+    return hashlib.sha256(repr(what).encode()).digest()
 
 
 def dense(cells: Cells, clusters: int) -> Floats:
@@ -147,7 +152,7 @@ def test_tables_that_do_not_fit_are_refused() -> None:
 def test_weights_come_from_sketches_by_every_method(parties: int) -> None:
     labels = correlated_labels(3_000, parties, 3, 8)
     truth = count_cells(labels, 3)
-    errors = {}
+    errors: dict[tuple[str, str, str], float] = {}
     for method, estimator, fit in [
         ("2pest", "likelihood", "entropy"),
         ("2pest", "likelihood", "paper"),
@@ -156,17 +161,22 @@ def test_weights_come_from_sketches_by_every_method(parties: int) -> None:
     ]:
         groups = groups_of(parties, method)
         shape = SketchShape(rows=1024, clusters=3, parties=len(groups[0]), phantoms=20)
-        keys = {group: os.urandom(32) for group in groups}
-        sketches = {
-            group: [make_sketch(labels[party], place, key, shape) for place, party in enumerate(group)]
-            for group, key in keys.items()
-        }
-        cells = estimate_weights(sketches, shape, 3e3, estimator=estimator, fit=fit, seed=1)
-        assert cells.weights.sum() == pytest.approx(3e3) and (cells.weights > 0.0).all()
-        errors[method, estimator, fit] = np.abs(dense(cells, 3) - truth).sum() / 3e3
-    # Far beyond the spread of any of them over keys.
-    assert errors["2pest", "likelihood", "entropy"] < errors["basic", "basic", "entropy"]
-    assert errors["2pest", "likelihood", "entropy"] < 0.35
+        found = []
+        for run in range(4):
+            sketches = {
+                group: [
+                    make_sketch(labels[party], place, make_key(run, method, group), shape)
+                    for place, party in enumerate(group)
+                ]
+                for group in groups
+            }
+            cells = estimate_weights(sketches, shape, 3e3, estimator=estimator, fit=fit, seed=1)
+            assert cells.weights.sum() == pytest.approx(3e3) and (cells.weights > 0.0).all()
+            found.append(np.abs(dense(cells, 3) - truth).sum() / 3e3)
+        errors[method, estimator, fit] = float(np.mean(found))
+    # Of 150 other keys: 0.036 +- 0.010 and 0.089 +- 0.027 for 2 parties, 0.095 +- 0.011 and 0.177 +- 0.031 for 3.
+    assert errors["2pest", "likelihood", "entropy"] < 0.8 * errors["basic", "basic", "entropy"]
+    assert errors["2pest", "likelihood", "entropy"] < 0.15
 
 
 def test_pairs_beat_one_sketch_of_four_parties_at_the_same_cost() -> None:
@@ -177,13 +187,20 @@ def test_pairs_beat_one_sketch_of_four_parties_at_the_same_cost() -> None:
     for method, phantoms in (("2pest", 245), ("basic", 100)):
         groups = groups_of(4, method)
         shape = SketchShape(rows=1024, clusters=3, parties=len(groups[0]), phantoms=phantoms)
-        sketches = {}
-        for group in groups:
-            key = os.urandom(32)
-            sketches[group] = [make_sketch(labels[party], place, key, shape) for place, party in enumerate(group)]
-        cells = estimate_weights(sketches, shape, 1e4, estimator="basic")
-        errors.append(float(np.abs(dense(cells, 3) - truth).sum()) / 1e4)
-    assert errors[0] < 0.8 * errors[1]
+        found = []
+        for run in range(8):
+            sketches = {
+                group: [
+                    make_sketch(labels[party], place, make_key(run, method, group), shape)
+                    for place, party in enumerate(group)
+                ]
+                for group in groups
+            }
+            cells = estimate_weights(sketches, shape, 1e4, estimator="basic")
+            found.append(float(np.abs(dense(cells, 3) - truth).sum()) / 1e4)
+        errors.append(np.mean(found))
+    # Over 60 other keys: 0.71 +- 0.11 for one run.
+    assert errors[0] < 0.85 * errors[1]
 
 
 @pytest.mark.parametrize("changes", [{"estimator": "other"}, {"fit": "other"}])
