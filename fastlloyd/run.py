@@ -10,6 +10,7 @@ Source: docs/protocol.md, "How a run ends".
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import threading
@@ -17,7 +18,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 from fastlloyd.errors import InternalError, PeerError, PeerGone, PeerTimeout
@@ -30,6 +31,8 @@ T = TypeVar("T")
 # A client waits this much longer than the server, so that the server names the silent one first.
 GRACE_S = 2.0
 _MAX_WAITING = 4096
+# How long a wait for the disk goes on if a signal has swallowed its end.
+_LOST_RING_S = 0.05
 
 _log = logging.getLogger(__name__)
 
@@ -140,6 +143,7 @@ class Driver:
         if isinstance(effect, Record):
             return self._record(effect.releases)
         if isinstance(effect, Save):
+            self._settle()  # a resumed run sends what is saved: it must be in the ledger by then
             return None if self._save is None else self._save(effect.name, effect.content)
         if isinstance(effect, Publish):
             facts = dict(effect.facts, seconds=self.restart_clock())
@@ -147,16 +151,22 @@ class Driver:
         raise InternalError(f"a party yielded {type(effect).__name__}, which is no effect")
 
     def _record(self, releases: tuple[Release, ...]) -> None:
-        """Add run and data to the releases and write them down; `_send` waits for the disk."""
-        self._disk.wait()
+        """Add run and data to the releases and write them down; `_settle` waits for the disk."""
+        self._settle()
         run = self._run_id.hex()
         self._ledger.begin(dataclasses.replace(release, run=run, data=self._data_digest) for release in releases)
         if not self._ledger.settled:
             self._disk.start()
 
+    def _settle(self) -> None:
+        """Wait until all that was recorded is on the disk."""
+        self._disk.wait()
+        if not self._ledger.settled:  # a signal came before the thread was told
+            self._ledger.settle()
+
     def _send(self, effect: Send) -> None:
         """Encode once, send to each, once the ledger is on the disk."""
-        self._disk.wait()
+        self._settle()
         message = effect.message
         frame = Header(message.TYPE, effect.round, effect.attempt).encode() + message.body()
         payload = message.payload_bytes
@@ -266,30 +276,38 @@ class Driver:
 
 
 class _Disk:
-    """Waits for the disk in a thread of its own, which begins with the first `start` and ends with `close`."""
+    """Waits for the disk in a thread of its own, which begins with the first `start` and ends with `close`.
+
+    A signal's exception can strike the waiting thread at any place, also after a queue gave its item away. So what is
+    done is counted, the queue only wakes, and waiting can be done again.
+    """
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
         self._orders: SimpleQueue[bool] = SimpleQueue()
-        self._answers: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._rings: SimpleQueue[None] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._busy = False
+        self._ordered = 0
+        self._done = 0
+        self._error: BaseException | None = None
 
     def start(self) -> None:
         """Let the thread do its work once; `wait` before the next time."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="ledger", daemon=True)
-            self._thread.start()
-        self._busy = True
+            thread = threading.Thread(target=self._serve, name="ledger", daemon=True)
+            thread.start()
+            self._thread = thread
         self._orders.put(True)
+        self._ordered += 1
 
     def wait(self) -> None:
         """Wait until the work is done, and raise what it raised."""
-        if self._busy:
-            error = self._answers.get()
-            self._busy = False
-            if error is not None:
-                raise error
+        while self._done < self._ordered:
+            with contextlib.suppress(Empty):
+                self._rings.get(timeout=_LOST_RING_S)
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
 
     def close(self) -> None:
         """Wait and end the thread."""
@@ -303,12 +321,12 @@ class _Disk:
 
     def _serve(self) -> None:
         while self._orders.get():
-            error = None
             try:
                 self._work()
             except BaseException as caught:
-                error = caught
-            self._answers.put(error)
+                self._error = caught
+            self._done += 1
+            self._rings.put(None)
 
 
 def _name(round_: int) -> str:

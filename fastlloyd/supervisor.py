@@ -202,7 +202,7 @@ class _Run:
         self._poll = select.epoll()
         self._pipes: dict[int, int] = {}
         self._watched: dict[int, int] = {}
-        self._lifelines = Lifelines(n)
+        self._lifelines: Lifelines
         self._signals: list[int] = []
         self._since: dict[str, float] = {}
         self._explained = False
@@ -214,24 +214,26 @@ class _Run:
 
     def watch(self, command: Sequence[str], env: Mapping[str, str]) -> int:
         """Start the launcher, follow it to its end and give the exit code."""
-        try:
-            self._launcher = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env={**os.environ, **env, **self._lifelines.environment, "FASTLLOYD_RUN": self._mark},
-                start_new_session=True,
-            )
-        except OSError as error:
-            self._lifelines.close()
-            raise ConfigError(f"cannot start {command[0]}: {error.strerror}; `fastlloyd doctor` tests it") from error
-        try:
-            self._follow()
-        finally:
-            self._end_all()
-            code = self._launcher.wait()
-            self._release()
+        with Lifelines(len(self._ends)) as self._lifelines:
+            try:
+                self._launcher = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env={**os.environ, **env, **self._lifelines.environment, "FASTLLOYD_RUN": self._mark},
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise ConfigError(
+                    f"cannot start {command[0]}: {error.strerror}; `fastlloyd doctor` tests it"
+                ) from error
+            try:
+                self._follow()
+            finally:
+                self._end_all()
+                code = self._launcher.wait()
+                self._release()
         ends = in_order(self._ends, self._lifelines.fallen)
         verdict = judge(ends, code, launcher_signal=self._output.signal, interrupted=bool(self._signals))
         if verdict.sentence is not None and not self._explained:
@@ -382,5 +384,4 @@ class _Run:
         for pipe in (self._launcher.stdout, self._launcher.stderr):
             if pipe is not None:
                 pipe.close()
-        self._lifelines.close()
         self._poll.close()

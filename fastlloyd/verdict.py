@@ -76,12 +76,13 @@ def in_order(ends: Mapping[int, RankEnd], fallen: Sequence[int]) -> dict[int, Ra
     ----------
     ends : mapping from rank to RankEnd
     fallen : sequence of int
-        Ranks; those that had no lifeline come after these, in the order in which they were seen to end.
+        Ranks. Where one that ended is not among them, the order in which the ends were seen stays.
     """
-    seen = [(rank, end.place) for rank, end in ends.items() if end.place is not None]
+    seen = [rank for rank, end in ends.items() if end.place is not None]
     known = {rank: place for place, rank in enumerate(fallen)}
-    order = sorted(seen, key=lambda item: (known.get(item[0], len(fallen)), item[1]))
-    places = {rank: place for place, (rank, _) in enumerate(order)}
+    if not known.keys() >= set(seen):
+        return dict(ends)
+    places = {rank: place for place, rank in enumerate(sorted(seen, key=known.__getitem__))}
     return {rank: replace(end, place=places.get(rank)) for rank, end in ends.items()}
 
 

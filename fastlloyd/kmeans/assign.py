@@ -21,6 +21,8 @@ BLOCK = 8192
 # One-hot GEMM beats bincount while the clusters are few, or the features many.
 _ONE_HOT_CLUSTERS = 32
 _ONE_HOT_FEATURES = 32
+# With more, one pass over all clusters for each record costs less than a pass over the records for each cluster.
+_ROW_BY_ROW_CLUSTERS = 256
 
 
 def assign(points: GridPoints, centers: NDArray[np.int64], *, block: int = BLOCK) -> NDArray[np.int64]:
@@ -213,6 +215,11 @@ def _mark_members(
     scores: NDArray[np.float64], best: NDArray[np.float64], kept: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
     """Overwrite scores (k, b) with 1 at the lowest index of each kept column's minimum and 0 elsewhere."""
+    if len(scores) > _ROW_BY_ROW_CLUSTERS:
+        labels = _first_equal(scores, best)
+        scores.fill(0.0)
+        scores[labels, np.arange(labels.size)] = kept
+        return scores
     member = scores == best
     free = kept.copy()
     for row in member:

@@ -51,8 +51,11 @@ class Bell:
         self._rang = False
         if self._descriptors and not rang_in_vain:
             length = _LONGEST_PAUSE_S if self._trusted else self._pause_s
-            with contextlib.suppress(OSError):
+            try:
                 self._rang = bool(select.select(self._descriptors, (), (), min(length, longest_s))[0])
+            except (OSError, ValueError):  # one of them was closed
+                self._descriptors = []
+                time.sleep(min(self._pause_s, longest_s))
         else:
             time.sleep(min(self._pause_s, longest_s))
         self._pause_s = min(self._pause_s * _PAUSE_GROWTH, _LONGEST_PAUSE_S)

@@ -142,13 +142,14 @@ class Ledger:
         """
         if self.settled:
             return
-        keys, self._unsettled = self._unsettled, []
         try:
             self._sync(self._settled_size)
         except ConfigError:
-            for key in keys:
+            for key in self._unsettled:
                 del self._releases[key]
+            self._unsettled = []
             raise
+        self._unsettled = []
 
     def epsilon(self, delta: float, neighbours: str = ADD_REMOVE) -> float:
         """Compose all releases for one neighbouring relation; see `accountant.spent`.

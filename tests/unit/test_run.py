@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fastlloyd.errors import ConfigError, InternalError, PeerError, PeerGone, PeerTimeout
+from fastlloyd.errors import ConfigError, InternalError, Interrupted, PeerError, PeerGone, PeerTimeout
 from fastlloyd.net.meter import Meter
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.protocols.party import Gather, Publish, Receive, Record, Save, Send
@@ -214,6 +214,55 @@ def test_a_disk_that_refuses_keeps_the_message_here(tmp_path: Path, monkeypatch:
     with Ledger(tmp_path / "ledger.jsonl") as ledger, pytest.raises(ConfigError, match="cannot write the ledger"):
         driver(links, ledger=ledger).drive(party())
     assert links.sent == []
+
+
+def test_nothing_is_saved_for_a_resume_that_the_ledger_does_not_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    saved: list[str] = []
+
+    def party():
+        yield Record((release(0),))
+        yield Save("reply-0", b"noisy sums")
+        yield Send((ONE,), Ready({}), 0)
+
+    with Ledger(tmp_path / "ledger.jsonl") as ledger:
+        monkeypatch.setattr("os.fsync", refuse)
+        with pytest.raises(ConfigError, match="the ledger"):
+            driver(FakeLinks(), ledger=ledger, save=lambda name, _: saved.append(name)).drive(party())
+        assert saved == [] and len(ledger.releases) == 0
+
+
+def test_a_signal_while_waiting_for_the_disk_hangs_nobody(tmp_path: Path) -> None:
+    """The exception strikes after the queue has given away its item: what was done must not be forgotten."""
+
+    class Swallowing:
+        def __init__(self) -> None:
+            self.struck = 0
+
+        def get(self, timeout: float) -> None:
+            rings.get(timeout=timeout)
+            self.struck += 1
+            raise Interrupted("told to stop by SIGTERM")
+
+        def put(self, item: None) -> None:
+            rings.put(item)
+
+    def party():
+        yield Record((release(0),))
+        yield Send((ONE,), Ready({}), 0)
+
+    links = FakeLinks()
+    with Ledger(tmp_path / "ledger.jsonl") as ledger:
+        one = driver(links, ledger=ledger)
+        rings, one._disk._rings = one._disk._rings, Swallowing()
+        with pytest.raises(Interrupted):
+            one.drive(party())
+        assert one._disk._rings.struck >= 1
+        assert links.sent == [] and len(ledger.releases) == 1 and ledger.settled
 
 
 def test_saving_and_publishing() -> None:
