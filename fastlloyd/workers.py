@@ -10,6 +10,7 @@ standard output; it ends when its input ends.
     frame: kind u8 | length u64 | body         little endian
     SETUP     plan and place among the workers as JSON, length u32 before it, then the columns as float64
     KEYS      byte strings, each behind its length (u32)
+    BEGIN     centres as float64
     LOAD      owner u32 | block u32 | byte strings
     ADD_UP    centres as float64
     DONE / PROGRESS fraction f64 / SUMS constants and vectors as int64 / REFUSED text / FAILED text
@@ -60,6 +61,7 @@ class _Kind(IntEnum):
     SUMS = 7
     REFUSED = 8
     FAILED = 9
+    BEGIN = 10
 
 
 class WorkerEngine:
@@ -123,6 +125,10 @@ class WorkerEngine:
         self._finisher.keys(parts)
         self._tell(range(len(self._workers)), _Kind.KEYS, _join(parts))
         self._settle()
+
+    def begin(self, centers: NDArray[np.float64]) -> None:
+        """Tell the centres of a round before its blocks."""
+        self._tell(range(len(self._workers)), _Kind.BEGIN, np.ascontiguousarray(centers, "<f8").tobytes())
 
     def load(self, owner: int, block: int, parts: Sequence[bytes]) -> None:
         """Hand one encrypted block to its worker.
@@ -277,6 +283,10 @@ def _split(content: bytes) -> list[bytes]:
     return parts
 
 
+def _centers(plan: Plan, body: bytes) -> NDArray[np.float64]:
+    return np.frombuffer(body, "<f8").reshape(plan.k, plan.d)
+
+
 class _Worker:
     """The worker's side: does what the frames say."""
 
@@ -299,13 +309,15 @@ class _Worker:
             return self._add_up(self._engine, body)
         if kind is _Kind.KEYS:
             self._engine.keys(_split(body))
+        elif kind is _Kind.BEGIN:
+            self._engine.begin(_centers(self._engine.plan, body))
         else:
             owner, block = _PLACE.unpack_from(body)
             self._engine.load(owner, block, _split(body[_PLACE.size :]))
         return _send(self._out, _Kind.DONE, b"")
 
     def _add_up(self, engine: Computer, body: bytes) -> None:
-        work = engine.add_up(np.frombuffer(body, "<f8").reshape(engine.plan.k, engine.plan.d))
+        work = engine.add_up(_centers(engine.plan, body))
         while True:
             try:
                 _send(self._out, _Kind.PROGRESS, _FRACTION.pack(next(work)))

@@ -213,12 +213,14 @@ class Context:
         wanted = self.seal.first_parms_id() if level is None else level
         if cipher.size() != 2 or not cipher.is_ntt_form() or cipher.parms_id() != wanted or cipher.scale != scale:
             raise ValueError("a ciphertext of another size, level or scale than agreed")
+        self._check_hiding(cipher)
         return cipher
 
     def load_public_key(self, content: bytes) -> Any:
         """Read a peer's public key; raises ValueError as `load_ciphertext` does."""
         key = _seal().PublicKey()
         self._load(key, content, 2 * self.parameters.most_bytes(len(self.parameters.prime_bits)))
+        self._check_hiding(key.data())
         return key
 
     def load_relin_key(self, content: bytes) -> Any:
@@ -227,6 +229,18 @@ class Context:
         limbs = len(self.parameters.prime_bits)
         self._load(key, content, limbs * 2 * self.parameters.most_bytes(limbs))
         return key
+
+    def _check_hiding(self, cipher: Any) -> None:
+        """Refuse a second polynomial that is zero modulo a prime: it hides nothing, and SEAL refuses to compute on it.
+
+        Notes
+        -----
+        One that was made by the rules is uniform, so its first number is not zero, but for once in q.
+        """
+        n, read = self.degree, cipher.dyn_array().at
+        for start in range(n * cipher.coeff_modulus_size(), 2 * n * cipher.coeff_modulus_size(), n):
+            if not any(read(place) for place in range(start, start + n)):
+                raise ValueError("a ciphertext or key without its uniform half, which hides nothing")
 
     def _load(self, thing: Any, content: bytes, most: int) -> None:
         """Check SEAL's header, read, check."""

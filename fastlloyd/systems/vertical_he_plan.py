@@ -9,8 +9,8 @@ from fastlloyd.data.vertical import VerticalTable
 from fastlloyd.errors import ConfigError
 from fastlloyd.inputs import settle_size
 from fastlloyd.privacy.accountant import spent
-from fastlloyd.protocols.vertical_he.choose import choose, options
-from fastlloyd.protocols.vertical_he.plan import change_epsilon, make_plan
+from fastlloyd.protocols.vertical_he.choose import options, planned_option
+from fastlloyd.protocols.vertical_he.plan import change_epsilon, try_options
 from fastlloyd.systems.vertical_he import gather, run_parameters
 
 
@@ -37,16 +37,20 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
         names = [[f"x{i + 1}" for i in part] for part in np.array_split(np.arange(d), len(owners))]
     n = len(tables[0].raw_ids) if tables else run.n_total
     public = run.with_records(n)
-    plan = make_plan(public, names)
+    plan, refused = try_options(public, names)
     widths = tuple(map(len, names))
-    chosen = choose(public, widths)
+    chosen = planned_option(public, widths, plan.scheme, plan.computing)
+    reasons = dict(refused)
     lines = [
         f"vertical-he: {n:,} records, {' + '.join(map(str, widths))} columns, {plan.k} clusters, {plan.mode}, "
         f"{plan.rounds} rounds",
         f"choice: {chosen.line(plan.rounds)}",
     ]
     others = [choice for choice in options(public, widths) if choice != chosen]
-    lines += [f"  instead of {choice.line(plan.rounds)}" for choice in others]
+    lines += [f"  instead of {choice.line(plan.rounds)}" for choice in others if choice not in reasons]
+    lines += [
+        f"  not scheme {choice.scheme}, rank {choice.computing} computing: {reasons[choice]}" for choice in reasons
+    ]
     lines.append(
         f"encryption: ring degree {plan.scales.ring}, primes of {', '.join(map(str, plan.scales.prime_bits))} bits "
         "(128-bit security)"

@@ -80,17 +80,40 @@ def test_with_a_common_key_both_have_the_centres_and_rank_1_may_compute(
     assert np.abs((found - CENTERS) / np.array([2.0, 50.0])).max() < 0.1
 
 
-def test_a_common_key_needs_a_party_with_one_column(tmp_path: Path) -> None:
-    offices(tmp_path, (0, 1))
+def add_columns(folder: Path) -> None:
+    """Give both offices a second column, which is the middle of its bounds for everybody."""
     for rank in (0, 1):
-        table = tmp_path / f"office_{rank}.csv"
+        table = folder / f"office_{rank}.csv"
         head, *lines = table.read_text().splitlines()
         table.write_text("\n".join([f"{head},more{rank}", *(f"{line},0.5" for line in lines)]) + "\n")
-        with (tmp_path / f"bounds_{rank}.csv").open("a") as bounds:
+        with (folder / f"bounds_{rank}.csv").open("a") as bounds:
             bounds.write(f"more{rank},0,1\n")
-    ended = run(tmp_path, [*FLAGS, *RUN, "--set", "vertical-he.mode=threshold", "--output", "res"], n=2)
+
+
+def test_two_clusters_of_several_columns_at_both_are_found_by_projection_with_a_common_key(tmp_path: Path) -> None:
+    offices(tmp_path, (0, 1))
+    add_columns(tmp_path)
+    flags = [*FLAGS, *RUN, "--set", "vertical-he.mode=threshold", "--epsilon", "20", "--output", "out-{client}"]
+    done(tmp_path, flags, n=2)
+    texts = {(tmp_path / f"out-{rank}" / "centroids.csv").read_text() for rank in (0, 1)}
+    assert len(texts) == 1
+    written = load(tmp_path / "out-1" / "report.json")
+    assert not written["not_private"] and written["privacy"]["spent_epsilon"] <= 20
+    assert written["privacy"]["neighbours"].startswith("zero-out")
+    assert (written["parameters"]["mode"], written["parameters"]["scheme"]) == ("threshold", "projection")
+    found = read_matrix(tmp_path / "out-0" / "centroids.csv")
+    found = found[np.argsort(found[:, 0])]
+    expected = np.insert(CENTERS, (1, 2), 0.5, axis=1)  # x, more0, age, more1
+    assert np.abs((found - expected) / np.array([2.0, 1.0, 50.0, 1.0])).max() < 0.15
+
+
+def test_a_common_key_with_more_clusters_needs_a_party_with_one_column(tmp_path: Path) -> None:
+    offices(tmp_path, (0, 1))
+    add_columns(tmp_path)
+    flags = [*FLAGS, *RUN, "--k", "3", "--set", "vertical-he.mode=threshold", "--output", "res"]
+    ended = run(tmp_path, flags, n=2)
     assert ended.code == 2 and not ended.left
-    assert "the linear scheme needs two owners, one of whom has a single column" in ended.said
+    assert "set mode = two-party, or ask for two clusters (--k 2), or let one of the owners" in ended.said
     assert not (tmp_path / "res").exists() or not (tmp_path / "res" / "report.json").exists()
 
 

@@ -5,6 +5,7 @@ Source: Vertical HE, §3.2 ("it is preferable for the party with more features t
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -19,6 +20,11 @@ _LINEAR_NUMBER_BYTES = 6.9
 _LINEAR_CIPHERTEXT_S = 1.4e-3
 _CIRCUIT_NUMBER_BYTES = 5.0
 _LINEAR_RING = 2048
+_NEEDS = {
+    LINEAR: "the linear scheme needs two owners, of whom the one that does not compute has a single column",
+    PROJECTION: "projection needs two owners, two clusters and several columns at the owner that does not compute",
+    PAIRWISE: "the pairwise scheme needs two clusters or more and a mode other than threshold",
+}
 # What a byte costs beside a second of computing, for the choice only: 100 Mbit/s.
 _BYTES_PER_SECOND = 12.5e6
 
@@ -64,7 +70,8 @@ def options(public: PublicParameters, widths: tuple[int, ...]) -> tuple[Choice, 
         Number of columns of each owner, in the order of their ranks.
     """
     if public.mode == "server-aided":
-        return (_pairwise(public, widths, computing=0, holder=1, encrypted=sum(widths)),)
+        aided = _pairwise(public, widths, computing=0, holder=1, encrypted=sum(widths))
+        return (aided,) if public.k >= 2 else ()
     found = []
     for computing in (0, 1):
         holder = 1 - computing
@@ -77,8 +84,8 @@ def options(public: PublicParameters, widths: tuple[int, ...]) -> tuple[Choice, 
     return tuple(sorted(found, key=lambda choice: choice.total_seconds(public.count_rounds)))
 
 
-def choose(public: PublicParameters, widths: tuple[int, ...]) -> Choice:
-    """Choose the cheapest option that the settings allow.
+def allowed_options(public: PublicParameters, widths: tuple[int, ...]) -> tuple[Choice, ...]:
+    """List the options that the settings allow, cheapest first; at least one.
 
     Raises
     ------
@@ -86,19 +93,51 @@ def choose(public: PublicParameters, widths: tuple[int, ...]) -> Choice:
         There is none; says what would be.
     """
     settings = public.chosen
-    allowed = [
-        choice
-        for choice in options(public, widths)
-        if settings.scheme in ("auto", choice.scheme) and settings.computing in (-1, choice.computing)
-    ]
-    if allowed:
-        return allowed[0]
+    found = _among(options(public, widths), settings.scheme, settings.computing)
+    if found:
+        return found
     raise ConfigError(
-        f"vertical-he.scheme = {settings.scheme} with mode {public.mode} and {' + '.join(map(str, widths))} columns is "
-        "not possible: the linear scheme needs two owners, one of whom has a single column and does not compute; "
-        "projection needs two owners and two clusters; the pairwise one at least two clusters and one key holder; "
-        "leave scheme and computing at 'auto'"
+        f"vertical-he.scheme = {settings.scheme} with mode {public.mode}, {public.k} clusters and "
+        f"{' + '.join(map(str, widths))} columns is not possible"
+        f"{' where rank ' + str(settings.computing) + ' computes' if settings.computing >= 0 else ''}: "
+        f"{'; '.join(need for scheme, need in _NEEDS.items() if settings.scheme in ('auto', scheme))}; to run it, "
+        f"{_mends(public, widths)}"
     )
+
+
+def planned_option(public: PublicParameters, widths: tuple[int, ...], scheme: str, computing: int) -> Choice:
+    """Give the option that a plan has chosen."""
+    (found,) = _among(options(public, widths), scheme, computing)
+    return found
+
+
+def _among(found: tuple[Choice, ...], scheme: str, computing: int) -> tuple[Choice, ...]:
+    """Keep what fits settings, either of which may be automatic."""
+    return tuple(
+        choice for choice in found if scheme in ("auto", choice.scheme) and computing in (-1, choice.computing)
+    )
+
+
+def _mends(public: PublicParameters, widths: tuple[int, ...]) -> str:
+    """Name the changes after which something is possible, each of them tried."""
+    settings, found = public.chosen, options(public, widths)
+    relaxed = {
+        "leave scheme at 'auto'": _among(found, "auto", settings.computing),
+        "leave computing at 'auto'": _among(found, settings.scheme, -1),
+    }
+    working = [words for words, choices in relaxed.items() if choices]
+    if found:
+        return ", or ".join(working or ["leave scheme and computing at 'auto'"])
+    changes = {
+        "ask for two clusters (--k 2)": options(dataclasses.replace(public, k=2), widths),
+        "let one of the owners have a single column": options(public, (1, *widths[1:])),
+    }
+    if public.mode == THRESHOLD:
+        two_party = dataclasses.replace(public, settings={**public.settings, "mode": "two-party"})
+        changes = {"set mode = two-party": options(two_party, widths), **changes}
+    working = [words for words, choices in changes.items() if choices]
+    fixed = settings.scheme != "auto" or settings.computing != -1
+    return ("leave scheme and computing at 'auto', and " if fixed else "") + ", or ".join(working)
 
 
 def linear_seconds(n: int, k: int, degree: int, own_columns: int) -> float:

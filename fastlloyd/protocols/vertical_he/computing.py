@@ -17,8 +17,9 @@ from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.party import Party, Publish, Receive, Record, Send
 from fastlloyd.protocols.vertical_he import lwe
 from fastlloyd.protocols.vertical_he.engine import Engine, Work
-from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, ListFormat, NoisySamples, NoisySums
-from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, PROJECTION, THRESHOLD
+from fastlloyd.protocols.vertical_he.frame import block_format, key_format
+from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples, NoisySums
+from fastlloyd.protocols.vertical_he.parameters import PROJECTION, THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.rounds import Result, first_centers, post_process, settled
 from fastlloyd.wire import SETUP_ROUND, PartyId
@@ -65,6 +66,7 @@ def computing_party(
         if plan.columns(me.rank):
             yield Record(plan.releases(t, seen_by=str(holder)))
         if plan.scheme == PROJECTION:
+            engine.begin(centers)
             yield from _take_blocks(plan, engine, t)
         sample = yield from _follow(engine.evaluate(centers), t)
         if share is not None:
@@ -99,8 +101,8 @@ def _take_blocks(plan: Plan, engine: Engine, t: int) -> Party[None]:
     """Receive all encrypted blocks, in the set-up or, of projections, in round t."""
     most = plan.blocks * len(plan.encrypting)
     for done, (rank, block) in enumerate(itertools.product(plan.encrypting, range(plan.blocks)), 1):
-        owner, shape = PartyId(rank), ListFormat(plan.parts(rank), ciphertext_bytes(plan, rank))
-        message: EncryptedBlock = yield Receive(owner, EncryptedBlock, t, shape)
+        owner = PartyId(rank)
+        message: EncryptedBlock = yield Receive(owner, EncryptedBlock, t, block_format(plan, rank))
         with blaming(owner, "ciphertext"):
             engine.load(rank, block, message.parts)
         yield Publish("progress", {"stage": ENCRYPTED, "fraction": done / most})
@@ -124,16 +126,3 @@ def blaming(peer: PartyId, what: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise PeerError(f"{peer} sent a {what} that was refused: {error}", rank=peer.rank) from error
-
-
-def key_format(plan: Plan) -> ListFormat:
-    """Say how many keys the holder sends and how long they may be."""
-    limbs = len(plan.scales.prime_bits)
-    one = plan.encryption.most_bytes(limbs)
-    return ListFormat(2, 2 * limbs * one) if plan.scheme == PAIRWISE else ListFormat(1, 2 * one)
-
-
-def ciphertext_bytes(plan: Plan, rank: int) -> int:
-    """Give the largest length of one of an owner's ciphertexts: the holder's come with half of them as a seed."""
-    limbs = max(1, len(plan.scales.prime_bits) - 1)
-    return plan.encryption.most_bytes(limbs) * (1 if rank == plan.holder and plan.mode != THRESHOLD else 2)

@@ -31,6 +31,10 @@ class Engine(Protocol):
         """Take the key holder's public keys; raises ValueError if they do not fit."""
         ...
 
+    def begin(self, centers: NDArray[np.float64]) -> None:
+        """Hear the centres of a round before its blocks come; only for projection, which has new blocks in each."""
+        ...
+
     def load(self, owner: int, block: int, parts: Sequence[bytes]) -> None:
         """Take one owner's encrypted block; raises ValueError if a ciphertext does not fit."""
         ...

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from fastlloyd.crypto.lattice import ERROR_VARIANCE
 from fastlloyd.errors import RangeError
 from fastlloyd.protocols.vertical_he.lwe import ONE_KEY, SWITCH_TAIL, common_key
+from fastlloyd.protocols.vertical_he.parameters import PAIRWISE
 
 if TYPE_CHECKING:
     from fastlloyd.protocols.vertical_he.scales import Scales
@@ -69,7 +70,7 @@ class Openings:
         zeros = outputs * ERROR_VARIANCE * (1.0 + 2.0 * kind.key**2 * scales.ring)
         step = 2.0 ** (scales.prime_bits[0] - scales.wire_bits)
         secret = outputs * scales.ring / 12.0 * step**2 * _SECRET_VARIANCE + zeros
-        if self.scheme != "pairwise":
+        if self.scheme != PAIRWISE:
             errors = self.rounds * (self.d + 1) * 2.0 * self.n * 4.0**scales.weight_bits * kind.variance + zeros
         else:
             errors = outputs * (scales.flood * scales.unit / SWITCH_TAIL) ** 2

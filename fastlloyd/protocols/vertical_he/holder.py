@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from fastlloyd.crypto.ckks import Context, KeyHolder, Refresher
 from fastlloyd.protocols.party import Party, Publish, Receive, Record, Send
 from fastlloyd.protocols.vertical_he import linear, lwe, pairwise, projection
-from fastlloyd.protocols.vertical_he.computing import blaming, key_format
+from fastlloyd.protocols.vertical_he.computing import blaming
+from fastlloyd.protocols.vertical_he.frame import key_format
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples, NoisySums
 from fastlloyd.protocols.vertical_he.parameters import LINEAR, PAIRWISE, PROJECTION, THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan

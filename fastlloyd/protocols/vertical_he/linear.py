@@ -13,7 +13,7 @@ Source: docs/vertical-he-privacy.md.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,11 +80,12 @@ class LinearEngine:
         (public_key,) = parts
         self._refresher = Refresher(self._context, self._context.load_public_key(public_key))
 
+    def begin(self, centers: NDArray[np.float64]) -> None:
+        """Nothing to do: the blocks of the set-up serve every round."""
+
     def load(self, owner: int, block: int, parts: Sequence[bytes]) -> None:
         """Take one block of encrypted features."""
-        seeded = self.plan.mode != THRESHOLD
-        ciphers = [self._context.load_ciphertext(part, seeded=seeded) for part in parts]
-        self._blocks[block] = self._products.prepare(ciphers)
+        self._blocks[block] = self._prepare(parts)
 
     def evaluate(self, centers: NDArray[np.float64]) -> Generator[float, None, Sample]:
         """Add up one round; see `engine.Engine`."""
@@ -92,13 +93,9 @@ class LinearEngine:
 
     def add_up(self, centers: NDArray[np.float64]) -> Generator[float, None, Sample]:
         """Add up the soft steps of all loaded blocks: yields the fraction done, gives k (d + 1) sums, step by step."""
-        n = self._context.degree
-        sums = Sample(np.zeros(self.plan.outputs, dtype=np.int64), np.zeros((self.plan.outputs, n), dtype=np.int64))
+        sums = self._no_sums()
         for done, (block, prepared) in enumerate(sorted(self._blocks.items())):
-            for output, first, weights in self._weights(centers, block):
-                product = self._products.multiply(prepared, weights, first)
-                sums.constants[output] = (sums.constants[output] + product.constants[0]) % self.modulus
-                sums.vectors[output] = (sums.vectors[output] + product.vectors[0]) % self.modulus
+            self._add(sums, prepared, self._weights(centers, block))
             yield (done + 1) / len(self._blocks)
         return sums
 
@@ -119,15 +116,42 @@ class LinearEngine:
         order = np.argsort(hidden, kind="stable")
         return order, hidden[order]
 
-    def _weights(self, centers: NDArray[np.float64], block: int) -> Iterator[tuple[int, int, NDArray[np.float64]]]:
-        """Give each output's number, the first ciphertext that counts, and integer weights, shape (features, m)."""
+    def _prepare(self, parts: Sequence[bytes]) -> Prepared:
+        """Read ciphertexts of the key holder; raises ValueError if one does not fit."""
+        seeded = self.plan.mode != THRESHOLD
+        return self._products.prepare([self._context.load_ciphertext(part, seeded=seeded) for part in parts])
+
+    def _no_sums(self) -> Sample:
+        """Give sums over no block."""
+        outputs, n = self.plan.outputs, self._context.degree
+        return Sample(np.zeros(outputs, dtype=np.int64), np.zeros((outputs, n), dtype=np.int64))
+
+    def _add(self, sums: Sample, prepared: Prepared, terms: Iterable[tuple[int, NDArray[np.float64]]]) -> None:
+        """Add products of ciphertexts with each output's weights to the running sums."""
+        for output, weights in terms:
+            product = self._products.multiply(prepared, weights)
+            sums.constants[output] = (sums.constants[output] + product.constants[0]) % self.modulus
+            sums.vectors[output] = (sums.vectors[output] + product.vectors[0]) % self.modulus
+
+    def _weights(self, centers: NDArray[np.float64], block: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """Give each output's number and integer weights, shape (features, m): counts, then each column's sum."""
         own = self._columns[:, self.plan.rows(block)]
+        for base, soft in self._softs(centers, block):
+            yield base, self._whole(soft)
+            yield base + 1 + self._others[0], self._whole(times_feature(soft))
+            for place, column in enumerate(self._own):
+                yield base + 1 + column, self._whole(soft * own[place])
+
+    def _softs(self, centers: NDArray[np.float64], block: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """Give the soft steps of a block that are this engine's: each one's first output, and its weights."""
         number, engines = self._turns.get(block, (0, 1))
-        for step, soft in enumerate(self._steps(centers, own)):
-            if step % engines != number:
-                continue
-            for column, first, weights in self._outputs(soft, own):
-                yield step * (self.plan.d + 1) + column, first, np.rint(weights * 2.0**self.plan.scales.weight_bits)
+        for step, soft in enumerate(self._steps(centers, self._columns[:, self.plan.rows(block)])):
+            if step % engines == number:
+                yield step * (self.plan.d + 1), soft
+
+    def _whole(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Round weights to integers at their scale."""
+        return np.rint(weights * 2.0**self.plan.scales.weight_bits)
 
     def _steps(self, centers: NDArray[np.float64], own: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
         """Give the weights of each soft step, shape (features, m): step 0 is 1 everywhere."""
@@ -135,15 +159,6 @@ class LinearEngine:
         order, places = self._order(centers)
         for cut in thresholds(partial_scores(centers[order], own, self._own), places):
             yield step_weights(np.arccos(cut), self._factors)
-
-    def _outputs(
-        self, soft: NDArray[np.float64], own: NDArray[np.float64]
-    ) -> Iterator[tuple[int, int, NDArray[np.float64]]]:
-        """Give first ciphertext and weights of the count and of each column's sum for one soft step."""
-        yield 0, 0, soft
-        yield 1 + self._others[0], 0, times_feature(soft)
-        for place, column in enumerate(self._own):
-            yield 1 + column, 0, soft * own[place]
 
 
 def partial_scores(

@@ -6,10 +6,12 @@
       KeyMaterial      public key, and a
                        relinearisation key
                        for circuits        ----->
-                                           ----->  further owners (the same)
+                                           ----->  further owners (the public key alone)
+      threshold only                       <-----  KeyMaterial      the common public key
     every owner of encrypted columns
-      EncryptedBlock   one block of records ----->  ... as many as there are blocks
+      EncryptedBlock   one block of records ----->  ... as many as there are blocks; not for projection
     each round
+      EncryptedBlock   projection only      ----->  all blocks, encrypted anew for this round's centres
       NoisySamples                          <-----  sums + noise of the computing party, one LWE sample per output
       open, add own noise
       NoisySums        integers             ----->  and to the further owners
@@ -76,7 +78,10 @@ class _ByteStrings:
 
 
 class KeyMaterial(_ByteStrings):
-    """Sender: the key holder. Receivers: the computing party, and further owners. Public keys."""
+    """Public keys. Sender: the key holder. Receivers: the computing party, and further owners.
+
+    In threshold mode the computing party sends one back to the key holder: the common public key.
+    """
 
     __slots__ = ()
     TYPE: ClassVar[int] = 120

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from fastlloyd.crypto.ckks import Context, Refresher
 from fastlloyd.protocols.party import Party, Publish, Receive, Record, Send
 from fastlloyd.protocols.vertical_he import pairwise
-from fastlloyd.protocols.vertical_he.computing import blaming, key_format
+from fastlloyd.protocols.vertical_he.computing import blaming
+from fastlloyd.protocols.vertical_he.frame import key_format
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, ListFormat, NoisySums
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.rounds import Result, first_centers, post_process, settled
@@ -42,16 +43,20 @@ def owner(
     keys: KeyMaterial = yield Receive(holder, KeyMaterial, SETUP_ROUND, ListFormat(1, key_format(plan).most_bytes))
     with blaming(holder, "key"):
         public = Refresher(context, context.load_public_key(keys.parts[0]))
+    seen_by = "the other parties"
+    # Before its columns leave: the ledger must have what they will be part of.
+    yield Record(plan.releases(0, seen_by=seen_by))
     for block in range(plan.blocks):
         parts = pairwise.encrypt_block(plan, context, public, raw_columns, block)
         yield Send((computing,), EncryptedBlock(tuple(parts)), SETUP_ROUND)
     centers, counts = first_centers(plan, start), np.zeros(plan.k)
     for t in range(plan.rounds):
-        yield Record(plan.releases(t, seen_by="the other parties"))
         reply: NoisySums = yield Receive(holder, NoisySums, t, plan.outputs)
         before = centers
         centers, counts = post_process(reply.integers(), centers, plan)
         yield Publish("round", {"round": t, "rounds": plan.rounds})
         if settled(before, centers, plan):
             break
+        if t + 1 < plan.rounds:
+            yield Record(plan.releases(t + 1, seen_by=seen_by))
     return Result(centers, counts, t + 1)

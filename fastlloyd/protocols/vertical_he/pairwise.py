@@ -120,6 +120,9 @@ class PairwiseEngine:
         self._arithmetic = Arithmetic(self._context, self._context.load_relin_key(relin_key))
         self._relin_key = self._context.load_relin_key(relin_key)
 
+    def begin(self, centers: NDArray[np.float64]) -> None:
+        """Nothing to do: the blocks of the set-up serve every round."""
+
     def load(self, owner: int, block: int, parts: Sequence[bytes]) -> None:
         """Take one owner's block of encrypted columns."""
         scales, seeded = self.plan.scales, owner == self.plan.holder

@@ -30,7 +30,7 @@ class PublicParameters:
     delta : float or None
         None: 1 / (n ln n), as in all protocols.
     rounds : int or None
-        None: ten, as in the paper's experiments, or fewer where noise would drown them (`plan.automatic_rounds`).
+        None: ten, as in the paper's experiments, or fewer where noise would drown them (`budget.automatic_rounds`).
     """
 
     parties: int

@@ -15,13 +15,16 @@ from functools import cached_property
 from typing import Any, Self
 
 from fastlloyd.crypto.lattice import Parameters
-from fastlloyd.privacy.accountant import SAMPLER_DELTA, spent
-from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier
+from fastlloyd.errors import RangeError
+from fastlloyd.privacy.accountant import spent
+from fastlloyd.privacy.calibration import calibrate
 from fastlloyd.privacy.release import Release
-from fastlloyd.protocols.vertical_he.choose import Choice, choose, encryption_seconds, linear_seconds
+from fastlloyd.protocols.vertical_he.budget import automatic_rounds, multipliers
+from fastlloyd.protocols.vertical_he.choose import Choice, allowed_options, encryption_seconds, linear_seconds
 from fastlloyd.protocols.vertical_he.circuit import choose_circuit
 from fastlloyd.protocols.vertical_he.circuit import seconds as circuit_seconds
 from fastlloyd.protocols.vertical_he.fields import read_fields
+from fastlloyd.protocols.vertical_he.frame import check_messages
 from fastlloyd.protocols.vertical_he.hints import (
     FLOODING,
     HINT_SHARE,
@@ -32,7 +35,6 @@ from fastlloyd.protocols.vertical_he.hints import (
     too_little_noise,
 )
 from fastlloyd.protocols.vertical_he.parameters import (
-    DEFAULT_ROUNDS,
     LINEAR,
     PAIRWISE,
     PROJECTION,
@@ -44,8 +46,6 @@ from fastlloyd.protocols.vertical_he.scales import Scales, choose_scales
 
 ZERO_OUT = "zero-out of one user's row"
 MIDDLE = "one user's values, at one party or all, replaced by the middle of their bounds"
-LEAST_ROUNDS = 4
-MOST_NOISE = 0.04
 _SLACK = 1e-6
 
 
@@ -218,11 +218,34 @@ def make_plan(public: PublicParameters, names: Sequence[Sequence[str]]) -> Plan:
     RangeError
         No parameters of the encryption have room for these records; names the mend.
     """
+    return try_options(public, names)[0]
+
+
+def try_options(
+    public: PublicParameters, names: Sequence[Sequence[str]]
+) -> tuple[Plan, tuple[tuple[Choice, RangeError], ...]]:
+    """Plan by the cheapest option that has parameters; gives the plan, and cheaper options with why they have none.
+
+    Raises
+    ------
+    ConfigError, RangeError
+        As `make_plan`; where no option has parameters, what the cheapest one lacks.
+    """
     check_names(names, public.mode, public.parties)
+    refused: list[tuple[Choice, RangeError]] = []
+    for choice in allowed_options(public, tuple(map(len, names))):
+        try:
+            return _plan_option(public, names, choice), tuple(refused)
+        except RangeError as error:
+            refused.append((choice, error))
+    raise refused[0][1]
+
+
+def _plan_option(public: PublicParameters, names: Sequence[Sequence[str]], choice: Choice) -> Plan:
+    """Make the plan of a run by one option; raises RangeError if it has no parameters."""
     settings = public.chosen
     private = settings.noise == "dp"
     d = sum(map(len, names))
-    choice = choose(public, tuple(map(len, names)))
     moves = _movement(choice.scheme)
     rounds = automatic_rounds(public, d, moves) if public.rounds is None else public.rounds
     counts, sums = (moves * part for part in multipliers(public, d, rounds)) if private else (0.0, 0.0)
@@ -252,6 +275,7 @@ def make_plan(public: PublicParameters, names: Sequence[Sequence[str]]) -> Plan:
     )
     plan = _calibrated(base, public.epsilon, counts, sums) if private else base
     _check_hints(plan)
+    check_messages(plan)
     return plan
 
 
@@ -289,11 +313,14 @@ def check_plan(plan: Plan, public: PublicParameters, names: Sequence[Sequence[st
             raise ValueError(f"the plan has {field.name} = {theirs!r}, expected {mine!r}")
     for field in dataclasses.fields(Scales):
         mine, theirs = getattr(own.scales, field.name), getattr(plan.scales, field.name)
-        if mine != theirs and not (isinstance(mine, float) and math.isclose(mine, theirs, rel_tol=_SLACK)):
+        # Only the two bounds may differ by roundings; the unit is a power of two.
+        close = field.name in ("error", "flood") and math.isclose(mine, theirs, rel_tol=_SLACK)
+        if mine != theirs and not close:
             raise ValueError(f"the plan has {field.name} = {theirs!r}, expected {mine!r}")
     if plan == own and plan.private:
         return public.epsilon  # the own plan was calibrated to it
-    epsilon = spent(plan.all_releases(), plan.delta)
+    # Noise is the peer's, what a record moves is this party's own.
+    epsilon = spent(dataclasses.replace(plan, scales=own.scales).all_releases(), own.delta)
     if plan.private and epsilon > public.epsilon * (1 + 1e-9):
         raise ValueError(f"the plan spends epsilon {epsilon:.6g}, expected at most {public.epsilon:g}")
     return epsilon
@@ -338,37 +365,6 @@ def change_epsilon(plan: Plan) -> float:
 
 def _movement(scheme: str) -> float:
     return math.sqrt(2.0) if scheme == PAIRWISE else 1.0
-
-
-def multipliers(public: PublicParameters, d: int, rounds: int) -> tuple[float, float]:
-    """Give the noise multipliers of counts and sums of one round, (1 / sigma)-GDP for the whole run.
-
-    Notes
-    -----
-    A centre's error is about (noise on the sum - c * noise on the count) / count. With |c|^2 about d / 3 and noise on
-    each of d coordinates of sqrt(d) times the sums' multiplier it is least at a ratio of (3 d)^(1/4).
-    """
-    sigma = gaussian_noise_multiplier(public.epsilon, public.allowed_delta - SAMPLER_DELTA)
-    ratio = (3.0 * d) ** 0.25
-    sums = sigma * math.sqrt(rounds * (1.0 + 1.0 / ratio**2))
-    return ratio * sums, sums
-
-
-def automatic_rounds(public: PublicParameters, d: int, moves: float) -> int:
-    """Give the largest number of rounds up to the paper's ten at which a centre's noise stays small, at least four.
-
-    Notes
-    -----
-    Both sides' noise on one coordinate of an average cluster's centre, sqrt(2 d) times the sums' multiplier over n / k,
-    may be 4 % of the half-range [0, 1]: more rounds then move centres by less than the noise does.
-    """
-    if public.chosen.noise != "dp":
-        return DEFAULT_ROUNDS
-    for rounds in range(DEFAULT_ROUNDS, LEAST_ROUNDS, -1):
-        _, sums = multipliers(public, d, rounds)
-        if moves * sums * math.sqrt(2.0 * d) <= MOST_NOISE * public.n / public.k:
-            return rounds
-    return LEAST_ROUNDS
 
 
 def _choose_scales(public: PublicParameters, choice: Choice, noise: Noise) -> Scales:

@@ -13,12 +13,14 @@ Source: Vertical HE, §3.1 ("Special Case: k = 2"); docs/vertical-he-privacy.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.crypto.ckks import Context, KeyHolder, Refresher, encrypt_integers
+from fastlloyd.crypto.lattice import Sample
+from fastlloyd.errors import InternalError
 from fastlloyd.protocols.vertical_he.linear import LinearEngine
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.window import features
@@ -60,18 +62,44 @@ def difference(centers: NDArray[np.float64], columns: tuple[int, ...]) -> tuple[
 
 
 class ProjectionEngine(LinearEngine):
-    """Adds up one round's encrypted features; implements `engine.Engine`."""
+    """Adds up one round's encrypted features as they come and keeps none; implements `engine.Engine`."""
+
+    _centers: NDArray[np.float64] | None = None
+
+    def begin(self, centers: NDArray[np.float64]) -> None:
+        """Start a round: its blocks are added up by these centres."""
+        self._centers, self._sums = centers, self._no_sums()
+
+    def load(self, owner: int, block: int, parts: Sequence[bytes]) -> None:
+        """Add up one block of encrypted features, group by group: T_m(p), then these times each column."""
+        if self._centers is None:
+            raise InternalError("a block of a projection came before its round's centres")
+        count = self.plan.degree + 1
+        for group in range(1 + len(self._others)):
+            prepared = self._prepare(parts[group * count : (group + 1) * count])
+            self._add(self._sums, prepared, self._group_weights(self._centers, block, group))
+
+    def add_up(self, centers: NDArray[np.float64]) -> Generator[float, None, Sample]:
+        """Give the sums over the round's blocks, which end with it."""
+        if self._centers is None or (self._centers != centers).any():
+            raise InternalError("a round of a projection ended with other centres than it began with")
+        self._centers = None
+        yield 1.0
+        return self._sums
 
     def _order(self, centers: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Centre 1 lies above centre 0 along their difference, by the sum that p was divided by."""
         return np.arange(2), np.array([0.0, difference(centers, self._others)[1]])
 
-    def _outputs(
-        self, soft: NDArray[np.float64], own: NDArray[np.float64]
-    ) -> Iterator[tuple[int, int, NDArray[np.float64]]]:
-        """Give first ciphertext and weights of the count and of each column's sum for one soft step."""
-        yield 0, 0, soft
-        for place, column in enumerate(self._others, 1):
-            yield 1 + column, place * (self.plan.degree + 1), soft
-        for place, column in enumerate(self._own):
-            yield 1 + column, 0, soft * own[place]
+    def _group_weights(
+        self, centers: NDArray[np.float64], block: int, group: int
+    ) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """Give the outputs to which one group of ciphertexts adds, and integer weights, shape (features, m)."""
+        own = self._columns[:, self.plan.rows(block)]
+        for base, soft in self._softs(centers, block):
+            if group:
+                yield base + 1 + self._others[group - 1], self._whole(soft)
+                continue
+            yield base, self._whole(soft)
+            for place, column in enumerate(self._own):
+                yield base + 1 + column, self._whole(soft * own[place])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -16,14 +17,16 @@ from fastlloyd.crypto.lattice import ERROR_BOUND
 from fastlloyd.errors import PeerError
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.vertical_he import computing, engine, lwe
-from fastlloyd.protocols.vertical_he.computing import key_format
+from fastlloyd.protocols.vertical_he.frame import block_format, key_format
 from fastlloyd.protocols.vertical_he.linear import LinearEngine
 from fastlloyd.protocols.vertical_he.lwe import common_key
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples
 from fastlloyd.protocols.vertical_he.plan import make_plan
 from fastlloyd.protocols.vertical_he.reference import soft_sums
 from fastlloyd.protocols.vertical_he.window import features
+from fastlloyd.simulate import Tap
 from fastlloyd.wire import Header, PartyId
+from fastlloyd.workers import WorkerEngine
 from tests.protocols.vertical_he.support import (
     blobs,
     columns,
@@ -145,6 +148,60 @@ def test_damaged_messages_are_the_sender_s_fault(kind: int, how: str) -> None:
     assert caught.value.rank == 1
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("scheme", ["linear", "projection"])
+def test_a_ciphertext_that_hides_nothing_is_the_sender_s_fault(scheme: str, workers: int) -> None:
+    points, start = blobs(5000, 2, 3, seed=9)
+    widths = (2, 1) if scheme == "linear" else (1, 2)
+    plan = make_plan(parameters(5000, 2, scheme=scheme, degree=6), names(*widths))
+    context = ckks.Context(plan.encryption)
+    halves = np.arange(context.degree, dtype=np.int64), np.zeros(context.degree, dtype=np.int64)
+    open_one = context.save(context.assemble(*halves))
+    blocks = 0
+
+    def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes:
+        nonlocal blocks
+        if header.type != EncryptedBlock.TYPE:
+            return body
+        parts = list(EncryptedBlock.read(body, block_format(plan, sender.rank)).parts)
+        blocks += 1
+        if blocks == plan.blocks + 2 or (scheme == "linear" and blocks == 2):
+            parts[3] = open_one
+        return EncryptedBlock(tuple(parts)).body()
+
+    own = columns(plan, points, plan.computing)
+    with (
+        WorkerEngine(plan, own, workers) if workers > 1 else nullcontext() as engine,
+        pytest.raises(PeerError, match="hides nothing") as caught,
+    ):
+        simulate(plan, points, start, tap, engine=engine)
+    assert caught.value.rank == plan.holder
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("mode", ["two-party", "threshold"])
+def test_a_public_key_without_its_uniform_half_is_the_sender_s_fault(mode: str, workers: int) -> None:
+    points, start = blobs(3000, 2, 2, seed=9)
+    plan = make_plan(parameters(3000, 2, mode=mode, scheme="linear", degree=6), names(1, 1))
+    context = ckks.Context(plan.encryption)
+    halves = np.arange(context.degree, dtype=np.int64), np.zeros(context.degree, dtype=np.int64)
+    key = KeyMaterial((context.save(context.assemble(*halves)),))
+
+    def sent_by(rank: int) -> Tap:
+        return lambda sender, receiver, header, body: (
+            key.body() if header.type == KeyMaterial.TYPE and sender.rank == rank else body
+        )
+
+    own = columns(plan, points, plan.computing)
+    for rank in (plan.holder, plan.computing) if mode == "threshold" else (plan.holder,):
+        with (
+            WorkerEngine(plan, own, workers) if workers > 1 else nullcontext() as engine,
+            pytest.raises(PeerError, match=r"key that was refused.*hides nothing") as caught,
+        ):
+            simulate(plan, points, start, sent_by(rank), engine=engine)
+        assert caught.value.rank == rank
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 8), st.data())
 def test_one_record_moves_the_sums_by_no_more_than_claimed(k: int, data: st.DataObject) -> None:
@@ -155,7 +212,7 @@ def test_one_record_moves_the_sums_by_no_more_than_claimed(k: int, data: st.Data
     computer = LinearEngine(plan, np.repeat(own, 100)[None])
     whole = np.rint(features(hidden, plan.degree + 2)[:, 0] * 2.0**plan.scales.data_bits)
     steps = np.zeros((k, 3, plan.degree + 2))
-    for output, _, weights in computer._weights(centers, 0):
+    for output, weights in computer._weights(centers, 0):
         steps[output // 3, output % 3, : len(weights)] = weights[:, 0]
     clusters = steps.copy()
     clusters[:-1] -= steps[1:]

@@ -7,11 +7,15 @@ from functools import partial
 
 import pytest
 
+from fastlloyd.cli.plan import main
 from fastlloyd.crypto.lattice import ERROR_VARIANCE
+from fastlloyd.crypto.tls import MAX_MESSAGE_BYTES
 from fastlloyd.errors import ConfigError, RangeError
+from fastlloyd.net.transport import MAX_FRAME_BYTES
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.fastlloyd.plan import automatic_delta
-from fastlloyd.protocols.vertical_he.choose import options
+from fastlloyd.protocols.vertical_he.choose import options, planned_option
+from fastlloyd.protocols.vertical_he.frame import MOST_MESSAGE_BYTES, block_bytes
 from fastlloyd.protocols.vertical_he.hints import FLOODING, HINT_SHARE, MOST_HINTED, Openings, hinted_share
 from fastlloyd.protocols.vertical_he.plan import (
     Plan,
@@ -19,15 +23,20 @@ from fastlloyd.protocols.vertical_he.plan import (
     check_plan,
     make_plan,
     round_seconds,
+    try_options,
 )
 from fastlloyd.protocols.vertical_he.scales import MAX_ERROR, NOISE_TAIL, record_error
 from fastlloyd.protocols.vertical_he.settings import HELP, settings_from
 from tests.protocols.vertical_he.support import names, parameters
 
 
-@pytest.mark.parametrize(("scheme", "widths"), [("linear", (1, 1)), ("linear", (3, 1)), ("pairwise", (2, 2))])
-def test_the_noise_spends_the_budget_and_no_more(scheme: str, widths: tuple[int, int]) -> None:
-    plan = make_plan(parameters(10_000, 5, rounds=10, scheme=scheme), names(*widths))
+@pytest.mark.parametrize(
+    ("scheme", "k", "widths"),
+    [("linear", 5, (1, 1)), ("linear", 5, (3, 1)), ("projection", 2, (2, 2)), ("pairwise", 5, (2, 2))],
+)
+def test_the_noise_spends_the_budget_and_no_more(scheme: str, k: int, widths: tuple[int, int]) -> None:
+    plan = make_plan(parameters(10_000, k, rounds=10, scheme=scheme), names(*widths))
+    assert plan.scheme == scheme
     epsilon = spent(plan.all_releases(), plan.delta)
     assert 0.999 <= epsilon <= 1.0
     # Any change of values: at most what twice the sensitivity gives, and more than one neighbour.
@@ -46,6 +55,7 @@ def test_plans_travel_and_are_checked() -> None:
         {"k": 6},
         {"holder": 0, "computing": 1},
         {"scales": dataclasses.replace(plan.scales, weight_bits=plan.scales.weight_bits - 1)},
+        {"scales": dataclasses.replace(plan.scales, unit=plan.unit * (1.0 - 9e-7))},
     ):
         with pytest.raises(ValueError, match="expected"):
             check_plan(dataclasses.replace(plan, **change), public, names(1, 1))
@@ -53,6 +63,11 @@ def test_plans_travel_and_are_checked() -> None:
     quieter = {name: getattr(plan, name) * (1.0 - 9e-7) for name in ("count_scale", "sum_scale")}
     with pytest.raises(ValueError, match="spends epsilon"):
         check_plan(dataclasses.replace(plan, **quieter), public, names(1, 1))
+    # What a record moves is not the sender's to say.
+    smaller = dataclasses.replace(plan.scales, error=plan.scales.error * (1.0 - 9e-7))
+    assert check_plan(dataclasses.replace(plan, scales=smaller), public, names(1, 1)) == spent(
+        plan.all_releases(), plan.delta
+    )
     with pytest.raises(ValueError, match="fields"):
         Plan.from_json({"k": 1})
 
@@ -94,17 +109,25 @@ def test_a_split_is_found_whose_errors_the_noise_hides(n: int, k: int, epsilon: 
 
 
 @pytest.mark.parametrize(
-    ("scheme", "mode", "widths"),
-    [("linear", "two-party", (1, 1)), ("linear", "threshold", (1, 1)), ("pairwise", "two-party", (2, 2))],
+    ("scheme", "mode", "k", "widths"),
+    [
+        ("linear", "two-party", 5, (1, 1)),
+        ("linear", "threshold", 5, (1, 1)),
+        ("projection", "two-party", 2, (2, 2)),
+        ("projection", "threshold", 2, (2, 3)),
+        ("pairwise", "two-party", 5, (2, 2)),
+    ],
 )
-def test_the_noise_hides_errors_and_key_in_all_rounds_together(scheme: str, mode: str, widths: tuple[int, int]) -> None:
+def test_the_noise_hides_errors_and_key_in_all_rounds_together(
+    scheme: str, mode: str, k: int, widths: tuple[int, int]
+) -> None:
     for rounds in (1, 10, 200):
-        plan = make_plan(parameters(10_000, 5, rounds=rounds, scheme=scheme, mode=mode), names(*widths))
+        plan = make_plan(parameters(10_000, k, rounds=rounds, scheme=scheme, mode=mode), names(*widths))
         assert hinted(plan) <= MOST_HINTED
         # Opened again as often with the same noise, it says twice as much; what a key says grows with the switch.
         assert hinted(plan, rounds=2 * rounds) == pytest.approx(2.0 * hinted(plan), rel=1e-12)
         coarse = dataclasses.replace(plan, scales=dataclasses.replace(plan.scales, wire_bits=8))
-        outputs, ring = rounds * 5 * (plan.d + 1), plan.scales.ring
+        outputs, ring = rounds * k * (plan.d + 1), plan.scales.ring
         key = outputs * ring / 12.0 * 4.0 ** (plan.scales.prime_bits[0] - 8) * 2.0 / 3.0
         least = min(plan.count_scale, plan.sum_scale)
         assert hinted(coarse) == pytest.approx(key / (HINT_SHARE * least**2), rel=1e-6)
@@ -120,6 +143,56 @@ def hinted(plan: Plan, rounds: int | None = None) -> float:
         shared=plan.mode == "threshold",
     )
     return hinted_share(plan.scales, openings, min(plan.count_scale, plan.sum_scale), private=plan.private)
+
+
+@pytest.mark.parametrize(("n", "epsilon", "scheme"), [(10**5, 10.0, "projection"), (10**6, 1.0, "projection")])
+def test_a_cheaper_option_without_parameters_gives_way_to_one_that_has_them(
+    n: int, epsilon: float, scheme: str
+) -> None:
+    public = dataclasses.replace(parameters(n, 2, rounds=10), epsilon=epsilon)
+    assert options(public, (2, 2))[0].scheme == "pairwise"
+    plan, refused = try_options(public, names(2, 2))
+    assert plan.scheme == scheme and plan == make_plan(public, names(2, 2))
+    assert [choice.scheme for choice, _ in refused] == ["pairwise", "pairwise"]
+    assert hinted(plan) <= MOST_HINTED
+    assert check_plan(Plan.from_json(plan.to_json()), public, names(2, 2)) == epsilon
+    chosen = planned_option(public, (2, 2), plan.scheme, plan.computing)
+    assert chosen.line(10).startswith("scheme projection: rank 0 computes")
+    assert round_seconds(plan, 1) == pytest.approx(chosen.round_seconds)
+    # What nothing mends is said of the cheapest option.
+    with pytest.raises(RangeError, match="lower --epsilon$"):
+        make_plan(dataclasses.replace(public, k=3, epsilon=10.0), names(2, 2))
+    with pytest.raises(RangeError, match="lower --epsilon$"):
+        make_plan(dataclasses.replace(public, settings={"scheme": "pairwise"}), names(2, 2))
+
+
+def test_the_printed_choice_is_the_one_that_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--n-total", "100000", "--d", "4", "--k", "2", "--rounds", "10"]
+    assert main(["-n", "2", "--protocol", "vertical-he", *flags, "--epsilon", "10"]) == 0
+    said = capsys.readouterr().out
+    assert "choice: scheme projection: rank 0 computes" in said and "primes of 52 bits" in said
+    assert "instead of scheme projection: rank 1 computes" in said and "instead of scheme pairwise" not in said
+    assert "not scheme pairwise, rank 0 computing: the noise of this epsilon is too small" in said
+    assert main(["-n", "2", "--protocol", "vertical-he", *flags, "--epsilon", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "choice: scheme pairwise: rank 0 computes" in said and "not scheme" not in said
+
+
+def test_messages_that_no_link_carries_are_refused_before_the_run() -> None:
+    assert min(MAX_FRAME_BYTES, MAX_MESSAGE_BYTES) > MOST_MESSAGE_BYTES
+    public = parameters(10_000, 2, rounds=10, scheme="projection", computing=0)
+    wide = make_plan(public, names(1, 1000))
+    assert 0.95 * MOST_MESSAGE_BYTES < block_bytes(wide, 1) <= MOST_MESSAGE_BYTES
+    with pytest.raises(RangeError, match=r"1100 columns of rank 1 .* lower vertical-he.degree"):
+        make_plan(public, names(1, 1100))
+    assert make_plan(dataclasses.replace(public, settings={**public.settings, "degree": 50}), names(1, 1100))
+    # Where it may, another option takes its place.
+    other = dataclasses.replace(public, settings={"scheme": "projection"})
+    assert make_plan(other, names(2, 1100)).computing == 1
+    with pytest.raises(RangeError, match="columns of rank . make messages .* with scheme pairwise"):
+        make_plan(parameters(10_000, 3, rounds=10, scheme="pairwise"), names(1200, 1200))
+    with pytest.raises(RangeError, match="in each round.*lower --k"):
+        make_plan(parameters(10_000, 256, rounds=10, scheme="linear"), names(1000, 1))
 
 
 @pytest.mark.parametrize("variance", [ERROR_VARIANCE, 2.0 / 3.0])
@@ -192,9 +265,43 @@ def test_who_plays_which_part_follows_the_columns() -> None:
     assert "rank 0 computes" in best.line(10)
 
 
+@pytest.mark.parametrize(
+    ("k", "widths", "settings", "mend"),
+    [
+        (3, (2, 2), {"scheme": "linear"}, "leave scheme at 'auto'"),
+        (2, (1, 1), {"scheme": "projection"}, "leave scheme at 'auto'"),
+        (2, (2, 1), {"scheme": "projection", "computing": 0}, "leave scheme at 'auto', or leave computing at 'auto'"),
+        (3, (2, 1), {"mode": "threshold", "computing": 1}, "leave computing at 'auto'"),
+        (3, (2, 1), {"scheme": "projection", "computing": 1}, "leave scheme at 'auto'"),
+        (3, (2, 1), {"scheme": "linear", "computing": 1}, "leave scheme at 'auto', or leave computing at 'auto'"),
+        (
+            3,
+            (2, 2),
+            {"mode": "threshold"},
+            "set mode = two-party, or ask for two clusters (--k 2), or let one of the owners have a single column",
+        ),
+        (
+            3,
+            (2, 2),
+            {"mode": "threshold", "scheme": "pairwise"},
+            "leave scheme and computing at 'auto', and set mode = two-party, or ask for two clusters (--k 2), or let "
+            "one of the owners have a single column",
+        ),
+        (1, (2, 2), {}, "ask for two clusters (--k 2), or let one of the owners have a single column"),
+        (1, (2, 2, 2), {}, "ask for two clusters (--k 2)"),
+        (2, (2, 2), {"mode": "threshold", "scheme": "linear", "computing": 0}, "leave scheme at 'auto'"),
+    ],
+)
+def test_what_is_not_possible_is_refused_with_what_would_be(
+    k: int, widths: tuple[int, ...], settings: dict[str, object], mend: str
+) -> None:
+    public = parameters(1000, k, parties=len(widths) + (len(widths) > 2), **settings)
+    with pytest.raises(ConfigError, match="not possible") as caught:
+        make_plan(public, names(*widths))
+    assert str(caught.value).endswith(f"to run it, {mend}")
+
+
 def test_what_does_not_fit_is_refused_with_the_mend() -> None:
-    with pytest.raises(ConfigError, match="leave scheme and computing at 'auto'"):
-        make_plan(parameters(1000, 3, scheme="linear"), names(2, 2))
     with pytest.raises(ConfigError, match="start with -n 3"):
         parameters(1000, 3, mode="server-aided")
     with pytest.raises(ConfigError, match="has no column"):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from functools import cache
 from typing import Any
 
@@ -11,12 +12,13 @@ from numpy.typing import NDArray
 
 pytest.importorskip("tenseal")
 
+from fastlloyd.crypto.ckks import Context, KeyHolder
 from fastlloyd.crypto.lattice import ERROR_BOUND
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.protocols.vertical_he.choose import options
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, NoisySums
 from fastlloyd.protocols.vertical_he.plan import Plan, make_plan, round_seconds
-from fastlloyd.protocols.vertical_he.projection import ProjectionEngine, difference
+from fastlloyd.protocols.vertical_he.projection import ProjectionEngine, difference, encrypt_block
 from fastlloyd.protocols.vertical_he.window import features, jackson, step_weights
 from fastlloyd.wire import Header, PartyId
 from fastlloyd.workers import WorkerEngine
@@ -87,8 +89,10 @@ def test_one_record_moves_the_sums_by_no_more_than_claimed(data: st.DataObject) 
     place = features(np.array([step @ hidden / spread if spread else 0.0]), count)[:, 0]
     whole = np.rint(np.concatenate([place, *(own_ * place for own_ in hidden)]) * 2.0**plan.scales.data_bits)
     steps = np.zeros((2, 4, 3 * count))
-    for output, first, weights in ProjectionEngine(plan, np.repeat(own, 100)[None])._weights(centers, 0):
-        steps[output // 4, output % 4, first : first + len(weights)] = weights[:, 0]
+    engine = ProjectionEngine(plan, np.repeat(own, 100)[None])
+    for group in range(3):
+        for output, weights in engine._group_weights(centers, 0, group):
+            steps[output // 4, output % 4, group * count : group * count + len(weights)] = weights[:, 0]
     clusters = steps.copy()
     clusters[0] -= steps[1]
     sign = np.sign(clusters.sum(axis=(0, 1)) + 1e-300)
@@ -97,6 +101,31 @@ def test_one_record_moves_the_sums_by_no_more_than_claimed(data: st.DataObject) 
         moved = clusters @ (whole + error)
         assert np.linalg.norm(moved[:, 0]) <= counts
         assert np.linalg.norm(moved[:, 1:]) <= sums
+
+
+def test_a_round_s_blocks_are_added_up_as_they_come_and_not_kept() -> None:
+    plan = projection_plan(4 * 2048, (1, 3), degree=8)
+    assert plan.blocks == 4
+    points, start = blobs(plan.n, 2, 4)
+    context = Context(plan.encryption)
+    holder = KeyHolder(context)
+    engine = ProjectionEngine(plan, columns(plan, points, plan.computing))
+    hidden = columns(plan, points, plan.holder)
+    held = []
+    with pytest.raises(InternalError, match="before its round's centres"):
+        engine.load(plan.holder, 0, [b""])
+    engine.begin(start)
+    tracemalloc.start()
+    try:
+        for block in range(plan.blocks):
+            engine.load(plan.holder, block, encrypt_block(plan, context, holder, hidden, block, centers=start))
+            held.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    # A block's numbers alone are 8 bytes for each of two halves of 36 ciphertexts: 1.2 MB.
+    assert held[-1] - held[0] < 100_000
+    with pytest.raises(InternalError, match="other centres"):
+        next(engine.add_up(-start))
 
 
 def test_workers_take_each_round_s_blocks() -> None:

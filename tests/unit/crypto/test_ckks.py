@@ -12,8 +12,10 @@ pytest.importorskip("tenseal")
 
 from fastlloyd.crypto import ckks
 from fastlloyd.crypto.ckks import Context, KeyHolder, Refresher, encrypt_integers
+from fastlloyd.crypto.keyshare import KeyShare
 from fastlloyd.crypto.lattice import MAX_INTEGER, Parameters, check_integers
 from fastlloyd.errors import ConfigError, RangeError
+from fastlloyd.privacy.secret import SecretRandom
 
 SMALL = Parameters(2048, (48,))
 
@@ -120,3 +122,40 @@ def test_another_scale_or_level_is_refused() -> None:
         context.load_ciphertext(content, scale=2.0**31)
     with pytest.raises(ValueError, match="level or scale"):
         context.load_ciphertext(content, scale=2.0**30, level=context.level(1))
+
+
+@pytest.mark.parametrize("zero", [(1,), (0, 1)])
+def test_a_ciphertext_or_key_without_its_uniform_half_is_refused(zero: tuple[int, ...]) -> None:
+    context, _ = keys()
+    halves = np.random.default_rng(0).integers(0, context.modulus, (2, 2048))
+    halves[list(zero)] = 0
+    content = context.save(context.assemble(*halves))
+    for seeded in (True, False):
+        with pytest.raises(ValueError, match="hides nothing"):
+            context.load_ciphertext(content, seeded=seeded)
+    with pytest.raises(ValueError, match="hides nothing"):
+        context.load_public_key(content)
+    with pytest.raises(ValueError, match="hides nothing"):
+        KeyShare(context, SecretRandom()).join(content)
+
+
+def test_a_ciphertext_is_refused_that_hides_nothing_modulo_one_of_its_primes() -> None:
+    context = Context(Parameters(8192, (50, 40, 50)))
+    holder = KeyHolder(context)
+    cipher = context.load_ciphertext(holder.encrypt(context.encode_slots(0.5, 1.0, context.level(2))))
+    context._check_hiding(cipher)
+
+    class Zeroed:
+        """The ciphertext with zeros in the last prime of its second half."""
+
+        def coeff_modulus_size(self) -> int:
+            return 2
+
+        def dyn_array(self) -> Zeroed:
+            return self
+
+        def at(self, place: int) -> int:
+            return 0 if place >= 3 * 8192 else int(cipher.dyn_array().at(place))
+
+    with pytest.raises(ValueError, match="hides nothing"):
+        context._check_hiding(Zeroed())

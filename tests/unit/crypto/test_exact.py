@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,7 +16,7 @@ pytest.importorskip("tenseal")
 from fastlloyd.crypto import exact
 from fastlloyd.crypto.ckks import Context, KeyHolder, encrypt_integers
 from fastlloyd.crypto.exact import Products
-from fastlloyd.crypto.lattice import ERROR_BOUND, Parameters, Sample
+from fastlloyd.crypto.lattice import ERROR_BOUND, Parameters, Sample, twist
 from fastlloyd.errors import InternalError
 from tests.unit.crypto.test_ckks import opened
 
@@ -116,6 +118,26 @@ def test_the_largest_numbers_there_are_leave_no_doubt_when_rounded(
     expected = [count * weight * sign * number * (degree - 2 * j) % modulus for j in range(degree)]
     assert found.vectors[0].tolist() == expected
     assert max(doubts) < 0.05
+
+
+@pytest.mark.parametrize("degree", [2048, 4096])
+def test_roots_are_as_exact_as_the_proof_takes_them_to_be(degree: int) -> None:
+    half, unit = degree // 2, 2.0**-53
+    with mpmath.workprec(120):
+        roots = [mpmath.expjpi(mpmath.mpf(j) / degree) for j in range(half)]
+        whole = np.array([complex(root) for root in roots])
+        rest = np.array([complex(root - mpmath.mpc(near)) for root, near in zip(roots, whole, strict=True)])
+    assert np.abs((twist(degree) - whole) - rest).max() <= 2.7 * unit  # and sqrt(5) for the product: below 5
+    # A single 1 goes through all levels by products alone: the additions' u a level is left for them.
+    levels, places = math.log2(half), np.arange(half)
+    circle = [np.concatenate([turn * part[::4] for turn in (1.0, 1.0j, -1.0, -1.0j)]) for part in (whole, rest)]
+    for place in range(half):
+        single = np.zeros(half, dtype=np.complex128)
+        single[place] = 1.0
+        order = place * places % half
+        for found, sign in ((np.fft.ifft(single, norm="forward"), 1), (np.fft.fft(single), -1)):
+            near, left = (values[order] if sign == 1 else values[order].conj() for values in circle)
+            assert np.abs((found - near) - left).max() <= 4.0 * levels * unit
 
 
 @settings(max_examples=50, deadline=None)
