@@ -19,7 +19,7 @@ def pipe():
         os.close(end)
 
 
-def least_pause(bell, longest_s=1.0, times=5):
+def least_pause(bell, longest_s=1.0, times=50):
     """Give the shortest of several pauses: how long one takes when nobody else wants the core."""
     seconds = []
     for _ in range(times):
@@ -53,7 +53,7 @@ def test_a_pause_is_never_longer_than_it_may_be(pipe):
     for bell in (Bell(()), Bell((pipe[0],))):
         for _ in range(30):
             bell.pause(LONG_S)
-        assert least_pause(bell, longest_s=0.0, times=20) < LONG_S
+        assert least_pause(bell, longest_s=0.0) < LONG_S
 
 
 def test_a_ring_in_vain_does_not_make_it_ask_all_the_time(pipe):

@@ -147,7 +147,7 @@ def test_long_attacks_stay_below_epsilon() -> None:
 
 @pytest.mark.parametrize("sums,counts", [(0.35, 0.35), (0.25, 1.0), (1.0, 0.15)])
 def test_too_little_noise_on_the_clusters_is_caught(sums: float, counts: float) -> None:
-    assert epsilon_bound(attack_clusters(60, weaker(sums, counts)), DELTA, ALARM) > EPSILON
+    assert epsilon_bound(attack_clusters(120, weaker(sums, counts)), DELTA, ALARM) > EPSILON
 
 
 def test_the_survey_has_its_share_of_the_budget_and_no_more() -> None:

@@ -102,12 +102,12 @@ def test_masked_updates_are_uniform_on_the_ring(bits: int) -> None:
     plan = plan_for(points, 3, rounds=7, ring_bits=bits, protocol="lloyd", settings={})
     collected = b"".join(body for _ in range(120) for body in _updates(points, plan))
     counts = np.bincount(np.frombuffer(collected, dtype=np.uint8), minlength=256)
-    # Each byte value equally often; and each byte position by itself. False alarms: 1e-6 for each.
-    assert stats.chisquare(counts).pvalue > 1e-6
+    # Each byte value equally often; and each byte position by itself. False alarms: below 1e-6 for all of them.
+    assert stats.chisquare(counts).pvalue > 3e-7
     width = bits // 8
     for position in range(width):
         at = np.frombuffer(collected, dtype=np.uint8)[position::width]
-        assert stats.chisquare(np.bincount(at >> 4, minlength=16)).pvalue > 1e-6 / width
+        assert stats.chisquare(np.bincount(at >> 4, minlength=16)).pvalue > 3e-7 / width
 
 
 def test_equal_runs_send_different_bytes_and_draw_different_noise() -> None:
@@ -117,7 +117,8 @@ def test_equal_runs_send_different_bytes_and_draw_different_noise() -> None:
     assert not set(first) & set(second)
     assert len(set(first)) == len(first)
     one, two = run(points, plan).first.centers, run(points, plan).first.centers
-    assert (one.noisy_counts != two.noisy_counts).all()
+    # One count of the three is the same by chance once in some 10^6 runs.
+    assert (one.noisy_counts == two.noisy_counts).sum() < 2
 
 
 def test_noise_on_the_aggregate_matches_the_ledger() -> None:
@@ -128,10 +129,10 @@ def test_noise_on_the_aggregate_matches_the_ledger() -> None:
     sums, counts = draws[:, :4].ravel(), draws[:, 4:].ravel()
     for sample, release in ((sums, plan.releases(1)[0]), (counts, plan.releases(1)[1])):
         scaled = sample / (release.sensitivity * release.noise_multiplier)
-        # Chi-square of the variance and Kolmogorov-Smirnov of the shape, 1e-6 each.
+        # Chi-square of the variance, both tails, and Kolmogorov-Smirnov of the shape: 6e-7 for both samples.
         statistic = (scaled**2).sum()
-        assert 1e-6 < stats.chi2(len(scaled)).cdf(statistic) < 1 - 1e-6
-        assert stats.kstest(scaled, "norm").pvalue > 1e-6
+        assert 1e-7 < stats.chi2(len(scaled)).cdf(statistic) < 1 - 1e-7
+        assert stats.kstest(scaled, "norm").pvalue > 1e-7
 
 
 def test_zero_noise_equals_radius_constrained_lloyd_and_the_plain_mean() -> None:

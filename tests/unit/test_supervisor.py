@@ -26,6 +26,9 @@ wait %1 || status=$?; wait %2 || status=$?; wait %3 || status=$?
 exit $status
 """
 
+# A run here takes a second on an idle machine; ranks that nobody ends wait for 30.
+LIMIT_S = 10
+
 pytestmark = pytest.mark.mpi
 
 
@@ -77,7 +80,7 @@ def test_killed_rank_is_named_and_nothing_is_left(mpirun, victim):
     assert code == 3
     assert f"fastlloyd: rank {victim} ({part}) died: killed by signal 9" in err
     assert "BAD TERMINATION" not in out + err and "prterun" not in out + err
-    assert seconds < 5
+    assert seconds < LIMIT_S
 
 
 def test_debug_shows_the_launchers_words(mpirun):
@@ -89,21 +92,21 @@ def test_stopped_rank_is_killed_after_the_grace(mpirun):
     code, _, err, seconds = run("ok,stop,ok", mpirun, grace_s=0.5)
     assert code == 3
     assert "rank 1 (client 1) was stopped and outlived the run: killed" in err
-    assert seconds < 5
+    assert seconds < LIMIT_S
 
 
 def test_stopped_rank_does_not_change_the_agreed_code(fake_mpirun):
     code, _, err, seconds = run("exit:4,stop,exit:4", fake_mpirun, grace_s=0.5)
     assert code == 4
     assert err.count("fastlloyd:") == 1 and "outlived the run" in err
-    assert seconds < 5
+    assert seconds < LIMIT_S
 
 
 def test_survivors_of_a_dead_rank_do_not_wait_for_ever(fake_mpirun):
     code, _, err, seconds = run("wait,kill,wait", fake_mpirun, grace_s=0.5)
     assert code == 3
     assert "rank 1 (client 1) died: killed by signal 9" in err
-    assert seconds < 5
+    assert seconds < LIMIT_S
 
 
 def test_rank_that_crashes_is_a_bug(fake_mpirun):
@@ -189,5 +192,5 @@ def test_nothing_is_left_when_the_launcher_itself_is_killed(tmp_path):
     code, _, err, seconds = run("wait,wait,wait", Mpirun(script, "mpich", "0"), grace_s=0.5)
     assert code == 3
     assert "mpirun was killed by signal 9" in err
-    assert seconds < 5
+    assert seconds < LIMIT_S
     assert not [pid for pid in marked_processes("FAKE_RANK=0") if pid != os.getpid()]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -37,6 +38,12 @@ class Replay(SecretRandom):
 
     def bytes(self, count: int) -> bytes:
         return self._replay.update(b"\0" * count)
+
+
+def replays() -> Callable[[], Replay]:
+    """Stands for the class `SecretRandom`: each call gives other bits, the same ones in each test."""
+    numbers = itertools.count()
+    return lambda: Replay(next(numbers))
 
 
 def parameters(n: int, k: int, clients: int = 2, **changes: Any) -> PublicParameters:

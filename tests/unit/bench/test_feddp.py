@@ -17,6 +17,7 @@ from fastlloyd.bench.feddp_run import KFED, OPTIMAL, STARTS, Trial, Workbench, r
 from fastlloyd.bench.registry import Options
 from fastlloyd.data.mixture import Mixture
 from fastlloyd.errors import ConfigError
+from tests.protocols.vertical_dp.support import replays
 
 TINY = Mixture(clients=6, points=60, d=5, k=3, variance=0.01, server=10, uniform=15)
 SIZE = Size(epsilons=(2.0, 8.0), runs=1, own_rounds=(0,), baseline_rounds=(1,))
@@ -28,6 +29,12 @@ def tiny(level: str = "record", **changes: int) -> Source:
 
 def figure(*panels: tuple[Source, Size]) -> Figure:
     return Figure(name="feddp-fig0", title="Figure 0", paper="nothing", quick=panels, full=panels)
+
+
+@pytest.fixture
+def fixed_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same noise each time: how good centres are is up to chance otherwise, with a long tail."""
+    monkeypatch.setattr("fastlloyd.protocols.feddp.reference.SecretRandom", replays())
 
 
 @pytest.mark.parametrize("level", ["record", "client"])
@@ -72,6 +79,7 @@ def test_the_published_calibration_has_delta_times_less_noise_on_the_outer_produ
     assert right.rounds[1:] == wrong.rounds[1:]
 
 
+@pytest.mark.usefixtures("fixed_noise")
 def test_a_figure_becomes_markdown_csv_and_png(tmp_path: Path) -> None:
     fig = figure((tiny("record"), SIZE), (tiny("client"), SIZE), (file_source("census-federal"), SIZE))
     text = run_figure(fig, Options(jobs=1, output=tmp_path, data_dir=None, progress=False))
@@ -132,6 +140,7 @@ def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
         load_problem(file_source("census-self"), str(tmp_path), 0)
 
 
+@pytest.mark.usefixtures("fixed_noise")
 def test_the_elbow_of_separated_clusters_is_their_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feddp_fig7, "SOURCE", tiny())
     monkeypatch.setattr(feddp_fig7, "K_MAX", 8)

@@ -19,6 +19,7 @@ from fastlloyd.bench.vertical_dp_run import Workbench, make_sketches, plan_of
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.vertical_dp.client import synopsis_format
 from fastlloyd.protocols.vertical_dp.messages import Synopsis
+from tests.protocols.vertical_dp.support import replays
 
 
 def test_bytes_are_those_of_the_message_that_is_sent() -> None:
@@ -65,20 +66,21 @@ def test_every_kind_of_row_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> N
 def test_estimates_of_one_set_lie_within_the_stated_error() -> None:
     repeats = 150
     found = sketch.measure_sets(500, repeats)
-    # Nearly normal: 6 standard errors of the mean, and of the mean square; false alarms below 1e-8.
+    # Nearly normal: 6 standard errors of the mean, and of the mean square; false alarms below 1e-6.
     assert abs(found["bias"]) < 6.0 / math.sqrt(repeats)
     assert abs(found["spread"] ** 2 - 1.0) < 6.0 * math.sqrt(2.0 / repeats)
     assert found["stated"] == pytest.approx(550 / math.sqrt(sketch.SIZE_ROWS), rel=0.01)
 
 
-def test_whole_rows_beat_unions_and_both_follow_their_formulas() -> None:
+def test_whole_rows_beat_unions_and_both_follow_their_formulas(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Fixed keys: no false alarm. The errors of the 25 unions of one run go together, so fresh ones spread widely.
+    monkeypatch.setattr(sketch, "SecretRandom", replays())
     problem = load_problem(replace(even(MIXTURE, 2), n=4000), None, 0)
     runs = [sketch.measure_grid(problem, 2.0) for _ in range(4)]
     pairs = [({"epsilon": 2.0}, value) for value in runs]
     mean = sketch._means(pairs, 2.0)
     assert mean["whole"] < mean["unions"] and mean["whole_l1"] < mean["unions_l1"]
-    # Errors of the 25 unions of one run go together: four runs are four numbers, and no more is asked of them. False
-    # alarms: chi-square of 4 degrees above 49 or below 0.0016, less than 1e-6.
+    # Over fresh keys: 0.9, with a deviation of 0.3 for four runs.
     assert 0.02 < mean["unions"] / mean["unions_formula"] < 3.5
     assert mean["exact_l1"] == 0.0 and mean["exact_loss"] <= mean["whole_loss"] * 1.05
 
