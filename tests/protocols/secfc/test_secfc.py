@@ -142,10 +142,12 @@ def test_centres_and_inertia_are_those_of_the_final_clusters(membership: bool) -
     outcome = run(points, 3, clients=5, settings=settings)
     grid = outcome.points / float(1 << outcome.plan.fraction_bits)
     labels = outcome.first.labels
-    expected = np.stack([grid[labels == h].mean(axis=0) for h in range(3)])
+    # Behind the mix the start is drawn from the parties' entropy: now and then a cluster ends empty.
+    nobody = np.full((1, grid.shape[1]), np.nan)
+    expected = np.stack([(grid[labels == h] if (labels == h).any() else nobody).mean(axis=0) for h in range(3)])
     for party in clients(5):
         result = outcome.results[party]
-        assert np.abs(result.centers - expected).max() < 1e-14
+        np.testing.assert_allclose(result.centers, expected, rtol=0.0, atol=1e-14)
         assert (result.sizes == np.bincount(labels, minlength=3)).all()
         mine = grid[result.raw_rows]
         assert result.raw_inertia == pytest.approx(((mine - expected[result.raw_labels]) ** 2).sum())
