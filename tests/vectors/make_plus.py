@@ -1,0 +1,322 @@
+"""Makes plus.json: runs of fastlloyd-plus, from the noise multiplier to the last centres.
+
+Written from docs/fastlloyd-plus.md ("The algorithm", "The numbers") and docs/protocol.md alone, in decimal numbers of
+50 digits. It imports nothing of the package.
+`python -m tests.vectors.make_plus > tests/vectors/plus.json` writes the file anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, getcontext
+from math import isqrt
+from typing import Any
+
+from tests.vectors.make_start import Stream, sphere_packing, to_grid
+
+getcontext().prec = 50
+
+Vector = list[Decimal]
+Matrix = list[Vector]
+D = Decimal
+
+CASES: tuple[dict[str, Any], ...] = (
+    {"k": 4, "d": 3, "n": 900, "rounds": 5, "sigma": "1.75", "settings": {}},
+    {"k": 11, "d": 2, "n": 3000, "rounds": 6, "sigma": "0.25", "settings": {}},
+    {"k": 3, "d": 2, "n": 400, "rounds": 4, "sigma": "3.5", "settings": {"survey": 0.0}},
+    {"k": 2, "d": 5, "n": 500, "rounds": 4, "sigma": "2.0", "settings": {"shrink": False}},
+    {"k": 1, "d": 2, "n": 300, "rounds": 3, "sigma": "1.0", "settings": {"swap": False}},
+)
+SEED = 12
+SURVEY_SHARE = "0.15"
+RING_BITS = 32
+
+
+def invented(name: str, low: int, high: int, count: int) -> list[int]:
+    """Numbers of a test vector, records and noise; from SHA-256, in [low, high]."""
+    digests = (hashlib.sha256(f"test vector: {name} {i}".encode()).digest() for i in range(count))
+    return [low + int.from_bytes(digest[:8], "little") % (high - low + 1) for digest in digests]
+
+
+def clamp(value: Decimal, low: Decimal | int | str, high: Decimal | int | str) -> Decimal:
+    return min(max(value, D(low)), D(high))
+
+
+def floor(value: Decimal) -> int:
+    return int(value.to_integral_value(ROUND_FLOOR))
+
+
+def nearest(value: Decimal) -> int:
+    return int(value.to_integral_value(ROUND_HALF_EVEN))
+
+
+def truncated(rows: Matrix) -> Matrix:
+    return [[clamp(x, -1, 1) for x in row] for row in rows]
+
+
+def quotient(a: int, b: int) -> int:
+    """a / b, rounded toward zero; b > 0."""
+    return a // b if a >= 0 else -(-a // b)
+
+
+class Run:
+    """One run: its plan, and what the clients know."""
+
+    def __init__(self, case: dict[str, Any]) -> None:
+        self.k, self.d, self.n, self.rounds = case["k"], case["d"], case["n"], case["rounds"]
+        settings = case["settings"]
+        self.share = D(str(settings.get("survey", SURVEY_SHARE)))
+        self.shrink, self.swap = settings.get("shrink", True), settings.get("swap", True)
+        self.survey = self.share > 0
+        self.make_plan(D(case["sigma"]))
+        each = D(self.n) / self.k
+        self.middle: Vector = [D(0)] * self.d
+        self.variances: Vector = [D("0.15")] * self.d
+        self.forget(each)
+        self.records = D(self.n)
+
+    def forget(self, each: Decimal) -> None:
+        """What is known of single clusters before round 1, and before a survey."""
+        self.counts = [each] * self.k
+        self.count_variance = [(each / 2) ** 2] * self.k
+        self.variance = [D(0)] * self.k
+
+    def make_plan(self, sigma: Decimal) -> None:
+        k, d, later = self.k, self.d, self.rounds - self.survey
+        multiplier = sigma * (later / (1 - self.share)).sqrt()
+        self.cell = (-(D(k).ln()) / d).exp()
+        nu = multiplier * k / self.n
+        scale = clamp(D("0.35") * (D("-0.1") * nu.ln()).exp(), "0.2", "1.5")
+        self.reach = scale * self.cell
+        ratio = D(4 * d).sqrt().sqrt()
+        self.multipliers = [self.split(multiplier, ratio)] * self.rounds
+        if self.survey:
+            self.multipliers[0] = self.split(sigma / self.share.sqrt(), D(3))
+        # Fraction bits: docs/protocol.md ("Fraction bits") and "Ring" of docs/fastlloyd-plus.md.
+        widest = self.reach * D(d).sqrt()
+        largest = max(D(1), min(widest, D(36 if self.survey and k > 1 else 6)))
+        noise = max(
+            max(sums * (self.survey_norm(16) / 2**16 if self.is_survey(t) else widest), counts)
+            for t, (sums, counts) in enumerate(self.multipliers)
+        )
+        need = self.n * largest + D("1.01") * 12 * noise
+        self.q = max(q for q in range(8, 17) if need * 2**q < 2 ** (RING_BITS - 1) and 2 ** (2 * q + 2) * 4 * d < 2**53)
+        self.grid = D(2**self.q)
+        self.nominal = floor(widest * self.grid)
+        self.scales = [
+            (sums * (self.survey_norm(self.q) if self.is_survey(t) else self.nominal), counts * self.grid)
+            for t, (sums, counts) in enumerate(self.multipliers)
+        ]
+
+    @staticmethod
+    def split(multiplier: Decimal, ratio: Decimal) -> tuple[Decimal, Decimal]:
+        sums = multiplier * (1 + 1 / ratio**2).sqrt()
+        return sums, ratio * sums
+
+    def is_survey(self, t: int) -> bool:
+        return self.survey and t == 0
+
+    def survey_norm(self, q: int) -> Decimal:
+        limit = 2**q * 7 // 10 if self.k > 1 else 0
+        return D(self.d * (4**q + limit**2)).sqrt()
+
+    def spread(self) -> Decimal:
+        return sum(self.variances).sqrt()
+
+    def radius(self) -> tuple[int, int]:
+        """r and m."""
+        wish = max(self.spread() * self.reach * self.grid, D(1))
+        m = min(max(1, floor(self.nominal / wish + D("0.5"))), self.nominal)
+        return self.nominal // m, m
+
+    def update(self, records: list[list[int]], centers: list[list[int]], t: int) -> list[int]:
+        """A client's vector, records and centres on the grid."""
+        k, d = self.k, self.d
+        sums, counts = [[0] * d for _ in range(k)], [0] * k
+        one, limit = 2**self.q, 2**self.q * 7 // 10
+        r, m = self.radius()
+        for x in records:
+            if self.is_survey(t):
+                counts[0] += 1
+                sums[0] = [s + v for s, v in zip(sums[0], x)]
+                if k > 1:
+                    sums[1] = [s + quotient((2 * v * v - one * one) * limit, one * one) for s, v in zip(sums[1], x)]
+                continue
+            away = [sum((a - b) ** 2 for a, b in zip(x, c)) for c in centers]
+            j = away.index(min(away))
+            v = [a - b for a, b in zip(x, centers[j])]
+            if away[j] > r * r:
+                # trunc(v_h r / |v|): the root of the integer v_h^2 r^2 / |v|^2, rounded down.
+                v = [(1 if a >= 0 else -1) * isqrt(a * a * r * r // away[j]) for a in v]
+            counts[j] += 1
+            sums[j] = [s + m * a for s, a in zip(sums[j], v)]
+        return [s for row in sums for s in row] + [c * one for c in counts]
+
+    def advance(self, noisy: list[int], centers: list[list[int]], t: int) -> Matrix:
+        """The next centres from the noisy sums and counts."""
+        values = [D(v) / self.grid for v in noisy]
+        sums = [values[self.d * j : self.d * (j + 1)] for j in range(self.k)]
+        counts = values[self.k * self.d :]
+        before = [[D(c) / self.grid for c in row] for row in centers]
+        if self.is_survey(t):
+            return self.read_survey(sums, counts, before)
+        return self.step(sums, counts, before, t)
+
+    def read_survey(self, sums: Matrix, counts: Vector, start: Matrix) -> Matrix:
+        sum_noise, count_noise = (scale / self.grid for scale in self.scales[0])
+        d = self.d
+        self.records = min(max(counts[0], count_noise / 2, D(1)), D(self.n))
+        doubt = (sum_noise / self.records) ** 2
+        prior = D("0.15")
+        middle = [s / self.records * prior / (prior + doubt) for s in sums[0]]
+        if self.k > 1:
+            weight = 2 * D(2**self.q * 7 // 10) / self.grid
+            seen = [D("0.5") + s / (self.records * weight) - c * c for s, c in zip(sums[1], middle)]
+            doubt = doubt / weight**2
+            mean = sum(seen) / d
+            precision = d / max(doubt, D("1e-12"))
+            pooled = clamp((mean * precision + prior * 100) / (precision + 100), "0.01", "0.6")
+            between = max(sum((u - mean) ** 2 for u in seen) / d - doubt, D(0)) + D("1e-4")
+            self.variances = [
+                clamp(pooled + (u - pooled) * between / (between + doubt), D("0.3") * pooled, 1) for u in seen
+            ]
+        self.middle = truncated([middle])[0]
+        self.forget(self.records / self.k)
+        return truncated(
+            [[c + x * D("1.6") * v.sqrt() for c, x, v in zip(self.middle, row, self.variances)] for row in start]
+        )
+
+    def step(self, sums: Matrix, counts: Vector, before: Matrix, t: int) -> Matrix:
+        k, d = self.k, self.d
+        _, m = self.radius()
+        sum_noise, count_noise = (scale / self.grid for scale in self.scales[t])
+        age = t - self.survey
+        each = self.records / k
+        if self.shrink:
+            doubt = [p + ((each * D("0.25") * D("0.5") ** age) ** 2 if age > 0 else 0) for p in self.count_variance]
+            gain = [p / (p + count_noise**2) for p in doubt]
+            self.counts = [c + g * (n - c) for c, g, n in zip(self.counts, gain, counts)]
+            self.count_variance = [p * (1 - g) for p, g in zip(doubt, gain)]
+        else:
+            self.counts, self.count_variance = counts, [count_noise**2] * k
+        expected = self.spread() ** 2 / d * self.cell**2 * D("0.6") ** age
+        moved = []
+        for j in range(k):
+            size = max(self.counts[j], each / 5)
+            uncertain = self.variance[j] + expected
+            gain_j = uncertain / (uncertain + (sum_noise / m / size) ** 2) if self.shrink else D(1)
+            moved.append([c + gain_j * s / m / size for c, s in zip(before[j], sums[j])])
+            self.variance[j] = uncertain * (1 - gain_j)
+        moved = truncated(moved)
+        if self.swap and k > 2 and t < self.rounds - 2:
+            self.swaps(moved, t)
+        return moved
+
+    def swaps(self, centers: Matrix, t: int) -> None:
+        """Merge two clusters and split a third, in place, while it seems to pay."""
+        k, d = self.k, self.d
+        most = min(max(1, k // 5), 32)
+        stream = Stream(SEED, f"fastlloyd-plus swaps of round {t}")
+        for _ in range(most):
+            held = [max(c, D(0)) for c in self.counts]
+            apart = [[sum((a - b) ** 2 for a, b in zip(x, y)) for y in centers] for x in centers]
+            nearest_other = [min(apart[i][j] for j in range(k) if j != i) for i in range(k)]
+            pairs = [(i, j) for i in range(k) for j in range(k) if i != j]
+            loss = {(i, j): held[i] * held[j] / max(held[i] + held[j], D("1e-9")) * apart[i][j] for i, j in pairs}
+            stays, leaves = min(pairs, key=lambda pair: loss[pair])
+            cost = loss[stays, leaves]
+            if held[leaves] > held[stays]:
+                stays, leaves = leaves, stays
+            together = max(sum(held), D("1e-9"))
+            mean = [sum(h * c[a] for h, c in zip(held, centers)) / together for a in range(d)]
+            between = sum(h / together * sum((x - y) ** 2 for x, y in zip(c, mean)) for h, c in zip(held, centers))
+            total = self.spread() ** 2
+            within = max(total - between, D("0.3") * self.cell**2 * total)
+            gains = [h * min(near / 10, within / 2) for h, near in zip(held, nearest_other)]
+            gains[leaves] = D(-1)
+            split = gains.index(max(gains))
+            if split == stays or cost >= gains[split]:
+                return
+            away = D("0.35") * nearest_other[split].sqrt()
+            if held[stays] + held[leaves] > 0:
+                centers[stays] = [
+                    (held[stays] * a + held[leaves] * b) / (held[stays] + held[leaves])
+                    for a, b in zip(centers[stays], centers[leaves])
+                ]
+            self.counts[stays] = held[stays] + held[leaves]
+            self.count_variance[stays] += self.count_variance[leaves]
+            drawn = stream.integers(-(2**20), 2**20, d)
+            direction = [x * v.sqrt() for x, v in zip(drawn, self.variances)]
+            length = max(sum(x * x for x in direction), D("1e-12")).sqrt()
+            offset = [x * away / length for x in direction]
+            middle = centers[split]
+            centers[split] = truncated([[a + b for a, b in zip(middle, offset)]])[0]
+            centers[leaves] = truncated([[a - b for a, b in zip(middle, offset)]])[0]
+            self.counts[split] = self.counts[leaves] = self.counts[split] / 2
+            for values, more in (
+                (self.count_variance, self.counts[split] ** 2 / 4),
+                (self.variance, away * away / d),
+            ):
+                values[split] = values[leaves] = values[split] + more
+
+
+def play(case: dict[str, Any]) -> dict[str, Any]:
+    """Give one case with its plan and rounds."""
+    run = Run(case)
+    k, d, q = run.k, run.d, run.q
+    flat = invented(f"records {k} {d}", -(2**q) // 2, 2**q, 12 * d)
+    records = [flat[d * i : d * (i + 1)] for i in range(12)]
+    centers = to_grid(sphere_packing(k, d, SEED), q)
+    found: dict[str, Any] = {
+        **case,
+        "seed": SEED,
+        "fraction_bits": q,
+        "nominal_radius": run.nominal,
+        "scales": [[str(+sums), str(+counts)] for sums, counts in run.scales],
+        "records": records,
+        "start": centers,
+        "played": [],
+    }
+    for t in range(run.rounds):
+        update = run.update(records, centers, t)
+        # The whole federation's answer: the records some n / 12 times over, and noise of the planned size.
+        noise = [
+            z * int(scale) // 1000
+            for z, scale in zip(
+                invented(f"noise {k} {d} {t}", -1500, 1500, k * (d + 1)),
+                [run.scales[t][0]] * (k * d) + [run.scales[t][1]] * k,
+            )
+        ]
+        noisy = [v * (run.n // 12) + z for v, z in zip(update, noise)]
+        radius, m = run.radius()
+        exact = run.advance(noisy, centers, t)
+        centers = [[nearest(x * run.grid) for x in row] for row in exact]
+        found["played"].append(
+            {
+                "radius": [radius, m],
+                "update": update,
+                "noisy": noisy,
+                "centers": [[shown(x) for x in row] for row in exact],
+                "counts": [shown(c) for c in run.counts],
+                "count_variance": [shown(v) for v in run.count_variance],
+                "variance": [shown(v) for v in run.variance],
+                "deviation": [shown(v.sqrt()) for v in run.variances],
+                "records": shown(run.records),
+            }
+        )
+    return found
+
+
+def shown(value: Decimal) -> str:
+    """Give 20 digits: more than a float64 holds."""
+    return f"{value:.20g}"
+
+
+def vectors() -> list[dict[str, Any]]:
+    """Give the content of plus.json."""
+    return [play(case) for case in CASES]
+
+
+if __name__ == "__main__":
+    print(json.dumps(vectors()))
