@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.privacy import calibration
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.calibration import SAMPLER_DELTA, calibrate, gaussian_noise_multiplier, gdp_delta
 from fastlloyd.privacy.release import Release
@@ -100,3 +101,18 @@ def test_what_cannot_be_met_is_refused(build, delta):
 def test_a_useless_start_is_refused(start):
     with pytest.raises(ConfigError, match="first guess"):
         calibrate(rounds_of_gaussian, 1.0, 1e-6, start)
+
+
+@pytest.mark.parametrize("planned", [(), (release("none", 0.0),), (gaussian(1.0), release("none", 0.0, 1))])
+def test_releases_without_noise_cannot_be_calibrated(planned):
+    with pytest.raises(ConfigError, match="expected releases with noise"):
+        calibrate(lambda factor: planned, 1.0, 1e-6, 1.0)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 6])
+def test_a_search_that_does_not_end_says_so(monkeypatch, steps):
+    # Epsilon jumps over the target, so no factor is tight, and the bracket does not close in so few steps.
+    monkeypatch.setattr(calibration, "_MAX_STEPS", steps)
+    monkeypatch.setattr(calibration, "spent", lambda releases, delta: 2.0 if releases[0].noise_scale < 3.3 else 0.5)
+    with pytest.raises(ConfigError, match="no noise was found that gives epsilon 1"):
+        calibrate(lambda factor: (gaussian(factor),), 1.0, 1e-6, 1.0)

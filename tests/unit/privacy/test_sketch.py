@@ -321,3 +321,33 @@ def test_sketches_of_fresh_keys_differ() -> None:
     labels = np.zeros(20, dtype=np.int64)
     one, two = (make_sketch(labels, 0, os.urandom(32), shape_of(rows=64)) for _ in range(2))
     assert (one != two).any()
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, math.nan])
+def test_phantoms_for_no_epsilon_are_refused(epsilon: float) -> None:
+    shape = shape_of(gamma=1.0)
+    with pytest.raises(ConfigError, match="expected a positive epsilon per row"):
+        phantoms_for(epsilon)
+    with pytest.raises(ConfigError, match="expected a positive epsilon and delta"):
+        solve_phantoms(shape, 1, epsilon, 1e-5)
+    with pytest.raises(ConfigError, match="expected a positive epsilon"):
+        paper_phantoms(16, epsilon, 1e-5)
+
+
+@pytest.mark.parametrize("delta", [-1e-9, 1.0, math.nan])
+def test_phantoms_for_no_delta_are_refused(delta: float) -> None:
+    with pytest.raises(ConfigError, match="delta from 0 to below 1"):
+        solve_phantoms(shape_of(gamma=1.0), 1, 1.0, delta)
+    with pytest.raises(ConfigError, match="delta between 0 and 1"):
+        paper_phantoms(16, 1.0, delta)
+
+
+def test_the_largest_number_of_phantoms_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = shape_of(gamma=1.0)
+    needed = solve_phantoms(shape, 1, 1.0, 0.0)
+    most = 1 << (needed - 1).bit_length()
+    monkeypatch.setattr("fastlloyd.privacy.sketch_release.MAX_PHANTOMS", most)
+    assert solve_phantoms(shape, 1, 1.0, 0.0) == needed
+    monkeypatch.setattr("fastlloyd.privacy.sketch_release.MAX_PHANTOMS", most - 1)
+    with pytest.raises(ConfigError, match="needs more than"):
+        solve_phantoms(shape, 1, 1.0, 0.0)

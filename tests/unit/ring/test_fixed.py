@@ -67,3 +67,27 @@ def test_too_many_features_lower_the_fraction_bits_before_scores_lose_a_bit() ->
     assert choose_fraction_bits(ring_bits=64, n_total=10, d=2**18, largest_coordinate=1.0, tail=0.0) == 15
     with pytest.raises(RangeError, match="too many"):
         choose_fraction_bits(ring_bits=64, n_total=10, d=2**34, largest_coordinate=1.0, tail=0.0)
+
+
+@pytest.mark.parametrize("largest_center,d", [(1.0, 1 << 17), (16.0, 1 << 9)])
+def test_every_feature_that_exact_scores_allow_and_not_one_more(largest_center: float, d: int) -> None:
+    # 2 q + 2 + log2(4 d B^2) < 53: at q = 16 that is 4 d B^2 < 2^19.
+    def bits(features: int) -> int:
+        return choose_fraction_bits(
+            ring_bits=64,
+            n_total=1,
+            d=features,
+            largest_coordinate=1.0,
+            tail=0.0,
+            largest_center=largest_center,
+        )
+
+    assert (bits(d - 1), bits(d), bits(4 * d - 1), bits(4 * d)) == (16, 15, 15, 14)
+
+
+def test_every_record_that_the_ring_holds_and_not_one_more() -> None:
+    def bits(n_total: int, tail: float = 0.0) -> int:
+        return choose_fraction_bits(ring_bits=32, n_total=n_total, d=1, largest_coordinate=0.5, tail=tail)
+
+    assert (bits((1 << 15) - 1), bits(1 << 15), bits(1 << 16)) == (16, 15, 14)
+    assert (bits(1 << 14, (1 << 14) - 1.0), bits(1 << 14, 1 << 14)) == (16, 15)

@@ -1,0 +1,212 @@
+"""Each stage of each private protocol carries the noise that its ledger entry states; see `stage_noise`.
+
+Noise divided by 4 (or 10) in one stage alone is caught in that stage and in no other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fastlloyd.privacy.sketch import make_sketch
+from fastlloyd.protocols.fastlloyd.plan import Plan
+from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
+from fastlloyd.protocols.feddp import noise as feddp_noise
+from fastlloyd.protocols.vertical_dp.client import laplace_from
+from fastlloyd.protocols.vertical_dp.weights import noisy_count
+from fastlloyd.protocols.vertical_he import rounds as he_rounds
+from fastlloyd.protocols.vertical_he.hints import HINT_SHARE
+from fastlloyd.protocols.vertical_he.messages import NoisySums
+from fastlloyd.protocols.vertical_he.reference import soft_sums
+from fastlloyd.wire import Header
+from tests.privacy.stage_noise import (
+    Stages,
+    feddp_stages,
+    has_unit_variance,
+    join_stages,
+    lloyd_stages,
+    normal_scores,
+    wrong_stages,
+)
+from tests.protocols.feddp import support as feddp
+from tests.protocols.support import blobs, plan_for
+from tests.protocols.vertical_dp import support as vertical_dp
+from tests.protocols.vertical_dp.support import Replay
+from tests.protocols.vertical_he import support as vertical_he
+
+RUNS = 8
+"""Runs of one test: at least 32 values in a stage. Noise divided by 4 leaves them a chi-square level below 1e-12."""
+LLOYDS = ["fastlloyd", "glloyd", "sulloyd", "fastlloyd-plus"]
+POINTS = blobs(240, 4, 3, seed=2)
+Weaker = dict[int, tuple[float, float]]
+"""Round to factors on the noise of its two parts."""
+
+
+@cache
+def lloyd_plan(protocol: str, masking: str) -> Plan:
+    return plan_for(POINTS, 4, protocol=protocol, masking=masking, clients=3, rounds=3, delta=1e-6, ring_bits=64)
+
+
+def stages_of_lloyd(protocol: str, masking: str, weaker: Weaker) -> Stages:
+    plan = lloyd_plan(protocol, masking)
+    rounds = [
+        dataclasses.replace(r, sum_scale=r.sum_scale * sums, count_scale=r.count_scale * counts)
+        for t, r in enumerate(plan.rounds)
+        for sums, counts in [weaker.get(t, (1.0, 1.0))]
+    ]
+    broken = dataclasses.replace(plan, rounds=tuple(rounds))
+    secret, coins = Replay(1), np.random.default_rng(1)
+
+    def noise(t: int) -> np.ndarray:
+        return (draw_share if masking == "pairwise" else draw_noise)(broken, t, secret)
+
+    return join_stages(lloyd_stages(POINTS, plan, noise, coins) for _ in range(RUNS))
+
+
+def stages_of_feddp(level: str, weaker: Weaker) -> Stages:
+    data = feddp.mixture(240, 4, 6, seed=3)
+    plan = feddp.plan_for(data, 4, rounds=1, settings={"privacy_level": level})
+    steps = [
+        dataclasses.replace(step, sigma=step.sigma * gauss, scale=step.scale * laplace)
+        for t, step in enumerate(plan.rounds)
+        for gauss, laplace in [weaker.get(t, (1.0, 1.0))]
+    ]
+    broken = dataclasses.replace(plan, rounds=tuple(steps))
+    secret, coins = Replay(2), np.random.default_rng(2)
+
+    def share(me: object, t: int, k: int) -> np.ndarray:
+        return feddp_noise.draw_share(broken, t, k, secret)
+
+    return join_stages(feddp_stages(data, plan, share, coins) for _ in range(RUNS))
+
+
+@pytest.mark.parametrize("masking", ["common", "pairwise"])
+@pytest.mark.parametrize("protocol", LLOYDS)
+def test_every_round_of_fastlloyd_has_the_noise_of_its_ledger(protocol: str, masking: str) -> None:
+    stages = stages_of_lloyd(protocol, masking, {})
+    assert len(stages) == 6
+    assert wrong_stages(stages) == set()
+
+
+@pytest.mark.parametrize("masking", ["common", "pairwise"])
+@pytest.mark.parametrize("protocol", LLOYDS)
+def test_a_quarter_of_the_noise_is_caught_in_every_round(protocol: str, masking: str) -> None:
+    quarter = stages_of_lloyd(protocol, masking, dict.fromkeys(range(3), (0.25, 0.25)))
+    assert wrong_stages(quarter) == set(quarter)
+
+
+def test_a_survey_with_a_tenth_of_its_noise_is_caught() -> None:
+    assert wrong_stages(stages_of_lloyd("fastlloyd-plus", "common", {0: (0.1, 1.0)})) == {(0, "sums and squares")}
+    assert wrong_stages(stages_of_lloyd("fastlloyd-plus", "common", {0: (1.0, 0.1)})) == {(0, "counts")}
+
+
+@pytest.mark.parametrize("level", ["record", "client"])
+def test_every_step_of_feddp_has_the_noise_of_its_ledger(level: str) -> None:
+    stages = stages_of_feddp(level, {})
+    assert [key[0] for key in sorted(stages)] == [0, 1, 2, 2, 3, 3]
+    assert wrong_stages(stages) == set()
+
+
+@pytest.mark.parametrize("level", ["record", "client"])
+def test_a_quarter_of_the_noise_is_caught_in_every_step_of_feddp(level: str) -> None:
+    quarter = stages_of_feddp(level, dict.fromkeys(range(4), (0.25, 0.25)))
+    assert wrong_stages(quarter) == set(quarter)
+
+
+def test_an_outer_product_with_a_quarter_of_its_noise_is_caught() -> None:
+    assert wrong_stages(stages_of_feddp("record", {0: (0.25, 1.0)})) == {(0, "outer product")}
+
+
+def test_the_number_of_users_has_the_noise_of_its_ledger() -> None:
+    columns = vertical_dp.split(vertical_dp.correlated(300, 2), 2)
+    plan = vertical_dp.plan_for(columns, 4)
+    (release,) = (r for r in plan.all_releases() if r.name == "number of users")
+    secret, coins = Replay(3), np.random.default_rng(3)
+    # The count is a multiple of 2^-8, its noise a rounded Laplace variable on that grid.
+    fine = dataclasses.replace(release, noise_scale=256.0 * release.noise_scale)
+
+    def scores(part: float) -> np.ndarray:
+        drawn = [noisy_count(300, part * plan.total_scale, secret) - 300.0 for _ in range(100)]
+        return normal_scores(fine, np.rint(256.0 * np.array(drawn)).astype(np.int64), coins)
+
+    assert has_unit_variance(scores(1.0))
+    assert not has_unit_variance(scores(0.25))
+
+
+def test_local_releases_have_the_noise_of_their_ledger() -> None:
+    # That a party asks for the scales of its releases: tests/protocols/vertical_dp/test_local.py.
+    columns = vertical_dp.split(vertical_dp.correlated(300, 2), 2)
+    local = [r for r in vertical_dp.plan_for(columns, 4).all_releases() if "client" in r.name]
+    draw, coins = laplace_from(Replay(4)), np.random.default_rng(4)
+    assert local
+    for release in local:
+        assert has_unit_variance(normal_scores(release, draw(release.noise_scale, 60), coins))
+        assert not has_unit_variance(normal_scores(release, draw(release.noise_scale / 4.0, 60), coins))
+
+
+def test_sketches_have_the_phantoms_of_their_ledger() -> None:
+    columns = vertical_dp.split(vertical_dp.correlated(300, 2), 2)
+    plan = vertical_dp.plan_for(columns, 4)
+    release = plan.all_releases()[-1]
+    # The ledger has one row's pure epsilon, ln(1 + 1 / n_p): so many phantoms are in each cell of the grid.
+    phantoms = 1.0 / np.expm1(1.0 / release.noise_scale)
+    assert phantoms == pytest.approx(plan.shape.phantoms, rel=1e-6)
+    table = np.array(plan.shape.user_levels.totals, dtype=float) / 2.0**32
+    below = table ** (phantoms * plan.shape.clusters ** (plan.shape.parties - 1))
+    coins = np.random.default_rng(5)
+
+    def scores(count: int) -> np.ndarray:
+        shape = dataclasses.replace(plan.shape, rows=64, phantoms=count)
+        levels = make_sketch(np.zeros(0, dtype=np.int64), 0, bytes(32), shape, Replay(5))
+        first = np.where(levels == shape.floor, 0.0, below[levels - 1])
+        return stats.norm.ppf(first + coins.random(levels.shape) * (below[levels] - first)).ravel()
+
+    assert has_unit_variance(scores(plan.shape.phantoms))
+    assert not has_unit_variance(scores(plan.shape.phantoms // 4))
+
+
+def test_each_side_of_vertical_he_draws_the_noise_of_its_ledger() -> None:
+    plan = vertical_he.linear_plan(2000, 5)
+    counts, sums = plan.releases(0, seen_by="another party")
+    # A part of the variance floods the errors of the encryption; the ledger has the rest.
+    share = np.sqrt(1.0 - HINT_SHARE)
+
+    def wrong(part: float) -> set[str]:
+        secret = Replay(6)
+        weaker = dataclasses.replace(plan, count_scale=part * plan.count_scale, sum_scale=part * plan.sum_scale)
+        drawn = np.array([he_rounds.draw_noise(weaker, secret) for _ in range(8)]).reshape(-1, plan.k, plan.d + 1)
+        parts = {
+            "counts": drawn[..., 0] * share / counts.noise_scale,
+            "sums": drawn[..., 1:] * share / sums.noise_scale,
+        }
+        return {name for name, scores in parts.items() if not has_unit_variance(scores)}
+
+    assert wrong(1.0) == set()
+    assert wrong(0.25) == {"counts", "sums"}
+
+
+@pytest.mark.parametrize("part", [1.0, 0.25])
+def test_what_vertical_he_opens_has_the_noise_of_both_sides(part: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    points, start = vertical_he.blobs(500, 5, 2, seed=1)
+    plan = vertical_he.linear_plan(500, 5, degree=8)
+    seen: list[np.ndarray] = []
+
+    def tap(sender: object, receiver: object, header: Header, body: bytes) -> bytes:
+        if header.type == NoisySums.TYPE and header.round == 0:
+            seen.append(np.frombuffer(body, "<i8"))
+        return body
+
+    def weaker(whole: object, secret: object) -> np.ndarray:
+        less = dataclasses.replace(plan, count_scale=part * plan.count_scale, sum_scale=part * plan.sum_scale)
+        return he_rounds.draw_noise(less, secret)
+
+    monkeypatch.setattr(vertical_he, "draw_noise", weaker)
+    vertical_he.simulate(plan, points, start, tap)
+    exact = soft_sums(points, start, hidden=1, degree=8) * plan.unit
+    noise = seen[0].reshape(plan.k, plan.d + 1) - exact
+    scale = np.array([plan.count_scale] + [plan.sum_scale] * plan.d) * np.sqrt(2.0)
+    assert has_unit_variance(noise / scale) == (part == 1.0)
