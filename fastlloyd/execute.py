@@ -33,6 +33,7 @@ from fastlloyd.net.meter import Meter
 from fastlloyd.net.secure import SecureLinks
 from fastlloyd.net.transport import Transport
 from fastlloyd.outcome import Facts
+from fastlloyd.protocols.bounds import setup_bounds
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.state import StateDir
 from fastlloyd.systems.session import Outcome, Session, find_system
@@ -80,6 +81,8 @@ def execute(config: RunConfig | FastLloydError, transport: Transport, announcer:
     prepared = _prepare(config, transport, announcer)
     meter = Meter()
     links = SecureLinks(transport, prepared.identity, prepared.certificates, meter)
+    first = setup_bounds(transport.me)
+    links.bound(message_bytes=first.largest, ahead_bytes=first.ahead_bytes)
     outcome: Outcome | None = None
     try:
         outcome = _run(prepared, links, meter, announcer, started)

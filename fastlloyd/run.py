@@ -24,13 +24,13 @@ from typing import Any, Protocol, TypeVar
 from fastlloyd.errors import InternalError, PeerError, PeerGone, PeerTimeout
 from fastlloyd.net.meter import Meter
 from fastlloyd.privacy.ledger import Ledger, Release
+from fastlloyd.protocols.bounds import MESSAGE_COST, Bounds, setup_bounds
 from fastlloyd.protocols.party import Effect, Gather, Party, Publish, Receive, Record, Save, Send
-from fastlloyd.wire import FINAL_ROUND, SERVER, SETUP_ROUND, Header, Message, PartyId, round_order
+from fastlloyd.wire import FINAL_ROUND, HEADER_BYTES, SERVER, SETUP_ROUND, Header, Message, PartyId, round_order
 
 T = TypeVar("T")
 # A client waits this much longer than the server, so that the server names the silent one first.
 GRACE_S = 2.0
-_MAX_WAITING = 4096
 # How long a wait for the disk goes on if a signal has swallowed its end.
 _LOST_RING_S = 0.05
 
@@ -46,6 +46,10 @@ class Links(Protocol):
 
     def receive(self, timeout_s: float) -> tuple[PartyId, bytes] | None:
         """Give the next message of any peer."""
+        ...
+
+    def bound(self, *, message_bytes: int, ahead_bytes: int) -> None:
+        """Refuse longer messages, and more of one peer before it is asked for."""
         ...
 
 
@@ -99,7 +103,9 @@ class Driver:
         self._data_digest = data_digest
         self._save = save
         self._publish = publish
+        self._bounds = setup_bounds(me)
         self._inbox: dict[PartyId, deque[tuple[Header, bytes]]] = defaultdict(deque)
+        self._inbox_bytes: dict[PartyId, int] = defaultdict(int)
         self._gone: dict[PartyId, PeerGone] = {}
         self._disk = _Disk(ledger.settle)
         self._last_event = time.perf_counter()
@@ -125,6 +131,11 @@ class Driver:
                 answer = self._perform(effect)
         finally:
             self._disk.close()
+
+    def allow(self, bounds: Bounds) -> None:
+        """Set what each peer may send from now on; a party's set-up calls it before it tells a peer to go on."""
+        self._bounds = bounds
+        self._links.bound(message_bytes=bounds.largest + HEADER_BYTES, ahead_bytes=bounds.ahead_bytes)
 
     def restart_clock(self) -> float:
         """Give the seconds since the last event and start anew."""
@@ -242,21 +253,37 @@ class Driver:
             header = Header.decode(frame)
         except ValueError as error:
             raise PeerError(f"{peer} sent a malformed message: {error}", rank=peer.rank) from error
-        queue = self._inbox[peer]
-        if len(queue) >= _MAX_WAITING:
-            raise PeerError(f"{peer} sent more than {_MAX_WAITING} messages ahead of time", rank=peer.rank)
-        queue.append((header, frame[8:]))
+        self._keep(peer, header, frame[HEADER_BYTES:])
         return True
+
+    def _keep(self, peer: PartyId, header: Header, body: bytes) -> None:
+        """Put a message into the peer's queue, if the peer may send it."""
+        if refusal := self._bounds.refusal(header.type, len(body)):
+            raise PeerError(f"{peer} sent {refusal}", rank=peer.rank)
+        waiting = self._inbox_bytes[peer] + len(body) + MESSAGE_COST
+        if waiting > self._bounds.ahead_bytes:
+            raise PeerError(
+                f"{peer} sent more than {self._bounds.ahead_bytes} bytes ahead of time, expected it to wait",
+                rank=peer.rank,
+            )
+        self._inbox_bytes[peer] = waiting
+        self._inbox[peer].append((header, body))
+
+    def _next(self, sender: PartyId) -> tuple[Header, bytes]:
+        """Take the first message out of a queue."""
+        header, body = self._inbox[sender].popleft()
+        self._inbox_bytes[sender] -= len(body) + MESSAGE_COST
+        return header, body
 
     def _take(self, sender: PartyId, effect: Receive | Gather) -> Message | None:
         """Decode the sender's next message, if it is the one asked for."""
         queue = self._inbox[sender]
         while queue and round_order(queue[0][0].round) < round_order(effect.round):
-            header, _ = queue.popleft()
+            header, _ = self._next(sender)
             _log.info("dropped a late message of type %d, round %d, from %s", header.type, header.round, sender)
         if not queue:
             return None
-        header, body = queue.popleft()
+        header, body = self._next(sender)
         if header.type != effect.type.TYPE or header.round != effect.round:
             raise PeerError(
                 f"{sender} sent message type {header.type} of {_name(header.round)}, expected "

@@ -29,7 +29,14 @@ from fastlloyd.wire import PartyId
 MAX_MESSAGE_BYTES = 1 << 30
 _LENGTH = struct.Struct("<I")
 _RECORD_BYTES = 1 << 14
+_RECORD_COST = 22
 _CERTIFICATE_ALERTS = ("UNKNOWN_CA", "CERTIFICATE", "ACCESS_DENIED")
+
+
+def sealed_bytes(size: int) -> int:
+    """Give how long a message of `size` bytes is once `TlsLink.seal` has encrypted it."""
+    framed = _LENGTH.size + size
+    return framed + _RECORD_COST * -(-framed // _RECORD_BYTES)
 
 
 class TlsLink:

@@ -121,6 +121,8 @@ class MemoryTransport(Transport):
                     raise PeerGone("all peers have closed: no frame can come", rank=self._last) from None
                 return None
             if isinstance(item, bytes):
+                if len(item) > self.most_frame:
+                    raise self.too_long(sender, len(item))
                 return sender, item
             self._left.add(sender)
             if item is _End.LOST:

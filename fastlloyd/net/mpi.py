@@ -26,7 +26,7 @@ from fastlloyd.net.launcher import (
     detect,
     local_transport_env,
 )
-from fastlloyd.net.transport import MAX_FRAME_BYTES, Transport
+from fastlloyd.net.transport import Transport
 from fastlloyd.wire import PartyId
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ _EAGER_S = 0.000_2
 _EAGER_SHARED_S = 0.000_05
 # A frame that comes in during one poll is found by the next.
 _POLLS = 2
+# Above it the rest of a rank's frames is not matched until some of these are there.
+_ARRIVING_BYTES = 1 << 22
 _FLUSH_PAUSE_S = 0.000_5
 
 
@@ -93,6 +95,8 @@ class MpiTransport(Transport):
         self.peers = tuple(PartyId(other) for other in range(size) if other != rank)
         self._sending: dict[int, deque[tuple[MPI.Request, bytes]]] = {p.rank: deque() for p in self.peers}
         self._arriving: dict[int, deque[tuple[MPI.Request, bytearray]]] = {p.rank: deque() for p in self.peers}
+        self._arriving_bytes: dict[int, int] = dict.fromkeys(self._arriving, 0)
+        self._full: set[int] = set()
         self._gone: set[int] = set()
         self._to_report: deque[int] = deque()
         self._abandoned: list[tuple[MPI.Request, bytes | bytearray]] = []
@@ -127,7 +131,7 @@ class MpiTransport(Transport):
         PeerGone
             MPI reported that a peer's process ended; once per peer.
         PeerError
-            A peer sent a frame above `MAX_FRAME_BYTES`.
+            A peer sent a frame above `most_frame`.
         """
         self._require_open()
         started = time.monotonic()
@@ -184,7 +188,7 @@ class MpiTransport(Transport):
                 return PartyId(rank), frame
         while True:
             try:
-                message = self._comm.Improbe(self._mpi.ANY_SOURCE, _TAG, self._status)
+                message = self._match()
             except self._mpi.Exception as error:
                 self._note_failure(error)
                 return None
@@ -195,13 +199,20 @@ class MpiTransport(Transport):
             if len(self._arriving[rank]) == 1 and (frame := self._finish(rank)) is not None:
                 return PartyId(rank), frame
 
+    def _match(self) -> MPI.Message | None:
+        """Match the next frame that has been announced, but none of a rank that has much under way already."""
+        sources = [self._mpi.ANY_SOURCE] if not self._full else [r for r in self._arriving if r not in self._full]
+        message: MPI.Message | None = None
+        for source in sources:
+            message = self._comm.Improbe(source, _TAG, self._status)
+            if message is not None:
+                break
+        return message
+
     def _accept(self, message: MPI.Message, rank: int, size: int) -> None:
         """Start receiving a matched frame into a buffer of exactly its size."""
-        if size > MAX_FRAME_BYTES:
-            raise PeerError(
-                f"{PartyId(rank)} announced a frame of {size} bytes, at most {MAX_FRAME_BYTES} are allowed",
-                rank=rank,
-            )
+        if size > self.most_frame:
+            raise self.too_long(PartyId(rank), size)
         buffer = bytearray(size)
         try:
             request = message.Irecv([buffer, size, self._mpi.BYTE])
@@ -209,6 +220,15 @@ class MpiTransport(Transport):
             self._note_failure(error, rank)
             return
         self._arriving[rank].append((request, buffer))
+        self._count(rank, size)
+
+    def _count(self, rank: int, size: int) -> None:
+        """Add to the bytes of a rank that are under way, or take off."""
+        self._arriving_bytes[rank] += size
+        if self._arriving_bytes[rank] > _ARRIVING_BYTES:
+            self._full.add(rank)
+        else:
+            self._full.discard(rank)
 
     def _finish(self, rank: int) -> bytes | None:
         """Give a peer's oldest frame if all of it is there."""
@@ -220,6 +240,7 @@ class MpiTransport(Transport):
             self._note_failure(error, rank)
             return None
         self._arriving[rank].popleft()
+        self._count(rank, -len(buffer))
         return bytes(buffer)
 
     def _reap(self) -> None:
@@ -266,6 +287,7 @@ class MpiTransport(Transport):
             self._abandoned += [*self._sending[rank], *self._arriving[rank]]
             self._sending[rank].clear()
             self._arriving[rank].clear()
+            self._count(rank, -self._arriving_bytes[rank])
 
     def _failed_ranks(self) -> set[int]:
         """Ask MPI which ranks have failed; only Open MPI under `--with-ft ulfm` and a few others know."""

@@ -13,12 +13,13 @@ Source: docs/protocol.md, "Links".
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 
 from fastlloyd.crypto.identity import Identity
-from fastlloyd.crypto.tls import MAX_MESSAGE_BYTES, TlsLink
+from fastlloyd.crypto.tls import MAX_MESSAGE_BYTES, TlsLink, sealed_bytes
 from fastlloyd.errors import (
     ConfigError,
     InternalError,
@@ -30,12 +31,15 @@ from fastlloyd.errors import (
 from fastlloyd.net.channel import Channel
 from fastlloyd.net.frame import Kind
 from fastlloyd.net.meter import Meter
-from fastlloyd.net.transport import Transport
+from fastlloyd.net.transport import MAX_FRAME_BYTES, Transport
 from fastlloyd.wire import PROTOCOL_VERSION, SERVER, SETUP_ROUND, Header, PartyId
 
 CONTEXT_BYTES = 32
 _MAX_CERTIFICATE_BYTES = 1 << 13
 _RECORD = bytes([Kind.RECORD])
+# Room for handshakes and certificates, however short the messages are.
+_LEAST_FRAME_BYTES = 1 << 16
+_MESSAGE_COST = 512
 
 
 class SecureLinks(Channel):
@@ -84,6 +88,8 @@ class SecureLinks(Channel):
             raise ConfigError(f"the roster lacks {', '.join(missing)}: add with `fastlloyd roster add`")
         self._links: dict[PartyId, TlsLink] = {}
         self._inbox: deque[tuple[PartyId, bytes]] = deque()
+        self._inbox_bytes: dict[PartyId, int] = dict.fromkeys(self.peers, 0)
+        self._ahead_bytes: float = math.inf
         self._confirmation = b""
         self._wanted: tuple[PartyId, ...] = ()
         self._told: set[PartyId] = set()
@@ -91,6 +97,12 @@ class SecureLinks(Channel):
 
     def __repr__(self) -> str:
         return f"SecureLinks({self.me}, {len(self._heard)} of {len(self.peers)} links up)"
+
+    def bound(self, *, message_bytes: int, ahead_bytes: int) -> None:
+        """Refuse longer messages of a peer before they are read, and more of its messages than fit before `receive`."""
+        frame_bytes = len(_RECORD) + sealed_bytes(message_bytes)
+        self._transport.most_frame = min(max(frame_bytes, _LEAST_FRAME_BYTES), MAX_FRAME_BYTES)
+        self._ahead_bytes = ahead_bytes
 
     def connect(self, context: bytes, *, deadline_s: float, peers: Iterable[PartyId] | None = None) -> None:
         """Bring the links to `peers` (default: all) up.
@@ -165,7 +177,9 @@ class SecureLinks(Channel):
             # Frames that are no message must not prolong the wait.
             if not self._inbox and (not arrived or remaining_s <= 0):
                 return None
-        return self._inbox.popleft()
+        peer, message = self._inbox.popleft()
+        self._inbox_bytes[peer] -= len(message) + _MESSAGE_COST
+        return peer, message
 
     def close(self, *, lost: bool = False) -> None:
         """Close the transport and forget all keys; `lost` as in `Transport.close`.
@@ -212,6 +226,13 @@ class SecureLinks(Channel):
         except ValueError:
             round_ = SETUP_ROUND
         self._meter.received[peer, round_].add(1, 0, link_bytes)
+        waiting = self._inbox_bytes[peer] + len(message) + _MESSAGE_COST
+        if waiting > self._ahead_bytes:
+            raise PeerError(
+                f"{peer} sent more than {self._ahead_bytes} bytes ahead of time, expected it to wait",
+                rank=peer.rank,
+            )
+        self._inbox_bytes[peer] = waiting
         self._inbox.append((peer, message))
 
     def _on_certificate(self, peer: PartyId, der: bytes) -> None:

@@ -28,6 +28,22 @@ _FILL_BYTES = 1 << 20
 _NOT_TLS = bytes.fromhex("15030300020246")
 
 
+class TooLong(ValueError):
+    """A frame was announced that is longer than allowed.
+
+    Attributes
+    ----------
+    size : int
+    rank : int
+        In the frame's header.
+    """
+
+    def __init__(self, size: int, rank: int) -> None:
+        super().__init__(f"a frame of {size} bytes was announced")
+        self.size = size
+        self.rank = rank
+
+
 class Stream:
     """A connection that has been made.
 
@@ -162,7 +178,7 @@ class Stream:
 
         Raises
         ------
-        ValueError
+        TooLong
             A frame is announced that is longer than `limit`.
         """
         if self._frame is None:
@@ -172,7 +188,7 @@ class Stream:
             self._frame = _HEADER.unpack(header)
         size, rank = self._frame
         if size > limit:
-            raise ValueError(f"a frame of {size} bytes was announced, at most {limit} are allowed")
+            raise TooLong(size, rank)
         frame = self.take(size)
         if frame is None:
             return None

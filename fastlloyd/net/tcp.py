@@ -23,12 +23,14 @@ from typing import Any
 
 from fastlloyd.errors import InternalError, PeerError, PeerGone, SecurityError
 from fastlloyd.net.admission import tls_problem
-from fastlloyd.net.stream import Stream
+from fastlloyd.net.stream import Stream, TooLong
 from fastlloyd.net.transport import Transport
 from fastlloyd.wire import PartyId
 
-# Above it a peer's frames stay in the network until some were taken, or it counts as gone.
+# Above it a peer that leaves frames unread counts as gone.
 WAITING_BYTES = 1 << 28
+# Above it a peer's frames stay in the network until some were taken.
+INBOX_BYTES = 1 << 22
 CLOSE_S = 5.0
 _LOST_S = 0.5
 _FRAME_COST = 64
@@ -76,7 +78,7 @@ class Place:
     @property
     def open(self) -> bool:
         """Whether more may be read from it now."""
-        return self.held is None and self.waiting_bytes < WAITING_BYTES
+        return self.held is None and self.waiting_bytes < INBOX_BYTES
 
     def put(self, rank: int, frame: bytes) -> None:
         """Send a frame, or keep it until the other end has joined."""
@@ -175,6 +177,10 @@ class TcpTransport(Transport):
     def _route(self, place: Place, rank: int, frame: bytes) -> None:
         """Give a frame that came to whom it is for; ValueError if that is nobody."""
 
+    def _sender(self, place: Place, rank: int) -> PartyId:
+        """Give who sent a frame with this rank in its header."""
+        return place.party
+
     def _keep(self, place: Place, sender: PartyId, frame: bytes) -> None:
         """Put a frame into the inbox."""
         place.waiting_bytes += len(frame) + _FRAME_COST
@@ -202,8 +208,11 @@ class TcpTransport(Transport):
         if stream is None or place.gone:
             return
         try:
-            while place.open and (found := stream.next_frame()) is not None:
+            while place.open and (found := stream.next_frame(self.most_frame)) is not None:
                 self._route(place, *found)
+        except TooLong as error:
+            self._lose(place, self.too_long(self._sender(place, error.rank), error.size))
+            return
         except ValueError as error:
             text = f"{place.party} sent what is no frame: {error}"
             self._lose(place, PeerError(text, rank=place.party.rank))

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
-from fastlloyd.errors import InternalError
+from fastlloyd.errors import InternalError, PeerError
 from fastlloyd.wire import PartyId
 
 MAX_FRAME_BYTES = 1 << 30
@@ -24,10 +24,13 @@ class Transport(ABC):
     me : PartyId
     peers : tuple of PartyId
         All other parties, in rank order.
+    most_frame : int
+        A longer frame of a peer is refused as soon as its length is known, before memory is set aside for it.
     """
 
     me: PartyId
     peers: tuple[PartyId, ...]
+    most_frame: int = MAX_FRAME_BYTES
 
     @abstractmethod
     def send(self, peer: PartyId, frame: bytes | bytearray | memoryview) -> None:
@@ -51,6 +54,8 @@ class Transport(ABC):
         ------
         PeerGone
             A peer's connection ended and all of its frames were given out.
+        PeerError
+            A peer announced a frame longer than `most_frame`.
         """
 
     @abstractmethod
@@ -83,6 +88,13 @@ class Transport(ABC):
             raise InternalError(
                 f"a frame of {size} bytes for {peer} is above the limit of {MAX_FRAME_BYTES} bytes: split it"
             )
+
+    def too_long(self, sender: PartyId, size: int) -> PeerError:
+        """Make the error for a frame that is longer than the sender's messages can be now."""
+        return PeerError(
+            f"{sender} announced {size} bytes at once, expected at most {self.most_frame} in this part of the run",
+            rank=sender.rank,
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -66,6 +66,7 @@ class Hello(Document):
     """Sender: each client. Receiver: the server. Seen by: the server; public schema only."""
 
     TYPE: ClassVar[int] = 8
+    MOST_BYTES: ClassVar[int] = 1 << 20
     FORMAT: ClassVar[dict[str, type]] = {"names": list, "rounds_done": int}
 
 
@@ -74,6 +75,7 @@ class PlanProposal(Document):
     """Sender: the server. Receiver: every client. Public."""
 
     TYPE: ClassVar[int] = 9
+    MOST_BYTES: ClassVar[int] = 1 << 22
     FORMAT: ClassVar[dict[str, type]] = {"plan": dict, "rounds_done": int}
 
 
@@ -150,15 +152,41 @@ def _different(first: PartyId, names: tuple[str, ...], party: PartyId, other: tu
 
 
 def propose_plan(clients: tuple[PartyId, ...], plan: Mapping[str, Any], rounds_done: int) -> Party[None]:
-    """Send the plan to all clients; run by the server."""
-    yield Send(clients, PlanProposal({"plan": plan, "rounds_done": rounds_done}), SETUP_ROUND)
+    """Send the plan to all clients; run by the server.
+
+    Raises
+    ------
+    ConfigError
+        It is longer than the clients take.
+    """
+    proposal = PlanProposal({"plan": plan, "rounds_done": rounds_done})
+    check_length(proposal, proposal.MOST_BYTES, "the plan with all names of features")
+    yield Send(clients, proposal, SETUP_ROUND)
 
 
 def receive_plan(names: tuple[str, ...], rounds_done: int) -> Party[PlanProposal]:
-    """Introduce oneself and receive the plan; run by each client."""
-    yield Send((SERVER,), Hello({"names": list(names), "rounds_done": rounds_done}), SETUP_ROUND)
+    """Introduce oneself and receive the plan; run by each client.
+
+    Raises
+    ------
+    ConfigError
+        The names are longer than the server takes.
+    """
+    hello = Hello({"names": list(names), "rounds_done": rounds_done})
+    check_length(hello, hello.MOST_BYTES, "the names of the features")
+    yield Send((SERVER,), hello, SETUP_ROUND)
     proposal: PlanProposal = yield Receive(SERVER, PlanProposal, SETUP_ROUND, PlanProposal.FORMAT)
     return proposal
+
+
+def check_length(message: Document, most_bytes: int, what: str) -> None:
+    """Refuse to send a document that its receiver would refuse."""
+    size = len(message.body())
+    if size > most_bytes:
+        raise ConfigError(
+            f"{what} take{'s' * what.startswith('the plan')} {size} bytes, expected at most {most_bytes}: shorten the "
+            "names, or leave columns out with --columns"
+        )
 
 
 def tell_ready() -> Party[None]:

@@ -28,6 +28,7 @@ from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.protocols.feddp.planning import check_plan, make_plan
 from fastlloyd.protocols.feddp.server import server
 from fastlloyd.protocols.feddp.settings import HELP, settings_from
+from fastlloyd.protocols.feddp.sizes import bounds
 from fastlloyd.protocols.feddp.stage import Centers
 from fastlloyd.protocols.session import Schema
 from fastlloyd.report import document
@@ -78,6 +79,7 @@ def serve(session: Session) -> Outcome:
             outcome.files.ledger,
             kind=Plan,
             make=make,
+            bounds=bounds,
             play=lambda plan, stored, done: server(
                 plan, points, restarts=settings.restarts, stored=stored, rounds_done=done
             ),
@@ -107,6 +109,7 @@ def _run_client(session: Session, outcome: FedDPOutcome) -> None:
         outcome.files.ledger,
         kind=Plan,
         check=lambda plan: check_plan(plan, public, d=len(names), names=names),
+        bounds=bounds,
         lifetime_delta=lambda plan: plan.delta,
     )
     plan = begun.plan

@@ -15,6 +15,7 @@ from fastlloyd.agreement import MaskAgreement
 from fastlloyd.inputs import OwnRecords
 from fastlloyd.outcome import own_traffic
 from fastlloyd.privacy.ledger import Ledger, Release
+from fastlloyd.protocols.bounds import Bounds
 from fastlloyd.protocols.fastlloyd.client import StoredRounds
 from fastlloyd.protocols.party import Party
 from fastlloyd.protocols.session import (
@@ -88,6 +89,7 @@ def run_server(
     *,
     kind: type[P],
     make: Callable[[Schema], P],
+    bounds: Callable[[P], Bounds],
     play: Callable[[P, Mapping[int, bytes], Mapping[PartyId, int]], Party[R]],
     at_end: Callable[[], None] = lambda: None,
 ) -> Played[P, R]:
@@ -101,6 +103,8 @@ def run_server(
         Of the plan.
     make : callable
         From the clients' schema to a fresh plan.
+    bounds : callable
+        From the plan to what each client may send.
     play : callable
         From plan, stored replies and what each client has accepted to the server's coroutine.
     at_end : callable
@@ -111,6 +115,7 @@ def run_server(
     stored = session.rounds("reply")
     plan = kind.from_json(session.stored["plan"]) if session.resumed else make(schema)
     refuse_ahead(schema, len(stored))
+    driver.allow(bounds(plan))
     driver.drive(propose_plan(session.everybody, plan.to_json(), len(stored)))
     driver.drive(await_ready(session.everybody))
     if session.state is not None and not session.resumed:
@@ -194,6 +199,7 @@ def begin_client(
     *,
     kind: type[P],
     check: Callable[[P], object],
+    bounds: Callable[[P], Bounds],
     lifetime_delta: Callable[[P], float],
 ) -> Begun[P]:
     """Introduce a client and accept the server's plan.
@@ -207,6 +213,8 @@ def begin_client(
         Of the plan.
     check : callable
         Compares the plan with the own configuration; raises ValueError.
+    bounds : callable
+        From the plan to what each peer may send.
     lifetime_delta : callable
         From the plan to the delta at which the whole ledger is read for `--budget`.
     """
@@ -223,6 +231,7 @@ def begin_client(
         return plan
 
     plan = accept_plan(session, proposal.values["plan"], read)
+    driver.allow(bounds(plan))
     check_budget(session, ledger, plan.all_releases(), lifetime_delta(plan))
     stored = StoredRounds(session.rounds("uplink"), replies, int(proposal.values["rounds_done"]))
     return Begun(session, plan, driver, stored, data_digest)

@@ -22,6 +22,7 @@ from fastlloyd.protocols.kfed.parameters import PublicParameters
 from fastlloyd.protocols.kfed.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.kfed.server import server
 from fastlloyd.protocols.kfed.settings import HELP
+from fastlloyd.protocols.kfed.sizes import bounds
 from fastlloyd.systems.horizontal import begin_client, run_server
 from fastlloyd.systems.session import Outcome, Session, discarding
 from fastlloyd.systems.shared import SharedOutcome
@@ -78,6 +79,7 @@ def serve(session: Session) -> Outcome:
             outcome.files.ledger,
             kind=Plan,
             make=lambda schema: make_plan(public, d=len(schema.names), names=schema.names),
+            bounds=bounds,
             play=lambda plan, stored, done: server(plan, stored=stored.get(0), rounds_done=done),
             at_end=lambda: outcome.files.choose_writer((SERVER, *session.everybody)),
         )
@@ -98,6 +100,7 @@ def take_part(session: Session) -> Outcome:
             outcome.files.ledger,
             kind=Plan,
             check=lambda plan: check_plan(plan, public, d=len(names), names=names),
+            bounds=bounds,
             lifetime_delta=lambda plan: automatic_delta(plan.n_total),
         )
         points = own.quantise(begun.plan.fraction_bits)

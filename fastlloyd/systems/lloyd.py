@@ -35,6 +35,7 @@ from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, lifetime_delta,
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share, first_centers
 from fastlloyd.protocols.fastlloyd.server import server
 from fastlloyd.protocols.fastlloyd.settings import APPLICABLE, HELP
+from fastlloyd.protocols.fastlloyd.sizes import bounds
 from fastlloyd.report import document
 from fastlloyd.ring.fixed import Ring
 from fastlloyd.run import Driver
@@ -106,6 +107,7 @@ def serve(session: Session) -> Outcome:
         ledger,
         kind=Plan,
         make=lambda schema: make_plan(public, d=len(schema.names), names=schema.names),
+        bounds=bounds,
         play=lambda plan, stored, done: server(
             plan, lambda t: draw_noise(plan, t, secret), stored=stored, rounds_done=done
         ),
@@ -134,6 +136,7 @@ def _run_client(session: Session, outcome: ClientOutcome) -> None:
         outcome.files.ledger,
         kind=Plan,
         check=lambda plan: check_plan(plan, public, d=len(names), names=names),
+        bounds=bounds,
         lifetime_delta=lifetime_delta,
     )
     outcome.plan = plan = begun.plan

@@ -36,6 +36,7 @@ from fastlloyd.protocols.secfc.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.secfc.server import server
 from fastlloyd.protocols.secfc.settings import HELP
 from fastlloyd.protocols.secfc.sharing import await_shared, gather_sizes, share_points, tell_size
+from fastlloyd.protocols.secfc.sizes import bounds
 from fastlloyd.protocols.session import (
     await_ready,
     exchange_counters_server,
@@ -127,6 +128,7 @@ def serve(session: Session) -> Outcome:
     sizes = driver.drive(gather_sizes(session.everybody))
     schema = driver.drive(gather_schema(session.everybody))
     plan = make_plan(session.common.public, d=len(schema.names), names=schema.names, sizes=sizes)
+    driver.allow(bounds(plan))
     driver.drive(propose_plan(session.everybody, plan.to_json(), 0))
     records = driver.drive(await_shared(plan))
     driver.drive(await_ready(session.everybody))
@@ -162,6 +164,7 @@ def _run_client(session: Session, outcome: ClientOutcome) -> None:
         outcome.files.ledger,
         kind=Plan,
         check=lambda plan: check_plan(plan, common.public, me=me, d=len(names), names=names, told=told),
+        bounds=bounds,
         lifetime_delta=lambda plan: automatic_delta(plan.n_total),
     )
     plan, run_id = begun.plan, session.facts.run_id

@@ -19,6 +19,7 @@ from fastlloyd.net.meter import Meter
 from fastlloyd.net.secure import SecureLinks
 from fastlloyd.outcome import Facts
 from fastlloyd.privacy.ledger import Ledger
+from fastlloyd.protocols.bounds import setup_bounds
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.run import Deadlines, Driver
 from fastlloyd.state import StateDir
@@ -132,9 +133,9 @@ class Session:
         """Give what the interrupted run stored under `kind-ROUND`."""
         return {} if self.state is None or not self.resumed else self.state.rounds(kind)
 
-    def driver(self, ledger: Ledger, data_digest: str = "") -> Driver:
-        """Make the driver of this run."""
-        return Driver(
+    def driver(self, ledger: Ledger, data_digest: str = "", sizes: Mapping[int, int] | None = None) -> Driver:
+        """Make the driver of this run; `sizes` of messages before the plan as in `setup_bounds`."""
+        driver = Driver(
             self.me,
             self.links,
             self.meter,
@@ -145,6 +146,8 @@ class Session:
             save=None if self.state is None else self.state.save,
             publish=self._publish,
         )
+        driver.allow(setup_bounds(self.me, sizes))
+        return driver
 
     def rounds_start(self, driver: Driver) -> None:
         """Set-up is over."""

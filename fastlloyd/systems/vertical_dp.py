@@ -24,6 +24,7 @@ from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.privacy.sketch_release import ZERO_OUT
 from fastlloyd.protocols.align.schema import gather_columns, tell_columns
+from fastlloyd.protocols.align.sizes import align_sizes
 from fastlloyd.protocols.fastlloyd.plan import automatic_delta
 from fastlloyd.protocols.party import Party, Receive, Record
 from fastlloyd.protocols.session import (
@@ -38,6 +39,7 @@ from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
 from fastlloyd.protocols.vertical_dp.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.vertical_dp.server import await_prepared, server
 from fastlloyd.protocols.vertical_dp.settings import APPLICABLE, HELP
+from fastlloyd.protocols.vertical_dp.sizes import bounds
 from fastlloyd.report import document
 from fastlloyd.systems.checks import accept_plan, check_budget, refuse_old_run
 from fastlloyd.systems.session import Outcome, Session, discarding
@@ -105,9 +107,10 @@ def serve(session: Session) -> Outcome:
     """Run the server."""
     outcome = VerticalOutcome(session)
     with discarding(outcome):
-        driver = session.driver(outcome.files.ledger)
+        driver = session.driver(outcome.files.ledger, sizes=align_sizes(session.common.public.n_total))
         features = driver.drive(gather_columns(session.everybody))
         plan = make_plan(session.common.public, features)
+        driver.allow(bounds(plan))
         driver.drive(propose_plan(session.everybody, plan.to_json(), 0))
         driver.drive(await_prepared(plan))
         session.rounds_start(driver)
@@ -147,6 +150,7 @@ def _run_party(session: Session, outcome: VerticalOutcome) -> None:
         return plan
 
     plan = accept_plan(session, proposal.values["plan"], read)
+    driver.allow(bounds(plan))
     check_budget(session, ledger, plan.all_releases(), automatic_delta(plan.n_total))
     shared = json.dumps(plan.to_json(), sort_keys=True).encode()
     ready = driver.drive(

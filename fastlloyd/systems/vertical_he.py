@@ -45,6 +45,7 @@ from fastlloyd.protocols.vertical_he.plan import Plan, change_epsilon, check_pla
 from fastlloyd.protocols.vertical_he.rounds import Result as HEResult
 from fastlloyd.protocols.vertical_he.rounds import draw_noise
 from fastlloyd.protocols.vertical_he.settings import HELP
+from fastlloyd.protocols.vertical_he.sizes import bounds, early_sizes
 from fastlloyd.report import document
 from fastlloyd.run import Driver
 from fastlloyd.systems.checks import accept_plan, check_budget, refuse_old_run
@@ -164,7 +165,7 @@ def _play(session: Session, outcome: HEOutcome) -> None:
     own = session.take_own(OwnColumns) if session.own is not None else None
     digest = "" if own is None else keyed_digest(ledger.digest_key(), own.table.raw_values)
     refuse_old_run(session, ledger)
-    driver = session.driver(ledger, digest)
+    driver = session.driver(ledger, digest, sizes=early_sizes(session.common.public.n_total))
     points = None if own is None else _align(session, driver, own, secret)
     plan, features = _agree(session, driver, own, None if points is None else len(points))
     if plan.columns(me.rank):
@@ -218,6 +219,7 @@ def _agree(
         n = driver.drive(gather_count(others, n))
         plan = make_plan(public.with_records(n), [own_.names for own_ in features])
         proposal = {"plan": plan.to_json(), "features": [_describe(own_) for own_ in features]}
+        driver.allow(bounds(plan))
         driver.drive(propose_plan(session.everybody, proposal, 0))
         return plan, features
     if own is not None and n is not None:
@@ -240,7 +242,9 @@ def _agree(
         found.append(features)
         return plan
 
-    return accept_plan(session, values, read), found[0]
+    plan = accept_plan(session, values, read)
+    driver.allow(bounds(plan))
+    return plan, found[0]
 
 
 def _describe(features: PartyFeatures) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fastlloyd.errors import InternalError
+from fastlloyd.errors import InternalError, PeerError, PeerGone
 from fastlloyd.net.transport import MAX_FRAME_BYTES, Transport
 from fastlloyd.wire import SERVER, PartyId
 
@@ -222,3 +222,24 @@ def closed_refuses(transport: Transport) -> None:
         transport.send(transport.peers[0], b"x")
     with pytest.raises(InternalError, match="closed"):
         transport.receive(0.0)
+
+
+def too_long_refused(transport: Transport) -> None:
+    """A frame above `most_frame` is refused by its length, and names its sender. The last case of a transport."""
+    party = Party(transport)
+    party.settle()
+    if party.me != SERVER:
+        transport.send(SERVER, bytes(1001))
+        return
+    transport.most_frame = 1000
+    named: set[int] = set()
+    while len(named) < len(party.peers):
+        try:
+            found = transport.receive(PATIENCE_S)
+        except PeerGone:
+            continue
+        except PeerError as error:
+            assert f"{PartyId(error.rank)} announced 1001 bytes at once, expected at most 1000" in str(error)
+            named.add(error.rank)
+        else:
+            raise AssertionError(f"expected a refusal, got {found}")

@@ -29,6 +29,10 @@ def test_contract(case: contract.Case, count: int) -> None:
     run_parties(MemoryNetwork(count), count, lambda endpoint: contract.run(endpoint, case))
 
 
+def test_a_frame_that_is_too_long_is_refused() -> None:
+    run_parties(MemoryNetwork(3), 3, contract.too_long_refused)
+
+
 def test_contract_end() -> None:
     run_parties(MemoryNetwork(3), 3, contract.closed_refuses)
 

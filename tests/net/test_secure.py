@@ -357,3 +357,33 @@ def test_repr_shows_no_secret():
 def test_context_of_another_length_is_our_own_bug():
     with pytest.raises(InternalError, match="32 bytes"):
         make_links(2)[0].connect(b"short", deadline_s=1.0)
+
+
+def test_what_comes_ahead_of_time_is_bounded_even_while_nobody_receives():
+    one, other = connected(2)
+    one.bound(message_bytes=1 << 10, ahead_bytes=1 << 14)
+    for number in range(100):
+        other.send(one.me, message(number), payload_bytes=0, round=number)
+    with pytest.raises(PeerError, match="client 1 sent more than 16384 bytes ahead of time") as caught:
+        while one.step(LIMIT_S):
+            pass
+    assert caught.value.rank == 1
+
+
+def test_what_was_received_counts_no_longer():
+    one, other = connected(2)
+    one.bound(message_bytes=1 << 10, ahead_bytes=1 << 10)
+    for number in range(20):
+        other.send(one.me, message(number, bytes(400)), payload_bytes=0, round=number)
+        assert one.receive(LIMIT_S)[0] == ONE
+
+
+def test_a_message_of_the_bound_fits_and_a_longer_one_does_not():
+    for size in (1 << 16, (1 << 18) + 5):
+        one, other = connected(2)
+        one.bound(message_bytes=size, ahead_bytes=1 << 20)
+        other.send(one.me, message(0, bytes(size - 8)), payload_bytes=0, round=0)
+        assert len(one.receive(LIMIT_S)[1]) == size
+        other.send(one.me, message(0, bytes(size - 7)), payload_bytes=0, round=0)
+        with pytest.raises(PeerError, match="client 1 announced"):
+            one.receive(LIMIT_S)

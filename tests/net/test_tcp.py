@@ -164,6 +164,11 @@ def test_contract(case: contract.Case, clients: int) -> None:
     run_parties(Site(clients), lambda endpoint: contract.run(endpoint, case))
 
 
+@pytest.mark.parametrize("keys", [False, True], ids=["plain", "tls"])
+def test_a_frame_that_is_too_long_is_refused(keys: bool) -> None:
+    run_parties(Site(3, keys=keys), contract.too_long_refused)
+
+
 def test_contract_within_tls() -> None:
     run_parties(Site(3, keys=True), contract.run)
 
@@ -270,8 +275,28 @@ def test_a_frame_that_is_too_long_is_refused_by_its_header() -> None:
         (client,) = site.all_in()
         client._hub.stream.write(HEADER.pack(0xFFFF_FFFF, 0) + b"x")
         client._hub.stream.flush()
-        with pytest.raises(PeerError, match="client 1 sent what is no frame: a frame of 4294967295 bytes"):
+        with pytest.raises(PeerError, match="client 1 announced 4294967295 bytes at once"):
             site.server.receive(LIMIT_S)
+
+
+def test_a_relayed_frame_that_is_too_long_is_refused_before_the_server_keeps_it() -> None:
+    with Site(2) as site:
+        one, _ = site.all_in()
+        site.server.most_frame = 1000
+        one.send(TWO, bytes(1001))
+        with site.turning() as found:
+            until(lambda: found)
+        assert "client 1 announced 1001 bytes at once" in str(found[0])
+
+
+def test_a_client_names_whom_the_header_names() -> None:
+    with Site(2) as site:
+        one, two = site.all_in()
+        two.most_frame = 1000
+        one.send(TWO, bytes(1001))
+        with site.turning(), pytest.raises(PeerError, match="client 1 announced 1001 bytes") as caught:
+            two.receive(LIMIT_S)
+        assert caught.value.rank == 1
 
 
 def test_frames_wait_for_whoever_has_not_joined_yet() -> None:
@@ -343,7 +368,7 @@ def test_what_nobody_takes_stays_in_the_network(monkeypatch) -> None:
         place = site.server._by_rank[1]
         for _ in range(64):
             client.send(SERVER, bytes(1 << 18))
-        monkeypatch.setattr(tcp, "WAITING_BYTES", 1 << 20)
+        monkeypatch.setattr(tcp, "INBOX_BYTES", 1 << 20)
         for _ in range(500):
             client.receive(0.0)
             site.server._pump(0.0)

@@ -25,6 +25,7 @@ class Columns(Document):
     """Sender: each party. Receiver: the server. Public: names of the own columns, and their bounds."""
 
     TYPE: ClassVar[int] = 96
+    MOST_BYTES: ClassVar[int] = 1 << 20
     FORMAT: ClassVar[dict[str, type]] = {"names": list, "lo": list, "hi": list}
 
 

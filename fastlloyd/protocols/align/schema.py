@@ -12,15 +12,23 @@ from fastlloyd.data.vertical import PartyFeatures, check_features
 from fastlloyd.errors import ConfigError, PeerError
 from fastlloyd.protocols.align.messages import Columns, Count
 from fastlloyd.protocols.party import Gather, Party, Send
+from fastlloyd.protocols.session import check_length
 from fastlloyd.wire import SERVER, SETUP_ROUND, PartyId
 
 MAX_COLUMNS = 1_000_000
 
 
 def tell_columns(own: PartyFeatures) -> Party[None]:
-    """Tell the server the own columns; run by each party."""
-    values = {"names": list(own.names), "lo": own.bounds.lo.tolist(), "hi": own.bounds.hi.tolist()}
-    yield Send((SERVER,), Columns(values), SETUP_ROUND)
+    """Tell the server the own columns; run by each party.
+
+    Raises
+    ------
+    ConfigError
+        They are longer than the server takes.
+    """
+    columns = Columns({"names": list(own.names), "lo": own.bounds.lo.tolist(), "hi": own.bounds.hi.tolist()})
+    check_length(columns, columns.MOST_BYTES, "the names and bounds of the features")
+    yield Send((SERVER,), columns, SETUP_ROUND)
 
 
 def gather_columns(parties: tuple[PartyId, ...]) -> Party[tuple[PartyFeatures, ...]]:

@@ -13,6 +13,7 @@ transport = MpiTransport(transport=sys.argv[1])
 cases = contract.run(transport)
 if transport.me == SERVER:
     print(f"passed {cases}", flush=True)
+contract.too_long_refused(transport)
 contract.closed_refuses(transport)
 with pytest.raises(InternalError, match="one MPI transport per process"):
     MpiTransport()

@@ -1,0 +1,14 @@
+"""The largest body of each message of FastLloyd, from its plan."""
+
+from __future__ import annotations
+
+from fastlloyd.protocols.bounds import Bounds, plan_bounds
+from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
+from fastlloyd.protocols.fastlloyd.plan import Plan
+
+
+def bounds(plan: Plan) -> Bounds:
+    """Give what a peer may send once the plan is known."""
+    vector = plan.elements * plan.ring_bits // 8
+    sizes = {MaskedUpdate.TYPE: vector, NoisyMaskedSum.TYPE: vector + (plan.clients + 7) // 8}
+    return plan_bounds(sizes, clients=plan.clients)

@@ -1,0 +1,41 @@
+"""The largest body of each message of SecFC, from its plan."""
+
+from __future__ import annotations
+
+from fastlloyd.crypto.prg import KEY_BYTES
+from fastlloyd.protocols.bounds import Bounds, plan_bounds
+from fastlloyd.protocols.secfc.messages import (
+    Assignment,
+    CenterShares,
+    CodedValues,
+    DataShares,
+    Finished,
+    LayerPublicKey,
+    Roll,
+    SealedTags,
+    Shared,
+    Union,
+)
+from fastlloyd.protocols.secfc.onion import TAG_BYTES, sealed_bytes
+from fastlloyd.protocols.secfc.plan import Plan
+
+_NUMBER_BYTES = 8
+_LABEL_BYTES = 2
+
+
+def bounds(plan: Plan) -> Bounds:
+    """Give what a peer may send once the plan is known."""
+    records, element, bitmap = sum(plan.sizes), plan.field.element_bytes, (plan.clients + 7) // 8
+    sizes = {
+        LayerPublicKey.TYPE: KEY_BYTES,
+        SealedTags.TYPE: records * sealed_bytes(plan.clients),
+        Union.TYPE: records * TAG_BYTES,
+        DataShares.TYPE: _NUMBER_BYTES + min(plan.block_rows, records) * plan.width * element,
+        Shared.TYPE: _NUMBER_BYTES,
+        CodedValues.TYPE: plan.k * records * element,
+        Assignment.TYPE: 1 + bitmap + _LABEL_BYTES * records,
+        Finished.TYPE: 0,
+        Roll.TYPE: bitmap,
+        CenterShares.TYPE: plan.k * plan.width * element,
+    }
+    return plan_bounds(sizes, clients=plan.clients)

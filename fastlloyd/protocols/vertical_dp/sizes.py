@@ -1,0 +1,21 @@
+"""The largest body of each message of vertical-dp, from its plan."""
+
+from __future__ import annotations
+
+from fastlloyd.protocols.align.sizes import align_sizes
+from fastlloyd.protocols.bounds import Bounds, plan_bounds
+from fastlloyd.protocols.vertical_dp.client import synopsis_format
+from fastlloyd.protocols.vertical_dp.messages import FinalCenters, Synopsis
+from fastlloyd.protocols.vertical_dp.plan import Plan
+
+_FLOAT_BYTES = 8
+
+
+def bounds(plan: Plan) -> Bounds:
+    """Give what a peer may send once the plan is known."""
+    formats = (synopsis_format(plan, place) for place in range(plan.clients))
+    sizes = {
+        Synopsis.TYPE: max(form.fixed_bytes + form.users for form in formats),
+        FinalCenters.TYPE: _FLOAT_BYTES * plan.k * plan.d if plan.share_result else 0,
+    }
+    return plan_bounds({**align_sizes(plan.n_total), **sizes}, clients=plan.clients)

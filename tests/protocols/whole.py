@@ -1,0 +1,30 @@
+"""Whole runs in memory: every party from its inputs to its exit code, each in a thread of its own."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from fastlloyd.config import RunConfig
+from fastlloyd.execute import execute
+from fastlloyd.net.memory import MemoryNetwork
+from fastlloyd.report.announcer import Announcer
+from fastlloyd.wire import PartyId
+
+LIMIT_S = 120.0
+
+
+def run_whole(folder: Path, parties: int, **config: Any) -> list[int]:
+    """Run all parties and give their exit codes."""
+    network = MemoryNetwork(parties)
+
+    def one(rank: int) -> int:
+        me = PartyId(rank)
+        options = {"dataset": "iris", "deadline": LIMIT_S, "setup_deadline": LIMIT_S, **config}
+        with network.endpoint(me) as transport:
+            ending = execute(RunConfig(output=str(folder / str(rank)), **options), transport, Announcer(me, quiet=True))
+        return ending.code
+
+    with ThreadPoolExecutor(parties) as pool:
+        return list(pool.map(one, range(parties)))
