@@ -1,0 +1,66 @@
+"""A malicious server and a malicious client of every protocol, as real processes over TCP, and what the honest do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
+from fastlloyd.protocols.feddp.messages import CentersMessage, MaskedStatistic
+from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters
+from fastlloyd.protocols.secfc.messages import Assignment, CodedValues
+from fastlloyd.protocols.vertical_dp.messages import FinalCenters, Synopsis
+from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, NoisySamples
+from tests.adversary.campaign import load
+from tests.adversary.lie import Lie
+
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 110.0
+
+# What a liar of each protocol says, the server first: cut, and so refused by whoever reads it.
+CUT: dict[str, tuple[Lie, ...]] = {
+    "fastlloyd": (Lie(rank=0, act="cut", type=NoisyMaskedSum.TYPE), Lie(rank=1, act="cut", type=MaskedUpdate.TYPE)),
+    "fastlloyd-plus": (Lie(rank=0, act="longer", type=NoisyMaskedSum.TYPE, nth=1),),
+    "glloyd": (Lie(rank=1, act="garbage record", type=MaskedUpdate.TYPE, nth=1),),
+    "sulloyd": (Lie(rank=2, act="version", type=MaskedUpdate.TYPE),),
+    "lloyd": (Lie(rank=0, act="stub", type=NoisyMaskedSum.TYPE), Lie(rank=1, act="exit", type=MaskedUpdate.TYPE)),
+    "pairwise": (Lie(rank=0, act="empty", type=NoisyMaskedSum.TYPE), Lie(rank=3, act="cut", type=MaskedUpdate.TYPE)),
+    "feddp": (Lie(rank=0, act="cut", type=CentersMessage.TYPE), Lie(rank=1, act="cut", type=MaskedStatistic.TYPE)),
+    "kfed": (Lie(rank=0, act="ones", type=MergedCenters.TYPE), Lie(rank=1, act="cut", type=LocalCenters.TYPE)),
+    "secfc": (Lie(rank=0, act="cut", type=Assignment.TYPE), Lie(rank=1, act="cut", type=CodedValues.TYPE)),
+    "vertical-plain": (
+        Lie(rank=0, act="longer", type=FinalCenters.TYPE),
+        Lie(rank=2, act="version", type=Synopsis.TYPE),
+    ),
+    "vertical-he": (Lie(rank=0, act="cut", type=NoisySamples.TYPE), Lie(rank=1, act="half", type=EncryptedBlock.TYPE)),
+}
+CASES = [(play, lie) for play, lies in CUT.items() for lie in lies]
+NAMES = [f"{play}-{lie.rank}-{lie.act}" for play, lie in CASES]
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Run all cases in one process that has imported everything, and give what was kept of each."""
+    folder = tmp_path_factory.mktemp("adversary")
+    listed = [{"play": play, "transport": "tcp", "lie": json.loads(lie.to_json())} for play, lie in CASES]
+    (folder / "cases.json").write_text(json.dumps(listed))
+    words = ["--listed", str(folder / "cases.json"), "--out", str(folder), "--workers", "2"]
+    command = [sys.executable, "-m", "tests.adversary.campaign", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    found = sorted(load(folder), key=lambda each: each["case"])
+    assert len(found) == len(CASES), done.stdout + done.stderr
+    return found
+
+
+@pytest.mark.parametrize("number", range(len(CASES)), ids=NAMES)
+def test_the_honest_end_alike_and_name_the_liar(kept: list[dict[str, Any]], number: int) -> None:
+    found = kept[number]
+    assert found["faults"] == [] and found["told"], found
+    honest = {code for rank, code in enumerate(found["codes"]) if rank != CASES[number][1].rank}
+    assert honest == {3}, found
+    assert not any(found["results"]), found
