@@ -27,7 +27,7 @@ EXCEPTIONS = {("net/secure.py", "crypto"), ("__init__.py", "estimator")}
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 PLACES = {
     "mpi4py": {"net/mpi.py"},
-    "tenseal": {"crypto/ckks.py"},
+    "tenseal": {"crypto/seal.py"},
     "dp_accounting": {"privacy/"},
     "mpmath": {"privacy/"},
     "matplotlib": {"report/"},

@@ -1,4 +1,4 @@
-"""CKKS by way of tenseal (Microsoft SEAL): the only file that imports it.
+"""CKKS by way of tenseal (Microsoft SEAL).
 
 Two uses of one library:
 
@@ -12,8 +12,8 @@ Two uses of one library:
 The sum over all slots or the inner product stands in one coefficient. `Context.extract` takes that coefficient out as
 an LWE sample, so that no Galois keys are needed and no other coefficient is ever sent; see `crypto` users.
 
-What comes from a peer passes through `load_ciphertext`, `load_public_key` and `load_relin_key`: the length and SEAL's
-header are checked before SEAL reads anything, and what it read is checked against the parameters.
+What comes from a peer passes through `load_ciphertext`, `load_public_key` and `load_relin_key`. It is bare numbers
+(`residues`); the frame that SEAL reads them in is written here, so no size or header of a peer ever reaches SEAL.
 
 SEAL draws its keys and errors from generators that it seeds from the operating system.
 
@@ -23,60 +23,16 @@ Albrecht et al., "Homomorphic encryption security standard" (2018).
 
 from __future__ import annotations
 
-import os
-import struct
-from collections.abc import Callable
-from functools import cache
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.crypto.lattice import Parameters, Sample, check_integers, slot_order, twist
+from fastlloyd.crypto.residues import Halves, check_nonzero, check_uniform, pack, unpack
+from fastlloyd.crypto.seal import Exchange, library, unsupported
+from fastlloyd.crypto.seal_form import Form
 from fastlloyd.errors import ConfigError, InternalError
-
-_HEADER = struct.Struct("<HBBBBHQ")
-_MAGIC = 0xA15E
-_ZSTD = 2
-
-
-@cache
-def _seal() -> ModuleType:
-    """Import the library at first use."""
-    try:
-        import tenseal.sealapi as library
-    except ImportError as error:
-        raise ConfigError(
-            "vertical-he needs the package tenseal, which is not installed; install it with "
-            "`pip install 'fastlloyd[he]'` (Python 3.11 to 3.13)"
-        ) from error
-    return library  # type: ignore[no-any-return]
-
-
-class _Exchange:
-    """A file in memory: SEAL reads and writes files only."""
-
-    def __init__(self) -> None:
-        self._descriptor = os.memfd_create("fastlloyd")
-        self._path = f"/proc/self/fd/{self._descriptor}"
-
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        # The default argument outlives this module at the end of the interpreter.
-        if hasattr(self, "_descriptor"):
-            close(self._descriptor)
-
-    def save(self, thing: Any) -> bytes:
-        """Serialise an object."""
-        os.ftruncate(self._descriptor, 0)
-        thing.save(self._path)
-        return os.pread(self._descriptor, os.fstat(self._descriptor).st_size, 0)
-
-    def load(self, thing: Any, context: Any, content: bytes) -> None:
-        """Read an object; SEAL checks it against the context."""
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, content, 0)
-        thing.load(context, self._path)
 
 
 class Context:
@@ -93,7 +49,7 @@ class Context:
     """
 
     def __init__(self, parameters: Parameters) -> None:
-        seal = _seal()
+        seal = library()
         self.parameters = parameters
         chosen = seal.EncryptionParameters(seal.SCHEME_TYPE.CKKS)
         chosen.set_poly_modulus_degree(parameters.degree)
@@ -107,7 +63,12 @@ class Context:
             )
         self.evaluator = seal.Evaluator(self.seal)
         self._encoder = seal.CKKSEncoder(self.seal)
-        self._exchange = _Exchange()
+        self._exchange = Exchange()
+        self._version = self._exchange.version()
+        keys = self.seal.key_context_data().parms().coeff_modulus()
+        self._key_primes = tuple(int(prime.value()) for prime in keys)
+        key_level = tuple(map(int, self.seal.key_parms_id()))
+        self._key_form = Form(key_level, parameters.degree, len(self._key_primes), self._version)
         self._slot_places, self._slot_conjugate = slot_order(parameters.degree)
 
     @property
@@ -127,7 +88,7 @@ class Context:
 
     def cipher(self) -> Any:
         """Make an empty ciphertext to put a result into."""
-        return _seal().Ciphertext()
+        return library().Ciphertext()
 
     def level(self, primes: int) -> Any:
         """Name the level that has so many primes left."""
@@ -135,6 +96,10 @@ class Context:
         while len(data.parms().coeff_modulus()) > primes:
             data = data.next_context_data()
         return data.parms_id()
+
+    def limbs(self, level: Any) -> int:
+        """Return how many primes are left at a level."""
+        return len(self.seal.get_context_data(level).parms().coeff_modulus())
 
     def transform(self, coefficients: NDArray[np.float64]) -> NDArray[np.complex128]:
         """Evaluate integer polynomials, shape (..., N), at the roots that belong to the slots, shape (..., N / 2).
@@ -161,13 +126,13 @@ class Context:
         coefficients of at most 2^30 and N = 2^12 that is 2^-43 * 2^36, far below the 1/2 at which SEAL's rounding
         would go to another integer.
         """
-        plain = _seal().Plaintext()
+        plain = library().Plaintext()
         self._encoder.encode(slots.tolist(), 1.0, plain)
         return plain
 
     def encode_slots(self, values: NDArray[np.float64] | float, scale: float, level: Any) -> Any:
         """Encode real numbers, one per slot, or one number for all slots, at a scale and level."""
-        plain = _seal().Plaintext()
+        plain = library().Plaintext()
         content = float(values) if np.ndim(values) == 0 else np.asarray(values).tolist()
         self._encoder.encode(content, level, scale, plain)
         return plain
@@ -179,87 +144,100 @@ class Context:
         ordered[self._slot_places] = np.where(self._slot_conjugate, values.conj(), values)
         return ordered
 
-    def numbers(self, thing: Any, count: int) -> NDArray[np.int64]:
-        """Read so many numbers of a plaintext or ciphertext as it is stored, modulo the one prime."""
-        return np.fromiter(map(thing.dyn_array().at, range(count)), dtype=np.int64, count=count)
+    def numbers(self, cipher: Any) -> NDArray[np.int64]:
+        """Read the two polynomials of a ciphertext as they are stored, int64, shape (2, limbs, N)."""
+        form = self._form(cipher.coeff_modulus_size(), scale=cipher.scale, transformed=cipher.is_ntt_form())
+        halves = self._read(cipher, form, seeded=False)
+        return np.stack((halves.first, np.asarray(halves.second)))
 
     def assemble(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Any:
-        """Build a ciphertext (or public key) of the last level from its two polynomials, as they are stored."""
-        n = self.degree
-        version = self._exchange.save(_seal().Plaintext())[3:5]
-        content = np.concatenate((first, second)).astype("<u8").tobytes()
-        inner = _HEADER.pack(_MAGIC, _HEADER.size, *version, 0, 0, _HEADER.size + 8 + len(content))
-        inner += struct.pack("<Q", 2 * n) + content
-        members = struct.pack("<4Q?QQQdQ", *self.level(1), True, 2, n, 1, 1.0, 1)
-        outer = _HEADER.pack(_MAGIC, _HEADER.size, *version, 0, 0, _HEADER.size + len(members) + len(inner))
-        cipher = self.cipher()
-        try:
-            self._exchange.load(cipher, self.seal, outer + members + inner)
-        except (RuntimeError, ValueError) as error:
-            raise ConfigError("this version of tenseal is not supported: install tenseal 0.3.15 or later") from error
-        return cipher
+        """Build a ciphertext of the last level from its two polynomials, as they are stored, shape (N,) each."""
+        return self._build(self._form(1), Halves(first[None], second[None]))
 
-    def load_ciphertext(self, content: bytes, *, level: Any = None, scale: float = 1.0, seeded: bool = True) -> Any:
-        """Read a fresh ciphertext of two polynomials that came from a peer; `seeded` halves the length allowed.
+    def load_ciphertext(self, content: bytes, *, limbs: int = 0, scale: float = 1.0, seeded: bool = True) -> Any:
+        """Read a fresh ciphertext of two polynomials that came from a peer.
+
+        Parameters
+        ----------
+        content : bytes
+        limbs : int
+            Primes of its level; 0 for all that carry data.
+        scale : float
+        seeded : bool
+            Whether its second half travels as a seed; if not, that half is checked to be spread over all residues.
 
         Raises
         ------
         ValueError
-            It is damaged, of other parameters, of another scale or level: the sender is at fault.
+            It is of other parameters or hides nothing: the sender is at fault.
         """
-        seal = _seal()
-        cipher = seal.Ciphertext()
-        self._load(cipher, content, self.parameters.most_bytes(len(self.primes)) * (1 if seeded else 2))
-        wanted = self.seal.first_parms_id() if level is None else level
-        if cipher.size() != 2 or not cipher.is_ntt_form() or cipher.parms_id() != wanted or cipher.scale != scale:
-            raise ValueError("a ciphertext of another size, level or scale than agreed")
-        self._check_hiding(cipher)
+        primes = self.primes[: limbs or None]
+        halves = unpack(content, primes, self.degree, seeded=seeded)
+        if not isinstance(halves.second, bytes):
+            check_nonzero(halves.second)  # which SEAL would refuse to transform
+        cipher = self._build(self._form(len(primes), scale=scale), halves)
+        if not seeded:
+            copy = self.cipher()
+            self.evaluator.transform_from_ntt(cipher, copy)
+            check_uniform(self.numbers(copy)[1], primes)
         return cipher
+
+    def read_public_key(self, content: bytes) -> Halves:
+        """Read a peer's public key as bare numbers and a seed; raises ValueError as `load_ciphertext` does."""
+        return unpack(content, self._key_primes, self.degree, seeded=True)
 
     def load_public_key(self, content: bytes) -> Any:
         """Read a peer's public key; raises ValueError as `load_ciphertext` does."""
-        key = _seal().PublicKey()
-        self._load(key, content, 2 * self.parameters.most_bytes(len(self.parameters.prime_bits)))
-        self._check_hiding(key.data())
+        key = library().PublicKey()
+        self._exchange.load(key, self.seal, self._key_form.write(self.read_public_key(content)))
         return key
 
     def load_relin_key(self, content: bytes) -> Any:
         """Read a peer's relinearisation key; raises ValueError as `load_ciphertext` does."""
-        key = _seal().RelinKeys()
-        limbs = len(self.parameters.prime_bits)
-        self._load(key, content, limbs * 2 * self.parameters.most_bytes(limbs))
+        key, each = library().RelinKeys(), self.parameters.public_key_bytes
+        expected = self.parameters.digits * each
+        if len(content) != expected:
+            raise ValueError(f"expected a relinearisation key of {expected} bytes, got {len(content)}")
+        parts = [self.read_public_key(content[start : start + each]) for start in range(0, expected, each)]
+        self._exchange.load(key, self.seal, self._key_form.write_keys(parts))
         return key
 
-    def _check_hiding(self, cipher: Any) -> None:
-        """Refuse a second polynomial that is zero modulo a prime: it hides nothing, and SEAL refuses to compute on it.
+    def save(self, cipher: Any) -> bytes:
+        """Give a ciphertext as bare numbers."""
+        first, second = self.numbers(cipher)
+        return pack(Halves(first, second), self.parameters.prime_bits)
 
-        Notes
-        -----
-        One that was made by the rules is uniform, so its first number is not zero, but for once in q.
-        """
-        n, read = self.degree, cipher.dyn_array().at
-        for start in range(n * cipher.coeff_modulus_size(), 2 * n * cipher.coeff_modulus_size(), n):
-            if not any(read(place) for place in range(start, start + n)):
-                raise ValueError("a ciphertext or key without its uniform half, which hides nothing")
+    def save_seeded(self, fresh: Any, *, limbs: int, scale: float = 1.0) -> bytes:
+        """Give a symmetric encryption, which SEAL makes for a file only, as bare numbers and a seed."""
+        return pack(self._read(fresh, self._form(limbs, scale=scale), seeded=True), self.parameters.prime_bits)
 
-    def _load(self, thing: Any, content: bytes, most: int) -> None:
-        """Check SEAL's header, read, check."""
-        seal = _seal()
-        if not _HEADER.size < len(content) <= most:
-            raise ValueError(f"expected at most {most} bytes of ciphertext or key, got {len(content)}")
-        magic, header, _, _, mode, _, size = _HEADER.unpack_from(content)
-        if magic != _MAGIC or header != _HEADER.size or mode != _ZSTD or size != len(content):
-            raise ValueError("the header of a ciphertext or key is damaged")
+    def save_public_key(self, fresh: Any) -> bytes:
+        """Give a public key, a symmetric encryption of zero at the keys' level, as bare numbers and a seed."""
+        return pack(self._read(fresh, self._key_form, seeded=True), self.parameters.prime_bits)
+
+    def save_relin_key(self, fresh: Any) -> bytes:
+        """Give a relinearisation key, which SEAL makes for a file only, as bare numbers and seeds."""
+        digits, form = self.parameters.digits, self._key_form
         try:
-            self._exchange.load(thing, self.seal, content)
-        except (RuntimeError, ValueError, IndexError, MemoryError) as error:
-            raise ValueError("a ciphertext or key is damaged or has other parameters") from error
-        if not seal.is_valid_for(thing, self.seal):
-            raise ValueError("a ciphertext or key does not fit the parameters")
+            parts = form.read_keys(self._exchange.save(fresh, form.keys_bytes(digits)), digits)
+        except ValueError as error:
+            raise unsupported() from error
+        return b"".join(pack(part, self.parameters.prime_bits) for part in parts)
 
-    def save(self, thing: Any) -> bytes:
-        """Serialise a ciphertext or public key."""
-        return self._exchange.save(thing)
+    def _form(self, limbs: int, *, scale: float = 1.0, transformed: bool = True) -> Form:
+        level = tuple(map(int, self.level(limbs)))
+        return Form(level, self.degree, limbs, self._version, scale=scale, transformed=transformed)
+
+    def _build(self, form: Form, halves: Halves) -> Any:
+        cipher = self.cipher()
+        self._exchange.load(cipher, self.seal, form.write(halves))
+        return cipher
+
+    def _read(self, thing: Any, form: Form, *, seeded: bool) -> Halves:
+        try:
+            return form.read(self._exchange.save(thing, form.body_bytes(seeded=seeded)), seeded=seeded)
+        except ValueError as error:
+            raise unsupported() from error
 
     def coefficients(self, cipher: Any) -> NDArray[np.int64]:
         """Read the two polynomials of a ciphertext at the last level, shape (2, N), modulo the prime.
@@ -269,7 +247,7 @@ class Context:
         if cipher.size() != 2 or cipher.coeff_modulus_size() != 1:
             raise InternalError("only ciphertexts of two polynomials at the last level can be read")
         self.evaluator.transform_from_ntt_inplace(cipher)
-        return self.numbers(cipher, 2 * self.degree).reshape(2, self.degree)
+        return self.numbers(cipher)[:, 0]
 
     def extract(self, ciphers: list[Any]) -> Sample:
         """Take the constant coefficients out of ciphertexts at the last level, as LWE samples; None counts as zero.
@@ -282,12 +260,8 @@ class Context:
         for row, cipher in enumerate(ciphers):
             if cipher is None:
                 continue
-            if cipher.size() != 2 or cipher.coeff_modulus_size() != 1:
-                raise InternalError("only ciphertexts of two polynomials at the last level can be extracted")
-            self.evaluator.transform_from_ntt_inplace(cipher)
-            read = cipher.dyn_array().at
-            constants[row] = read(0)
-            second = np.fromiter(map(read, range(n, 2 * n)), dtype=np.int64, count=n)
+            first, second = self.coefficients(cipher)
+            constants[row] = first[0]
             vectors[row, 0] = second[0]
             vectors[row, 1:] = (q - second[:0:-1]) % q
         return Sample(constants, vectors)
@@ -302,7 +276,7 @@ class KeyHolder:
     """
 
     def __init__(self, context: Context) -> None:
-        seal = _seal()
+        seal = library()
         self._context = context
         self._generator = seal.KeyGenerator(context.seal)
         self._secret = self._generator.secret_key()
@@ -312,18 +286,18 @@ class KeyHolder:
         return "KeyHolder()"
 
     def public_key(self) -> bytes:
-        """Give the public key, to re-randomise and to encrypt with."""
-        key = _seal().PublicKey()
-        self._generator.create_public_key(key)
-        return self._context.save(key)
+        """Give the public key, to re-randomise and to encrypt with; half of it as a seed."""
+        level = self._context.seal.key_parms_id()
+        return self._context.save_public_key(self._encryptor.encrypt_zero_symmetric(level))
 
     def relin_key(self) -> bytes:
         """Give the relinearisation key, half of it as a seed."""
-        return self._context.save(self._generator.create_relin_keys())
+        return self._context.save_relin_key(self._generator.create_relin_keys())
 
     def encrypt(self, plain: Any) -> bytes:
         """Encrypt under the secret key; half of the ciphertext travels as a seed."""
-        return self._context.save(self._encryptor.encrypt_symmetric(plain))
+        fresh = self._encryptor.encrypt_symmetric(plain)
+        return self._context.save_seeded(fresh, limbs=self._context.limbs(plain.parms_id()), scale=plain.scale)
 
     def coefficients(self) -> NDArray[np.int64]:
         """Give the coefficients of the secret key, -1, 0 or 1, shape (N,), to open LWE samples with.
@@ -332,9 +306,9 @@ class KeyHolder:
         -----
         Sees: the key holder, and nobody else.
         """
-        n, plain = self._context.degree, _seal().Plaintext()
+        n, plain = self._context.degree, library().Plaintext()
         # The ciphertext (0, 1) opens to the secret key itself.
-        decryptor = _seal().Decryptor(self._context.seal, self._secret)
+        decryptor = library().Decryptor(self._context.seal, self._secret)
         zero, one = np.zeros(n, dtype=np.int64), np.ones(n, dtype=np.int64)
         decryptor.decrypt(self._context.assemble(zero, one), plain)
         folded = np.fft.fft(self._context.decode(plain), norm="forward") / twist(n)
@@ -356,11 +330,11 @@ class Refresher:
 
     def __init__(self, context: Context, public_key: Any) -> None:
         self._context = context
-        self._encryptor = _seal().Encryptor(context.seal, public_key)
+        self._encryptor = library().Encryptor(context.seal, public_key)
 
     def zeros(self, count: int) -> Sample:
         """Make so many samples of zero at the last level."""
-        seal, level = _seal(), self._context.level(1)
+        seal, level = library(), self._context.level(1)
         ciphers = []
         for _ in range(count):
             cipher = seal.Ciphertext()
@@ -370,7 +344,7 @@ class Refresher:
 
     def encrypt(self, plain: Any) -> bytes:
         """Encrypt under the public key."""
-        cipher = _seal().Ciphertext()
+        cipher = library().Ciphertext()
         self._encryptor.encrypt(plain, cipher)
         return self._context.save(cipher)
 

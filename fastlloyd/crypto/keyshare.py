@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.crypto.ckks import Context, KeyHolder
+from fastlloyd.crypto.residues import Halves, pack
 from fastlloyd.privacy.secret import SecretRandom
 
 
@@ -51,15 +52,18 @@ class KeyShare:
         ValueError
             The first party's key does not fit the parameters: the sender is at fault.
         """
-        context, n, q = self._context, self._context.degree, self._context.modulus
-        context.load_public_key(public_key)
-        theirs = context.load_ciphertext(public_key, seeded=False)  # a public key is an encryption of zero
-        first, common = np.split(context.numbers(theirs, 2 * n), 2)
+        context, q = self._context, self._context.modulus
+        theirs = context.read_public_key(public_key)
+        # A public key is an encryption of zero, and a its second half.
+        common = context.numbers(context.load_ciphertext(public_key))[1, 0]
         product = context.cipher()
-        context.evaluator.multiply_plain(theirs, self._encode(self._own.coefficients()), product)
-        error = context.numbers(self._encode(draw_error(n, self._secret)), n)
-        joined = (first - context.numbers(product, 2 * n)[n:] - error) % q
-        return context.save(context.assemble(joined, common))
+        context.evaluator.multiply_plain(
+            context.assemble(common, common), self._encode(self._own.coefficients()), product
+        )
+        error = draw_error(context.degree, self._secret)
+        context.evaluator.add_plain_inplace(product, self._encode(error))
+        joined = (theirs.first - context.numbers(product)[0]) % q
+        return pack(Halves(joined, theirs.second), context.parameters.prime_bits)
 
     def coefficients(self) -> NDArray[np.int64]:
         """Give the share's coefficients, -1, 0 or 1, shape (N,); its owner's alone."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto.residues import object_bytes
 from fastlloyd.errors import ConfigError, RangeError
 
 ERROR_BOUND = 21
@@ -19,10 +20,16 @@ ERROR_BOUND = 21
 ERROR_VARIANCE = 10.5
 MAX_MODULUS_BITS = {2048: 54, 4096: 109, 8192: 218, 16384: 438, 32768: 881}
 """128-bit security for ternary secrets: bits of all primes together, by ring degree."""
+HINT_BITS = 1
+"""What a run's hints on errors and key may cost of these.
+
+Half of the variances is left (a third by another version of the theorem), see `protocols.vertical_he.hints`. Errors and
+key that are smaller by a factor f are those of the standard beside a modulus that is larger by f: sqrt(2), half a bit
+(sqrt(3), 0.8).
+"""
 MAX_PRIME_BITS = 60
 # Beyond this the float64 transforms might not give the integer back; see `encode_integers`.
 MAX_INTEGER = 1 << 30
-_SLACK_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +46,16 @@ class Parameters:
     Raises
     ------
     ConfigError
-        Not a set of parameters with 128-bit security.
+        Not a set of parameters with 128-bit security beside a run's hints.
     """
 
     degree: int
     prime_bits: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        limit = MAX_MODULUS_BITS.get(self.degree)
-        if limit is None:
+        if self.degree not in MAX_MODULUS_BITS:
             raise ConfigError(f"expected a ring degree among {sorted(MAX_MODULUS_BITS)}, got {self.degree}")
+        limit = most_bits(self.degree)
         if not self.prime_bits or not all(20 <= bits <= MAX_PRIME_BITS for bits in self.prime_bits):
             raise ConfigError(f"expected primes of 20 to {MAX_PRIME_BITS} bits, got {self.prime_bits}")
         if sum(self.prime_bits) > limit:
@@ -57,9 +64,24 @@ class Parameters:
                 f"security: expected at most {limit} bits"
             )
 
-    def most_bytes(self, limbs: int) -> int:
-        """Give the largest length of a seeded ciphertext with so many primes, compressed or not."""
-        return limbs * self.degree * 8 + _SLACK_BYTES
+    def ciphertext_bytes(self, limbs: int, *, seeded: bool) -> int:
+        """Count the bytes of a ciphertext with so many primes on the way."""
+        return object_bytes(self.degree, self.prime_bits[:limbs], seeded=seeded)
+
+    @property
+    def public_key_bytes(self) -> int:
+        """Count the bytes of a public key on the way."""
+        return object_bytes(self.degree, self.prime_bits, seeded=True)
+
+    @property
+    def digits(self) -> int:
+        """Count the parts of a relinearisation key: one for each prime that carries data."""
+        return len(self.prime_bits) - 1
+
+
+def most_bits(degree: int) -> int:
+    """Return how many bits all primes of a ring degree may have together."""
+    return MAX_MODULUS_BITS[degree] - HINT_BITS
 
 
 @dataclass(frozen=True, slots=True)

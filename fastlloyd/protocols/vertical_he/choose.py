@@ -13,9 +13,9 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.protocols.vertical_he import circuit
 from fastlloyd.protocols.vertical_he.parameters import LINEAR, PAIRWISE, PROJECTION, THRESHOLD, PublicParameters
 
-# Measured: encoding weights, multiplying and adding, and the bytes of one number on the way (compressed).
+# Measured: encoding weights, multiplying and adding, and the bytes of one number on the way.
 _LINEAR_PRODUCT_S = 2.5e-5
-_LINEAR_NUMBER_BYTES = 6.9
+_LINEAR_NUMBER_BYTES = 7.0
 # Measured: encrypting one ciphertext of the linear scheme and taking it in.
 _LINEAR_CIPHERTEXT_S = 1.4e-3
 _CIRCUIT_NUMBER_BYTES = 5.0

@@ -22,7 +22,7 @@ from __future__ import annotations
 import itertools
 import math
 
-from fastlloyd.crypto.lattice import ERROR_VARIANCE, MAX_MODULUS_BITS, MAX_PRIME_BITS
+from fastlloyd.crypto.lattice import ERROR_VARIANCE, MAX_PRIME_BITS, most_bits
 from fastlloyd.errors import RangeError
 from fastlloyd.protocols.vertical_he.coefficients import SLOPE
 from fastlloyd.protocols.vertical_he.hints import Noise, too_little_noise
@@ -55,7 +55,7 @@ def choose_circuit(n: int, k: int, noise: Noise, *, flooding: bool) -> Scales:
     found: list[Scales] = []
     fitting = False
     for ring in RINGS:
-        room = MAX_MODULUS_BITS[ring] // (depth(k) + 1)
+        room = most_bits(ring) // (depth(k) + 1)
         for scale in range(min(room, _MOST_SCALE), _LEAST_SCALE - 1, -1):
             for end, weight in itertools.product(range(min(scale, _MOST_END), _LEAST_END - 1, -1), _WEIGHTS):
                 fits = _fitting(n, k, noise, ring=ring, bits=(scale, end, weight), wire_bits=wire_bits)
@@ -95,7 +95,7 @@ def _fitting(
     largest = n * (1.0 + error) + NOISE_TAIL * noise.largest(error, flood) + flood
     # The sign's bit, and a prime of b bits may be as small as 2^(b - 1/2); the library wants room for scales as well.
     last = max(math.ceil(unit_bits + math.log2(largest) + 1.5), end + weight + 1)
-    if last > MAX_PRIME_BITS or 2 * last + scale * depth(k) > MAX_MODULUS_BITS[ring]:
+    if last > MAX_PRIME_BITS or 2 * last + scale * depth(k) > most_bits(ring):
         return []
     scales = Scales(
         ring=ring,

@@ -16,24 +16,18 @@ MOST_MESSAGE_BYTES = (1 << 30) - (1 << 22)
 """A link carries frames of 1 GiB; the rest is for headers, lengths and TLS records."""
 
 
-def key_format(plan: Plan) -> ListFormat:
-    """Say how many keys the holder sends and how long they may be."""
-    limbs = len(plan.scales.prime_bits)
-    one = plan.encryption.most_bytes(limbs)
-    return ListFormat(2, 2 * limbs * one) if plan.scheme == PAIRWISE else ListFormat(1, 2 * one)
+def key_format(plan: Plan, *, relin: bool = True) -> ListFormat:
+    """Say how long the holder's keys are: the public key and, of a circuit, the relinearisation key if wanted."""
+    public, digits = plan.encryption.public_key_bytes, plan.encryption.digits
+    return ListFormat((public, digits * public) if plan.scheme == PAIRWISE and relin else (public,))
 
 
 def block_format(plan: Plan, rank: int) -> ListFormat:
-    """Say how many ciphertexts one block of an owner has and how long they may be."""
-    return ListFormat(plan.parts(rank), _ciphertext_bytes(plan, rank, max(1, len(plan.scales.prime_bits) - 1)))
-
-
-def block_bytes(plan: Plan, rank: int) -> int:
-    """Bound one block's encrypted columns of an owner; of the circuit, every other ciphertext has one prime only."""
-    one = block_format(plan, rank)
+    """Say how long the ciphertexts of one block of an owner are; of the circuit, every second one has one prime."""
     if plan.scheme != PAIRWISE:
-        return one.count * one.most_bytes
-    return one.count // 2 * (one.most_bytes + _ciphertext_bytes(plan, rank, 1))
+        return ListFormat((_ciphertext_bytes(plan, rank, 1),) * plan.parts(rank))
+    pair = (_ciphertext_bytes(plan, rank, plan.encryption.digits), _ciphertext_bytes(plan, rank, 1))
+    return ListFormat(pair * len(plan.columns(rank)))
 
 
 def sums_bytes(plan: Plan) -> int:
@@ -56,15 +50,19 @@ def check_messages(plan: Plan) -> None:
             f"{MOST_MESSAGE_BYTES}: lower --k or leave columns out"
         )
     for rank in plan.encrypting:
-        size = block_bytes(plan, rank)
+        size = block_format(plan, rank).total
         if size > MOST_MESSAGE_BYTES:
             degree = "" if plan.scheme == PAIRWISE else "lower vertical-he.degree, or "
             raise RangeError(
-                f"the {len(plan.columns(rank))} columns of rank {rank} make messages of up to {size} bytes with scheme "
+                f"the {len(plan.columns(rank))} columns of rank {rank} make messages of {size} bytes with scheme "
                 f"{plan.scheme}, expected at most {MOST_MESSAGE_BYTES}: {degree}leave out columns of that party"
             )
 
 
+def seeded(plan: Plan, rank: int) -> bool:
+    """Say whether half of an owner's ciphertexts travels as a seed: only who has the whole key can make such."""
+    return rank == plan.holder and plan.mode != THRESHOLD
+
+
 def _ciphertext_bytes(plan: Plan, rank: int, limbs: int) -> int:
-    """Give the largest length of a ciphertext: the holder's come with half of them as a seed."""
-    return plan.encryption.most_bytes(limbs) * (1 if rank == plan.holder and plan.mode != THRESHOLD else 2)
+    return plan.encryption.ciphertext_bytes(limbs, seeded=seeded(plan, rank))

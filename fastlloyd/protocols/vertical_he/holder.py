@@ -89,22 +89,18 @@ def _send_blocks(plan: Plan, encrypt_block: Callable[[int], list[bytes]], t: int
 
 
 def join_common(context: Context, own_key: bytes, common_key: bytes) -> Refresher:
-    """Encrypt under the common public key, which must have the own one's uniform half and not be the own one itself.
+    """Encrypt under the common public key, which must share this party's seed but not be this party's key.
 
     Raises
     ------
     ValueError
-        It is damaged or was not made from the own key: the sender is at fault.
+        It is damaged or was not made from this party's key: the sender is at fault.
 
     Notes
     -----
     This finds mistakes, not a computing party that deviates: the other half may still be of a key that it alone knows.
     """
-    # A public key is an encryption of zero.
-    n = context.degree
-    own, common = (
-        np.split(context.numbers(context.load_ciphertext(key, seeded=False), 2 * n), 2) for key in (own_key, common_key)
-    )
-    if (own[1] != common[1]).any() or (own[0] == common[0]).all():
+    own, common = (context.read_public_key(key) for key in (own_key, common_key))
+    if own.second != common.second or (own.first == common.first).all():
         raise ValueError("the common key was not made from this party's")
     return Refresher(context, context.load_public_key(common_key))

@@ -23,7 +23,7 @@ from fastlloyd.crypto.exact import Prepared, Products
 from fastlloyd.crypto.lattice import Sample
 from fastlloyd.errors import InternalError
 from fastlloyd.protocols.vertical_he import lwe
-from fastlloyd.protocols.vertical_he.parameters import THRESHOLD
+from fastlloyd.protocols.vertical_he.frame import seeded
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.window import features, jackson, reach, step_weights, thresholds, times_feature
 
@@ -118,8 +118,8 @@ class LinearEngine:
 
     def _prepare(self, parts: Sequence[bytes]) -> Prepared:
         """Read ciphertexts of the key holder; raises ValueError if one does not fit."""
-        seeded = self.plan.mode != THRESHOLD
-        return self._products.prepare([self._context.load_ciphertext(part, seeded=seeded) for part in parts])
+        half = seeded(self.plan, self.plan.holder)
+        return self._products.prepare([self._context.load_ciphertext(part, seeded=half) for part in parts])
 
     def _no_sums(self) -> Sample:
         """Give sums over no block."""

@@ -17,13 +17,13 @@
       NoisySums        integers             ----->  and to the further owners
       new centres, alike at all parties
 
-All of it is payload. A block is a list of SEAL objects, each with its length; how many there are and how long each
-may be is public and checked before SEAL reads them.
+All of it is payload. A block is a list of ciphertexts or keys as bare numbers (`crypto.residues`); how many there are
+and how long each is follows from the plan.
 """
 
 from __future__ import annotations
 
-import struct
+import itertools
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
@@ -32,49 +32,43 @@ from numpy.typing import NDArray
 
 from fastlloyd.protocols.message import Payload
 
-_LENGTH = struct.Struct("<I")
-
 
 @dataclass(frozen=True, slots=True)
 class ListFormat:
-    """How many byte strings a message holds, and how long each may be."""
+    """How long each of a message's byte strings is."""
 
-    count: int
-    most_bytes: int
+    lengths: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        """Bytes of all of them."""
+        return sum(self.lengths)
 
 
 @dataclass(frozen=True, slots=True)
 class _ByteStrings:
-    """A fixed number of byte strings, each behind its length (u32, little endian)."""
+    """Byte strings of known lengths, one after the other."""
 
     TYPE: ClassVar[int]
     parts: tuple[bytes, ...] = field(repr=False)
 
     def body(self) -> bytes:
-        """Give lengths and parts."""
-        return b"".join(piece for part in self.parts for piece in (_LENGTH.pack(len(part)), part))
+        """Give the parts."""
+        return b"".join(self.parts)
 
     @property
     def payload_bytes(self) -> int:
-        """All but the lengths is payload."""
+        """All of it is payload."""
         return sum(map(len, self.parts))
 
     @classmethod
     def read(cls, body: bytes, format: ListFormat) -> Self:
-        """Check number and lengths."""
-        parts, start = [], 0
-        for _ in range(format.count):
-            if len(body) - start < _LENGTH.size:
-                raise ValueError(f"expected {format.count} ciphertexts or keys, got fewer")
-            (length,) = _LENGTH.unpack_from(body, start)
-            start += _LENGTH.size
-            if not 0 < length <= min(format.most_bytes, len(body) - start):
-                raise ValueError(f"expected ciphertexts or keys of at most {format.most_bytes} bytes, got {length}")
-            parts.append(body[start : start + length])
-            start += length
-        if start != len(body):
-            raise ValueError(f"{len(body) - start} bytes too many after {format.count} ciphertexts or keys")
-        return cls(tuple(parts))
+        """Check the length, and part."""
+        if len(body) != format.total:
+            count = len(format.lengths)
+            raise ValueError(f"expected {format.total} bytes of {count} ciphertexts or keys, got {len(body)}")
+        ends = itertools.accumulate(format.lengths)
+        return cls(tuple(body[end - length : end] for length, end in zip(format.lengths, ends, strict=True)))
 
 
 class KeyMaterial(_ByteStrings):

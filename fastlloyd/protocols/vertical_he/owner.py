@@ -10,7 +10,7 @@ from fastlloyd.protocols.party import Party, Publish, Receive, Record, Send
 from fastlloyd.protocols.vertical_he import pairwise
 from fastlloyd.protocols.vertical_he.computing import blaming
 from fastlloyd.protocols.vertical_he.frame import key_format
-from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, ListFormat, NoisySums
+from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySums
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.rounds import Result, first_centers, post_process, settled
 from fastlloyd.wire import SETUP_ROUND, PartyId
@@ -40,7 +40,7 @@ def owner(
     """
     holder, computing = PartyId(plan.holder), PartyId(plan.computing)
     context = Context(plan.encryption)
-    keys: KeyMaterial = yield Receive(holder, KeyMaterial, SETUP_ROUND, ListFormat(1, key_format(plan).most_bytes))
+    keys: KeyMaterial = yield Receive(holder, KeyMaterial, SETUP_ROUND, key_format(plan, relin=False))
     with blaming(holder, "key"):
         public = Refresher(context, context.load_public_key(keys.parts[0]))
     seen_by = "the other parties"

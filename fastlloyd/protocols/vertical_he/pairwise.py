@@ -25,6 +25,7 @@ from fastlloyd.crypto.lattice import Sample
 from fastlloyd.errors import InternalError
 from fastlloyd.protocols.vertical_he import circuit, lwe
 from fastlloyd.protocols.vertical_he.arithmetic import Arithmetic, start_scale
+from fastlloyd.protocols.vertical_he.frame import seeded
 from fastlloyd.protocols.vertical_he.plan import Plan
 
 # A known part beyond (1 + MARGIN) times what the encrypted part can weigh decides; see `normalise`.
@@ -117,20 +118,20 @@ class PairwiseEngine:
         """Take the public key and the relinearisation key."""
         public_key, relin_key = parts
         self._refresher = Refresher(self._context, self._context.load_public_key(public_key))
-        self._arithmetic = Arithmetic(self._context, self._context.load_relin_key(relin_key))
         self._relin_key = self._context.load_relin_key(relin_key)
+        self._arithmetic = Arithmetic(self._context, self._relin_key)
 
     def begin(self, centers: NDArray[np.float64]) -> None:
         """Nothing to do: the blocks of the set-up serve every round."""
 
     def load(self, owner: int, block: int, parts: Sequence[bytes]) -> None:
         """Take one owner's block of encrypted columns."""
-        scales, seeded = self.plan.scales, owner == self.plan.holder
+        scales, half = self.plan.scales, seeded(self.plan, owner)
         tops, bottoms = self._tops.setdefault(block, {}), self._bottoms.setdefault(block, {})
         for place, column in enumerate(self.plan.columns(owner)):
-            tops[column] = self._context.load_ciphertext(parts[2 * place], scale=2.0**scales.data_bits, seeded=seeded)
+            tops[column] = self._context.load_ciphertext(parts[2 * place], scale=2.0**scales.data_bits, seeded=half)
             bottoms[column] = self._context.load_ciphertext(
-                parts[2 * place + 1], level=self._context.level(1), scale=2.0**scales.weight_bits, seeded=seeded
+                parts[2 * place + 1], limbs=1, scale=2.0**scales.weight_bits, seeded=half
             )
 
     def evaluate(self, centers: NDArray[np.float64]) -> Generator[float, None, Sample]:

@@ -35,7 +35,7 @@ from fastlloyd.protocols.vertical_he.hints import Noise, too_little_noise
 from fastlloyd.protocols.vertical_he.lwe import ONE_KEY, SWITCH_TAIL, Errors, common_key, switch_error
 from fastlloyd.protocols.vertical_he.window import amplitude
 
-RINGS = ((2048, 40), (2048, 48), (2048, 50), (2048, 52), (2048, 54), (4096, 60))
+RINGS = ((2048, 40), (2048, 48), (2048, 50), (2048, 52), (2048, 53), (4096, 60))
 """Ring degree and bits of the one prime, in the order in which they are tried: what travels grows."""
 WANTED_ERROR = 0.005
 MAX_ERROR = 0.01

@@ -122,11 +122,11 @@ def test_the_computing_party_never_has_the_key(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("kind", [KeyMaterial.TYPE, EncryptedBlock.TYPE])
-@pytest.mark.parametrize("how", ["cut", "longer", "zeros", "other parameters"])
+@pytest.mark.parametrize("how", ["cut", "longer", "too large", "other parameters"])
 def test_damaged_messages_are_the_sender_s_fault(kind: int, how: str) -> None:
     points, start = blobs(300, 2, 2)
     plan = linear_plan(300, 2)
-    other = ckks.Context(ckks.Parameters(2048, (54,)))
+    other = ckks.Context(ckks.Parameters(2048, (53,)))
     foreign = ckks.KeyHolder(other)
 
     def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes | None:
@@ -136,8 +136,8 @@ def test_damaged_messages_are_the_sender_s_fault(kind: int, how: str) -> None:
             return body[:-1]
         if how == "longer":
             return body + b"\0"
-        if how == "zeros":
-            return body[:40] + bytes(200) + body[240:]
+        if how == "too large":
+            return b"\xff" * 8 + body[8:]
         if kind == KeyMaterial.TYPE:
             return KeyMaterial((foreign.public_key(),)).body()
         parts = ckks.encrypt_integers(other, foreign, np.zeros((plan.parts(1), 2048), dtype=np.int64))
@@ -148,15 +148,35 @@ def test_damaged_messages_are_the_sender_s_fault(kind: int, how: str) -> None:
     assert caught.value.rank == 1
 
 
+def degenerate(context: ckks.Context, kind: str) -> bytes:
+    """A ciphertext whose second half is 0, 1, a power of X or small."""
+    n = context.degree
+    coefficients = {
+        "zero": np.zeros(n),
+        "one": np.eye(1, n)[0],
+        "power": np.eye(1, n, 5)[0],
+        "small": np.random.default_rng(0).integers(-50, 51, n).astype(np.float64),
+    }[kind]
+    cipher = context.assemble(np.arange(n), np.arange(1, n + 1))
+    if kind == "zero":
+        return context.save(context.assemble(np.arange(n), np.zeros(n, dtype=np.int64)))
+    # The sum of a ciphertext of ones and a plaintext has that plaintext's stored numbers in its first half.
+    ones = context.assemble(np.ones(n, dtype=np.int64), np.ones(n, dtype=np.int64))
+    plain = context.encode_integers(context.transform(coefficients))
+    context.evaluator.add_plain_inplace(ones, plain)
+    stored = (context.numbers(ones)[0, 0] - 1) % context.modulus
+    return context.save(context.assemble(context.numbers(cipher)[0, 0], stored))
+
+
 @pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("scheme", ["linear", "projection"])
-def test_a_ciphertext_that_hides_nothing_is_the_sender_s_fault(scheme: str, workers: int) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "kind"), [("linear", "zero"), ("linear", "one"), ("projection", "power"), ("projection", "small")]
+)
+def test_a_ciphertext_that_hides_nothing_is_the_sender_s_fault(scheme: str, kind: str, workers: int) -> None:
     points, start = blobs(5000, 2, 3, seed=9)
     widths = (2, 1) if scheme == "linear" else (1, 2)
-    plan = make_plan(parameters(5000, 2, scheme=scheme, degree=6), names(*widths))
-    context = ckks.Context(plan.encryption)
-    halves = np.arange(context.degree, dtype=np.int64), np.zeros(context.degree, dtype=np.int64)
-    open_one = context.save(context.assemble(*halves))
+    plan = make_plan(parameters(5000, 2, scheme=scheme, degree=6, mode="threshold"), names(*widths))
+    open_one = degenerate(ckks.Context(plan.encryption), kind)
     blocks = 0
 
     def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes:
@@ -178,25 +198,39 @@ def test_a_ciphertext_that_hides_nothing_is_the_sender_s_fault(scheme: str, work
     assert caught.value.rank == plan.holder
 
 
+@pytest.mark.parametrize("kind", [KeyMaterial.TYPE, EncryptedBlock.TYPE])
+def test_where_a_seed_is_agreed_no_second_half_can_be_chosen(kind: int) -> None:
+    points, start = blobs(300, 2, 2)
+    plan = linear_plan(300, 2, degree=6)
+    chosen = degenerate(ckks.Context(plan.encryption), "one")
+    count = 1 if kind == KeyMaterial.TYPE else plan.parts(plan.holder)
+
+    def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes:
+        return chosen * count if header.type == kind else body
+
+    with pytest.raises(
+        PeerError, match=rf"{PartyId(plan.holder)} sent a malformed message: expected \d+ bytes"
+    ) as caught:
+        simulate(plan, points, start, tap)
+    assert caught.value.rank == plan.holder
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("mode", ["two-party", "threshold"])
-def test_a_public_key_without_its_uniform_half_is_the_sender_s_fault(mode: str, workers: int) -> None:
+def test_a_key_with_too_large_numbers_is_the_sender_s_fault(mode: str, workers: int) -> None:
     points, start = blobs(3000, 2, 2, seed=9)
     plan = make_plan(parameters(3000, 2, mode=mode, scheme="linear", degree=6), names(1, 1))
-    context = ckks.Context(plan.encryption)
-    halves = np.arange(context.degree, dtype=np.int64), np.zeros(context.degree, dtype=np.int64)
-    key = KeyMaterial((context.save(context.assemble(*halves)),))
 
     def sent_by(rank: int) -> Tap:
         return lambda sender, receiver, header, body: (
-            key.body() if header.type == KeyMaterial.TYPE and sender.rank == rank else body
+            b"\xff" * 8 + body[8:] if header.type == KeyMaterial.TYPE and sender.rank == rank else body
         )
 
     own = columns(plan, points, plan.computing)
     for rank in (plan.holder, plan.computing) if mode == "threshold" else (plan.holder,):
         with (
             WorkerEngine(plan, own, workers) if workers > 1 else nullcontext() as engine,
-            pytest.raises(PeerError, match=r"key that was refused.*hides nothing") as caught,
+            pytest.raises(PeerError, match=r"key that was refused.*not below its prime") as caught,
         ):
             simulate(plan, points, start, sent_by(rank), engine=engine)
         assert caught.value.rank == rank

@@ -15,7 +15,7 @@ from fastlloyd.net.transport import MAX_FRAME_BYTES
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.fastlloyd.plan import automatic_delta
 from fastlloyd.protocols.vertical_he.choose import options, planned_option
-from fastlloyd.protocols.vertical_he.frame import MOST_MESSAGE_BYTES, block_bytes
+from fastlloyd.protocols.vertical_he.frame import MOST_MESSAGE_BYTES, block_format
 from fastlloyd.protocols.vertical_he.hints import FLOODING, HINT_SHARE, MOST_HINTED, Openings, hinted_share
 from fastlloyd.protocols.vertical_he.plan import (
     Plan,
@@ -181,14 +181,14 @@ def test_the_printed_choice_is_the_one_that_runs(capsys: pytest.CaptureFixture[s
 def test_messages_that_no_link_carries_are_refused_before_the_run() -> None:
     assert min(MAX_FRAME_BYTES, MAX_MESSAGE_BYTES) > MOST_MESSAGE_BYTES
     public = parameters(10_000, 2, rounds=10, scheme="projection", computing=0)
-    wide = make_plan(public, names(1, 1000))
-    assert 0.95 * MOST_MESSAGE_BYTES < block_bytes(wide, 1) <= MOST_MESSAGE_BYTES
-    with pytest.raises(RangeError, match=r"1100 columns of rank 1 .* lower vertical-he.degree"):
-        make_plan(public, names(1, 1100))
-    assert make_plan(dataclasses.replace(public, settings={**public.settings, "degree": 50}), names(1, 1100))
+    wide = make_plan(public, names(1, 1370))
+    assert 0.95 * MOST_MESSAGE_BYTES < block_format(wide, 1).total <= MOST_MESSAGE_BYTES
+    with pytest.raises(RangeError, match=r"1400 columns of rank 1 .* lower vertical-he.degree"):
+        make_plan(public, names(1, 1400))
+    assert make_plan(dataclasses.replace(public, settings={**public.settings, "degree": 50}), names(1, 1400))
     # Where it may, another option takes its place.
     other = dataclasses.replace(public, settings={"scheme": "projection"})
-    assert make_plan(other, names(2, 1100)).computing == 1
+    assert make_plan(other, names(2, 1400)).computing == 1
     with pytest.raises(RangeError, match="columns of rank . make messages .* with scheme pairwise"):
         make_plan(parameters(10_000, 3, rounds=10, scheme="pairwise"), names(1200, 1200))
     with pytest.raises(RangeError, match="in each round.*lower --k"):

@@ -153,8 +153,8 @@ GOLDEN: dict[str, tuple[Message, Any, int, str, int]] = {
         16,
     ),
     "no final centres": (FinalCenters(b""), CentersFormat(1, 2, shared=False), 105, "", 0),
-    "keys": (KeyMaterial((b"a", b"bc")), ListFormat(2, 9), 120, "0100000061020000006263", 3),
-    "block": (EncryptedBlock((b"abc",)), ListFormat(1, 9), 121, "03000000616263", 3),
+    "keys": (KeyMaterial((b"a", b"bc")), ListFormat((1, 2)), 120, "616263", 3),
+    "block": (EncryptedBlock((b"abc",)), ListFormat((3,)), 121, "616263", 3),
     "samples": (NoisySamples(b"1234567"), 7, 122, "31323334353637", 7),
     "noisy sums": (NoisySums.of(np.array([-1, 2])), 2, 123, "ffffffffffffffff0200000000000000", 16),
     "seed": (
@@ -206,14 +206,8 @@ REFUSED: dict[str, tuple[type[Message], bytes, Any, str]] = {
     "far result": (FinalCenters, FLOATS, CentersFormat(1, 2, shared=True), "a centre lies outside [-1, 1]"),
     "short samples": (NoisySamples, b"123456", 7, "expected 7 bytes of samples, got 6"),
     "short sums": (NoisySums, b"\0" * 8, 2, "expected 2 integers of 8 bytes, got 8 bytes"),
-    "long string": (
-        KeyMaterial,
-        b"\3\0\0\0abc",
-        ListFormat(1, 2),
-        "expected ciphertexts or keys of at most 2 bytes, got 3",
-    ),
-    "one too few": (EncryptedBlock, b"\1\0\0\0a", ListFormat(2, 2), "expected 2 ciphertexts or keys, got fewer"),
-    "one too many": (EncryptedBlock, b"\1\0\0\0ab", ListFormat(1, 2), "1 bytes too many after 1 ciphertexts or keys"),
+    "short keys": (KeyMaterial, b"ab", ListFormat((1, 2)), "expected 3 bytes of 2 ciphertexts or keys, got 2"),
+    "long block": (EncryptedBlock, b"abcd", ListFormat((3,)), "expected 3 bytes of 1 ciphertexts or keys, got 4"),
 }
 
 
