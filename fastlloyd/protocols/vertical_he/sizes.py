@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from fastlloyd.protocols.align.sizes import align_sizes
 from fastlloyd.protocols.bounds import Bounds, plan_bounds
 from fastlloyd.protocols.vertical_he.frame import block_format, key_format, sums_bytes
-from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, ListFormat, NoisySamples, NoisySums
+from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples, NoisySums
 from fastlloyd.protocols.vertical_he.plan import Plan
 
-_LENGTH_BYTES = 4
 _INTEGER_BYTES = 8
 # A public key of the largest ring and modulus that any plan may choose. It is sent as soon as its sender has the plan,
 # which may be before its receiver has it.
@@ -29,8 +28,8 @@ def bounds(plan: Plan) -> Bounds:
     -----
     An owner sends all its encrypted blocks without an answer, so all of them may wait here.
     """
-    keys = _most_bytes(key_format(plan))
-    block = max(_most_bytes(block_format(plan, rank)) for rank in plan.encrypting)
+    keys = key_format(plan).total
+    block = max(block_format(plan, rank).total for rank in plan.encrypting)
     sizes = {
         KeyMaterial.TYPE: keys,
         EncryptedBlock.TYPE: block,
@@ -38,8 +37,3 @@ def bounds(plan: Plan) -> Bounds:
         NoisySums.TYPE: _INTEGER_BYTES * plan.outputs,
     }
     return plan_bounds(sizes, clients=plan.parties - 1, ahead_bytes=keys + (plan.blocks + 1) * block)
-
-
-def _most_bytes(format: ListFormat) -> int:
-    """Bound a list of byte strings with their lengths."""
-    return format.count * (format.most_bytes + _LENGTH_BYTES)
