@@ -11,7 +11,7 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
-from fastlloyd.protocols.fastlloyd.plus import radius
+from fastlloyd.protocols.fastlloyd.plus import advance, first_state, radius
 from fastlloyd.protocols.fastlloyd.plus_reference import plus_reference
 from fastlloyd.protocols.fastlloyd.plus_swap import Clusters, swap
 from fastlloyd.protocols.fastlloyd.rounds import Centers, draw_noise, first_centers, post_process
@@ -229,3 +229,14 @@ def test_noise_of_any_size_leaves_finite_centres_inside() -> None:
             centers = post_process(noisy, centers, plan, t)
         assert np.isfinite(centers.exact).all()
         assert (np.abs(centers.exact) <= 1.0).all()
+
+
+def test_a_plan_of_another_protocol_has_no_steps_of_plus() -> None:
+    points = blobs(90, 3, 2)
+    plan, plain = plan_for(points, 3, protocol=PLUS), plan_for(points, 3)
+    state = first_state(plan, given=False)
+    for t, which in ((0, plan), (1, plain)):
+        with pytest.raises(ValueError, match=f"round {t} of this plan has no radius"):
+            radius(state, which, t)
+    with pytest.raises(ValueError, match="not one of fastlloyd-plus"):
+        advance(np.zeros((3, 2)), np.ones(3), np.zeros((3, 2)), state, plain, t=1)

@@ -303,3 +303,33 @@ def test_a_client_that_loses_the_server_waits_for_no_other_client():
     lost = PeerGone("the server is gone", rank=0)
     with pytest.raises(PeerGone, match="the server is gone"):
         driver(FakeLinks(deque([lost])), me=ONE).drive(receive(TWO, 5))
+
+
+def test_a_client_cannot_send_to_a_server_that_is_gone() -> None:
+    def party():
+        yield Send((SERVER,), Ready({}), 1)
+
+    with pytest.raises(PeerGone, match="the server is gone"):
+        driver(FakeLinks(refuses={SERVER}), ONE).drive(party())
+
+
+def test_a_message_of_a_client_that_is_gone_is_not_waited_for() -> None:
+    links = FakeLinks(deque([PeerGone("client 2 is gone", rank=2), message(ONE, 1)]))
+    with pytest.raises(PeerGone, match="client 2 is gone") as caught:
+        driver(links).drive(receive(TWO, 1))
+    assert caught.value.rank == 2
+    assert list(links.arriving) == [message(ONE, 1)]
+
+
+def test_a_wait_uses_the_time_that_is_left() -> None:
+    asked: list[float] = []
+
+    class Patient(FakeLinks):
+        def receive(self, timeout_s: float) -> tuple[PartyId, bytes] | None:
+            asked.append(timeout_s)
+            return super().receive(timeout_s)
+
+    links = Patient(deque([message(ONE, 1), message(TWO, 1)]))
+    one = Driver(SERVER, links, Meter(), Deadlines(setup_s=0.0, round_s=1e6), ledger=Ledger(None), run_id=bytes(16))
+    one.drive(receive(TWO, 1))
+    assert len(asked) == 2 and all(9e5 < seconds <= 1e6 for seconds in asked)

@@ -11,16 +11,19 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
 from fastlloyd.crypto.prg import PublicStream
+from fastlloyd.errors import InternalError
 from fastlloyd.kmeans import spectral
 from fastlloyd.kmeans.assign import sum_by_label
 from fastlloyd.kmeans.grid import GridPoints, quantise
 from fastlloyd.kmeans.spectral import leading_subspace, outer_product, symmetric
 from fastlloyd.kmeans.weighted import cluster, nearest, refine, seed_centers
+from fastlloyd.protocols.feddp.client import statistics_of
 from fastlloyd.protocols.feddp.elbow import elbow
 from fastlloyd.protocols.feddp.grid import MATRIX_BITS
 from fastlloyd.protocols.feddp.projection import project
 from fastlloyd.protocols.feddp.record import coarsen
 from fastlloyd.protocols.feddp.reference import same_pool
+from fastlloyd.protocols.feddp.stage import make_projection
 from fastlloyd.protocols.feddp.starts import start_centers
 from fastlloyd.protocols.feddp.user import cut_outer
 from fastlloyd.ring.fixed import Ring
@@ -220,3 +223,25 @@ def test_pools_are_shared_between_plans_of_the_same_grids_only() -> None:
     plan = plan_for(data, 4)
     assert same_pool(plan, plan_for(data, 4, rounds=1))
     assert not same_pool(plan, plan_for(data, 4, settings={"norm_bound": 0.8}))
+
+
+@pytest.mark.parametrize("level", ["record", "client"])
+def test_another_projection_projects_anew(level: str) -> None:
+    data = mixture(120, 3, 4, seed=5)
+    plan = plan_for(data, 3, settings={"privacy_level": level})
+    users = data.users if plan.by_user else None
+    points = quantise(data.points, plan.fraction_bits)
+    own, size = statistics_of(points, plan, users), plan.elements(0)
+    noisy = [np.random.default_rng(seed).integers(-1000, 1000, size) for seed in (1, 2)]
+    one, other = (make_projection(each, data.server_points, plan) for each in noisy)
+    first, second = own.weights(one), own.weights(other)
+    assert (second == statistics_of(points, plan, users).weights(other)).all()
+    assert (first != second).any()
+    assert (own.weights(one) == first).all()
+
+
+def test_every_record_needs_a_user() -> None:
+    data = mixture(30, 3, 4)
+    plan = plan_for(data, 3, settings={"privacy_level": "client"})
+    with pytest.raises(InternalError, match="one user for each of 30 records"):
+        statistics_of(quantise(data.points, plan.fraction_bits), plan, data.users[:-1])

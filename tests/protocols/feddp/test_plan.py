@@ -271,3 +271,13 @@ def test_the_sum_of_d_819_fits(data) -> None:
     assert plan.elements(0) == 335_790 and plan.ring_of(0) == 64 and plan.ring_of(1) == 32
     assert plan.outer_bits >= 10
     assert check_plan(plan, public, d=819, names=names(819)) <= 1.0
+
+
+@pytest.mark.parametrize("start", ["feddp", "server-kmeans++"])
+@pytest.mark.parametrize("rounds", [0, 1, 5])
+@pytest.mark.parametrize("lloyd_share", [None, 0.3])
+def test_the_parts_of_all_steps_together_are_the_whole(start: str, rounds: int, lloyd_share: float | None) -> None:
+    settings = replace(Settings(), start=start, lloyd_share=lloyd_share)
+    shares = epsilon_shares(settings, rounds)
+    total = sum(sum(shares[kind]) for kind in steps_of(settings, rounds))
+    assert total == pytest.approx(1.0 if rounds or start == "feddp" else 0.0, rel=1e-12)

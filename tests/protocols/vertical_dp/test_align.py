@@ -21,8 +21,10 @@ from fastlloyd.protocols.align.intersect import intersect_ids
 from fastlloyd.protocols.align.messages import BlindedIds, IdTag, OpenedIds
 from fastlloyd.protocols.align.schema import gather_columns, tell_columns
 from fastlloyd.protocols.pairs import agree_pairs
+from fastlloyd.protocols.vertical_dp.keys import set_up
 from fastlloyd.simulate import Simulation
 from fastlloyd.wire import SERVER, PartyId, clients
+from tests.protocols.vertical_dp.support import correlated, plan_for, split
 
 RUN = bytes(range(16))
 MOST = 50
@@ -222,3 +224,10 @@ def test_columns_called_alike_are_refused() -> None:
 def test_columns_that_do_not_fit_name_their_sender(body: bytes) -> None:
     with pytest.raises(PeerError, match="client 1 described its columns"):
         _tell([_features("a"), _features("b")], lambda s, r, h, b: body if s == PartyId(1) else b)
+
+
+def test_an_alignment_that_there_is_not_is_refused() -> None:
+    plan = plan_for(split(correlated(20, 2), 2), 2)
+    party = set_up(PartyId(1), plan, ["a"], align="guess", run_id=bytes(16), context=b"", secret=SecretRandom())
+    with pytest.raises(ConfigError, match="expected 'check' or 'intersect', got 'guess'"):
+        next(party)

@@ -12,9 +12,9 @@ import pytest
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import spent
-from fastlloyd.privacy.release import SKETCH_ROWS
+from fastlloyd.privacy.release import SKETCH_ROWS, Release
 from fastlloyd.privacy.sketch_release import paper_phantoms
-from fastlloyd.protocols.vertical_dp.budget import first_split
+from fastlloyd.protocols.vertical_dp.budget import Split, first_split, tighten
 from fastlloyd.protocols.vertical_dp.plan import Plan, automatic_clusters, check_plan, make_plan
 from fastlloyd.protocols.vertical_dp.settings import APPLICABLE, HELP, Settings, settings_from
 from tests.protocols.vertical_dp.support import features_of, parameters
@@ -189,3 +189,14 @@ def test_likelihood_needs_pairs_and_fine_levels() -> None:
 def test_too_little_epsilon_for_the_rows_says_so() -> None:
     with pytest.raises(ConfigError, match="fewer rows"):
         first_split(Settings(rows=65_536), parties=4, groups=6, epsilon=1e-6, delta=1e-9)
+
+
+def test_phantoms_are_added_until_whole_numbers_of_them_stay_within_epsilon() -> None:
+    # With epsilon' as it stands, less seems to be spent than whole phantoms spend.
+    def build(split: Split, exact: bool) -> list[Release]:
+        scale = (1.5 if exact else 1.0) * split.phantoms / 100.0
+        return [Release(round=0, name="x", mechanism="laplace", norm="l1", sensitivity=1.0, noise_scale=scale)]
+
+    first = Split(total_epsilon=0.1, local_epsilon=0.1, row_epsilon=math.log1p(1.0 / 300.0), phantoms=300)
+    found = tighten(first, build, epsilon=0.25, delta=0.0)
+    assert found.phantoms == 400

@@ -20,6 +20,7 @@ from fastlloyd.crypto.identity import (
     make_identity,
     named_in,
     save_identity,
+    write_atomically,
 )
 from fastlloyd.errors import ConfigError
 
@@ -173,3 +174,10 @@ def test_keygen_writes_both_files_and_prints_no_secret(tmp_path, capsys):
     with pytest.raises(ConfigError, match="--force"):
         keygen.main(["--name", "x", "--out", str(tmp_path / "prefix")])
     assert keygen.main(["--name", "x", "--out", str(tmp_path / "prefix"), "--force"]) == 0
+
+
+def test_a_file_that_cannot_be_put_in_place_is_a_sentence_and_leaves_nothing(tmp_path):
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(ConfigError, match="cannot write .*taken"):
+        write_atomically(tmp_path / "taken", b"content", 0o600)
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]

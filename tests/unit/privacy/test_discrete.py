@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from fastlloyd.errors import ConfigError, RangeError
+from fastlloyd.errors import ConfigError, InternalError, RangeError
 from fastlloyd.privacy import discrete
 from fastlloyd.privacy.discrete import discrete_gaussian, polya_difference
 from fastlloyd.privacy.secret import SecretRandom
@@ -142,3 +142,20 @@ def test_noise_beyond_what_floats_hold_is_refused() -> None:
         discrete_gaussian(Fraction(2**90), 1, SECRET)
     with pytest.raises(RangeError, match="fraction bits"):
         polya_difference(2.0**45, 2, 1, SECRET)
+
+
+def test_bits_that_never_decide_end_in_an_error() -> None:
+    # A uniform of all ones comes ever nearer to 1, where -ln u meets the level 0.
+    with pytest.raises(InternalError, match="no noise can be drawn"):
+        discrete._exceeds(WORD - 1, Fraction(0), lambda: WORD - 1)
+
+
+def test_a_uniform_at_a_step_of_the_poisson_distribution_ends_in_an_error() -> None:
+    scale, terms = 3.0, 2
+    with mpmath.workprec(6000):
+        first = mpmath.exp(2 * mpmath.log(1 - mpmath.exp(-1 / mpmath.mpf(scale))) / terms)
+        digits = int(mpmath.floor(first * mpmath.mpf(2) ** (64 * 70)))
+    words = [digits >> 64 * (69 - i) & (WORD - 1) for i in range(70)]
+    following = iter(words[1:])
+    with pytest.raises(InternalError, match="no noise can be drawn"):
+        discrete._decide_poisson(scale, terms, words[0], lambda: next(following))

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from fastlloyd.errors import ConfigError, DataError, RangeError
 from fastlloyd.privacy.sketch import SketchShape, make_sketch
+from fastlloyd.protocols.vertical_dp import pair
 from fastlloyd.protocols.vertical_dp.estimate import (
     basic_error,
     basic_table,
@@ -221,3 +222,17 @@ def test_the_estimate_of_four_parties_is_fast(method: str, clusters: int, limit_
     start = time.process_time()
     estimate_weights(sketches, shape, 2e4, estimator="likelihood" if method == "likelihood" else "basic")
     assert time.process_time() - start <= limit_s
+
+
+def test_a_cell_is_watched_up_to_the_larger_value_and_no_longer_than_the_floor_shows() -> None:
+    shape = SketchShape(rows=3, clusters=1, gamma=2.0**-9, phantoms=3)
+    cumulative, floor = shape.user_levels.cumulative(), shape.floor
+
+    def levels(*above: int) -> np.ndarray:
+        return floor + np.array(above)[:, None]
+
+    # A level above the floor lies somewhere in its step; at the floor all that is known is that no level was higher.
+    steps = [-math.log(cumulative[floor])]
+    steps += [-math.log((cumulative[floor + i] + cumulative[floor + i - 1]) / 2.0) for i in (1, 2)]
+    found = pair._times(levels(0, 1, 2), levels(0, 2, 1), shape)
+    assert found == pytest.approx(np.array([[steps[0] + 2 * steps[1]]]), rel=1e-12)

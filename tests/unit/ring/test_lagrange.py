@@ -14,6 +14,7 @@ from scipy.stats import chi2
 
 from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.ring import lagrange
 from fastlloyd.ring.field import Elements, Field
 from fastlloyd.ring.lagrange import Code
 
@@ -213,3 +214,15 @@ def test_matrices_are_computed_once_and_cannot_be_changed() -> None:
     for matrix in (code.sum_weights(range(1, 8)), code.encoding_matrix(), code.completion_matrix()):
         with pytest.raises(ValueError, match="read-only"):
             matrix[0] = 0
+
+
+@pytest.mark.parametrize("sources", [(1, 2, 5), (3,), (0, 4, 7, 11)])
+def test_a_polynomial_is_read_off_at_any_point_its_sources_included(sources: tuple[int, ...]) -> None:
+    coefficients = range(2, 2 + len(sources))
+
+    def value(x: int) -> int:
+        return sum(c * x**i for i, c in enumerate(coefficients)) % 13
+
+    for target in range(13):
+        row = lagrange._lagrange_row(13, sources, target)
+        assert sum(w * value(x) for w, x in zip(row, sources, strict=True)) % 13 == value(target)
