@@ -28,7 +28,7 @@ import math
 import re
 import sys
 import types
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from reprlib import Repr
@@ -109,11 +109,11 @@ def decode(kind: type[T], value: object, name: str) -> T:
     ----------
     kind : type
         A dataclass. Its fields are dataclasses, `int`, `float`, `bool`, `str`, `Literal`, `X | None`, `tuple[X, ...]`,
-        `tuple[X, Y]`, `Mapping[str, X]`, or `Annotated[X, Within(least, most)]`.
+        `tuple[X, Y]`, `Mapping[str, X]`, `Annotated[X, Within(least, most)]`, or `Any` for what is decoded later.
     value : object
         What `load_json` returned.
     name : str
-        What errors call the value.
+        What errors call the value; if it is empty, they name its fields alone.
 
     Raises
     ------
@@ -210,11 +210,21 @@ def _reader(kind: Any, within: Within | None = None) -> _Reader:
         return makers[kind](within)
     if kind is bool:
         return _truth
+    if kind is Any:
+        return lambda value, name: value
     raise TypeError(f"no decoder for {kind!r}")
 
 
 def _refuse(name: str, expected: str, value: object) -> NoReturn:
-    raise ValueError(f"{name}: expected {expected}, got {show(value)}")
+    raise ValueError(f"{_place(name)}expected {expected}, got {show(value)}")
+
+
+def _listed(names: Collection[str]) -> str:
+    return f"the fields {', '.join(names)}" if names else "no field"
+
+
+def _place(name: str) -> str:
+    return f"{name}: " if name else ""
 
 
 def _truth(value: object, name: str) -> bool:
@@ -317,11 +327,11 @@ def _record(kind: type) -> _Reader:
         missing, unknown = sorted(needed - value.keys()), [key for key in value if key not in readers]
         if missing or unknown:
             lacks = f"without {show(missing)}" if missing else f"with {show(unknown)} in addition"
-            raise ValueError(f"{name}: expected the fields {', '.join(readers)}, got an object {lacks}")
-        content = {key: readers[key](entry, f"{name}.{key}") for key, entry in value.items()}
+            raise ValueError(f"{_place(name)}expected {_listed(readers)}, got an object {lacks}")
+        content = {key: readers[key](entry, f"{name}.{key}" if name else key) for key, entry in value.items()}
         try:
             return kind(**content)
         except (FastLloydError, ValueError) as error:
-            raise ValueError(f"{name}: {error}") from error
+            raise ValueError(f"{_place(name)}{error}") from error
 
     return read

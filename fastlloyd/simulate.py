@@ -161,4 +161,4 @@ class Simulation:
         try:
             return effect.type.read(body, effect.format)
         except ValueError as error:
-            raise PeerError(f"{sender} sent a malformed message: {error}", rank=sender.rank) from error
+            raise PeerError(f"{sender} sent a malformed {effect.type.__name__}: {error}", rank=sender.rank) from error

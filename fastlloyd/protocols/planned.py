@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
+from fastlloyd.decode import decode
+
 
 @dataclass(frozen=True, slots=True)
 class PlainPlan:
@@ -22,16 +24,9 @@ class PlainPlan:
         Raises
         ------
         ValueError
-            Not a plan: the sender is at fault.
+            A field is missing, unknown, or not of the type and range that the class declares: the sender is at fault.
         """
-        if not isinstance(values, Mapping) or set(values) != {field.name for field in fields(cls)}:
-            raise ValueError("the plan does not have the expected fields")
-        return cls(**cls._restored(dict(values)))
-
-    @classmethod
-    def _restored(cls, plain: dict[str, Any]) -> dict[str, Any]:
-        """Turn back what JSON has no type for, tuples above all; here the names of the features."""
-        return {**plain, "names": tuple(str(name) for name in plain["names"])}
+        return decode(cls, values, "plan")
 
     def values(self) -> dict[str, Any]:
         """Give the fields by name, as they are."""

@@ -18,26 +18,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, ClassVar, Self
 
+from fastlloyd.decode import Natural, Within, decode, load_json
 from fastlloyd.errors import ConfigError, PeerError, Reason
 from fastlloyd.protocols.party import Gather, Party, Receive, Send
 from fastlloyd.wire import FINAL_ROUND, SERVER, SETUP_ROUND, PartyId
 
 _MAX_JSON_BYTES = 1 << 24
+MAX_COLUMNS = 1_000_000
+"""Most features of a table."""
+Names = Annotated[tuple[str, ...], Within(1, MAX_COLUMNS)]
+"""Names of features."""
+Rounds = Annotated[int, Within(0, FINAL_ROUND - 1)]
+"""A number of rounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A message that is one JSON object; all of it public, none of it payload."""
+    """A message that is one JSON object of its fields; all of it public, none of it payload."""
 
     TYPE: ClassVar[int]
-    values: Mapping[str, Any]
 
     def body(self) -> bytes:
         """Give canonical JSON."""
-        return json.dumps(self.values, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
     @property
     def payload_bytes(self) -> int:
@@ -45,20 +51,9 @@ class Document:
         return 0
 
     @classmethod
-    def read(cls, body: bytes, format: Any) -> Self:
-        """Decode; `format` names the keys that must be there, with their types."""
-        if len(body) > _MAX_JSON_BYTES:
-            raise ValueError(f"a document of {len(body)} bytes, expected at most {_MAX_JSON_BYTES}")
-        try:
-            values = json.loads(body)
-        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-            raise ValueError("not a JSON document") from error
-        if not isinstance(values, dict) or set(values) != set(format):
-            raise ValueError(f"expected a document with {', '.join(sorted(format))}")
-        for key, kind in format.items():
-            if not isinstance(values[key], kind) or isinstance(values[key], bool):
-                raise ValueError(f"{key} has the wrong type")
-        return cls(values)
+    def read(cls, body: bytes, format: None) -> Self:
+        """Decode the fields that the class declares; there is no other format."""
+        return decode(cls, load_json(body, most_bytes=_MAX_JSON_BYTES), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +62,26 @@ class Hello(Document):
 
     TYPE: ClassVar[int] = 8
     MOST_BYTES: ClassVar[int] = 1 << 20
-    FORMAT: ClassVar[dict[str, type]] = {"names": list, "rounds_done": int}
+    names: Names
+    rounds_done: Rounds
 
 
 @dataclass(frozen=True, slots=True)
 class PlanProposal(Document):
-    """Sender: the server. Receiver: every client. Public."""
+    """Sender: the server. Receiver: every client. Public.
+
+    Attributes
+    ----------
+    plan : mapping
+        Plain values: the class of the plan decodes them.
+    rounds_done : int
+        Rounds that the server has closed; 0 unless it resumes a run.
+    """
 
     TYPE: ClassVar[int] = 9
     MOST_BYTES: ClassVar[int] = 1 << 22
-    FORMAT: ClassVar[dict[str, type]] = {"plan": dict, "rounds_done": int}
+    plan: Mapping[str, Any]
+    rounds_done: Rounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,6 @@ class Ready(Document):
     """Sender: each client. Receiver: the server. Says that the set-up is done; carries nothing."""
 
     TYPE: ClassVar[int] = 12
-    FORMAT: ClassVar[dict[str, type]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,6 @@ class Go(Document):
     """Sender: the server. Receiver: every client. Says that all are ready; carries nothing."""
 
     TYPE: ClassVar[int] = 13
-    FORMAT: ClassVar[dict[str, type]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ class Counters(Document):
     """Sender: each client. Receiver: the server. Public traffic counts."""
 
     TYPE: ClassVar[int] = 10
-    FORMAT: ClassVar[dict[str, type]] = {"traffic": dict}
+    traffic: Mapping[str, Natural]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,7 @@ class Totals(Document):
     """Sender: the server. Receiver: every client. Public traffic counts of all parties."""
 
     TYPE: ClassVar[int] = 11
-    FORMAT: ClassVar[dict[str, type]] = {"traffic": dict}
+    traffic: Mapping[str, Mapping[str, Natural]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +130,14 @@ def gather_schema(clients: tuple[PartyId, ...]) -> Party[Schema]:
     ConfigError
         Two clients have different features; names both sides' numbers, which are public.
     """
-    hellos = yield Gather(clients, Hello, SETUP_ROUND, len(clients), Hello.FORMAT)
+    hellos = yield Gather(clients, Hello, SETUP_ROUND, len(clients))
     first = clients[0]
-    names = tuple(str(name) for name in hellos[first].values["names"])
+    names: tuple[str, ...] = hellos[first].names
     for party in clients[1:]:
-        other = tuple(str(name) for name in hellos[party].values["names"])
+        other = hellos[party].names
         if other != names:
             raise ConfigError(_different(first, names, party, other), reason=Reason.CONFIG_MISMATCH)
-    return Schema(names, {party: int(hellos[party].values["rounds_done"]) for party in clients})
+    return Schema(names, {party: hellos[party].rounds_done for party in clients})
 
 
 def _different(first: PartyId, names: tuple[str, ...], party: PartyId, other: tuple[str, ...]) -> str:
@@ -159,7 +162,7 @@ def propose_plan(clients: tuple[PartyId, ...], plan: Mapping[str, Any], rounds_d
     ConfigError
         It is longer than the clients take.
     """
-    proposal = PlanProposal({"plan": plan, "rounds_done": rounds_done})
+    proposal = PlanProposal(plan, rounds_done)
     check_length(proposal, proposal.MOST_BYTES, "the plan with all names of features")
     yield Send(clients, proposal, SETUP_ROUND)
 
@@ -172,10 +175,10 @@ def receive_plan(names: tuple[str, ...], rounds_done: int) -> Party[PlanProposal
     ConfigError
         The names are longer than the server takes.
     """
-    hello = Hello({"names": list(names), "rounds_done": rounds_done})
+    hello = Hello(names, rounds_done)
     check_length(hello, hello.MOST_BYTES, "the names of the features")
     yield Send((SERVER,), hello, SETUP_ROUND)
-    proposal: PlanProposal = yield Receive(SERVER, PlanProposal, SETUP_ROUND, PlanProposal.FORMAT)
+    proposal: PlanProposal = yield Receive(SERVER, PlanProposal, SETUP_ROUND)
     return proposal
 
 
@@ -191,22 +194,22 @@ def check_length(message: Document, most_bytes: int, what: str) -> None:
 
 def tell_ready() -> Party[None]:
     """Tell the server that the own set-up is done; run by each client."""
-    yield Send((SERVER,), Ready({}), SETUP_ROUND)
+    yield Send((SERVER,), Ready(), SETUP_ROUND)
 
 
 def await_ready(clients: tuple[PartyId, ...]) -> Party[None]:
     """Wait until all clients have finished their set-up; run by the server."""
-    yield Gather(clients, Ready, SETUP_ROUND, len(clients), Ready.FORMAT)
+    yield Gather(clients, Ready, SETUP_ROUND, len(clients))
 
 
 def let_go(clients: tuple[PartyId, ...]) -> Party[None]:
     """Tell all clients to send what they have prepared; run by the server."""
-    yield Send(clients, Go({}), SETUP_ROUND)
+    yield Send(clients, Go(), SETUP_ROUND)
 
 
 def await_go() -> Party[None]:
     """Wait until all clients have prepared what they send; run by each client."""
-    yield Receive(SERVER, Go, SETUP_ROUND, Go.FORMAT)
+    yield Receive(SERVER, Go, SETUP_ROUND)
 
 
 def refuse_plan(error: ValueError) -> PeerError:
@@ -216,18 +219,18 @@ def refuse_plan(error: ValueError) -> PeerError:
 
 def exchange_counters_client(traffic: Mapping[str, Any]) -> Party[dict[str, Any]]:
     """Send the own counters and receive everybody's; run by each client."""
-    yield Send((SERVER,), Counters({"traffic": traffic}), FINAL_ROUND)
-    totals = yield Receive(SERVER, Totals, FINAL_ROUND, Totals.FORMAT)
-    return dict(totals.values["traffic"])
+    yield Send((SERVER,), Counters(traffic), FINAL_ROUND)
+    totals = yield Receive(SERVER, Totals, FINAL_ROUND)
+    return dict(totals.traffic)
 
 
 def exchange_counters_server(
     clients: tuple[PartyId, ...], traffic: Mapping[str, Any], *, late: frozenset[PartyId], at_least: int
 ) -> Party[dict[str, Any]]:
     """Collect the counters, send them all to everybody; run by the server."""
-    counters = yield Gather(clients, Counters, FINAL_ROUND, at_least, Counters.FORMAT, late)
+    counters = yield Gather(clients, Counters, FINAL_ROUND, at_least, late=late)
     everybody = {"0": dict(traffic)}
     for party, message in counters.items():
-        everybody[str(party.rank)] = message.values["traffic"]
-    yield Send(clients, Totals({"traffic": everybody}), FINAL_ROUND)
+        everybody[str(party.rank)] = message.traffic
+    yield Send(clients, Totals(everybody), FINAL_ROUND)
     return everybody

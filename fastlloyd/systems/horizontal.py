@@ -230,8 +230,8 @@ def begin_client(
         check(plan)
         return plan
 
-    plan = accept_plan(session, proposal.values["plan"], read)
+    plan = accept_plan(session, proposal.plan, read)
     driver.allow(bounds(plan))
     check_budget(session, ledger, plan.all_releases(), lifetime_delta(plan))
-    stored = StoredRounds(session.rounds("uplink"), replies, int(proposal.values["rounds_done"]))
+    stored = StoredRounds(session.rounds("uplink"), replies, proposal.rounds_done)
     return Begun(session, plan, driver, stored, data_digest)

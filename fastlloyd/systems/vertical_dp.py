@@ -149,7 +149,7 @@ def _run_party(session: Session, outcome: VerticalOutcome) -> None:
         check_plan(plan, public, place=place, own=features)
         return plan
 
-    plan = accept_plan(session, proposal.values["plan"], read)
+    plan = accept_plan(session, proposal.plan, read)
     driver.allow(bounds(plan))
     check_budget(session, ledger, plan.all_releases(), automatic_delta(plan.n_total))
     shared = json.dumps(plan.to_json(), sort_keys=True).encode()
@@ -191,7 +191,7 @@ def _record(plan: Plan) -> Party[None]:
 
 def _await_plan() -> Party[PlanProposal]:
     """Receive the server's plan."""
-    proposal: PlanProposal = yield Receive(SERVER, PlanProposal, SETUP_ROUND, PlanProposal.FORMAT)
+    proposal: PlanProposal = yield Receive(SERVER, PlanProposal, SETUP_ROUND)
     return proposal
 
 

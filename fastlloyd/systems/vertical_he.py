@@ -10,7 +10,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.config import RunConfig
 from fastlloyd.data.vertical import PartyFeatures, assemble_centers, assemble_names, check_features
+from fastlloyd.decode import decode
 from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.outcome import Result, common_part, own_traffic
 from fastlloyd.privacy.accountant import ACCOUNTANT, prepare, spent
@@ -26,7 +27,14 @@ from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.align.check import check_ids
 from fastlloyd.protocols.align.intersect import intersect_ids
-from fastlloyd.protocols.align.schema import gather_columns, gather_count, tell_columns, tell_count
+from fastlloyd.protocols.align.schema import (
+    describe_features,
+    gather_columns,
+    gather_count,
+    read_features,
+    tell_columns,
+    tell_count,
+)
 from fastlloyd.protocols.pairs import agree_pairs
 from fastlloyd.protocols.party import Party, Receive
 from fastlloyd.protocols.session import (
@@ -41,7 +49,14 @@ from fastlloyd.protocols.vertical_he.computing import computing_party
 from fastlloyd.protocols.vertical_he.holder import key_holder
 from fastlloyd.protocols.vertical_he.owner import owner
 from fastlloyd.protocols.vertical_he.parameters import PublicParameters
-from fastlloyd.protocols.vertical_he.plan import Plan, change_epsilon, check_plan, make_plan, round_seconds
+from fastlloyd.protocols.vertical_he.plan import (
+    Plan,
+    Proposal,
+    change_epsilon,
+    check_plan,
+    make_plan,
+    round_seconds,
+)
 from fastlloyd.protocols.vertical_he.rounds import Result as HEResult
 from fastlloyd.protocols.vertical_he.rounds import draw_noise
 from fastlloyd.protocols.vertical_he.settings import HELP
@@ -218,20 +233,20 @@ def _agree(
         check_features(features)
         n = driver.drive(gather_count(others, n))
         plan = make_plan(public.with_records(n), [own_.names for own_ in features])
-        proposal = {"plan": plan.to_json(), "features": [_describe(own_) for own_ in features]}
+        proposal = Proposal(plan, tuple(map(describe_features, features)))
         driver.allow(bounds(plan))
-        driver.drive(propose_plan(session.everybody, proposal, 0))
+        driver.drive(propose_plan(session.everybody, asdict(proposal), 0))
         return plan, features
     if own is not None and n is not None:
         driver.drive(tell_columns(own.features))
         driver.drive(tell_count(n))
         prepare()  # rank 0 plans meanwhile, and this party will check the plan
-    values = driver.drive(_await_plan()).values["plan"]
+    values = driver.drive(_await_plan()).plan
     found: list[tuple[PartyFeatures, ...]] = []
 
     def read(values: Mapping[str, Any]) -> Plan:
-        features = tuple(_read_features(own_) for own_ in values["features"])
-        plan = Plan.from_json(values["plan"])
+        proposal = decode(Proposal, values, "")
+        plan, features = proposal.plan, tuple(map(read_features, proposal.features))
         check_plan(plan, public.with_records(plan.n), [own_.names for own_ in features])
         if own is not None:
             place = public.owners.index(session.me)
@@ -247,21 +262,9 @@ def _agree(
     return plan, found[0]
 
 
-def _describe(features: PartyFeatures) -> dict[str, Any]:
-    return {"names": list(features.names), "lo": features.bounds.lo.tolist(), "hi": features.bounds.hi.tolist()}
-
-
-def _read_features(values: Mapping[str, Any]) -> PartyFeatures:
-    from fastlloyd.data.bounds import Bounds
-
-    names = tuple(str(name) for name in values["names"])
-    lo, hi = (np.array(values[side], dtype=np.float64) for side in ("lo", "hi"))
-    return PartyFeatures(names=names, bounds=Bounds(lo, hi, names))
-
-
 def _await_plan() -> Party[PlanProposal]:
     """Receive rank 0's plan."""
-    proposal: PlanProposal = yield Receive(SERVER, PlanProposal, SETUP_ROUND, PlanProposal.FORMAT)
+    proposal: PlanProposal = yield Receive(SERVER, PlanProposal, SETUP_ROUND)
     return proposal
 
 

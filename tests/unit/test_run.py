@@ -53,11 +53,11 @@ def driver(links: FakeLinks, me: PartyId = SERVER, ledger: Ledger | None = None,
 
 
 def receive(sender: PartyId, round_: int):
-    return (yield Receive(sender, Ready, round_, Ready.FORMAT))
+    return (yield Receive(sender, Ready, round_))
 
 
 def gather(at_least: int, round_: int = 5, late: frozenset[PartyId] = frozenset()):
-    return (yield Gather(clients(3), Ready, round_, at_least, Ready.FORMAT, late))
+    return (yield Gather(clients(3), Ready, round_, at_least, late=late))
 
 
 def test_messages_that_came_early_are_kept_and_closed_rounds_dropped() -> None:
@@ -137,8 +137,8 @@ def test_the_server_sends_to_the_others_when_one_is_gone() -> None:
     links = FakeLinks(refuses={TWO})
 
     def party():
-        yield Send(clients(3), Ready({}), 1)
-        yield Send(clients(3), Ready({}), 2)
+        yield Send(clients(3), Ready(), 1)
+        yield Send(clients(3), Ready(), 2)
 
     driver(links).drive(party())
     assert [peer for peer, _, _ in links.sent] == [ONE, THREE, ONE, THREE]
@@ -156,7 +156,7 @@ def test_releases_are_recorded_with_run_and_data_before_what_follows() -> None:
         yield Record((release,))
         seen.append(len(ledger.releases))
         yield Record((release,))  # as on resume
-        yield Send((ONE,), Ready({}), 0)
+        yield Send((ONE,), Ready(), 0)
 
     driver(links, ledger=ledger, data_digest="d").drive(party())
     assert seen == [1]
@@ -187,7 +187,7 @@ def test_no_message_leaves_before_the_disk_has_the_releases(tmp_path: Path, monk
             yield Record((release(t),))
             happened.append("went on")
             asked.set()
-            yield Send((ONE,), Ready({}), t)
+            yield Send((ONE,), Ready(), t)
         yield Record((release(3),))  # the end waits for it as well
 
     with Ledger(tmp_path / "ledger.jsonl") as ledger:
@@ -209,7 +209,7 @@ def test_a_disk_that_refuses_keeps_the_message_here(tmp_path: Path, monkeypatch:
 
     def party():
         yield Record((release(0),))
-        yield Send((ONE,), Ready({}), 0)
+        yield Send((ONE,), Ready(), 0)
 
     with Ledger(tmp_path / "ledger.jsonl") as ledger, pytest.raises(ConfigError, match="cannot write the ledger"):
         driver(links, ledger=ledger).drive(party())
@@ -227,7 +227,7 @@ def test_nothing_is_saved_for_a_resume_that_the_ledger_does_not_have(
     def party():
         yield Record((release(0),))
         yield Save("reply-0", b"noisy sums")
-        yield Send((ONE,), Ready({}), 0)
+        yield Send((ONE,), Ready(), 0)
 
     with Ledger(tmp_path / "ledger.jsonl") as ledger:
         monkeypatch.setattr("os.fsync", refuse)
@@ -253,7 +253,7 @@ def test_a_signal_while_waiting_for_the_disk_hangs_nobody(tmp_path: Path) -> Non
 
     def party():
         yield Record((release(0),))
-        yield Send((ONE,), Ready({}), 0)
+        yield Send((ONE,), Ready(), 0)
 
     links = FakeLinks()
     with Ledger(tmp_path / "ledger.jsonl") as ledger:

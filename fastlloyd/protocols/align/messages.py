@@ -13,11 +13,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 from fastlloyd.crypto.blinding import POINT_BYTES
+from fastlloyd.decode import Within
 from fastlloyd.protocols.seed import SetupBytes
-from fastlloyd.protocols.session import Document
+from fastlloyd.protocols.session import Document, Names
+
+MAX_RECORDS = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,9 @@ class Columns(Document):
 
     TYPE: ClassVar[int] = 96
     MOST_BYTES: ClassVar[int] = 1 << 20
-    FORMAT: ClassVar[dict[str, type]] = {"names": list, "lo": list, "hi": list}
+    names: Names
+    lo: tuple[float, ...]
+    hi: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,7 @@ class Count(Document):
     """Sender: an owner. Receiver: rank 0. Number of records, public between the parties of vertical-he."""
 
     TYPE: ClassVar[int] = 100
-    FORMAT: ClassVar[dict[str, type]] = {"n": int}
+    n: Annotated[int, Within(1, MAX_RECORDS)]
 
 
 class IdTag(SetupBytes):

@@ -9,13 +9,16 @@ import numpy as np
 
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.vertical import PartyFeatures, check_features
-from fastlloyd.errors import ConfigError, PeerError
+from fastlloyd.errors import ConfigError, DataError, PeerError
 from fastlloyd.protocols.align.messages import Columns, Count
 from fastlloyd.protocols.party import Gather, Party, Send
 from fastlloyd.protocols.session import check_length
 from fastlloyd.wire import SERVER, SETUP_ROUND, PartyId
 
-MAX_COLUMNS = 1_000_000
+
+def describe_features(own: PartyFeatures) -> Columns:
+    """Describe a party's columns; `read_features` is the inverse."""
+    return Columns(own.names, tuple(own.bounds.lo.tolist()), tuple(own.bounds.hi.tolist()))
 
 
 def tell_columns(own: PartyFeatures) -> Party[None]:
@@ -26,7 +29,7 @@ def tell_columns(own: PartyFeatures) -> Party[None]:
     ConfigError
         They are longer than the server takes.
     """
-    columns = Columns({"names": list(own.names), "lo": own.bounds.lo.tolist(), "hi": own.bounds.hi.tolist()})
+    columns = describe_features(own)
     check_length(columns, columns.MOST_BYTES, "the names and bounds of the features")
     yield Send((SERVER,), columns, SETUP_ROUND)
 
@@ -41,7 +44,7 @@ def gather_columns(parties: tuple[PartyId, ...]) -> Party[tuple[PartyFeatures, .
     PeerError
         A party's names and bounds do not fit together.
     """
-    replies = yield Gather(parties, Columns, SETUP_ROUND, len(parties), Columns.FORMAT)
+    replies = yield Gather(parties, Columns, SETUP_ROUND, len(parties))
     features = tuple(_read(party, replies[party]) for party in parties)
     check_features(features)
     return features
@@ -49,7 +52,7 @@ def gather_columns(parties: tuple[PartyId, ...]) -> Party[tuple[PartyFeatures, .
 
 def tell_count(n: int) -> Party[None]:
     """Tell rank 0 the number of records; run by an owner."""
-    yield Send((SERVER,), Count({"n": n}), SETUP_ROUND)
+    yield Send((SERVER,), Count(n), SETUP_ROUND)
 
 
 def gather_count(owners: tuple[PartyId, ...], own: int | None) -> Party[int]:
@@ -60,11 +63,11 @@ def gather_count(owners: tuple[PartyId, ...], own: int | None) -> Party[int]:
     PeerError
         An owner has another number of records than the others.
     """
-    replies = yield Gather(owners, Count, SETUP_ROUND, len(owners), Count.FORMAT)
-    expected = int(replies[owners[0]].values["n"]) if own is None else own
+    replies = yield Gather(owners, Count, SETUP_ROUND, len(owners))
+    expected = replies[owners[0]].n if own is None else own
     for party in owners:
-        told = int(replies[party].values["n"])
-        if told != expected or told < 1:
+        told = replies[party].n
+        if told != expected:
             raise PeerError(
                 f"{party} has {told} records, expected {expected} as the other owners have; look at its version",
                 rank=party.rank,
@@ -72,15 +75,26 @@ def gather_count(owners: tuple[PartyId, ...], own: int | None) -> Party[int]:
     return expected
 
 
+def read_features(columns: Columns) -> PartyFeatures:
+    """Make a party's features from what describes them.
+
+    Raises
+    ------
+    ValueError
+        Names and bounds do not fit together: whoever described them is at fault.
+    """
+    try:
+        bounds = Bounds(np.array(columns.lo, dtype=np.float64), np.array(columns.hi, dtype=np.float64), columns.names)
+        return PartyFeatures(names=columns.names, bounds=bounds)
+    except (ConfigError, DataError) as error:
+        raise ValueError(str(error)) from error
+
+
 def _read(party: PartyId, message: Columns) -> PartyFeatures:
     """Check one party's columns."""
-    names = tuple(str(name) for name in message.values["names"])
     try:
-        if not 1 <= len(names) <= MAX_COLUMNS:
-            raise ValueError(f"{len(names)} columns")
-        lo, hi = (np.array(message.values[side], dtype=np.float64) for side in ("lo", "hi"))
-        return PartyFeatures(names=names, bounds=Bounds(lo, hi, names))
-    except (TypeError, ValueError, ConfigError) as error:
+        return read_features(message)
+    except ValueError as error:
         raise PeerError(
             f"{party} described its columns in a way that does not fit: {error}; expected a name, lo and hi for each",
             rank=party.rank,

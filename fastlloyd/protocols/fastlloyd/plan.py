@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from fastlloyd.decode import Within
 from fastlloyd.errors import RangeError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.calibration import SAMPLER_DELTA, calibrate, gaussian_noise_multiplier
@@ -35,6 +36,7 @@ __all__ = [
     "make_plan",
 ]
 
+MAX_ROUNDS = 1000
 # Ring elements that a party keeps ready for rounds to come (8 MiB at most).
 _READY_ELEMENTS = 1 << 20
 # How far a recomputed epsilon may differ between two versions of the accounting library.
@@ -63,7 +65,7 @@ class Plan(PlainPlan):
     relative: bool
     clip: bool
     domain: str
-    rounds: tuple[RoundPlan, ...]
+    rounds: Annotated[tuple[RoundPlan, ...], Within(1, MAX_ROUNDS)]
     plus: PlusPlan | None = None
 
     def is_survey(self, t: int) -> bool:
@@ -124,16 +126,6 @@ class Plan(PlainPlan):
     def noise_price(self) -> float:
         """All noise over what a server would add alone for the same epsilon; 1 without shares."""
         return max((noise_price(release) for release in self.all_releases()), default=1.0)
-
-    @classmethod
-    def _restored(cls, plain: dict[str, Any]) -> dict[str, Any]:
-        """Restore names, rounds and what fastlloyd-plus adds."""
-        return {
-            **plain,
-            "names": tuple(str(name) for name in plain["names"]),
-            "rounds": tuple(RoundPlan(**entry) for entry in plain["rounds"]),
-            "plus": PlusPlan.from_json(plain["plus"]),
-        }
 
 
 def automatic_delta(n_total: int) -> float:
@@ -265,7 +257,7 @@ def _check_ranges(plan: Plan, outline: Outline) -> None:
         raise ValueError("the plan's update rule differs from the configuration")
     if (plan.plus is None) != (outline.plus is None) or (plan.plus is not None and not plan.plus.agrees(outline.plus)):
         raise ValueError("the plan's part for fastlloyd-plus differs from the configuration")
-    if not 8 <= plan.fraction_bits <= 16 or not 1 <= len(plan.rounds) <= 1000:
+    if not 8 <= plan.fraction_bits <= 16 or not 1 <= len(plan.rounds) <= MAX_ROUNDS:
         raise ValueError("the plan's fraction bits or rounds are out of range")
     try:
         most = outline.fraction_bits()
@@ -277,7 +269,7 @@ def _check_ranges(plan: Plan, outline: Outline) -> None:
         radius = outline.radius(t)
         if radius is None and planned.radius is None:
             continue
-        if radius is None or not isinstance(planned.radius, int) or planned.radius < 1:
+        if radius is None or planned.radius is None:
             raise ValueError(f"the plan's radius in round {t} differs from the configuration")
         radius *= 1 << plan.fraction_bits
         if abs(planned.radius - radius) > 1 + 1e-9 * radius:

@@ -10,9 +10,7 @@ Source: docs/fastlloyd-plus.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Self
+from dataclasses import dataclass
 
 from fastlloyd.protocols.fastlloyd.settings import Settings, count_ratio, split_gaussian
 
@@ -56,22 +54,6 @@ class PlusPlan:
     shorten: bool
     shrink: bool
     swap: bool
-
-    @classmethod
-    def from_json(cls, values: Any) -> Self | None:
-        """Read what came from the server.
-
-        Raises
-        ------
-        ValueError
-            Something else.
-        """
-        if values is None:
-            return None
-        kinds = {field.name: float if field.name in ("cell", "reach") else bool for field in fields(cls)}
-        if not isinstance(values, Mapping) or {key: type(value) for key, value in values.items()} != kinds:
-            raise ValueError("the plan's part for fastlloyd-plus does not have the expected fields")
-        return cls(**values)
 
     def agrees(self, other: PlusPlan | None) -> bool:
         """Whether another one is the same but for the last digits of its figures."""

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
+from fastlloyd.decode import MOST_INTEGER, Amount, Within
 from fastlloyd.kmeans.update import FREE_LIMIT
 from fastlloyd.privacy.release import NORM_OF
 from fastlloyd.protocols.fastlloyd.parameters import PublicParameters
@@ -33,9 +35,9 @@ class RoundPlan:
         noise in shares: of the m - t shares that count.
     """
 
-    radius: int | None
-    sum_scale: float
-    count_scale: float
+    radius: Annotated[int, Within(1, MOST_INTEGER)] | None
+    sum_scale: Amount
+    count_scale: Amount
 
 
 class Outline:

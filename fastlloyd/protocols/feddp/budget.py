@@ -11,17 +11,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Final, Literal
 
 from fastlloyd.privacy.calibration import SAMPLER_DELTA, gaussian_noise_multiplier
 from fastlloyd.protocols.feddp.settings import Settings
 
-OUTER, WEIGHTS, CENTERS, LLOYD, START = "outer product", "weights", "centres", "lloyd", "start"
+Kind = Literal["outer product", "weights", "centres", "lloyd", "start"]
+"""Of a step."""
+OUTER: Final = "outer product"
+WEIGHTS: Final = "weights"
+CENTERS: Final = "centres"
+LLOYD: Final = "lloyd"
+START: Final = "start"
 
 
-def steps_of(settings: Settings, rounds: int) -> tuple[str, ...]:
+def steps_of(settings: Settings, rounds: int) -> tuple[Kind, ...]:
     """Give the kinds of the steps of a run in order; only `START` asks nothing of the clients."""
-    first = (OUTER, WEIGHTS, CENTERS) if settings.start == "feddp" else (START,)
-    return (*first, *(LLOYD,) * rounds)
+    first: tuple[Kind, ...] = (OUTER, WEIGHTS, CENTERS) if settings.start == "feddp" else (START,)
+    lloyd: Kind = LLOYD
+    return (*first, *(lloyd for _ in range(rounds)))
 
 
 def epsilon_shares(settings: Settings, rounds: int) -> Mapping[str, tuple[float, float]]:

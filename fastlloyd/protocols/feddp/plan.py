@@ -10,13 +10,13 @@ Source: FedDP-KMeans, Alg. 1 and 2, App. G.4; docs/privacy.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
+from fastlloyd.decode import Amount, Within
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
 from fastlloyd.privacy.shares import noise_price
-from fastlloyd.protocols.feddp.budget import CENTERS, LLOYD, OUTER, START, WEIGHTS
+from fastlloyd.protocols.feddp.budget import CENTERS, OUTER, START, WEIGHTS, Kind
 from fastlloyd.protocols.feddp.grid import projected_limit
 from fastlloyd.protocols.planned import PlainPlan
 
@@ -29,7 +29,7 @@ class StepPlan:
 
     Attributes
     ----------
-    kind : str
+    kind : Kind
         'outer product', 'weights', 'centres', 'lloyd', or 'start' (nothing is asked of the clients).
     sigma : float
         Standard deviation of the Gaussian release; 0 where there is none.
@@ -37,9 +37,9 @@ class StepPlan:
         Scale b of the Laplace release; 0 where there is none.
     """
 
-    kind: str
-    sigma: float
-    scale: float
+    kind: Kind
+    sigma: Amount
+    scale: Amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class Plan(PlainPlan):
     fraction_bits: int
     outer_bits: int
     projected_bits: int
-    rounds: tuple[StepPlan, ...]
+    rounds: Annotated[tuple[StepPlan, ...], Within(1, 2000)]
 
     masking = "pairwise"
     private = True
@@ -198,25 +198,3 @@ class Plan(PlainPlan):
     def noise_price(self) -> float:
         """All noise over what a server would add alone for the same epsilon."""
         return max((noise_price(release) for release in self.all_releases()), default=1.0)
-
-    @classmethod
-    def _restored(cls, plain: dict[str, Any]) -> dict[str, Any]:
-        """Check the types, and restore names and steps."""
-        kinds: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
-        for field in fields(cls):
-            if field.type in kinds and type(plain[field.name]) is not kinds[str(field.type)]:
-                raise ValueError(f"the plan's {field.name} has the wrong type")
-        plain["names"] = tuple(str(name) for name in plain["names"])
-        plain["rounds"] = tuple(_step(entry) for entry in plain["rounds"])
-        return plain
-
-
-def _step(entry: Any) -> StepPlan:
-    """Read one step of a plan."""
-    if not isinstance(entry, Mapping) or set(entry) != {"kind", "sigma", "scale"}:
-        raise ValueError("a step of the plan does not have the expected fields")
-    step = StepPlan(**entry)
-    figures = (step.sigma, step.scale)
-    if step.kind not in (OUTER, WEIGHTS, CENTERS, LLOYD, START) or not all(type(f) is float for f in figures):
-        raise ValueError("a step of the plan has the wrong kind")
-    return step

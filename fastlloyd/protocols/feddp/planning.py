@@ -23,6 +23,7 @@ from fastlloyd.protocols.feddp.budget import (
     OUTER,
     START,
     WEIGHTS,
+    Kind,
     epsilon_shares,
     multipliers,
     steps_of,
@@ -66,7 +67,7 @@ class _Bounds:
 class _Course:
     """The steps and how epsilon is divided among them."""
 
-    kinds: tuple[str, ...]
+    kinds: tuple[Kind, ...]
     shares: Mapping[str, tuple[float, float]]
     epsilon: float
     delta: float

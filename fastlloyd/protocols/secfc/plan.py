@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.privacy.release import Release
@@ -138,14 +137,6 @@ class Plan(PlainPlan):
                 seen_by="server and clients",
             ),
         )
-
-    @classmethod
-    def _restored(cls, plain: dict[str, Any]) -> dict[str, Any]:
-        """Restore names, sizes and primes."""
-        plain["names"] = tuple(str(name) for name in plain["names"])
-        for key in ("sizes", "primes"):
-            plain[key] = tuple(int(value) for value in plain[key])
-        return plain
 
 
 @lru_cache(maxsize=16)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -183,11 +182,6 @@ class Plan(PlainPlan):
         """Give epsilon at delta for neighbours that differ in the values of one user's row (n stays)."""
         moved = [release for release in self.all_releases() if release.name != USERS]
         return spent([change_release(release) for release in moved], self.delta)
-
-    @classmethod
-    def _restored(cls, plain: dict[str, Any]) -> dict[str, Any]:
-        """Restore each party's names and bounds."""
-        return {**plain, **{name: tuple(tuple(own) for own in plain[name]) for name in ("names", "lo", "hi")}}
 
 
 def make_plan(public: PublicParameters, features: Sequence[PartyFeatures]) -> Plan:

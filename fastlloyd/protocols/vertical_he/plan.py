@@ -15,15 +15,16 @@ from functools import cached_property
 from typing import Any, Self
 
 from fastlloyd.crypto.lattice import Parameters
+from fastlloyd.decode import decode
 from fastlloyd.errors import RangeError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.calibration import calibrate
 from fastlloyd.privacy.release import Release
+from fastlloyd.protocols.align.messages import Columns
 from fastlloyd.protocols.vertical_he.budget import automatic_rounds, multipliers
 from fastlloyd.protocols.vertical_he.choose import Choice, allowed_options, encryption_seconds, linear_seconds
 from fastlloyd.protocols.vertical_he.circuit import choose_circuit
 from fastlloyd.protocols.vertical_he.circuit import seconds as circuit_seconds
-from fastlloyd.protocols.vertical_he.fields import read_fields
 from fastlloyd.protocols.vertical_he.frame import check_messages
 from fastlloyd.protocols.vertical_he.hints import (
     FLOODING,
@@ -199,7 +200,15 @@ class Plan:
         ValueError
             Not a plan: the sender is at fault.
         """
-        return cls(**read_fields(cls, values))
+        return decode(cls, values, "plan")
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What rank 0 proposes: the plan, and the columns of all owners in the order of their ranks."""
+
+    plan: Plan
+    features: tuple[Columns, ...]
 
 
 def make_plan(public: PublicParameters, names: Sequence[Sequence[str]]) -> Plan:

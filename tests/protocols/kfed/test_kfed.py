@@ -214,7 +214,7 @@ def test_a_client_refuses_a_plan_that_is_not_its_configuration(change) -> None:
     assert Plan.from_json(plan.to_json()) == plan
     with pytest.raises(ValueError, match=next(iter(change))):
         check_plan(dataclasses.replace(plan, **change), public_for(90, 3), d=2, names=plan.names)
-    with pytest.raises(ValueError, match="expected fields"):
+    with pytest.raises(ValueError, match="plan: expected the fields"):
         Plan.from_json({**plan.to_json(), "more": 1})
 
 

@@ -118,7 +118,7 @@ def run(
         told = grids[me].n if sizes is None else sizes[me.rank - 1]
         yield from tell_size(told)
         proposal = yield from receive_plan(names, 0)
-        plan = Plan.from_json(proposal.values["plan"])
+        plan = Plan.from_json(proposal.plan)
         check_plan(plan, public, me=me, d=d, names=names, told=told)
         seed = yield from agree_seed(me, everybody, run_id=RUN_ID, context=b"", secret=SecretRandom())
         shares = yield from share_points(me, grids[me], plan, run_id=RUN_ID, secret=SecretRandom())

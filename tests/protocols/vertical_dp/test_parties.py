@@ -315,12 +315,12 @@ def test_malformed_final_centres_are_refused(shared: bool, body: bytes) -> None:
 def test_a_malformed_synopsis_names_its_sender() -> None:
     columns = split(correlated(60, 2), 2)
     plan = plan_for(columns, 2, settings=SMALL)
-    with pytest.raises(PeerError, match="client 2 sent a malformed message"):
+    with pytest.raises(PeerError, match="client 2 sent a malformed Synopsis"):
         run(
             columns,
             plan,
             keys=sketch_keys(plan),
-            tap=lambda s, r, h, b: b[:-1] if s == PartyId(2) and r == SERVER else b,
+            tap=lambda s, r, h, b: b[:-1] if s == PartyId(2) and h.type == Synopsis.TYPE else b,
         )
 
 

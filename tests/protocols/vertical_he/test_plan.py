@@ -92,7 +92,7 @@ def test_plans_travel_and_are_checked() -> None:
 )
 def test_plans_of_other_types_are_the_sender_s_fault(field: str, value: object) -> None:
     values = make_plan(parameters(10_000, 5, rounds=10), names(1, 1)).to_json()
-    with pytest.raises(ValueError, match=r"fields|type|large|list"):
+    with pytest.raises(ValueError, match=rf"^plan\.{field}[^ ]*: expected"):
         Plan.from_json({**values, field: value})
     with pytest.raises(ValueError, match="ring"):
         Plan.from_json({**values, "scales": {**values["scales"], "ring": 2048.0}})
