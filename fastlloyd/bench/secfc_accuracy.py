@@ -160,13 +160,11 @@ def central_lloyd(points: NDArray[np.float64], groups: NDArray[np.int64], k: int
 
 
 def measure_protocol(problem: Problem, parts: Sequence[NDArray[np.int64]], run: int) -> dict[str, Any]:
-    """Run the parties in memory and compare their labels with those that the table is made of."""
+    """Run the parties in memory and compare their labels with those of the table's way, on the same rotated grid."""
     plan = make_secfc_plan(problem, parts, run)
-    points, _ = _in_order(problem, parts)
-    grid = quantise(points, plan.fraction_bits).raw_coordinates.T.astype(np.int64)
     made = run_secfc(problem.points, parts, plan)
-    differ = int((made.labels != run_pooled(grid, plan)[-1]).sum())
-    return {"differ": differ, "rounds": made.rounds, "records": len(points)}
+    differ = int((made.labels != run_pooled(made.grid, plan)[-1]).sum())
+    return {"differ": differ, "rounds": made.rounds, "records": len(made.labels)}
 
 
 def measure_kfed(problem: Problem, parts: Sequence[NDArray[np.int64]], local: int, run: int) -> dict[str, Any]:
@@ -190,7 +188,7 @@ def measure_kfed(problem: Problem, parts: Sequence[NDArray[np.int64]], local: in
 
 
 def make_secfc_plan(problem: Problem, parts: Sequence[NDArray[np.int64]], run: int) -> Plan:
-    """Make the plan of one run: the paper's distances and separated start, t = ceil(n / 3)."""
+    """Make the plan of one run: the paper's separated start, t = ceil(n / 3)."""
     d = problem.points.shape[1]
     segments, threshold = code_for(len(parts))
     public = PublicParameters(
@@ -199,7 +197,7 @@ def make_secfc_plan(problem: Problem, parts: Sequence[NDArray[np.int64]], run: i
         n_total=len(problem.points),
         rounds=_MOST_ITERATIONS,
         seed=run,
-        settings={"segments": segments, "threshold": threshold, "mode": "distances", "start": "separated"},
+        settings={"segments": segments, "threshold": threshold, "start": "separated"},
     )
     return make_plan(public, d=d, names=_names(d), sizes=tuple(len(rows) for rows in parts))
 

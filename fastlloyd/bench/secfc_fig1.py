@@ -73,7 +73,7 @@ def measure(cell: Cell, mpirun: Mpirun) -> dict[str, Any]:
     rounds = len(measured["seconds"]) + 1
     plan = shape_plan(cell, job.shares.caps)
     shares = plan.n_total * plan.width * (plan.clients - 1)
-    answers = plan.clients * plan.k * plan.n_total * rounds
+    answers = plan.clients * (plan.k - 1) * plan.n_total * rounds
     return {
         "seconds": statistics.median(measured["seconds"]),
         "setup": measured["setup_seconds"],

@@ -91,24 +91,20 @@ class SecfcJob(Job):
         return [*(f"--{name}={value}" for name, value in values.items()), *chosen, "--quiet"]
 
 
-def shape_at(point: Mapping[str, int], mode: str, rounds: int) -> dict[str, Any]:
+def shape_at(point: Mapping[str, int], rounds: int) -> dict[str, Any]:
     """Give the whole description of a measured point: t = ceil(n / 3) and the largest l that this leaves."""
     segments, threshold = code_for(point["n"])
-    return {**point, "l": segments, "t": threshold, "mode": mode, "rounds": rounds, "sigma": SIGMA}
+    return {**point, "l": segments, "t": threshold, "rounds": rounds, "sigma": SIGMA}
 
 
 def axis_shapes(size: Size, axis: str) -> list[dict[str, Any]]:
     """Give the points on one axis, all else as in the base point."""
-    return [shape_at({**BASE, axis: value}, "scores", size.rounds) for value in size.axes[axis]]
+    return [shape_at({**BASE, axis: value}, size.rounds) for value in size.axes[axis]]
 
 
 def target_shapes(size: Size) -> list[dict[str, Any]]:
-    """Give the settings that have a target, with scores and with the paper's distances."""
-    return [
-        shape_at(point, mode, rounds)
-        for point, rounds in ((BASE, size.rounds), (LARGE, size.large_rounds))
-        for mode in ("scores", "distances")
-    ]
+    """Return the settings that have a target."""
+    return [shape_at(BASE, size.rounds), shape_at(LARGE, size.large_rounds)]
 
 
 def list_cells(size: Size) -> list[Cell]:
@@ -126,7 +122,7 @@ def list_cells(size: Size) -> list[Cell]:
 
 def name_of(shape: Mapping[str, Any]) -> str:
     """Give a name that differs between points."""
-    return f"n={shape['n']} m={shape['m']} d={shape['d']} k={shape['k']} {shape['mode']}"
+    return f"n={shape['n']} m={shape['m']} d={shape['d']} k={shape['k']}"
 
 
 def make_job(cell: Cell, folder: Path) -> SecfcJob:
@@ -140,5 +136,5 @@ def make_job(cell: Cell, folder: Path) -> SecfcJob:
         k=cell["k"],
         rounds=cell["rounds"],
         seed=cell["run"],
-        settings={"segments": cell["l"], "threshold": cell["t"], "mode": cell["mode"]},
+        settings={"segments": cell["l"], "threshold": cell["t"]},
     )

@@ -1,6 +1,6 @@
 """SecFC's assignments from pooled records, in exact integers and whole blocks at a time.
 
-The server's own iteration (`protocols/secfc/start.py`) is given the values that it would decode, computed here from the
+The server's own iteration (`protocols/secfc/start.py`) is given values of the same order, computed here from the
 records; so the labels are those of the protocol, and a table of accuracies needs no shares. Tests compare it with the
 line by line reference and with the parties.
 
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.protocols.secfc.coded import Clusters
+from fastlloyd.protocols.secfc.clusters import Clusters
 from fastlloyd.protocols.secfc.messages import ValuesFormat
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.protocols.secfc.start import Course
@@ -39,15 +39,23 @@ def run_pooled(points: NDArray[np.int64], plan: Plan) -> list[NDArray[np.int64]]
         The first assignment and that of each round; k for a point in no cluster.
     """
     course = Course(plan, len(points))
-    history, state = [course.labels], "on"
-    while state == "on":
-        state = course.advance(_values(points, course.labels, course.clusters, plan))
+    history = [course.labels]
+    while len(history) <= plan.rounds:
+        clusters, lloyd = course.clusters, not course.starting
+        course.advance(_values(points, course.labels, clusters, plan, distances=not lloyd), clusters.sizes**2)
         history.append(course.labels)
+        if lloyd and (history[-1] == history[-2]).all():
+            break
     return history
 
 
-def _values(points: NDArray[np.int64], labels: NDArray[np.int64], clusters: Clusters, plan: Plan) -> Iterator[Wide]:
-    """Give what the server decodes, block by block: |mu|^2 - 2 |S| mu.x, and |S|^2 |x|^2 with distances."""
+def _values(
+    points: NDArray[np.int64], labels: NDArray[np.int64], clusters: Clusters, plan: Plan, *, distances: bool
+) -> Iterator[Wide]:
+    """Return exact values, block by block: |mu|^2 - 2 |S| mu.x, and |S|^2 |x|^2 with distances.
+
+    The protocol's server gets masked ones with the same order, and the same distances.
+    """
     sums = np.stack([points[labels == h].sum(axis=0) for h in clusters.used])
     high, low = sums >> _LOW_BITS, sums & ((1 << _LOW_BITS) - 1)
     norms = _wide([sum(int(value) ** 2 for value in row) for row in sums])
@@ -58,7 +66,7 @@ def _values(points: NDArray[np.int64], labels: NDArray[np.int64], clusters: Clus
             np.int64
         )
         values = Wide.of(-products).times(twice).plus(norms)
-        if plan.mode == "distances":
+        if distances:
             values = values.plus(Wide.of((points[rows] ** 2).sum(axis=1)[None]).times(squares))
         yield values
 

@@ -29,6 +29,7 @@ from fastlloyd.protocols.secfc.parameters import PublicParameters
 from fastlloyd.protocols.secfc.plan import Plan, make_plan
 from fastlloyd.protocols.secfc.server import server
 from fastlloyd.protocols.secfc.sharing import await_shared, share_points
+from fastlloyd.protocols.secfc.turn import draw_rotation, rotate
 from fastlloyd.simulate import Simulation
 from fastlloyd.wire import SERVER, PartyId, clients
 
@@ -52,14 +53,16 @@ class MemoryRun:
 
     Attributes
     ----------
+    grid : int64 array, shape (m, d)
+        All records, client by client, as they were shared: rotated and rounded.
     labels : int64 array, shape (m,)
-        Of all records, client by client.
     rounds : int
     clocks : mapping from party to Clock
     payload : mapping from party to int
         Bytes sent: shares and answers.
     """
 
+    grid: NDArray[np.int64] = field(repr=False)
     labels: NDArray[np.int64] = field(repr=False)
     rounds: int
     clocks: Mapping[PartyId, Clock]
@@ -106,16 +109,19 @@ def run_secfc(points: NDArray[np.float64], parts: Sequence[NDArray[np.int64]], p
 
     def take_part(me: PartyId, own: GridPoints) -> Party[ClientResult]:
         shares = yield from share_points(me, own, plan, run_id=run_id, secret=secret)
-        return (yield from client(me, shares, own, plan, seed=seed, run_id=run_id))
+        return (yield from client(me, shares, own, plan, rotation=rotation, seed=seed, run_id=run_id))
 
+    rotation = draw_rotation(plan.d, seed=seed, run_id=run_id)
+    grids = [rotate(points[rows], rotation, plan.fraction_bits) for rows in parts]
     parties = {SERVER: timed(serve(), clocks[SERVER])}
-    for me, rows in zip(clients(plan.clients), parts, strict=True):
-        parties[me] = timed(take_part(me, quantise(points[rows], plan.fraction_bits)), clocks[me])
+    for me, own in zip(clients(plan.clients), grids, strict=True):
+        parties[me] = timed(take_part(me, own), clocks[me])
     simulation = Simulation(parties)
     results = simulation.run()
     first = results[clients(plan.clients)[0]]
     payload = {party: meter.total_sent().payload_bytes for party, meter in simulation.meters.items()}
-    return MemoryRun(labels=first.labels, rounds=len(first.included), clocks=clocks, payload=payload)
+    grid = np.concatenate([own.raw_coordinates.T for own in grids]).astype(np.int64)
+    return MemoryRun(grid=grid, labels=first.labels, rounds=len(first.included), clocks=clocks, payload=payload)
 
 
 def shape_plan(shape: Mapping[str, Any], sizes: tuple[int, ...]) -> Plan:
@@ -124,7 +130,7 @@ def shape_plan(shape: Mapping[str, Any], sizes: tuple[int, ...]) -> Plan:
     Parameters
     ----------
     shape : mapping
-        m, d, k, n, l, t, mode, rounds, run.
+        m, d, k, n, l, t, rounds, run.
     sizes : tuple of int
     """
     public = PublicParameters(
@@ -133,7 +139,7 @@ def shape_plan(shape: Mapping[str, Any], sizes: tuple[int, ...]) -> Plan:
         n_total=shape["m"],
         rounds=shape["rounds"],
         seed=shape["run"],
-        settings={"segments": shape["l"], "threshold": shape["t"], "mode": shape["mode"]},
+        settings={"segments": shape["l"], "threshold": shape["t"]},
     )
     return make_plan(public, d=shape["d"], names=_names(shape["d"]), sizes=sizes)
 
@@ -151,8 +157,8 @@ def measure(shape: Mapping[str, Any]) -> dict[str, Any]:
     dict
         `client`, `server`, `total`: processor seconds of the slowest client, the server, and all parties together, for
         each iteration but the first; `sharing`: of the slowest client until the end of the first; `rounds`; `bytes`,
-        `formula`: payload of client 1, counted, and m_j d (n - 1) / l + k m s field elements; `clusters` that have
-        records at the end; `kfed`: seconds of a whole run.
+        `formula`: payload of client 1, counted, and m_j d (n - 1) / l + (k - 1) m s field elements; `clusters`
+        that have records at the end; `kfed`: seconds of a whole run.
     """
     points = make_points(shape, shape["sigma"])
     parts = np.array_split(np.arange(len(points)), shape["n"])
@@ -161,7 +167,7 @@ def measure(shape: Mapping[str, Any]) -> dict[str, Any]:
     steps = {party: np.diff(clock.rounds) for party, clock in run.clocks.items()}
     own = np.max([values for party, values in steps.items() if not party.is_server], axis=0)
     first = PartyId(1)
-    elements = len(parts[0]) * plan.width * (plan.clients - 1) + plan.k * len(points) * run.rounds
+    elements = len(parts[0]) * plan.width * (plan.clients - 1) + (plan.k - 1) * len(points) * run.rounds
     return {
         "client": own.tolist(),
         "server": steps[SERVER].tolist(),

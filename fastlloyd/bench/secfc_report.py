@@ -52,10 +52,11 @@ def conditions(pairs: Pairs, machine: str) -> str:
         f"{machine}. Accuracy in per cent (best matching of clusters and true labels), mean and standard deviation of "
         f"{runs} run(s), each from another public seed; records are drawn anew, or dealt out anew, for every "
         f"{runs // max(draws, 1)} of them. The paper has 10 runs and does not say what its second figure is. SecFC: "
-        "distances, separated start from k-means++ seeds, exact integers on a grid of 2^-16; the labels are those of "
-        "the parties, without their shares. Lloyd: scikit-learn in floating point, from the same start, on the records "
-        "before rounding. Cheapest: of the runs on the same records the one with the smallest sum of squared "
-        "distances, which nobody needs labels for. k-FED: clients know k', three local starts."
+        "separated start from k-means++ seeds, exact integers on a grid of 2^-16; the labels are those of the parties, "
+        "without their shares and without the secret rotation before the rounding. Lloyd: scikit-learn in floating "
+        "point, from the same start, on the records before rounding. Cheapest: of the runs on the same records the one "
+        "with the smallest sum of squared distances, which nobody needs labels for. k-FED: clients know k', three "
+        "local starts."
     )
 
 

@@ -41,13 +41,11 @@ from fastlloyd.ring.wide import Wide
 
 __all__ = ["MAX_PRIMES", "MAX_RECORDS", "Elements", "Field", "choose_field"]
 
-MAX_PRIMES = 5
+MAX_PRIMES = 8
 MAX_RECORDS = 1 << 29
 """Sums of so many centred residues are still within 2^52."""
 
 _SMALL_PRIME_BITS = 16
-_SCORE_FACTOR = 6
-_DISTANCE_FACTOR = 8
 _GROUP_BLOCK = 1 << 17
 
 
@@ -299,21 +297,13 @@ class Field:
         return reduce_rows(values, self.primes)
 
 
-def choose_field(*, n_total: int, d: int, largest_coordinate: int, distances: bool = False) -> Field:
-    """Choose a field in which no score or distance of a run can wrap, from public bounds alone.
-
-    With sums mu of up to N points and coordinates of at most A in size, abs(|mu|^2 - 2 N mu.x) <= 3 N^2 d A^2, and
-    |mu - N x|^2 <= 4 N^2 d A^2; centred decoding needs a modulus above twice that.
+def choose_field(largest: int) -> Field:
+    """Choose a field in which integers up to a bound, positive or negative, cannot wrap.
 
     Parameters
     ----------
-    n_total : int
-        Public bound N on all records.
-    d : int
-    largest_coordinate : int
-        Largest absolute coordinate A on the grid.
-    distances : bool
-        The run decodes the paper's distances instead of scores.
+    largest : int
+        From public bounds alone; centred decoding needs a modulus above twice that.
 
     Returns
     -------
@@ -323,14 +313,9 @@ def choose_field(*, n_total: int, d: int, largest_coordinate: int, distances: bo
     Raises
     ------
     RangeError
-        More than 5 primes of 24 bits would be needed; names the mend.
+        More than 8 primes of 24 bits would be needed; names the mend.
     """
-    if min(n_total, d, largest_coordinate) < 1 or n_total > MAX_RECORDS:
-        raise RangeError(
-            f"expected 1 to {MAX_RECORDS} records, at least one feature and a positive largest coordinate, got "
-            f"{n_total}, {d} and {largest_coordinate}; correct n_total or the bounds"
-        )
-    need = (_DISTANCE_FACTOR if distances else _SCORE_FACTOR) * n_total**2 * d * largest_coordinate**2
+    need = 2 * largest
     large, small = (primes_below(1 << bits, MAX_PRIMES) for bits in (PRIME_BITS, _SMALL_PRIME_BITS))
     for count in range(1, MAX_PRIMES + 1):
         for fewer in range(count, -1, -1):
@@ -338,6 +323,6 @@ def choose_field(*, n_total: int, d: int, largest_coordinate: int, distances: bo
             if math.prod(primes) > need:
                 return Field(primes)
     raise RangeError(
-        f"{n_total} records of {d} features with grid coordinates up to {largest_coordinate} need a field of "
-        f"{need.bit_length()} bits, more than {MAX_PRIMES * PRIME_BITS}; take fewer fraction bits or lower n_total"
+        f"the largest integers need a field of {need.bit_length()} bits, more than {MAX_PRIMES * PRIME_BITS}; take "
+        "fewer fraction bits or lower n_total"
     )

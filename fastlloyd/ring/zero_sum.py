@@ -1,10 +1,13 @@
-r"""Random polynomials that hide everything in the coded answers but the sums that are asked for.
+r"""Random polynomials with a prescribed sum: they hide everything in the coded answers but the sums that are asked for.
 
 The server gets enough answers to decode the whole polynomial phi of a point and a centre, hence its value at each
 beta_u, u <= l: what one segment adds to the score. So client j adds r(alpha_j) to its answer, r a polynomial of degree
 D = 2l + 2t - 2 whose values at beta_1..beta_l sum to 0. Such an r is fixed by its values at any D points, if these
 do not all vanish for a non-zero r (checked when a `Code` is made), so: clients 1..D add one pseudo-random element for
 each entry, and each other client the linear combination of these D that completes the polynomial.
+
+To add e to a sum, all clients add the value of one more polynomial of sum e: the constant e / l will do, since what is
+random in a polynomial of degree D is in r already.
 
 Over a uniform choice of the D values, phi + r is uniform among the polynomials of degree D with the sum of phi, so
 that the server's view is a function of the sums alone. The values come from a key that all clients have and the
@@ -16,6 +19,9 @@ Source: none in the paper, whose server learns each segment's part; docs/secfc.m
 from __future__ import annotations
 
 import struct
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fastlloyd.ring.field import Elements
 from fastlloyd.ring.lagrange import Code
@@ -58,3 +64,22 @@ def zero_sum_mask(
         if j % (code.field.inner_limit - 1) == 0:
             total = code.field.reduce(total)
     return code.field.reduce(total)
+
+
+def constant_with_sum(code: Code, sums: NDArray[np.int64]) -> Elements:
+    """Return constants whose sum over beta_1..beta_l is prescribed: what every client adds for it.
+
+    Parameters
+    ----------
+    code : Code
+    sums : int64 array, shape S
+        At most 2^40 in size.
+
+    Returns
+    -------
+    float64 array, shape (primes, *S)
+        Congruent to sums / l and at most 2^41 in size: not reduced.
+    """
+    quotient, rest = np.divmod(sums, code.segments)
+    parts = np.array([[i * pow(code.segments, -1, p) % p for i in range(code.segments)] for p in code.field.primes])
+    return np.asarray(quotient.astype(np.float64) + parts[:, rest])

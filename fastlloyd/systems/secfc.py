@@ -37,6 +37,7 @@ from fastlloyd.protocols.secfc.server import server
 from fastlloyd.protocols.secfc.settings import HELP
 from fastlloyd.protocols.secfc.sharing import await_shared, gather_sizes, share_points, tell_size
 from fastlloyd.protocols.secfc.sizes import bounds
+from fastlloyd.protocols.secfc.turn import draw_rotation, rotate
 from fastlloyd.protocols.session import (
     await_ready,
     exchange_counters_server,
@@ -51,12 +52,14 @@ from fastlloyd.systems.shared import ReportOnly
 from fastlloyd.wire import PartyId
 
 _NOT_PRIVATE = (
-    "the result is exact: every party learns the cluster of every point in every iteration, and the server each "
-    "point's {what}"
+    "the result is exact: every client learns the cluster of every point in every iteration; the server learns {what}"
 )
 _KNOWS = {
-    "scores": "score for each centre, which tells all points up to a rotation",
-    "distances": "distance from each centre, which tells all points up to a rigid motion",
+    "random": (
+        "the sizes of the clusters and, of points that it cannot name or follow from one iteration to the next, the "
+        "order of the centres by distance and the ratios of the differences of squared distances, to many digits"
+    ),
+    "separated": ("each point's exact squared distances from k points, which can tell all points but for secret axes"),
 }
 
 
@@ -111,7 +114,7 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
         f"{plan.needed_answers} answers decode an iteration",
         f"field: {len(plan.primes)} primes, {element} bytes an element; grid of 2^-{plan.fraction_bits}",
         f"set-up: {max(sizes) * plan.width * element * (clients - 1):,} bytes of shares from each client",
-        f"iteration: {plan.k * plan.n_total * element:,} bytes up from each client; at most {plan.rounds} rounds",
+        f"iteration: {(plan.k - 1) * plan.n_total * element:,} bytes up from each client; at most {plan.rounds} rounds",
         f"privacy: no noise; {_not_private(plan)}",
     ]
 
@@ -168,19 +171,20 @@ def _run_client(session: Session, outcome: ClientOutcome) -> None:
         lifetime_delta=lambda plan: automatic_delta(plan.n_total),
     )
     plan, run_id = begun.plan, session.facts.run_id
-    points = own.quantise(plan.fraction_bits)
-    del own
     seed = begun.fresh_seed()
+    rotation = draw_rotation(plan.d, seed=seed, run_id=run_id)
+    points = rotate(own.raw_points, rotation, plan.fraction_bits)
+    del own
     shares = begun.driver.drive(share_points(me, points, plan, run_id=run_id, secret=SecretRandom()))
     begun.start()
-    result = begun.driver.drive(client(me, shares, points, plan, seed=seed, run_id=run_id))
+    result = begun.driver.drive(client(me, shares, points, plan, rotation=rotation, seed=seed, run_id=run_id))
     outcome.files.choose_writer(result.present)
     outcome.finish(plan, result, begun.exchange())
 
 
 def _not_private(plan: Plan) -> str:
     """Say why the result carries no claim of differential privacy."""
-    return _NOT_PRIVATE.format(what=_KNOWS[plan.mode])
+    return _NOT_PRIVATE.format(what=_KNOWS[plan.start])
 
 
 def _common_part(facts: Facts, plan: Plan, included: Any, traffic: Mapping[str, Any]) -> document.Common:

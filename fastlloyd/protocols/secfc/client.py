@@ -5,29 +5,24 @@ Source: SecFC, Alg. 1, lines 9 to 16.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.prg import derive
 from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.protocols.party import Party, Publish, Receive, Record, Send
-from fastlloyd.protocols.secfc.coded import Clusters, Coder
+from fastlloyd.protocols.secfc.clusters import Clusters
+from fastlloyd.protocols.secfc.coded import Coder
+from fastlloyd.protocols.secfc.masks import RoundMasks
 from fastlloyd.protocols.secfc.messages import Assignment, AssignmentFormat, CodedValues, Finished
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.protocols.secfc.reveal import local_inertia, reveal_centers
 from fastlloyd.protocols.secfc.sharing import Shares
 from fastlloyd.protocols.secfc.start import first_labels
-from fastlloyd.ring.field import Elements
-from fastlloyd.ring.lagrange import Code
-from fastlloyd.ring.zero_sum import zero_sum_mask
+from fastlloyd.protocols.secfc.turn import turn_back
 from fastlloyd.wire import SERVER, PartyId
-
-_PURPOSE = b"fastlloyd secfc zero-sum masks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +40,10 @@ class ClientResult:
     sizes : int64 array, shape (k,)
         Points in each cluster.
     centers : float64 array, shape (k, d), or None
-        Scaled domain; a row of NaN for a cluster without points. None where they are not revealed.
+        Scaled domain; a row of NaN for a cluster of too few points. None where they are not revealed.
     raw_inertia : float or None
-        Sum of squared distances of the own records from their centres; stays here.
+        Sum of squared distances of the own records from their centres; stays here. None where some centre of a
+        cluster with points is not revealed.
     included : tuple
         Per round, the clients whose answers were decoded.
     present : tuple of PartyId
@@ -68,7 +64,14 @@ class ClientResult:
 
 
 def client(
-    me: PartyId, shares: Shares, raw_points: GridPoints, plan: Plan, *, seed: bytes, run_id: bytes
+    me: PartyId,
+    shares: Shares,
+    raw_points: GridPoints,
+    plan: Plan,
+    *,
+    rotation: NDArray[np.float64],
+    seed: bytes,
+    run_id: bytes,
 ) -> Party[ClientResult]:
     """Run one client.
 
@@ -78,8 +81,10 @@ def client(
     shares : Shares
         From `sharing.share_points`.
     raw_points : GridPoints
-        Own records.
+        Own records, rotated.
     plan : Plan
+    rotation : float64 array, shape (d, d)
+        From `turn.draw_rotation`; turns revealed centres back.
     seed : bytes of length 32
         The clients' common seed (`protocols/seed.py`), which the server does not know.
     run_id : bytes
@@ -91,65 +96,66 @@ def client(
 
     Notes
     -----
-    Sees: the cluster of every point in every iteration; the centres at the end where the run reveals them. Up to t
+    Sees: the cluster of every point in every round; the centres at the end where the run reveals them. Up to t
     clients together learn nothing else about a point.
     """
-    code = plan.code
-    coder = Coder(plan.field, shares.elements, plan.mode == "distances")
+    coder = Coder(plan.code, shares.elements)
     shape = AssignmentFormat(shares.records, plan.k, plan.clients)
     labels = first_labels(plan, shares.records)
     history: list[tuple[PartyId, ...]] = []
     state, t = "on", 0
     yield Record(plan.all_releases())
     while state == "on":
-        # Differs from the paper: without the mask the server could decode what each segment adds. The mask depends on
-        # the assignment: a server that shows clients different ones gets masks that do not fit together.
-        key = derive(seed, _PURPOSE, run_id + hashlib.sha256(labels.astype("<i8").tobytes()).digest())
-        masked = coder.answer(labels, plan.k, partial(_mask, code, me.rank, key=key, iteration=t))
-        yield Send((SERVER,), CodedValues(masked), t)
+        masks = RoundMasks(plan.code, me.rank, labels, seed=seed, run_id=run_id, iteration=t)
+        started = t >= plan.start_rounds
+        order = masks.shuffled() if started else np.arange(shares.records)
+        if started:
+            answer = coder.ordered(labels, plan.k, order, masks)
+        else:
+            answer = coder.distances(int(np.flatnonzero(labels == 0)[0]), masks)
+        yield Send((SERVER,), CodedValues(answer), t)
         reply: Assignment = yield Receive(SERVER, Assignment, t, shape)
         _check(reply, labels, plan, t)
-        labels, state = reply.labels, reply.state
+        before, labels = labels, np.empty_like(labels)
+        labels[order] = reply.labels
         history.append(reply.included)
         yield Publish("round", {"round": t, "rounds": plan.rounds, "clients": len(reply.included)})
         t += 1
+        if started and (labels == before).all():
+            state = "repeated"
+        elif t == plan.rounds:
+            state = "limit"
+    if t < plan.rounds:
+        yield Send((SERVER,), CodedValues(b"", repeated=True), t)
+        t += 1
     yield Send((SERVER,), Finished(), t)
-    centers, present = None, history[-1]
+    turned, present = None, history[-1]
     if plan.reveal_centers:
-        centers, present = yield from reveal_centers(me, coder, labels, plan, t)
+        turned, present = yield from reveal_centers(me, coder, labels, plan, t)
     raw_labels = labels[shares.raw_rows]
+    sizes = np.bincount(labels, minlength=plan.k).astype(np.int64)
+    kept = bool(((sizes == 0) | (sizes >= plan.least_revealed)).all())
     return ClientResult(
         labels=labels,
         raw_rows=shares.raw_rows,
         raw_labels=raw_labels,
-        sizes=np.bincount(labels, minlength=plan.k).astype(np.int64),
-        centers=centers,
-        raw_inertia=None if centers is None else local_inertia(raw_points, raw_labels, centers),
+        sizes=sizes,
+        centers=None if turned is None else turn_back(turned, rotation),
+        raw_inertia=local_inertia(raw_points, raw_labels, turned) if turned is not None and kept else None,
         included=tuple(history),
         present=present,
         state=state,
     )
 
 
-def _mask(code: Code, rank: int, block: int, shape: tuple[int, ...], *, key: bytes, iteration: int) -> Elements:
-    """Give what hides the segments in one block of the answer of one round."""
-    return zero_sum_mask(code, rank, shape, key=key, iteration=iteration, block=block)
-
-
 def _check(reply: Assignment, before: NDArray[np.int64], plan: Plan, t: int) -> None:
-    """Refuse an assignment that no iteration of the plan can give."""
+    """Refuse an assignment that no round of the plan can give."""
     if len(reply.included) < plan.needed_answers:
         raise _wrong(t, f"was decoded from {len(reply.included)} answers, expected at least {plan.needed_answers}")
-    started = t >= plan.start_rounds
-    if started and not np.isin(reply.labels, Clusters.of(before, plan.k).used).all():
+    if t >= plan.start_rounds and not np.isin(reply.labels, Clusters.of(before, plan.k).used).all():
         raise _wrong(t, "names a cluster without a centre")
     if not (reply.labels < plan.k).any():
         raise _wrong(t, "has no point in any cluster")
-    last = t + 1 == plan.rounds
-    repeated = started and bool((reply.labels == before).all())
-    expected = "repeated" if repeated else "limit" if last else "on"
-    if reply.state != expected:
-        raise _wrong(t, f"says {reply.state!r}, expected {expected!r}")
 
 
 def _wrong(t: int, text: str) -> PeerError:

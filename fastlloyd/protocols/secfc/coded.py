@@ -1,53 +1,31 @@
-"""What one client computes in one iteration, on its shares alone (Alg. 1, lines 11 to 15).
+"""What one client computes in one round, on its shares alone (Alg. 1, lines 11 to 15).
 
-With mu_h the sum of the shares of cluster h and |S_h| its size:
+In Lloyd's rounds these are the values v_h of `order.py`, in the rounds of the separated start squared distances from
+the one chosen point. Both are values of polynomials of degree 2 (l + t - 1) at the client's point, whose sum over
+beta_1..beta_l is that of the points themselves: the reference and the scale are public, the factor is known to all
+clients and the same for all of them, and the noise is added as a constant polynomial (`ring/zero_sum.py`).
 
-- scores: |mu_h|^2 - 2 |S_h| mu_h.x_i, which over |S_h|^2 is |c_h|^2 - 2 c_h.x_i for the centre c_h;
-- distances: |mu_h - |S_h| x_i|^2, the same plus |S_h|^2 |x_i|^2.
-
-Both are values of polynomials of degree 2 (l + t - 1) at the client's point, whose sum over beta_1..beta_l is the score
-or distance of the points themselves. Clusters without points have no value.
-
-Source: SecFC, §4.1 "Coded center update". Differs from the paper: scores by default, for they need one product less
-and never show how far a point lies from a centre; and the masks of `ring/zero_sum.py` are added before they leave.
+Source: SecFC, §4.1 "Coded center update". Differs from the paper: no distances leave but those of the separated
+start; and the masks of `masks.py` are in all that leaves.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.protocols.secfc.clusters import Clusters
+from fastlloyd.protocols.secfc.masks import RoundMasks
 from fastlloyd.protocols.secfc.messages import ValuesFormat
+from fastlloyd.protocols.secfc.order import Scale
 from fastlloyd.ring.field import Elements, Field
+from fastlloyd.ring.lagrange import Code
+from fastlloyd.ring.zero_sum import constant_with_sum
 
 _SUM_POINTS = 1 << 13
-
-
-@dataclass(frozen=True, slots=True)
-class Clusters:
-    """The clusters of one assignment that have points.
-
-    Attributes
-    ----------
-    used : int64 array, shape (c,)
-        Their numbers, ascending.
-    sizes : int64 array, shape (c,)
-        Their numbers of points; public.
-    """
-
-    used: NDArray[np.int64]
-    sizes: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, labels: NDArray[np.int64], k: int) -> Clusters:
-        """Count; labels outside 0..k-1 are points in no cluster."""
-        counts = np.bincount(labels, minlength=k + 1)[:k].astype(np.int64)
-        used = np.flatnonzero(counts)
-        return cls(used, counts[used])
 
 
 @dataclass(slots=True)
@@ -56,34 +34,38 @@ class Coder:
 
     Attributes
     ----------
-    field : Field
+    code : Code
     elements : float32 array, shape (primes, m, width)
         Shares of all points; residues fit without loss.
-    distances : bool
-        Values are distances rather than scores.
     """
 
-    field: Field
+    code: Code
     elements: NDArray[np.float32] = dataclasses.field(repr=False)
-    distances: bool
+
+    @property
+    def field(self) -> Field:
+        """The field of the shares."""
+        return self.code.field
 
     def sums(self, labels: NDArray[np.int64], clusters: Clusters, k: int) -> Elements:
-        """Give the shares of the clusters' sums, shape (primes, c, width)."""
+        """Return the shares of the clusters' sums, shape (primes, c, width)."""
         total = self.field.zeros((k, self.elements.shape[2]))
         for start in range(0, len(labels), _SUM_POINTS):
             rows = slice(start, start + _SUM_POINTS)
-            total += self.field.group_sums(self._block(rows), labels[rows], k)
+            total += self.field.group_sums(self._points(rows), labels[rows], k)
         return self.field.reduce(total)[:, clusters.used]
 
-    def answer(self, labels: NDArray[np.int64], k: int, mask: Callable[[int, tuple[int, ...]], Elements]) -> bytes:
-        """Give the masked coded value of each cluster in use and each point.
+    def ordered(self, labels: NDArray[np.int64], k: int, order: NDArray[np.int64], masks: RoundMasks) -> bytes:
+        """Return the masked values of each cluster in use but the reference and each point.
 
         Parameters
         ----------
         labels : int64 array, shape (m,)
         k : int
-        mask : callable
-            Number of a block and its shape to the mask, which is never used again.
+        order : int64 array, shape (m,)
+            In which the points are sent.
+        masks : RoundMasks
+            Never used again.
 
         Returns
         -------
@@ -91,22 +73,36 @@ class Coder:
             Field elements, block by block (`ValuesFormat`).
         """
         ring, clusters = self.field, Clusters.of(labels, k)
+        scale = Scale.of(clusters)
         sums = self.sums(labels, clusters, k)
-        norms = ring.squared_norms(sums)[..., None]
-        linear = ring.multiply(sums, ring.encode(-2 * clusters.sizes)[..., None])
-        squares = ring.encode(clusters.sizes**2)[..., None]
+        own = ring.multiply(sums[:, scale.places], ring.encode(scale.own)[..., None])
+        other = ring.multiply(sums[:, [scale.reference]], ring.encode(scale.other)[..., None])
+        constant = ring.subtract(ring.squared_norms(own), ring.squared_norms(other))[..., None]
+        linear = ring.multiply(ring.subtract(own, other), ring.encode(-2 * scale.whole)[..., None])
         parts = []
-        for number, rows in enumerate(ValuesFormat(ring, len(clusters.used), len(labels)).blocks):
-            points = self._block(rows)
-            # Sums of at most four residues: small enough to reduce once, at the end.
+        for number, rows in enumerate(ValuesFormat(ring, len(scale.places), len(labels)).blocks):
+            points = self._points(order[rows])
+            order_masks = masks.order(scale, points.shape[1], number)
+            # Residues are below 2^23: products with a sum of two of them, and what is added, stay below 2^52.
             values = ring.matmul(linear, points.transpose(0, 2, 1))
-            values += norms
-            if self.distances:
-                values += ring.multiply(squares, ring.squared_norms(points)[:, None, :])
-            values += mask(number, values.shape[1:])
+            values += constant
+            values *= ring.encode(order_masks.factors)[:, None, :]
+            values += constant_with_sum(self.code, order_masks.noise)
+            values += masks.sums(values.shape[1:], number)
             parts.append(ring.to_bytes(ring.reduce(values)))
         return b"".join(parts)
 
-    def _block(self, rows: slice) -> Elements:
-        """Give the shares of some points in float64, as all arithmetic is."""
+    def distances(self, point: int, masks: RoundMasks) -> bytes:
+        """Return the masked squared distances of all points from one of them; in the order of the run."""
+        ring = self.field
+        chosen = self._points(slice(point, point + 1))
+        parts = []
+        for number, rows in enumerate(ValuesFormat(ring, 1, self.elements.shape[1]).blocks):
+            away = ring.subtract(self._points(rows), chosen)
+            values = ring.squared_norms(away)[:, None, :] + masks.sums((1, away.shape[1]), number)
+            parts.append(ring.to_bytes(ring.reduce(values)))
+        return b"".join(parts)
+
+    def _points(self, rows: slice | NDArray[np.int64]) -> Elements:
+        """Return the shares of some points in float64, as all arithmetic is."""
         return self.elements[:, rows].astype(np.float64)

@@ -1,7 +1,7 @@
 """The nearest centre of each point, from decoded integers, exactly (Alg. 1, lines 20 to 25).
 
-s_h / |S_h|^2 orders the centres, so s_g / |S_g|^2 < s_h / |S_h|^2 is decided as s_g |S_h|^2 < s_h |S_g|^2 in wide
-integers: no division, no rounding, and ties go to the lowest index. Distances are compared in the same way.
+Values v_h over public weights w_h order the centres, so v_g / w_g < v_h / w_h is decided as v_g w_h < v_h w_g in wide
+integers: no division, no rounding, and equal values go to the lowest index.
 """
 
 from __future__ import annotations
@@ -9,33 +9,34 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.protocols.secfc.coded import Clusters
 from fastlloyd.ring.wide import Wide
 
 
-def closest(values: Wide, clusters: Clusters) -> NDArray[np.int64]:
-    """Give the number of the nearest cluster of each point.
+def closest(values: Wide, weights: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the row of the least value over its weight, for each point.
 
     Parameters
     ----------
     values : Wide, shape (c, m)
-        Scores or distances times |S_h|^2, in the order of `clusters.used`.
-    clusters : Clusters
-        At least one.
+    weights : int64 array, shape (c,)
+        Positive.
 
     Returns
     -------
     int64 array, shape (m,)
     """
-    squares = clusters.sizes**2
     best = values[0]
     place = np.zeros(best.shape, dtype=np.int64)
-    for h in range(1, len(squares)):
-        nearer = values[h].times(squares[place]).less(best.times(squares[h]))
+    for h in range(1, len(weights)):
+        nearer = values[h].times(weights[place]).less(best.times(weights[h]))
         best = best.replace(nearer, values[h])
         place[nearer] = h
-    nearest: NDArray[np.int64] = clusters.used[place]
-    return nearest
+    return place
+
+
+def with_zeros(values: Wide, row: int) -> Wide:
+    """Return the values, shape (c - 1, m), with one more row of zeros; shape (c, m)."""
+    return Wide(np.insert(values.limbs, row, 0, axis=1))
 
 
 def join(blocks: list[Wide]) -> Wide:

@@ -12,9 +12,10 @@
       DataShares       <------->    DataShares                        block by block
       Shared  number of records of all clients -------------------->  all are ready
       -- each iteration (phase 2) --
-      CodedValues  k m field elements ------------------------------> decodes from the first 2l + 2t - 1
-      new clusters     <--------------------------------------------  Assignment  of all points
+      CodedValues  c - 1 field elements for each point -------------> decodes from the first 2l + 2t - 1
+      new clusters     <--------------------------------------------  Assignment  of all points, in the secret order
       -- after the last one --
+      CodedValues  "repeated", if the assignment did --------------->
       Finished  ---------------------------------------------------->
                        <--------------------------------------------  Roll  who is there (if centres are revealed)
       CenterShares     <------->    l + t clients to all clients
@@ -32,7 +33,6 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.protocols.message import Payload
 from fastlloyd.protocols.seed import SetupBytes
 from fastlloyd.ring.field import Elements, Field
 from fastlloyd.wire import PartyId, decode_included, encode_included
@@ -41,7 +41,6 @@ _NUMBER = struct.Struct("<Q")
 _BLOCK = struct.Struct("<I")
 # Values of one block: enough for matrix products to be fast, few enough for all clients' blocks to fit the cache.
 _BLOCK_VALUES = 1 << 16
-_STATES = ("on", "repeated", "limit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,50 +192,67 @@ class Shared(_Number):
 
 @dataclass(frozen=True, slots=True)
 class ValuesFormat:
-    """The public shape of one iteration's answer: field, clusters in use c, points m."""
+    """The public shape of one round's answer: field, values of each point, points m."""
 
     field: Field
-    clusters: int
+    values: int
     records: int
 
     @property
     def blocks(self) -> list[slice]:
-        """Which points travel together: what a party computes on at a time."""
-        height = max(1, _BLOCK_VALUES // self.clusters)
+        """Which points travel together: what a party computes on at a time. None, where a point has no value."""
+        if not self.values:
+            return []
+        height = max(1, _BLOCK_VALUES // self.values)
         return [slice(i, min(i + height, self.records)) for i in range(0, self.records, height)]
 
 
-class CodedValues(Payload):
-    """Sender: a client. Receiver: the server. Coded score or distance of each cluster in use and each point.
+@dataclass(frozen=True, slots=True)
+class CodedValues:
+    """Sender: a client. Receiver: the server. Masked coded values of each point; or that the assignment repeated.
 
     Attributes
     ----------
     data : bytes
-        Field elements: block by block, shape (c, points of the block) each.
+        Field elements: block by block, shape (values, points of the block) each. Empty once the assignment repeated.
+    repeated : bool
+        The assignment that came last is that before it: there is nothing more to compute.
     """
 
-    __slots__ = ()
     TYPE: ClassVar[int] = 78
+    data: bytes = dataclasses.field(repr=False)
+    repeated: bool = False
+
+    def body(self) -> bytes:
+        """Return a byte that says whether the assignment repeated, then the elements."""
+        return bytes([self.repeated]) + self.data
+
+    @property
+    def payload_bytes(self) -> int:
+        """The elements."""
+        return len(self.data)
 
     @classmethod
     def read(cls, body: bytes, format: ValuesFormat) -> Self:
-        """Check the length."""
-        expected = format.clusters * format.records * format.field.element_bytes
-        if len(body) != expected:
-            raise ValueError(f"expected {expected} payload bytes, got {len(body)}")
-        return cls(body)
+        """Check the first byte and the length."""
+        if body == b"\1":
+            return cls(b"", True)
+        expected = format.values * format.records * format.field.element_bytes
+        if body[:1] != b"\0" or len(body) != 1 + expected:
+            raise ValueError(f"expected {expected} payload bytes after a zero, or a single one, got {len(body)} bytes")
+        return cls(body[1:])
 
     def block(self, format: ValuesFormat, rows: slice) -> Elements:
-        """Give the elements of one block, shape (primes, c, points of the block).
+        """Return the elements of one block, shape (primes, values, points of the block).
 
         Raises
         ------
         ValueError
             A residue is not below its prime: the sender is at fault.
         """
-        width = format.clusters * format.field.element_bytes
+        width = format.values * format.field.element_bytes
         data = memoryview(self.data)[rows.start * width : rows.stop * width]
-        return format.field.from_bytes(data, (format.clusters, rows.stop - rows.start))
+        return format.field.from_bytes(data, (format.values, rows.stop - rows.start))
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,14 +266,12 @@ class AssignmentFormat:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Sender: the server. Receiver: every client. Everybody learns the cluster of every point.
+    """Sender: the server. Receiver: every client. The clients learn the cluster of every point.
 
     Attributes
     ----------
     labels : int64 array, shape (m,)
-        0..k-1; k for a point in no cluster (during the start only).
-    state : {'on', 'repeated', 'limit'}
-        Whether another iteration follows, or why not.
+        In the order in which the points were sent. 0..k-1; k for a point in no cluster (during the start only).
     included : tuple of PartyId
         Whose answers it was decoded from.
     format : AssignmentFormat
@@ -265,14 +279,13 @@ class Assignment:
 
     TYPE: ClassVar[int] = 79
     labels: NDArray[np.int64] = dataclasses.field(repr=False)
-    state: str
     included: tuple[PartyId, ...]
     format: AssignmentFormat
 
     def body(self) -> bytes:
-        """Give the state, the bitmap of the clients included, then the labels."""
+        """Return the bitmap of the clients included, then the labels."""
         labels = self.labels.astype(_label_type(self.format.k)).tobytes()
-        return bytes([_STATES.index(self.state)]) + encode_included(self.included, self.format.clients) + labels
+        return encode_included(self.included, self.format.clients) + labels
 
     @property
     def payload_bytes(self) -> int:
@@ -281,14 +294,14 @@ class Assignment:
 
     @classmethod
     def read(cls, body: bytes, format: AssignmentFormat) -> Self:
-        """Check state, bitmap, length and range."""
+        """Check bitmap, length and range."""
         width, kind = (format.clients + 7) // 8, _label_type(format.k)
-        if len(body) != 1 + width + format.records * kind.itemsize or body[0] >= len(_STATES):
+        if len(body) != width + format.records * kind.itemsize:
             raise ValueError(f"expected an assignment of {format.records} points")
-        labels = np.frombuffer(body, dtype=kind, offset=1 + width).astype(np.int64)
+        labels = np.frombuffer(body, dtype=kind, offset=width).astype(np.int64)
         if labels.max() > format.k:
             raise ValueError(f"expected labels up to {format.k}, got {labels.max()}")
-        return cls(labels, _STATES[body[0]], decode_included(body[1 : 1 + width], format.clients), format)
+        return cls(labels, decode_included(body[:width], format.clients), format)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,10 @@ from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.planned import PlainPlan
 from fastlloyd.protocols.secfc.onion import sealed_bytes
+from fastlloyd.protocols.secfc.order import largest_value
 from fastlloyd.protocols.secfc.parameters import PROTOCOL, PublicParameters
 from fastlloyd.protocols.secfc.settings import DEFAULT_ITERATIONS, settle_code
+from fastlloyd.protocols.secfc.turn import squared_norm_bound
 from fastlloyd.ring.field import Field, choose_field
 from fastlloyd.ring.lagrange import Code
 from fastlloyd.wire import PartyId, clients
@@ -43,6 +45,8 @@ class Plan(PlainPlan):
         Of the field (`ring/field.py`).
     iterations : int
         Limit on Lloyd iterations.
+    least_revealed : int
+        Records of the smallest cluster whose centre is revealed.
     """
 
     protocol: str
@@ -55,10 +59,10 @@ class Plan(PlainPlan):
     seed: int
     segments: int
     threshold: int
-    mode: str
     start: str
     membership: bool
     reveal_centers: bool
+    least_revealed: int
     extra_answers: int
     fraction_bits: int
     primes: tuple[int, ...]
@@ -172,12 +176,8 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...], sizes
     _check_sizes(public, sizes)
     chosen = public.chosen
     segments, threshold = settle_code(chosen, public.clients)
-    field = choose_field(
-        n_total=public.n_total,
-        d=d,
-        largest_coordinate=1 << chosen.fraction_bits,
-        distances=chosen.mode == "distances",
-    )
+    squared_norm = squared_norm_bound(d, chosen.fraction_bits)
+    field = choose_field(largest_value(n_total=public.n_total, k=public.k, squared_norm=squared_norm))
     plan = Plan(
         protocol=PROTOCOL,
         clients=public.clients,
@@ -189,10 +189,10 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...], sizes
         seed=public.seed,
         segments=segments,
         threshold=threshold,
-        mode=chosen.mode,
         start=chosen.start,
         membership=chosen.membership,
         reveal_centers=chosen.reveal_centers,
+        least_revealed=chosen.least_revealed,
         extra_answers=chosen.extra_answers,
         fraction_bits=chosen.fraction_bits,
         primes=field.primes,

@@ -8,6 +8,8 @@
       first l + t of these: CenterShares to every other client that is there
       all of them: decode the sums of the final clusters, divide by the sizes
 
+Clusters of fewer than `least_revealed` points are left out: the centre of a single point is that point.
+
 The server relays nothing and learns no sum. The shares of a cluster's sum give the sum of its points and the sum of
 their random vectors, so beyond the centres they tell up to t colluding clients nothing about a point.
 
@@ -22,9 +24,11 @@ from numpy.typing import NDArray
 from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.protocols.party import Party, Receive, Send
-from fastlloyd.protocols.secfc.coded import Clusters, Coder
+from fastlloyd.protocols.secfc.clusters import Clusters
+from fastlloyd.protocols.secfc.coded import Coder
 from fastlloyd.protocols.secfc.messages import ArrayFormat, CenterShares, Roll
 from fastlloyd.protocols.secfc.plan import Plan
+from fastlloyd.protocols.secfc.turn import squared_norm_bound
 from fastlloyd.wire import SERVER, PartyId
 
 
@@ -47,7 +51,8 @@ def reveal_centers(
     Returns
     -------
     centers : float64 array, shape (k, d), or None
-        Scaled domain; a row of NaN for a cluster without points. None: this client came too late.
+        Of the rotated points, scaled domain; a row of NaN for a cluster of too few points. None: this client came too
+        late.
     present : tuple of PartyId
         Who has them.
 
@@ -57,15 +62,15 @@ def reveal_centers(
         Too few clients are there, or their shares give no possible sum.
     """
     roll: Roll = yield Receive(SERVER, Roll, t, plan.clients)
-    if me not in roll.present:
-        return None, roll.present
     if len(roll.present) < plan.revealing:
         raise PeerError(
             f"the server calls {len(roll.present)} clients to reveal the centres, expected at least {plan.revealing}",
             rank=SERVER.rank,
         )
+    if me not in roll.present:
+        return None, roll.present
     opening = roll.present[: plan.revealing]
-    clusters = Clusters.of(labels, plan.k)
+    clusters = _large_enough(Clusters.of(labels, plan.k), plan.least_revealed)
     own = coder.sums(labels, clusters, plan.k)
     if me in opening:
         yield Send(tuple(p for p in roll.present if p != me), CenterShares(own, plan.field), t)
@@ -78,13 +83,23 @@ def reveal_centers(
             message: CenterShares = yield Receive(party, CenterShares, t, shape)
             shares.append(message.elements)
     sums = _open(np.stack(shares, axis=1), opening, plan)
-    if (np.abs(sums) > clusters.sizes[:, None] << plan.fraction_bits).any():
+    # The largest norm of a sum, squared; in Python integers, which are exact.
+    bound = squared_norm_bound(plan.d, plan.fraction_bits)
+    if any(
+        sum(int(v) ** 2 for v in row) > int(size) ** 2 * bound for row, size in zip(sums, clusters.sizes, strict=True)
+    ):
         names = ", ".join(map(str, opening))
         blamed = next(party for party in opening if party != me)
         raise PeerError(f"the shares of {names} give no possible centres: one of them is wrong", rank=blamed.rank)
     centers = np.full((plan.k, plan.d), np.nan)
     centers[clusters.used] = sums / clusters.sizes[:, None] / float(1 << plan.fraction_bits)
     return centers, roll.present
+
+
+def _large_enough(clusters: Clusters, least: int) -> Clusters:
+    """Leave out clusters of fewer points than `least`."""
+    kept = clusters.sizes >= least
+    return Clusters(clusters.used[kept], clusters.sizes[kept])
 
 
 def _open(shares: NDArray[np.float64], opening: tuple[PartyId, ...], plan: Plan) -> NDArray[np.int64]:
@@ -98,7 +113,16 @@ def _open(shares: NDArray[np.float64], opening: tuple[PartyId, ...], plan: Plan)
 
 
 def local_inertia(raw_points: GridPoints, raw_labels: NDArray[np.int64], centers: NDArray[np.float64]) -> float:
-    """Give the sum of squared distances of the own points from their centres, scaled domain; stays at its owner."""
+    """Return the sum of squared distances of a client's points from their centres, scaled domain; stays at its owner.
+
+    Parameters
+    ----------
+    raw_points : GridPoints
+        Rotated.
+    raw_labels : int64 array, shape (own points,)
+    centers : float64 array, shape (k, d)
+        Of the rotated points.
+    """
     if not raw_points.n:
         return 0.0
     grid = float(1 << raw_points.fraction_bits)

@@ -14,15 +14,14 @@ from fastlloyd.errors import ConfigError
 
 MIN_CLIENTS = 3
 DEFAULT_ITERATIONS = 300
-MODES = ("scores", "distances")
 STARTS = ("random", "separated")
 HELP: dict[str, str] = {
     "segments": "l, into how many segments a point is cut: more make shares smaller; 'auto' or 1 and more",
     "threshold": "t, how many colluding clients learn nothing from their shares; 'auto' or 1 and more",
-    "mode": "what the server decodes for each point and cluster: 'scores' or the paper's 'distances'",
-    "start": "'random' clustering from the public seed, or 'separated' groups (§5; needs mode = \"distances\")",
+    "start": "'random' clustering from the public seed, or 'separated' groups (§5; shows k distances)",
     "membership": "hide which client owns a point (§6): true or false",
     "reveal_centers": "l + t clients together reveal the final centres to all clients: true or false",
+    "least_revealed": "records that a cluster must have for its centre to be revealed, 1 and more",
     "extra_answers": "answers to wait for beyond the 2l + 2t - 1 needed: 1 shows a wrong one, 2 name its sender",
     "fraction_bits": "bits of the grid that points are rounded to, 8 to 16",
 }
@@ -38,9 +37,10 @@ class Settings:
         Paper: l. None: (M + 1) // 2 - t.
     threshold : int or None
         Paper: t. None: max(1, (M + 1) // 4).
-    mode : {'scores', 'distances'}
     start : {'random', 'separated'}
     membership, reveal_centers : bool
+    least_revealed : int
+        Clusters of fewer records keep their centre: that of one record is the record.
     extra_answers : int
     fraction_bits : int
         Paper: the scaling factor lambda of App. A is 2^fraction_bits.
@@ -48,10 +48,10 @@ class Settings:
 
     segments: int | None = None
     threshold: int | None = None
-    mode: str = "scores"
     start: str = "random"
     membership: bool = False
     reveal_centers: bool = False
+    least_revealed: int = 5
     extra_answers: int = 0
     fraction_bits: int = 16
 
@@ -59,15 +59,10 @@ class Settings:
         for name in ("segments", "threshold"):
             value = getattr(self, name)
             _check(name, value, value is None or value >= 1, "'auto' or a whole number, 1 or more")
-        _check("mode", self.mode, self.mode in MODES, "'scores' or 'distances'")
         _check("start", self.start, self.start in STARTS, "'random' or 'separated'")
+        _check("least_revealed", self.least_revealed, self.least_revealed >= 1, "a whole number, 1 or more")
         _check("extra_answers", self.extra_answers, self.extra_answers >= 0, "a whole number, 0 or more")
         _check("fraction_bits", self.fraction_bits, 8 <= self.fraction_bits <= 16, "8 to 16")
-        if self.start == "separated" and self.mode != "distances":
-            raise ConfigError(
-                "--set secfc.start=separated: the groups are told apart by distances, which mode = 'scores' does not "
-                "give; add --set secfc.mode=distances, or take start=random"
-            )
 
 
 def _check(name: str, value: object, good: bool, expected: str) -> None:

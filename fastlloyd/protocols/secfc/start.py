@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.crypto.prg import PublicStream
-from fastlloyd.protocols.secfc.coded import Clusters
+from fastlloyd.protocols.secfc.clusters import Clusters
 from fastlloyd.protocols.secfc.compare import closest, join
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.ring.wide import Wide
@@ -106,7 +106,7 @@ class SeparatedStart:
 
 
 class Course:
-    """The server's way from one assignment to the next, and when it ends.
+    """The server's way from one assignment to the next.
 
     Lloyd's iterations with exact comparisons never come back to an earlier assignment but the last: each lowers the
     sum of squared distances, or moves nothing but ties, after which the centres and so the next assignment are the
@@ -116,6 +116,11 @@ class Course:
     ----------
     plan : Plan
     records : int
+
+    Attributes
+    ----------
+    labels : int64 array, shape (m,)
+        The last assignment, in the order in which the points were sent.
     """
 
     def __init__(self, plan: Plan, records: int) -> None:
@@ -129,21 +134,24 @@ class Course:
         """The clusters whose values the clients send next."""
         return Clusters.of(self.labels, self._plan.k)
 
-    def advance(self, blocks: Iterable[Wide]) -> str:
-        """Take the decoded values of the current clusters; give 'on', 'repeated' or 'limit'.
+    @property
+    def starting(self) -> bool:
+        """Whether the next round is one of the separated start: its values are distances from one point."""
+        return self._round < self._plan.start_rounds
+
+    def advance(self, blocks: Iterable[Wide], weights: NDArray[np.int64]) -> None:
+        """Take the values of one round.
 
         Parameters
         ----------
         blocks : iterable of Wide, shape (c, points of the block)
-            If it raises, nothing has changed, and other answers may be tried.
+            In the start distances, c = 1. If it raises, nothing has changed, and other answers may be tried.
+        weights : int64 array, shape (c,)
+            `compare.closest` divides by them; not used in the start.
         """
-        if self._start is not None and self._round < self._plan.start_rounds:
-            labels, state = self._start.advance(join(list(blocks))), "on"
+        used = self.clusters.used
+        if self._start is not None and self.starting:
+            self.labels = self._start.advance(join(list(blocks)))
         else:
-            clusters = self.clusters
-            labels = np.concatenate([closest(values, clusters) for values in blocks])
-            last = self._round + 1 == self._plan.rounds
-            state = "repeated" if (labels == self.labels).all() else "limit" if last else "on"
-        self.labels = labels
+            self.labels = used[np.concatenate([closest(values, weights) for values in blocks])]
         self._round += 1
-        return state

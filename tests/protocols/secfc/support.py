@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,15 +14,16 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import auto_public, scale
 from fastlloyd.data.named import load_named
-from fastlloyd.kmeans.grid import quantise
+from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.protocols.secfc import client as client_module
 from fastlloyd.protocols.secfc.client import ClientResult, client
-from fastlloyd.protocols.secfc.messages import Assignment, AssignmentFormat
+from fastlloyd.protocols.secfc.masks import RoundMasks
 from fastlloyd.protocols.secfc.parameters import PublicParameters
 from fastlloyd.protocols.secfc.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.secfc.server import ServerResult, server
 from fastlloyd.protocols.secfc.sharing import await_shared, gather_sizes, share_points, tell_size
-from fastlloyd.protocols.secfc.start import first_labels
+from fastlloyd.protocols.secfc.turn import draw_rotation, rotate
 from fastlloyd.protocols.seed import agree_seed
 from fastlloyd.protocols.session import await_ready, gather_schema, propose_plan, receive_plan, tell_ready
 from fastlloyd.simulate import Simulation, Tap
@@ -61,7 +63,9 @@ class Run:
     results: Mapping[PartyId, Any]
     plan: Plan
     own: Mapping[PartyId, NDArray[np.int64]]
-    assignments: list[bytes] = field(repr=False)
+    rotation: NDArray[np.float64]
+    masks: list[RoundMasks] = field(repr=False)
+    assignments: list[NDArray[np.int64]] = field(repr=False)
 
     @property
     def first(self) -> ClientResult:
@@ -83,10 +87,8 @@ class Run:
 
     @property
     def history(self) -> list[NDArray[np.int64]]:
-        """The first assignment and those that client 1 received."""
-        records = len(self.first.labels)
-        shape = AssignmentFormat(records, self.plan.k, self.plan.clients)
-        return [first_labels(self.plan, records), *(Assignment.read(body, shape).labels for body in self.assignments)]
+        """The first assignment and those that client 1 worked on, in the order of the run."""
+        return self.assignments
 
 
 def run(
@@ -104,26 +106,34 @@ def run(
     everybody, names = clients(public.clients), tuple(f"x{i + 1}" for i in range(d))
     if parts is None:
         parts = list(np.array_split(np.arange(n), public.clients))
-    grids = {me: quantise(points[parts[me.rank - 1]], public.chosen.fraction_bits) for me in everybody}
+    grids: dict[PartyId, GridPoints] = {}
     made: list[Plan] = []
-    assignments: list[bytes] = []
+    rotations: dict[PartyId, NDArray[np.float64]] = {}
+    assignments: list[NDArray[np.int64]] = []
+    masks: list[RoundMasks] = []
 
-    def watch(sender, receiver, header, body):
-        passed = body if tap is None else tap(sender, receiver, header, body)
-        if header.type == Assignment.TYPE and receiver == PartyId(1):
-            assignments.append(passed)
-        return passed
+    class Watched(RoundMasks):
+        """Notes what client 1 works on."""
+
+        def __init__(self, code, rank, labels, **keys):
+            super().__init__(code, rank, labels, **keys)
+            if rank == 1:
+                assignments.append(labels)
+                masks.append(self)
 
     def one(me: PartyId):
-        told = grids[me].n if sizes is None else sizes[me.rank - 1]
+        raw_points = points[parts[me.rank - 1]]
+        told = len(raw_points) if sizes is None else sizes[me.rank - 1]
         yield from tell_size(told)
         proposal = yield from receive_plan(names, 0)
         plan = Plan.from_json(proposal.plan)
         check_plan(plan, public, me=me, d=d, names=names, told=told)
         seed = yield from agree_seed(me, everybody, run_id=RUN_ID, context=b"", secret=SecretRandom())
+        rotations[me] = draw_rotation(d, seed=seed, run_id=RUN_ID)
+        grids[me] = rotate(raw_points, rotations[me], plan.fraction_bits)
         shares = yield from share_points(me, grids[me], plan, run_id=RUN_ID, secret=SecretRandom())
         yield from tell_ready()
-        return (yield from client(me, shares, grids[me], plan, seed=seed, run_id=RUN_ID))
+        return (yield from client(me, shares, grids[me], plan, rotation=rotations[me], seed=seed, run_id=RUN_ID))
 
     def serve():
         told = yield from gather_sizes(everybody)
@@ -135,10 +145,12 @@ def run(
         yield from await_ready(everybody)
         return (yield from server(plan, records))
 
-    simulation = Simulation({SERVER: serve(), **{me: one(me) for me in everybody}}, watch)
-    results = simulation.run()
+    simulation = Simulation({SERVER: serve(), **{me: one(me) for me in everybody}}, tap)
+    with mock.patch.object(client_module, "RoundMasks", Watched):
+        results = simulation.run()
+    assignments.append(results[PartyId(1)].labels)
     own = {me: grids[me].raw_coordinates.T.astype(np.int64) for me in everybody}
-    return Run(simulation, results, made[0], own, assignments)
+    return Run(simulation, results, made[0], own, rotations[PartyId(1)], masks, assignments)
 
 
 def named(name: str) -> NDArray[np.float64]:

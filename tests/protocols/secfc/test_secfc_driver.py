@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import PeerError
-from fastlloyd.kmeans.grid import quantise
 from fastlloyd.net.memory import MemoryNetwork
 from fastlloyd.net.meter import Meter
 from fastlloyd.privacy.ledger import Ledger
@@ -21,6 +20,7 @@ from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.protocols.secfc.reference import reference
 from fastlloyd.protocols.secfc.server import server
 from fastlloyd.protocols.secfc.sharing import await_shared, share_points
+from fastlloyd.protocols.secfc.turn import draw_rotation, rotate
 from fastlloyd.protocols.seed import agree_seed
 from fastlloyd.run import Deadlines, Driver
 from fastlloyd.wire import SERVER, Header, PartyId
@@ -61,15 +61,18 @@ def dies(party: Party[Any], round_: int) -> Party[Any]:
 
 def play(
     plan: Plan, network: MemoryNetwork, dying: PartyId | None = None, deadline_s: float = 20.0
-) -> dict[PartyId, Any]:
-    """Run all parties; gives results, or the exception of each."""
+) -> tuple[dict[PartyId, Any], np.ndarray]:
+    """Run all parties; gives results, or the exception of each, and all points as shared."""
     parts = np.array_split(np.arange(len(POINTS)), plan.clients)
+    shared: dict[PartyId, np.ndarray] = {}
 
     def one(me: PartyId):
-        points = quantise(POINTS[parts[me.rank - 1]], plan.fraction_bits)
         seed = yield from agree_seed(me, plan.everybody, run_id=RUN_ID, context=b"", secret=SecretRandom())
+        rotation = draw_rotation(plan.d, seed=seed, run_id=RUN_ID)
+        points = rotate(POINTS[parts[me.rank - 1]], rotation, plan.fraction_bits)
+        shared[me] = points.raw_coordinates.T
         shares = yield from share_points(me, points, plan, run_id=RUN_ID, secret=SecretRandom())
-        return (yield from client(me, shares, points, plan, seed=seed, run_id=RUN_ID))
+        return (yield from client(me, shares, points, plan, rotation=rotation, seed=seed, run_id=RUN_ID))
 
     def serve():
         records = yield from await_shared(plan)
@@ -89,11 +92,8 @@ def play(
 
     everybody = (SERVER, *plan.everybody)
     with ThreadPoolExecutor(max_workers=len(everybody)) as pool:
-        return dict(zip(everybody, pool.map(run, everybody), strict=True))
-
-
-def grid(plan: Plan) -> np.ndarray:
-    return quantise(POINTS, plan.fraction_bits).raw_coordinates.T
+        results = dict(zip(everybody, pool.map(run, everybody), strict=True))
+    return results, np.concatenate([shared[party] for party in plan.everybody])
 
 
 def test_the_server_goes_on_with_the_first_answers_and_drops_late_ones() -> None:
@@ -109,22 +109,23 @@ def test_the_server_goes_on_with_the_first_answers_and_drops_late_ones() -> None
         return frame
 
     plan = plan_for(60, 4, 3, clients=5, settings={"segments": 1, "threshold": 1, "reveal_centers": True})
-    results = play(plan, MemoryNetwork(6, tap=tap))
-    expected = reference(grid(plan), plan)[-1]
+    results, points = play(plan, MemoryNetwork(6, tap=tap))
+    expected = reference(points, plan)[-1]
     for party in plan.everybody:
         assert (results[party].labels == expected).all()
         assert np.isfinite(results[party].centers).all()
-    assert len(held) == len(results[SERVER].included) and results[SERVER].late == frozenset()
+    # One more: that the assignment repeated.
+    assert len(held) == len(results[SERVER].included) + 1 and results[SERVER].late == frozenset()
     assert not any(PartyId(2) in included for included in results[SERVER].included)
 
 
 @pytest.mark.parametrize("dying", [1, 5])
 def test_a_client_that_dies_after_sharing_costs_nothing_but_its_labels(dying: int) -> None:
     plan = plan_for(60, 4, 3, clients=5, settings={"segments": 1, "threshold": 1, "reveal_centers": True})
-    results = play(plan, MemoryNetwork(6), PartyId(dying))
+    results, points = play(plan, MemoryNetwork(6), PartyId(dying))
     assert isinstance(results[PartyId(dying)], Died)
     assert results[SERVER].late == {PartyId(dying)}
-    expected = reference(grid(plan), plan)[-1]
+    expected = reference(points, plan)[-1]
     for party in plan.everybody:
         if party.rank != dying:
             assert (results[party].labels == expected).all()
@@ -133,5 +134,5 @@ def test_a_client_that_dies_after_sharing_costs_nothing_but_its_labels(dying: in
 
 def test_a_client_that_dies_without_slack_is_named() -> None:
     plan = plan_for(60, 4, 3, clients=3)
-    results = play(plan, MemoryNetwork(4), PartyId(3))
+    results, _ = play(plan, MemoryNetwork(4), PartyId(3))
     assert isinstance(results[SERVER], PeerError) and results[SERVER].rank == 3

@@ -81,18 +81,18 @@ def test_too_few_answers_name_a_missing_client() -> None:
         (DataShares, lambda body: body[:4] + b"\xff" * (len(body) - 4), 1),
         (Shared, lambda body: b"\1" + body[1:], 1),
         (CodedValues, lambda body: body[:-1], 1),
-        (CodedValues, lambda body: b"\xff" * len(body), 1),
+        (CodedValues, lambda body: b"\2" + body[1:], 1),
+        (CodedValues, lambda body: b"\0" + b"\xff" * (len(body) - 1), 1),
+        (CodedValues, lambda body: b"\1", 1),
         (Assignment, lambda body: body[:-1], 0),
-        (Assignment, lambda body: b"\7" + body[1:], 0),
-        (Assignment, lambda body: body[:1] + b"\xff" + body[2:], 0),
-        (Assignment, lambda body: body[:1] + b"\1" + body[2:], 0),
-        (Assignment, lambda body: body[:2] + b"\xff" * (len(body) - 2), 0),
-        (Assignment, lambda body: body[:2] + b"\3" * (len(body) - 2), 0),
+        (Assignment, lambda body: b"\xff" + body[1:], 0),
         (Assignment, lambda body: b"\1" + body[1:], 0),
-        (Assignment, lambda body: b"\2" + body[1:], 0),
+        (Assignment, lambda body: body[:1] + b"\xff" * (len(body) - 1), 0),
+        (Assignment, lambda body: body[:1] + b"\3" * (len(body) - 1), 0),
         (Finished, lambda body: b"\0", 1),
         (Roll, lambda body: b"\xff", 0),
         (Roll, lambda body: b"\1", 0),
+        (Roll, lambda body: b"\0", 0),
         (CenterShares, lambda body: body[:-1], 1),
         (CenterShares, lambda body: b"\x11" * len(body), 1),
     ],
@@ -152,8 +152,9 @@ def test_defaults_are_those_of_the_design(m: int, segments: int, threshold: int)
         (1, {}, "start with -n 4"),
         (6, {"segments": 2, "threshold": 2}, "lower --set secfc.segments"),
         (3, {"extra_answers": 1}, "extra_answers"),
-        (3, {"mode": "nearest"}, "mode"),
-        (3, {"start": "separated"}, "mode=distances"),
+        (3, {"mode": "distances"}, "no setting 'mode'"),
+        (3, {"start": "near"}, "start"),
+        (3, {"least_revealed": 0}, "least_revealed"),
         (3, {"fraction_bits": 20}, "fraction_bits"),
         (3, {"segments": 0}, "segments"),
         (3, {"segments": True}, "segments"),
@@ -202,7 +203,8 @@ def test_runs_too_large_for_a_message_or_a_field_are_refused_with_the_mend() -> 
         {"segments": 2},
         {"threshold": 2},
         {"seed": 1},
-        {"mode": "distances"},
+        {"start": "separated"},
+        {"least_revealed": 1},
         {"membership": True},
         {"reveal_centers": True},
         {"fraction_bits": 8},
@@ -233,6 +235,6 @@ def test_plans_survive_their_encoding() -> None:
 def test_assignments_survive_their_encoding(k: int) -> None:
     shape = AssignmentFormat(301, k, 9)
     labels = np.minimum(np.arange(301), k)
-    sent = Assignment(labels, "limit", (PartyId(1), PartyId(9)), shape)
+    sent = Assignment(labels, (PartyId(1), PartyId(9)), shape)
     got = Assignment.read(sent.body(), shape)
-    assert (got.labels == labels).all() and got.state == "limit" and got.included == sent.included
+    assert (got.labels == labels).all() and got.included == sent.included

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fastlloyd.protocols.secfc import client as client_module
+from fastlloyd.protocols.secfc import masks as masks_module
+from fastlloyd.protocols.secfc.clusters import Clusters
 from fastlloyd.protocols.secfc.messages import ArrayFormat, CodedValues, DataShares, ValuesFormat
+from fastlloyd.protocols.secfc.order import Scale, largest_value
+from fastlloyd.protocols.secfc.turn import squared_norm_bound
 from fastlloyd.ring.lagrange import Code
 from fastlloyd.wire import PartyId
 from tests.protocols.secfc.support import Run, mixture, plan_for, run
@@ -19,58 +22,62 @@ ALARM = 1e-9
 BINS = 8
 
 
-def answers_of(outcome: Run, bodies: dict[PartyId, bytes], clusters: int) -> tuple[Code, np.ndarray, list[int]]:
-    """Everything the server received in one round, as field elements, shape (primes, clients, c, m)."""
+def answers_of(outcome: Run, bodies: dict[PartyId, bytes], values: int) -> tuple[Code, np.ndarray, list[int]]:
+    """Everything the server received in one round, as field elements, shape (primes, clients, values, m)."""
     plan = outcome.plan
-    shape = ValuesFormat(plan.field, clusters, len(outcome.points))
+    shape = ValuesFormat(plan.field, values, len(outcome.points))
     parties = sorted(bodies)
     (rows,) = shape.blocks
     stacked = np.stack([CodedValues.read(bodies[party], shape).block(shape, rows) for party in parties], axis=1)
     return plan.code, stacked, [party.rank for party in parties]
 
 
-def recorded_round(mode: str, t: int = 1) -> tuple[Run, dict[PartyId, bytes]]:
-    """A run, and the server's view of one round."""
+def recorded_round(start: str) -> tuple[Run, Code, np.ndarray, list[int]]:
+    """A run, and the server's view of the second round of Lloyd, or of the start."""
     bodies: dict[PartyId, bytes] = {}
 
     def tap(sender, receiver, header, body):
-        if header.type == CodedValues.TYPE and header.round == t:
+        if header.type == CodedValues.TYPE and header.round == 1:
             bodies[sender] = body
         return body
 
     points = mixture(500, 3, 6, sigma=4.0, seed=8)
-    outcome = run(points, 3, clients=9, tap=tap, settings={"segments": 3, "threshold": 2, "mode": mode})
-    assert len(bodies) == 9 and len(outcome.history) > t + 1
-    return outcome, bodies
+    settings = {"segments": 3, "threshold": 2, "start": start}
+    outcome = run(points, 3, clients=9, tap=tap, settings=settings)
+    assert len(bodies) == 9 and len(outcome.history) > 2
+    return outcome, *answers_of(outcome, bodies, 1 if start == "separated" else 2)
 
 
-def parts_of_segments(outcome: Run, mode: str, t: int = 1) -> np.ndarray:
-    """What each segment adds to each value, in integers, shape (l, c, m)."""
-    plan, labels, x = outcome.plan, outcome.history[t], outcome.points
+def parts_of_segments(outcome: Run, start: str) -> tuple[np.ndarray, np.ndarray]:
+    """What each segment adds to each value, shape (l, values, m), and the noise; in the order that is sent."""
+    plan, labels, x = outcome.plan, outcome.history[1], outcome.points
     segments = np.zeros((len(x), plan.segments * plan.width), dtype=np.int64)
     segments[:, : plan.d] = x
-    segments = segments.reshape(len(x), plan.segments, plan.width)
-    parts = np.empty((plan.segments, plan.k, len(x)), dtype=object)
-    for h in range(plan.k):
-        size = int((labels == h).sum())
-        for u in range(plan.segments):
-            own = segments[:, u].astype(object)
-            mu = own[labels == h].sum(axis=0)
-            if mode == "distances":
-                parts[u, h] = ((mu - size * own) ** 2).sum(axis=1)
-            else:
-                parts[u, h] = (mu**2).sum() - 2 * size * (own * mu).sum(axis=1)
-    return parts
+    segments = segments.reshape(len(x), plan.segments, plan.width).transpose(1, 0, 2).astype(object)
+    if start == "separated":
+        (chosen,) = np.flatnonzero(labels == 0)
+        return ((segments - segments[:, [chosen]]) ** 2).sum(axis=2)[:, None], np.zeros((1, len(x)), dtype=np.int64)
+    clusters = Clusters.of(labels, plan.k)
+    scale = Scale.of(clusters)
+    masks = outcome.masks[1].order(scale, len(x), 0)
+    order = outcome.masks[1].shuffled()
+    parts = np.empty((plan.segments, len(scale.places), len(x)), dtype=object)
+    for u in range(plan.segments):
+        mu = np.stack([segments[u][labels == h].sum(axis=0) for h in clusters.used])
+        for row, place in enumerate(scale.places):
+            own = int(scale.own[row]) * mu[place]
+            other = int(scale.other[row]) * mu[scale.reference]
+            values = ((own - other) * (own + other - 2 * int(scale.whole[row]) * segments[u])).sum(axis=1)
+            parts[u, row] = values[order] * masks.factors
+    return parts, masks.noise
 
 
-@pytest.mark.parametrize("mode", ["scores", "distances"])
-def test_the_server_decodes_the_sums_and_no_segment(mode: str) -> None:
-    outcome, bodies = recorded_round(mode)
-    code, answers, ranks = answers_of(outcome, bodies, 3)
-    parts = parts_of_segments(outcome, mode)
-    assert (code.field.decode(code.decode_sums(answers, ranks)) == parts.sum(axis=0)).all()
+@pytest.mark.parametrize("start", ["random", "separated"])
+def test_the_server_decodes_the_sums_and_no_segment(start: str) -> None:
+    outcome, code, answers, ranks = recorded_round(start)
+    parts, noise = parts_of_segments(outcome, start)
+    assert (code.field.decode(code.decode_sums(answers, ranks)) == parts.sum(axis=0) + noise).all()
     decoded = code.decode_segments(answers, ranks, degree=code.recovery - 1)
-    assert not (code.field.decode(decoded) == parts).any()
     # Each segment's value, and each joint value of two of the three, is uniform: no more than the sum is left.
     for residues, p in zip(decoded, code.field.primes, strict=True):
         classes = ((residues + p // 2) * BINS // p).astype(int)
@@ -79,16 +86,18 @@ def test_the_server_decodes_the_sums_and_no_segment(mode: str) -> None:
             assert stats.chisquare(joint).pvalue > ALARM
 
 
-@pytest.mark.parametrize("mode", ["scores", "distances"])
-def test_without_the_masks_the_server_would_see_every_segment(mode: str, monkeypatch) -> None:
+@pytest.mark.parametrize("start", ["random", "separated"])
+def test_without_the_masks_the_server_would_see_every_segment(start: str, monkeypatch) -> None:
     def no_mask(code, client, shape, **_):
         return code.field.zeros(shape)
 
-    monkeypatch.setattr(client_module, "zero_sum_mask", no_mask)
-    outcome, bodies = recorded_round(mode)
-    code, answers, ranks = answers_of(outcome, bodies, 3)
+    monkeypatch.setattr(masks_module, "zero_sum_mask", no_mask)
+    outcome, code, answers, ranks = recorded_round(start)
     decoded = code.decode_segments(answers, ranks, degree=code.recovery - 1)
-    assert (code.field.decode(decoded) == parts_of_segments(outcome, mode)).all()
+    parts, noise = parts_of_segments(outcome, start)
+    # The noise is spread evenly over the segments.
+    times = code.field.multiply(decoded, code.field.encode(np.full((1, 1, 1), code.segments)))
+    assert (code.field.decode(times) == code.segments * parts + noise).all()
 
 
 def test_masks_differ_from_round_to_round() -> None:
@@ -100,11 +109,10 @@ def test_masks_differ_from_round_to_round() -> None:
             rounds[header.round].add(body)
         return body
 
-    points = np.repeat([[0.5, -0.25], [-0.5, 0.25]], 30, axis=0)
-    for _ in range(2):
-        run(points, 1, clients=3, tap=tap)
-    sent = [body for bodies in rounds.values() for body in bodies]
-    assert len(sent) == len(set(sent)) == 3 * 2 * len(rounds)
+    points = mixture(60, 2, 3, seed=3)
+    lengths = [len(run(points, 2, clients=3, tap=tap).history) for _ in range(2)]
+    sent = [body for bodies in rounds.values() for body in bodies if body != b"\1"]
+    assert len(sent) == len(set(sent)) == 3 * sum(length - 1 for length in lengths)
 
 
 def shares_of_one_point(points: np.ndarray, rows: int, membership: bool = False) -> tuple[Run, dict[int, np.ndarray]]:
@@ -162,15 +170,10 @@ def test_t_plus_1_clients_would_see_more() -> None:
 
 
 def test_field_values_of_a_run_cannot_wrap() -> None:
-    for mode, factor in (("scores", 6), ("distances", 8)):
-        plan = plan_for(16_384, 100, 16, clients=16, settings={"mode": mode})
-        assert plan.field.modulus > factor * 16_384**2 * 100 * (1 << 32)
-    # The worst case itself: all points in two opposite corners, one cluster of all, and the farthest point.
-    points = np.ones((60, 8))
-    points[-1] = -1.0
-    for mode in ("scores", "distances"):
-        outcome = run(points, 1, clients=3, rounds=1, settings={"mode": mode})
-        assert (outcome.first.labels == 0).all()
+    plan = plan_for(16_384, 100, 16, clients=16)
+    bound = largest_value(n_total=16_384, k=16, squared_norm=squared_norm_bound(100, 16))
+    assert plan.field.largest >= bound > (16 << 20) * 16_384**4 * 100 * (1 << 32) // 4
+    assert len(plan.primes) == 5
 
 
 def test_nothing_secret_is_shown() -> None:

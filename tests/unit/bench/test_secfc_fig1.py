@@ -18,7 +18,7 @@ from fastlloyd.client import parser
 from fastlloyd.net.launcher import find_mpirun
 from fastlloyd.protocols.secfc.settings import settings_from
 
-SMALL = {**shape_at({"n": 5, "m": 120, "d": 7, "k": 3}, "scores", 6), "run": 0}
+SMALL = {**shape_at({"n": 5, "m": 120, "d": 7, "k": 3}, 6), "run": 0}
 SIZE = Size(axes={"n": (5, 10), "d": (10, 20)}, runs=2, rounds=6, large_rounds=3, most_processes=5)
 
 
@@ -43,7 +43,7 @@ def test_a_point_in_memory_is_timed_and_its_bytes_are_those_of_the_formula() -> 
     value = measure_memory(SMALL)
     assert value["rounds"] == 6 and len(value["client"]) == len(value["server"]) == 5
     assert value["clusters"] == 3
-    assert value["bytes"] == value["formula"] == (24 * 7 * 4 + 3 * 120 * 6) * value["element_bytes"]
+    assert value["bytes"] == value["formula"] == (24 * 7 * 4 + 2 * 120 * 6) * value["element_bytes"]
     client, server, total = (np.array(value[part]) for part in ("client", "server", "total"))
     assert (client > 0).all() and (server > 0).all()
     assert (total >= client + server - 1e-9).all() and (total <= 5 * client + server + 1e-9).all()
@@ -59,7 +59,7 @@ def test_a_job_writes_the_clients_files_and_is_a_run(tmp_path: Path) -> None:
     assert (config.protocol, config.bounds, config.n_total, config.client_caps) == ("secfc", "-1,1", 120, (24,) * 5)
     assert (config.k, config.rounds, config.transport, config.quiet) == (3, 6, "tcp", True)
     chosen = settings_from(config.own_settings)
-    assert (chosen.segments, chosen.threshold, chosen.mode) == (1, 2, "scores")
+    assert (chosen.segments, chosen.threshold) == (1, 2)
 
 
 def test_cells_are_distinct_and_hold_base_and_large_point() -> None:
@@ -70,9 +70,7 @@ def test_cells_are_distinct_and_hold_base_and_large_point() -> None:
         assert all(2 * (cell["l"] + cell["t"]) - 1 <= cell["n"] and 3 * cell["t"] >= cell["n"] for cell in cells)
         for point in (BASE, LARGE):
             own = [cell for cell in cells if all(cell[key] == value for key, value in point.items())]
-            assert {(cell["way"], cell["mode"]) for cell in own} == {
-                (way, mode) for way in ("memory", "processes") for mode in ("scores", "distances")
-            }
+            assert {cell["way"] for cell in own} == {"memory", "processes"}
         assert max(cell["n"] for cell in cells if cell["way"] == "processes") <= size.most_processes
 
 
@@ -93,11 +91,11 @@ def test_the_report_holds_medians_targets_and_bytes(tmp_path: Path) -> None:
     assert "| 5 | 1 | 2 | 5.0 | 10.0 | 15.0 | 25.0 | 20.0 | 10,000 |" in text
     # Ten clients are beyond what runs as processes here.
     assert "| 10 | 1 | 4 | 10.0 | 20.0 | 30.0 |  | 20.0 | 10,000 |" in text
-    assert "| n = 16, m = 16,384, d = 100, k = 16, t = 6, l = 2 | distances | 16.0 | 32.0 | 48.0 |" in text
+    assert "| n = 16, m = 16,384, d = 100, k = 16, t = 6, l = 2 | 16.0 | 32.0 | 48.0 |" in text
     assert "| 50 ms for each party |" in text and "| 2 s in all |" in text
-    assert "not at n=10 m=1000 d=10 k=4 scores (a cluster ran empty)." in text
+    assert "not at n=10 m=1000 d=10 k=4 (a cluster ran empty)." in text
     rows = list(csv.DictReader((tmp_path / "secfc-fig1.csv").read_text().splitlines()))
-    assert [row["axis"] for row in rows] == ["n", "n", "d", "d", *["target"] * 4]
+    assert [row["axis"] for row in rows] == ["n", "n", "d", "d", *["target"] * 2]
     assert rows[0]["mpirun_ms"] == "25.0" and rows[1]["mpirun_ms"] == ""
     assert (tmp_path / "secfc-fig1.png").read_bytes().startswith(b"\x89PNG")
 

@@ -13,7 +13,7 @@ from fastlloyd.ring.field import Elements, Field, choose_field
 from fastlloyd.ring.lagrange import Code
 from fastlloyd.ring.locate import Unlocated, locate_wrong, wrong_entries
 
-REAL = choose_field(n_total=500, d=8, largest_coordinate=2**16)
+REAL = choose_field(3 * 500**2 * 8 << 32)
 SHAPE = (7, 3)
 
 

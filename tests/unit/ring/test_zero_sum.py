@@ -10,9 +10,9 @@ import pytest
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.ring.field import Elements, Field, choose_field
 from fastlloyd.ring.lagrange import Code
-from fastlloyd.ring.zero_sum import zero_sum_mask
+from fastlloyd.ring.zero_sum import constant_with_sum, zero_sum_mask
 
-REAL = choose_field(n_total=500, d=8, largest_coordinate=2**16)
+REAL = choose_field(3 * 500**2 * 8 << 32)
 KEY = bytes(range(32))
 
 
@@ -97,3 +97,31 @@ def test_masked_answers_still_decode_and_show_no_segment() -> None:
         opened = REAL.decode_int64(code.decode_segments(seen, range(1, 12), degree=2 * code.degree))
         assert (opened == parts).any() == (not hidden)
         assert (opened == parts).all() == (not hidden)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 3), (3, 2, 12), (20, 15, 71)])
+def test_a_prescribed_sum_is_added_exactly(sizes: tuple[int, int, int]) -> None:
+    code = Code(REAL, *sizes)
+    wanted = np.array([[0, 1, -1, 2**40], [-(2**40), 19, -21, 12345]])
+    constants = code.field.reduce(constant_with_sum(code, wanted))
+    answers = code.field.add(masks(code, wanted.shape), constants[:, None])
+    chosen = list(range(1, code.recovery + 1))
+    assert (code.field.decode(code.decode_sums(answers[:, : code.recovery], chosen)) == wanted).all()
+
+
+def test_masks_of_very_many_clients_stay_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    # More masks than fit a float64 sum, all at their largest and of the same sign: the worst that can be drawn.
+    code = Code(Field((16777213,)), 1, 201, 403)
+    last, drawn = 403, code.recovery - 1
+    row = code.completion_matrix()[0, last - drawn - 1]
+    half = 16777213 // 2
+
+    def largest(self: Field, key: bytes, nonce: bytes, shape: tuple[int, ...]) -> Elements:
+        j = int.from_bytes(nonce[4:8], "little")
+        return np.full((1, *shape), half if row[j - 1] > 0 else -half, dtype=np.float64)
+
+    monkeypatch.setattr(Field, "uniform_from", largest)
+    total = sum(half * abs(int(weight)) for weight in row)
+    assert total > 2**53
+    mask = zero_sum_mask(code, last, (1,), key=KEY, iteration=0)
+    assert (int(mask[0, 0]) - total) % 16777213 == 0
