@@ -33,7 +33,7 @@ def main() -> None:
         bounds = dataset_bounds(dataset, "auto-public")
         values = []
         for seed in tqdm(range(arguments.runs), desc=name, leave=False):
-            model = FastLloyd(dataset.k, epsilon=1.0, bounds=bounds, random_state=seed)
+            model = FastLloyd(dataset.k, epsilon=1.0, delta="paper", bounds=bounds, random_state=seed)
             model.fit_federated(np.array_split(np.random.default_rng(seed).permutation(dataset.values), 2))
             values.append(-model.score(dataset.values) / len(dataset.values))
         half = 1.96 * np.std(values, ddof=1) / len(values) ** 0.5

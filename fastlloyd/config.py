@@ -35,6 +35,7 @@ TABLES = (*PROTOCOLS, VERTICAL)
 """Tables of a run file: one per protocol, and one that the vertical protocols have in common."""
 TRANSPORTS = ("shm", "tcp")
 MASKINGS = ("common", "pairwise")
+PAPER_DELTA = "paper"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 MISSING_RULES = ("refuse", "drop", "midpoint")
 
@@ -68,7 +69,9 @@ class RunConfig:
         File of the server's own records (feddp); read by the server only, and shown to the clients.
     epsilon : float
     delta : float or None
-        None means 'auto': 1 / (N ln N) with the public N.
+        None means 'auto': 1 / (100 N) with the public N; 'paper' is what the protocol's own paper takes.
+    accept_large_delta : bool
+        Take a delta above 1 / N.
     rounds : int or None
         None means 'auto': the protocol's public formula.
     bounds : str or None
@@ -106,7 +109,8 @@ class RunConfig:
     choose_k: bool = False
     server_data: str | None = None
     epsilon: float = 1.0
-    delta: float | None = None
+    delta: float | str | None = None
+    accept_large_delta: bool = False
     rounds: int | None = None
     bounds: str | None = None
     n_total: int | None = None
@@ -142,7 +146,7 @@ class RunConfig:
                 raise _wrong(name, f"one of {', '.join(map(str, options))}", getattr(self, name))
         for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and low <= value <= high):
+            if value not in (None, PAPER_DELTA) and not (math.isfinite(value) and low <= value <= high):
                 raise _wrong(name, f"a number from {low:g} to {high:g}", value)
         if self.data is not None and self.dataset is not None:
             raise ConfigError("--data and --dataset exclude each other: own files, or one public set that is split")
@@ -212,6 +216,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "seed": (0, 2.0**63),
 }
 _AUTOMATIC = ("delta", "rounds")
+_OTHERWISE = {"delta": ", 'auto' or 'paper'", "rounds": " or 'auto'"}
 _DERIVED = frozenset({"settings", "choose_k"})
 _AUTO_K = "auto:"
 # What all parties must have alike; the rest is each party's own business.
@@ -335,6 +340,8 @@ def _convert(key: str, value: Any, kind: str) -> Any:
     """Check a value against a field's annotation; 'auto' stands for None where that is allowed."""
     if key in _AUTOMATIC and value == "auto":
         return None
+    if key == "delta" and value == PAPER_DELTA:
+        return value
     if kind.startswith("tuple"):
         item = int if "int" in kind else str
         if not isinstance(value, list | tuple) or not all(type(entry) is item for entry in value):
@@ -349,7 +356,7 @@ def _convert(key: str, value: Any, kind: str) -> Any:
         value = float(value)
     if type(value) is not base:
         words = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
-        raise _wrong(key, words[base] + (" or 'auto'" if key in _AUTOMATIC else ""), value)
+        raise _wrong(key, words[base] + _OTHERWISE.get(key, ""), value)
     return value
 
 

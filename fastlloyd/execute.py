@@ -33,6 +33,7 @@ from fastlloyd.net.meter import Meter
 from fastlloyd.net.secure import SecureLinks
 from fastlloyd.net.transport import Transport
 from fastlloyd.outcome import Facts
+from fastlloyd.privacy.delta import large_delta
 from fastlloyd.protocols.bounds import setup_bounds
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.state import StateDir
@@ -123,11 +124,22 @@ def _prepare(config: RunConfig | FastLloydError, transport: Transport, announcer
         prepared.own = system.load(prepared.config, prepared.common, me)
     except Exception as caught:
         prepared.problem = _as_ours(caught)
-    if prepared.problem is None and prepared.certificates is None and announcer.speaks:
+    if prepared.problem is None and announcer.speaks:
+        _point_out(prepared, announcer)
+    return prepared
+
+
+def _point_out(prepared: _Prepared, announcer: Announcer) -> None:
+    """Tell people before the start what they may not have meant."""
+    if prepared.certificates is None:
         announcer.note(
             "demonstration: links are encrypted but the parties' keys are not authenticated (no --roster and --key)"
         )
-    return prepared
+    public = None if prepared.common is None else prepared.common.public
+    delta = getattr(public, "delta", None)
+    note = large_delta(delta, public.n_total) if public is not None and isinstance(delta, float) else None
+    if note is not None:
+        announcer.note(f"--delta: {note}")
 
 
 def _run(prepared: _Prepared, links: SecureLinks, meter: Meter, announcer: Announcer, started: float) -> Outcome:

@@ -22,6 +22,7 @@ from fastlloyd.bench.runner import Job, run_job
 from fastlloyd.bench.tables import csv_table, markdown_table, summarise
 from fastlloyd.errors import RangeError
 from fastlloyd.net.launcher import Mpirun, find_mpirun
+from fastlloyd.privacy.delta import paper_delta
 from fastlloyd.protocols.fastlloyd.plan import PublicParameters, make_plan
 from fastlloyd.report.chart import Panel, line_panels
 from fastlloyd.report.files import write_atomic
@@ -262,7 +263,7 @@ def _public(shape: dict[str, Any], rounds: int, ring: int) -> PublicParameters:
         k=shape["k"],
         n_total=shape["n"],
         epsilon=EPSILON,
-        delta=None,
+        delta=paper_delta(shape["n"]),
         rounds=rounds,
         seed=shape.get("run", 0),
         ring_bits=ring,

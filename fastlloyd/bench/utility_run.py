@@ -22,6 +22,7 @@ from fastlloyd.bench.utility_data import Source, load_points
 from fastlloyd.bench.utility_metric import Metrics
 from fastlloyd.kmeans.grid import GridPoints, quantise
 from fastlloyd.kmeans.metrics import nearest
+from fastlloyd.privacy.delta import paper_delta
 from fastlloyd.protocols.fastlloyd.parameters import PublicParameters
 from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, local_update, post_process
@@ -60,7 +61,7 @@ def generator_noise(plan: Plan, rng: np.random.Generator) -> Noise:
 
 
 def plan_run(protocol: str, epsilon: float, *, k: int, d: int, n: int, settings: Mapping[str, Any]) -> Plan:
-    """Make the plan of a run with the public defaults: delta = 1 / (N ln N), rounds by the protocol's formula."""
+    """Make the plan of a run with the paper's delta, 1 / (N ln N), and rounds by the protocol's formula."""
     public = PublicParameters(
         protocol=protocol,
         clients=2,
@@ -68,7 +69,7 @@ def plan_run(protocol: str, epsilon: float, *, k: int, d: int, n: int, settings:
         k=k,
         n_total=n,
         epsilon=epsilon,
-        delta=None,
+        delta=paper_delta(n),
         rounds=None,
         seed=0,
         ring_bits=64,

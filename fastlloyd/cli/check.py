@@ -20,6 +20,7 @@ from fastlloyd.config import MISSING_RULES, RunConfig, load_config
 from fastlloyd.data.bounds import Bounds, count_outside, parse_bounds
 from fastlloyd.data.table import Table, read_table
 from fastlloyd.errors import EXIT_OK, ConfigError, DataError
+from fastlloyd.systems.unit import unit_sentence
 
 _SHOWN = 20
 
@@ -47,6 +48,7 @@ def main(argv: Sequence[str]) -> int:
     matched = None if bounds is None else bounds.match(table.names)
     for line in (
         *_summary(table, question),
+        f"unit      {question.unit}",
         *_bounds_lines(table, matched),
         *_hints(table.values, table.names, question.k),
     ):
@@ -94,6 +96,7 @@ class _Question:
     key: str | None
     client: int | None
     clients: int | None
+    unit: str
 
 
 def _question(options: argparse.Namespace) -> _Question:
@@ -110,7 +113,13 @@ def _question(options: argparse.Namespace) -> _Question:
     ):
         if value is not None and value < 1:
             raise ConfigError(f"{name} {value}: expected a number from 1 on")
-    question = _Question(**values, client_caps=config.client_caps, client=options.client, clients=options.clients)
+    question = _Question(
+        **values,
+        client_caps=config.client_caps,
+        client=options.client,
+        clients=options.clients,
+        unit=unit_sentence(config) or f"none: {config.protocol} promises no differential privacy",
+    )
     if question.n_total is not None and (question.k or 0) > question.n_total:
         raise ConfigError(f"--k {question.k}: more clusters than records (--n-total {question.n_total}); lower --k")
     return question

@@ -14,6 +14,7 @@ from fastlloyd.config import (
     LOG_LEVELS,
     MASKINGS,
     MISSING_RULES,
+    PAPER_DELTA,
     PROTOCOLS,
     TABLES,
     TRANSPORTS,
@@ -62,7 +63,15 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         "--k", type=_clusters, metavar="K|auto:KMAX", help="number of clusters; auto:KMAX lets feddp choose"
     )
     task.add_argument("--epsilon", type=float, help="total epsilon of the run (default 1)")
-    task.add_argument("--delta", type=_auto_float, metavar="D|auto", help="default auto: 1 / (N ln N)")
+    task.add_argument(
+        "--delta", type=_delta, metavar="D|auto|paper", help="default auto: 1 / (100 N); paper: the protocol's paper's"
+    )
+    task.add_argument(
+        "--accept-large-delta",
+        action="store_true",
+        default=None,
+        help="allow a delta above 1 / N, which promises little",
+    )
     task.add_argument(
         "--rounds", type=_auto_whole, metavar="T|auto", help="default auto: the protocol's public formula"
     )
@@ -185,8 +194,8 @@ def _wholes(text: str) -> list[int]:
     return [_whole(part) for part in text.split(",")]
 
 
-def _auto_float(text: str) -> float | str:
-    return text if text == "auto" else float(text)
+def _delta(text: str) -> float | str:
+    return text if text in ("auto", PAPER_DELTA) else float(text)
 
 
 def _auto_whole(text: str) -> int | str:

@@ -26,6 +26,7 @@ theorem for differential privacy" (2015), Theorem 3.3 and its proof; docs/privac
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -37,7 +38,14 @@ from fastlloyd.privacy.shares import event_multiplier
 
 ACCOUNTANT = "dp-accounting PLD, add-remove, interval at most epsilon/2000; basic composition at delta 0"
 SAMPLER_DELTA = 2.0**-40
-"""Part of delta set aside for the noise sampler, once for everything in a ledger."""
+"""Part of delta set aside, once for everything in a ledger, because the bits behind the noise are ChaCha20's.
+
+No statistical distance is meant: to who can try all keys, a cipher's stream is far from random. Let A be the best
+advantage that a bounded adversary has in telling all the bits behind a ledger's noise from ideal ones. If ideal noise
+is (epsilon, delta')-DP, any test of such an adversary passes with at most e^epsilon times the other table's chance,
+plus delta' + (1 + e^epsilon) A: A once for each table. So the claim holds against adversaries for whom
+(1 + e^epsilon) A is at most 2^-40; it is computational, and says nothing about others.
+"""
 
 _INTERVALS = 2000.0
 _FLOOR = 0.05
@@ -56,7 +64,7 @@ def spent(releases: Sequence[Release], delta: float) -> float:
     releases : sequence of Release
     delta : float
         From 0 up to but not including 1. At 0 Laplace releases and rows of sketches are summed (basic composition) and
-        a Gaussian one gives infinity; above 0, `SAMPLER_DELTA` of it is set aside.
+        a Gaussian one gives infinity; above 0, `SAMPLER_DELTA` of it is set aside: the claim is computational.
 
     Returns
     -------
@@ -89,6 +97,16 @@ def spent(releases: Sequence[Release], delta: float) -> float:
     if delta <= SAMPLER_DELTA:
         return pure
     return min(pure, _compose(counts, delta - SAMPLER_DELTA))
+
+
+def change_epsilon(releases: Sequence[Release], delta: float) -> float:
+    """Compose releases for neighbours that differ in the values of one record, none added or removed.
+
+    Privacy
+    -------
+    Changing a record is removing one and adding another, so each release moves at most twice as far, in either norm.
+    """
+    return spent([dataclasses.replace(release, sensitivity=2.0 * release.sensitivity) for release in releases], delta)
 
 
 def prepare() -> None:

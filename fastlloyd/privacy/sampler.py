@@ -22,8 +22,8 @@ samples at sigma = 2^12), this sample's uniforms are drawn on, 64 bits at a time
 again by interval arithmetic at growing precision until it lies between two half-integers (Ziv's strategy).
 The unbounded tail is included: m = 0 always draws on.
 
-The bits are those of `SecretRandom`. The distance from the ideal distribution is thus that of ChaCha20 from
-uniform bits; `accountant.SAMPLER_DELTA` is set aside for it.
+The bits are those of `SecretRandom`, ChaCha20's. So the noise is what is said here to whoever cannot tell that stream
+from random bits, and the claim is computational; `accountant.SAMPLER_DELTA` is set aside for the advantage.
 
 Source: Box and Muller (1958); Ziv, "Fast evaluation of elementary mathematical functions with correctly
 rounded last bit" (1991); docs/privacy.md, "Noise".

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.privacy.delta import large_delta
 from fastlloyd.report.schema import validate
 from fastlloyd.report.unit import format_epsilon
 from fastlloyd.version import __version__
@@ -45,8 +46,8 @@ class Privacy:
         The lifetime limit.
     releases : sequence of dict
         As `Release.to_dict` gives them; the digest of the data is left out.
-    unit : str
-        What neighbours differ in, in words.
+    unit : str or None
+        What neighbours differ in, in words; None where nothing is promised.
     conditions : sequence of str
         What else the claim rests on.
     bounded : bool
@@ -61,7 +62,7 @@ class Privacy:
     releases: Sequence[Mapping[str, Any]]
     lifetime_epsilon: float | None = None
     budget: float | None = None
-    unit: str = "one record"
+    unit: str | None = None
     conditions: Sequence[str] = ()
     bounded: bool = True
 
@@ -72,6 +73,7 @@ class Privacy:
             "delta": self.delta,
             "spent_epsilon": finite(self.spent_epsilon),
             "neighbours": self.neighbours,
+            "unit": self.unit,
             "accountant": self.accountant,
             "budget": self.budget,
             "releases": public_releases(self.releases),
@@ -268,14 +270,17 @@ def claim(privacy: Privacy, *, n_total: int | None, against: str, reason: str | 
     """Put the privacy claim into one sentence, with its condition and its adversary."""
     if reason is not None:
         return f"No privacy claim: {reason}."
-    conditions = list(privacy.conditions)
+    # The noise is made of ChaCha20's bits: against unbounded readers nothing is claimed.
+    conditions = ["that ChaCha20 cannot be told from random bits", *privacy.conditions]
     if n_total is not None and privacy.bounded:
         conditions.insert(0, f"that all clients together hold at most {n_total:,} records")
-    bound = f", on condition {' and '.join(conditions)}" if conditions else ""
+    bound = f", on condition {' and '.join(conditions)}"
     delta = f" and delta = {privacy.delta:.3g}" if privacy.delta > 0 else ""
+    note = None if n_total is None else large_delta(privacy.delta, n_total)
     return (
         f"Differential privacy with epsilon = {format_epsilon(privacy.spent_epsilon)}{delta} for neighbours that "
         f"differ in {privacy.unit} ({privacy.neighbours}), against {against}{bound}."
+        + (f" Note that {note}." if note else "")
     )
 
 

@@ -37,6 +37,7 @@ from fastlloyd.systems.feddp_inputs import FedDPCommon, ServerPoints, UserRecord
 from fastlloyd.systems.horizontal import begin_client, run_server
 from fastlloyd.systems.session import Outcome, Session, discarding
 from fastlloyd.systems.shared import SharedOutcome
+from fastlloyd.systems.unit import privacy_unit
 from fastlloyd.wire import SERVER, PartyId
 
 __all__ = ["gather", "load", "plan_lines", "serve", "settings_help", "take_part"]
@@ -187,7 +188,7 @@ class FedDPOutcome(SharedOutcome):
                 delta=plan.delta,
                 spent_epsilon=spent(releases, plan.delta),
                 neighbours=neighbours,
-                unit=_unit(plan, self._common),
+                unit=privacy_unit(config),
                 accountant=ACCOUNTANT,
                 releases=[release.to_dict() for release in releases],
                 lifetime_epsilon=lifetime,
@@ -202,15 +203,6 @@ class FedDPOutcome(SharedOutcome):
             pictures=pictures,
             extra=extra,
         )
-
-
-def _unit(plan: Plan, common: Any) -> str:
-    """Say what neighbours differ in."""
-    if not plan.by_user:
-        return "one record"
-    if settings_from(common.public.settings).users is None and getattr(common, "users", None) is None:
-        return "all records of one client"
-    return "all records that one client holds of one user; who has records at two clients counts as two users,"
 
 
 def _client_rows(common: Any) -> NDArray[np.int64] | None:
@@ -232,6 +224,6 @@ def _against(plan: Plan) -> str:
     """Say from whom the claim protects."""
     known = "one client" if plan.known_shares == 1 else f"up to {plan.known_shares} clients together"
     return (
-        f"{known}, the server, or both together, over all they see (each client adds a share of the noise; the "
+        f"{known}, the server, or both together, over all messages to them (each client adds a share of the noise; the "
         f"server sees the noisy sums; {_SERVER_SHOWN})"
     )

@@ -20,12 +20,14 @@ from fastlloyd.data.split import public_permutation, split_rows
 from fastlloyd.data.table import column_names, read_identifiers, read_table
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.inputs import Common, OwnRecords, load_own, public_dataset, settle_size, share_caps
+from fastlloyd.privacy.delta import settle_delta
 from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.settings import Settings, settings_from
 from fastlloyd.wire import PartyId
 
 _HOLD_OUT = 1 << 40
+_PAPER_DELTA = 1e-6  # in all its experiments
 _NOBODY = frozenset({"", "na", "nan", "n/a", "null", "none"})
 
 
@@ -85,7 +87,7 @@ def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> 
         choose_k=config.choose_k,
         n_total=n_total,
         epsilon=config.epsilon,
-        delta=config.delta,
+        delta=settle_delta(config.delta, n_total=n_total, paper=_PAPER_DELTA, accept_large=config.accept_large_delta),
         rounds=config.rounds,
         seed=config.seed,
         ring_bits=config.ring_bits,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from fastlloyd.config import RunConfig
 from fastlloyd.errors import ConfigError
+from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
 from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.protocols.feddp.planning import check_plan, make_plan
 from fastlloyd.systems.feddp_inputs import ServerPoints, gather, load
+from fastlloyd.systems.unit import promise_lines
 from fastlloyd.wire import SERVER
 
 
@@ -30,14 +32,14 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     points = own.points if isinstance(own, ServerPoints) else None
     plan = make_plan(common.public, d=len(names), names=names, server_points=points)
     epsilon = check_plan(plan, common.public, d=len(names), names=names)
-    who = "one user's records" if plan.by_user else "one record"
     return [
         f"feddp: {plan.n_total:,} records at most, {plan.d} features, {'at most ' if plan.choose_k else ''}{plan.k} "
         f"clusters, {plan.clients} clients, {plan.n_server:,} points of the server",
         f"arithmetic: ring Z_2^{plan.ring_bits} (outer product: Z_2^64), {plan.fraction_bits} fraction bits (outer "
         f"product: {plan.outer_bits})",
-        f"privacy: epsilon {epsilon:.6g} of {plan.epsilon:g}, delta {plan.delta:.3g}, neighbours differ in {who}; "
-        f"records are cut to norm {plan.norm_bound:.4g}",
+        f"privacy: epsilon {epsilon:.6g} of {plan.epsilon:g}, delta {plan.delta:.3g}, "
+        f"{ADD_REMOVE_USER if plan.by_user else ADD_REMOVE}; records are cut to norm {plan.norm_bound:.4g}",
+        *promise_lines(config, delta=plan.delta, n_total=plan.n_total),
         f"shares: each of {plan.clients} clients adds one, {plan.shares} of them carry the guarantee; "
         f"{plan.noise_price - 1.0:.1%} more noise in all than a server alone would add",
         *(_step_line(plan, t) for t in range(len(plan.rounds))),

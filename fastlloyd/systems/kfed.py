@@ -16,7 +16,7 @@ from fastlloyd.config import RunConfig
 from fastlloyd.data.bounds import unscale
 from fastlloyd.inputs import Common, OwnRecords, gather_horizontal, load_own, plan_inputs
 from fastlloyd.outcome import Result, common_part, draw_result, evaluate_result, not_private_part
-from fastlloyd.protocols.fastlloyd.plan import automatic_delta
+from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.protocols.kfed.client import client
 from fastlloyd.protocols.kfed.parameters import PublicParameters
 from fastlloyd.protocols.kfed.plan import Plan, check_plan, make_plan

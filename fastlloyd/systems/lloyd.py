@@ -27,10 +27,11 @@ from fastlloyd.outcome import (
     evaluate_result,
 )
 from fastlloyd.privacy.accountant import ACCOUNTANT, spent
+from fastlloyd.privacy.delta import paper_delta, settle_delta
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
-from fastlloyd.protocols.fastlloyd.parameters import PublicParameters
+from fastlloyd.protocols.fastlloyd.parameters import MECHANISMS, PublicParameters
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, lifetime_delta, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share, first_centers
 from fastlloyd.protocols.fastlloyd.server import server
@@ -42,11 +43,12 @@ from fastlloyd.run import Driver
 from fastlloyd.systems.horizontal import begin_client, run_server
 from fastlloyd.systems.session import Outcome, Session, discarding
 from fastlloyd.systems.shared import ReportOnly
+from fastlloyd.systems.unit import privacy_unit
 from fastlloyd.wire import PartyId
 
 _AGAINST = (
-    "any single other client, over all it sees (the server sees masked values only; server and a client together "
-    "can take masks and noise off)"
+    "any single other client, over all messages to it (the server sees masked values only; server and a client "
+    "together can take masks and noise off)"
 )
 
 
@@ -65,7 +67,11 @@ def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> 
         k=k,
         n_total=n_total,
         epsilon=config.epsilon,
-        delta=config.delta,
+        delta=settle_delta(
+            config.delta, n_total=n_total, paper=paper_delta(n_total), accept_large=config.accept_large_delta
+        )
+        if MECHANISMS[config.protocol] == "gaussian"
+        else None,
         rounds=config.rounds,
         seed=config.seed,
         ring_bits=config.ring_bits,
@@ -171,7 +177,7 @@ def _against(plan: Plan) -> str:
         return _AGAINST
     known = "one client" if plan.known_shares == 1 else f"up to {plan.known_shares} clients together"
     return (
-        f"{known}, the server, or both together, over all they see (each client adds a share of the noise; the "
+        f"{known}, the server, or both together, over all messages to them (each client adds a share of the noise; the "
         "server sees the noisy sums)"
     )
 
@@ -231,6 +237,7 @@ class ClientOutcome:
                 delta=plan.delta,
                 spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
                 neighbours="add-remove record",
+                unit=privacy_unit(config),
                 accountant=ACCOUNTANT,
                 releases=[release.to_dict() for release in releases],
                 lifetime_epsilon=lifetime,

@@ -9,6 +9,7 @@ from fastlloyd.privacy.calibration import gaussian_noise_multiplier
 from fastlloyd.privacy.shares import zcdp_noise_multiplier
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
 from fastlloyd.systems.lloyd import public_parameters
+from fastlloyd.systems.unit import promise_lines
 
 # A round's time, on links that delay each message by so much:
 #   2 messages one after the other + overhead + records of the largest client * (20 + 3 k + 2 d) ns.
@@ -48,6 +49,7 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
         lines.append(
             f"privacy: epsilon {epsilon:.6g} of {plan.epsilon:g}{delta}, add-remove record, {plan.mechanism} noise"
         )
+        lines += promise_lines(config, delta=plan.delta, n_total=plan.n_total)
         if plan.masking == "pairwise":
             lines += _share_lines(plan)
         for t, planned in enumerate(plan.rounds):

@@ -27,9 +27,9 @@ from fastlloyd.outcome import (
     not_private_part,
     own_traffic,
 )
+from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.secret import SecretRandom
-from fastlloyd.protocols.fastlloyd.plan import automatic_delta
 from fastlloyd.protocols.secfc.client import ClientResult, client
 from fastlloyd.protocols.secfc.parameters import PublicParameters
 from fastlloyd.protocols.secfc.plan import Plan, check_plan, make_plan

@@ -20,12 +20,12 @@ from fastlloyd.data.vertical import assemble_centers, assemble_names
 from fastlloyd.errors import InternalError
 from fastlloyd.outcome import Result, common_part, own_traffic
 from fastlloyd.privacy.accountant import ACCOUNTANT, spent
+from fastlloyd.privacy.delta import automatic_delta, settle_delta
 from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.privacy.sketch_release import ZERO_OUT
 from fastlloyd.protocols.align.schema import gather_columns, tell_columns
 from fastlloyd.protocols.align.sizes import align_sizes
-from fastlloyd.protocols.fastlloyd.plan import automatic_delta
 from fastlloyd.protocols.party import Party, Receive, Record
 from fastlloyd.protocols.session import (
     PlanProposal,
@@ -44,6 +44,7 @@ from fastlloyd.report import document
 from fastlloyd.systems.checks import accept_plan, check_budget, refuse_old_run
 from fastlloyd.systems.session import Outcome, Session, discarding
 from fastlloyd.systems.shared import SharedOutcome
+from fastlloyd.systems.unit import privacy_unit
 from fastlloyd.systems.vertical import HELP as VERTICAL_HELP
 from fastlloyd.systems.vertical import OwnColumns, VerticalCommon, gather_vertical, load_vertical
 from fastlloyd.wire import SERVER, SETUP_ROUND, PartyId
@@ -69,7 +70,7 @@ def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> 
         k=k,
         n_total=n_total,
         epsilon=config.epsilon,
-        delta=config.delta,
+        delta=settle_delta(config.delta, n_total=n_total, paper=1.0 / n_total, accept_large=config.accept_large_delta),
         seed=config.seed,
         settings=config.own_settings,
     )
@@ -243,7 +244,7 @@ class VerticalOutcome(SharedOutcome):
                 delta=plan.delta,
                 spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
                 neighbours=ZERO_OUT,
-                unit="whether one person's row counts",
+                unit=privacy_unit(config) if plan.private else None,
                 conditions=_conditions(plan),
                 bounded=False,
                 accountant=ACCOUNTANT,

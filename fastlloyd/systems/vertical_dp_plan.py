@@ -12,6 +12,7 @@ from fastlloyd.inputs import settle_size
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.vertical_dp.client import synopsis_format
 from fastlloyd.protocols.vertical_dp.plan import Plan, make_plan
+from fastlloyd.systems.unit import promise_lines
 from fastlloyd.systems.vertical import load_vertical
 from fastlloyd.systems.vertical_dp import gather, public_parameters
 
@@ -47,6 +48,8 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
         )
     lines.append(f"bytes: at most {max(sizes):,} up from a party")
     lines.append(_privacy_line(plan))
+    if plan.private:
+        lines += promise_lines(config, delta=plan.delta, n_total=plan.n_total)
     return lines
 
 

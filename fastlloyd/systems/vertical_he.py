@@ -23,6 +23,7 @@ from fastlloyd.decode import decode
 from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.outcome import Result, common_part, own_traffic
 from fastlloyd.privacy.accountant import ACCOUNTANT, prepare, spent
+from fastlloyd.privacy.delta import settle_delta
 from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.align.check import check_ids
@@ -66,6 +67,7 @@ from fastlloyd.run import Driver
 from fastlloyd.systems.checks import accept_plan, check_budget, refuse_old_run
 from fastlloyd.systems.session import Outcome, Session
 from fastlloyd.systems.shared import SharedOutcome
+from fastlloyd.systems.unit import privacy_unit
 from fastlloyd.systems.vertical import HELP as VERTICAL_HELP
 from fastlloyd.systems.vertical import OwnColumns, VerticalCommon, gather_vertical, load_vertical
 from fastlloyd.wire import SERVER, SETUP_ROUND, PartyId
@@ -75,8 +77,8 @@ _FLOODING = (
     "exactly"
 )
 _AGAINST = (
-    "any single other party, over all it sees (the computing party sees ciphertexts, the key holder noisy sums; the "
-    "two together can open everything)"
+    "any single other party, over all messages to it (the computing party sees ciphertexts, the key holder noisy sums; "
+    "the two together can open everything)"
 )
 
 
@@ -88,7 +90,8 @@ class RunParameters:
     k: int
     n_total: int
     epsilon: float
-    delta: float | None
+    delta: float | str | None
+    accept_large_delta: bool
     rounds: int | None
     seed: int
     settings: Mapping[str, Any]
@@ -100,6 +103,8 @@ class RunParameters:
         """Give the parameters of a run on n records, checked."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         del values["n_total"]
+        accepted = values.pop("accept_large_delta")
+        values["delta"] = settle_delta(self.delta, n_total=n, paper=1.0 / n, accept_large=accepted)
         return PublicParameters(**values, n=n)
 
     @property
@@ -117,6 +122,7 @@ def run_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> Run
         n_total=n_total,
         epsilon=config.epsilon,
         delta=config.delta,
+        accept_large_delta=config.accept_large_delta,
         rounds=config.rounds,
         seed=config.seed,
         settings=config.own_settings,
@@ -131,7 +137,8 @@ def gather(config: RunConfig, clients: int) -> tuple[RunConfig, VerticalCommon]:
     ConfigError
         A parameter does not fit, or an interrupted run is to be resumed.
     """
-    probe = run_parameters(config, clients, config.n_total or 10_000_000, config.k or 2)
+    # So few records that no delta is too large for them: their number is not known yet.
+    probe = run_parameters(config, clients, config.n_total or max(3, config.k or 2), config.k or 2)
     return gather_vertical(config, probe.owners, clients, run_parameters)
 
 
@@ -340,7 +347,7 @@ class HEOutcome(SharedOutcome):
                 delta=plan.delta,
                 spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
                 neighbours=releases[0].neighbours,
-                unit="one person's row",
+                unit=privacy_unit(config) if plan.private else None,
                 conditions=_conditions(plan),
                 bounded=False,
                 accountant=ACCOUNTANT,

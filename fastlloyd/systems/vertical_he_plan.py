@@ -11,6 +11,7 @@ from fastlloyd.inputs import settle_size
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.vertical_he.choose import options, planned_option
 from fastlloyd.protocols.vertical_he.plan import change_epsilon, try_options
+from fastlloyd.systems.unit import promise_lines
 from fastlloyd.systems.vertical_he import gather, run_parameters
 
 
@@ -61,6 +62,7 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
             f"privacy: epsilon {spent(plan.all_releases(), plan.delta):.6g} of {plan.epsilon:g}, delta {plan.delta:.3g}"
             f", {neighbours}; epsilon {change_epsilon(plan):.4g} for any change of a row"
         )
+        lines += promise_lines(config, delta=plan.delta, n_total=n)
         lines.append(
             f"noise of each side: {plan.count_scale / plan.unit:.3g} on a count, {plan.sum_scale / plan.unit:.3g} on a "
             "sum (scaled to [-1, 1])"

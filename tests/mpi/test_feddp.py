@@ -58,7 +58,8 @@ def test_own_files_with_users_and_server_data_at_client_level(tmp_path: Path) ->
     reports = [load(tmp_path / f"out-{i}" / "report.json") for i in (0, 1, 2)]
     for written in reports:
         assert written["privacy"]["neighbours"] == "add-remove user"
-        assert "all records that one client holds of one user" in written["claim"]
+        assert "all rows of one user at one client" in written["claim"]
+        assert written["privacy"]["unit"].startswith("all rows of one user at one client")
         assert written["result"]["features"] == ["f1", "f2"]
     assert {(tmp_path / f"out-{i}" / "centroids.csv").read_text() for i in (0, 1, 2)} == {
         (tmp_path / "out-0" / "centroids.csv").read_text()

@@ -31,7 +31,7 @@ class PublicParameters:
     n_total : int
         Public upper bound N on all records together.
     delta : float or None
-        None: 1 / (N ln N).
+        None: the default, 1 / (100 N).
     rounds : int or None
         None: the protocol's formula.
     masking : {'common', 'pairwise'}

@@ -9,7 +9,6 @@ Source: FastLloyd, Eq. 7 and 8, Lemma A.1; docs/privacy.md.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -17,6 +16,7 @@ from fastlloyd.decode import Within
 from fastlloyd.errors import RangeError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.calibration import SAMPLER_DELTA, calibrate, gaussian_noise_multiplier
+from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.privacy.release import NORM_OF, SHARED, Release
 from fastlloyd.privacy.shares import noise_price
 from fastlloyd.protocols.fastlloyd.parameters import MECHANISMS, PublicParameters
@@ -30,7 +30,6 @@ __all__ = [
     "Plan",
     "PublicParameters",
     "RoundPlan",
-    "automatic_delta",
     "check_plan",
     "lifetime_delta",
     "make_plan",
@@ -128,13 +127,8 @@ class Plan(PlainPlan):
         return max((noise_price(release) for release in self.all_releases()), default=1.0)
 
 
-def automatic_delta(n_total: int) -> float:
-    """Give 1 / (N ln N) (§6.1.1), N public."""
-    return 1.0 / (n_total * math.log(n_total))
-
-
 def lifetime_delta(plan: Plan) -> float:
-    """Give the delta at which a ledger over many runs is read: the run's own, or 1 / (N ln N) for pure epsilon.
+    """Give the delta at which a ledger over many runs is read: the run's own, or the default for pure epsilon.
 
     At delta 0 any Gaussian release of an earlier run would count as infinite.
     """

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.calibration import calibrate
-from fastlloyd.protocols.fastlloyd.plan import automatic_delta
+from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.protocols.fastlloyd.round_plan import GAUSSIAN_TAIL, LAPLACE_TAIL
 from fastlloyd.protocols.feddp.budget import (
     CENTERS,

@@ -24,7 +24,7 @@ class PublicParameters:
     n_total : int
         Public upper bound N on the number of users. The parties know the number itself, the server does not.
     delta : float or None
-        None: 1 / (N ln N).
+        None: the default, 1 / (100 N).
     """
 
     protocol: str

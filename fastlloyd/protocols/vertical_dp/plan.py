@@ -18,10 +18,10 @@ from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.vertical import PartyFeatures
 from fastlloyd.errors import ConfigError, InternalError, RangeError
 from fastlloyd.privacy.accountant import spent
+from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.privacy.release import Release
 from fastlloyd.privacy.sketch import GRID_PHANTOMS, PAPER_PHANTOMS, SketchShape
 from fastlloyd.privacy.sketch_release import ZERO_OUT, change_release, sketch_release
-from fastlloyd.protocols.fastlloyd.plan import automatic_delta
 from fastlloyd.protocols.planned import PlainPlan
 from fastlloyd.protocols.vertical_dp.budget import Split, first_split, tighten
 from fastlloyd.protocols.vertical_dp.estimate import basic_error

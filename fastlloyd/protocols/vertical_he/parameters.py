@@ -9,7 +9,7 @@ from typing import Any
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.calibration import SAMPLER_DELTA
-from fastlloyd.protocols.fastlloyd.plan import automatic_delta
+from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.protocols.vertical_he.settings import Settings, settings_from
 
 DEFAULT_ROUNDS = 10
@@ -28,7 +28,7 @@ class PublicParameters:
     n : int
         Records, alike at all owners (public: the ids are compared before).
     delta : float or None
-        None: 1 / (n ln n), as in all protocols.
+        None: the default, 1 / (100 n).
     rounds : int or None
         None: ten, as in the paper's experiments, or fewer where noise would drown them (`budget.automatic_rounds`).
     """
@@ -81,7 +81,7 @@ class PublicParameters:
 
     @property
     def allowed_delta(self) -> float:
-        """Delta as stated, or 1 / (n ln n); the paper's experiments take 1 / n."""
+        """Delta as stated, or the default; the paper's experiments take 1 / n."""
         return automatic_delta(self.n) if self.delta is None else self.delta
 
     @property

@@ -13,7 +13,7 @@ from fastlloyd.crypto.tls import MAX_MESSAGE_BYTES
 from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.net.transport import MAX_FRAME_BYTES
 from fastlloyd.privacy.accountant import spent
-from fastlloyd.protocols.fastlloyd.plan import automatic_delta
+from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.protocols.vertical_he.choose import options, planned_option
 from fastlloyd.protocols.vertical_he.frame import MOST_MESSAGE_BYTES, block_format
 from fastlloyd.protocols.vertical_he.hints import FLOODING, HINT_SHARE, MOST_HINTED, Openings, hinted_share

@@ -38,9 +38,10 @@ def common(**changes):
 def privacy(**changes):
     values = {
         "epsilon": 1.0,
-        "delta": 2.5e-6,
+        "delta": 8e-7,
         "spent_epsilon": 0.98765432,
         "neighbours": "add-remove record",
+        "unit": "one record",
         "accountant": "test",
         "releases": [release.to_dict() for release in releases()],
     }

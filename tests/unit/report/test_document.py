@@ -59,10 +59,17 @@ def test_report_has_every_section_and_reads_back(tmp_path):
 def test_claim_names_neighbours_bound_and_adversary_and_never_understates_epsilon():
     made = report(privacy=privacy(spent_epsilon=0.98761))
     assert made["claim"] == (
-        "Differential privacy with epsilon = 0.9877 and delta = 2.5e-06 for neighbours that differ in one record "
+        "Differential privacy with epsilon = 0.9877 and delta = 8e-07 for neighbours that differ in one record "
         "(add-remove record), against any single other client, on condition that all clients together hold at most "
-        "12,345 records."
+        "12,345 records and that ChaCha20 cannot be told from random bits."
     )
+    assert made["privacy"]["unit"] == "one record"
+
+
+def test_claim_points_out_a_large_delta():
+    made = report(privacy=privacy(delta=1e-5))["claim"]
+    assert "random bits. Note that N times delta is 0.12, above 0.01" in made
+    assert "Note" not in document.claim(privacy(delta=1e-5), n_total=None, against="all")
 
 
 @given(st.floats(1e-6, 1e6))

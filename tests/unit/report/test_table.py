@@ -19,7 +19,7 @@ def test_table_of_a_run():
         "      2      12,000  1.2346e+05       -3.25",
     ]
     words = " ".join(text.split())
-    assert "epsilon 0.9877 spent of 1 at delta 2.5e-06, neighbours: add-remove record" in words
+    assert "epsilon 0.9877 spent of 1 at delta 8e-07, neighbours: add-remove record" in words
     assert "192 B of payload (96 B a round), 4.0 kB on the links in 20 messages" in words
     assert "set-up 1.5 s, rounds 500 ms (250 ms each)" in words
     assert "not authenticated" in text
