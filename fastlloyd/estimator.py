@@ -1,9 +1,8 @@
 """FastLloyd on one machine, as a scikit-learn estimator.
 
-All parties run in this process: a server, and one client per array. They are the coroutines that run
-under mpirun, with the same seed agreement, masks, ring and noise; only the network is left out. So
-whoever holds the whole table gets the centres under differential privacy, and whoever plans
-a federated run can try it out beforehand.
+All parties run in this process: a server, and one client per array. They are the coroutines that run under mpirun, with
+the same seed agreement, masks, ring and noise; only the network is left out. So whoever holds the whole table gets the
+centres under differential privacy, and whoever plans a federated run can try it out beforehand.
 
 Source: FastLloyd, Algorithm 1; docs/estimator.md.
 """
@@ -28,7 +27,10 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.parameter import ParameterError, check_parameters, in_own_words, match_bounds, public_parameters
+from fastlloyd.privacy.accountant import change_epsilon
+from fastlloyd.privacy.delta import large_delta
 from fastlloyd.privacy.ledger import Ledger
+from fastlloyd.privacy.release import ADD_REMOVE, ZERO_OUT_RECORD
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
@@ -69,21 +71,24 @@ class FastLloyd(  # scikit-learn has no types
     n_clusters : int
     epsilon : float
         Privacy loss of one fit, from 0.001 to 100; smaller is more private.
-    delta : 'auto' or float
-        'auto' is 1 / (N ln N). Not used by 'sulloyd', which has delta 0.
+    delta : 'auto', 'paper' or float
+        'auto' is 1 / (100 N), 'paper' is 1 / (N ln N). Not used by 'sulloyd', which has delta 0. Where N delta is above
+        0.01 a warning says so.
+    accept_large_delta : bool
+        Take a delta above 1 / N: such a promise is kept even where a whole record comes out in each fit.
     bounds : (lo, hi) or Bounds
         Lowest and highest value of each feature: numbers for all features alike or arrays of shape (d,).
         Needed, and never read from X. A value outside counts as the bound, in fit and in every method.
     n_total : int or None
-        Public upper bound N on the number of records. None takes the number of rows, which
-        thereby becomes public: state it where the size itself is sensitive.
+        Public upper bound N on the number of records, stated without counting them. None takes the number of rows,
+        which thereby becomes public, and the promise is a weaker one: see Notes.
     protocol : {'fastlloyd', 'fastlloyd-plus', 'glloyd', 'sulloyd', 'lloyd'}
         'fastlloyd-plus' has less error for the same epsilon (docs/fastlloyd-plus.md); 'lloyd' adds no noise: its
         result is not private.
     rounds : 'auto' or int
     random_state : int or None
-        Public randomness only: where the centres start. None starts elsewhere at each fit. The noise has
-        no seed, it comes from the operating system; so two fits differ whatever stands here.
+        Public randomness only: where the centres start. None starts elsewhere at each fit. The noise has no seed, it
+        comes from the operating system; so two fits differ whatever stands here.
     ring_bits : {32, 64}
     settings : mapping or None
         The protocol's own settings, such as {'alpha': 0.8}.
@@ -102,17 +107,20 @@ class FastLloyd(  # scikit-learn has no types
     labels_ : int64 array, shape (n,), or list of such arrays after `fit_federated`
         Of the records given to fit. **Not private**: they belong to the owner of the records.
     epsilon_, delta_ : float
-        What the last fit spent.
+        What the last fit spent, for `neighbours_`.
+    neighbours_ : str
+        What the last fit protects: 'add-remove record', or without `n_total` 'zero-out of one record'.
+    epsilon_for_a_change_ : float
+        What the last fit spent, at `delta_`, for a change of one record's values.
     epsilon_spent_ : float
-        What all releases in `ledger_` spend together, at `delta_`.
+        What all releases in `ledger_` spend together, at `delta_` and for `neighbours_`.
     ledger_ : Ledger
         `ledger_.releases`, and `ledger_.epsilon(delta)`.
     plan_ : Plan
         Everything public about the last fit: rounds, radii, noise, fraction bits.
     bounds_ : Bounds
     traffic_ : dict
-        Messages and bytes that the parties sent, all together, with the names of `report.json`; link
-        bytes are without encryption.
+        Messages and bytes that all parties sent, under the names of `report.json`; link bytes are without encryption.
     n_iter_ : int
         Rounds.
     n_features_in_ : int
@@ -124,12 +132,18 @@ class FastLloyd(  # scikit-learn has no types
     Distances (`predict`, `transform`, `score`) are taken where the protocol takes them: on data scaled
     per feature by the bounds to [-1, 1].
 
-    There is no `inertia_`: it would be computed from the records without noise. `score` gives
-    it, for records of the caller.
+    There is no `inertia_`: it would be computed from the records without noise. `score` gives it, for the caller.
 
     Privacy: cluster_centers_, noisy_counts_ and what is computed from these alone are
-    (epsilon_, delta_)-differentially private for adding or removing one record. Fits add up: see
-    `epsilon_spent_` and `budget`.
+    (epsilon_, delta_)-differentially private for `neighbours_`. Fits add up: see `epsilon_spent_` and `budget`.
+
+    * With `n_total`, neighbours are tables of at most N rows, one with a row more than the other. Rounds, delta and
+      noise follow from N, which both have, so the sensitivities of docs/privacy.md hold for them.
+    * Without it they follow from n: tables of n and n - 1 rows get different noise, and nothing is promised for such a
+      pair. What holds: n is public, and neighbours differ in whether one of the n rows counts or is left out, at the
+      rounds, delta and noise of n. That is the first case at N = n: same sensitivity, same noise, same epsilon.
+    * A change of one record's values is leaving one record out and putting another in: each release moves at most
+      twice as far, which `epsilon_for_a_change_` composes.
 
     Source: FastLloyd, Algorithm 1; docs/estimator.md, docs/privacy.md.
 
@@ -153,6 +167,7 @@ class FastLloyd(  # scikit-learn has no types
         *,
         epsilon: float = 1.0,
         delta: float | str = "auto",
+        accept_large_delta: bool = False,
         bounds: Bounds | Sequence[ArrayLike] | None = None,
         n_total: int | None = None,
         protocol: str = "fastlloyd",
@@ -166,6 +181,7 @@ class FastLloyd(  # scikit-learn has no types
         self.n_clusters = n_clusters
         self.epsilon = epsilon
         self.delta = delta
+        self.accept_large_delta = accept_large_delta
         self.bounds = bounds
         self.n_total = n_total
         self.protocol = protocol
@@ -198,7 +214,7 @@ class FastLloyd(  # scikit-learn has no types
         check_parameters(self)
         self.labels_: NDArray[np.int64] | list[NDArray[np.int64]]
         (self.labels_,) = self._fit([self._validate(X, reset=True)])
-        _warn_of_empty(self.plan_, self.noisy_counts_)
+        _warn(self.plan_, self.noisy_counts_)
         return self
 
     def fit_federated(self, parts: Iterable[ArrayLike]) -> Self:
@@ -232,7 +248,7 @@ class FastLloyd(  # scikit-learn has no types
         if not points:
             raise ParameterError("fit_federated: expected at least one array, got an empty list")
         self.labels_ = self._fit(points)
-        _warn_of_empty(self.plan_, self.noisy_counts_)
+        _warn(self.plan_, self.noisy_counts_)
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
@@ -315,25 +331,29 @@ class FastLloyd(  # scikit-learn has no types
             epsilon = check_plan(plan, public, d=len(names), names=names)
             raw_points = [scale(part, bounds) for part in raw_parts]
             run_id = SecretRandom().bytes(_RUN_ID_BYTES)
-            ledger = _account(self, plan, run_id)
+            neighbours = ADD_REMOVE if self.n_total is not None else ZERO_OUT_RECORD
+            ledger = _account(self, plan, run_id, neighbours)
         simulation, result = _run_parties(raw_points, plan, run_id)
         self.cluster_centers_ = unscale(result.centers.exact, bounds)
         self.noisy_counts_ = result.centers.noisy_counts
         self.plan_, self.bounds_, self.ledger_ = plan, bounds, ledger
         self.epsilon_, self.delta_ = epsilon, plan.delta
-        self.epsilon_spent_ = ledger.epsilon(plan.delta)
-        self.traffic_ = _count_traffic(simulation, plan)
+        self.neighbours_ = neighbours
+        self.epsilon_for_a_change_ = change_epsilon(plan.all_releases(), plan.delta)
+        self.epsilon_spent_ = ledger.epsilon(plan.delta, neighbours)
+        self.traffic_ = simulation.traffic(len(plan.rounds))
         self.n_iter_ = len(plan.rounds)
         self._n_features_out = plan.k
         return [nearest(points, self._scaled_centers())[0] for points in raw_points]
 
 
-def _account(model: FastLloyd, plan: Plan, run_id: bytes) -> Ledger:
+def _account(model: FastLloyd, plan: Plan, run_id: bytes, neighbours: str) -> Ledger:
     """Check the budget and write down all releases of this fit, before any is made.
 
     They stand there even if the run fails halfway: then too much is counted, never too little.
     """
-    releases = [dataclasses.replace(release, run=run_id.hex()) for release in plan.all_releases()]
+    run, planned = run_id.hex(), plan.all_releases()
+    releases = [dataclasses.replace(release, run=run, neighbours=neighbours) for release in planned]
     with Ledger(None if model.ledger is None else Path(model.ledger)) as ledger:
         if model.ledger is None and hasattr(model, "ledger_"):
             ledger.record(model.ledger_.releases)
@@ -362,22 +382,10 @@ def _run_parties(raw_parts: list[NDArray[np.float64]], plan: Plan, run_id: bytes
     return simulation, result
 
 
-def _count_traffic(simulation: Simulation, plan: Plan) -> dict[str, float]:
-    """Add up what all parties sent, under the names that reports use."""
-    meters = list(simulation.meters.values())
-    totals = [meter.total_sent() for meter in meters]
-    payload = sum(total.payload_bytes for total in totals)
-    return {
-        "payload_bytes": payload,
-        "link_bytes": sum(total.link_bytes for total in totals),
-        "messages": sum(total.messages for total in totals),
-        "payload_bytes_per_round": payload / len(plan.rounds),
-        "setup_bytes": sum(meter.setup_sent().link_bytes for meter in meters),
-    }
-
-
-def _warn_of_empty(plan: Plan, noisy_counts: NDArray[np.float64]) -> None:
-    """Warn of centres that the noise may have placed alone; judged by released values only."""
+def _warn(plan: Plan, noisy_counts: NDArray[np.float64]) -> None:
+    """Warn of a large delta, and of centres that the noise may have placed alone; judged by released values only."""
+    if (note := large_delta(plan.delta, plan.n_total)) is not None:
+        warnings.warn(note, UserWarning, stacklevel=3)
     deviation = plan.rounds[-1].count_scale / (1 << plan.fraction_bits)
     if plan.mechanism == "laplace":
         deviation *= math.sqrt(2.0)

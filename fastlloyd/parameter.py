@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.config import PAPER_DELTA
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.errors import BudgetError, ConfigError, DataError, RangeError
+from fastlloyd.privacy.delta import paper_delta, settle_delta
 from fastlloyd.protocols.fastlloyd.plan import MECHANISMS, PublicParameters
 
 if TYPE_CHECKING:
@@ -55,8 +57,9 @@ def check_parameters(model: FastLloyd) -> None:
     protocols = ", ".join(map(repr, MECHANISMS))
     _check(model, "n_clusters", _is_whole(model.n_clusters, 1, 10_000), "a whole number from 1 to 10000")
     _check(model, "epsilon", _is_number(model.epsilon, 1e-3, 100), "a number from 0.001 to 100")
-    delta = model.delta == "auto" or _is_number(model.delta, 1e-11, 0.5)
-    _check(model, "delta", delta, "'auto' or a number from 1e-11 to 0.5")
+    delta = model.delta in ("auto", PAPER_DELTA) or _is_number(model.delta, 1e-11, 0.5)
+    _check(model, "delta", delta, "'auto', 'paper' or a number from 1e-11 to 0.5")
+    _check(model, "accept_large_delta", isinstance(model.accept_large_delta, (bool, np.bool_)), "True or False")
     _check(model, "n_total", model.n_total is None or _is_whole(model.n_total, 3, 10**12), "None or 3 to 10^12")
     _check(model, "protocol", model.protocol in tuple(MECHANISMS), f"one of {protocols}")
     rounds = model.rounds == "auto" or _is_whole(model.rounds, 1, 1000)
@@ -125,9 +128,18 @@ def public_parameters(model: FastLloyd, raw_parts: list[NDArray[np.float64]]) ->
         k=int(model.n_clusters),
         n_total=n_total,
         epsilon=float(model.epsilon),
-        delta=None if model.delta == "auto" else float(model.delta),
+        delta=_delta(model, n_total),
         rounds=None if model.rounds == "auto" else int(model.rounds),
         seed=int(seed),
         ring_bits=int(model.ring_bits),
         settings=model.settings or {},
     )
+
+
+def _delta(model: FastLloyd, n_total: int) -> float | None:
+    """Settle delta; None where it is the default or not used."""
+    if model.delta == "auto" or MECHANISMS[model.protocol] != "gaussian":
+        return None
+    stated = model.delta if model.delta == PAPER_DELTA else float(model.delta)
+    accept = bool(model.accept_large_delta)
+    return settle_delta(stated, n_total=n_total, paper=paper_delta(n_total), accept_large=accept)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import BudgetError, ConfigError, InternalError
 from fastlloyd.privacy.accountant import spent
-from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER, Release
+from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER, ZERO_OUT_RECORD, Release
 
 __all__ = ["Ledger", "Release", "keyed_digest"]
 
@@ -32,6 +32,7 @@ DIGEST_KEY_BYTES = 32
 
 _LOG = logging.getLogger(__name__)
 _PRIVATE_MODE = 0o600
+_COVERED = {ADD_REMOVE: (ZERO_OUT_RECORD,), ADD_REMOVE_USER: (ADD_REMOVE, ZERO_OUT_RECORD)}
 
 
 class Ledger:
@@ -293,9 +294,11 @@ def covers(released: str, claimed: str) -> bool:
     """Whether a release for the neighbours `released` bounds what neighbours `claimed` can do to it.
 
     Protecting all records of a user protects each of them. Nothing follows the other way round: a user may hold any
-    number of records. Nor does zero-out of a row follow from adding or removing one, or the other way round.
+    number of records. Adding or removing a record, at a fixed public N, covers that one of n records counts or does
+    not, n public; not the other way round, for there N is n. Nothing follows for the zero-out of a person's row at
+    several parties, nor from it.
     """
-    return released == claimed or (released == ADD_REMOVE_USER and claimed == ADD_REMOVE)
+    return released == claimed or claimed in _COVERED.get(released, ())
 
 
 def _composed(releases: Sequence[Release], delta: float, neighbours: str) -> float:

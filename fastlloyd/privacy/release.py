@@ -25,6 +25,8 @@ MAX_CLIENTS = 100_000
 MULTIPLIERS = (1e-6, 1e12)
 ADD_REMOVE = "add-remove record"
 ADD_REMOVE_USER = "add-remove user"
+ZERO_OUT_RECORD = "zero-out of one record"
+"""One of n records counts or does not, n public: all that is left of `ADD_REMOVE` where N is the number of records."""
 _ENCODER = json.JSONEncoder(allow_nan=False)
 
 

@@ -122,7 +122,7 @@ def test_one_fit_spends_at_most_what_was_stated(protocol: str, epsilon: float) -
     fitted = model(protocol=protocol, epsilon=epsilon).fit(people())
     assert 0.995 * epsilon <= fitted.epsilon_ <= epsilon
     assert fitted.epsilon_spent_ == fitted.epsilon_
-    assert fitted.ledger_.epsilon(fitted.delta_) == fitted.epsilon_spent_
+    assert fitted.ledger_.epsilon(fitted.delta_, fitted.neighbours_) == fitted.epsilon_spent_
     assert (fitted.delta_ == 0) == (protocol == "sulloyd")
     assert len(fitted.ledger_.releases) == 2 * fitted.n_iter_
 
@@ -230,7 +230,48 @@ def test_public_size_may_be_stated() -> None:
     assert model().fit(X).plan_.n_total == 1000
     fitted = model(n_total=2000).fit(X)
     assert fitted.plan_.n_total == 2000
-    assert fitted.delta_ == pytest.approx(1 / (2000 * np.log(2000)))
+    assert fitted.delta_ == pytest.approx(1 / (100 * 2000))
+
+
+@pytest.mark.parametrize("protocol", [name for name in PROTOCOLS if name != "lloyd"])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_without_a_stated_size_the_promise_is_for_counting_a_record_or_not(protocol: str) -> None:
+    X = people(1000)
+    stated, counted = (model(protocol=protocol, rounds=2, n_total=n).fit(X) for n in (1000, None))
+    assert stated.plan_ == counted.plan_
+    assert (stated.neighbours_, counted.neighbours_) == ("add-remove record", "zero-out of one record")
+    for fitted in (stated, counted):
+        assert {release.neighbours for release in fitted.ledger_.releases} == {fitted.neighbours_}
+        assert fitted.epsilon_spent_ == fitted.epsilon_
+        # A change of values is two steps, each of (epsilon, delta): twice epsilon needs a delta that is larger.
+        assert 2 * fitted.epsilon_ * (1 - 1e-9) <= fitted.epsilon_for_a_change_ <= 2.5 * fitted.epsilon_
+    # The stated size promises what the counted one does, and not the other way round.
+    assert stated.ledger_.epsilon(stated.delta_, counted.neighbours_) == stated.epsilon_
+    assert counted.ledger_.epsilon(counted.delta_, stated.neighbours_) == np.inf
+
+
+def test_a_budget_counts_fits_without_a_stated_size_as_infinite_for_others(tmp_path: Path) -> None:
+    X = people(1000)
+    path = tmp_path / "ledger.jsonl"
+    model(n_total=1000, ledger=path, budget=20.0).fit(X)
+    both = model(ledger=path, budget=20.0).fit(X)
+    assert both.epsilon_ < both.epsilon_spent_ < 20.0
+    with pytest.raises(BudgetError, match="inf"):
+        model(n_total=1000, ledger=path, budget=20.0).fit(X)
+
+
+def test_a_large_delta_is_refused_or_warned_of() -> None:
+    X = people(1000)
+    with pytest.raises(
+        ParameterError, match=r"delta: expected at most 1 / N = 0.001.*add accept_large_delta"
+    ) as caught:
+        model(delta=0.002).fit(X)
+    assert "--" not in str(caught.value)
+    with pytest.warns(UserWarning, match="N times delta is 2, above 0.01"):
+        assert model(delta=0.002, accept_large_delta=True).fit(X).delta_ == 0.002
+    with pytest.warns(UserWarning, match="N times delta is 0.14"):
+        assert model(delta="paper").fit(X).delta_ == pytest.approx(1 / (1000 * np.log(1000)))
+    assert model(protocol="sulloyd", delta=0.4).fit(X).delta_ == 0.0
 
 
 def test_released_center_that_may_be_empty_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
