@@ -1,0 +1,132 @@
+"""What the parties make of a round's numbers, and the noise that a plan's budget buys."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tenseal")
+
+from fastlloyd.crypto.ckks import Context, KeyHolder
+from fastlloyd.errors import InternalError
+from fastlloyd.privacy.accountant import SAMPLER_DELTA
+from fastlloyd.privacy.calibration import gaussian_noise_multiplier
+from fastlloyd.protocols.vertical_he.budget import LEAST_ROUNDS, MOST_NOISE, automatic_rounds, multipliers
+from fastlloyd.protocols.vertical_he.engine import make_engine
+from fastlloyd.protocols.vertical_he.frame import sums_bytes
+from fastlloyd.protocols.vertical_he.hints import Openings
+from fastlloyd.protocols.vertical_he.lwe import common_key
+from fastlloyd.protocols.vertical_he.messages import NoisySums
+from fastlloyd.protocols.vertical_he.plan import Plan, make_plan
+from fastlloyd.protocols.vertical_he.rounds import post_process, settled
+from fastlloyd.protocols.vertical_he.scales import flood_bound
+from tests.protocols.vertical_he.support import linear_plan, names, parameters
+
+KNOWN = json.loads((Path(__file__).parents[2] / "vectors" / "vertical_he.json").read_text())
+
+
+def plan_of(case: dict[str, Any]) -> Plan:
+    k, d = len(case["before"]), len(case["before"][0])
+    plan, unit = linear_plan(100, 2), 2.0 ** case["unit_bits"]
+    return dataclasses.replace(
+        plan,
+        k=k,
+        names=(tuple(f"x{h}" for h in range(d)), ()),
+        tolerance=float(case["tolerance"]),
+        scales=dataclasses.replace(plan.scales, unit=unit),
+        count_scale=float(case["count_deviation"]) * unit,
+    )
+
+
+@pytest.mark.parametrize("case", KNOWN, ids=lambda case: case["about"])
+def test_known_answers_of_the_next_centres(case: dict[str, Any]) -> None:
+    plan, before = plan_of(case), np.array(case["before"], dtype=np.float64)
+    noisy = NoisySums(bytes.fromhex(case["noisy_sums"])).integers()
+    after, counts = post_process(noisy, before, plan)
+    np.testing.assert_array_equal(counts, np.array(case["counts"], dtype=np.float64))
+    np.testing.assert_allclose(after, np.array(case["after"], dtype=np.float64), rtol=0, atol=2**-52)
+    assert settled(before, after, plan) is case["stops"]
+
+
+def test_errors_under_a_common_key_count_with_its_largest_coefficient() -> None:
+    ring = 4096
+    assert common_key(ring).key == 2.0  # -1, 0 or 1 from each of two shares
+    plan = make_plan(parameters(1000, 2, mode="threshold", degree=8), names(1, 1))
+    scales = plan.scales
+    switched = 8.0 * 2.0 * math.sqrt((scales.ring + 1) / 4.0) * 2.0 ** (scales.prime_bits[0] - scales.wire_bits)
+    sums = math.sqrt(2.0 * 1000 * 10.5 * (1.0 + 8.0 * scales.ring / 3.0)) * 2.0**scales.weight_bits
+    zero = math.sqrt(10.5 * (1.0 + 8.0 * scales.ring))
+    expected = (8.0 * math.hypot(sums, zero) + switched + 1.0) / scales.unit
+    assert scales.flood == pytest.approx(expected, rel=1e-12)
+    assert flood_bound(1000, scales, common_key(scales.ring)) == scales.flood
+    # Hints on the key: the switch's roundings and the fresh encryptions of zero; see docs/vertical-he-privacy.md.
+    opened = Openings(rounds=3, n=1, k=2, d=1, scheme="linear", shared=True)
+    tiny = dataclasses.replace(scales, weight_bits=0)
+    step = 2.0 ** (scales.prime_bits[0] - scales.wire_bits)
+    key = 12 * (scales.ring / 12.0 * step**2 * 2.0 / 3.0 + 10.5 * (1.0 + 8.0 * scales.ring))
+    assert opened.hinted(tiny) == pytest.approx(key, rel=1e-12)
+
+
+@pytest.mark.parametrize(("d", "rounds"), [(2, 3), (4, 7), (11, 10)])
+def test_the_budget_is_split_so_that_a_centre_errs_least(d: int, rounds: int) -> None:
+    public = parameters(5000, 3, rounds=rounds)
+    counts, sums = multipliers(public, d, rounds)
+    sigma = gaussian_noise_multiplier(public.epsilon, public.allowed_delta - SAMPLER_DELTA)
+    # All rounds' counts and sums together are (1 / sigma)-GDP.
+    assert rounds * (1.0 / counts**2 + 1.0 / sums**2) == pytest.approx(1.0 / sigma**2, rel=1e-9)
+
+    def error(ratio: float) -> float:
+        """Of a centre's d coordinates: noise sqrt(d) m on each sum, and c times the count's, |c|^2 = d / 3."""
+        scale = 1.0 + 1.0 / ratio**2
+        return scale * (d * d + d / 3.0 * ratio**2)
+
+    ratio = counts / sums
+    assert ratio == pytest.approx((3.0 * d) ** 0.25)
+    assert error(ratio) <= min(error(0.99 * ratio), error(1.01 * ratio))
+
+
+def test_the_samplers_delta_is_taken_off() -> None:
+    """A delta that is barely above what the samplers take, so that the sign of the difference shows."""
+    public = dataclasses.replace(parameters(5000, 3), delta=3 * SAMPLER_DELTA)
+    _, sums = multipliers(public, 2, 1)
+    wanted = gaussian_noise_multiplier(1.0, 2 * SAMPLER_DELTA) * math.sqrt(1.0 + 1.0 / math.sqrt(6.0))
+    assert sums == pytest.approx(wanted, rel=1e-9)
+
+
+@pytest.mark.parametrize("d", [2, 5])
+def test_rounds_are_as_many_as_keep_the_noise_small(d: int) -> None:
+    found = set()
+    for n in (300, 1_200, 1_600, 2_000, 3_000, 4_000):
+        public = parameters(n, 3, rounds=None)
+        rounds = automatic_rounds(public, d, 1.0)
+
+        def small(count: int, public: Any = public) -> bool:
+            _, sums = multipliers(public, d, count)
+            return sums * math.sqrt(2 * d) <= MOST_NOISE * public.n / public.k
+
+        assert rounds == max([count for count in range(LEAST_ROUNDS, 11) if small(count)], default=LEAST_ROUNDS)
+        found.add(rounds)
+    assert len(found) > 2
+
+
+def test_a_round_without_a_key_is_a_bug_and_its_progress_is_told_by_blocks() -> None:
+    plan = make_plan(parameters(5000, 2, rounds=1, degree=6), names(1, 1))
+    engine = make_engine(plan, np.zeros((1, 5000)))
+    context = Context(plan.encryption)
+    key = KeyHolder(context)
+    empty = key.encrypt(context.encode_integers(context.transform(np.ones(context.degree))))
+    for block in range(plan.blocks):
+        engine.load(plan.holder, block, [empty] * plan.parts(plan.holder))
+    start = np.array([[-0.5, -0.5], [0.5, 0.5]])
+    assert list(engine.add_up(start)) == pytest.approx([(done + 1) / plan.blocks for done in range(plan.blocks)])
+    work = engine.evaluate(start)
+    with pytest.raises(InternalError, match="public key is missing"):
+        for _ in work:
+            pass
+    assert sums_bytes(plan) == plan.outputs * (plan.scales.ring + 1) * plan.scales.wire_bits // 8
