@@ -182,13 +182,17 @@ class Aborted(FastLloydError):
     reason : Reason
     code : int
         The exit code that all parties agreed on.
+    by : int
+        Rank of the party that says so. What a client says of another party is no more than its word.
     """
 
-    def __init__(self, *, rank: int, reason: Reason, code: int) -> None:
+    def __init__(self, *, rank: int, reason: Reason, code: int, by: int = 0) -> None:
+        said = "" if by in (0, rank) else f"client {by} ended the run and says that "
         name = "the server" if rank == 0 else f"client {rank}"
-        super().__init__(f"{name} {reason.sentence}", reason=reason)
+        super().__init__(f"{said}{name} {reason.sentence}", reason=reason)
         self.rank = rank
         self.exit_code = code
+        self.by = by
 
 
 class Interrupted(FastLloydError):

@@ -201,7 +201,7 @@ def _as_ours(error: Exception) -> FastLloydError:
 
 def _explain(error: FastLloydError, ending: Ending, announcer: Announcer) -> None:
     """Print what this rank has to say: its own details, and, where it speaks, what all see."""
-    shared = str(Aborted(rank=ending.rank, reason=ending.reason, code=ending.code))
+    shared = str(Aborted(rank=ending.rank, reason=ending.reason, code=ending.code, by=ending.by))
     if isinstance(error, NotStarted):
         if error.own is not None and (announcer.own_terminal or not error.printed_elsewhere):
             announcer.complain(str(error.own))

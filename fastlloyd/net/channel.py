@@ -8,6 +8,7 @@ Source: docs/protocol.md, "Frames".
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -152,13 +153,15 @@ class Channel(ABC):
         """Note why another party ends the run, acknowledge, and raise."""
         # The server's configuration is the reference: who differs from it is the one at fault.
         if notice.reason is Reason.CONFIG_MISMATCH and self.me == SERVER and notice.rank == SERVER.rank:
-            notice = Notice(peer.rank, notice.reason, notice.code, notice.lost)
+            notice = replace(notice, rank=peer.rank)
+        if peer != SERVER:
+            notice = replace(notice, by=peer.rank)
         self.notices.append((peer, notice))
         if peer == SERVER:
             self.verdict = notice
         self.post(peer, Kind.ABORT_ACK, b"", FINAL_ROUND)
         if not self._ending:
-            raise Aborted(rank=notice.rank, reason=notice.reason, code=notice.code)
+            raise Aborted(rank=notice.rank, reason=notice.reason, code=notice.code, by=notice.by)
 
     @abstractmethod
     def close(self, *, lost: bool = False) -> None:

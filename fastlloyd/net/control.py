@@ -27,7 +27,7 @@ import math
 import os
 import time
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from fastlloyd.errors import (
     Aborted,
@@ -62,7 +62,7 @@ class NotStarted(Aborted):
     """
 
     def __init__(self, notice: Notice, *, own: FastLloydError | None, printed_elsewhere: bool) -> None:
-        super().__init__(rank=notice.rank, reason=notice.reason, code=notice.code)
+        super().__init__(rank=notice.rank, reason=notice.reason, code=notice.code, by=notice.by)
         self.own = own
         self.printed_elsewhere = printed_elsewhere
 
@@ -80,12 +80,15 @@ class Ending:
     reason : Reason
     lost : bool
         Whether a peer is lost, so that this process must leave by `os._exit` and not finalise MPI.
+    by : int
+        The party that says so; without a server the parties may have it from different ones.
     """
 
     code: int
     rank: int
     reason: Reason
     lost: bool
+    by: int = field(default=SERVER.rank, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +187,7 @@ def abort(links: Channel, error: FastLloydError) -> Ending:
         else:
             _abort_client(links, own)
     verdict = links.verdict or _blame(error, links.me)
-    return Ending(verdict.code, verdict.rank, verdict.reason, verdict.lost or bool(links.gone))
+    return Ending(verdict.code, verdict.rank, verdict.reason, verdict.lost or bool(links.gone), verdict.by)
 
 
 def _start_server(links: Channel, error: FastLloydError | None, deadline_s: float, run_id: bytes | None) -> bytes:
@@ -193,14 +196,14 @@ def _start_server(links: Channel, error: FastLloydError | None, deadline_s: floa
     faults += _hear(links, deadline_s, doomed=error is not None)
     for peer, start in links.starts.items():
         if start.reason is not None:
-            faults.append(_Fault(Notice(peer.rank, start.reason, start.code), start.digest))
+            faults.append(_Fault(Notice(peer.rank, start.reason, start.code, by=peer.rank), start.digest))
     run_id = os.urandom(RUN_ID_BYTES) if run_id is None else run_id
     if not faults:
         _tell_all(links, Verdict(run_id))
         return run_id
     worst = min(faults, key=lambda fault: (fault.notice.severity, fault.notice.rank))
     lost = bool(links.gone) or any(fault.notice.lost for fault in faults)
-    notice = Notice(worst.notice.rank, worst.notice.reason, worst.notice.code, lost)
+    notice = replace(worst.notice, lost=lost)
     links.verdict = notice
     _tell_all(links, Verdict(run_id, notice, worst.digest))
     if worst.error is not None:
@@ -264,7 +267,7 @@ def _start_client(links: Channel, error: FastLloydError | None, deadline_s: floa
             if gone.rank != SERVER.rank:
                 continue
         except Aborted as ended:
-            notice = Notice(ended.rank, ended.reason, ended.exit_code)
+            notice = Notice(ended.rank, ended.reason, ended.exit_code, by=ended.by)
             raise NotStarted(notice, own=error, printed_elsewhere=False) from ended
         raise error or _server_silent(links, deadline_s)
     verdict = links.start_verdict
@@ -302,11 +305,11 @@ def _abort_server(links: Channel, own: Notice) -> None:
     faults = [own, *(notice for _, notice in links.notices)]
     worst = min(faults, key=lambda notice: notice.severity)
     lost = bool(links.gone) or any(notice.lost for notice in faults)
-    verdict = Notice(worst.rank, worst.reason, worst.code, lost)
+    verdict = replace(worst, lost=lost)
     _tell(links, links.peers, verdict)
     silent = {PartyId(notice.rank) for notice in faults if notice.lost}
     missing = _wait_for(links, set(links.peers) - silent, end)
-    links.verdict = Notice(verdict.rank, verdict.reason, verdict.code, lost or bool(missing))
+    links.verdict = replace(verdict, lost=lost or bool(missing))
 
 
 def _abort_client(links: Channel, own: Notice) -> None:
@@ -323,12 +326,13 @@ def _abort_client(links: Channel, own: Notice) -> None:
     others = [peer for peer in links.peers if peer != SERVER]
     faults = [own, *(notice for _, notice in links.notices)]
     worst = min(faults, key=lambda notice: notice.severity)
-    _tell(links, others, Notice(worst.rank, worst.reason, worst.code, True))
+    worst = replace(worst, lost=True)
+    _tell(links, others, worst)
     # Who told us knows already and may have left.
     knowing = {peer for peer, _ in links.notices}
     _wait_for(links, set(others) - knowing, start + ABORT_S)
     # A verdict that came after all is the one that the others hear, too.
-    links.verdict = links.verdict or Notice(worst.rank, worst.reason, worst.code, True)
+    links.verdict = links.verdict or worst
 
 
 def _tell(links: Channel, peers: Iterable[PartyId], notice: Notice) -> None:
@@ -350,7 +354,8 @@ def _wait_for(links: Channel, peers: set[PartyId], end: float) -> set[PartyId]:
 def _blame(error: FastLloydError, me: PartyId) -> Notice:
     """Say whom an error blames."""
     rank = error.rank if isinstance(error, PeerError | Aborted) else me.rank
-    return Notice(rank, error.reason, error.exit_code, error.reason in _LOST)
+    by = error.by if isinstance(error, Aborted) else me.rank
+    return Notice(rank, error.reason, error.exit_code, error.reason in _LOST, by)
 
 
 def _fault(error: FastLloydError, me: PartyId) -> _Fault:

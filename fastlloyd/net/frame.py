@@ -8,7 +8,7 @@
     CERTIFICATE  DER certificate (demonstration without a roster only)
     START        code u8 | reason u8 | digest 8 bytes                      client to server
     VERDICT      run id 16 bytes | notice | digest 8 bytes                 server to clients
-    ABORT        notice: rank u16 | reason u8 | code u8 | lost u8          little endian
+    ABORT        notice: rank u16 | reason u8 | code u8 | lost u8 | by u16    little endian
     ABORT_ACK    nothing
 
 Control frames carry public facts only and are not authenticated: whoever can write to the network can
@@ -25,13 +25,14 @@ from enum import IntEnum
 from typing import Self
 
 from fastlloyd.errors import EXIT_BUDGET, EXIT_BUG, EXIT_INPUT, EXIT_OK, EXIT_PEER, Reason
+from fastlloyd.wire import SERVER
 
 RUN_ID_BYTES = 16
 DIGEST_BYTES = 8
 NO_DIGEST = bytes(DIGEST_BYTES)
 
 _START = struct.Struct(f"<BB{DIGEST_BYTES}s")
-_NOTICE = struct.Struct("<HBBB")
+_NOTICE = struct.Struct("<HBBBH")
 _VERDICT = struct.Struct(f"<{RUN_ID_BYTES}s{_NOTICE.size}s{DIGEST_BYTES}s")
 _ALL_WELL = bytes(_NOTICE.size)
 # The user's mistakes first, for they explain the rest; a bug before what its victims report.
@@ -64,12 +65,15 @@ class Notice:
         The exit code of its fault.
     lost : bool
         Whether some party cannot take part in an orderly end.
+    by : int
+        The party that says so, as the receiver knows it: the server's word stands only for the server's notices.
     """
 
     rank: int
     reason: Reason
     code: int
     lost: bool = False
+    by: int = SERVER.rank
 
     @property
     def severity(self) -> int:
@@ -77,8 +81,8 @@ class Notice:
         return _SEVERITY[self.code]
 
     def encode(self) -> bytes:
-        """Write the 5 bytes."""
-        return _NOTICE.pack(self.rank, self.reason, self.code, self.lost)
+        """Write the 7 bytes."""
+        return _NOTICE.pack(self.rank, self.reason, self.code, self.lost, self.by)
 
     @classmethod
     def decode(cls, body: bytes, count: int) -> Self:
@@ -90,10 +94,10 @@ class Notice:
             Wrong length, party, reason or code.
         """
         _check_size("a notice", body, _NOTICE.size)
-        rank, reason, code, lost = _NOTICE.unpack(body)
-        if rank >= count or code not in _SEVERITY or lost > 1:
+        rank, reason, code, lost, by = _NOTICE.unpack(body)
+        if max(rank, by) >= count or code not in _SEVERITY or lost > 1:
             raise ValueError(f"rank {rank}, exit code {code} or lost {lost} is not possible in this run")
-        return cls(rank, Reason(reason), code, bool(lost))
+        return cls(rank, Reason(reason), code, bool(lost), by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +158,7 @@ class Verdict:
     digest: bytes = NO_DIGEST
 
     def encode(self) -> bytes:
-        """Write the 29 bytes."""
+        """Write the 31 bytes."""
         notice = _ALL_WELL if self.notice is None else self.notice.encode()
         return _VERDICT.pack(self.run_id, notice, self.digest)
 

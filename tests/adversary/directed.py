@@ -109,14 +109,14 @@ def _control(play: str) -> Iterator[Lie]:
             notice = bytes([Kind.ABORT]) + Notice(victim, reason, code).encode()
             yield _injected(rank, notice.hex(), f"ABORT: {code} by client {victim}", provable=rank == 1)
         bodies = {
-            "ABORT of rank 60000": bytes([Kind.ABORT]) + b"\x60\xea\x0b\x46\x00",
-            "ABORT with code 0": bytes([Kind.ABORT]) + b"\x01\x00\x0b\x00\x00",
+            "ABORT of rank 60000": bytes([Kind.ABORT]) + b"\x60\xea\x0b\x46\x00\x00\x00",
+            "ABORT with code 0": bytes([Kind.ABORT]) + b"\x01\x00\x0b\x00\x00\x00\x00",
             "ABORT, short": bytes([Kind.ABORT]) + b"\x01",
-            "ABORT with reason 99": bytes([Kind.ABORT]) + b"\x01\x00\x63\x03\x00",
+            "ABORT with reason 99": bytes([Kind.ABORT]) + b"\x01\x00\x63\x03\x00\x00\x00",
             "kind 99": b"\x63",
             "an empty frame": b"",
             "START again": bytes([Kind.START]) + bytes(10),
-            "VERDICT again": bytes([Kind.VERDICT]) + bytes(29),
+            "VERDICT again": bytes([Kind.VERDICT]) + bytes(31),
             "DONE too early": bytes([Kind.DONE]),
             "an ABORT_ACK": bytes([Kind.ABORT_ACK]),
             "a certificate again": bytes([Kind.CERTIFICATE]) + b"\x30\x00",
@@ -130,7 +130,7 @@ def _control(play: str) -> Iterator[Lie]:
         yield Lie(rank=1, act="frame", type=CONTROL + Kind.START, value=f"04{body}", name=f"START {body[:8]}")
     yield Lie(rank=1, act="silent", type=CONTROL + Kind.DONE, name="no DONE")
     yield Lie(rank=1, act="body", type=CONTROL + Kind.DONE, value="00", name="DONE with a byte")
-    for body in ("", "00" * 28, "ff" * 29, "00" * 16 + "ffff0b4601" + "00" * 8):
+    for body in ("", "00" * 30, "ff" * 31, "00" * 16 + "ffff0b46010000" + "00" * 8):
         yield Lie(rank=0, act="body", type=CONTROL + Kind.VERDICT, value=body, name=f"VERDICT {body[:8]}")
     yield Lie(rank=1, act="body", type=CONTROL + Kind.CERTIFICATE, value="3000", name="no certificate")
     yield Lie(rank=1, act="flip", type=CONTROL + Kind.HANDSHAKE, name="a handshake that was changed", provable=False)

@@ -371,7 +371,23 @@ def test_impossible_notices_are_refused(notice):
     with pytest.raises(ValueError, match="not possible"):
         Notice.decode(notice.encode(), 4)
     with pytest.raises(ValueError, match="99"):
-        Notice.decode(b"\x01\x00\x63\x03\x00", 4)
+        Notice.decode(b"\x01\x00\x63\x03\x00\x00\x00", 4)
+    with pytest.raises(ValueError, match="not possible"):
+        Notice.decode(Notice(1, Reason.GONE, 3, by=4).encode(), 4)
+
+
+def test_what_a_client_says_of_another_is_told_as_its_word():
+    links = make_links(4)
+    # Whatever it writes itself: here, that the server said so.
+    links[3].post(SERVER, Kind.ABORT, Notice(2, Reason.PROTOCOL, 3, by=0).encode(), 0)
+    with pytest.raises(Aborted) as caught:
+        links[0].receive(0.0)
+    assert str(caught.value) == "client 3 ended the run and says that client 2 sent a message that does not belong here"
+    endings = run_all(make_links(4), {3: PeerError("nonsense", rank=2)})
+    assert [(ending.rank, ending.by) for ending in endings] == [(2, 3)] * 4
+    # The server's own verdict, and what a party says of itself, need no such words.
+    assert str(Aborted(rank=2, reason=Reason.GONE, code=3)).startswith("client 2 is gone")
+    assert str(Aborted(rank=2, reason=Reason.GONE, code=3, by=2)).startswith("client 2 is gone")
 
 
 def test_impostor_ends_the_run_of_all():
