@@ -17,11 +17,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar, Self
 
-from fastlloyd.decode import Natural, Within, decode, load_json
+from fastlloyd.decode import Natural, Within, decode, load_json, show
 from fastlloyd.errors import ConfigError, PeerError, Reason
 from fastlloyd.protocols.party import Gather, Party, Receive, Send
 from fastlloyd.wire import FINAL_ROUND, SERVER, SETUP_ROUND, PartyId
@@ -127,30 +128,30 @@ def gather_schema(clients: tuple[PartyId, ...]) -> Party[Schema]:
 
     Raises
     ------
-    ConfigError
-        Two clients have different features; names both sides' numbers, which are public.
+    PeerError
+        A client has other features than most clients have, or, of two, than the first.
     """
-    hellos = yield Gather(clients, Hello, SETUP_ROUND, len(clients))
-    first = clients[0]
-    names: tuple[str, ...] = hellos[first].names
-    for party in clients[1:]:
-        other = hellos[party].names
-        if other != names:
-            raise ConfigError(_different(first, names, party, other), reason=Reason.CONFIG_MISMATCH)
+    hellos: dict[PartyId, Hello] = yield Gather(clients, Hello, SETUP_ROUND, len(clients))
+    names, _ = Counter(hellos[party].names for party in clients).most_common(1)[0]
+    usual = next(party for party in clients if hellos[party].names == names)
+    for party in clients:
+        if hellos[party].names != names:
+            text = _different(usual, names, party, hellos[party].names)
+            raise PeerError(text, rank=party.rank, reason=Reason.CONFIG_MISMATCH)
     return Schema(names, {party: hellos[party].rounds_done for party in clients})
 
 
-def _different(first: PartyId, names: tuple[str, ...], party: PartyId, other: tuple[str, ...]) -> str:
+def _different(usual: PartyId, names: tuple[str, ...], party: PartyId, other: tuple[str, ...]) -> str:
     """Say how two schemas differ."""
     if len(other) != len(names):
         return (
-            f"{party} has {len(other)} features, {first} has {len(names)}; all clients need the same columns: "
+            f"{party} has {len(other)} features, {usual} has {len(names)}; all clients need the same columns: "
             "name them with --columns"
         )
     column = next(i for i, (a, b) in enumerate(zip(names, other, strict=True)) if a != b)
     return (
-        f"feature {column + 1} is {names[column]!r} at {first} and {other[column]!r} at {party}; all clients need "
-        "the same columns in the same order: name them with --columns"
+        f"feature {column + 1} is {show(other[column])} at {party} and {show(names[column])} at {usual}; all clients "
+        "need the same columns in the same order: name them with --columns"
     )
 
 

@@ -11,6 +11,7 @@ from fastlloyd.errors import ConfigError, DataError, PeerError, RangeError, Reas
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.protocols.session import Schema, refuse_plan
 from fastlloyd.systems.session import Session
+from fastlloyd.wire import SERVER
 
 P = TypeVar("P")
 
@@ -68,15 +69,48 @@ def refuse_other_data(session: Session, data_digest: str) -> None:
         )
 
 
-def refuse_ahead(schema: Schema, stored: int) -> None:
-    """Refuse a resume in which a client knows rounds that the server has not stored."""
-    ahead = [party for party, done in schema.rounds_done.items() if done > stored]
-    if ahead:
+def refuse_ahead(schema: Schema, stored: int, most: int) -> None:
+    """Refuse a client that says it has finished rounds that the server has not closed.
+
+    Parameters
+    ----------
+    schema : Schema
+    stored : int
+        Rounds that the server has closed.
+    most : int
+        Rounds that any party can have finished: those of the plan, none in a new run.
+
+    Raises
+    ------
+    PeerError
+        Names the client. In a resumed run an honest one is ahead only of a server that was restored from a backup.
+    """
+    for party, done in schema.rounds_done.items():
+        if done > most:
+            raise PeerError(
+                f"{party} says that it has finished {done} rounds, expected at most {most}", rank=party.rank
+            )
+        if done > stored:
+            raise PeerError(
+                f"{party} says that it has finished {done} rounds, the server has closed {stored}; resume with the "
+                "newest state directories of the same run",
+                rank=party.rank,
+                reason=Reason.RESUME,
+            )
+
+
+def refuse_closed(closed: int, most: int) -> None:
+    """Refuse a server that says it has closed more rounds than anybody can have finished.
+
+    Raises
+    ------
+    PeerError
+        The server is at fault.
+    """
+    if closed > most:
         raise PeerError(
-            f"{ahead[0]} has finished more rounds than the server has stored; resume with the state directories "
-            "of the same run",
-            rank=0,
-            reason=Reason.RESUME,
+            f"the server says that it has closed {closed} rounds, expected at most {most}; look at its version",
+            rank=SERVER.rank,
         )
 
 

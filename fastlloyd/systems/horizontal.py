@@ -29,7 +29,14 @@ from fastlloyd.protocols.session import (
     tell_ready,
 )
 from fastlloyd.run import Driver
-from fastlloyd.systems.checks import accept_plan, check_budget, refuse_ahead, refuse_old_run, refuse_other_data
+from fastlloyd.systems.checks import (
+    accept_plan,
+    check_budget,
+    refuse_ahead,
+    refuse_closed,
+    refuse_old_run,
+    refuse_other_data,
+)
 from fastlloyd.systems.session import Session
 from fastlloyd.wire import PartyId
 
@@ -114,7 +121,7 @@ def run_server(
     schema = driver.drive(gather_schema(session.everybody))
     stored = session.rounds("reply")
     plan = kind.from_json(session.stored["plan"]) if session.resumed else make(schema)
-    refuse_ahead(schema, len(stored))
+    refuse_ahead(schema, len(stored), _most_finished(session, plan))
     driver.allow(bounds(plan))
     driver.drive(propose_plan(session.everybody, plan.to_json(), len(stored)))
     driver.drive(await_ready(session.everybody))
@@ -232,6 +239,12 @@ def begin_client(
 
     plan = accept_plan(session, proposal.plan, read)
     driver.allow(bounds(plan))
+    refuse_closed(proposal.rounds_done, _most_finished(session, plan))
     check_budget(session, ledger, plan.all_releases(), lifetime_delta(plan))
     stored = StoredRounds(session.rounds("uplink"), replies, proposal.rounds_done)
     return Begun(session, plan, driver, stored, data_digest)
+
+
+def _most_finished(session: Session, plan: HorizontalPlan) -> int:
+    """Count the rounds that a party can have finished before this start."""
+    return 1 + max(release.round for release in plan.all_releases()) if session.resumed else 0

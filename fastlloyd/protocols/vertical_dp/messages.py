@@ -108,6 +108,8 @@ class Synopsis(Payload):
         free = len(body) - format.fixed_bytes
         if free < 0 or (format.shape is not None and free) or free > format.users:
             raise ValueError(f"expected {format.fixed_bytes} bytes of centres and sketches, got {len(body)}")
+        if format.shape is None and not free:
+            raise ValueError("expected the local clusters of at least one user, got none")
         message = cls(body)
         if np.abs(message.centers(format)).max() > _LIMIT:
             raise ValueError("a local centre lies outside [-1, 1]")

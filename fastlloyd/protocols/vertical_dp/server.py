@@ -5,13 +5,14 @@ The server sees DP centres, DP sketches and the noisy number of users; all it do
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.errors import DataError
+from fastlloyd.errors import DataError, PeerError
 from fastlloyd.privacy.sketch import Levels
 from fastlloyd.protocols.party import Party, Publish, Receive, Send
 from fastlloyd.protocols.session import await_ready, let_go
@@ -68,6 +69,11 @@ def server(plan: Plan) -> Party[ServerResult]:
     messages: dict[PartyId, Synopsis] = {}
     for place, party in enumerate(parties):
         messages[party] = yield Receive(party, Synopsis, 0, synopsis_format(plan, place))
+    if plan.protocol == PLAIN:
+        forms = (synopsis_format(plan, place) for place in range(plan.clients))
+        _check_users(
+            {party: len(messages[party].plain_labels(form)) for party, form in zip(parties, forms, strict=True)}
+        )
     result = finish([messages[party] for party in parties], plan)
     shared = result.centers.astype("<f8").tobytes() if plan.share_result else b""
     yield Send(parties, FinalCenters(shared), 0)
@@ -129,6 +135,24 @@ def weigh(sketches: Sequence[Sequence[Levels]], noisy_total: float, plan: Plan) 
         steps=plan.steps,
         seed=plan.seed,
     )
+
+
+def _check_users(counts: Mapping[PartyId, int]) -> None:
+    """Refuse labels of more or fewer users than most parties have, or, of two, than the first.
+
+    Raises
+    ------
+    PeerError
+        Names the party: all had compared their ids.
+    """
+    usual, _ = Counter(counts.values()).most_common(1)[0]
+    for party, count in counts.items():
+        if count != usual:
+            raise PeerError(
+                f"{party} sent local clusters of {count} users, expected {usual} as the others did, since all hold the "
+                "same ids; look at its version",
+                rank=party.rank,
+            )
 
 
 def plain_cells(labels: Sequence[NDArray[np.int64]]) -> Cells:
