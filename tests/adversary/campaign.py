@@ -29,9 +29,11 @@ from tests.adversary.drawn import Sent, draw_lie, material
 from tests.adversary.lie import Lie
 from tests.adversary.mutate import HEADER_BYTES
 from tests.adversary.play import PLAYS, build
+from tests.adversary.relay import HUB_ACTS, WIRE_ACTS, Wire, hostile_hub, make_roster
 from tests.adversary.verdict import FAULTS, judge, sentences
 
 PLAN_TYPE = 9
+NAMES = ("operator", "clinic north", "clinic south", "clinic west", "clinic east")
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,16 @@ class Case:
     transport: str
     kind: str
     lie: Lie
+
+    @property
+    def liar(self) -> int | None:
+        """Which party lies; None for the network."""
+        return None if self.kind == "wire" else self.lie.rank
+
+    @property
+    def rostered(self) -> bool:
+        """Whether the parties have a roster: relays are of no use without, of the other runs every fourth has one."""
+        return self.kind in ("hub", "wire") or (self.transport == "tcp" and self.number % 4 == 1)
 
 
 def rehearse(stage: Path, folder: Path, plays: Sequence[str]) -> dict[str, list[Sent]]:
@@ -62,6 +74,7 @@ def cases(sent: dict[str, list[Sent]], tcp: int, mpi_cases: int, seed: int) -> l
     told = [(play, lie) for play in sent for lie in directed(play, plan_of(sent[play]))]
     random.Random(seed).shuffle(told)
     planned = [("tcp", "directed", play, lie) for play, lie in told[: tcp // 2]]
+    planned += _relayed(sent, tcp // 20, seed)
     planned += _drawn(sent, "tcp", tcp - len(planned), seed)
     apart = [("mpi", "directed", play, lie) for play, lie in reversed(told)][: mpi_cases // 2]
     planned += apart + _drawn(sent, "mpi", mpi_cases - len(apart), seed + 10**6)
@@ -78,30 +91,55 @@ def _drawn(sent: dict[str, list[Sent]], transport: str, count: int, seed: int) -
 
 
 def read_cases(path: Path) -> list[Case]:
-    """Read cases from a file: a list of {play, transport, lie}."""
+    """Read cases from a file: a list of {play, transport, kind, lie}."""
     listed = json.loads(path.read_text())
+    told = [Lie.from_json(json.dumps(each["lie"])) for each in listed]
     return [
-        Case(i, each["play"], each["transport"], "listed", Lie.from_json(json.dumps(each["lie"])))
-        for i, each in enumerate(listed)
+        Case(i, each["play"], each["transport"], each["kind"], lie)
+        for i, (each, lie) in enumerate(zip(listed, told, strict=True))
     ]
+
+
+def _relayed(sent: dict[str, list[Sent]], count: int, seed: int) -> list[tuple[str, str, str, Lie]]:
+    """Lies of whoever stands between: the forwarding hub, and the network in front of it."""
+    found: list[tuple[str, str, str, Lie]] = []
+    several = [play for play in sent if PLAYS[play].clients > 1]
+    for number, play in enumerate(islice(cycle(several), count)):
+        kind = "wire" if number % 3 == 0 else "hub"
+        act = random.Random(seed + number).choice(WIRE_ACTS if kind == "wire" else HUB_ACTS)
+        lie = Lie(rank=0, act=act, type=0, seed=seed + number, provable=False, name=f"{kind}, {act}, {number}")
+        found.append(("tcp", kind, play, lie))
+    return found
 
 
 def perform(case: Case, stage: Path, folder: Path) -> Ended:
     """Run one case."""
-    play = PLAYS[case.play]
+    play, lie, told = PLAYS[case.play], case.lie, folder / "told.jsonl"
     if case.transport == "mpi":
-        return mpi.run(play, stage, folder, case.lie)
-    return TcpRun(play, stage, folder, lie=case.lie).run()
+        return mpi.run(play, stage, folder, lie)
+    roster = stage / f"roster-{play.clients}" if case.rostered else None
+    if case.kind == "hub":
+        return TcpRun(play, stage, folder, prepare={0: hostile_hub(lie.act, lie.seed, told)}, roster=roster).run()
+    if case.kind == "wire":
+        wire = Wire(lie.act, lie.seed, told)
+        try:
+            return TcpRun(play.hurried(), stage, folder, between=wire.between, roster=roster).run()
+        finally:
+            wire.stop()
+    return TcpRun(play, stage, folder, lie=lie, roster=roster).run()
 
 
 def line(case: Case, ended: Ended) -> dict[str, Any]:
     """Give what is kept of a case."""
     lie = case.lie
-    found = judge(ended, lie.rank, provable=lie.provable, equivocates=lie.equivocates)
-    honest = [rank for rank in range(len(ended.codes)) if rank != lie.rank]
+    names = NAMES if case.rostered else None
+    found = judge(ended, case.liar, provable=lie.provable, equivocates=lie.equivocates, names=names)
+    honest = [rank for rank in range(len(ended.codes)) if rank != case.liar]
     return {
         "case": case.number,
         "play": case.play,
+        "liar": case.liar,
+        "roster": case.rostered,
         "transport": case.transport,
         "kind": case.kind,
         "lie": json.loads(lie.to_json()),
@@ -171,7 +209,7 @@ def _count(group: Sequence[dict[str, Any]]) -> list[int]:
 
 def _agreed(kept: dict[str, Any]) -> int | None:
     """Give the worst exit code among the honest parties."""
-    codes = [code for rank, code in enumerate(kept["codes"]) if rank != kept["lie"]["rank"] and code is not None]
+    codes = [code for rank, code in enumerate(kept["codes"]) if rank != kept["liar"] and code is not None]
     return max(codes, default=None)
 
 
@@ -199,11 +237,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     out.mkdir(parents=True, exist_ok=True)
     warm_up()
     build(out / "stage")
+    for count in sorted({PLAYS[play].clients for play in chosen.plays}):
+        make_roster(out / "stage" / f"roster-{count}", NAMES[: count + 1])
     if chosen.listed is not None:
         planned = read_cases(chosen.listed)
     else:
         sent = rehearse(out / "stage", out / "rehearsal", chosen.plays)
         planned = [case for case in cases(sent, chosen.cases, chosen.mpi, chosen.seed) if chosen.match in case.lie.name]
+    random.Random(chosen.seed).shuffle(planned)
     if chosen.only is not None:
         for case in planned:
             if case.number in chosen.only:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 # Long enough for a busy machine; only silence costs them.
@@ -40,6 +40,10 @@ class Play:
     server: tuple[str, ...] = ()
     server_has_records: bool = False
     limit_s: float = 90.0
+
+    def hurried(self) -> Play:
+        """Give the same with a short time for the set-up, where parties are kept from each other."""
+        return replace(self, flags=(*self.flags, "--setup-deadline", "6"))
 
     def words(self, rank: int, stage: Path, output: Path) -> list[str]:
         """Give a party's flags."""

@@ -1,4 +1,4 @@
-"""A malicious server and a malicious client of every protocol, as real processes over TCP, and what the honest do."""
+"""A malicious server, client and relay, as real processes over TCP, and what the honest do."""
 
 from __future__ import annotations
 
@@ -39,15 +39,22 @@ CUT: dict[str, tuple[Lie, ...]] = {
     ),
     "vertical-he": (Lie(rank=0, act="cut", type=NoisySamples.TYPE), Lie(rank=1, act="half", type=EncryptedBlock.TYPE)),
 }
-CASES = [(play, lie) for play, lies in CUT.items() for lie in lies]
-NAMES = [f"{play}-{lie.rank}-{lie.act}" for play, lie in CASES]
+CASES = [("directed", play, lie) for play, lies in CUT.items() for lie in lies]
+# The hub that forwards what the clients say to each other, under a roster.
+CASES += [
+    ("hub", play, Lie(rank=0, act=act, type=0, seed=seed, provable=False))
+    for play, act, seed in (("fastlloyd", "flip", 1), ("secfc", "cut", 2), ("vertical-plain", "empty", 3))
+]
+NAMES = [f"{kind}-{play}-{lie.rank}-{lie.act}" for kind, play, lie in CASES]
 
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """Run all cases in one process that has imported everything, and give what was kept of each."""
     folder = tmp_path_factory.mktemp("adversary")
-    listed = [{"play": play, "transport": "tcp", "lie": json.loads(lie.to_json())} for play, lie in CASES]
+    listed = [
+        {"play": play, "transport": "tcp", "kind": kind, "lie": json.loads(lie.to_json())} for kind, play, lie in CASES
+    ]
     (folder / "cases.json").write_text(json.dumps(listed))
     words = ["--listed", str(folder / "cases.json"), "--out", str(folder), "--workers", "2"]
     command = [sys.executable, "-m", "tests.adversary.campaign", *words]
@@ -61,6 +68,6 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 def test_the_honest_end_alike_and_name_the_liar(kept: list[dict[str, Any]], number: int) -> None:
     found = kept[number]
     assert found["faults"] == [] and found["told"], found
-    honest = {code for rank, code in enumerate(found["codes"]) if rank != CASES[number][1].rank}
+    honest = {code for rank, code in enumerate(found["codes"]) if rank != found["liar"]}
     assert honest == {3}, found
     assert not any(found["results"]), found

@@ -23,8 +23,9 @@ _KNOWN = (EXIT_OK, EXIT_INPUT, EXIT_PEER, EXIT_BUDGET)
 #   escape        a control character reached an output
 #   disagreed     two have different exit codes
 #   wrong_name    the bytes say who lied, and a sentence names another, or none names anybody
+#   differ        two clients wrote other centroids
 #   result_after  one wrote a result although the parties had been told different things
-FAULTS = ("crash", "hang", "bug", "trace", "escape", "disagreed", "wrong_name", "result_after")
+FAULTS = ("crash", "hang", "bug", "trace", "escape", "disagreed", "wrong_name", "differ", "result_after")
 
 
 def judge(
@@ -58,6 +59,7 @@ def judge(
         "escape": any(_CONTROL.search(text) for rank in honest for text in (ended.out[rank], ended.said[rank])),
         "disagreed": len(set(codes)) > 1,
         "wrong_name": provable and failed and liar is not None and misnamed(said, liar, names),
+        "differ": len({ended.centers[rank] for rank in honest if rank and ended.centers[rank]}) > 1,
         "result_after": equivocates and ended.told > 0 and any(ended.results[rank] for rank in honest),
     }
 
