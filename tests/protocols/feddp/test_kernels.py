@@ -17,6 +17,7 @@ from fastlloyd.kmeans.assign import sum_by_label
 from fastlloyd.kmeans.grid import GridPoints, quantise
 from fastlloyd.kmeans.spectral import leading_subspace, outer_product, symmetric
 from fastlloyd.kmeans.weighted import cluster, nearest, refine, seed_centers
+from fastlloyd.protocols.feddp import user
 from fastlloyd.protocols.feddp.client import statistics_of
 from fastlloyd.protocols.feddp.elbow import elbow
 from fastlloyd.protocols.feddp.grid import MATRIX_BITS
@@ -245,3 +246,11 @@ def test_every_record_needs_a_user() -> None:
     plan = plan_for(data, 3, settings={"privacy_level": "client"})
     with pytest.raises(InternalError, match="one user for each of 30 records"):
         statistics_of(quantise(data.points, plan.fraction_bits), plan, data.users[:-1])
+
+
+@pytest.mark.parametrize("d,n", [(3, 20), (3, 7), (5, 5), (6, 2)])
+def test_the_norm_of_an_outer_product_is_bounded_in_blocks(d: int, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user, "_EXACT_ROWS", 4)
+    x = np.random.default_rng(n).integers(-(1 << 12), 1 << 12, (d, n)).astype(np.float64)
+    exact = math.sqrt(float(((x @ x.T) ** 2).sum()))
+    assert exact <= user._frobenius(x) <= exact * (1.0 + 1e-12)

@@ -224,3 +224,10 @@ def test_other_releases_are_written_as_before() -> None:
 def test_shares_that_cannot_be_accounted_for_are_refused(make, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         make()
+
+
+def test_the_correction_of_one_share_is_that_of_the_shifted_sums() -> None:
+    # zeta = L (tau / 2 + 5 exp(-2 pi^2 r^2)), r = 3; one share alone has no tau.
+    assert share_correction(1e3, 1, 7) == pytest.approx(35.0 * math.exp(-18.0 * math.pi**2), rel=1e-12, abs=0.0)
+    tau = 10.0 * (math.exp(-(math.pi**2) * 0.25) + math.exp(-(math.pi**2) * 0.25 * 4.0 / 3.0))
+    assert share_correction(0.5, 3, 2) == pytest.approx(tau, rel=1e-9)

@@ -351,3 +351,17 @@ def test_the_largest_number_of_phantoms_may_be_used(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("fastlloyd.privacy.sketch_release.MAX_PHANTOMS", most - 1)
     with pytest.raises(ConfigError, match="needs more than"):
         solve_phantoms(shape, 1, 1.0, 0.0)
+
+
+@pytest.mark.parametrize("gamma", [2.0**-12 * 0.999, 2.001, math.nan])
+def test_levels_too_fine_or_too_coarse_are_refused(gamma: float) -> None:
+    assert level_table(2.0**-12).top > level_table(2.0).top > 1
+    with pytest.raises(ConfigError, match="expected a number from 2\\^-12 to 2"):
+        level_table(gamma)
+
+
+def test_a_level_s_share_of_the_words_is_the_nearest_there_is() -> None:
+    # gamma = 1: 4, 2, 1, 1/2 and 1/4 words are left; one half counts as one.
+    assert level_table(1.0, 3).totals == (0, 4, 6, 7, 7, 8)
+    # gamma = 2: 8 / 3, 8 / 9 and 8 / 27 words are left, to the nearest 3, 1 and 0.
+    assert level_table(2.0, 3).totals == (0, 5, 7, 8)
