@@ -12,6 +12,7 @@ import pytest
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import spent
+from fastlloyd.privacy.calibration import gaussian_noise_multiplier
 from fastlloyd.privacy.release import SKETCH_ROWS, Release
 from fastlloyd.privacy.sketch_release import paper_phantoms
 from fastlloyd.protocols.vertical_dp.budget import Split, first_split, tighten
@@ -200,3 +201,13 @@ def test_phantoms_are_added_until_whole_numbers_of_them_stay_within_epsilon() ->
     first = Split(total_epsilon=0.1, local_epsilon=0.1, row_epsilon=math.log1p(1.0 / 300.0), phantoms=300)
     found = tighten(first, build, epsilon=0.25, delta=0.0)
     assert found.phantoms == 400
+
+
+@pytest.mark.parametrize("groups", [1, 3, 6])
+def test_all_rows_of_all_groups_share_the_epsilon_of_the_sketches(groups: int) -> None:
+    settings = Settings()
+    split = first_split(settings, parties=4, groups=groups, epsilon=2.0, delta=1e-6)
+    sketches = 2.0 * (1.0 - settings.total_share) * (1.0 - settings.local_share)
+    # Many rows together are as good as Gaussian: 1 / sigma is the root of rows times a row's epsilon.
+    multiplier = 1.0 / (split.row_epsilon * math.sqrt(settings.rows * groups))
+    assert multiplier == pytest.approx(gaussian_noise_multiplier(sketches, 1e-6), rel=1e-3)

@@ -23,6 +23,7 @@ from fastlloyd.crypto.identity import (
     write_atomically,
 )
 from fastlloyd.errors import ConfigError
+from tests.unit.crypto.certificates import forge
 
 
 def secret_of(identity: Identity) -> bytes:
@@ -181,3 +182,12 @@ def test_a_file_that_cannot_be_put_in_place_is_a_sentence_and_leaves_nothing(tmp
     with pytest.raises(ConfigError, match="cannot write .*taken"):
         write_atomically(tmp_path / "taken", b"content", 0o600)
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_a_certificate_without_a_name_is_called_by_its_rank(tmp_path):
+    unit = x509.NameAttribute(x509.NameOID.ORGANIZATIONAL_UNIT_NAME, "rank 3")
+    land = x509.NameAttribute(x509.NameOID.COUNTRY_NAME, "CH")
+    for part, name in ((unit, "client 3"), (land, "the server")):
+        nameless = forge(subject=x509.Name([part]))
+        save_identity(nameless, tmp_path / f"{name}.key", tmp_path / f"{name}.pem")
+        assert load_identity(tmp_path / f"{name}.key").name == name

@@ -365,3 +365,10 @@ def test_a_level_s_share_of_the_words_is_the_nearest_there_is() -> None:
     assert level_table(1.0, 3).totals == (0, 4, 6, 7, 7, 8)
     # gamma = 2: 8 / 3, 8 / 9 and 8 / 27 words are left, to the nearest 3, 1 and 0.
     assert level_table(2.0, 3).totals == (0, 5, 7, 8)
+
+
+@pytest.mark.parametrize("bits", [0, 33])
+def test_words_of_no_bits_or_too_many_are_refused(bits: int) -> None:
+    assert level_table(1.0, 1).totals == (0, 1, 1, 2)
+    with pytest.raises(ConfigError, match="expected words of 1 to 32 bits"):
+        level_table(1.0, bits)
