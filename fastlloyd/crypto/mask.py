@@ -5,18 +5,20 @@ sum and the set of clients included; each client subtracts the masks of that set
 misses a round costs only its data: nothing has to be recovered.
 
 A mask is the ChaCha20 key stream of a key that only the clients have, so it is uniform on the whole
-ring. The nonce holds round, client and tensor; the key holds run and epoch. A (seed, epoch, round,
-client) mask covers one vector and never another: `protocols/fastlloyd/client.py` re-sends stored bytes.
+ring. The nonce holds round, client and tensor; the key holds the run and its history: a digest of all replies before
+the round. A client's vector is a function of its records, the plan and these replies. So a mask covers one vector and
+never another, whatever state a party was restored to and whatever the server answers then.
 
 Source: FastLloyd, §5.3.4, Fig. 1; docs/protocol.md, "Masks".
 """
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Protocol, Self
 
 import numpy as np
 
@@ -25,10 +27,21 @@ from fastlloyd.ring.fixed import Ring, RingArray
 from fastlloyd.wire import PartyId
 
 TENSOR_UPDATE = 0
+NO_HISTORY = bytes(4)
+"""The history of a run before its first reply."""
+
+
+def continue_history(history: bytes, reply: bytes) -> bytes:
+    """Return the history after one more reply, given as the bytes of its body."""
+    return hashlib.sha256(history + reply).digest()
 
 
 class Masks(Protocol):
     """What a client needs of its masks, common or pairwise."""
+
+    def after(self, history: bytes) -> Masks:
+        """Return the masks of a round that comes after these replies."""
+        ...
 
     def mask(self, round_: int, client: PartyId) -> RingArray:
         """Give one client's mask of one round."""
@@ -51,19 +64,23 @@ class MaskGenerator:
     elements : int
         Ring elements per vector.
     run_id : bytes
-    epoch : int
+    history : bytes
+        Of all replies before the round whose masks are asked for (`continue_history`).
     """
 
     seed: bytes = field(repr=False)
     ring: Ring
     elements: int
     run_id: bytes
-    epoch: int = 0
+    history: bytes = NO_HISTORY
     _key: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        context = self.run_id + struct.pack("<I", self.epoch)
-        object.__setattr__(self, "_key", derive(self.seed, PURPOSE_MASK, context))
+        object.__setattr__(self, "_key", derive(self.seed, PURPOSE_MASK, self.run_id + self.history))
+
+    def after(self, history: bytes) -> Self:
+        """Return the masks of a round that comes after these replies."""
+        return replace(self, history=history)
 
     def mask(self, round_: int, client: PartyId) -> RingArray:
         """Give the mask of one client in one round, uniform on the ring; shape (elements,)."""

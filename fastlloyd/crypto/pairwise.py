@@ -6,8 +6,9 @@ minus. So the sum over all clients is free of masks, and the server gets it by a
 still carries that client's streams with all others, uniform on the ring for whoever lacks these secrets: a set
 smaller than all clients cannot be unmasked.
 
-The pair's key is bound to purpose, run, epoch and pair, the nonce to round and tensor. One (pair, epoch, round) stream
-covers one vector and never another: `protocols/fastlloyd/client.py` re-sends stored bytes.
+The pair's key is bound to purpose, run, history and pair, the nonce to round and tensor. The history is a digest of all
+replies before the round, so a stream never covers two vectors that other replies have led to (`crypto/mask.py`). The
+share of noise under it is drawn once: `protocols/fastlloyd/client.py` re-sends stored bytes.
 
 Source: Bonawitz et al., "Practical secure aggregation" (2017), §4.0.1 "Masking with one-time pads"; RFC 7748 (X25519);
 docs/protocol.md, "Masks".
@@ -23,7 +24,7 @@ from typing import Self
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from fastlloyd.crypto.mask import TENSOR_UPDATE
+from fastlloyd.crypto.mask import NO_HISTORY, TENSOR_UPDATE
 from fastlloyd.crypto.prg import KEY_BYTES, PURPOSE_PAIR, PURPOSE_PAIR_MASK, derive, keystream
 from fastlloyd.errors import PeerError, SecurityError
 from fastlloyd.ring.fixed import Ring, RingArray
@@ -125,23 +126,28 @@ class PairwiseMasks:
     elements : int
         Ring elements per vector.
     run_id : bytes
-    epoch : int
+    history : bytes
+        Of all replies before the round whose masks are asked for (`crypto.mask.continue_history`).
     """
 
     pairs: PairSecrets
     ring: Ring
     elements: int
     run_id: bytes
-    epoch: int = 0
+    history: bytes = NO_HISTORY
     _keys: Mapping[PartyId, bytes] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         keys = {}
         for party, secret in self.pairs.secrets.items():
             first, second = sorted((self.pairs.me, party))
-            context = self.run_id + struct.pack("<III", self.epoch, first.rank, second.rank)
+            context = self.run_id + self.history + struct.pack("<II", first.rank, second.rank)
             keys[party] = derive(secret, PURPOSE_PAIR_MASK, context)
         object.__setattr__(self, "_keys", keys)
+
+    def after(self, history: bytes) -> Self:
+        """Return the masks of a round that comes after these replies."""
+        return replace(self, history=history)
 
     def shaped(self, ring: Ring, elements: int) -> Self:
         """Give the same masks for vectors of another ring or length: rounds may differ in both.

@@ -8,10 +8,13 @@ Source: docs/protocol.md, "Frames".
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
+from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.ring.fixed import Ring, RingArray
-from fastlloyd.wire import PartyId, decode_included, encode_included
+from fastlloyd.wire import Message, PartyId, decode_included, encode_included
+
+M = TypeVar("M", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,23 @@ class IncludedPayload:
         if not included:
             raise ValueError(f"{what} no client")
         return included, body[width:]
+
+
+def recall(kind: type[M], body: bytes, format: Any, name: str) -> M:
+    """Decode what an interrupted run has stored under a name.
+
+    Raises
+    ------
+    ConfigError
+        It is damaged; this party's own state is at fault.
+    """
+    try:
+        message: M = kind.read(body, format)
+    except ValueError as error:
+        raise ConfigError(
+            f"--resume: the stored {name} is damaged ({error}); start anew without --resume", reason=Reason.RESUME
+        ) from error
+    return message
 
 
 class RingFormat(Protocol):

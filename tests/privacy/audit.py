@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta, norm
 
-from fastlloyd.crypto.mask import MaskGenerator
+from fastlloyd.crypto.mask import NO_HISTORY, MaskGenerator, continue_history
 from fastlloyd.crypto.pairwise import PairSecrets, PairwiseMasks
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.protocols.fastlloyd.client import client
@@ -176,10 +176,12 @@ def _run(scene: Scene, present: NDArray[np.bool_], noise: Noise) -> list[NDArray
     simulation = Simulation(parties)
     simulation.run()
     shape = VectorFormat(Ring(plan.ring_bits), plan.elements, plan.clients)
-    released = []
+    released, history = [], NO_HISTORY
     for t in range(len(plan.rounds)):
         reply = NoisyMaskedSum.read(simulation.saved[ATTACKER, f"reply-{t}"], shape)
-        released.append(shape.ring.decode(reply.elements(shape) - masks.total(t, reply.included)))
+        mask = masks.after(history).total(t, reply.included)
+        released.append(shape.ring.decode(reply.elements(shape) - mask))
+        history = continue_history(history, reply.body())
     return released
 
 

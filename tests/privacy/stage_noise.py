@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.signal import fftconvolve
 
-from fastlloyd.crypto.mask import MaskGenerator
+from fastlloyd.crypto.mask import NO_HISTORY, MaskGenerator, continue_history
 from fastlloyd.crypto.pairwise import PairwiseMasks
 from fastlloyd.kmeans.grid import quantise, round_centers
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
@@ -135,15 +135,17 @@ def lloyd_stages(
     simulation.run()
     form, centers = VectorFormat(ring, plan.elements, plan.clients), first_centers(plan)
     found: dict[tuple[int, str], NDArray[np.float64]] = {}
+    history = NO_HISTORY
     for t in range(len(plan.rounds)):
         reply = NoisyMaskedSum.read(simulation.saved[everybody[-1], f"reply-{t}"], form)
-        mask = silent(t).astype(ring.dtype) if shared else common.total(t, reply.included)
+        mask = silent(t).astype(ring.dtype) if shared else common.after(history).total(t, reply.included)
         released = ring.decode(reply.elements(form) - mask)
         rest = released - sum(local_update(own, centers, plan, t) for own in parts)
         sums, counts = (r for r in simulation.releases[everybody[0]] if r.round == t)
         found[t, sums.name] = normal_scores(sums, rest[: plan.k * plan.d], coins)
         found[t, counts.name] = normal_scores(counts, rest[plan.k * plan.d :], coins)
         centers = post_process(released, centers, plan, t)
+        history = continue_history(history, reply.body())
     return found
 
 

@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 ELEMENTS = 9
 ROUNDS = (0, 1, 4_000_000_000)
 CLIENTS = 3
-EPOCH = 0
 RUN_ID = bytes(range(0xA0, 0xB0))
 SEED = hashlib.sha256(b"test vector: common seed").digest()
+REPLIES = [b"test vector: reply %d" % t for t in range(3)]
 CONTRIBUTIONS = [hashlib.sha256(b"test vector: contribution %d" % i).digest() for i in (1, 2, 3)]
 PRIVATE_KEYS = [hashlib.sha256(b"test vector: X25519 key %d" % i).digest() for i in (1, 2, 3)]
 
@@ -37,10 +37,21 @@ def stream(key: bytes, nonce: tuple[int, int, int], bits: int) -> list[int]:
     return list(struct.unpack(f"<{ELEMENTS}{'I' if bits == 32 else 'Q'}", cipher.update(bytes(ELEMENTS * bits // 8))))
 
 
+def history(t: int) -> bytes:
+    """Four zero bytes before round 0, then SHA-256(history | body of the reply), reply by reply."""
+    found = bytes(4)
+    for reply in REPLIES[:t]:
+        found = hashlib.sha256(found + reply).digest()
+    return found
+
+
 def common(bits: int) -> dict[str, dict[str, list[int]]]:
     """Masks by round and client."""
-    key = hkdf(SEED, b"fastlloyd mask", RUN_ID + struct.pack("<I", EPOCH))
-    return {str(t): {str(i): stream(key, (t, i, 0), bits) for i in range(1, CLIENTS + 1)} for t in ROUNDS}
+    found = {}
+    for t in ROUNDS:
+        key = hkdf(SEED, b"fastlloyd mask", RUN_ID + history(t))
+        found[str(t)] = {str(i): stream(key, (t, i, 0), bits) for i in range(1, CLIENTS + 1)}
+    return found
 
 
 def pair_secrets() -> dict[tuple[int, int], bytes]:
@@ -58,12 +69,12 @@ def pair_secrets() -> dict[tuple[int, int], bytes]:
 
 def pairwise(bits: int) -> dict[str, dict[str, list[int]]]:
     """Masks by round and client: plus the streams with higher ranks, minus those with lower ones."""
-    keys = {
-        (i, j): hkdf(s, b"fastlloyd pair mask", RUN_ID + struct.pack("<III", EPOCH, i, j))
-        for (i, j), s in pair_secrets().items()
-    }
     found: dict[str, dict[str, list[int]]] = {}
     for t in ROUNDS:
+        keys = {
+            (i, j): hkdf(s, b"fastlloyd pair mask", RUN_ID + history(t) + struct.pack("<II", i, j))
+            for (i, j), s in pair_secrets().items()
+        }
         found[str(t)] = {}
         for me in range(1, CLIENTS + 1):
             mask = [0] * ELEMENTS
@@ -80,6 +91,7 @@ def vectors() -> dict[str, object]:
     return {
         "run_id": RUN_ID.hex(),
         "elements": ELEMENTS,
+        "replies": [reply.hex() for reply in REPLIES],
         "contributions": [contribution.hex() for contribution in CONTRIBUTIONS],
         "seed_of_contributions": hkdf(b"".join(CONTRIBUTIONS), b"fastlloyd common seed", RUN_ID).hex(),
         "seed": SEED.hex(),

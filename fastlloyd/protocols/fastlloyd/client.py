@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.mask import Masks
+from fastlloyd.crypto.mask import NO_HISTORY, Masks, continue_history
 from fastlloyd.errors import InternalError, PeerError
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints
@@ -16,6 +16,7 @@ from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, VectorFormat
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, local_update, post_process
+from fastlloyd.protocols.message import recall
 from fastlloyd.protocols.party import Party, Publish, Receive, Record, Save, Send
 from fastlloyd.ring.fixed import Ring, RingArray
 from fastlloyd.wire import SERVER, PartyId, clients
@@ -96,26 +97,30 @@ def client(
     stored = stored or StoredRounds()
     shape = VectorFormat(Ring(plan.ring_bits), plan.elements, plan.clients)
     centers = first_centers(plan, start)
-    history: list[tuple[PartyId, ...]] = []
+    included: list[tuple[PartyId, ...]] = []
     if plan.masking == "pairwise" and share is None:
         raise InternalError("a client with pairwise masks has no source of its share of the noise")
-    ahead = _Ahead(me, plan, masks, share)
+    ahead = _Ahead(plan, share)
     ahead.stock(len(stored.replies))
+    history = NO_HISTORY
     for t in range(len(plan.rounds)):
+        pads = _Pads(me, plan, masks.after(history), t)
         if t in stored.replies:
-            reply = NoisyMaskedSum.read(stored.replies[t], shape)
+            reply = recall(NoisyMaskedSum, stored.replies[t], shape, f"reply-{t}")
         else:
+            yield from ahead.record(t)
             if t >= stored.server_done:
-                yield from ahead.record(t)
                 if t in stored.uplinks:
-                    update = MaskedUpdate.read(stored.uplinks[t], shape)
+                    update = recall(MaskedUpdate, stored.uplinks[t], shape, f"uplink-{t}")
                 else:
                     raw_update = local_update(raw_points, centers, plan, t)
-                    update = MaskedUpdate((shape.ring.encode(raw_update) + ahead.pad(t)).tobytes())
+                    update = MaskedUpdate((shape.ring.encode(raw_update) + pads.own() + ahead.share(t)).tobytes())
                     yield Save(f"uplink-{t}", update.data)
                 yield Send((SERVER,), update, t)
+                # A ledger that goes further than `run/` explains is refused on resume: only now.
+                yield from ahead.prepare(t + 1)
             # Nothing here depends on the answer: do it while the server works.
-            yield from ahead.prepare(t)
+            pads.prepare()
             reply = yield Receive(SERVER, NoisyMaskedSum, t, shape)
             yield Save(f"reply-{t}", reply.body())
         if len(reply.included) < plan.min_clients:
@@ -124,27 +129,23 @@ def client(
                 f"{plan.min_clients} (--min-clients)",
                 rank=SERVER.rank,
             )
-        noisy = shape.ring.decode(reply.elements(shape) - ahead.total(t, reply.included))
+        noisy = shape.ring.decode(reply.elements(shape) - pads.total(reply.included))
         centers = post_process(noisy, centers, plan, t)
-        history.append(reply.included)
+        history = continue_history(history, reply.body())
+        included.append(reply.included)
         yield Publish("round", {"round": t, "rounds": len(plan.rounds), "clients": len(reply.included)})
-    return ClientResult(centers, assign(raw_points, centers.grid), tuple(history))
+    return ClientResult(centers, assign(raw_points, centers.grid), tuple(included))
 
 
 class _Ahead:
-    """Masks, shares and ledger entries made before they are needed; each belongs to its round's number."""
+    """Shares of noise and ledger entries made before they are needed; each belongs to its round's number."""
 
-    def __init__(self, me: PartyId, plan: Plan, masks: Masks, share: Callable[[int], NDArray[np.int64]] | None) -> None:
-        self._me = me
+    def __init__(self, plan: Plan, draw: Callable[[int], NDArray[np.int64]] | None) -> None:
         self._plan = plan
-        self._masks = masks
-        self._share = share
-        self._everybody = clients(plan.clients)
-        self._own: dict[int, RingArray] = {}
-        self._totals: dict[int, RingArray] = {}
+        self._draw = draw
+        self._shares: dict[int, RingArray] = {}
         self._releases: dict[int, tuple[Release, ...]] = {}
         self._recorded: set[int] = set()
-        self._filled: set[int] = set()
 
     def record(self, t: int) -> Party[None]:
         """Write round t's releases to the ledger, once."""
@@ -153,37 +154,48 @@ class _Ahead:
             yield Record(self._releases.pop(t, ()) or self._plan.releases(t))
 
     def prepare(self, t: int) -> Party[None]:
-        """Make round t's total mask and what round t + 1 needs, unless they are ready."""
-        self._fill(t)
-        if t + 1 < len(self._plan.rounds):
-            self._fill(t + 1)
-            yield from self.record(t + 1)
+        """Make the share of round t and write its releases to the ledger, if there is such a round."""
+        if t < len(self._plan.rounds):
+            if t not in self._shares:
+                self._shares[t] = self._make(t)
+            yield from self.record(t)
 
     def stock(self, t: int) -> None:
-        """Make masks, shares and entries of the rounds from t on, as far as memory is set aside for them."""
+        """Make shares and entries of the rounds from t on, as far as memory is set aside for them."""
         for later in self._plan.rounds_ahead(t):
-            self._fill(later)
+            self._shares[later] = self._make(later)
             self._releases[later] = self._plan.releases(later)
 
-    def _fill(self, t: int) -> None:
-        """Make what round t needs, once."""
-        if t not in self._filled:
-            self._filled.add(t)
-            self._own[t] = self._make_pad(t)
-            self._totals[t] = self._masks.total(t, self._everybody)
+    def share(self, t: int) -> RingArray:
+        """Return this client's share of round t's noise, shape (k (d + 1),) or (1,): zeros where the server adds it."""
+        ready = self._shares.pop(t, None)
+        return self._make(t) if ready is None else ready
 
-    def pad(self, t: int) -> RingArray:
-        """Give what hides the own update of round t: the mask, and the share of noise where there are shares."""
-        ready = self._own.pop(t, None)
-        return self._make_pad(t) if ready is None else ready
+    def _make(self, t: int) -> RingArray:
+        ring = Ring(self._plan.ring_bits)
+        return np.zeros(1, dtype=ring.dtype) if self._draw is None else ring.reduce(self._draw(t))
 
-    def _make_pad(self, t: int) -> RingArray:
-        mask = self._masks.mask(t, self._me)
-        return mask if self._share is None else mask + Ring(self._plan.ring_bits).reduce(self._share(t))
 
-    def total(self, t: int, included: tuple[PartyId, ...]) -> RingArray:
-        """Give the sum of the masks of the clients included in round t."""
-        ready = self._totals.pop(t, None)
-        if ready is not None and included == self._everybody:
-            return ready
-        return self._masks.total(t, included)
+class _Pads:
+    """The masks of one round."""
+
+    def __init__(self, me: PartyId, plan: Plan, masks: Masks, t: int) -> None:
+        self._me = me
+        self._masks = masks
+        self._t = t
+        self._everybody = clients(plan.clients)
+        self._total: RingArray | None = None
+
+    def own(self) -> RingArray:
+        """Return the mask of this client's update."""
+        return self._masks.mask(self._t, self._me)
+
+    def prepare(self) -> None:
+        """Make the sum of all clients' masks, which is most often the one asked for."""
+        self._total = self._masks.total(self._t, self._everybody)
+
+    def total(self, included: tuple[PartyId, ...]) -> RingArray:
+        """Return the sum of the masks of the clients included."""
+        if self._total is not None and included == self._everybody:
+            return self._total
+        return self._masks.total(self._t, included)

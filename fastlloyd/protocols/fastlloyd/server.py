@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, VectorFormat
 from fastlloyd.protocols.fastlloyd.plan import Plan
+from fastlloyd.protocols.message import recall
 from fastlloyd.protocols.party import Gather, Party, Publish, Record, Save, Send
 from fastlloyd.ring.fixed import Ring, RingArray
 from fastlloyd.wire import PartyId, clients
@@ -61,7 +62,7 @@ def server(
     releases: dict[int, tuple[Release, ...]] = {}
     for t in range(len(plan.rounds)):
         if t in stored:
-            reply = NoisyMaskedSum.read(stored[t], shape)
+            reply = recall(NoisyMaskedSum, stored[t], shape, f"reply-{t}")
             behind = tuple(party for party in everybody if rounds_done.get(party, 0) <= t)
             yield Send(behind, reply, t)
             history.append(reply.included)

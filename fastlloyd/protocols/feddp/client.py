@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto.mask import NO_HISTORY, continue_history
 from fastlloyd.crypto.pairwise import PairwiseMasks
 from fastlloyd.errors import InternalError, PeerError
 from fastlloyd.kmeans.assign import assign
@@ -27,6 +28,7 @@ from fastlloyd.protocols.feddp.record import RecordStatistics, Statistics
 from fastlloyd.protocols.feddp.server import REPLIES, Reply
 from fastlloyd.protocols.feddp.stage import Centers, ProjectedCenters
 from fastlloyd.protocols.feddp.user import UserStatistics
+from fastlloyd.protocols.message import recall
 from fastlloyd.protocols.party import Party, Publish, Receive, Record, Save, Send
 from fastlloyd.ring.fixed import Ring, RingArray
 from fastlloyd.wire import SERVER, PartyId, clients
@@ -167,21 +169,25 @@ def client(
     """
     stored = stored or StoredRounds()
     state = _State(plan, lambda: statistics_of(raw_points, plan, raw_users))
-    pads = _Pads(me, plan, masks, share)
+    shares = _Shares(plan, share)
+    history = NO_HISTORY
     for t, step in enumerate(plan.rounds):
         kind = REPLIES.get(step.kind, CentersMessage)
         if t in stored.replies:
-            state.take(kind.read(stored.replies[t], plan))
+            state.take(recall(kind, stored.replies[t], plan, f"reply-{t}"))
+            history = continue_history(history, stored.replies[t])
             continue
         if step.kind != START and t >= stored.server_done:
             yield Record(plan.releases(t))
-            yield from _send_uplink(t, state, pads, stored.uplinks.get(t))
+            pad = _Pad(me, masks.after(history), shares)
+            yield from _send_uplink(t, state, pad, stored.uplinks.get(t))
         # Nothing here depends on the answer: do it while the server works.
         if t + 1 < len(plan.rounds) and t + 1 not in stored.uplinks and state.knows_length(t + 1):
-            pads.prepare(t + 1, state.k)
+            shares.prepare(t + 1, state.k)
         reply = yield Receive(SERVER, kind, t, plan)
         yield Save(f"reply-{t}", reply.body())
         state.take(reply)
+        history = continue_history(history, reply.body())
         yield Publish("round", {"round": t, "rounds": len(plan.rounds), "clients": plan.clients, "step": step.kind})
     if state.centers is None:
         raise InternalError("the run has no step that gives centres")
@@ -190,38 +196,47 @@ def client(
     return ClientResult(state.centers, costs, labels, (clients(plan.clients),) * len(plan.rounds))
 
 
-def _send_uplink(t: int, state: _State, pads: _Pads, stored: bytes | None) -> Party[None]:
+def _send_uplink(t: int, state: _State, pad: _Pad, stored: bytes | None) -> Party[None]:
     """Send step t's masked statistic: the stored one, or a fresh one that is stored first."""
     plan = state.plan
     shape = StatisticFormat(Ring(plan.ring_of(t)), plan.elements(t, state.k))
     if stored is not None:
-        uplink = MaskedStatistic.read(stored, shape)
+        uplink = recall(MaskedStatistic, stored, shape, f"uplink-{t}")
     else:
         raw_statistic = state.statistic(t)
-        uplink = MaskedStatistic((shape.ring.encode(raw_statistic) + pads.take(t, state.k)).tobytes())
+        uplink = MaskedStatistic((shape.ring.encode(raw_statistic) + pad.take(shape, t, state.k)).tobytes())
         yield Save(f"uplink-{t}", uplink.data)
     yield Send((SERVER,), uplink, t)
 
 
-class _Pads:
-    """Mask and share of noise together, which hide the own statistic; each made for one step only."""
+class _Shares:
+    """The shares of noise that this client adds; each is drawn for one step only."""
 
-    def __init__(self, me: PartyId, plan: Plan, masks: PairwiseMasks, share: Share) -> None:
-        self._me = me
+    def __init__(self, plan: Plan, draw: Share) -> None:
         self._plan = plan
-        self._masks = masks
-        self._share = share
-        self._ready: dict[int, RingArray] = {}
+        self._draw = draw
+        self._ready: dict[int, NDArray[np.int64]] = {}
 
     def prepare(self, t: int, k: int) -> None:
-        """Make step t's pad, once."""
-        elements = self._plan.elements(t, k)
-        if t not in self._ready and elements:
-            ring = Ring(self._plan.ring_of(t))
-            mask = self._masks.shaped(ring, elements).mask(t, self._me)
-            self._ready[t] = mask + ring.reduce(self._share(t, k))
+        """Draw step t's share, once."""
+        if t not in self._ready and self._plan.elements(t, k):
+            self._ready[t] = self._draw(t, k)
 
-    def take(self, t: int, k: int) -> RingArray:
-        """Give step t's pad; it is not kept."""
+    def take(self, t: int, k: int) -> NDArray[np.int64]:
+        """Return step t's share; it is not kept."""
         self.prepare(t, k)
         return self._ready.pop(t)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pad:
+    """Mask and share of noise together, which hide this client's statistic."""
+
+    me: PartyId
+    masks: PairwiseMasks
+    shares: _Shares
+
+    def take(self, shape: StatisticFormat, t: int, k: int) -> RingArray:
+        """Return step t's pad."""
+        mask = self.masks.shaped(shape.ring, shape.elements).mask(t, self.me)
+        return mask + shape.ring.reduce(self.shares.take(t, k))

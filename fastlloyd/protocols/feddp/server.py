@@ -30,6 +30,7 @@ from fastlloyd.protocols.feddp.stage import (
     make_projection,
 )
 from fastlloyd.protocols.feddp.starts import start_centers
+from fastlloyd.protocols.message import recall
 from fastlloyd.protocols.party import Gather, Party, Publish, Record, Save, Send
 from fastlloyd.ring.fixed import Ring
 from fastlloyd.wire import PartyId, clients
@@ -137,7 +138,7 @@ def server(
     progress = _Progress(plan, server_points, restarts)
     for t, step in enumerate(plan.rounds):
         if t in stored:
-            reply = REPLIES.get(step.kind, CentersMessage).read(stored[t], plan)
+            reply = recall(REPLIES.get(step.kind, CentersMessage), stored[t], plan, f"reply-{t}")
             progress.take(reply)
             yield Send(tuple(party for party in everybody if rounds_done.get(party, 0) <= t), reply, t)
             continue

@@ -13,6 +13,7 @@ from fastlloyd.kmeans.grid import GridPoints, round_centers
 from fastlloyd.kmeans.local import cluster_locally
 from fastlloyd.protocols.kfed.messages import CentersFormat, LocalCenters, MergedCenters, encode_centers
 from fastlloyd.protocols.kfed.plan import Plan
+from fastlloyd.protocols.message import recall
 from fastlloyd.protocols.party import Party, Publish, Receive, Record, Save, Send
 from fastlloyd.wire import SERVER, PartyId
 
@@ -62,13 +63,13 @@ def client(
     """
     shape = centers_format(plan)
     if reply is not None:
-        merged = MergedCenters.read(reply, shape)
+        merged = recall(MergedCenters, reply, shape, "reply-0")
     else:
         yield Record(plan.releases(0))
         if uplink is None:
             uplink = encode_centers(local_centers(me, raw_points, plan))
             yield Save("uplink-0", uplink)
-        yield Send((SERVER,), LocalCenters.read(uplink, shape), 0)
+        yield Send((SERVER,), recall(LocalCenters, uplink, shape, "uplink-0"), 0)
         merged = yield Receive(SERVER, MergedCenters, 0, shape)
         yield Save("reply-0", merged.body())
     if len(merged.included) < plan.min_clients:

@@ -12,6 +12,7 @@ from fastlloyd.protocols.kfed.client import centers_format
 from fastlloyd.protocols.kfed.merge import merge_centers
 from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters, encode_centers
 from fastlloyd.protocols.kfed.plan import Plan
+from fastlloyd.protocols.message import recall
 from fastlloyd.protocols.party import Gather, Party, Publish, Record, Save, Send
 from fastlloyd.wire import PartyId, clients
 
@@ -53,7 +54,7 @@ def server(
     shape = centers_format(plan)
     everybody = clients(plan.clients)
     if stored is not None:
-        reply = MergedCenters.read(stored, shape)
+        reply = recall(MergedCenters, stored, shape, "reply-0")
         behind = tuple(party for party in everybody if (rounds_done or {}).get(party, 0) == 0)
         yield Send(behind, reply, 0)
     else:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fastlloyd.crypto.mask import NO_HISTORY, continue_history
 from fastlloyd.crypto.pairwise import PairKey, PairSecrets, PairwiseMasks
 from fastlloyd.errors import PeerError, SecurityError
 from fastlloyd.ring.fixed import Ring
@@ -74,13 +75,13 @@ def test_one_pair_s_secret_more_takes_nothing_off() -> None:
     assert (first.mask(0, PartyId(1)) != second.mask(0, PartyId(2))).any()
 
 
-def test_each_round_epoch_and_run_has_masks_of_its_own() -> None:
+def test_each_round_history_and_run_has_masks_of_its_own() -> None:
     pairs = secrets(2)[0]
     ring, me = Ring(64), PartyId(1)
     seen = [
-        PairwiseMasks(pairs, ring, 8, run, epoch).mask(t, me).tobytes()
+        PairwiseMasks(pairs, ring, 8, run).after(history).mask(t, me).tobytes()
         for run in (RUN, RUN[::-1])
-        for epoch in (0, 1)
+        for history in (NO_HISTORY, continue_history(NO_HISTORY, b"a"), continue_history(NO_HISTORY, b"b"))
         for t in (0, 1)
     ]
     assert len(set(seen)) == len(seen)
