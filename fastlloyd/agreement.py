@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.crypto.pairwise import PairSecrets
+from fastlloyd.crypto.prg import KEY_BYTES
 from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.pairs import agree_pairs, confirm_pairs
@@ -58,12 +59,14 @@ class MaskAgreement:
         Raises
         ------
         ConfigError
-            A resumed run has no seed.
+            A resumed run has no seed, or it is damaged.
         SecurityError
             A pair does not agree; names it.
         """
         stored = self._stored(_SEED)
         if stored is not None:
+            if len(stored) != KEY_BYTES:
+                raise _damaged(f"expected {KEY_BYTES} bytes, got {len(stored)}")
             driver.drive(confirm_seed(self.me, self.clients, stored, run_id=self.run_id, context=self.context))
             return stored
         seed = driver.drive(
@@ -92,9 +95,7 @@ class MaskAgreement:
         try:
             pairs = PairSecrets.from_bytes(self.me, [party for party in self.clients if party != self.me], stored)
         except ValueError as error:
-            raise ConfigError(
-                f"--resume: the stored secrets are damaged ({error}); start anew", reason=Reason.RESUME
-            ) from error
+            raise _damaged(str(error)) from error
         driver.drive(confirm_pairs(pairs, run_id=self.run_id, context=self.context))
         return pairs
 
@@ -112,3 +113,8 @@ class MaskAgreement:
         if self.state is not None:
             self.state.start({"run_id": self.run_id.hex(), **self.facts})
             self.state.save(name, content)
+
+
+def _damaged(why: str) -> ConfigError:
+    """Return the error of a resume whose secrets cannot be used."""
+    return ConfigError(f"--resume: the stored secrets are damaged ({why}); start anew", reason=Reason.RESUME)

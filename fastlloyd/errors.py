@@ -49,6 +49,7 @@ class Reason(IntEnum):
     INTERNAL = 11
     RESUME = 12
     OUTPUT = 13
+    STATE = 14
 
     @property
     def sentence(self) -> str:
@@ -69,6 +70,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.INTERRUPTED: "was interrupted",
     Reason.INTERNAL: "met an internal error",
     Reason.RESUME: "cannot resume: its stored state does not fit this run",
+    Reason.STATE: "cannot keep its ledger or its state (the details stand on its own standard error)",
     Reason.OUTPUT: "could not write its result files (the details stand on its own standard error)",
 }
 

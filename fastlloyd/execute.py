@@ -8,6 +8,7 @@ Source: docs/protocol.md, "A run from start to end".
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import time
@@ -34,6 +35,7 @@ from fastlloyd.net.secure import SecureLinks
 from fastlloyd.net.transport import Transport
 from fastlloyd.outcome import Facts
 from fastlloyd.privacy.delta import large_delta
+from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.protocols.bounds import setup_bounds
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.state import StateDir
@@ -55,6 +57,7 @@ class _Prepared:
     certificates: Mapping[PartyId, bytes] | None = None
     roster_digest: bytes = b""
     state: StateDir | None = None
+    ledger: Ledger | None = None
     facts: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -95,6 +98,7 @@ def execute(config: RunConfig | FastLloydError, transport: Transport, announcer:
         error = _as_ours(caught)
         if outcome is not None:
             outcome.discard()
+        _keep_ledger(prepared)
         try:
             ending = abort(links, error)
         except Interrupted:  # a signal that came in the midst of it; there is no second one
@@ -119,6 +123,7 @@ def _prepare(config: RunConfig | FastLloydError, transport: Transport, announcer
         prepared.identity, prepared.certificates, prepared.roster_digest = load_identity(config, me, count)
         if config.state_dir is not None:
             prepared.state = StateDir(config.state_dir, me)
+            prepared.ledger = prepared.state.open_ledger()
             if config.resume:
                 prepared.facts = prepared.state.facts()
         prepared.own = system.load(prepared.config, prepared.common, me)
@@ -173,6 +178,7 @@ def _run(prepared: _Prepared, links: SecureLinks, meter: Meter, announcer: Annou
         common=common,
         own=prepared.own,
         state=prepared.state,
+        ledger=prepared.ledger,
         stored=prepared.facts,
         facts=facts,
         links=links,
@@ -183,6 +189,14 @@ def _run(prepared: _Prepared, links: SecureLinks, meter: Meter, announcer: Annou
     prepared.own = None  # the records are the session's now: no second copy stays alive
     system = find_system(config.protocol)
     return system.serve(session) if links.me.is_server else system.take_part(session)
+
+
+def _keep_ledger(prepared: _Prepared) -> None:
+    """After a failure, note how long the ledger is and give it back; the run's folder says so too, if this cannot."""
+    if prepared.state is not None and prepared.ledger is not None:
+        with contextlib.suppress(ConfigError):
+            prepared.state.note_ledger()
+        prepared.ledger.close()
 
 
 def _as_ours(error: Exception) -> FastLloydError:

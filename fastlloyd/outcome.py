@@ -14,7 +14,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -185,23 +184,23 @@ class ResultFiles:
     Parameters
     ----------
     facts : Facts
-    state_ledger : Path or None
-        Where the ledger over all runs lies; None for a ledger of this run only.
+    ledger : Ledger or None
+        The ledger over all runs; None for a ledger of this run only.
 
     Attributes
     ----------
     ledger : Ledger
     """
 
-    def __init__(self, facts: Facts, state_ledger: Path | None) -> None:
+    def __init__(self, facts: Facts, ledger: Ledger | None) -> None:
         self._facts = facts
         self._folder = RunFolder(facts.config.output, facts.run_id, facts.me)
-        self._own_ledger = None if state_ledger is not None else self._folder.ledger_path
+        self._own_ledger = None if ledger is not None else self._folder.ledger_path
         self._writes_shared = False
         self._document: dict[str, Any] | None = None
         self._centroids: NDArray[np.float64] | None = None
         try:
-            self.ledger = Ledger(self._folder.ledger_path if state_ledger is None else state_ledger)
+            self.ledger = Ledger(self._folder.ledger_path) if ledger is None else ledger
         except BaseException:
             self._folder.discard()
             raise

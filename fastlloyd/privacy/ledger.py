@@ -1,37 +1,33 @@
 """The ledger: every noisy release is written down, durably, before it leaves.
 
-A ledger is a file of JSON lines, one `Release` each, mode 0600, locked while it is open. It belongs to
-one party: it says what that party's data has been used for. Without a file it lives in memory and
-starts empty, so repeated runs add up without being seen.
+A ledger is a file of JSON lines, one `Release` each and chained (`privacy/chain.py`), mode 0600, locked while it is
+open. It belongs to one party: it says what that party's data has been used for. Without a file it lives in memory
+and starts empty, so repeated runs add up without being seen.
 
 Source: docs/privacy.md, "The ledger".
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
-import hashlib
-import hmac
 import logging
 import math
 import os
+import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-import numpy as np
-from numpy.typing import NDArray
-
-from fastlloyd.errors import BudgetError, ConfigError, InternalError
+from fastlloyd.errors import BudgetError, ConfigError, InternalError, Reason
 from fastlloyd.privacy.accountant import spent
+from fastlloyd.privacy.chain import FIRST_LINK, Mark, chained_line, next_link, read_line
+from fastlloyd.privacy.record_digest import DIGEST_KEY_BYTES, PRIVATE_MODE, keyed_digest, load_key, sync_directory
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER, ZERO_OUT_RECORD, Release
 
 __all__ = ["Ledger", "Release", "keyed_digest"]
 
-DIGEST_KEY_BYTES = 32
-
 _LOG = logging.getLogger(__name__)
-_PRIVATE_MODE = 0o600
 _COVERED = {ADD_REMOVE: (ZERO_OUT_RECORD,), ADD_REMOVE_USER: (ADD_REMOVE, ZERO_OUT_RECORD)}
 
 
@@ -46,8 +42,8 @@ class Ledger:
     Raises
     ------
     ConfigError
-        The file cannot be opened, another run holds it, or one of its lines is damaged. A last line
-        that a crash cut short was never acted on: it is cut off, with a warning.
+        The file cannot be opened, another run holds it, or one of its lines is damaged or does not follow the line
+        before it. A last line that a crash cut short was never acted on: it is cut off, with a warning.
 
     Notes
     -----
@@ -60,6 +56,9 @@ class Ledger:
         self._releases: dict[tuple[str, int, str], Release] = {}
         self._descriptor = -1
         self._digest_key: bytes | None = None
+        # The link before the first line and after each.
+        self._links: list[bytes] = [FIRST_LINK]
+        self._sealed = False
         # What was begun and may not be on the disk yet, and where the file ends before it.
         self._unsettled: list[tuple[str, int, str]] = []
         self._settled_size = 0
@@ -84,6 +83,20 @@ class Ledger:
     def releases(self) -> tuple[Release, ...]:
         """All releases, in the order of recording."""
         return tuple(self._releases.values())
+
+    @property
+    def chained(self) -> bool:
+        """Whether a line of the file is chained; a ledger of fastlloyd 0.1 is not before its first new release."""
+        return self._sealed
+
+    @property
+    def mark(self) -> Mark:
+        """Length and last link."""
+        return Mark(len(self._links) - 1, self._links[-1].hex())
+
+    def includes(self, mark: Mark) -> bool:
+        """Whether this ledger is the marked one, or a later state of it."""
+        return mark.entries < len(self._links) and self._links[mark.entries].hex() == mark.link
 
     def close(self) -> None:
         """Give the file and its lock back; recording afterwards is an error if there was a file."""
@@ -121,12 +134,25 @@ class Ledger:
                 raise InternalError(
                     f"the ledger holds another release {release.name!r} for round {release.round} of this run"
                 )
+        lines, links = self._chain(added.values())
         if added and self._path is not None:
-            start = self._append("".join(f"{release.to_json()}\n" for release in added.values()).encode())
+            start = self._append(lines)
             if self.settled:
                 self._settled_size = start
             self._unsettled += added
+        self._links += links
+        self._sealed = self._sealed or bool(links)
         self._releases.update(added)
+
+    def _chain(self, releases: Iterable[Release]) -> tuple[bytes, list[bytes]]:
+        """Write the lines that come next, and the link after each."""
+        link, lines, links = self._links[-1], [], []
+        for release in releases:
+            line = chained_line(release, link)
+            link = next_link(link, line)
+            lines.append(line + b"\n")
+            links.append(link)
+        return b"".join(lines), links
 
     @property
     def settled(self) -> bool:
@@ -148,6 +174,7 @@ class Ledger:
         except ConfigError:
             for key in self._unsettled:
                 del self._releases[key]
+            del self._links[len(self._releases) + 1 :]
             self._unsettled = []
             raise
         self._unsettled = []
@@ -205,24 +232,26 @@ class Ledger:
             if self._path is None:
                 self._digest_key = os.urandom(DIGEST_KEY_BYTES)
             else:
-                self._digest_key = _load_key(self._path.with_name(self._path.name + ".key"))
+                self._digest_key = load_key(self._path.with_name(self._path.name + ".key"))
         return self._digest_key
 
     def _open(self, path: Path) -> None:
         """Open, lock and read the file."""
         try:
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, _PRIVATE_MODE)
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, PRIVATE_MODE)
+            if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file")
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.fchmod(self._descriptor, _PRIVATE_MODE)
-            _sync_directory(path.parent)
+            os.fchmod(self._descriptor, PRIVATE_MODE)
+            sync_directory(path.parent)
             content = _read_all(self._descriptor)
         except BlockingIOError:
-            raise ConfigError(
+            raise _problem(
                 f"expected the ledger {path} to be free, but another run holds it; "
                 f"wait for that run or give this one a state directory of its own"
             ) from None
         except OSError as error:
-            raise ConfigError(
+            raise _problem(
                 f"cannot open the ledger {path}: {error.strerror}; give a directory that exists and is yours"
             ) from error
         self._read(path, content)
@@ -232,28 +261,31 @@ class Ledger:
         end = content.rfind(b"\n") + 1
         tail = content[end:]
         for number, line in enumerate(content[:end].split(b"\n")[:-1], start=1):
-            self._take(_decode_line(line, f"line {number} of the ledger {path}"), number)
+            self._take(line, number)
         if not tail:
             return
         number = content.count(b"\n") + 1
         try:
-            release = _decode_line(tail, f"line {number} of the ledger {path}")
+            # A whole release without its line's end counts as spent: an editor may have dropped the end.
+            self._take(tail, number)
         except ConfigError:
             _LOG.warning("the last line of the ledger %s was cut short by a crash: removed", path)
             self._rewind(end)
-            return
-        # A whole release without its line's end counts as spent: an editor may have dropped the end.
-        self._take(release, number)
-        self._sync(self._append(b"\n"))
+        else:
+            self._sync(self._append(b"\n"))
 
-    def _take(self, release: Release, number: int) -> None:
-        """Add a release that was read from the file."""
+    def _take(self, line: bytes, number: int) -> None:
+        """Add a line that was read from the file."""
+        where = f"line {number} of the ledger {self._path}"
+        try:
+            release, chained = read_line(line, self._links[-1], where, sealed=self._sealed)
+        except ConfigError as error:
+            raise _problem(str(error)) from None
         if not release.run or release.key in self._releases:
             problem = "repeats an earlier line" if release.run else "has no run"
-            raise ConfigError(
-                f"line {number} of the ledger {self._path}: expected a new release of a run, "
-                f"but it {problem}; restore the file from a copy"
-            )
+            raise _problem(f"{where}: expected a new release of a run, but it {problem}; restore the file from a copy")
+        self._sealed = self._sealed or chained
+        self._links.append(next_link(self._links[-1], line))
         self._releases[release.key] = release
 
     def _append(self, content: bytes) -> int:
@@ -279,7 +311,7 @@ class Ledger:
             raise self._unwritable(error) from error
 
     def _unwritable(self, error: OSError) -> ConfigError:
-        return ConfigError(f"cannot write the ledger {self._path}: {error.strerror}; nothing was released, make room")
+        return _problem(f"cannot write the ledger {self._path}: {error.strerror}; nothing was released, make room")
 
     def _rewind(self, size: int) -> None:
         """Cut the file to its first `size` bytes, as well as the disk allows."""
@@ -287,7 +319,7 @@ class Ledger:
             os.ftruncate(self._descriptor, size)
             os.fsync(self._descriptor)
         except OSError as error:
-            raise ConfigError(f"cannot mend the ledger {self._path}: {error.strerror}; make room") from error
+            raise _problem(f"cannot mend the ledger {self._path}: {error.strerror}; make room") from error
 
 
 def covers(released: str, claimed: str) -> bool:
@@ -308,40 +340,9 @@ def _composed(releases: Sequence[Release], delta: float, neighbours: str) -> flo
     return spent(releases, delta)
 
 
-def keyed_digest(key: bytes, content: bytes | NDArray[Any]) -> str:
-    """Give a digest of records that nobody without the key can test guesses against.
-
-    Parameters
-    ----------
-    key : bytes
-        As `Ledger.digest_key` gives it.
-    content : bytes or array
-        For an array its type and shape count too.
-
-    Returns
-    -------
-    str
-        HMAC-SHA256, 64 hexadecimal digits.
-
-    Privacy
-    -------
-    A plain hash of a table with few possible values could be guessed; keep the key where the data is.
-    """
-    mac = hmac.new(key, digestmod=hashlib.sha256)
-    if isinstance(content, np.ndarray):
-        mac.update(f"{content.dtype.str} {content.shape}\n".encode())
-        content = np.ascontiguousarray(content).tobytes()
-    mac.update(content)
-    return mac.hexdigest()
-
-
-def _decode_line(line: bytes, where: str) -> Release:
-    """Read one line of the file."""
-    try:
-        text = line.decode()
-    except UnicodeDecodeError:
-        raise ConfigError(f"{where}: expected UTF-8, got other bytes; restore the file from a copy") from None
-    return Release.from_json(text, where)
+def _problem(text: str) -> ConfigError:
+    """Return an error of which the other parties hear that this party cannot keep its state."""
+    return ConfigError(text, reason=Reason.STATE)
 
 
 def _read_all(descriptor: int) -> bytes:
@@ -349,36 +350,3 @@ def _read_all(descriptor: int) -> bytes:
     with os.fdopen(os.dup(descriptor), "rb") as file:
         file.seek(0)
         return file.read()
-
-
-def _sync_directory(path: Path) -> None:
-    """Make a new entry of a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _load_key(path: Path) -> bytes:
-    """Read the key file, or make it: written whole, synced and renamed, under the ledger's lock."""
-    try:
-        if not path.exists():
-            draft = path.with_name(path.name + ".new")
-            draft.unlink(missing_ok=True)
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE_MODE)
-            try:
-                os.write(descriptor, os.urandom(DIGEST_KEY_BYTES))
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            draft.replace(path)
-            _sync_directory(path.parent)
-        key = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot keep the key {path}: {error.strerror}; check its directory") from error
-    if len(key) != DIGEST_KEY_BYTES:
-        raise ConfigError(
-            f"expected {DIGEST_KEY_BYTES} bytes in the key {path}, got {len(key)}; restore it from a copy"
-        )
-    return key

@@ -38,7 +38,7 @@ from fastlloyd.systems.horizontal import begin_client, run_server
 from fastlloyd.systems.session import Outcome, Session, discarding
 from fastlloyd.systems.shared import SharedOutcome
 from fastlloyd.systems.unit import privacy_unit
-from fastlloyd.wire import SERVER, PartyId
+from fastlloyd.wire import SERVER, PartyId, clients
 
 __all__ = ["gather", "load", "plan_lines", "serve", "settings_help", "take_part"]
 
@@ -84,6 +84,7 @@ def serve(session: Session) -> Outcome:
             play=lambda plan, stored, done: server(
                 plan, points, restarts=settings.restarts, stored=stored, rounds_done=done
             ),
+            included=lambda plan, _: clients(plan.clients),
             at_end=lambda: outcome.files.choose_writer((SERVER, *session.everybody)),
         )
     result = played.result

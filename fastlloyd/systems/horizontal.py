@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from fastlloyd.agreement import MaskAgreement
+from fastlloyd.errors import ConfigError, FastLloydError, Reason
 from fastlloyd.inputs import OwnRecords
 from fastlloyd.outcome import own_traffic
 from fastlloyd.privacy.ledger import Ledger, Release
@@ -38,6 +39,7 @@ from fastlloyd.systems.checks import (
     refuse_other_data,
 )
 from fastlloyd.systems.session import Session
+from fastlloyd.systems.stored import check_stored, refuse_behind, refuse_forgetful_server
 from fastlloyd.wire import PartyId
 
 
@@ -98,6 +100,7 @@ def run_server(
     make: Callable[[Schema], P],
     bounds: Callable[[P], Bounds],
     play: Callable[[P, Mapping[int, bytes], Mapping[PartyId, int]], Party[R]],
+    included: Callable[[P, bytes], Sequence[PartyId]],
     at_end: Callable[[], None] = lambda: None,
 ) -> Played[P, R]:
     """Run the server from the clients' schemas to the exchange of counters.
@@ -114,15 +117,20 @@ def run_server(
         From the plan to what each client may send.
     play : callable
         From plan, stored replies and what each client has accepted to the server's coroutine.
+    included : callable
+        From plan and the bytes of a reply to the clients whose uplinks are in it.
     at_end : callable
         Called after the last round, while all parties are there.
     """
     driver = session.driver(ledger)
+    stored, resumed = session.rounds("reply"), _stored_plan(session, kind)
+    if resumed is not None:
+        check_stored(session, ledger, resumed.all_releases())
     schema = driver.drive(gather_schema(session.everybody))
-    stored = session.rounds("reply")
-    plan = kind.from_json(session.stored["plan"]) if session.resumed else make(schema)
+    plan = resumed or make(schema)
     refuse_ahead(schema, len(stored), _most_finished(session, plan))
     driver.allow(bounds(plan))
+    refuse_behind(stored, schema.rounds_done, lambda body: included(plan, body))
     driver.drive(propose_plan(session.everybody, plan.to_json(), len(stored)))
     driver.drive(await_ready(session.everybody))
     if session.state is not None and not session.resumed:
@@ -137,6 +145,18 @@ def run_server(
         )
     )
     return Played(plan, result, traffic)
+
+
+def _stored_plan(session: Session, kind: type[P]) -> P | None:
+    """Read the plan of the interrupted run that goes on; None for a new run."""
+    if not session.resumed:
+        return None
+    try:
+        return kind.from_json(session.stored["plan"])
+    except (ValueError, TypeError, KeyError, FastLloydError) as error:
+        raise ConfigError(
+            f"--resume: the stored plan is damaged ({error}); start anew", reason=Reason.RESUME
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +228,7 @@ def begin_client(
     check: Callable[[P], object],
     bounds: Callable[[P], Bounds],
     lifetime_delta: Callable[[P], float],
+    ahead: bool = False,
 ) -> Begun[P]:
     """Introduce a client and accept the server's plan.
 
@@ -224,12 +245,16 @@ def begin_client(
         From the plan to what each peer may send.
     lifetime_delta : callable
         From the plan to the delta at which the whole ledger is read for `--budget`.
+    ahead : bool
+        Whether the client's coroutine writes down the next round as soon as it has sent its uplink.
     """
     refuse_old_run(session, ledger)
     data_digest = own.digest(ledger.digest_key())
     driver = session.driver(ledger, data_digest)
     replies = session.rounds("reply")
     refuse_other_data(session, data_digest)
+    if (resumed := _stored_plan(session, kind)) is not None:
+        check_stored(session, ledger, resumed.all_releases(), data_digest=data_digest, ahead=ahead)
     proposal = driver.drive(receive_plan(own.names, len(replies)))
 
     def read(values: Mapping[str, Any]) -> P:
@@ -240,6 +265,7 @@ def begin_client(
     plan = accept_plan(session, proposal.plan, read)
     driver.allow(bounds(plan))
     refuse_closed(proposal.rounds_done, _most_finished(session, plan))
+    refuse_forgetful_server(len(replies), proposal.rounds_done)
     check_budget(session, ledger, plan.all_releases(), lifetime_delta(plan))
     stored = StoredRounds(session.rounds("uplink"), replies, proposal.rounds_done)
     return Begun(session, plan, driver, stored, data_digest)

@@ -17,12 +17,14 @@ from fastlloyd.data.bounds import unscale
 from fastlloyd.inputs import Common, OwnRecords, gather_horizontal, load_own, plan_inputs
 from fastlloyd.outcome import Result, common_part, draw_result, evaluate_result, not_private_part
 from fastlloyd.privacy.delta import automatic_delta
-from fastlloyd.protocols.kfed.client import client
+from fastlloyd.protocols.kfed.client import centers_format, client
+from fastlloyd.protocols.kfed.messages import MergedCenters
 from fastlloyd.protocols.kfed.parameters import PublicParameters
 from fastlloyd.protocols.kfed.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.kfed.server import server
 from fastlloyd.protocols.kfed.settings import HELP
 from fastlloyd.protocols.kfed.sizes import bounds
+from fastlloyd.protocols.message import recall
 from fastlloyd.systems.horizontal import begin_client, run_server
 from fastlloyd.systems.session import Outcome, Session, discarding
 from fastlloyd.systems.shared import SharedOutcome
@@ -81,6 +83,7 @@ def serve(session: Session) -> Outcome:
             make=lambda schema: make_plan(public, d=len(schema.names), names=schema.names),
             bounds=bounds,
             play=lambda plan, stored, done: server(plan, stored=stored.get(0), rounds_done=done),
+            included=lambda plan, reply: recall(MergedCenters, reply, centers_format(plan), "reply-0").included,
             at_end=lambda: outcome.files.choose_writer((SERVER, *session.everybody)),
         )
     outcome.late = played.result.late

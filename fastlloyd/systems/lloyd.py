@@ -31,12 +31,14 @@ from fastlloyd.privacy.delta import paper_delta, settle_delta
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
+from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, VectorFormat
 from fastlloyd.protocols.fastlloyd.parameters import MECHANISMS, PublicParameters
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, lifetime_delta, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share, first_centers
 from fastlloyd.protocols.fastlloyd.server import server
 from fastlloyd.protocols.fastlloyd.settings import APPLICABLE, HELP
 from fastlloyd.protocols.fastlloyd.sizes import bounds
+from fastlloyd.protocols.message import recall
 from fastlloyd.report import document
 from fastlloyd.ring.fixed import Ring
 from fastlloyd.run import Driver
@@ -106,7 +108,7 @@ def settings_help(protocol: str) -> Mapping[str, str]:
 def serve(session: Session) -> Outcome:
     """Run the server."""
     public = session.common.public
-    ledger = Ledger(session.ledger_path)
+    ledger = session.ledger or Ledger()
     secret = SecretRandom()
     played = run_server(
         session,
@@ -117,6 +119,7 @@ def serve(session: Session) -> Outcome:
         play=lambda plan, stored, done: server(
             plan, lambda t: draw_noise(plan, t, secret), stored=stored, rounds_done=done
         ),
+        included=_included,
     )
     ledger.close()
     plan, result = played.plan, played.result
@@ -144,6 +147,7 @@ def _run_client(session: Session, outcome: ClientOutcome) -> None:
         check=lambda plan: check_plan(plan, public, d=len(names), names=names),
         bounds=bounds,
         lifetime_delta=lifetime_delta,
+        ahead=True,
     )
     outcome.plan = plan = begun.plan
     masks = make_masks(begun.agreement(first_centers(plan).grid.tobytes()), begun.driver, plan)
@@ -162,6 +166,12 @@ def make_masks(agreement: MaskAgreement, driver: Driver, plan: Plan) -> Masks:
     if plan.masking == "pairwise":
         return PairwiseMasks(agreement.pairs(driver), ring, plan.elements, agreement.run_id)
     return MaskGenerator(agreement.seed(driver), ring, plan.elements, agreement.run_id)
+
+
+def _included(plan: Plan, reply: bytes) -> tuple[PartyId, ...]:
+    """Name the clients whose updates are in a stored reply."""
+    shape = VectorFormat(Ring(plan.ring_bits), plan.elements, plan.clients)
+    return recall(NoisyMaskedSum, reply, shape, "reply").included
 
 
 def _parameters(facts: Facts, plan: Plan) -> dict[str, Any]:
@@ -205,7 +215,7 @@ class ClientOutcome:
         self._facts = session.facts
         self._bounds: Bounds = own.bounds
         self._names: tuple[str, ...] = own.names
-        self.files = ResultFiles(session.facts, session.ledger_path)
+        self.files = ResultFiles(session.facts, session.ledger)
         self.plan: Plan | None = None
         self.result: ClientResult | None = None
         self.traffic: Mapping[str, Any] = {}

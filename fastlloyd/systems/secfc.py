@@ -126,7 +126,7 @@ def settings_help(protocol: str) -> Mapping[str, str]:
 
 def serve(session: Session) -> Outcome:
     """Run the server."""
-    ledger = Ledger(session.ledger_path)
+    ledger = session.ledger or Ledger()
     driver = session.driver(ledger)
     sizes = driver.drive(gather_sizes(session.everybody))
     schema = driver.drive(gather_schema(session.everybody))
@@ -209,7 +209,7 @@ class ClientOutcome:
         self._common = session.common
         self._bounds: Bounds = session.own.bounds
         self._names: tuple[str, ...] = session.own.names
-        self.files = ResultFiles(session.facts, session.ledger_path)
+        self.files = ResultFiles(session.facts, session.ledger)
         self._result: ClientResult | None = None
         self._make: Callable[[], Result] | None = None
 

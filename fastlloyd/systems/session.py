@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
 from fastlloyd.config import RunConfig
@@ -84,6 +83,8 @@ class Session:
     own : object or None
         What the system's `load` gave; `take_own` hands it over.
     state : StateDir or None
+    ledger : Ledger or None
+        Over all runs; None without a state directory.
     stored : dict
         Public facts of the interrupted run; empty unless this one resumes it.
     digest : bytes
@@ -94,6 +95,7 @@ class Session:
     common: Common
     own: Any = field(repr=False)
     state: StateDir | None
+    ledger: Ledger | None
     stored: dict[str, Any]
     facts: Facts
     links: SecureLinks
@@ -116,11 +118,6 @@ class Session:
     def resumed(self) -> bool:
         """Whether this run goes on with an interrupted one."""
         return bool(self.stored)
-
-    @property
-    def ledger_path(self) -> Path | None:
-        """Where the ledger over all runs lies; None without a state directory."""
-        return None if self.state is None else self.state.ledger_path
 
     def take_own(self, kind: type[T]) -> T:
         """Hand over this party's records, and keep no second reference to them."""

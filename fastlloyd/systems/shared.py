@@ -69,7 +69,7 @@ class SharedOutcome:
         self._facts: Facts = session.facts
         self._common = session.common
         self._everybody = session.everybody
-        self.files = ResultFiles(session.facts, session.ledger_path)
+        self.files = ResultFiles(session.facts, session.ledger)
         self.late: frozenset[PartyId] = frozenset()
         self._result: Callable[[], Result] | None = None
         self._has_result = True

@@ -9,6 +9,7 @@ as real processes over TCP. `FOLDER/states.jsonl` holds a line per case.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import random
@@ -124,16 +125,18 @@ def facts_of(state: Path) -> Iterator[tuple[str, str, str, Damage]]:
     """Give changes to single values of the public facts."""
     for party in ("client-1", "server"):
         path = state / party / "run" / "facts.json"
-        for key in json.loads(path.read_text()):
+        for key in json.loads(path.read_bytes().partition(b"\n")[2]):
             for text in ("null", "-1", "NaN", '"x"', "[]"):
                 yield party, "run/facts.json", f"{key}: {text}", _value(key, text)
 
 
 def _value(key: str, text: str) -> Damage:
     def damage(path: Path, draw: random.Random) -> None:
-        values = json.loads(path.read_text())
-        rest = {name: value for name, value in values.items() if name != key}
-        path.write_text(json.dumps(rest)[:-1] + f', "{key}": {text}}}')
+        label, _, body = path.read_bytes().partition(b"\n")
+        rest = {name: value for name, value in json.loads(body).items() if name != key}
+        changed = (json.dumps(rest)[:-1] + f', "{key}": {text}}}').encode()
+        fitting = {**json.loads(label), "digest": hashlib.sha256(changed).hexdigest()}
+        path.write_bytes(json.dumps(fitting).encode() + b"\n" + changed)
 
     return damage
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fastlloyd.report.document import load
-from tests.mpi.support import Job, done, hospitals
+from tests.mpi.support import Job, content, done, hospitals
 
 pytestmark = pytest.mark.mpi
 
@@ -29,8 +29,8 @@ def test_a_crashed_run_is_resumed_and_releases_each_round_once(tmp_path: Path) -
         job.until(lambda: (state / "reply-3").exists(), limit_s=START_S)
         job.kill(2, signal.SIGKILL)
         assert job.finish().code != 0
-    kept = {path.name: path.read_bytes() for path in state.glob("reply-*")}
-    run_id = json.loads((state / "facts.json").read_text())["run_id"]
+    kept = {path.name: content(path) for path in state.glob("reply-*")}
+    run_id = json.loads(content(state / "facts.json"))["run_id"]
     done(tmp_path, [*flags, "--resume"])
     written = load(tmp_path / "res" / "report.json")
     assert written["run"] == run_id

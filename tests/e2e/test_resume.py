@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import signal
@@ -14,7 +15,7 @@ import pytest
 
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.report.document import load
-from tests.mpi.support import PROGRAMS, Ended, Job, done, hospitals, run
+from tests.mpi.support import PROGRAMS, Ended, Job, content, done, hospitals, run
 
 pytestmark = pytest.mark.mpi
 
@@ -31,7 +32,32 @@ def files(folder: Path) -> dict[str, bytes]:
 def stored(folder: Path, party: str, kind: str) -> dict[int, bytes]:
     """A party's stored uplinks or replies by round."""
     found = (folder / "state" / party / "run").glob(f"{kind}-*")
-    return {int(path.name.rpartition("-")[2]): path.read_bytes() for path in found}
+    return {int(path.name.rpartition("-")[2]): content(path) for path in found}
+
+
+def run_id(folder: Path) -> str:
+    """The interrupted run's id."""
+    facts: dict[str, str] = json.loads(content(folder / "state" / "client-1" / "run" / "facts.json"))
+    return facts["run_id"]
+
+
+def rewind(folder: Path, party: str, replies: int, *, rounds: bool = True, ledger: bool = True) -> None:
+    """Restore what a client had when it had sent its update after so many replies: its rounds, its ledger, or both."""
+    home = folder / "state" / party
+    if rounds:
+        for path in (home / "run").glob("*-*"):
+            kind, _, t = path.name.partition("-")
+            if int(t) >= replies + (kind == "uplink"):
+                path.unlink()
+    if ledger:
+        found = (home / "ledger.jsonl").read_bytes().splitlines()
+        kept = [line for line in found if json.loads(line)["round"] <= replies]
+        link = hashlib.sha256(b"fastlloyd ledger 2").digest()
+        for line in kept:
+            link = hashlib.sha256(link + line).digest()
+        (home / "ledger.jsonl").write_bytes(b"".join(line + b"\n" for line in kept))
+        head = {"state": 2, "ledger": {"entries": len(kept), "link": link.hex()}}
+        (home / "ledger.jsonl.head").write_text(json.dumps(head))
 
 
 def ledger(folder: Path, party: str) -> list[tuple[str, int, str]]:
@@ -81,17 +107,17 @@ def check_whole(folder: Path, run_id: str) -> None:
 
 
 def test_a_resumed_run_sends_the_stored_bytes_again(crashed: Path) -> None:
-    facts = json.loads((crashed / "state" / "client-1" / "run" / "facts.json").read_text())
+    run = run_id(crashed)
     # As if client 1 had crashed too, before it could keep the last reply.
     replies = stored(crashed, "server", "reply")
-    last = max(stored(crashed, "client-1", "reply"))
-    (crashed / "state" / "client-1" / "run" / f"reply-{last}").unlink()
+    last = max(replies)
+    rewind(crashed, "client-1", last)
     uplinks = {rank: stored(crashed, f"client-{rank}", "uplink") for rank in (1, 2)}
-    assert max(uplinks[1]) >= max(replies) >= 2
+    assert max(uplinks[2]) >= max(uplinks[1]) == last >= 2
 
     done(crashed, [*STATE, "--resume"], program=[str(PROGRAMS / "recording.py")])
 
-    check_whole(crashed, facts["run_id"])
+    check_whole(crashed, run)
     sent = {rank: messages(crashed, rank) for rank in range(3)}
     first_open = max(replies) + 1
     for rank, own in uplinks.items():
@@ -99,7 +125,6 @@ def test_a_resumed_run_sends_the_stored_bytes_again(crashed: Path) -> None:
         assert sorted(bodies) == list(range(first_open, ROUNDS))
         again = own.keys() & bodies.keys()
         assert all(bodies[t] == own[t] for t in again)
-    assert uplinks[1].keys() & set(range(first_open, ROUNDS)), "no uplink was open: nothing was tested"
     again = [m for m in sent[0] if m["type"] == NoisyMaskedSum.TYPE and m["round"] < first_open]
     assert (1, last) in {(m["peer"], m["round"]) for m in again}
     assert all(bytes.fromhex(m["body"]) == replies[m["round"]] for m in again)
@@ -112,7 +137,7 @@ def messages(folder: Path, rank: int) -> list[dict[str, Any]]:
 
 
 def test_a_run_is_resumed_after_two_crashes(crashed: Path) -> None:
-    facts = json.loads((crashed / "state" / "client-1" / "run" / "facts.json").read_text())
+    run = run_id(crashed)
     before = stored(crashed, "server", "reply")
     with Job(crashed, [*STATE, "--delay", "0.1", "--resume"], supervised=True) as job:
         job.until(lambda: (crashed / "state" / "client-2" / "run" / "reply-5").exists())
@@ -122,15 +147,20 @@ def test_a_run_is_resumed_after_two_crashes(crashed: Path) -> None:
     after = stored(crashed, "server", "reply")
     assert before.items() <= after.items() and len(after) > len(before)
     done(crashed, [*STATE, "--resume"], supervised=True)
-    check_whole(crashed, facts["run_id"])
+    check_whole(crashed, run)
+
+
+def kept(folder: Path) -> dict[str, bytes]:
+    """The state of all parties, but how long a ledger was when it was last opened."""
+    return {name: data for name, data in files(folder / "state").items() if not name.endswith(".head")}
 
 
 def refused(folder: Path, flags: Sequence[str], code: int, **options: Any) -> Ended:
     """A resume that must not begin leaves the stored run as it is."""
-    before = files(folder / "state")
+    before = kept(folder)
     ended = run(folder, flags, **options)
     assert (ended.code, ended.codes, ended.left) == (code, {code}, ()), ended
-    assert files(folder / "state") == before
+    assert kept(folder) == before
     assert not (folder / "res").exists() or not files(folder / "res")
     return ended
 
@@ -164,6 +194,32 @@ def test_a_party_that_starts_anew_is_refused(crashed: Path) -> None:
     assert "client 2 runs with another public configuration" in ended.said
 
 
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ({"ledger": False}, "the ledger holds round 3, but the folder run/ explains no round after 2"),
+        ({"rounds": False}, "got another one of 4: it was cut, changed or restored from an old copy"),
+    ],
+    ids=["run folder", "ledger"],
+)
+def test_half_a_state_that_was_restored_is_refused(crashed: Path, what: dict[str, bool], said: str) -> None:
+    rewind(crashed, "client-1", 1, **what)
+    ended = refused(crashed, [*STATE, "--resume"], 2)
+    assert said in ended.ranks[1].err
+
+
+def test_a_whole_state_that_was_restored_is_noticed_by_the_server(crashed: Path) -> None:
+    rewind(crashed, "client-1", 1)
+    ended = refused(crashed, [*STATE, "--resume"], 3)
+    assert "client 1 was part of round 2, but has stored the replies of 1 rounds only" in ended.ranks[0].err
+
+
+def test_a_server_that_was_restored_is_noticed(crashed: Path) -> None:
+    rewind(crashed, "server", 1)
+    ended = refused(crashed, [*STATE, "--resume"], 3)
+    assert "restored" in ended.said or "has finished more rounds than the server has stored" in ended.said
+
+
 def test_a_party_without_its_state_is_refused(crashed: Path) -> None:
     shutil.rmtree(crashed / "state" / "client-2")
     ended = run(crashed, [*STATE, "--resume"])
@@ -192,12 +248,12 @@ def test_a_result_that_could_not_be_written_is_there_after_a_resume(tmp_path: Pa
     blocked.mkdir(parents=True)
     ended = run(tmp_path, flags)
     assert (ended.code, ended.codes, ended.left) == (2, {2}, ()), ended
-    facts = json.loads((tmp_path / "state" / "client-1" / "run" / "facts.json").read_text())
+    interrupted = run_id(tmp_path)
     before = ledger(tmp_path, "client-1")
     blocked.rmdir()
     # All rounds are stored: nothing is sent or released any more.
     done(tmp_path, [*flags, "--resume"], program=[str(PROGRAMS / "recording.py")])
-    assert load(tmp_path / "res" / "report.json")["run"] == facts["run_id"]
+    assert load(tmp_path / "res" / "report.json")["run"] == interrupted
     assert blocked.is_file() and ledger(tmp_path, "client-1") == before
     assert not [m for rank in (1, 2) for m in messages(tmp_path, rank) if m["type"] == MaskedUpdate.TYPE]
     assert not (tmp_path / "state" / "client-1" / "run").exists()

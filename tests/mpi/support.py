@@ -213,6 +213,11 @@ def report(folder: Path, name: str = "report.json") -> dict[str, Any]:
     return document
 
 
+def content(path: Path) -> bytes:
+    """Read a file of a `run/` folder without its label."""
+    return path.read_bytes().partition(b"\n")[2]
+
+
 def read_matrix(path: Path) -> NDArray[np.float64]:
     """Read a CSV of numbers below one header line."""
     return np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)

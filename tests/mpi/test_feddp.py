@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.report.document import load
-from tests.mpi.support import Job, done, hospitals, read_matrix, run
+from tests.mpi.support import Job, content, done, hospitals, read_matrix, run
 
 pytestmark = pytest.mark.mpi
 
@@ -92,7 +92,7 @@ def test_a_killed_client_ends_the_run_and_a_resume_ends_it_well(tmp_path: Path) 
         ended = job.finish()
     assert ended.code != 0 and not ended.left
     state = tmp_path / "state"
-    uplinks = {path.name: path.read_bytes() for path in (state / "client-1" / "run").glob("uplink-*")}
+    uplinks = {path.name: content(path) for path in (state / "client-1" / "run").glob("uplink-*")}
     assert uplinks
     shutil.rmtree(tmp_path / "res", ignore_errors=True)
     done(tmp_path, [*flags, "--resume"])

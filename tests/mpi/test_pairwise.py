@@ -13,7 +13,7 @@ import pytest
 from fastlloyd.privacy.release import Release
 from fastlloyd.privacy.shares import noise_price
 from fastlloyd.report.document import load
-from tests.mpi.support import PROGRAMS, Job, done, hospitals, read_matrix
+from tests.mpi.support import PROGRAMS, Job, content, done, hospitals, read_matrix
 
 pytestmark = pytest.mark.mpi
 
@@ -47,15 +47,15 @@ def test_a_killed_client_ends_the_run_and_a_resume_ends_it_well(tmp_path: Path) 
     hospitals(tmp_path)
     flags = [*FLAGS, "--n-total", "80", "--rounds", "6", "--state-dir", "state"]
     with Job(tmp_path, [*flags, "--delay", "0.1"]) as job:
-        job.until(lambda: (tmp_path / "state" / "client-1" / "run" / "reply-2").exists())
+        job.until(lambda: (tmp_path / "state" / "client-1" / "run" / "reply-2").exists(), limit_s=60.0)
         job.kill(2, signal.SIGKILL)
         ended = job.finish()
     assert ended.code != 0 and not ended.left
     state = tmp_path / "state"
-    facts = json.loads((state / "client-1" / "run" / "facts.json").read_text())
-    pairs = [(state / f"client-{rank}" / "run" / "pairs").read_bytes() for rank in (1, 2)]
+    facts = json.loads(content(state / "client-1" / "run" / "facts.json"))
+    pairs = [content(state / f"client-{rank}" / "run" / "pairs") for rank in (1, 2)]
     assert pairs[0] == pairs[1] and len(pairs[0]) == 32
-    uplinks = {int(path.name[7:]): path.read_bytes() for path in (state / "client-1" / "run").glob("uplink-*")}
+    uplinks = {int(path.name[7:]): content(path) for path in (state / "client-1" / "run").glob("uplink-*")}
     shutil.rmtree(tmp_path / "res", ignore_errors=True)
 
     done(tmp_path, [*flags, "--resume"], program=[str(PROGRAMS / "recording.py")])

@@ -307,7 +307,7 @@ def test_a_client_that_loses_the_server_waits_for_no_other_client():
 
 def test_a_client_cannot_send_to_a_server_that_is_gone() -> None:
     def party():
-        yield Send((SERVER,), Ready({}), 1)
+        yield Send((SERVER,), Ready(), 1)
 
     with pytest.raises(PeerGone, match="the server is gone"):
         driver(FakeLinks(refuses={SERVER}), ONE).drive(party())

@@ -10,16 +10,20 @@ import dataclasses
 import importlib
 import itertools
 import json
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fastlloyd.crypto.mask import MaskGenerator
+from fastlloyd.crypto.mask import NO_HISTORY, MaskGenerator, continue_history
 from fastlloyd.crypto.pairwise import PairKey, PairSecrets, PairwiseMasks
 from fastlloyd.crypto.prg import PURPOSE_SEED, derive
 from fastlloyd.kmeans.grid import GridPoints
+from fastlloyd.privacy.chain import Mark
+from fastlloyd.privacy.ledger import Ledger
+from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
 from fastlloyd.protocols.fastlloyd.plus import radius
 from fastlloyd.protocols.fastlloyd.round_plan import Outline
@@ -57,12 +61,18 @@ def test_the_default_start(case: dict[str, Any]) -> None:
     assert (found.exact * 2.0 ** case["fraction_bits"] == found.grid).all()
 
 
+def history(case: dict[str, Any], t: int) -> bytes:
+    """The history of round t: of the replies to all rounds before it."""
+    return reduce(continue_history, map(bytes.fromhex, case["replies"][:t]), NO_HISTORY)
+
+
 @pytest.mark.parametrize("bits", [32, 64])
 def test_common_masks(bits: int) -> None:
     case = known("masks")
     run, elements, everybody = bytes.fromhex(case["run_id"]), case["elements"], clients(3)
-    masks = MaskGenerator(bytes.fromhex(case["seed"]), Ring(bits), elements, run)
+    generator = MaskGenerator(bytes.fromhex(case["seed"]), Ring(bits), elements, run)
     for t, expected in case["common"][str(bits)].items():
+        masks = generator.after(history(case, int(t)))
         assert [masks.mask(int(t), me).tolist() for me in everybody] == [expected[str(me.rank)] for me in everybody]
         for included in (everybody, everybody[1:], everybody[:1]):
             total = [sum(column) % 2**bits for column in zip(*(expected[str(me.rank)] for me in included))]
@@ -88,7 +98,22 @@ def test_pairwise_masks(bits: int) -> None:
     for me in everybody:
         masks = PairwiseMasks(PairSecrets(me, secrets[me]), Ring(bits), elements, run)
         for t, expected in case["pairwise"][str(bits)].items():
-            assert masks.mask(int(t), me).tolist() == expected[str(me.rank)]
+            assert masks.after(history(case, int(t))).mask(int(t), me).tolist() == expected[str(me.rank)]
+
+
+@pytest.mark.parametrize("case", known("ledger"), ids=lambda case: f"{case['old']} old lines")
+def test_the_chain_of_a_ledger(case: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    old = case["old"]
+    releases = [Release.from_json(json.dumps(plain)) for plain in case["releases"]]
+    path.write_text("".join(line + "\n" for line in case["lines"][:old]))
+    with Ledger(path) as ledger:
+        for number, release in enumerate(releases[old:], start=old):
+            ledger.record([release])
+            assert ledger.mark == Mark(number + 1, case["links"][number])
+    assert path.read_text().splitlines() == case["lines"]
+    with Ledger(path) as ledger:
+        assert ledger.releases == tuple(releases)
 
 
 @pytest.mark.parametrize("case", known("plus"), ids=lambda case: f"k={case['k']}, d={case['d']}")

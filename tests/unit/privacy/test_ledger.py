@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import logging
 import math
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastlloyd.errors import EXIT_BUDGET, BudgetError, ConfigError, InternalError
+from fastlloyd.errors import EXIT_BUDGET, BudgetError, ConfigError, InternalError, Reason
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.ledger import Ledger, keyed_digest
 from fastlloyd.privacy.release import Release
@@ -38,6 +39,16 @@ def changed(**changes: object) -> str:
     """Give SUMS as a line with some values changed, added or (None) removed."""
     content = {**SUMS.to_dict(), **changes}
     return json.dumps({key: value for key, value in content.items() if value is not None})
+
+
+def chained(*releases: Release, link: bytes = hashlib.sha256(b"fastlloyd ledger 2").digest()) -> bytes:
+    """The file that holds these releases, each line with the digest of all before it."""
+    content = b""
+    for release in releases:
+        line = json.dumps({"previous": link.hex(), **release.to_dict()}).encode()
+        link = hashlib.sha256(link + line).digest()
+        content += line + b"\n"
+    return content
 
 
 @given(
@@ -179,15 +190,7 @@ def test_what_the_disk_refused_counts_as_not_recorded(tmp_path, monkeypatch):
     with Ledger(path) as ledger:
         ledger.record([SUMS])
         before = path.read_bytes()
-        real, calls = os.fsync, []
-
-        def refuse_once(descriptor):
-            calls.append(descriptor)
-            if len(calls) == 1:
-                raise OSError(28, "No space left on device")
-            real(descriptor)
-
-        monkeypatch.setattr(os, "fsync", refuse_once)
+        monkeypatch.setattr(os, "fsync", failing_once())
         ledger.begin([COUNTS])
         ledger.begin([later])
         with pytest.raises(ConfigError, match="No space left on device; nothing was released"):
@@ -209,13 +212,13 @@ def test_recording_again_is_nothing_and_otherwise_is_a_bug(tmp_path):
         with pytest.raises(InternalError, match="no run"):
             ledger.record([replace(SUMS, run="")])
         assert ledger.releases == (SUMS,)
-    assert (tmp_path / "ledger.jsonl").read_text() == SUMS.to_json() + "\n"
+    assert (tmp_path / "ledger.jsonl").read_bytes() == chained(SUMS)
 
 
 def test_a_last_line_cut_short_by_a_crash_is_removed(tmp_path, caplog):
     path = tmp_path / "ledger.jsonl"
-    whole = SUMS.to_json().encode() + b"\n"
-    line = COUNTS.to_json().encode()
+    whole = chained(SUMS)
+    line = chained(SUMS, COUNTS)[len(whole) : -1]
     for length in (1, 20, len(line) - 1):
         path.write_bytes(whole + line[:length])
         caplog.clear()
@@ -231,11 +234,122 @@ def test_a_last_line_cut_short_by_a_crash_is_removed(tmp_path, caplog):
 
 def test_a_whole_last_line_without_its_end_still_counts(tmp_path):
     path = tmp_path / "ledger.jsonl"
-    path.write_text(SUMS.to_json())
+    path.write_bytes(chained(SUMS)[:-1])
     with Ledger(path) as ledger:
         ledger.record([COUNTS])
+    assert path.read_bytes() == chained(SUMS, COUNTS)
     with Ledger(path) as ledger:
         assert ledger.releases == (SUMS, COUNTS)
+
+
+LATER = replace(SUMS, round=1)
+LINES = chained(SUMS, COUNTS, LATER).splitlines(keepends=True)
+
+
+@pytest.mark.parametrize(
+    ("kept", "line"),
+    [
+        (LINES[1:], 1),
+        ([LINES[0], LINES[2]], 2),
+        ([LINES[1], LINES[0], LINES[2]], 1),
+        ([LINES[0].replace(b"13104.5", b"26209.0").replace(b"4.000152625152626", b"8.000305250305251"), *LINES[1:]], 2),
+        ([LINES[0], COUNTS.to_json().encode() + b"\n", LINES[2]], 2),
+        ([LINES[0], LINES[1].replace(b'"previous": "', b'"previous": "0', 1), LINES[2]], 2),
+    ],
+    ids=["first line cut", "middle line cut", "swapped", "noise doubled", "unchained line", "longer digest"],
+)
+def test_a_line_that_does_not_follow_is_refused(tmp_path, kept, line):
+    path = tmp_path / "ledger.jsonl"
+    path.write_bytes(b"".join(kept))
+    with pytest.raises(ConfigError, match=f"line {line} of the ledger") as caught:
+        Ledger(path)
+    assert caught.value.reason is Reason.STATE
+    assert path.read_bytes() == b"".join(kept)
+
+
+def test_a_mark_tells_a_later_state_from_another_ledger(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    with Ledger(path) as ledger:
+        marks = [ledger.mark]
+        for release in (SUMS, COUNTS, LATER):
+            ledger.record([release])
+            marks.append(ledger.mark)
+    assert [mark.entries for mark in marks] == [0, 1, 2, 3]
+    for length in range(4):
+        path.write_bytes(b"".join(LINES[:length]))
+        with Ledger(path) as ledger:
+            assert [ledger.includes(mark) for mark in marks] == [mark.entries <= length for mark in marks]
+    path.write_bytes(chained(COUNTS, SUMS, LATER))
+    with Ledger(path) as ledger:
+        assert [ledger.includes(mark) for mark in marks] == [True, False, False, False]
+
+
+def test_a_refused_entry_leaves_the_chain_as_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "ledger.jsonl"
+    with Ledger(path) as ledger:
+        ledger.record([SUMS])
+        ledger.begin([COUNTS])
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", failing_once())
+            with pytest.raises(ConfigError, match="No space left"):
+                ledger.settle()
+        ledger.record([LATER])
+    assert path.read_bytes() == chained(SUMS, LATER)
+
+
+def test_a_disk_that_refuses_even_the_mending_is_named(tmp_path, monkeypatch):
+    path = tmp_path / "ledger.jsonl"
+
+    def refuse(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with Ledger(path) as ledger:
+        ledger.begin([SUMS])
+        monkeypatch.setattr(os, "fsync", refuse)
+        monkeypatch.setattr(os, "ftruncate", refuse)
+        with pytest.raises(ConfigError, match="cannot mend the ledger .*Input/output error") as caught:
+            ledger.settle()
+        assert caught.value.reason is Reason.STATE
+        assert ledger.releases == ()
+
+
+def failing_once():
+    """An fsync that fails the first time."""
+    real, calls = os.fsync, []
+
+    def fsync(descriptor):
+        calls.append(descriptor)
+        if len(calls) == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(descriptor)
+
+    return fsync
+
+
+def test_lines_of_an_older_version_are_sealed_by_the_first_new_one(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    old = SUMS.to_json().encode() + b"\n" + COUNTS.to_json().encode() + b"\n"
+    path.write_bytes(old)
+    with Ledger(path) as ledger:
+        assert ledger.releases == (SUMS, COUNTS) and not ledger.chained
+        ledger.record([LATER])
+        assert ledger.chained
+    content = path.read_bytes()
+    assert content.startswith(old)
+    Ledger(path).close()
+    path.write_bytes(content.split(b"\n", 1)[1])
+    with pytest.raises(ConfigError, match="line 2 of the ledger"):
+        Ledger(path)
+
+
+def test_what_is_no_file_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "ledger.jsonl")
+    with pytest.raises(ConfigError, match="not a regular file"):
+        Ledger(tmp_path / "ledger.jsonl")
+    (tmp_path / "ledger.jsonl").unlink()
+    os.mkfifo(tmp_path / "ledger.jsonl.key")
+    with Ledger(tmp_path / "ledger.jsonl") as ledger, pytest.raises(ConfigError, match="not a regular file"):
+        ledger.digest_key()
 
 
 @pytest.mark.parametrize(
@@ -282,7 +396,7 @@ def test_a_full_disk_leaves_the_ledger_as_it_was(tmp_path, monkeypatch):
             ledger.record([COUNTS])
         monkeypatch.undo()
         assert ledger.releases == (SUMS,)
-        assert path.read_text() == SUMS.to_json() + "\n"
+        assert path.read_bytes() == chained(SUMS)
         ledger.record([COUNTS])
     with Ledger(path) as ledger:
         assert ledger.releases == (SUMS, COUNTS)

@@ -1,0 +1,100 @@
+"""The chain of a ledger's lines: each line holds the digest of everything before it.
+
+::
+
+    link 0  =  SHA-256("fastlloyd ledger 2")
+    line n  =  {"previous": "link n-1, hexadecimal", "run": ..., ...}
+    link n  =  SHA-256(link n-1 | line n)                  the line without its end
+
+A line that is changed, cut out or put in breaks the link of the next one. Lines at the end can go without breaking a
+link, so whoever relies on the ledger keeps a `Mark` of it elsewhere (`fastlloyd/state.py`).
+
+A ledger of fastlloyd 0.1 has lines without `previous`. They are read at the start of the file only: the first chained
+line seals them, and after it no other line may lack the digest.
+
+Source: docs/privacy.md, "The ledger".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastlloyd.decode import Within
+from fastlloyd.errors import ConfigError
+from fastlloyd.privacy.release import Release
+
+FIRST_LINK = hashlib.sha256(b"fastlloyd ledger 2").digest()
+
+_PREVIOUS = re.compile(rb'\{"previous": "([0-9a-f]{64})", ')
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How long a ledger is, and its last link: no other ledger of that length has the same.
+
+    Attributes
+    ----------
+    entries : int
+        Number of lines.
+    link : str
+        64 hexadecimal digits.
+    """
+
+    entries: Annotated[int, Within(0, 2**53)]
+    link: Annotated[str, Within(64, 64)]
+
+
+def next_link(link: bytes, line: bytes) -> bytes:
+    """Return the link after a line, which has no line's end."""
+    return hashlib.sha256(link + line).digest()
+
+
+def chained_line(release: Release, link: bytes) -> bytes:
+    """Write a release as the line that follows `link`, without the line's end."""
+    return b'{"previous": "%s", %s' % (link.hex().encode(), release.to_json()[1:].encode())
+
+
+def read_line(line: bytes, link: bytes, where: str, *, sealed: bool) -> tuple[Release, bool]:
+    """Read a line that should follow `link`.
+
+    Parameters
+    ----------
+    line : bytes
+        Without its end.
+    link : bytes of length 32
+    where : str
+        What errors call the line.
+    sealed : bool
+        Whether an earlier line is chained, so that this one must be.
+
+    Returns
+    -------
+    Release
+    bool
+        Whether the line is chained.
+
+    Raises
+    ------
+    ConfigError
+        Not a line as fastlloyd writes it, or not the one that belongs here.
+    """
+    found = _PREVIOUS.match(line)
+    if found is None and sealed:
+        raise ConfigError(
+            f"{where}: expected a line that holds the digest of the lines before it, got one without; restore the "
+            "ledger from its newest copy"
+        )
+    if found is not None and found[1].decode() != link.hex():
+        raise ConfigError(
+            f"{where}: expected the digest of the lines before it, got another: a line was changed, removed or put in; "
+            "restore the ledger from its newest copy"
+        )
+    body = line if found is None else b"{" + line[found.end() :]
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        raise ConfigError(f"{where}: expected UTF-8, got other bytes; restore the file from a copy") from None
+    return Release.from_json(text, where), found is not None

@@ -1,0 +1,105 @@
+"""Digests of records for their owner's own ledger, under a key that stays beside it.
+
+Source: docs/privacy.md, "The ledger".
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import hmac
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.errors import ConfigError, Reason
+
+DIGEST_KEY_BYTES = 32
+PRIVATE_MODE = 0o600
+
+
+def keyed_digest(key: bytes, content: bytes | NDArray[Any]) -> str:
+    """Give a digest of records that nobody without the key can test guesses against.
+
+    Parameters
+    ----------
+    key : bytes
+        As `Ledger.digest_key` gives it.
+    content : bytes or array
+        For an array its type and shape count too.
+
+    Returns
+    -------
+    str
+        HMAC-SHA256, 64 hexadecimal digits.
+
+    Privacy
+    -------
+    A plain hash of a table with few possible values could be guessed; keep the key where the data is.
+    """
+    mac = hmac.new(key, digestmod=hashlib.sha256)
+    if isinstance(content, np.ndarray):
+        mac.update(f"{content.dtype.str} {content.shape}\n".encode())
+        content = np.ascontiguousarray(content).tobytes()
+    mac.update(content)
+    return mac.hexdigest()
+
+
+def load_key(path: Path) -> bytes:
+    """Return the key of a ledger's digests, made at first use: written whole, synced and renamed, under its lock.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read or made, or has another length.
+    """
+    try:
+        if not path.exists():
+            draft = path.with_name(path.name + ".new")
+            draft.unlink(missing_ok=True)
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_MODE)
+            try:
+                os.write(descriptor, os.urandom(DIGEST_KEY_BYTES))
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            draft.replace(path)
+            sync_directory(path.parent)
+        key = read_regular(path)
+    except OSError as error:
+        problem = f"cannot keep the key {path}: {error.strerror}; check its directory"
+        raise ConfigError(problem, reason=Reason.STATE) from error
+    if len(key) != DIGEST_KEY_BYTES:
+        raise ConfigError(
+            f"expected {DIGEST_KEY_BYTES} bytes in the key {path}, got {len(key)}; restore it from a copy",
+            reason=Reason.STATE,
+        )
+    return key
+
+
+def sync_directory(path: Path) -> None:
+    """Make a new entry of a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_regular(path: Path, most_bytes: int = -1) -> bytes:
+    """Read a file from its start, at most so many bytes; never wait for a pipe that stands in its place.
+
+    Raises
+    ------
+    OSError
+        It cannot be read, or is not a regular file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return file.read(most_bytes)
