@@ -65,6 +65,7 @@ def test_fingerprint_is_sha256_in_groups_of_four():
 def test_names_that_do_not_do_are_refused(name):
     with pytest.raises(ConfigError, match="name"):
         check_name(name)
+    check_name("a" * 64)
 
 
 def test_negative_rank_is_refused():

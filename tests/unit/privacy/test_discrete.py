@@ -159,3 +159,10 @@ def test_a_uniform_at_a_step_of_the_poisson_distribution_ends_in_an_error() -> N
     following = iter(words[1:])
     with pytest.raises(InternalError, match="no noise can be drawn"):
         discrete._decide_poisson(scale, terms, words[0], lambda: next(following))
+
+
+def test_a_uniform_that_begins_with_zeros_is_drawn_on() -> None:
+    # -ln u is about 3 * 64 ln 2 = 133.1 after three words of zeros and one in the middle.
+    for level, exceeds in ((133, True), (134, False)):
+        following = iter([0, 0, 1 << 63, 5])
+        assert discrete._exceeds(0, Fraction(level), lambda: next(following)) is exceeds

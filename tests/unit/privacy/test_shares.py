@@ -231,3 +231,9 @@ def test_the_correction_of_one_share_is_that_of_the_shifted_sums() -> None:
     assert share_correction(1e3, 1, 7) == pytest.approx(35.0 * math.exp(-18.0 * math.pi**2), rel=1e-12, abs=0.0)
     tau = 10.0 * (math.exp(-(math.pi**2) * 0.25) + math.exp(-(math.pi**2) * 0.25 * 4.0 / 3.0))
     assert share_correction(0.5, 3, 2) == pytest.approx(tau, rel=1e-9)
+
+
+def test_zcdp_of_few_narrow_shares_counts_what_they_lack_of_a_gaussian() -> None:
+    tau = 10.0 * (math.exp(-(math.pi**2) * 0.25) + math.exp(-(math.pi**2) * 0.25 * 4.0 / 3.0))
+    e = 2.0 / (math.sqrt(3.0) * 0.5) + tau * 2.0
+    assert zcdp(0.5, 3, 2.0, 4) == pytest.approx(0.5 * e * e, rel=1e-12)

@@ -236,3 +236,11 @@ def test_a_cell_is_watched_up_to_the_larger_value_and_no_longer_than_the_floor_s
     steps += [-math.log((cumulative[floor + i] + cumulative[floor + i - 1]) / 2.0) for i in (1, 2)]
     found = pair._times(levels(0, 1, 2), levels(0, 2, 1), shape)
     assert found == pytest.approx(np.array([[steps[0] + 2 * steps[1]]]), rel=1e-12)
+
+
+def test_the_multiplier_makes_the_weights_add_up() -> None:
+    events, times = np.array([[0.0, 0.5], [2.0, 3.0]]), np.array([[1.0, 2.0], [3.0, 4.0]])
+    for total in (0.1, 7.0, 1e6):
+        multiplier = pair._multiplier(events, times, total)
+        assert (times[events > 0.0] + multiplier > 0.0).all()
+        assert (events / (times + multiplier)).sum() == pytest.approx(total, rel=1e-9)
