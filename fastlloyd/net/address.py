@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import ipaddress
 import socket
 from dataclasses import dataclass
 
@@ -14,7 +15,8 @@ from fastlloyd.errors import ConfigError
 
 # Firewalls forget a silent connection after minutes; a dead host is noticed after 30 + 6 * 10 seconds.
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
-_BACKLOG = 128
+_BACKLOG = 1024
+_SITE_BITS = 64
 _UNKNOWN = (socket.EAI_NONAME, socket.EAI_FAMILY, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
 
 
@@ -147,6 +149,17 @@ def peer_name(connection: socket.socket) -> str:
     except OSError:
         return "an unknown address"
     return str(Address(host.removeprefix("::ffff:"), port))
+
+
+def source_of(host: str) -> str:
+    """Give what connections from one place have in common: the IPv4 address, or the network part of an IPv6 address."""
+    # Whoever has one address of an IPv6 network has all 2^64 of it.
+    address = ipaddress.ip_address(host.partition("%")[0])
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.IPv6Network((address, _SITE_BITS), strict=False))
 
 
 def _resolve(address: Address, *, passive: bool) -> list[tuple[int, str]]:

@@ -141,14 +141,16 @@ class Guest:
     Parameters
     ----------
     stream : Stream
+    source : str
+        The address that it shares with others (`address.source_of`).
     deadline : float
         Monotonic time at which it is dropped.
     """
 
-    def __init__(self, stream: Stream, deadline: float) -> None:
+    def __init__(self, stream: Stream, source: str, deadline: float) -> None:
         self.stream = stream
+        self.source = source
         self.deadline = deadline
-        self.leaving = False
 
     def advance(self, keys: Keys | None) -> int | None:
         """Take in what has arrived, and give the rank once the client has said or shown it.
@@ -193,7 +195,6 @@ class Guest:
 
     def dismiss(self) -> None:
         """End the conversation, but leave the other end time to read the last words."""
-        self.leaving = True
         self.stream.flush()
         self.stream.end_output()
 

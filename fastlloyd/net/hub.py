@@ -110,6 +110,7 @@ class TcpServer(Door):
                 self._open(holder, mask)
         self._release()
         self._name_stalled()
+        self._take_turns()
         self._send_away()
 
     def _until(self, timeout_s: float) -> float:

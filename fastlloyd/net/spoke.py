@@ -5,6 +5,7 @@ Source: docs/sites.md.
 
 from __future__ import annotations
 
+import os
 import selectors
 import ssl
 import time
@@ -109,7 +110,8 @@ def join(
             )
         if pause_s == _FIRST_PAUSE_S:
             note(f"waiting for the server at {address} ({why}); trying again for {deadline_s:g} s")
-        time.sleep(pause_s)
+        # Sites that were turned away together must not come back together.
+        time.sleep(pause_s * (0.5 + os.urandom(1)[0] / 510))
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 

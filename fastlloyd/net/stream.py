@@ -65,6 +65,7 @@ class Stream:
         Nothing more will come in; what has come may still be taken.
     broken : bool
         Nothing more can go out.
+    closed : bool
     moved_bytes : int
         How much has gone out so far.
     """
@@ -75,6 +76,7 @@ class Stream:
         self.ready = context is None
         self.ended = False
         self.broken = False
+        self.closed = False
         self.moved_bytes = 0
         self._socket = connection
         self._input = bytearray()
@@ -82,9 +84,10 @@ class Stream:
         self._frame: tuple[int, int] | None = None
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._tls = None if context is None else context.wrap_bio(self._incoming, self._outgoing, server_side)
+        self._context = context
+        self._tls: ssl.SSLObject | None = None
         if not server_side:
-            self._shake()
+            self._begin(server_side=False)
 
     def __repr__(self) -> str:
         return f"Stream({self.name}, ready={self.ready}, ended={self.ended})"
@@ -220,12 +223,21 @@ class Stream:
 
     def close(self) -> None:
         """Let go of the connection; idempotent."""
-        self.ended = self.broken = True
+        self.ended = self.broken = self.closed = True
         with contextlib.suppress(OSError):
             self._socket.close()
 
+    def _begin(self, *, server_side: bool) -> None:
+        """Begin the TLS handshake, if there is to be one."""
+        if self._context is not None:
+            self._tls = self._context.wrap_bio(self._incoming, self._outgoing, server_side)
+            self._shake()
+
     def _take_in(self, chunk: bytes) -> None:
         """Decrypt bytes that have arrived."""
+        if self._tls is None and chunk:
+            # Not before: a connection that says nothing costs little.
+            self._begin(server_side=True)
         if self._tls is None:
             self._input += chunk
             return

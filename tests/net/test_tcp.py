@@ -556,7 +556,7 @@ def test_strangers_are_dropped_and_disturb_nobody() -> None:
             end_of(stranger)
             stranger.close()
         assert time.monotonic() - started < 2.0
-        until(lambda: not site.server._guests)
+        until(lambda: not any(site.server._rooms))
         assert site.server.joined == 1
         two = site.join(2)
         one.send(TWO, b"relayed")
@@ -586,6 +586,44 @@ def test_a_crowd_of_strangers_leaves_room_for_a_client() -> None:
             stranger.close()
         with pytest.raises(OSError):
             site.raw()
+
+
+def knocking(site: Site, source: str, first: bytes = b"") -> socket.socket:
+    """Connect from an address of this machine, and say so much."""
+    made = socket.create_connection((site.address.host, site.address.port), LIMIT_S, (source, 0))
+    made.sendall(first)
+    return made
+
+
+@pytest.mark.parametrize("first", [b"", hello(1)[:3]], ids=["silent", "began"])
+def test_a_flood_from_one_address_pushes_out_its_own(first: bytes, monkeypatch) -> None:
+    dropped: list[str] = []
+    monkeypatch.setattr(door, "MAX_GUESTS", 8)
+    monkeypatch.setattr(StrangerLog, "dropped", lambda _, name, why: dropped.append(f"{name}: {why}"))
+    with Site(1) as site, contextlib.ExitStack() as stack, site.turning():
+        early = stack.enter_context(knocking(site, "127.0.0.3", first))
+        until(lambda: len(site.server._silent) + len(site.server._showing) == 1)
+        for _ in range(40):
+            stack.enter_context(knocking(site, "127.0.0.2", first))
+        # All of the flood but seven are out, and the one that came before them all is not.
+        until(lambda: len(dropped) == 33)
+        assert all(line.startswith("127.0.0.2:") and "8 others wait" in line for line in dropped)
+        early.sendall(hello(1)[len(first) :])
+        assert early.recv(10)[:4] == b"FLsj"
+
+
+def test_a_silent_flood_from_a_clients_own_address_does_not_meet_the_client(monkeypatch) -> None:
+    dropped: list[str] = []
+    monkeypatch.setattr(door, "MAX_GUESTS", 8)
+    monkeypatch.setattr(StrangerLog, "dropped", lambda _, name, why: dropped.append(f"{name}: {why}"))
+    with Site(1) as site, contextlib.ExitStack() as stack, site.turning():
+        early = stack.enter_context(knocking(site, "127.0.0.2", hello(1)[:3]))
+        until(lambda: len(site.server._showing) == 1)
+        for _ in range(40):
+            stack.enter_context(knocking(site, "127.0.0.2"))
+        until(lambda: len(dropped) == 32)
+        early.sendall(hello(1)[3:])
+        assert early.recv(10)[:4] == b"FLsj"
 
 
 def test_strangers_cannot_fill_a_log() -> None:
