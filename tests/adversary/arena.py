@@ -53,8 +53,8 @@ class Ended:
         Names of the result files that each rank wrote.
     centers : tuple of (str or None)
         The text of each rank's centroids.csv.
-    told : int
-        How many messages the liar changed.
+    told : tuple of int
+        To whom the liar told it, message by message; empty for whoever lies on the way.
     left : int
         Processes that still ran after their party's end.
     """
@@ -64,7 +64,7 @@ class Ended:
     said: tuple[str, ...]
     results: tuple[tuple[str, ...], ...]
     centers: tuple[str | None, ...]
-    told: int
+    told: tuple[int, ...]
     left: int
     seconds: float
 
@@ -255,17 +255,22 @@ def _alive(group: int) -> bool:
 def read_ended(parties: Sequence[_Party], folder: Path, left: int, seconds: float) -> Ended:
     """Gather what the parties of a run left in its folder."""
     outputs = [folder / f"out-{party.rank}" for party in parties]
-    told = folder / "told.jsonl"
     return Ended(
         codes=tuple(party.code for party in parties),
         out=tuple(_text(party.log) or "" for party in parties),
         said=tuple(_text(party.log.with_suffix(".err")) or "" for party in parties),
         results=tuple(written(output) for output in outputs),
         centers=tuple(_text(output / "centroids.csv") for output in outputs),
-        told=len(told.read_text().splitlines()) if told.exists() else 0,
+        told=read_told(folder),
         left=left,
         seconds=seconds,
     )
+
+
+def read_told(folder: Path) -> tuple[int, ...]:
+    """Give the receivers of what the liar changed."""
+    path = folder / "told.jsonl"
+    return tuple(json.loads(text)["to"] for text in path.read_text().splitlines()) if path.exists() else ()
 
 
 def written(output: Path) -> tuple[str, ...]:

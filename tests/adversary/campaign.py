@@ -143,7 +143,7 @@ def line(case: Case, ended: Ended) -> dict[str, Any]:
         "transport": case.transport,
         "kind": case.kind,
         "lie": json.loads(lie.to_json()),
-        "told": ended.told,
+        "told": len(ended.told),
         "codes": ended.codes,
         "seconds": round(ended.seconds, 2),
         "left": ended.left,

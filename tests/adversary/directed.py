@@ -176,9 +176,12 @@ def _special(play: str) -> Iterator[Lie]:
     if play in (*_HORIZONTAL, "feddp", "kfed", "secfc"):
         for name, change in _HELLOS.items():
             value = json.dumps({"names": ["a", "b"], "rounds_done": 0} | change)
-            yield Lie(rank=1, act="replace", type=Hello.TYPE, value=value, name=f"Hello: {name}")
+            # Which of two names is the wrong one, two clients cannot tell.
+            provable = PLAYS[play].clients > 2 or name not in ("other names", "more names")
+            yield Lie(rank=1, act="replace", type=Hello.TYPE, value=value, provable=provable, name=f"Hello: {name}")
         value = json.dumps({"names": ["z", "b"], "rounds_done": 0})
-        yield Lie(rank=2, act="replace", type=Hello.TYPE, value=value, name="Hello: other names, client 2")
+        yield Lie(rank=2, act="replace", type=Hello.TYPE, value=value, provable=PLAYS[play].clients > 2,
+                  name="Hello: other names, client 2")  # fmt: skip
     if play in _HORIZONTAL:
         for act in ("random", "ones", "zeros", "cut", "longer", "twice", "early", "round far", "attempt", "silent"):
             yield Lie(rank=1, act=act, type=MaskedUpdate.TYPE, name=f"update: {act}", provable=act in ("cut", "longer"))

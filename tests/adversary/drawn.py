@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from fastlloyd.protocols.session import PlanProposal, Totals
+from fastlloyd.protocols.session import Hello, PlanProposal, Totals
 from tests.adversary.lie import Lie
 from tests.adversary.mutate import HEADER_BYTES, is_document
 
@@ -77,10 +77,17 @@ def draw_lie(sent: list[Sent], seed: int, *, slow: bool = True) -> Lie:
         to=to,
         seed=seed,
         value=_value(act, chosen, sent, draw),
-        provable=act not in _UNPROVABLE or (chosen.document and act not in _SLOW and act != "attempt"),
+        provable=_provable(act, chosen, {each.rank for each in sent}),
         equivocates=equivocates and (not chosen.document or type_ == PlanProposal.TYPE),
         name=f"{act}, {seed}",
     )
+
+
+def _provable(act: str, chosen: Sent, parties: set[int]) -> bool:
+    """Whether the bytes themselves say who sent them; which of two clients has the wrong names, nobody can tell."""
+    if chosen.type == Hello.TYPE and len(parties) < 4 and act in _CONTENT:
+        return False
+    return act not in _UNPROVABLE or (chosen.document and act not in (*_SLOW, "attempt", "round past", "instead"))
 
 
 def _pick_acts(chosen: Sent, draw: random.Random) -> tuple[str, ...]:

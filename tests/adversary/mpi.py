@@ -6,7 +6,7 @@ import shutil
 import time
 from pathlib import Path
 
-from tests.adversary.arena import Ended, _text, written
+from tests.adversary.arena import Ended, _text, read_told, written
 from tests.adversary.lie import Lie
 from tests.adversary.play import Play
 from tests.adversary.rank import FOLDER, LIE
@@ -29,7 +29,6 @@ def run(play: Play, stage: Path, folder: Path, lie: Lie) -> Ended:
         program=("-m", "tests.adversary.rank"),
         env={LIE: lie.to_json(), FOLDER: str(folder)},
     )
-    told = folder / "told.jsonl"
     outputs = [folder / f"out-{rank}" for rank in range(play.clients + 1)]
     return Ended(
         codes=tuple(rank.code for rank in ended.ranks),
@@ -37,7 +36,7 @@ def run(play: Play, stage: Path, folder: Path, lie: Lie) -> Ended:
         said=tuple(rank.err for rank in ended.ranks),
         results=tuple(written(output) for output in outputs),
         centers=tuple(_text(output / "centroids.csv") for output in outputs),
-        told=len(told.read_text().splitlines()) if told.exists() else 0,
+        told=read_told(folder),
         left=len(ended.left),
         seconds=time.monotonic() - started,
     )

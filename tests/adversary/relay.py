@@ -58,7 +58,7 @@ def hostile_hub(act: str, seed: int, told: Path) -> Callable[[], None]:
                     relay(self, *each)
                 return
             with told.open("a") as file:
-                file.write("{}\n")
+                file.write('{"to": -1}\n')
             if act == "swap":
                 late.append((source, target, frame))
             for each in _changed(act, draw, source, target, frame, passed):
@@ -161,7 +161,7 @@ class Wire:
     def _strike(self, chunk: bytes, target: socket.socket) -> bytes:
         """Do what the act says to the bytes at hand."""
         with self._told.open("a") as file:
-            file.write("{}\n")
+            file.write('{"to": -1}\n')
         place = self._draw.randrange(len(chunk))
         if self._act == "reset":
             target.close()

@@ -152,7 +152,7 @@ def interrupt(play: Play, stage: Path, folder: Path) -> Path:
     state = folder / "state"
     lie = Lie(rank=2, act="die", type=UPDATE_TYPE, nth=2)
     ended = TcpRun(with_state(play, state, resume=False), stage, folder / "run", lie=lie).run()
-    if ended.told != 1 or EXIT_OK in ended.codes:
+    if len(ended.told) != 1 or EXIT_OK in ended.codes:
         raise RuntimeError(f"the run was not interrupted: {ended}")
     return state
 

@@ -39,13 +39,17 @@ CUT: dict[str, tuple[Lie, ...]] = {
     ),
     "vertical-he": (Lie(rank=0, act="cut", type=NoisySamples.TYPE), Lie(rank=1, act="half", type=EncryptedBlock.TYPE)),
 }
-CASES = [("directed", play, lie) for play, lies in CUT.items() for lie in lies]
+CASES = [("tcp", "directed", play, lie) for play, lies in CUT.items() for lie in lies]
 # The hub that forwards what the clients say to each other, under a roster.
 CASES += [
-    ("hub", play, Lie(rank=0, act=act, type=0, seed=seed, provable=False))
+    ("tcp", "hub", play, Lie(rank=0, act=act, type=0, seed=seed, provable=False))
     for play, act, seed in (("fastlloyd", "flip", 1), ("secfc", "cut", 2), ("vertical-plain", "empty", 3))
 ]
-NAMES = [f"{kind}-{play}-{lie.rank}-{lie.act}" for kind, play, lie in CASES]
+CASES += [
+    ("mpi", "directed", "kfed", Lie(rank=0, act="cut", type=MergedCenters.TYPE)),
+    ("mpi", "directed", "fastlloyd", Lie(rank=1, act="cut", type=MaskedUpdate.TYPE)),
+]
+NAMES = [f"{transport}-{kind}-{play}-{lie.rank}-{lie.act}" for transport, kind, play, lie in CASES]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +57,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """Run all cases in one process that has imported everything, and give what was kept of each."""
     folder = tmp_path_factory.mktemp("adversary")
     listed = [
-        {"play": play, "transport": "tcp", "kind": kind, "lie": json.loads(lie.to_json())} for kind, play, lie in CASES
+        {"play": play, "transport": transport, "kind": kind, "lie": json.loads(lie.to_json())}
+        for transport, kind, play, lie in CASES
     ]
     (folder / "cases.json").write_text(json.dumps(listed))
     words = ["--listed", str(folder / "cases.json"), "--out", str(folder), "--workers", "2"]

@@ -50,6 +50,8 @@ def judge(
     honest = [rank for rank in range(len(ended.codes)) if rank != liar]
     codes = [ended.codes[rank] for rank in honest]
     said = [ended.said[rank] for rank in honest]
+    # What a lying server tells of others reaches those that it has not lied to from nobody else.
+    heard = [ended.said[rank] for rank in honest if liar or rank in ended.told]
     failed = any(code != EXIT_OK for code in codes)
     return {
         "crash": any(code is not None and (code < 0 or code not in (*_KNOWN, EXIT_BUG)) for code in codes),
@@ -58,9 +60,9 @@ def judge(
         "trace": any("Traceback" in text for text in said),
         "escape": any(_CONTROL.search(text) for rank in honest for text in (ended.out[rank], ended.said[rank])),
         "disagreed": len(set(codes)) > 1,
-        "wrong_name": provable and failed and liar is not None and misnamed(said, liar, names),
+        "wrong_name": provable and failed and liar is not None and misnamed(heard, liar, names),
         "differ": len({ended.centers[rank] for rank in honest if rank and ended.centers[rank]}) > 1,
-        "result_after": equivocates and ended.told > 0 and any(ended.results[rank] for rank in honest),
+        "result_after": equivocates and bool(ended.told) and any(ended.results[rank] for rank in honest),
     }
 
 
