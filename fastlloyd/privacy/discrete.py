@@ -147,11 +147,7 @@ def _accept(proposed: NDArray[np.int64], variance: Fraction, scale: int, secret:
     level = -np.log(uniform)
     level_error = log_error + level * 2.0**-50
     level_error[words == 0] = np.inf
-    centre, twice = float(variance / scale), float(2 * variance)
-    away = np.abs(proposed) - centre
-    away_error = (centre + np.abs(away)) * 2.0**-51
-    needed = away * away / twice
-    needed_error = needed * 2.0**-49 + (2.0 * np.abs(away) + away_error) * away_error / twice
+    needed, needed_error = _needed(proposed, variance, scale)
     margin = level - needed
     error = (level_error + needed_error) * (1.0 + 2.0**-20) + (level + needed) * 2.0**-52
     accepted: NDArray[np.bool_] = margin > 0.0
@@ -159,6 +155,17 @@ def _accept(proposed: NDArray[np.int64], variance: Fraction, scale: int, secret:
         exact = (abs(int(proposed[i])) - variance / scale) ** 2 / (2 * variance)
         accepted[i] = _exceeds(int(words[i]), exact, _more(secret))
     return accepted
+
+
+def _needed(
+    proposed: NDArray[np.int64], variance: Fraction, scale: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Give (abs(y) - v / t)^2 / (2 v) of each, and a bound on its error."""
+    centre, twice = float(variance / scale), float(2 * variance)
+    away = np.abs(proposed) - centre
+    away_error = (centre + np.abs(away)) * 2.0**-51
+    needed = away * away / twice
+    return needed, needed * 2.0**-49 + (2.0 * np.abs(away) + away_error) * away_error / twice
 
 
 def _exceeds(word: int, level: Fraction, draw: Draw) -> bool:

@@ -166,3 +166,66 @@ def test_a_uniform_that_begins_with_zeros_is_drawn_on() -> None:
     for level, exceeds in ((133, True), (134, False)):
         following = iter([0, 0, 1 << 63, 5])
         assert discrete._exceeds(0, Fraction(level), lambda: next(following)) is exceeds
+
+
+# --- the bounds that send a decision to the exact path: without them floats decide, wrongly half the time here ---
+
+
+class Words:
+    """Gives these 64-bit words first, and then zeros."""
+
+    def __init__(self, words: list[int]) -> None:
+        self._words = np.array(words, dtype=np.uint64)
+
+    def uint64(self, count: int) -> NDArray[np.uint64]:
+        given, self._words = self._words, np.zeros(1, dtype=np.uint64)
+        assert given.size == count
+        return given
+
+
+@pytest.mark.parametrize("sigma", [7, 10**6, 10**12])
+def test_acceptance_beside_its_border_is_not_left_to_floats(sigma: int) -> None:
+    variance, scale = Fraction(sigma * sigma * 3 + 1, 3), sigma + 1
+    proposed, words = [], []
+    for step in range(1, 41):
+        proposed += 2 * [sigma + max(1, sigma * step // 20)]
+        needed = (abs(proposed[-1]) - variance / scale) ** 2 / (2 * variance)
+        with mpmath.workprec(300):
+            border = int(mpmath.floor(mpmath.exp(-mpmath.mpf(needed.numerator) / needed.denominator) * WORD))
+        words += [border - 1, border + 1]
+    accepted = discrete._accept(np.array(proposed), variance, scale, Words(words))
+    assert accepted.tolist() == [True, False] * 40
+
+
+@pytest.mark.parametrize("sigma", [10**3, 10**6, 10**12])
+def test_the_bound_on_what_acceptance_needs_holds_and_is_narrow(sigma: int) -> None:
+    # Near the centre almost all digits cancel, and what is left is the error of the centre.
+    variance, scale = Fraction(sigma * sigma * 7 + 3, 7), sigma + 1
+    steps = [0, 1, 2, 3, *(sigma * i // 97 for i in range(1, 97)), *range(sigma, 8 * sigma, sigma)]
+    proposed = np.array([sigma + sign * step for step in steps for sign in (1, -1)])
+    needed, error = discrete._needed(proposed, variance, scale)
+    off = []
+    for y, value, bound in zip(proposed.tolist(), needed.tolist(), error.tolist(), strict=True):
+        exact = (abs(y) - variance / scale) ** 2 / (2 * variance)
+        off.append(float(abs(Fraction(value) - exact)))
+        assert off[-1] <= bound
+        assert bound <= 2.0**-46 * (float(exact) + 1.0)
+    assert max(off) > 0
+
+
+@pytest.mark.parametrize("scale", [2.0**30, 2.0**40])
+def test_logarithmic_values_beside_a_whole_number_are_not_left_to_floats(scale: float) -> None:
+    rng = np.random.default_rng(5)
+    first, second, expected = [], [], []
+    with mpmath.workprec(400):
+        depth = mpmath.log(1 - mpmath.exp(-1 / mpmath.mpf(scale)))
+        for word in rng.integers(7 << 61, WORD - 1, 30, dtype=np.uint64).tolist():
+            # 1 - (1 - p)^u for u = word / 2^64 and zeros; powers of q next to one half.
+            q = mpmath.log(1 - mpmath.exp(mpmath.mpf(word) / WORD * depth))
+            whole = int(mpmath.floor(mpmath.log(mpmath.mpf(0.5)) / q))
+            border = int(mpmath.floor(mpmath.exp(whole * q) * WORD))
+            first += [border - 1, border + 2]
+            second += [word, word]
+            expected += [whole + 1, whole]
+    words = np.array(first, dtype=np.uint64), np.array(second, dtype=np.uint64)
+    assert discrete._logarithmic(scale, *words, lambda: 0).tolist() == expected

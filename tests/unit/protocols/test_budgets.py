@@ -1,0 +1,47 @@
+"""How budgets become noise multipliers, before the accountant has the last word."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+from fastlloyd.privacy.calibration import gaussian_noise_multiplier
+from fastlloyd.protocols.fastlloyd.plus_plan import SURVEY_COUNT_RATIO, PlusPlan, plus_multipliers
+from fastlloyd.protocols.fastlloyd.settings import count_ratio, settings_from
+from fastlloyd.protocols.feddp import budget as feddp
+from fastlloyd.protocols.feddp.settings import settings_from as feddp_settings
+from fastlloyd.protocols.vertical_he.budget import multipliers as he_multipliers
+from tests.protocols.vertical_he.support import parameters
+
+SET_ASIDE = 2.0**-40
+# So small that what is set aside is a third of it: noise for delta, or for more than delta, is some per cent less.
+DELTA = 3 * SET_ASIDE
+
+
+def test_what_is_set_aside_for_the_sampler_is_taken_off_before_noise_is_sized() -> None:
+    sigma = gaussian_noise_multiplier(1.0, DELTA - SET_ASIDE)
+    assert sigma > 1.005 * gaussian_noise_multiplier(1.0, DELTA)
+    shares = feddp.epsilon_shares(feddp_settings({}), 0)
+    gauss, _ = feddp.multipliers(shares, epsilon=1.0, delta=DELTA, factor=1.0)[feddp.OUTER]
+    expected = gaussian_noise_multiplier(shares[feddp.OUTER][0], DELTA - SET_ASIDE)
+    assert gauss == pytest.approx(expected, rel=1e-12)
+    counts, sums = he_multipliers(dataclasses.replace(parameters(5000, 3), delta=DELTA), 2, 6)
+    assert 6 / counts**2 + 6 / sums**2 == pytest.approx(1.0 / sigma**2, rel=1e-9)
+
+
+@pytest.mark.parametrize("survey", [0.02, 0.3])
+@pytest.mark.parametrize("d,rounds", [(1, 2), (3, 10), (40, 7)])
+def test_rounds_of_plus_share_what_the_survey_leaves(survey: float, d: int, rounds: int) -> None:
+    settings = settings_from("fastlloyd-plus", {"survey": survey})
+    plus = PlusPlan(survey=True, cell=0.5, reach=1.0, shorten=True, shrink=1.0, swap=True)
+    sigma = 3.7
+    first, *rest = plus_multipliers(plus, settings, d=d, sigma=sigma, rounds=rounds)
+    assert first[1] / first[0] == pytest.approx(SURVEY_COUNT_RATIO)
+    assert 1 / first[0] ** 2 + 1 / first[1] ** 2 == pytest.approx(survey / sigma**2)
+    assert len(rest) == rounds - 1 and len(set(rest)) == 1
+    sums, counts = rest[0]
+    assert counts / sums == pytest.approx(count_ratio("fastlloyd", d, settings))
+    assert (rounds - 1) * (1 / sums**2 + 1 / counts**2) == pytest.approx((1 - survey) / sigma**2)
+    assert math.isclose(count_ratio("fastlloyd", d, settings), (4 * d) ** 0.25)
