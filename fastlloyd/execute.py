@@ -18,7 +18,6 @@ from typing import Any
 
 from fastlloyd.config import RunConfig
 from fastlloyd.crypto.identity import Identity, make_identity
-from fastlloyd.crypto.roster import Roster
 from fastlloyd.errors import (
     EXIT_OK,
     Aborted,
@@ -55,18 +54,11 @@ class _Prepared:
     common: Common | None = None
     own: Any = field(default=None, repr=False)
     identity: Identity
-    roster: Roster | None = None
+    certificates: Mapping[PartyId, bytes] | None = None
+    roster_digest: bytes = b""
     state: StateDir | None = None
     ledger: Ledger | None = None
     facts: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def certificates(self) -> Mapping[PartyId, bytes] | None:
-        """The other parties' certificates; None without a roster."""
-        if self.roster is None:
-            return None
-        own = self.identity.certificate_der
-        return {party: der for party, der in self.roster.certificates().items() if der != own}
 
     @property
     def run_id(self) -> bytes | None:
@@ -128,7 +120,7 @@ def _prepare(config: RunConfig | FastLloydError, transport: Transport, announcer
         if config.evaluate:
             check_available()
         prepared.config, prepared.common = system.gather(config, count)
-        prepared.identity, prepared.roster = load_identity(config, me, count)
+        prepared.identity, prepared.certificates, prepared.roster_digest = load_identity(config, me, count)
         if config.state_dir is not None:
             prepared.state = StateDir(config.state_dir, me)
             prepared.ledger = prepared.state.open_ledger()
@@ -144,7 +136,7 @@ def _prepare(config: RunConfig | FastLloydError, transport: Transport, announcer
 
 def _point_out(prepared: _Prepared, announcer: Announcer) -> None:
     """Tell people before the start what they may not have meant."""
-    if prepared.roster is None:
+    if prepared.certificates is None:
         announcer.note(
             "demonstration: links are encrypted but the parties' keys are not authenticated (no --roster and --key)"
         )
@@ -167,8 +159,7 @@ def _run(prepared: _Prepared, links: SecureLinks, meter: Meter, announcer: Annou
             "state directories of the same run",
             reason=Reason.RESUME,
         )
-    roster = b"" if prepared.roster is None else prepared.roster.digest()
-    digest = hashlib.sha256(run_id + common.digest(config, roster)).digest()
+    digest = hashlib.sha256(run_id + common.digest(config, prepared.roster_digest)).digest()
     links.connect(digest, deadline_s=config.setup_deadline)
     facts = Facts(
         config=config,
@@ -194,8 +185,6 @@ def _run(prepared: _Prepared, links: SecureLinks, meter: Meter, announcer: Annou
         meter=meter,
         announcer=announcer,
         digest=digest,
-        identity=prepared.identity,
-        roster=prepared.roster,
     )
     prepared.own = None  # the records are the session's now: no second copy stays alive
     system = find_system(config.protocol)

@@ -4,6 +4,7 @@
 
     DIR/client-1/ledger.jsonl        every release of this party's data, over all runs (mode 0600)
     DIR/client-1/ledger.jsonl.head   how long the ledger was when it was last opened or closed, and its last link
+    DIR/client-1/budget.json         the lifetime limit on epsilon and its delta, once a run had --budget
     DIR/client-1/run/...             the run under way: public facts, secrets, uplinks, replies (mode 0600)
 
 Stored uplinks and replies are sent again byte for byte on resume: a mask never covers two vectors, and no noise is
@@ -51,6 +52,15 @@ class _Head:
 
     state: Literal[2]
     ledger: Mark
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A lifetime limit: everything in the ledger together is to spend at most `epsilon` at `delta`."""
+
+    state: Literal[2]
+    epsilon: Annotated[float, Within(0.0, 1e6)]
+    delta: Annotated[float, Within(0.0, 0.5)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +127,40 @@ class StateDir:
         if self._ledger is not None:
             head = _Head(STATE_VERSION, self._ledger.mark)
             _write(self._head_path, json.dumps(asdict(head)).encode())
+
+    def limit(self, epsilon: float | None, delta: float) -> Limit | None:
+        """Return the limit that holds for this directory: the one that stands in it, or else the one that is given.
+
+        Parameters
+        ----------
+        epsilon : float or None
+            As given by `--budget`.
+        delta : float
+            Of this run; counts only where no limit stands in the directory.
+
+        Raises
+        ------
+        ConfigError
+            The file is damaged, or another limit stands in it: a limit is not changed in passing.
+        """
+        try:
+            kept = decode(Limit, load_json(read_regular(self._limit_path)), "it")
+        except FileNotFoundError:
+            return None if epsilon is None else Limit(STATE_VERSION, epsilon, delta)
+        except (OSError, ValueError) as error:
+            raise _problem(f"{self._limit_path} is damaged ({error}); restore it from its newest copy") from error
+        if epsilon not in (None, kept.epsilon):
+            raise ConfigError(
+                f"--budget {epsilon:g}: expected the limit that {self._limit_path} holds, {kept.epsilon:g} at delta "
+                f"{kept.delta:g}; give that one or none, or remove the file to set another",
+                reason=Reason.STATE,
+            )
+        return kept
+
+    def keep_limit(self, limit: Limit) -> None:
+        """Let a limit hold from now on, also for runs without `--budget`."""
+        if not self._limit_path.exists():
+            _write(self._limit_path, json.dumps(asdict(limit)).encode())
 
     def start(self, facts: Mapping[str, Any]) -> None:
         """Begin a new run: forget the last one, write down the public facts of this one."""
@@ -198,6 +242,10 @@ class StateDir:
             with contextlib.suppress(OSError):
                 (self._run / secret).unlink(missing_ok=True)
         self._remove_run()
+
+    @property
+    def _limit_path(self) -> Path:
+        return self.path / "budget.json"
 
     @property
     def _head_path(self) -> Path:

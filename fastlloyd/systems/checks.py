@@ -117,13 +117,25 @@ def refuse_closed(closed: int, most: int) -> None:
 def check_budget(session: Session, ledger: Ledger, planned: Sequence[Release], delta: float) -> None:
     """Stop before a run that would exceed the lifetime budget.
 
+    Parameters
+    ----------
+    session : Session
+    ledger : Ledger
+    planned : sequence of Release
+    delta : float
+        At which the limit is to hold, if this is the first run of the state directory with a limit; afterwards the
+        delta of that first run counts.
+
     Raises
     ------
+    ConfigError
+        The state directory holds another limit.
     BudgetError
         Names what is spent, what the run needs, and the limit.
     """
-    if session.config.budget is not None:
-        ledger.check_budget(unrecorded(session, ledger, planned), delta, session.config.budget)
+    if session.state is not None and (limit := session.state.limit(session.config.budget, delta)) is not None:
+        ledger.check_budget(unrecorded(session, ledger, planned), limit.delta, limit.epsilon)
+        session.state.keep_limit(limit)
 
 
 def unrecorded(session: Session, ledger: Ledger, planned: Iterable[Release]) -> list[Release]:

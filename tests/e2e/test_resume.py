@@ -261,22 +261,28 @@ def test_a_result_that_could_not_be_written_is_there_after_a_resume(tmp_path: Pa
 
 def test_a_budget_holds_over_runs(tmp_path: Path) -> None:
     hospitals(tmp_path)
-    done(tmp_path, [*STATE, "--budget", "0.6"])
+    done(tmp_path, [*STATE, "--budget", "0.8"])
     first = load(tmp_path / "res" / "report.json")["privacy"]
-    assert first["lifetime_epsilon"] <= first["budget"] == 0.6
+    assert first["lifetime_epsilon"] <= first["budget"] == 0.8
     before = files(tmp_path / "state") | files(tmp_path / "res")
 
-    ended = run(tmp_path, [*STATE, "--budget", "0.6"])
+    ended = run(tmp_path, [*STATE, "--budget", "0.8"])
     assert (ended.code, ended.codes, ended.left) == (4, {4}, ()), ended
     assert "its privacy budget would be exceeded" in ended.ranks[0].err
     # How much was spent is between a client and its own terminal.
     spent = f"{first['lifetime_epsilon']:g} was spent"
     for rank in (1, 2):
-        assert spent in ended.ranks[rank].err and "the limit is 0.6" in ended.ranks[rank].err
+        assert spent in ended.ranks[rank].err and "the limit is 0.8" in ended.ranks[rank].err
     assert spent not in ended.ranks[0].err
     assert files(tmp_path / "state") | files(tmp_path / "res") == before
 
-    done(tmp_path, [*STATE, "--budget", "1"])
+    raised = [*STATE, "--budget", "1.5"]
+    ended = run(tmp_path, raised)
+    assert (ended.code, ended.codes, ended.left) == (2, {2}, ()), ended
+    assert "--budget 1.5: expected the limit that state/client-1/budget.json holds, 0.8 at delta" in ended.ranks[1].err
+    for rank in (1, 2):
+        (tmp_path / "state" / f"client-{rank}" / "budget.json").unlink()
+    done(tmp_path, raised)
     second = load(tmp_path / "res" / "report.json")["privacy"]
-    assert first["lifetime_epsilon"] < second["lifetime_epsilon"] <= 1
+    assert first["lifetime_epsilon"] < second["lifetime_epsilon"] <= 1.5
     assert len(ledger(tmp_path, "client-1")) == 2 * 2 * ROUNDS

@@ -8,12 +8,16 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from fastlloyd.errors import ConfigError, Reason
+from fastlloyd.errors import BudgetError, ConfigError, Reason
+from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.release import Release
-from fastlloyd.state import StateDir
+from fastlloyd.state import Limit, StateDir
+from fastlloyd.systems.checks import check_budget
 from fastlloyd.wire import SERVER, PartyId
 
 RUN = "ab" * 16
@@ -265,3 +269,57 @@ def test_a_damaged_head_is_refused(crashed: Path, content: bytes) -> None:
 def test_two_runs_cannot_use_one_state_directory_at_once(crashed: Path) -> None:
     with again(crashed).open_ledger(), pytest.raises(ConfigError, match="another run holds it"):
         again(crashed).open_ledger()
+
+
+def test_a_limit_is_fixed_by_its_first_run(tmp_path: Path) -> None:
+    state = StateDir(str(tmp_path), PartyId(1))
+    assert state.limit(None, 1e-6) is None
+    first = state.limit(1.5, 1e-6)
+    assert first is not None
+    assert state.limit(2.5, 1e-5) == Limit(2, 2.5, 1e-5), "a limit that was not kept does not bind"
+    state.keep_limit(first)
+    for epsilon in (1.5, None):
+        assert state.limit(epsilon, 0.1) == first, "a larger delta does not help"
+    for epsilon in (1.6, 1.4):
+        with pytest.raises(
+            ConfigError, match=r"budget.json holds, 1.5 at delta 1e-06; give that one or none, or remove"
+        ):
+            state.limit(epsilon, 1e-6)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}",
+        b"[2, 1.5, 1e-6]",
+        b'{"state": 2, "epsilon": "1.5", "delta": 1e-6}',
+        b'{"state": 2, "epsilon": NaN, "delta": 1e-6}',
+        b'{"state": 2, "epsilon": 1.5, "delta": 0.9}',
+        b'{"state": 2, "epsilon": -1, "delta": 1e-6}',
+        b'{"state": 2, "epsilon": 1.5, "delta": true}',
+        b'{"state": 1, "epsilon": 1.5, "delta": 1e-6}',
+    ],
+)
+def test_a_damaged_limit_is_refused(tmp_path: Path, content: bytes) -> None:
+    state = StateDir(str(tmp_path), PartyId(1))
+    (state.path / "budget.json").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"budget.json is damaged") as caught:
+        state.limit(None, 1e-6)
+    assert caught.value.reason is Reason.STATE
+
+
+def test_a_larger_delta_does_not_pass_a_limit_that_is_exceeded(tmp_path: Path) -> None:
+    state = StateDir(str(tmp_path), PartyId(1))
+    ledger = Ledger()
+    session: Any = SimpleNamespace(
+        state=state, config=SimpleNamespace(budget=3.0), facts=SimpleNamespace(run_id=bytes.fromhex(RUN))
+    )
+    check_budget(session, ledger, [entry(0)], 1e-6)
+    ledger.record([entry(0)])
+    assert ledger.epsilon(1e-6) < 3.0
+    second = [entry(1)]
+    for budget in (3.0, None):
+        session.config.budget = budget
+        with pytest.raises(BudgetError):
+            check_budget(session, ledger, second, 0.4)
