@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
+from fastlloyd.decode import decode, load_json, show
 from fastlloyd.errors import ConfigError
 
 GAUSSIAN_SHARES = "discrete gaussian shares"
@@ -130,9 +131,8 @@ class Release:
             negative, or a noise multiplier that is not noise scale over sensitivity.
         """
         try:
-            content = json.loads(line, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
-            return cls._from_content(content)
-        except (ValueError, OverflowError, RecursionError, ConfigError) as error:
+            return cls._from_content(load_json(line))
+        except ValueError as error:
             raise ConfigError(
                 f"{where}: expected a release as fastlloyd writes it, got another text ({error}); "
                 f"restore the line or remove it if it was never written by fastlloyd"
@@ -140,23 +140,14 @@ class Release:
 
     @classmethod
     def _from_content(cls, content: Any) -> Self:
-        """Check the keys and the types of decoded JSON."""
-        if not isinstance(content, dict):
-            raise ValueError("it is not a JSON object")
-        known = {field.name: field for field in fields(cls)}
-        needed = {name for name, field in known.items() if field.default is MISSING} | {"noise_multiplier"}
-        unknown = sorted(set(content) - set(known) - {"noise_multiplier"})
-        missing = sorted(needed - set(content))
-        if unknown or missing:
-            raise ValueError(f"unknown keys {unknown}, missing keys {missing}")
+        """Check decoded JSON, and that its noise multiplier is noise scale over sensitivity."""
+        if not isinstance(content, dict) or "noise_multiplier" not in content:
+            raise ValueError("expected an object with a noise_multiplier")
         claimed = content.pop("noise_multiplier")
-        for name in ("sensitivity", "noise_scale"):
-            if type(content[name]) is int:
-                content[name] = float(content[name])
-        release = cls(**content)
+        release = decode(cls, content, "")
         if type(claimed) not in (int, float) or not math.isclose(claimed, release.noise_multiplier, rel_tol=1e-12):
             raise ValueError(
-                f"its noise multiplier is {claimed!r}, noise over sensitivity {release.noise_multiplier!r}"
+                f"its noise multiplier is {show(claimed)}, noise over sensitivity {release.noise_multiplier!r}"
             )
         return release
 
@@ -217,16 +208,3 @@ def _share_problem(release: Release) -> str:
     if release.mechanism == LAPLACE_SHARES and not release.sensitivity.is_integer():
         return f"expected a whole number of grid units as sensitivity, got {release.sensitivity}"
     return ""
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse an object that names a key twice."""
-    content = dict(pairs)
-    if len(content) != len(pairs):
-        raise ValueError("a key stands twice")
-    return content
-
-
-def _refuse_constant(name: str) -> None:
-    """Refuse NaN and infinities, which Python's JSON would read."""
-    raise ValueError(f"{name} is not a finite number")

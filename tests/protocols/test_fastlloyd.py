@@ -11,7 +11,7 @@ from scipy import stats
 from fastlloyd.errors import ConfigError, PeerError, RangeError, SecurityError
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
-from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan
+from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.fastlloyd.reference import reference
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise
 from fastlloyd.protocols.seed import SeedConfirmation, SeedContribution
@@ -239,8 +239,6 @@ def test_every_party_records_each_release_once() -> None:
 def test_a_plan_spends_its_epsilon_and_no_more(protocol, epsilon, n, k, d) -> None:
     public = parameters(n, k, protocol=protocol, epsilon=epsilon)
     names = tuple(f"x{i}" for i in range(d))
-    from fastlloyd.protocols.fastlloyd.plan import make_plan
-
     plan = make_plan(public, d=d, names=names)
     spent = check_plan(plan, public, d=d, names=names)
     assert 0.995 * epsilon <= spent <= epsilon
@@ -301,8 +299,42 @@ def test_wrong_public_parameters_are_refused_with_a_sentence(changes, text) -> N
 
 
 def test_a_ring_too_narrow_for_the_public_bounds_is_refused() -> None:
-    from fastlloyd.protocols.fastlloyd.plan import make_plan
-
     with pytest.raises(RangeError, match="ring_bits = 64"):
         make_plan(parameters(10**8, 3), d=2, names=("a", "b"))
     assert make_plan(parameters(10**8, 3, ring_bits=64), d=2, names=("a", "b")).fraction_bits == 16
+
+
+def test_a_client_refuses_another_number_of_rounds() -> None:
+    public = parameters(90, 3, rounds=4)
+    plan = make_plan(public, d=2, names=("x1", "x2"))
+    check_plan(plan, public, d=2, names=plan.names)
+    other = make_plan(parameters(90, 3, rounds=3), d=2, names=plan.names)
+    with pytest.raises(ValueError, match="the plan has 3 rounds, expected 4"):
+        check_plan(other, public, d=2, names=plan.names)
+
+
+def test_a_client_refuses_fraction_bits_on_which_sums_may_not_fit() -> None:
+    public = parameters(10**6, 3)
+    plan = make_plan(public, d=2, names=("x1", "x2"))
+    assert 8 <= plan.fraction_bits < 16
+    # Everything in the plan follows the finer grid: radii, noise and hence epsilon are those of the configuration.
+    finer = dataclasses.replace(
+        plan,
+        fraction_bits=plan.fraction_bits + 1,
+        rounds=tuple(
+            dataclasses.replace(r, radius=2 * r.radius, sum_scale=2 * r.sum_scale, count_scale=2 * r.count_scale)
+            for r in plan.rounds
+        ),
+    )
+    with pytest.raises(ValueError, match=f"on which sums may not fit; expected {plan.fraction_bits}"):
+        check_plan(finer, public, d=2, names=plan.names)
+
+
+def test_a_client_refuses_a_plan_for_which_no_grid_fits() -> None:
+    public = parameters(10**9, 3)
+    with pytest.raises(RangeError):
+        make_plan(public, d=2, names=("x1", "x2"))
+    small = parameters(90, 3)
+    plan = dataclasses.replace(make_plan(small, d=2, names=("x1", "x2")), n_total=10**9, delta=1e-12)
+    with pytest.raises(ValueError, match="no grid fits its bounds: "):
+        check_plan(plan, public, d=2, names=plan.names)
