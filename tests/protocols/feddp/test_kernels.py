@@ -254,3 +254,9 @@ def test_the_norm_of_an_outer_product_is_bounded_in_blocks(d: int, n: int, monke
     x = np.random.default_rng(n).integers(-(1 << 12), 1 << 12, (d, n)).astype(np.float64)
     exact = math.sqrt(float(((x @ x.T) ** 2).sum()))
     assert exact <= user._frobenius(x) <= exact * (1.0 + 1e-12)
+
+
+def test_a_mean_just_beyond_its_bound_is_cut_once() -> None:
+    limit = 1 << 16
+    means, units = user.cut_means(np.array([[limit, 1]]), np.array([7]), (limit, limit), 16)
+    assert means.tolist() == [[limit - 1, 0]] and units.tolist() == [limit - 1]

@@ -211,3 +211,17 @@ def test_all_rows_of_all_groups_share_the_epsilon_of_the_sketches(groups: int) -
     # Many rows together are as good as Gaussian: 1 / sigma is the root of rows times a row's epsilon.
     multiplier = 1.0 / (split.row_epsilon * math.sqrt(settings.rows * groups))
     assert multiplier == pytest.approx(gaussian_noise_multiplier(sketches, 1e-6), rel=1e-3)
+
+
+def test_what_whole_phantoms_leave_of_epsilon_goes_to_the_laplace_noise() -> None:
+    def build(split: Split, exact: bool) -> list[Release]:
+        scales = (1.0 / split.row_epsilon if exact else float(split.phantoms), 1.0 / split.local_epsilon)
+        return [
+            Release(round=t, name="x", mechanism="laplace", norm="l1", sensitivity=1.0, noise_scale=scale)
+            for t, scale in enumerate(scales)
+        ]
+
+    first = Split(total_epsilon=0.1, local_epsilon=0.2, row_epsilon=math.log1p(0.5), phantoms=2)
+    found = tighten(first, build, epsilon=1.0, delta=0.0)
+    assert found.phantoms == 2
+    assert 0.4999 < found.local_epsilon <= 0.5

@@ -321,3 +321,11 @@ def test_no_secret_shows_and_no_descriptor_is_left():
     secret = SERVER_SIDE.key.private_bytes_raw()
     assert repr(low) == "TlsLink(client 2, established=False)"
     assert secret.hex() not in repr(low) + repr(high)
+
+
+def test_empty_messages_in_one_record_all_arrive(linked):
+    low, high = linked
+    low._tls.write(bytes(8) + b"\x01\x00\x00\x00x" + bytes(4))
+    high.feed(low.outgoing())
+    assert high.open() == [b"", b"", b"x", b""]
+    assert not high.partial
