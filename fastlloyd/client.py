@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
 from fastlloyd.config import RunConfig
+from fastlloyd.display import printable
 from fastlloyd.errors import ConfigError, FastLloydError, Interrupted, Reason
 from fastlloyd.wire import SERVER
 
@@ -166,6 +167,18 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     )
 
 
+class PlainFormatter(logging.Formatter):
+    """Writes what does not print as escapes: names in a message come from files and peers."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Write the message on one line."""
+        return printable(super().formatMessage(record))
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write the message, and the lines of a trace."""
+        return printable(super().format(record), lines=True)
+
+
 def start_log(config: RunConfig, rank: int) -> None:
     """Log to a file or to standard error; never records, masks or keys.
 
@@ -185,7 +198,7 @@ def start_log(config: RunConfig, rank: int) -> None:
             raise ConfigError(
                 f"--log-file {path}: cannot be written ({error.strerror}); check path and rights"
             ) from error
-    handler.setFormatter(logging.Formatter(f"%(asctime)s rank {rank} %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(PlainFormatter(f"%(asctime)s rank {rank} %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger("fastlloyd")
     root.addHandler(handler)
     root.setLevel(config.log_level.upper())

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.regular import read_regular
 
 DATA_DIR_VARIABLE = "FASTLLOYD_DATA"
 PROTOCOLS = (
@@ -261,7 +262,7 @@ def load_config(path: str | Path, flags: Mapping[str, Any] | None = None, *, lin
         Missing or unreadable file, an unknown key, a value of the wrong type or range.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_regular(Path(path))
     except OSError as error:
         raise ConfigError(f"--config {path}: cannot be read ({error.strerror}); check the path") from error
     except UnicodeDecodeError as error:

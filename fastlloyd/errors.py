@@ -26,6 +26,8 @@ from __future__ import annotations
 import math
 from enum import IntEnum
 
+from fastlloyd.display import printable
+
 EXIT_OK = 0
 EXIT_INPUT = 2
 EXIT_PEER = 3
@@ -84,7 +86,7 @@ class FastLloydError(Exception):
     def __init__(self, message: str, *, reason: Reason | None = None) -> None:
         if type(self) is FastLloydError:
             raise TypeError("FastLloydError is abstract: raise one of its subclasses")
-        super().__init__(message)
+        super().__init__(printable(message))
         if reason is not None:
             self.reason = reason
 

@@ -295,7 +295,12 @@ def find_place(config: RunConfig, rank: int | None) -> Place:
     key = load_key(Path(config.key.replace("{client}", str(rank))))
     if rank is None:
         owner = roster.owner(key)
-        rank = 1 if owner is None else owner.rank
+        if owner is None:
+            raise ConfigError(
+                "--key: this key belongs to nobody in the roster: give this party's own key, or add its certificate "
+                "with `fastlloyd roster add`, at all parties"
+            )
+        rank = owner.rank
         if rank == SERVER.rank:
             raise ConfigError("--key: this is the server's key; `fastlloyd join` is for clients, see `fastlloyd serve`")
     me = PartyId(rank)

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "fastlloyd"
 LAYERS = [
-    {"errors", "decode", "wire", "version"},
+    {"errors", "decode", "display", "regular", "wire", "version"},
     {"config", "net"},
     {"ring", "crypto", "kmeans", "privacy", "data"},
     {"protocols"},

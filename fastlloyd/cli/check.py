@@ -19,6 +19,7 @@ from fastlloyd.cli.options import Parser
 from fastlloyd.config import MISSING_RULES, RunConfig, load_config
 from fastlloyd.data.bounds import Bounds, count_outside, parse_bounds
 from fastlloyd.data.table import Table, read_table
+from fastlloyd.display import printable
 from fastlloyd.errors import EXIT_OK, ConfigError, DataError
 from fastlloyd.systems.unit import unit_sentence
 
@@ -52,11 +53,11 @@ def main(argv: Sequence[str]) -> int:
         *_bounds_lines(table, matched),
         *_hints(table.values, table.names, question.k),
     ):
-        print(line)
+        print(printable(line))
     _check_cap(len(table.values), question)
     links = check_links(question.roster, question.key, question.client)
     for line in links.lines:
-        print(line)
+        print(printable(line))
     print("ready" if links.missing is None else f"records ready; still missing: {links.missing}")
     return EXIT_OK
 

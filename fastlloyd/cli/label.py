@@ -17,6 +17,7 @@ from fastlloyd.config import DATA_DIR_VARIABLE, RunConfig, load_config
 from fastlloyd.data.bounds import Bounds, parse_bounds, scale
 from fastlloyd.data.named import dataset_bounds, load_named
 from fastlloyd.data.table import column_names, read_table
+from fastlloyd.display import csv_text
 from fastlloyd.errors import EXIT_OK, ConfigError
 
 _BLOCK_VALUES = 1 << 18
@@ -42,8 +43,9 @@ def main(argv: Sequence[str]) -> int:
     options = _parser().parse_args(join_negative_values(argv, ("--bounds",)))
     config = None if options.config is None else load_config(options.config, links=False)
     bounds = _bounds(options.bounds, config)
-    names = column_names(options.centroids)
-    centroids = read_table(options.centroids, columns=names).values
+    header = column_names(options.centroids)
+    centroids = read_table(options.centroids, columns=header).values
+    names = tuple(map(csv_text, header))
     matched = None if bounds is None else bounds.match(names)
     missing = options.missing or ("midpoint" if config is not None and config.missing == "midpoint" else "refuse")
     records = read_table(options.data, columns=names, missing=missing, bounds=matched).values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.cli.options import Parser
+from fastlloyd.display import csv_text, printable
 from fastlloyd.errors import EXIT_OK, ConfigError
 from fastlloyd.privacy.release import Release
+from fastlloyd.regular import read_regular
 from fastlloyd.report.document import load, public_releases
 from fastlloyd.report.table import render, render_server
 
@@ -45,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
     arguments = parser.parse_args(list(argv))
     folder: Path = arguments.folder
     if arguments.verify:
-        sys.stdout.write(verify(folder) + "\n")
+        sys.stdout.write(printable(verify(folder), lines=True) + "\n")
         return EXIT_OK
     if not (folder / "report.json").exists() and (folder / "server.json").exists():
         sys.stdout.write(render_server(load(folder / "server.json", "server")))
@@ -100,7 +103,7 @@ def read_ledger(path: Path) -> list[Release]:
         The file is missing, a line is damaged, or a release stands twice.
     """
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = read_regular(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the ledger {path}: {error}; give the folder of a finished run") from error
     releases = [Release.from_json(line, f"line {number} of {path}") for number, line in enumerate(lines, start=1)]
@@ -120,12 +123,11 @@ def read_centroids(path: Path, features: Sequence[str]) -> NDArray[np.float64] |
     if not path.exists():
         return None
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            header, *rows = csv.reader(file)
+        header, *rows = csv.reader(io.StringIO(read_regular(path), newline=""))
         centroids = np.array([[float(cell) for cell in row] for row in rows], dtype=np.float64)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: expected a header and rows of numbers ({error}); run it again") from error
-    if header != list(features) or centroids.shape[1:] != (len(features),):
+    if [csv_text(name) for name in header] != list(features) or centroids.shape[1:] != (len(features),):
         raise ConfigError(f"{path}: expected the features of report.json, got other columns; run it again")
     return centroids
 

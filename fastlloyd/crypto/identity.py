@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import NameOID
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.regular import open_regular, read_regular
 from fastlloyd.wire import PartyId
 
 VALID_DAYS = 3652
@@ -210,7 +211,7 @@ def load_key(path: Path) -> Ed25519PrivateKey:
         The file is missing, open to others, encrypted, or no Ed25519 key.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             mode = os.fstat(file.fileno()).st_mode
             if stat.S_IMODE(mode) & 0o077:
                 raise ConfigError(f"others may read the key {path}: run `chmod 600 {path}`")
@@ -258,7 +259,7 @@ def read_text(path: Path, what: str) -> str:
         It is missing or no text.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return read_regular(path)
     except OSError as error:
         raise ConfigError(f"cannot read the {what} {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -10,6 +10,7 @@ Source: Vertical DP, §3.1; docs/protocol.md, "Vertical tables".
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -23,6 +24,7 @@ from fastlloyd.data.bounds import Bounds, unscale
 from fastlloyd.data.named import Dataset
 from fastlloyd.data.table import read_identifiers, read_table
 from fastlloyd.errors import ConfigError, DataError
+from fastlloyd.regular import read_regular
 
 ID_COLUMN = "id"
 _FORM = "a CSV file with one line 'feature,party' for each column"
@@ -183,7 +185,7 @@ def split_columns(names: Sequence[str], parties: int, how: str) -> tuple[tuple[i
 def _read_owners(path: Path, names: Sequence[str], parties: int) -> dict[str, int]:
     """Read who owns which column."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with io.StringIO(read_regular(path).removeprefix("\ufeff"), newline="") as file:
             rows = [(number, row) for number, row in enumerate(csv.reader(file), 1) if any(map(str.strip, row))]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"--split {path}: cannot be read ({error}); expected {_FORM}") from error

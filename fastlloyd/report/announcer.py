@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
+from fastlloyd.display import printable
 from fastlloyd.report.progress import Progress, encode_event
 from fastlloyd.wire import PartyId
 
@@ -63,9 +64,10 @@ class Announcer:
     def note(self, text: str) -> None:
         """Say something to whoever watches this rank."""
         if not self.quiet:
-            self._progress.write(text.rstrip("\n") + "\n", sys.stdout)
+            self._progress.write(printable(text.rstrip("\n"), lines=True) + "\n", sys.stdout)
 
     def complain(self, text: str) -> None:
         """Print a sentence on this rank's own standard error."""
+        text = printable(text)
         named = self.me.rank and not self.own_terminal
         self._progress.write(f"fastlloyd: {self.me}: {text}\n" if named else f"fastlloyd: {text}\n", sys.stderr)

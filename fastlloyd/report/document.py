@@ -21,6 +21,7 @@ from typing import Any
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.delta import large_delta
+from fastlloyd.regular import read_regular
 from fastlloyd.report.schema import validate
 from fastlloyd.report.unit import format_epsilon
 from fastlloyd.version import __version__
@@ -337,7 +338,7 @@ def load(path: Path, definition: str = "report") -> dict[str, Any]:
         The file is missing, is no JSON, or does not follow the schema.
     """
     try:
-        document: dict[str, Any] = json.loads(path.read_text("utf-8"), parse_constant=_refuse)
+        document: dict[str, Any] = json.loads(read_regular(path), parse_constant=_refuse)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}; give the folder of a finished run") from error
     except (ValueError, RecursionError) as error:

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.display import csv_cell
 from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.wire import PartyId
 
@@ -57,10 +58,15 @@ def write_atomic(path: Path, content: bytes | str, *, mode: int = PUBLIC_MODE) -
 
 
 def centroids_csv(names: Sequence[str], centroids: NDArray[np.float64]) -> str:
-    """Write centroids, shape (k, d), as CSV: feature names, then k rows that read back exactly."""
+    """Write centroids, shape (k, d), as CSV: feature names, then k rows that read back exactly.
+
+    A name that a spreadsheet would run as a formula gets an apostrophe in front (`display.csv_cell`).
+    """
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(names)
+    # A carriage return alone is not quoted of itself, and would end the line.
+    header = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL) if "\r" in "".join(names) else table
+    header.writerow(map(csv_cell, names))
     table.writerows([[repr(float(value)) for value in row] for row in centroids])
     return text.getvalue()
 

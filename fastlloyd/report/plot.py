@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.display import printable
 from fastlloyd.errors import ConfigError
 
 _DPI = 120
@@ -201,4 +202,6 @@ def _ticks(count: int) -> list[int]:
 
 
 def _short(name: str, limit: int = 18) -> str:
-    return name if len(name) <= limit else f"{name[: limit - 6]}...{name[-3:]}"
+    name = printable(name)
+    # A dollar sign would begin a formula.
+    return (name if len(name) <= limit else f"{name[: limit - 6]}...{name[-3:]}").replace("$", r"\$")

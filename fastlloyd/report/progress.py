@@ -16,6 +16,7 @@ import shutil
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from fastlloyd.display import printable
 from fastlloyd.report.unit import format_bytes, format_count, format_seconds
 
 PREFIX = "@fastlloyd "
@@ -83,7 +84,7 @@ def split_event(line: str) -> tuple[str, dict[str, Any] | None]:
 
 def round_line(event: Mapping[str, Any]) -> str:
     """Say what one round did, without a newline."""
-    step = f" ({event['step']})" if isinstance(event.get("step"), str) else ""
+    step = f" ({printable(event['step'])})" if isinstance(event.get("step"), str) else ""
     return (
         f"round {event['round'] + 1} of {event['rounds']}{step}: {format_count(event['clients'], 'client')}, "
         f"{format_seconds(event['seconds'])}, {format_bytes(event['bytes'])}"
@@ -155,7 +156,7 @@ class Progress:
 
             self._step = tqdm(
                 total=1.0,
-                desc=event["stage"],
+                desc=printable(event["stage"]),
                 file=self._stream,
                 bar_format="{desc}: {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}]",
                 ncols=shutil.get_terminal_size()[0] - 1,

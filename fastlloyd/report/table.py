@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.display import printable
 from fastlloyd.report.unit import format_bytes, format_count, format_epsilon, format_seconds
 
 MAX_ROWS = 12
@@ -53,7 +54,7 @@ def render(document: Mapping[str, Any], centroids: NDArray[np.float64] | None = 
     facts = [*_privacy_facts(document), *_cost_facts(document)]
     if document["output"]:
         facts.append(("files", ", ".join(document["output"])))
-    return "\n".join([*lines, *_wrapped(facts, width)]) + "\n"
+    return printable("\n".join([*lines, *_wrapped(facts, width)]), lines=True) + "\n"
 
 
 def render_server(document: Mapping[str, Any], *, width: int = WIDTH) -> str:
@@ -67,7 +68,7 @@ def render_server(document: Mapping[str, Any], *, width: int = WIDTH) -> str:
     """
     sees = "could compute it from the noisy sums" if _pairwise(document) else "sees no centroid"
     facts = [("result", f"held by the clients: the server {sees}"), *_cost_facts(document)]
-    return "\n".join([_title(document), "", *_wrapped(facts, width)]) + "\n"
+    return printable("\n".join([_title(document), "", *_wrapped(facts, width)]), lines=True) + "\n"
 
 
 def _wrapped(facts: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
@@ -175,6 +176,7 @@ def _number(value: float) -> str:
 
 def _short(name: str) -> str:
     """Cut a long name in its middle, where names differ least."""
+    name = printable(name)
     if len(name) <= _CELL:
         return name
     return f"{name[: _CELL - 5]}..{name[-3:]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,17 @@ def test_no_word_of_keys_without_a_roster(site: Path, capsys: pytest.CaptureFixt
     assert check.main(["--data", str(site / "records.csv")]) == 0
     said = capsys.readouterr().out
     assert "key  " not in said and said.endswith("ready\n")
+
+
+def test_a_key_of_nobody_names_no_other_client(site: Path, tmp_path: Path) -> None:
+    keygen.main(["--name", "stranger", "--rank", "3", "--out", str(tmp_path / "stranger")])
+    config = RunConfig(roster=str(site / "roster.toml"), key=str(tmp_path / "stranger.key"))
+    with pytest.raises(ConfigError, match="--key: this key belongs to nobody in the roster") as caught:
+        find_place(config, None)
+    assert "client" not in str(caught.value)
+
+
+def test_a_run_file_that_is_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "run.toml")
+    with pytest.raises(ConfigError, match="--config .*expected an ordinary file, it is a pipe"):
+        load_config(str(tmp_path / "run.toml"))

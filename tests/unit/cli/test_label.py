@@ -95,3 +95,9 @@ def test_nearest_far_from_zero_and_at_ties():
     centers = np.array([[1e8], [1e8 + 1], [1e8 + 2]])
     np.testing.assert_array_equal(nearest(centers + 0.25, centers), [0, 1, 2])
     np.testing.assert_array_equal(nearest(np.array([[1e8 + 0.5], [1e8 + 1.5]]), centers), [0, 1])
+
+
+def test_a_name_that_was_kept_from_being_a_formula_finds_its_column(files):
+    (files / "centroids.csv").write_text("'=a,b\n0,0\n10,1000\n")
+    (files / "new.csv").write_text("id,b,=a\n1,0,9\n2,900,9\n3,100,1\n")
+    assert run(files) == [0, 1, 0]

@@ -81,6 +81,15 @@ def test_shows_a_finished_run_again(write_run, capsys):
     assert "4.5" in text and "epsilon" in text
 
 
+def test_names_of_a_report_are_shown_without_their_escapes(write_run, capsys):
+    name = "a\x1b[2J\nclaim"
+    folder = write_run(result__features=[name, "=b"])
+    (folder / "centroids.csv").write_text(centroids_csv([name, "=b"], np.array([[1.0, 2.0], [3.0, 4.5]])))
+    assert main([str(folder)]) == 0
+    text = capsys.readouterr().out
+    assert "\x1b" not in text and "\nclaim\n" not in text and "4.5" in text
+
+
 def test_shows_what_the_server_has(write_run, capsys):
     folder = write_run()
     (folder / "report.json").unlink()

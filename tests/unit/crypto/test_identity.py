@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa, x25519
 
 from fastlloyd.cli import keygen
 from fastlloyd.crypto.identity import (
     Identity,
+    certificate_bytes,
     check_name,
     fingerprint,
     load_identity,
     load_key,
     make_identity,
     named_in,
+    read_text,
     save_identity,
     write_atomically,
 )
@@ -192,3 +197,56 @@ def test_a_certificate_without_a_name_is_called_by_its_rank(tmp_path):
         nameless = forge(subject=x509.Name([part]))
         save_identity(nameless, tmp_path / f"{name}.key", tmp_path / f"{name}.pem")
         assert load_identity(tmp_path / f"{name}.key").name == name
+
+
+@cache
+def wrong_keys() -> dict[str, bytes]:
+    """Key files of every kind that does not do."""
+    encoding, kind, plain = serialization.Encoding, serialization.PrivateFormat, serialization.NoEncryption()
+    good = ed25519.Ed25519PrivateKey.generate()
+    pem = good.private_bytes(encoding.PEM, kind.PKCS8, plain)
+    locked = serialization.BestAvailableEncryption(b"word")
+    return {
+        "empty": b"",
+        "garbage": bytes(range(256)),
+        "cut": pem[:60],
+        "certificate": make_identity("a", 1).certificate_pem.encode(),
+        "public": good.public_key().public_bytes(encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo),
+        "encrypted": good.private_bytes(encoding.PEM, kind.PKCS8, locked),
+        "openssh": good.private_bytes(encoding.PEM, kind.OpenSSH, plain),
+        "der": good.private_bytes(encoding.DER, kind.PKCS8, plain),
+        "rsa": rsa.generate_private_key(65537, 2048).private_bytes(encoding.PEM, kind.PKCS8, plain),
+        "ec": ec.generate_private_key(ec.SECP256R1()).private_bytes(encoding.PEM, kind.PKCS8, plain),
+        "x25519": x25519.X25519PrivateKey.generate().private_bytes(encoding.PEM, kind.PKCS8, plain),
+    }
+
+
+@pytest.mark.parametrize("name", wrong_keys())
+def test_a_key_file_of_a_wrong_kind_is_refused_in_a_sentence(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "party.key"
+    path.write_bytes(wrong_keys()[name])
+    path.chmod(0o600)
+    with pytest.raises(ConfigError, match=r"party\.key.*(keygen|openssl)") as caught:
+        load_key(path)
+    assert (caught.value.exit_code, str(caught.value).count("\n")) == (2, 0)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["a pipe", "a folder"])
+def test_what_is_no_ordinary_file_is_refused_at_once(make: Callable[[Path], None], tmp_path: Path) -> None:
+    path = tmp_path / "party.key"
+    make(path)
+    with pytest.raises(ConfigError, match="cannot read the key .*: expected an ordinary file, it is a (pipe|folder)"):
+        load_key(path)
+    with pytest.raises(ConfigError, match="cannot read the roster .*: expected an ordinary file"):
+        read_text(path, "roster")
+    with pytest.raises(ConfigError, match="cannot read the key /dev/zero: expected an ordinary file, it is a device"):
+        load_key(Path("/dev/zero"))
+
+
+def test_two_certificates_in_one_file_are_refused() -> None:
+    pem = make_identity("a", 1).certificate_pem
+    assert certificate_bytes(pem, "one.pem")
+    with pytest.raises(ConfigError, match=r"both\.pem holds 2 certificates: expected exactly one"):
+        certificate_bytes(pem + make_identity("b", 2).certificate_pem, "both.pem")
+    with pytest.raises(ConfigError, match=r"same\.pem holds 2 certificates: expected exactly one"):
+        certificate_bytes(pem + pem, "same.pem")
