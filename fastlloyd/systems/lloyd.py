@@ -49,8 +49,8 @@ from fastlloyd.systems.unit import privacy_unit
 from fastlloyd.wire import PartyId
 
 _AGAINST = (
-    "any single other client, over all messages to it (the server sees masked values only; server and a client "
-    "together can take masks and noise off)"
+    "any single other client, over all messages to it (the server sees masked values only; it knows the noise, and can "
+    "take it off where a client's masks or the result reach it)"
 )
 
 
