@@ -52,6 +52,7 @@ class Reason(IntEnum):
     RESUME = 12
     OUTPUT = 13
     STATE = 14
+    EQUIVOCATION = 15
 
     @property
     def sentence(self) -> str:
@@ -73,6 +74,7 @@ _SENTENCES: dict[Reason, str] = {
     Reason.INTERNAL: "met an internal error",
     Reason.RESUME: "cannot resume: its stored state does not fit this run",
     Reason.STATE: "cannot keep its ledger or its state (the details stand on its own standard error)",
+    Reason.EQUIVOCATION: "told several parties different things, so no result was written",
     Reason.OUTPUT: "could not write its result files (the details stand on its own standard error)",
 }
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from fastlloyd.config import RunConfig
 from fastlloyd.crypto.identity import Identity, make_identity
+from fastlloyd.crypto.roster import Roster
 from fastlloyd.errors import (
     EXIT_OK,
     Aborted,
@@ -54,11 +55,18 @@ class _Prepared:
     common: Common | None = None
     own: Any = field(default=None, repr=False)
     identity: Identity
-    certificates: Mapping[PartyId, bytes] | None = None
-    roster_digest: bytes = b""
+    roster: Roster | None = None
     state: StateDir | None = None
     ledger: Ledger | None = None
     facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def certificates(self) -> Mapping[PartyId, bytes] | None:
+        """The other parties' certificates; None without a roster."""
+        if self.roster is None:
+            return None
+        own = self.identity.certificate_der
+        return {party: der for party, der in self.roster.certificates().items() if der != own}
 
     @property
     def run_id(self) -> bytes | None:
@@ -120,7 +128,7 @@ def _prepare(config: RunConfig | FastLloydError, transport: Transport, announcer
         if config.evaluate:
             check_available()
         prepared.config, prepared.common = system.gather(config, count)
-        prepared.identity, prepared.certificates, prepared.roster_digest = load_identity(config, me, count)
+        prepared.identity, prepared.roster = load_identity(config, me, count)
         if config.state_dir is not None:
             prepared.state = StateDir(config.state_dir, me)
             prepared.ledger = prepared.state.open_ledger()
@@ -136,7 +144,7 @@ def _prepare(config: RunConfig | FastLloydError, transport: Transport, announcer
 
 def _point_out(prepared: _Prepared, announcer: Announcer) -> None:
     """Tell people before the start what they may not have meant."""
-    if prepared.certificates is None:
+    if prepared.roster is None:
         announcer.note(
             "demonstration: links are encrypted but the parties' keys are not authenticated (no --roster and --key)"
         )
@@ -159,7 +167,8 @@ def _run(prepared: _Prepared, links: SecureLinks, meter: Meter, announcer: Annou
             "state directories of the same run",
             reason=Reason.RESUME,
         )
-    digest = hashlib.sha256(run_id + common.digest(config, prepared.roster_digest)).digest()
+    roster = b"" if prepared.roster is None else prepared.roster.digest()
+    digest = hashlib.sha256(run_id + common.digest(config, roster)).digest()
     links.connect(digest, deadline_s=config.setup_deadline)
     facts = Facts(
         config=config,
@@ -185,6 +194,8 @@ def _run(prepared: _Prepared, links: SecureLinks, meter: Meter, announcer: Annou
         meter=meter,
         announcer=announcer,
         digest=digest,
+        identity=prepared.identity,
+        roster=prepared.roster,
     )
     prepared.own = None  # the records are the session's now: no second copy stays alive
     system = find_system(config.protocol)

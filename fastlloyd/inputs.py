@@ -222,12 +222,10 @@ def load_own(config: RunConfig, common: Common, me: PartyId, *, ignore: tuple[st
     return OwnRecords(raw_points=scale(table.values, bounds, out=table.values), names=table.names, bounds=bounds)
 
 
-def load_identity(
-    config: RunConfig, me: PartyId, clients: int
-) -> tuple[Identity, Mapping[PartyId, bytes] | None, bytes]:
-    """Give this party's identity, the peers' certificates, and the roster's digest.
+def load_identity(config: RunConfig, me: PartyId, clients: int) -> tuple[Identity, Roster | None]:
+    """Give this party's identity, and the roster.
 
-    Without a roster: a fresh key, no certificates (they are exchanged unauthenticated), no digest.
+    Without a roster: a fresh key; certificates are exchanged unauthenticated.
 
     Raises
     ------
@@ -236,13 +234,11 @@ def load_identity(
     """
     config.check_links()
     if config.roster is None or config.key is None:
-        return make_identity(str(me), me.rank), None, b""
+        return make_identity(str(me), me.rank), None
     roster = Roster.load(Path(config.roster))
     roster.check_complete(clients)
     key = load_key(Path(config.key.replace("{client}", str(me.rank))))
-    identity = roster.identity(me, key)
-    certificates = {party: der for party, der in roster.certificates().items() if party != me}
-    return identity, certificates, roster.digest()
+    return roster.identity(me, key), roster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,16 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.config import RunConfig, to_toml
+from fastlloyd.crypto.identity import Identity
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.inputs import Common
-from fastlloyd.net.meter import Meter
 from fastlloyd.privacy.accountant import ACCOUNTANT
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.report import document
 from fastlloyd.report.files import PRIVATE_MODE, RunFolder, centroids_csv, labels_csv
+from fastlloyd.report.signed import Covers, SignedRecord, sign_report
 from fastlloyd.wire import PartyId
-
-_COUNTERS = ("payload_bytes", "link_bytes", "messages", "setup_bytes")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,15 +53,23 @@ class Facts:
         self.setup_seconds = time.perf_counter() - self.started
 
 
-def own_traffic(meter: Meter) -> dict[str, int]:
-    """Give this party's counters for the final exchange."""
-    total = meter.total_sent()
-    return {
-        "messages": total.messages,
-        "payload_bytes": total.payload_bytes,
-        "link_bytes": total.link_bytes,
-        "setup_bytes": meter.setup_sent().link_bytes,
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Farewell:
+    """What the end of a run has told.
+
+    Attributes
+    ----------
+    traffic : document.Traffic
+        Of all parties whose counters came.
+    signatures : mapping or None
+        Of the report, the writer's still to come; None without a roster.
+    identity : Identity or None
+        The key that this party signs with.
+    """
+
+    traffic: document.Traffic
+    signatures: Mapping[str, Any] | None = None
+    identity: Identity | None = field(default=None, repr=False)
 
 
 def common_part(
@@ -72,9 +79,8 @@ def common_part(
     masking: str | None,
     parameters: Mapping[str, Any],
     included: Sequence[Sequence[PartyId]],
-    traffic: Mapping[str, Any],
 ) -> document.Common:
-    """Give what report.json and server.json have in common.
+    """Give what report.json and server.json have in common, but for the traffic.
 
     Parameters
     ----------
@@ -85,11 +91,9 @@ def common_part(
         Public parameters of the protocol.
     included : sequence of sequences of PartyId
         Per round, who was included.
-    traffic : mapping from rank to counters
     """
     resumed = len(included) - len(facts.round_seconds)  # rounds closed before a resume were not timed
     seconds = [None] * resumed + facts.round_seconds
-    total = {key: sum(int(counts[key]) for counts in traffic.values()) for key in _COUNTERS}
     return document.Common(
         run=facts.run_id.hex(),
         protocol=facts.config.protocol,
@@ -106,7 +110,6 @@ def common_part(
             for t, parties in enumerate(included)
         ],
         setup_seconds=facts.setup_seconds,
-        traffic=document.Traffic(**total),
         network=document.Network(
             transport=facts.carrier,
             delay_seconds=facts.config.delay,
@@ -117,13 +120,11 @@ def common_part(
     )
 
 
-def write_server_report(facts: Facts, common: document.Common, releases: Sequence[Release]) -> None:
+def write_server_report(facts: Facts, common: document.Common, releases: Sequence[Mapping[str, Any]]) -> None:
     """Write server.json: nothing in it that a server without the result may not see."""
     folder = RunFolder(facts.config.output, facts.run_id, facts.me)
     try:
-        run = facts.run_id.hex()
-        public = [dataclasses.replace(release, run=run).to_dict() for release in releases]
-        folder.write("server.json", document.encode(document.build_server_report(common, releases=public)))
+        folder.write("server.json", document.encode(document.build_server_report(common, releases=releases)))
     finally:
         folder.discard()
 
@@ -144,12 +145,13 @@ def not_private_part(facts: Facts, releases: Sequence[Release]) -> document.Priv
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a party that has the result writes down.
+    """What a party that has the result writes down; what takes long is asked of the writer only.
 
     Attributes
     ----------
     common : document.Common
-    privacy : document.Privacy
+    privacy : callable
+        Gives the document.Privacy.
     features : tuple of str
     centroids : float64 array, shape (k, d), or None
         Released, in original units; None where the centres are not revealed.
@@ -157,25 +159,48 @@ class Result:
     against : str
         From whom the claim protects.
     not_private_reason : str or None
-    evaluation : mapping or None
+    evaluation : callable
+        Gives a mapping, or None.
     releases : sequence of Release
         Of this run, as they stand in the ledger.
-    pictures : mapping from file name to PNG bytes
+    pictures : callable
+        Gives a mapping from file name to PNG bytes.
     extra : mapping from file name to text
         Further shared files.
+    covers : {'result', 'centroids'}
+        What this party has of it and signs: all, or all but the noisy sizes.
     """
 
     common: document.Common
-    privacy: document.Privacy
+    privacy: Callable[[], document.Privacy]
     features: tuple[str, ...]
     centroids: NDArray[np.float64] | None
     noisy_sizes: tuple[float, ...] | None
     against: str
     not_private_reason: str | None = None
-    evaluation: Mapping[str, float | None] | None = None
+    evaluation: Callable[[], Mapping[str, float | None] | None] = lambda: None
     releases: Sequence[Release] = ()
-    pictures: Mapping[str, bytes] = field(default_factory=dict)
+    pictures: Callable[[], Mapping[str, bytes]] = dict
     extra: Mapping[str, str] = field(default_factory=dict)
+    covers: Covers = "result"
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The files that every party with the result makes alike, by name."""
+        if self.centroids is None:
+            return dict(self.extra)
+        return {"centroids.csv": centroids_csv(self.features, self.centroids), **self.extra}
+
+    def record(self) -> SignedRecord:
+        """Give what a party signs of it."""
+        return SignedRecord(
+            common=self.common,
+            releases=[release.to_dict() for release in self.releases],
+            features=self.features,
+            noisy_sizes=self.noisy_sizes,
+            files=self.files,
+            covers=self.covers,
+        )
 
 
 class ResultFiles:
@@ -217,10 +242,10 @@ class ResultFiles:
     def write(
         self,
         raw_labels: NDArray[np.int64] | None,
-        result: Callable[[], Result],
+        result: Result | None,
+        farewell: Farewell,
         *,
         raw_files: Mapping[str, str] | None = None,
-        shared: bool = True,
     ) -> None:
         """Write the own labels, and the shared files if this party is the one to do it.
 
@@ -228,44 +253,45 @@ class ResultFiles:
         ----------
         raw_labels : int64 array, shape (n,), or None
             Of the own records.
-        result : callable
-            Gives the result; asked only where it is written.
+        result : Result or None
+            None for a party that does not have it.
+        farewell : Farewell
         raw_files : mapping from file name to text, optional
             Further files that are this party's alone.
-        shared : bool
-            Whether this party has the result at all.
         """
         own = dict(raw_files or {})
         if raw_labels is not None:
             own[f"labels_{self._facts.me.rank}.csv"] = labels_csv(raw_labels)
         for name, text in own.items():
             self._folder.write(name, text, mode=PRIVATE_MODE)
-        if self._writes_shared and shared:
-            self._write_shared(result(), list(own))
+        if self._writes_shared and result is not None:
+            self._write_shared(result, farewell, list(own))
         self.ledger.close()
         self._remove_own_ledger()
         self._folder.discard()
 
-    def _write_shared(self, result: Result, own: list[str]) -> None:
+    def _write_shared(self, result: Result, farewell: Farewell, own: list[str]) -> None:
         texts = {
             "config.toml": to_toml(self._facts.config),
             "ledger.jsonl": "".join(release.to_json() + "\n" for release in result.releases),
-            **result.extra,
+            **result.files,
         }
-        if result.centroids is not None:
-            texts["centroids.csv"] = centroids_csv(result.features, result.centroids)
+        pictures = result.pictures()
         self._centroids = result.centroids
         self._document = document.build_report(
-            result.common,
-            privacy=result.privacy,
+            dataclasses.replace(result.common, traffic=farewell.traffic),
+            privacy=result.privacy(),
             features=result.features,
             noisy_sizes=result.noisy_sizes,
             against=result.against,
             not_private_reason=result.not_private_reason,
-            evaluation=result.evaluation,
-            output=[*texts, "report.json", *result.pictures, *own],
+            evaluation=result.evaluation(),
+            output=[*texts, "report.json", *pictures, *own],
+            signatures=farewell.signatures,
         )
-        for name, picture in result.pictures.items():
+        if farewell.identity is not None:
+            self._document["signatures"]["writer"]["signature"] = sign_report(self._document, farewell.identity)
+        for name, picture in pictures.items():
             self._folder.write(name, picture, mode=PRIVATE_MODE)
         for name, text in texts.items():
             if name == "config.toml":

@@ -25,7 +25,8 @@ from fastlloyd.errors import InternalError, PeerError, PeerGone, PeerTimeout
 from fastlloyd.net.meter import Meter
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.protocols.bounds import MESSAGE_COST, Bounds, setup_bounds
-from fastlloyd.protocols.party import Effect, Gather, Party, Publish, Receive, Record, Save, Send
+from fastlloyd.protocols.party import Attest, Effect, Gather, Party, Publish, Receive, Record, Save, Send
+from fastlloyd.protocols.transcript import Transcript
 from fastlloyd.wire import FINAL_ROUND, HEADER_BYTES, SERVER, SETUP_ROUND, Header, Message, PartyId, round_order
 
 T = TypeVar("T")
@@ -79,6 +80,8 @@ class Driver:
         Keeps (name, content) durably; None where there is no state directory.
     publish : callable, optional
         Gets (event, facts) with the seconds since the last event.
+    transcript : Transcript, optional
+        Takes in what several parties are told alike.
     """
 
     def __init__(
@@ -93,6 +96,7 @@ class Driver:
         data_digest: str = "",
         save: Callable[[str, bytes], None] | None = None,
         publish: Callable[[str, dict[str, Any]], None] | None = None,
+        transcript: Transcript | None = None,
     ) -> None:
         self._me = me
         self._links = links
@@ -104,6 +108,7 @@ class Driver:
         self._save = save
         self._publish = publish
         self._bounds = setup_bounds(me)
+        self.transcript = Transcript() if transcript is None else transcript
         self._inbox: dict[PartyId, deque[tuple[Header, bytes]]] = defaultdict(deque)
         self._inbox_bytes: dict[PartyId, int] = defaultdict(int)
         self._gone: dict[PartyId, PeerGone] = {}
@@ -153,6 +158,8 @@ class Driver:
             return self._gather(effect)
         if isinstance(effect, Record):
             return self._record(effect.releases)
+        if isinstance(effect, Attest):
+            return self.transcript.add(effect.speaker, effect.message, effect.round)
         if isinstance(effect, Save):
             self._settle()  # a resumed run sends what is saved: it must be in the ledger by then
             return None if self._save is None else self._save(effect.name, effect.content)
@@ -188,7 +195,7 @@ class Driver:
                 self._links.send(peer, frame, payload_bytes=payload, round=effect.round)
             except PeerGone as error:
                 self._lose(error)
-                if not self._me.is_server:
+                if peer == SERVER:
                     raise
 
     def _receive(self, effect: Receive) -> Message:

@@ -13,7 +13,8 @@ from typing import Any
 from fastlloyd.errors import InternalError, PeerError
 from fastlloyd.net.meter import Meter
 from fastlloyd.privacy.ledger import Release
-from fastlloyd.protocols.party import Effect, Gather, Party, Publish, Receive, Record, Save, Send
+from fastlloyd.protocols.party import Attest, Effect, Gather, Party, Publish, Receive, Record, Save, Send
+from fastlloyd.protocols.transcript import Transcript
 from fastlloyd.wire import HEADER_BYTES, Header, PartyId, round_order
 
 Tap = Callable[[PartyId, PartyId, Header, bytes], bytes | None]
@@ -34,6 +35,7 @@ class Simulation:
     meters : dict from PartyId to Meter
     published : list of (PartyId, Publish)
     saved : dict from (PartyId, name) to bytes
+    transcripts : dict from PartyId to Transcript
     """
 
     def __init__(self, parties: Mapping[PartyId, Party[Any]], tap: Tap | None = None) -> None:
@@ -46,6 +48,7 @@ class Simulation:
         self.meters: dict[PartyId, Meter] = {party: Meter() for party in parties}
         self.published: list[tuple[PartyId, Publish]] = []
         self.saved: dict[tuple[PartyId, str], bytes] = {}
+        self.transcripts: dict[PartyId, Transcript] = {party: Transcript() for party in parties}
 
     def run(self) -> dict[PartyId, Any]:
         """Drive all parties and give their results.
@@ -103,6 +106,8 @@ class Simulation:
                 self._send(party, effect)
             elif isinstance(effect, Record):
                 self.releases[party] += [r for r in effect.releases if r not in self.releases[party]]
+            elif isinstance(effect, Attest):
+                self.transcripts[party].add(effect.speaker, effect.message, effect.round)
             elif isinstance(effect, Save):
                 self.saved[party, effect.name] = effect.content
             elif isinstance(effect, Publish):

@@ -202,6 +202,10 @@ class Roster:
         """Give every party's certificate, DER."""
         return {entry.party: entry.certificate_der for entry in self.entries}
 
+    def name(self, party: PartyId) -> str:
+        """Give the name of a party; its place where the roster lacks it."""
+        return next((entry.name for entry in self.entries if entry.party == party), str(party))
+
     def owner(self, key: Ed25519PrivateKey) -> RosterEntry | None:
         """Give the party whose key this is, if there is one."""
         public = _raw(key.public_key())

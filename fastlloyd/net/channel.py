@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from fastlloyd.errors import Aborted, PeerError, PeerGone, Reason
+from fastlloyd.errors import EXIT_PEER, Aborted, PeerError, PeerGone, Reason
 from fastlloyd.net.frame import Kind, Notice, Start, Verdict
 from fastlloyd.net.meter import Meter
 from fastlloyd.net.transport import Transport
@@ -156,6 +156,9 @@ class Channel(ABC):
             notice = replace(notice, rank=peer.rank)
         if peer != SERVER:
             notice = replace(notice, by=peer.rank)
+        # A party knows of its own mistakes and bugs only; of another it can say that a peer failed.
+        if notice.by != notice.rank:
+            notice = replace(notice, code=EXIT_PEER)
         self.notices.append((peer, notice))
         if peer == SERVER:
             self.verdict = notice

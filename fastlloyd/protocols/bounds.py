@@ -15,9 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fastlloyd.crypto.prg import KEY_BYTES
+from fastlloyd.protocols.farewell import MOST_CHAINS_BYTES, Chains, Counters, Totals
 from fastlloyd.protocols.pairs import PairPublicKey
 from fastlloyd.protocols.seed import SeedConfirmation, SeedContribution
-from fastlloyd.protocols.session import Counters, Go, Hello, PlanProposal, Ready, Totals
+from fastlloyd.protocols.session import Go, Hello, PlanProposal, Ready
 from fastlloyd.wire import PartyId
 
 MESSAGE_COST = 512
@@ -94,5 +95,9 @@ def plan_bounds(sizes: Mapping[int, int], *, clients: int, ahead_bytes: int = 0)
         As in `Bounds`.
     """
     signals = dict.fromkeys((Ready.TYPE, Go.TYPE), _SMALL_BYTES)
-    final = {Counters.TYPE: _COUNTERS_BYTES, Totals.TYPE: _COUNTERS_BYTES * (clients + 1)}
+    final = {
+        Chains.TYPE: MOST_CHAINS_BYTES,
+        Counters.TYPE: _COUNTERS_BYTES,
+        Totals.TYPE: _COUNTERS_BYTES * (clients + 1),
+    }
     return Bounds(sizes={**_AGREEMENT, **signals, **final, **sizes}, ahead_bytes=ahead_bytes)

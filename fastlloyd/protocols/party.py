@@ -65,6 +65,18 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
+class Attest:
+    """Add what `speaker` sends to several parties to the transcript that they compare at the end; answers None.
+
+    The speaker and each receiver attest the same messages in the same order, a stored message of a resumed run too.
+    """
+
+    speaker: PartyId
+    message: Message
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
 class Save:
     """Keep `content` durably under `name` in the state directory, if there is one; answers None."""
 
@@ -80,5 +92,5 @@ class Publish:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-Effect = Send | Receive | Gather | Record | Save | Publish
+Effect = Send | Receive | Gather | Record | Attest | Save | Publish
 Party = Generator[Effect, Any, T]

@@ -1,4 +1,4 @@
-"""What happens before round 0 and after the last one, alike for every horizontal protocol.
+"""What happens before round 0, alike for every horizontal protocol.
 
 ::
 
@@ -9,9 +9,6 @@
       check the plan, recompute epsilon
       ... seed agreement among the clients ...
       Ready                              ------>    all are there: round 0 begins
-      ... rounds ...
-      Counters   own traffic             ------>
-                                         <------  Totals: everybody's traffic
 """
 
 from __future__ import annotations
@@ -22,9 +19,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar, Self
 
-from fastlloyd.decode import Natural, Within, decode, load_json, show
+from fastlloyd.decode import Within, decode, load_json, show
 from fastlloyd.errors import ConfigError, PeerError, Reason
-from fastlloyd.protocols.party import Gather, Party, Receive, Send
+from fastlloyd.protocols.party import Attest, Gather, Party, Receive, Send
 from fastlloyd.wire import FINAL_ROUND, SERVER, SETUP_ROUND, PartyId
 
 _MAX_JSON_BYTES = 1 << 24
@@ -100,22 +97,6 @@ class Go(Document):
 
 
 @dataclass(frozen=True, slots=True)
-class Counters(Document):
-    """Sender: each client. Receiver: the server. Public traffic counts."""
-
-    TYPE: ClassVar[int] = 10
-    traffic: Mapping[str, Natural]
-
-
-@dataclass(frozen=True, slots=True)
-class Totals(Document):
-    """Sender: the server. Receiver: every client. Public traffic counts of all parties."""
-
-    TYPE: ClassVar[int] = 11
-    traffic: Mapping[str, Mapping[str, Natural]]
-
-
-@dataclass(frozen=True, slots=True)
 class Schema:
     """What the clients told about their tables: public feature names, and rounds finished on resume."""
 
@@ -165,6 +146,7 @@ def propose_plan(clients: tuple[PartyId, ...], plan: Mapping[str, Any], rounds_d
     """
     proposal = PlanProposal(plan, rounds_done)
     check_length(proposal, proposal.MOST_BYTES, "the plan with all names of features")
+    yield Attest(SERVER, proposal, SETUP_ROUND)
     yield Send(clients, proposal, SETUP_ROUND)
 
 
@@ -179,7 +161,13 @@ def receive_plan(names: tuple[str, ...], rounds_done: int) -> Party[PlanProposal
     hello = Hello(names, rounds_done)
     check_length(hello, hello.MOST_BYTES, "the names of the features")
     yield Send((SERVER,), hello, SETUP_ROUND)
+    return (yield from await_plan())
+
+
+def await_plan() -> Party[PlanProposal]:
+    """Receive the server's plan; run by each client."""
     proposal: PlanProposal = yield Receive(SERVER, PlanProposal, SETUP_ROUND)
+    yield Attest(SERVER, proposal, SETUP_ROUND)
     return proposal
 
 
@@ -216,22 +204,3 @@ def await_go() -> Party[None]:
 def refuse_plan(error: ValueError) -> PeerError:
     """Blame the server for a plan that does not fit."""
     return PeerError(f"the server proposed a plan that was refused: {error}", rank=SERVER.rank)
-
-
-def exchange_counters_client(traffic: Mapping[str, Any]) -> Party[dict[str, Any]]:
-    """Send the own counters and receive everybody's; run by each client."""
-    yield Send((SERVER,), Counters(traffic), FINAL_ROUND)
-    totals = yield Receive(SERVER, Totals, FINAL_ROUND)
-    return dict(totals.traffic)
-
-
-def exchange_counters_server(
-    clients: tuple[PartyId, ...], traffic: Mapping[str, Any], *, late: frozenset[PartyId], at_least: int
-) -> Party[dict[str, Any]]:
-    """Collect the counters, send them all to everybody; run by the server."""
-    counters = yield Gather(clients, Counters, FINAL_ROUND, at_least, late=late)
-    everybody = {"0": dict(traffic)}
-    for party, message in counters.items():
-        everybody[str(party.rank)] = message.traffic
-    yield Send(clients, Totals(everybody), FINAL_ROUND)
-    return everybody

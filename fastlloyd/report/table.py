@@ -51,7 +51,7 @@ def render(document: Mapping[str, Any], centroids: NDArray[np.float64] | None = 
     if centroids is not None:
         sizes = document["result"]["noisy_sizes"]
         lines += [*_centroid_lines(centroids, document["result"]["features"], sizes, width), ""]
-    facts = [*_privacy_facts(document), *_cost_facts(document)]
+    facts = [*_privacy_facts(document), *_cost_facts(document), ("signed", _signed(document["signatures"]))]
     if document["output"]:
         facts.append(("files", ", ".join(document["output"])))
     return printable("\n".join([*lines, *_wrapped(facts, width)]), lines=True) + "\n"
@@ -138,13 +138,23 @@ def _cost_facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         "traffic",
         f"{format_bytes(traffic['payload_bytes'])} of payload ({format_bytes(traffic['payload_bytes_per_round'])} a "
         f"round), {format_bytes(traffic['link_bytes'])} on the links in "
-        f"{format_count(traffic['messages'], 'message')}",
+        f"{format_count(traffic['messages'], 'message')}"
+        + (f"; {traffic['incomplete']}" if traffic["incomplete"] else ""),
     )
     yield (
         "time",
         f"set-up {format_seconds(timing['setup_seconds'])}, rounds {format_seconds(timing['rounds_seconds'])} "
         f"({format_seconds(timing['seconds_per_round'])} each)",
     )
+
+
+def _signed(signatures: Mapping[str, Any] | None) -> str:
+    """Say who put its key to the report."""
+    if signatures is None:
+        return "by nobody (no --roster)"
+    good = [entry["name"] for entry in signatures["parties"] if entry["signature"] is not None]
+    bad = [f"{entry['name']} {entry['problem']}" for entry in signatures["parties"] if entry["signature"] is None]
+    return ", ".join([f"by {', '.join(good) or 'nobody'}", *bad])
 
 
 def _pairwise(document: Mapping[str, Any]) -> bool:

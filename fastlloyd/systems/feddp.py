@@ -20,19 +20,20 @@ from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.inputs import OwnRecords
 from fastlloyd.outcome import Result, common_part, draw_result, evaluate_result
 from fastlloyd.privacy.accountant import ACCOUNTANT, spent
-from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
+from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER, Release
 from fastlloyd.privacy.secret import SecretRandom
-from fastlloyd.protocols.feddp.client import client
+from fastlloyd.protocols.feddp.client import ClientResult, client
 from fastlloyd.protocols.feddp.noise import draw_share
 from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.protocols.feddp.planning import check_plan, make_plan
-from fastlloyd.protocols.feddp.server import server
+from fastlloyd.protocols.feddp.server import ServerResult, server
 from fastlloyd.protocols.feddp.settings import HELP, settings_from
 from fastlloyd.protocols.feddp.sizes import bounds
 from fastlloyd.protocols.feddp.stage import Centers
 from fastlloyd.protocols.session import Schema
 from fastlloyd.report import document
 from fastlloyd.ring.fixed import Ring
+from fastlloyd.run import Driver
 from fastlloyd.systems.feddp_inputs import FedDPCommon, ServerPoints, UserRecords, gather, load
 from fastlloyd.systems.horizontal import begin_client, run_server
 from fastlloyd.systems.session import Outcome, Session, discarding
@@ -85,10 +86,8 @@ def serve(session: Session) -> Outcome:
                 plan, points, restarts=settings.restarts, stored=stored, rounds_done=done
             ),
             included=lambda plan, _: clients(plan.clients),
-            at_end=lambda: outcome.files.choose_writer((SERVER, *session.everybody)),
         )
-    result = played.result
-    outcome.finish(played.plan, result.centers, result.costs, result.included, played.traffic)
+        outcome.finish(session, played.driver, played.plan, played.result)
     return outcome
 
 
@@ -131,50 +130,35 @@ def _run_client(session: Session, outcome: FedDPOutcome) -> None:
             stored=begun.stored,
         )
     )
-    outcome.files.choose_writer((SERVER, *session.everybody))
-    traffic = begun.exchange()
-    outcome.finish(plan, result.centers, result.costs, result.included, traffic, raw_labels=result.raw_labels)
+    outcome.finish(session, begun.driver, plan, result)
 
 
 class FedDPOutcome(SharedOutcome):
     """What a party has at the end: every party has the result, a client its labels as well."""
 
-    def finish(
-        self,
-        plan: Plan,
-        centers: Centers,
-        costs: NDArray[np.float64],
-        included: Sequence[Sequence[PartyId]],
-        traffic: Mapping[str, Any],
-        *,
-        raw_labels: NDArray[np.int64] | None = None,
-    ) -> None:
-        """Note how the run ended."""
-        self._raw_labels = raw_labels
-        self._result = partial(self._make_result, plan, centers, costs, included, traffic)
+    def finish(self, session: Session, driver: Driver, plan: Plan, result: ServerResult | ClientResult) -> None:
+        """Compare with the others, and note how the run ended."""
+        self.conclude(
+            session,
+            driver,
+            lambda: self._make_result(plan, result.centers, result.costs, result.included),
+            took_part=session.everybody,
+            writers=(SERVER, *session.everybody),
+            raw_labels=result.raw_labels if isinstance(result, ClientResult) else None,
+        )
 
     def _make_result(
-        self,
-        plan: Plan,
-        centers: Centers,
-        costs: NDArray[np.float64],
-        included: Sequence[Sequence[PartyId]],
-        traffic: Mapping[str, Any],
+        self, plan: Plan, centers: Centers, costs: NDArray[np.float64], included: Sequence[Sequence[PartyId]]
     ) -> Result:
-        config = self._facts.config
         bounds: Bounds = self._common.bounds.match(plan.names)
         releases = self.files.own_releases()
         centroids = unscale(centers.exact, bounds)
         sizes = tuple(float(size) for size in centers.noisy_counts)
-        pictures = draw_result(self._facts, bounds, plan.names, centroids, sizes)
         extra = {}
         if costs.size:
-            from fastlloyd.report.elbow import elbow_csv, elbow_plot
+            from fastlloyd.report.elbow import elbow_csv
 
             extra["elbow.csv"] = elbow_csv(costs, len(centroids))
-            pictures.update(elbow_plot(costs, len(centroids)))
-        neighbours = ADD_REMOVE_USER if plan.by_user else ADD_REMOVE
-        lifetime = self.files.ledger.epsilon(plan.delta, neighbours) if config.state_dir else None
         return Result(
             common=common_part(
                 self._facts,
@@ -182,28 +166,47 @@ class FedDPOutcome(SharedOutcome):
                 masking="pairwise",
                 parameters=_parameters(plan, len(centroids)),
                 included=included,
-                traffic=traffic,
             ),
-            privacy=document.Privacy(
-                epsilon=plan.epsilon,
-                delta=plan.delta,
-                spent_epsilon=spent(releases, plan.delta),
-                neighbours=neighbours,
-                unit=privacy_unit(config),
-                accountant=ACCOUNTANT,
-                releases=[release.to_dict() for release in releases],
-                lifetime_epsilon=lifetime,
-                budget=config.budget,
-            ),
+            privacy=partial(self._privacy, plan, releases),
             features=plan.names,
             centroids=centroids,
             noisy_sizes=sizes if any(sizes) else None,
             against=_against(plan),
-            evaluation=evaluate_result(self._facts, bounds, centers.exact, _client_rows(self._common)),
+            evaluation=partial(evaluate_result, self._facts, bounds, centers.exact, _client_rows(self._common)),
             releases=releases,
-            pictures=pictures,
+            pictures=partial(self._draw, bounds, plan, centroids, sizes, costs),
             extra=extra,
         )
+
+    def _privacy(self, plan: Plan, releases: Sequence[Release]) -> document.Privacy:
+        config = self._facts.config
+        neighbours = ADD_REMOVE_USER if plan.by_user else ADD_REMOVE
+        return document.Privacy(
+            epsilon=plan.epsilon,
+            delta=plan.delta,
+            spent_epsilon=spent(releases, plan.delta),
+            neighbours=neighbours,
+            unit=privacy_unit(config),
+            accountant=ACCOUNTANT,
+            releases=[release.to_dict() for release in releases],
+            lifetime_epsilon=self.files.ledger.epsilon(plan.delta, neighbours) if config.state_dir else None,
+            budget=config.budget,
+        )
+
+    def _draw(
+        self,
+        bounds: Bounds,
+        plan: Plan,
+        centroids: NDArray[np.float64],
+        sizes: tuple[float, ...],
+        costs: NDArray[np.float64],
+    ) -> dict[str, bytes]:
+        pictures = draw_result(self._facts, bounds, plan.names, centroids, sizes)
+        if costs.size:
+            from fastlloyd.report.elbow import elbow_plot
+
+            pictures.update(elbow_plot(costs, len(centroids)))
+        return pictures
 
 
 def _client_rows(common: Any) -> NDArray[np.int64] | None:

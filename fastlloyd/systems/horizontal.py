@@ -14,7 +14,6 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from fastlloyd.agreement import MaskAgreement
 from fastlloyd.errors import ConfigError, FastLloydError, Reason
 from fastlloyd.inputs import OwnRecords
-from fastlloyd.outcome import own_traffic
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.protocols.bounds import Bounds
 from fastlloyd.protocols.fastlloyd.client import StoredRounds
@@ -22,8 +21,6 @@ from fastlloyd.protocols.party import Party
 from fastlloyd.protocols.session import (
     Schema,
     await_ready,
-    exchange_counters_client,
-    exchange_counters_server,
     gather_schema,
     propose_plan,
     receive_plan,
@@ -85,11 +82,11 @@ R = TypeVar("R", bound=ServerEnd)
 
 @dataclass(frozen=True, slots=True)
 class Played(Generic[P, R]):
-    """How a server's run ended: plan, result, and everybody's traffic."""
+    """How a server's rounds ended: plan and result; the farewell is still to come."""
 
     plan: P
     result: R
-    traffic: Mapping[str, Any]
+    driver: Driver
 
 
 def run_server(
@@ -101,9 +98,8 @@ def run_server(
     bounds: Callable[[P], Bounds],
     play: Callable[[P, Mapping[int, bytes], Mapping[PartyId, int]], Party[R]],
     included: Callable[[P, bytes], Sequence[PartyId]],
-    at_end: Callable[[], None] = lambda: None,
 ) -> Played[P, R]:
-    """Run the server from the clients' schemas to the exchange of counters.
+    """Run the server from the clients' schemas to the last round.
 
     Parameters
     ----------
@@ -119,8 +115,6 @@ def run_server(
         From plan, stored replies and what each client has accepted to the server's coroutine.
     included : callable
         From plan and the bytes of a reply to the clients whose uplinks are in it.
-    at_end : callable
-        Called after the last round, while all parties are there.
     """
     driver = session.driver(ledger)
     stored, resumed = session.rounds("reply"), _stored_plan(session, kind)
@@ -138,13 +132,7 @@ def run_server(
         session.state.start({"run_id": session.facts.run_id.hex(), "plan": plan.to_json()})
     session.rounds_start(driver)
     result = driver.drive(play(plan, stored, schema.rounds_done))
-    at_end()
-    traffic = driver.drive(
-        exchange_counters_server(
-            session.everybody, own_traffic(session.meter), late=result.late, at_least=plan.min_clients
-        )
-    )
-    return Played(plan, result, traffic)
+    return Played(plan, result, driver)
 
 
 def _stored_plan(session: Session, kind: type[P]) -> P | None:
@@ -213,10 +201,6 @@ class Begun(Generic[P]):
         """Tell the server that the set-up is done."""
         self.driver.drive(tell_ready())
         self.session.rounds_start(self.driver)
-
-    def exchange(self) -> Mapping[str, Any]:
-        """Exchange the counters; gives everybody's traffic."""
-        return self.driver.drive(exchange_counters_client(own_traffic(self.session.meter)))
 
 
 def begin_client(

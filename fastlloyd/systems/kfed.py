@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +16,15 @@ from fastlloyd.data.bounds import unscale
 from fastlloyd.inputs import Common, OwnRecords, gather_horizontal, load_own, plan_inputs
 from fastlloyd.outcome import Result, common_part, draw_result, evaluate_result, not_private_part
 from fastlloyd.privacy.delta import automatic_delta
-from fastlloyd.protocols.kfed.client import centers_format, client
+from fastlloyd.protocols.kfed.client import ClientResult, centers_format, client
 from fastlloyd.protocols.kfed.messages import MergedCenters
 from fastlloyd.protocols.kfed.parameters import PublicParameters
 from fastlloyd.protocols.kfed.plan import Plan, check_plan, make_plan
-from fastlloyd.protocols.kfed.server import server
+from fastlloyd.protocols.kfed.server import ServerResult, server
 from fastlloyd.protocols.kfed.settings import HELP
 from fastlloyd.protocols.kfed.sizes import bounds
 from fastlloyd.protocols.message import recall
+from fastlloyd.run import Driver
 from fastlloyd.systems.horizontal import begin_client, run_server
 from fastlloyd.systems.session import Outcome, Session, discarding
 from fastlloyd.systems.shared import SharedOutcome
@@ -84,10 +84,8 @@ def serve(session: Session) -> Outcome:
             bounds=bounds,
             play=lambda plan, stored, done: server(plan, stored=stored.get(0), rounds_done=done),
             included=lambda plan, reply: recall(MergedCenters, reply, centers_format(plan), "reply-0").included,
-            at_end=lambda: outcome.files.choose_writer((SERVER, *session.everybody)),
         )
-    outcome.late = played.result.late
-    outcome.finish(played.plan, played.result.centers, played.result.included, played.traffic)
+        outcome.finish(session, played.driver, played.plan, played.result)
     return outcome
 
 
@@ -114,34 +112,26 @@ def take_part(session: Session) -> Outcome:
         result = begun.driver.drive(
             client(session.me, points, begun.plan, uplink=stored.uplinks.get(0), reply=stored.replies.get(0))
         )
-        outcome.files.choose_writer((SERVER, *result.included))
-        outcome.finish(begun.plan, result.centers, result.included, begun.exchange(), raw_labels=result.raw_labels)
+        outcome.finish(session, begun.driver, begun.plan, result)
     return outcome
 
 
 class KFedOutcome(SharedOutcome):
     """What a party has at the end: every party has the result, a client its labels as well."""
 
-    def finish(
-        self,
-        plan: Plan,
-        centers: NDArray[np.float64],
-        included: tuple[PartyId, ...],
-        traffic: Mapping[str, Any],
-        *,
-        raw_labels: NDArray[np.int64] | None = None,
-    ) -> None:
-        """Note how the run ended."""
-        self._raw_labels = raw_labels
-        self._result = partial(self._make_result, plan, centers, (included,), traffic)
+    def finish(self, session: Session, driver: Driver, plan: Plan, result: ServerResult | ClientResult) -> None:
+        """Compare with the others, and note how the run ended."""
+        self.conclude(
+            session,
+            driver,
+            lambda: self._make_result(plan, result.centers, (result.included,)),
+            took_part=result.included,
+            writers=(SERVER, *result.included),
+            late=result.late if isinstance(result, ServerResult) else frozenset(),
+            raw_labels=result.raw_labels if isinstance(result, ClientResult) else None,
+        )
 
-    def _make_result(
-        self,
-        plan: Plan,
-        centers: NDArray[np.float64],
-        included: Sequence[Sequence[PartyId]],
-        traffic: Mapping[str, Any],
-    ) -> Result:
+    def _make_result(self, plan: Plan, centers: NDArray[np.float64], included: Sequence[Sequence[PartyId]]) -> Result:
         bounds = self._common.bounds.match(plan.names)
         releases = self.files.own_releases()
         centroids = unscale(centers, bounds)
@@ -153,15 +143,14 @@ class KFedOutcome(SharedOutcome):
                 masking=None,
                 parameters={**parameters, "d": plan.d, "rounds": 1},
                 included=included,
-                traffic=traffic,
             ),
-            privacy=not_private_part(self._facts, releases),
+            privacy=partial(not_private_part, self._facts, releases),
             features=plan.names,
             centroids=centroids,
             noisy_sizes=None,
             against="nobody",
             not_private_reason=_NOT_PRIVATE,
-            evaluation=evaluate_result(self._facts, bounds, centers),
+            evaluation=partial(evaluate_result, self._facts, bounds, centers),
             releases=releases,
-            pictures=draw_result(self._facts, bounds, plan.names, centroids, None),
+            pictures=partial(draw_result, self._facts, bounds, plan.names, centroids, None),
         )

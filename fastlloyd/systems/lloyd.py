@@ -7,7 +7,7 @@ only; the result is the clients'.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,19 +16,17 @@ from fastlloyd.config import RunConfig
 from fastlloyd.crypto.mask import MaskGenerator, Masks
 from fastlloyd.crypto.pairwise import PairwiseMasks
 from fastlloyd.data.bounds import Bounds, unscale
-from fastlloyd.errors import InternalError
 from fastlloyd.inputs import Common, OwnRecords, gather_horizontal, load_own
 from fastlloyd.outcome import (
     Facts,
     Result,
-    ResultFiles,
     common_part,
     draw_result,
     evaluate_result,
 )
 from fastlloyd.privacy.accountant import ACCOUNTANT, spent
 from fastlloyd.privacy.delta import paper_delta, settle_delta
-from fastlloyd.privacy.ledger import Ledger
+from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, VectorFormat
@@ -44,7 +42,7 @@ from fastlloyd.ring.fixed import Ring
 from fastlloyd.run import Driver
 from fastlloyd.systems.horizontal import begin_client, run_server
 from fastlloyd.systems.session import Outcome, Session, discarding
-from fastlloyd.systems.shared import ReportOnly
+from fastlloyd.systems.shared import ReportOnly, SharedOutcome
 from fastlloyd.systems.unit import privacy_unit
 from fastlloyd.wire import PartyId
 
@@ -121,10 +119,11 @@ def serve(session: Session) -> Outcome:
         ),
         included=_included,
     )
-    ledger.close()
     plan, result = played.plan, played.result
-    common = partial(_common_part, session.facts, plan, result.included, played.traffic)
-    return ReportOnly(session.facts, common, plan.all_releases(), late=result.late)
+    common = _common_part(session.facts, plan, result.included)
+    outcome = ReportOnly(session, played.driver, common, plan.all_releases(), late=result.late)
+    ledger.close()
+    return outcome
 
 
 def take_part(session: Session) -> Outcome:
@@ -149,15 +148,14 @@ def _run_client(session: Session, outcome: ClientOutcome) -> None:
         lifetime_delta=lifetime_delta,
         ahead=True,
     )
-    outcome.plan = plan = begun.plan
+    plan = begun.plan
     masks = make_masks(begun.agreement(first_centers(plan).grid.tobytes()), begun.driver, plan)
     points = own.quantise(plan.fraction_bits)
     del own  # the scaled copy is no longer needed
     begun.start()
     share = partial(draw_share, plan, secret=SecretRandom()) if plan.masking == "pairwise" else None
-    outcome.result = begun.driver.drive(client(session.me, points, plan, masks, share=share, stored=begun.stored))
-    outcome.files.choose_writer(outcome.result.included[-1])
-    outcome.traffic = begun.exchange()
+    result = begun.driver.drive(client(session.me, points, plan, masks, share=share, stored=begun.stored))
+    outcome.finish(session, begun.driver, plan, result)
 
 
 def make_masks(agreement: MaskAgreement, driver: Driver, plan: Plan) -> Masks:
@@ -192,72 +190,61 @@ def _against(plan: Plan) -> str:
     )
 
 
-def _common_part(
-    facts: Facts, plan: Plan, included: tuple[tuple[PartyId, ...], ...], traffic: Mapping[str, Any]
-) -> document.Common:
+def _common_part(facts: Facts, plan: Plan, included: tuple[tuple[PartyId, ...], ...]) -> document.Common:
     return common_part(
         facts,
         clients=plan.clients,
         masking=plan.masking,
         parameters=_parameters(facts, plan),
         included=included,
-        traffic=traffic,
     )
 
 
-class ClientOutcome:
+class ClientOutcome(SharedOutcome):
     """What a client has at the end; `take_part` fills it in."""
 
-    late: frozenset[PartyId] = frozenset()
-
     def __init__(self, session: Session) -> None:
-        own = session.own
-        self._facts = session.facts
-        self._bounds: Bounds = own.bounds
-        self._names: tuple[str, ...] = own.names
-        self.files = ResultFiles(session.facts, session.ledger)
-        self.plan: Plan | None = None
-        self.result: ClientResult | None = None
-        self.traffic: Mapping[str, Any] = {}
+        super().__init__(session)
+        self._bounds: Bounds = session.own.bounds
+        self._names: tuple[str, ...] = session.own.names
 
-    def write(self) -> None:
-        """Write the own labels, and the shared files if this client is the one to do it."""
-        if self.plan is None or self.result is None:
-            raise InternalError("a client's outcome is incomplete")
-        self.files.write(self.result.raw_labels, partial(self._result, self.plan, self.result))
+    def finish(self, session: Session, driver: Driver, plan: Plan, result: ClientResult) -> None:
+        """Compare with the other clients, and note how the run ended."""
+        self.conclude(
+            session,
+            driver,
+            lambda: self._make_result(plan, result),
+            took_part=result.included[-1],
+            writers=result.included[-1],
+            raw_labels=result.raw_labels,
+        )
 
-    def discard(self) -> None:
-        """Leave nothing half-written."""
-        self.files.discard()
-
-    def announce(self, note: Callable[[str], None]) -> None:
-        """Print the table, if this client wrote the shared files."""
-        self.files.announce(note)
-
-    def _result(self, plan: Plan, result: ClientResult) -> Result:
-        config = self._facts.config
+    def _make_result(self, plan: Plan, result: ClientResult) -> Result:
         releases = self.files.own_releases()
         centroids = unscale(result.centers.exact, self._bounds)
         sizes = tuple(float(size) for size in result.centers.noisy_counts)
-        lifetime = self.files.ledger.epsilon(lifetime_delta(plan)) if config.state_dir else None
         return Result(
-            common=_common_part(self._facts, plan, result.included, self.traffic),
-            privacy=document.Privacy(
-                epsilon=plan.epsilon if plan.private else math.inf,
-                delta=plan.delta,
-                spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
-                neighbours="add-remove record",
-                unit=privacy_unit(config),
-                accountant=ACCOUNTANT,
-                releases=[release.to_dict() for release in releases],
-                lifetime_epsilon=lifetime,
-                budget=config.budget,
-            ),
+            common=_common_part(self._facts, plan, result.included),
+            privacy=partial(self._privacy, plan, releases),
             features=self._names,
             centroids=centroids,
             noisy_sizes=sizes,
             against=_against(plan),
-            evaluation=evaluate_result(self._facts, self._bounds, result.centers.exact),
+            evaluation=partial(evaluate_result, self._facts, self._bounds, result.centers.exact),
             releases=releases,
-            pictures=draw_result(self._facts, self._bounds, self._names, centroids, sizes),
+            pictures=partial(draw_result, self._facts, self._bounds, self._names, centroids, sizes),
+        )
+
+    def _privacy(self, plan: Plan, releases: Sequence[Release]) -> document.Privacy:
+        config = self._facts.config
+        return document.Privacy(
+            epsilon=plan.epsilon if plan.private else math.inf,
+            delta=plan.delta,
+            spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
+            neighbours="add-remove record",
+            unit=privacy_unit(config),
+            accountant=ACCOUNTANT,
+            releases=[release.to_dict() for release in releases],
+            lifetime_epsilon=self.files.ledger.epsilon(lifetime_delta(plan)) if config.state_dir else None,
+            budget=config.budget,
         )

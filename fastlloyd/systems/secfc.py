@@ -6,26 +6,22 @@ server writes `server.json` only; centres exist only where the run reveals them 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.config import RunConfig
 from fastlloyd.data.bounds import Bounds, scale, unscale
-from fastlloyd.errors import InternalError
 from fastlloyd.inputs import Common, OwnRecords, gather_horizontal, load_own, plan_inputs
 from fastlloyd.outcome import (
     Facts,
     Result,
-    ResultFiles,
     common_part,
     draw_result,
     evaluate_result,
     not_private_part,
-    own_traffic,
 )
 from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.privacy.ledger import Ledger
@@ -38,17 +34,13 @@ from fastlloyd.protocols.secfc.settings import HELP
 from fastlloyd.protocols.secfc.sharing import await_shared, gather_sizes, share_points, tell_size
 from fastlloyd.protocols.secfc.sizes import bounds
 from fastlloyd.protocols.secfc.turn import draw_rotation, rotate
-from fastlloyd.protocols.session import (
-    await_ready,
-    exchange_counters_server,
-    gather_schema,
-    propose_plan,
-)
+from fastlloyd.protocols.session import await_ready, gather_schema, propose_plan
 from fastlloyd.report import document
+from fastlloyd.run import Driver
 from fastlloyd.systems.checks import refuse_resume
 from fastlloyd.systems.horizontal import begin_client
 from fastlloyd.systems.session import Outcome, Session, discarding
-from fastlloyd.systems.shared import ReportOnly
+from fastlloyd.systems.shared import ReportOnly, SharedOutcome
 from fastlloyd.wire import PartyId
 
 _NOT_PRIVATE = (
@@ -137,14 +129,9 @@ def serve(session: Session) -> Outcome:
     driver.drive(await_ready(session.everybody))
     session.rounds_start(driver)
     result = driver.drive(server(plan, records))
-    traffic = driver.drive(
-        exchange_counters_server(
-            session.everybody, own_traffic(session.meter), late=result.late, at_least=plan.revealing
-        )
-    )
     ledger.close()
-    common = partial(_common_part, session.facts, plan, result.included, traffic)
-    return ReportOnly(session.facts, common, plan.all_releases(), late=result.late)
+    common = _common_part(session.facts, plan, result.included)
+    return ReportOnly(session, driver, common, plan.all_releases(), late=result.late)
 
 
 def take_part(session: Session) -> Outcome:
@@ -178,8 +165,7 @@ def _run_client(session: Session, outcome: ClientOutcome) -> None:
     shares = begun.driver.drive(share_points(me, points, plan, run_id=run_id, secret=SecretRandom()))
     begun.start()
     result = begun.driver.drive(client(me, shares, points, plan, rotation=rotation, seed=seed, run_id=run_id))
-    outcome.files.choose_writer(result.present)
-    outcome.finish(plan, result, begun.exchange())
+    outcome.finish(session, begun.driver, plan, result)
 
 
 def _not_private(plan: Plan) -> str:
@@ -187,7 +173,7 @@ def _not_private(plan: Plan) -> str:
     return _NOT_PRIVATE.format(what=_KNOWS[plan.start])
 
 
-def _common_part(facts: Facts, plan: Plan, included: Any, traffic: Mapping[str, Any]) -> document.Common:
+def _common_part(facts: Facts, plan: Plan, included: Sequence[Sequence[PartyId]]) -> document.Common:
     values = {key: value for key, value in plan.to_json().items() if key not in ("names", "protocol", "sizes")}
     return common_part(
         facts,
@@ -195,63 +181,48 @@ def _common_part(facts: Facts, plan: Plan, included: Any, traffic: Mapping[str, 
         masking=None,
         parameters={**values, "rounds": len(included), "needed_answers": plan.needed_answers},
         included=included,
-        traffic=traffic,
     )
 
 
-class ClientOutcome:
+class ClientOutcome(SharedOutcome):
     """What a client has at the end."""
 
-    late: frozenset[PartyId] = frozenset()
-
     def __init__(self, session: Session) -> None:
-        self._facts: Facts = session.facts
-        self._common = session.common
+        super().__init__(session)
         self._bounds: Bounds = session.own.bounds
         self._names: tuple[str, ...] = session.own.names
-        self.files = ResultFiles(session.facts, session.ledger)
-        self._result: ClientResult | None = None
-        self._make: Callable[[], Result] | None = None
 
-    def finish(self, plan: Plan, result: ClientResult, traffic: Mapping[str, Any]) -> None:
-        """Note how the run ended."""
-        self._result = result
-        self._make = partial(self._make_result, plan, result, traffic)
+    def finish(self, session: Session, driver: Driver, plan: Plan, result: ClientResult) -> None:
+        """Compare with the other clients, and note how the run ended."""
+        inertia = result.raw_inertia
+        self.conclude(
+            session,
+            driver,
+            lambda: self._make_result(plan, result),
+            took_part=result.present,
+            writers=result.present,
+            raw_labels=result.raw_labels,
+            raw_files={} if inertia is None else {f"inertia_{session.me.rank}.csv": f"inertia\n{inertia!r}\n"},
+        )
 
-    def write(self) -> None:
-        """Write the own labels, and the shared files if this client is the one to do it."""
-        if self._result is None or self._make is None:
-            raise InternalError("a client's outcome is incomplete")
-        inertia = self._result.raw_inertia
-        own = {} if inertia is None else {f"inertia_{self._facts.me.rank}.csv": f"inertia\n{inertia!r}\n"}
-        self.files.write(self._result.raw_labels, self._make, raw_files=own)
-
-    def discard(self) -> None:
-        """Leave nothing half-written."""
-        self.files.discard()
-
-    def announce(self, note: Callable[[str], None]) -> None:
-        """Print the table, if this client wrote the shared files."""
-        self.files.announce(note)
-
-    def _make_result(self, plan: Plan, result: ClientResult, traffic: Mapping[str, Any]) -> Result:
+    def _make_result(self, plan: Plan, result: ClientResult) -> Result:
         centroids = None if result.centers is None else unscale(result.centers, self._bounds)
         releases = self.files.own_releases()
         drawn = centroids is not None and bool(np.isfinite(centroids).all())
         sizes = "".join(f"{cluster},{size}\n" for cluster, size in enumerate(result.sizes.tolist()))
         return Result(
-            common=_common_part(self._facts, plan, result.included, traffic),
-            privacy=not_private_part(self._facts, releases),
+            common=_common_part(self._facts, plan, result.included),
+            privacy=partial(not_private_part, self._facts, releases),
             features=self._names,
             centroids=centroids,
             noisy_sizes=None,
             against="nobody",
             not_private_reason=_not_private(plan),
-            evaluation=self._evaluate(plan, result),
+            evaluation=partial(self._evaluate, plan, result),
             releases=releases,
-            pictures=draw_result(self._facts, self._bounds, self._names, centroids, None)
+            pictures=partial(draw_result, self._facts, self._bounds, self._names, centroids, None)
             if drawn and centroids is not None
-            else {},
+            else dict,
             extra={"sizes.csv": "cluster,size\n" + sizes},
         )
 

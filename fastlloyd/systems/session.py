@@ -12,6 +12,8 @@ from importlib import import_module
 from typing import Any, Protocol, TypeVar, cast
 
 from fastlloyd.config import RunConfig
+from fastlloyd.crypto.identity import Identity
+from fastlloyd.crypto.roster import Roster
 from fastlloyd.errors import InternalError
 from fastlloyd.inputs import Common
 from fastlloyd.net.meter import Meter
@@ -19,6 +21,7 @@ from fastlloyd.net.secure import SecureLinks
 from fastlloyd.outcome import Facts
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.protocols.bounds import setup_bounds
+from fastlloyd.protocols.transcript import Transcript
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.run import Deadlines, Driver
 from fastlloyd.state import StateDir
@@ -89,6 +92,9 @@ class Session:
         Public facts of the interrupted run; empty unless this one resumes it.
     digest : bytes
         What the links were confirmed with: run id, roster and everything public.
+    identity : Identity
+        The key of this party's links.
+    roster : Roster or None
     """
 
     config: RunConfig
@@ -102,6 +108,8 @@ class Session:
     meter: Meter
     announcer: Announcer
     digest: bytes
+    identity: Identity = field(repr=False)
+    roster: Roster | None
     _since: float = field(default=0.0, init=False)
 
     @property
@@ -142,6 +150,7 @@ class Session:
             data_digest=data_digest,
             save=None if self.state is None else self.state.save,
             publish=self._publish,
+            transcript=Transcript(self.digest),
         )
         driver.allow(setup_bounds(self.me, sizes))
         return driver

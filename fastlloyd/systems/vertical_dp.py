@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,21 +18,17 @@ from numpy.typing import NDArray
 from fastlloyd.config import RunConfig
 from fastlloyd.data.vertical import assemble_centers, assemble_names
 from fastlloyd.errors import InternalError
-from fastlloyd.outcome import Result, common_part, own_traffic
+from fastlloyd.outcome import Result, common_part
 from fastlloyd.privacy.accountant import ACCOUNTANT, spent
 from fastlloyd.privacy.delta import automatic_delta, settle_delta
 from fastlloyd.privacy.ledger import keyed_digest
+from fastlloyd.privacy.release import Release
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.privacy.sketch_release import ZERO_OUT
 from fastlloyd.protocols.align.schema import gather_columns, tell_columns
 from fastlloyd.protocols.align.sizes import align_sizes
-from fastlloyd.protocols.party import Party, Receive, Record
-from fastlloyd.protocols.session import (
-    PlanProposal,
-    exchange_counters_client,
-    exchange_counters_server,
-    propose_plan,
-)
+from fastlloyd.protocols.party import Party, Record
+from fastlloyd.protocols.session import await_plan, propose_plan
 from fastlloyd.protocols.vertical_dp.client import client, prepare
 from fastlloyd.protocols.vertical_dp.keys import set_up
 from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
@@ -41,13 +37,15 @@ from fastlloyd.protocols.vertical_dp.server import await_prepared, server
 from fastlloyd.protocols.vertical_dp.settings import APPLICABLE, HELP
 from fastlloyd.protocols.vertical_dp.sizes import bounds
 from fastlloyd.report import document
+from fastlloyd.report.signed import SignedRecord
+from fastlloyd.run import Driver
 from fastlloyd.systems.checks import accept_plan, check_budget, refuse_old_run
 from fastlloyd.systems.session import Outcome, Session, discarding
 from fastlloyd.systems.shared import SharedOutcome
 from fastlloyd.systems.unit import privacy_unit
 from fastlloyd.systems.vertical import HELP as VERTICAL_HELP
 from fastlloyd.systems.vertical import OwnColumns, VerticalCommon, gather_vertical, load_vertical
-from fastlloyd.wire import SERVER, SETUP_ROUND, PartyId
+from fastlloyd.wire import SERVER, PartyId
 from fastlloyd.wire import clients as name_clients
 
 _AGAINST = (
@@ -117,13 +115,7 @@ def serve(session: Session) -> Outcome:
         session.rounds_start(driver)
         driver.drive(_record(plan))  # the parties' own ledgers count; this one is for the report
         result = driver.drive(server(plan))
-        outcome.files.choose_writer(_writers(session, plan))
-        traffic = driver.drive(
-            exchange_counters_server(
-                session.everybody, own_traffic(session.meter), late=frozenset(), at_least=plan.clients
-            )
-        )
-    outcome.finish(plan, result.centers, tuple(result.weights.tolist()), traffic)
+        outcome.finish(session, driver, plan, result.centers, tuple(result.weights.tolist()))
     return outcome
 
 
@@ -143,7 +135,7 @@ def _run_party(session: Session, outcome: VerticalOutcome) -> None:
     refuse_old_run(session, ledger)
     driver = session.driver(ledger, keyed_digest(ledger.digest_key(), own.table.raw_values))
     driver.drive(tell_columns(features))
-    proposal = driver.drive(_await_plan())
+    proposal = driver.drive(await_plan())
 
     def read(values: Mapping[str, Any]) -> Plan:
         plan = Plan.from_json(values)
@@ -172,9 +164,7 @@ def _run_party(session: Session, outcome: VerticalOutcome) -> None:
     del own
     session.rounds_start(driver)
     result = driver.drive(client(prepared, plan))
-    outcome.files.choose_writer(_writers(session, plan))
-    traffic = driver.drive(exchange_counters_client(own_traffic(session.meter)))
-    outcome.finish(plan, result.centers, None, traffic)
+    outcome.finish(session, driver, plan, result.centers, None)
 
 
 def _alignment(session: Session) -> str:
@@ -190,12 +180,6 @@ def _record(plan: Plan) -> Party[None]:
     yield Record(plan.all_releases())
 
 
-def _await_plan() -> Party[PlanProposal]:
-    """Receive the server's plan."""
-    proposal: PlanProposal = yield Receive(SERVER, PlanProposal, SETUP_ROUND)
-    return proposal
-
-
 def _writers(session: Session, plan: Plan) -> tuple[PartyId, ...]:
     """Give who has the result."""
     return (SERVER, *session.everybody) if plan.share_result else (SERVER,)
@@ -206,60 +190,66 @@ class VerticalOutcome(SharedOutcome):
 
     def finish(
         self,
+        session: Session,
+        driver: Driver,
         plan: Plan,
         centers: NDArray[np.float64] | None,
         weights: tuple[float, ...] | None,
-        traffic: Mapping[str, Any],
     ) -> None:
-        """Note how the run ended."""
-        self._has_result = centers is not None
-        self._result = partial(self._make_result, plan, centers, weights, traffic)
+        """Compare with the others, and note how the run ended."""
+        self.conclude(
+            session,
+            driver,
+            lambda: self._make_result(plan, centers, weights),
+            took_part=session.everybody,
+            writers=_writers(session, plan),
+        )
 
     def _make_result(
-        self,
-        plan: Plan,
-        centers: NDArray[np.float64] | None,
-        weights: tuple[float, ...] | None,
-        traffic: Mapping[str, Any],
-    ) -> Result:
+        self, plan: Plan, centers: NDArray[np.float64] | None, weights: tuple[float, ...] | None
+    ) -> Result | SignedRecord:
+        releases = self.files.own_releases()
+        common = common_part(
+            self._facts,
+            clients=plan.clients,
+            masking=None,
+            parameters=_parameters(plan),
+            included=(self._everybody,),
+        )
         if centers is None:
-            raise InternalError("a party without the result is to write it")
+            return SignedRecord(common=common, releases=[release.to_dict() for release in releases], covers="public")
         from fastlloyd.systems.vertical_report import draw_vertical, evaluate_vertical
 
-        config, features = self._facts.config, plan.features
+        features = plan.features
         names, centroids = assemble_names(features), assemble_centers(centers, features)
-        releases = self.files.own_releases()
-        lifetime = self.files.ledger.epsilon(automatic_delta(plan.n_total), ZERO_OUT) if config.state_dir else None
         return Result(
-            common=common_part(
-                self._facts,
-                clients=plan.clients,
-                masking=None,
-                parameters=_parameters(plan),
-                included=(self._everybody,),
-                traffic=traffic,
-            ),
-            privacy=document.Privacy(
-                epsilon=plan.epsilon if plan.private else math.inf,
-                delta=plan.delta,
-                spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
-                neighbours=ZERO_OUT,
-                unit=privacy_unit(config) if plan.private else None,
-                conditions=_conditions(plan),
-                bounded=False,
-                accountant=ACCOUNTANT,
-                releases=[release.to_dict() for release in releases],
-                lifetime_epsilon=lifetime,
-                budget=config.budget,
-            ),
+            common=common,
+            privacy=partial(self._privacy, plan, releases),
             features=names,
             centroids=centroids,
             noisy_sizes=weights,
             against=_AGAINST,
             not_private_reason=None if plan.private else plan.note,
-            evaluation=evaluate_vertical(self._facts, self._common, names, centers),
+            evaluation=partial(evaluate_vertical, self._facts, self._common, names, centers),
             releases=releases,
-            pictures=draw_vertical(self._facts, features, centroids, weights),
+            pictures=partial(draw_vertical, self._facts, features, centroids, weights),
+            covers="centroids" if weights is None else "result",
+        )
+
+    def _privacy(self, plan: Plan, releases: Sequence[Release]) -> document.Privacy:
+        config, delta = self._facts.config, automatic_delta(plan.n_total)
+        return document.Privacy(
+            epsilon=plan.epsilon if plan.private else math.inf,
+            delta=plan.delta,
+            spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
+            neighbours=ZERO_OUT,
+            unit=privacy_unit(config) if plan.private else None,
+            conditions=_conditions(plan),
+            bounded=False,
+            accountant=ACCOUNTANT,
+            releases=[release.to_dict() for release in releases],
+            lifetime_epsilon=self.files.ledger.epsilon(delta, ZERO_OUT) if config.state_dir else None,
+            budget=config.budget,
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -21,10 +21,11 @@ from fastlloyd.config import RunConfig
 from fastlloyd.data.vertical import PartyFeatures, assemble_centers, assemble_names, check_features
 from fastlloyd.decode import decode
 from fastlloyd.errors import ConfigError, InternalError
-from fastlloyd.outcome import Result, common_part, own_traffic
+from fastlloyd.outcome import Result, common_part
 from fastlloyd.privacy.accountant import ACCOUNTANT, prepare, spent
 from fastlloyd.privacy.delta import settle_delta
 from fastlloyd.privacy.ledger import keyed_digest
+from fastlloyd.privacy.release import Release
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.align.check import check_ids
 from fastlloyd.protocols.align.intersect import intersect_ids
@@ -37,15 +38,7 @@ from fastlloyd.protocols.align.schema import (
     tell_count,
 )
 from fastlloyd.protocols.pairs import agree_pairs
-from fastlloyd.protocols.party import Party, Receive
-from fastlloyd.protocols.session import (
-    PlanProposal,
-    await_ready,
-    exchange_counters_client,
-    exchange_counters_server,
-    propose_plan,
-    tell_ready,
-)
+from fastlloyd.protocols.session import await_plan, await_ready, propose_plan, tell_ready
 from fastlloyd.protocols.vertical_he.computing import computing_party
 from fastlloyd.protocols.vertical_he.holder import key_holder
 from fastlloyd.protocols.vertical_he.owner import owner
@@ -70,7 +63,7 @@ from fastlloyd.systems.shared import SharedOutcome
 from fastlloyd.systems.unit import privacy_unit
 from fastlloyd.systems.vertical import HELP as VERTICAL_HELP
 from fastlloyd.systems.vertical import OwnColumns, VerticalCommon, gather_vertical, load_vertical
-from fastlloyd.wire import SERVER, SETUP_ROUND, PartyId
+from fastlloyd.wire import SERVER, PartyId
 
 _FLOODING = (
     "vertical-he.noise = flooding adds only what protects the key: the parties learn soft sums of each round almost "
@@ -202,15 +195,7 @@ def _play(session: Session, outcome: HEOutcome) -> None:
         driver.drive(tell_ready())
     session.rounds_start(driver)
     result = _compute(session, driver, plan, columns, secret)
-    outcome.files.choose_writer((SERVER, *session.everybody))
-    own_counts = own_traffic(session.meter)
-    if me.is_server:
-        parties = session.everybody
-        counters = exchange_counters_server(parties, own_counts, late=frozenset(), at_least=len(parties))
-        traffic: Mapping[str, Any] = driver.drive(counters)
-    else:
-        traffic = driver.drive(exchange_counters_client(own_counts))
-    outcome.finish(plan, features, result, traffic)
+    outcome.finish(session, driver, plan, features, result)
 
 
 def _align(session: Session, driver: Driver, own: OwnColumns, secret: SecretRandom) -> NDArray[np.float64]:
@@ -248,7 +233,7 @@ def _agree(
         driver.drive(tell_columns(own.features))
         driver.drive(tell_count(n))
         prepare()  # rank 0 plans meanwhile, and this party will check the plan
-    values = driver.drive(_await_plan()).plan
+    values = driver.drive(await_plan()).plan
     found: list[tuple[PartyFeatures, ...]] = []
 
     def read(values: Mapping[str, Any]) -> Plan:
@@ -267,12 +252,6 @@ def _agree(
     plan = accept_plan(session, values, read)
     driver.allow(bounds(plan))
     return plan, found[0]
-
-
-def _await_plan() -> Party[PlanProposal]:
-    """Receive rank 0's plan."""
-    proposal: PlanProposal = yield Receive(SERVER, PlanProposal, SETUP_ROUND)
-    return proposal
 
 
 def _workers(config: RunConfig) -> int:
@@ -314,25 +293,28 @@ class HEOutcome(SharedOutcome):
     """What a party has at the end: the released centres."""
 
     def finish(
-        self, plan: Plan, features: tuple[PartyFeatures, ...], result: HEResult, traffic: Mapping[str, Any]
+        self, session: Session, driver: Driver, plan: Plan, features: tuple[PartyFeatures, ...], result: HEResult
     ) -> None:
-        """Note how the run ended."""
-        self._result = partial(self._make_result, plan, features, result, traffic)
+        """Compare with the others, and note how the run ended."""
+        everybody = (SERVER, *session.everybody)
+        self.conclude(
+            session,
+            driver,
+            lambda: self._make_result(plan, features, result),
+            took_part=everybody,
+            writers=everybody,
+            heard=everybody if plan.parties > 2 else (),  # two parties have nobody to compare with
+        )
 
-    def _make_result(
-        self, plan: Plan, features: tuple[PartyFeatures, ...], result: HEResult, traffic: Mapping[str, Any]
-    ) -> Result:
+    def _make_result(self, plan: Plan, features: tuple[PartyFeatures, ...], result: HEResult) -> Result:
         from fastlloyd.systems.vertical_report import draw_vertical, evaluate_vertical
 
-        config, names = self._facts.config, assemble_names(features)
+        names = assemble_names(features)
         centroids = assemble_centers(result.centers, features)
         run = self._facts.run_id.hex()
         planned = [dataclasses.replace(r, run=run) for r in plan.all_releases() if r.round < result.rounds]
         releases = self.files.own_releases() or planned
         sizes = tuple(float(size) for size in result.noisy_counts)
-        lifetime = None
-        if config.state_dir and self.files.ledger.releases:
-            lifetime = self.files.ledger.epsilon(plan.delta, releases[0].neighbours)
         return Result(
             common=common_part(
                 self._facts,
@@ -340,29 +322,33 @@ class HEOutcome(SharedOutcome):
                 masking=None,
                 parameters=_parameters(plan, result.rounds),
                 included=(self._everybody,) * result.rounds,
-                traffic=traffic,
             ),
-            privacy=document.Privacy(
-                epsilon=plan.epsilon if plan.private else math.inf,
-                delta=plan.delta,
-                spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
-                neighbours=releases[0].neighbours,
-                unit=privacy_unit(config) if plan.private else None,
-                conditions=_conditions(plan),
-                bounded=False,
-                accountant=ACCOUNTANT,
-                releases=[release.to_dict() for release in releases],
-                lifetime_epsilon=lifetime,
-                budget=None if lifetime is None else config.budget,
-            ),
+            privacy=partial(self._privacy, plan, releases),
             features=names,
             centroids=centroids,
             noisy_sizes=sizes,
             against=_AGAINST,
             not_private_reason=None if plan.private else _FLOODING,
-            evaluation=evaluate_vertical(self._facts, self._common, names, result.centers),
+            evaluation=partial(evaluate_vertical, self._facts, self._common, names, result.centers),
             releases=releases,
-            pictures=draw_vertical(self._facts, features, centroids, sizes),
+            pictures=partial(draw_vertical, self._facts, features, centroids, sizes),
+        )
+
+    def _privacy(self, plan: Plan, releases: Sequence[Release]) -> document.Privacy:
+        config, neighbours = self._facts.config, releases[0].neighbours
+        counted = bool(config.state_dir and self.files.ledger.releases)
+        return document.Privacy(
+            epsilon=plan.epsilon if plan.private else math.inf,
+            delta=plan.delta,
+            spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
+            neighbours=neighbours,
+            unit=privacy_unit(config) if plan.private else None,
+            conditions=_conditions(plan),
+            bounded=False,
+            accountant=ACCOUNTANT,
+            releases=[release.to_dict() for release in releases],
+            lifetime_epsilon=self.files.ledger.epsilon(plan.delta, neighbours) if counted else None,
+            budget=config.budget if counted else None,
         )
 
 

@@ -9,12 +9,13 @@ from typing import Any
 from fastlloyd.errors import Reason
 from fastlloyd.net.frame import Kind, Notice
 from fastlloyd.protocols.align.messages import Columns, Count
+from fastlloyd.protocols.farewell import Counters, Totals
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.feddp.messages import CentersMessage, ProjectedCentersMessage, ProjectionMessage
 from fastlloyd.protocols.kfed.messages import MergedCenters
 from fastlloyd.protocols.pairs import PairPublicKey
 from fastlloyd.protocols.secfc.messages import Assignment, LayerPublicKey, Roll, SealedTags, Shared, Size
-from fastlloyd.protocols.session import Counters, Hello, PlanProposal, Ready, Totals
+from fastlloyd.protocols.session import Hello, PlanProposal, Ready
 from fastlloyd.protocols.vertical_dp.messages import Synopsis
 from tests.adversary.lie import CONTROL, Lie
 from tests.adversary.play import PLAYS
@@ -59,9 +60,9 @@ def directed(play: str, plan: dict[str, Any]) -> Iterator[Lie]:
 
 def _final(play: str) -> Iterator[Lie]:
     for name, text in _COUNTERS.items():
-        yield Lie(rank=1, act="replace", type=Counters.TYPE, value=f'{{"traffic":{text}}}', name=f"Counters: {name}")
+        yield Lie(rank=1, act="replace", type=Counters.TYPE, value=f'{{"accounts":{text}}}', name=f"Counters: {name}")
     for name, text in _TOTALS.items():
-        yield Lie(rank=0, act="replace", type=Totals.TYPE, value=f'{{"traffic":{text}}}', name=f"Totals: {name}")
+        yield Lie(rank=0, act="replace", type=Totals.TYPE, value=f'{{"accounts":{text}}}', name=f"Totals: {name}")
 
 
 def _plans(play: str, plan: dict[str, Any]) -> Iterator[Lie]:

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import FastLloydError, InternalError, PeerError
+from fastlloyd.protocols.farewell import Counters, Totals
 from fastlloyd.protocols.secfc.messages import Size
-from fastlloyd.protocols.session import Counters, Go, Hello, PlanProposal, Ready, Totals
+from fastlloyd.protocols.session import Go, Hello, PlanProposal, Ready
 from fastlloyd.simulate import Tap
 from fastlloyd.wire import Header, PartyId
 from tests.adversary.mutate import ACTS, HEADER_BYTES, Moment

@@ -25,7 +25,7 @@ from fastlloyd.errors import (
 from fastlloyd.net import control
 from fastlloyd.net.control import Ending, NotStarted, abort, agree_start
 from fastlloyd.net.frame import DIGEST_BYTES, NO_DIGEST, Kind, Notice, Start, Verdict
-from fastlloyd.wire import SERVER, SETUP_ROUND, PartyId
+from fastlloyd.wire import FINAL_ROUND, SERVER, SETUP_ROUND, PartyId
 from tests.net.support import CONTEXT, LIMIT_S, at_once, connected, make_links
 
 ONE, TWO, THREE = PartyId(1), PartyId(2), PartyId(3)
@@ -249,6 +249,20 @@ def test_several_failures_at_once_end_alike():
 
     endings = at_once([server, *[lambda rank=rank: abort(links[rank], errors[rank]) for rank in errors]])
     assert endings == [Ending(2, 4, Reason.BAD_INPUT, lost=False)] * 5
+
+
+@pytest.mark.parametrize("code", [2, 4, 70])
+@pytest.mark.parametrize("liar", [0, 1])
+def test_what_a_party_says_of_anothers_mistake_or_bug_is_code_3(liar, code):
+    links = make_links(3)
+    slander = Notice(2, Reason.INTERNAL, code, by=liar)
+    for peer in links[liar].peers:
+        links[liar].post(peer, Kind.ABORT, slander.encode(), FINAL_ROUND)
+    for honest in range(3):
+        if honest != liar:
+            with pytest.raises(Aborted) as caught:
+                links[honest].step(LIMIT_S)
+            assert (caught.value.exit_code, caught.value.rank, caught.value.by) == (3, 2, liar)
 
 
 def test_first_come_wins_among_equals_and_all_agree():

@@ -335,7 +335,7 @@ def test_party_that_finishes_first_alarms_nobody():
 
 def test_abort_notice_is_acknowledged_and_raised():
     links = connected(3)
-    links[0].post(ONE, Kind.ABORT, Notice(2, Reason.BAD_INPUT, 2).encode(), 0)
+    links[0].post(ONE, Kind.ABORT, Notice(2, Reason.BAD_INPUT, 2, by=2).encode(), 0)
     with pytest.raises(Aborted, match="client 2 did not start: bad input") as caught:
         links[1].receive(LIMIT_S)
     assert (caught.value.rank, caught.value.exit_code) == (2, 2)

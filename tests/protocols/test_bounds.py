@@ -11,8 +11,9 @@ import pytest
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.protocols.bounds import Bounds, plan_bounds, setup_bounds
+from fastlloyd.protocols.farewell import Counters, Totals
 from fastlloyd.protocols.party import Send
-from fastlloyd.protocols.session import Counters, Hello, PlanProposal, Totals, propose_plan, receive_plan
+from fastlloyd.protocols.session import Hello, PlanProposal, propose_plan, receive_plan
 from fastlloyd.run import Driver
 from fastlloyd.wire import SERVER, SETUP_ROUND, Header, PartyId
 from tests.protocols.whole import run_whole

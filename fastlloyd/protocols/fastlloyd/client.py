@@ -17,7 +17,7 @@ from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum,
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, local_update, post_process
 from fastlloyd.protocols.message import recall
-from fastlloyd.protocols.party import Party, Publish, Receive, Record, Save, Send
+from fastlloyd.protocols.party import Attest, Party, Publish, Receive, Record, Save, Send
 from fastlloyd.ring.fixed import Ring, RingArray
 from fastlloyd.wire import SERVER, PartyId, clients
 
@@ -123,6 +123,7 @@ def client(
             pads.prepare()
             reply = yield Receive(SERVER, NoisyMaskedSum, t, shape)
             yield Save(f"reply-{t}", reply.body())
+        yield Attest(SERVER, reply, t)
         if len(reply.included) < plan.min_clients:
             raise PeerError(
                 f"the server's sum of round {t} includes {len(reply.included)} clients, expected at least "

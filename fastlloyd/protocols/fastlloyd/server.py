@@ -16,9 +16,9 @@ from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, VectorFormat
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.message import recall
-from fastlloyd.protocols.party import Gather, Party, Publish, Record, Save, Send
+from fastlloyd.protocols.party import Attest, Gather, Party, Publish, Record, Save, Send
 from fastlloyd.ring.fixed import Ring, RingArray
-from fastlloyd.wire import PartyId, clients
+from fastlloyd.wire import SERVER, PartyId, clients
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,7 @@ def server(
         if t in stored:
             reply = recall(NoisyMaskedSum, stored[t], shape, f"reply-{t}")
             behind = tuple(party for party in everybody if rounds_done.get(party, 0) <= t)
+            yield Attest(SERVER, reply, t)
             yield Send(behind, reply, t)
             history.append(reply.included)
             continue
@@ -79,6 +80,7 @@ def server(
         reply = NoisyMaskedSum(total.tobytes(), included, plan.clients)
         yield Save(f"reply-{t}", reply.body())
         yield Send(everybody, reply, t)
+        yield Attest(SERVER, reply, t)
         late = frozenset(everybody) - frozenset(included)
         history.append(included)
         yield Publish("round", {"round": t, "rounds": len(plan.rounds), "clients": len(included)})

@@ -29,7 +29,7 @@ from fastlloyd.protocols.feddp.server import REPLIES, Reply
 from fastlloyd.protocols.feddp.stage import Centers, ProjectedCenters
 from fastlloyd.protocols.feddp.user import UserStatistics
 from fastlloyd.protocols.message import recall
-from fastlloyd.protocols.party import Party, Publish, Receive, Record, Save, Send
+from fastlloyd.protocols.party import Attest, Party, Publish, Receive, Record, Save, Send
 from fastlloyd.ring.fixed import Ring, RingArray
 from fastlloyd.wire import SERVER, PartyId, clients
 
@@ -174,7 +174,9 @@ def client(
     for t, step in enumerate(plan.rounds):
         kind = REPLIES.get(step.kind, CentersMessage)
         if t in stored.replies:
-            state.take(recall(kind, stored.replies[t], plan, f"reply-{t}"))
+            known = recall(kind, stored.replies[t], plan, f"reply-{t}")
+            yield Attest(SERVER, known, t)
+            state.take(known)
             history = continue_history(history, stored.replies[t])
             continue
         if step.kind != START and t >= stored.server_done:
@@ -186,6 +188,7 @@ def client(
             shares.prepare(t + 1, state.k)
         reply = yield Receive(SERVER, kind, t, plan)
         yield Save(f"reply-{t}", reply.body())
+        yield Attest(SERVER, reply, t)
         state.take(reply)
         history = continue_history(history, reply.body())
         yield Publish("round", {"round": t, "rounds": len(plan.rounds), "clients": plan.clients, "step": step.kind})

@@ -31,9 +31,9 @@ from fastlloyd.protocols.feddp.stage import (
 )
 from fastlloyd.protocols.feddp.starts import start_centers
 from fastlloyd.protocols.message import recall
-from fastlloyd.protocols.party import Gather, Party, Publish, Record, Save, Send
+from fastlloyd.protocols.party import Attest, Gather, Party, Publish, Record, Save, Send
 from fastlloyd.ring.fixed import Ring
-from fastlloyd.wire import PartyId, clients
+from fastlloyd.wire import SERVER, PartyId, clients
 
 Reply = ProjectionMessage | ProjectedCentersMessage | CentersMessage
 REPLIES: dict[str, type[Reply]] = {OUTER: ProjectionMessage, WEIGHTS: ProjectedCentersMessage}
@@ -140,6 +140,7 @@ def server(
         if t in stored:
             reply = recall(REPLIES.get(step.kind, CentersMessage), stored[t], plan, f"reply-{t}")
             progress.take(reply)
+            yield Attest(SERVER, reply, t)
             yield Send(tuple(party for party in everybody if rounds_done.get(party, 0) <= t), reply, t)
             continue
         noisy = np.zeros(0, dtype=np.int64)
@@ -150,6 +151,7 @@ def server(
         progress.take(reply)
         yield Save(f"reply-{t}", reply.body())
         yield Send(everybody, reply, t)
+        yield Attest(SERVER, reply, t)
         yield Publish("round", {"round": t, "rounds": len(plan.rounds), "clients": len(everybody), "step": step.kind})
     centers = progress.centers or Centers(np.zeros((0, plan.d)), np.zeros(0))
     costs = np.zeros(0) if progress.projected is None else progress.projected.costs

@@ -14,7 +14,7 @@ from fastlloyd.kmeans.local import cluster_locally
 from fastlloyd.protocols.kfed.messages import CentersFormat, LocalCenters, MergedCenters, encode_centers
 from fastlloyd.protocols.kfed.plan import Plan
 from fastlloyd.protocols.message import recall
-from fastlloyd.protocols.party import Party, Publish, Receive, Record, Save, Send
+from fastlloyd.protocols.party import Attest, Party, Publish, Receive, Record, Save, Send
 from fastlloyd.wire import SERVER, PartyId
 
 
@@ -72,6 +72,7 @@ def client(
         yield Send((SERVER,), recall(LocalCenters, uplink, shape, "uplink-0"), 0)
         merged = yield Receive(SERVER, MergedCenters, 0, shape)
         yield Save("reply-0", merged.body())
+    yield Attest(SERVER, merged, 0)
     if len(merged.included) < plan.min_clients:
         raise PeerError(
             f"the server merged the centres of {len(merged.included)} clients, expected at least {plan.min_clients} "

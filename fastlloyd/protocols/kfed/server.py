@@ -13,8 +13,8 @@ from fastlloyd.protocols.kfed.merge import merge_centers
 from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters, encode_centers
 from fastlloyd.protocols.kfed.plan import Plan
 from fastlloyd.protocols.message import recall
-from fastlloyd.protocols.party import Gather, Party, Publish, Record, Save, Send
-from fastlloyd.wire import PartyId, clients
+from fastlloyd.protocols.party import Attest, Gather, Party, Publish, Record, Save, Send
+from fastlloyd.wire import SERVER, PartyId, clients
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,7 @@ def server(
         reply = MergedCenters(encode_centers(centers), included, plan.clients)
         yield Save("reply-0", reply.body())
         yield Send(everybody, reply, 0)
+    yield Attest(SERVER, reply, 0)
     yield Publish("round", {"round": 0, "rounds": 1, "clients": len(reply.included)})
     late = frozenset(everybody) - frozenset(reply.included)
     return ServerResult(reply.centers(plan.d), reply.included, late)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.grid import GridPoints
-from fastlloyd.protocols.party import Party, Publish, Receive, Record, Send
+from fastlloyd.protocols.party import Attest, Party, Publish, Receive, Record, Send
 from fastlloyd.protocols.secfc.clusters import Clusters
 from fastlloyd.protocols.secfc.coded import Coder
 from fastlloyd.protocols.secfc.masks import RoundMasks
@@ -115,6 +115,7 @@ def client(
             answer = coder.distances(int(np.flatnonzero(labels == 0)[0]), masks)
         yield Send((SERVER,), CodedValues(answer), t)
         reply: Assignment = yield Receive(SERVER, Assignment, t, shape)
+        yield Attest(SERVER, reply, t)
         _check(reply, labels, plan, t)
         before, labels = labels, np.empty_like(labels)
         labels[order] = reply.labels

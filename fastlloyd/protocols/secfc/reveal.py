@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.grid import GridPoints
-from fastlloyd.protocols.party import Party, Receive, Send
+from fastlloyd.protocols.party import Attest, Party, Receive, Send
 from fastlloyd.protocols.secfc.clusters import Clusters
 from fastlloyd.protocols.secfc.coded import Coder
 from fastlloyd.protocols.secfc.messages import ArrayFormat, CenterShares, Roll
@@ -62,6 +62,7 @@ def reveal_centers(
         Too few clients are there, or their shares give no possible sum.
     """
     roll: Roll = yield Receive(SERVER, Roll, t, plan.clients)
+    yield Attest(SERVER, roll, t)
     if len(roll.present) < plan.revealing:
         raise PeerError(
             f"the server calls {len(roll.present)} clients to reveal the centres, expected at least {plan.revealing}",

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import PeerError
-from fastlloyd.protocols.party import Gather, Party, Publish, Send
+from fastlloyd.protocols.party import Attest, Gather, Party, Publish, Send
 from fastlloyd.protocols.secfc.compare import with_zeros
 from fastlloyd.protocols.secfc.messages import Assignment, AssignmentFormat, CodedValues, Finished, Roll, ValuesFormat
 from fastlloyd.protocols.secfc.order import Scale
@@ -91,7 +91,9 @@ def server(plan: Plan, records: int) -> Party[ServerResult]:
             answers |= yield Gather(rest, CodedValues, t, 0, question.format)
             _try_all(course, plan, answers, question)
         included = tuple(sorted(answers))
-        yield Send(plan.everybody, Assignment(course.labels, included, shape), t)
+        assignment = Assignment(course.labels, included, shape)
+        yield Send(plan.everybody, assignment, t)
+        yield Attest(SERVER, assignment, t)
         history.append(included)
         yield Publish("round", {"round": t, "rounds": plan.rounds, "clients": len(included)})
     # Who says that the assignment repeated does so in a round of its own.
@@ -100,7 +102,9 @@ def server(plan: Plan, records: int) -> Party[ServerResult]:
     finished = yield Gather(plan.everybody, Finished, last, at_least)
     present = tuple(party for party in plan.everybody if party in finished)
     if plan.reveal_centers:
-        yield Send(plan.everybody, Roll(present, plan.clients), last)
+        roll = Roll(present, plan.clients)
+        yield Send(plan.everybody, roll, last)
+        yield Attest(SERVER, roll, last)
     return ServerResult(tuple(history), frozenset(plan.everybody) - frozenset(present))
 
 

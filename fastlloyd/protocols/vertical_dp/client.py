@@ -14,7 +14,7 @@ from fastlloyd.errors import DataError
 from fastlloyd.privacy.sampler import round_laplace
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.privacy.sketch import make_sketch
-from fastlloyd.protocols.party import Party, Publish, Receive, Record, Send
+from fastlloyd.protocols.party import Attest, Party, Publish, Receive, Record, Send
 from fastlloyd.protocols.session import await_go, tell_ready
 from fastlloyd.protocols.vertical_dp.keys import GroupKeys
 from fastlloyd.protocols.vertical_dp.local import cluster_locally
@@ -99,6 +99,7 @@ def client(prepared: Prepared, plan: Plan) -> Party[ClientResult]:
     yield Send((SERVER,), prepared.message, 0)
     form = CentersFormat(plan.k, plan.d, plan.share_result)
     reply = yield Receive(SERVER, FinalCenters, 0, form)
+    yield Attest(SERVER, reply, 0)
     yield Publish("round", {"round": 0, "rounds": 1, "clients": plan.clients})
     return ClientResult(prepared.noisy_centers, reply.centers(form))
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import DataError, PeerError
 from fastlloyd.privacy.sketch import Levels
-from fastlloyd.protocols.party import Party, Publish, Receive, Send
+from fastlloyd.protocols.party import Attest, Party, Publish, Receive, Send
 from fastlloyd.protocols.session import await_ready, let_go
 from fastlloyd.protocols.vertical_dp.client import synopsis_format
 from fastlloyd.protocols.vertical_dp.fit import Cells
@@ -23,7 +23,7 @@ from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS
 from fastlloyd.protocols.vertical_dp.messages import FinalCenters, Synopsis
 from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan
 from fastlloyd.protocols.vertical_dp.weights import Group, estimate_weights
-from fastlloyd.wire import PartyId, clients
+from fastlloyd.wire import SERVER, PartyId, clients
 
 __all__ = ["ServerResult", "await_prepared", "finish", "plain_cells", "possible_total", "server", "weigh"]
 
@@ -76,7 +76,9 @@ def server(plan: Plan) -> Party[ServerResult]:
         )
     result = finish([messages[party] for party in parties], plan)
     shared = result.centers.astype("<f8").tobytes() if plan.share_result else b""
-    yield Send(parties, FinalCenters(shared), 0)
+    final = FinalCenters(shared)
+    yield Send(parties, final, 0)
+    yield Attest(SERVER, final, 0)
     yield Publish("round", {"round": 0, "rounds": 1, "clients": plan.clients})
     return result
 

@@ -14,7 +14,7 @@ from fastlloyd.crypto.keyshare import KeyShare
 from fastlloyd.crypto.lattice import Sample
 from fastlloyd.errors import PeerError
 from fastlloyd.privacy.secret import SecretRandom
-from fastlloyd.protocols.party import Party, Publish, Receive, Record, Send
+from fastlloyd.protocols.party import Attest, Party, Publish, Receive, Record, Send
 from fastlloyd.protocols.vertical_he import lwe
 from fastlloyd.protocols.vertical_he.engine import Engine, Work
 from fastlloyd.protocols.vertical_he.frame import block_format, key_format
@@ -75,6 +75,7 @@ def computing_party(
         switched = lwe.switch(Sample(constants, sample.vectors), modulus, plan.scales.wire_bits)
         yield Send((holder,), NoisySamples(lwe.encode(switched, plan.scales.wire_bits)), t)
         reply: NoisySums = yield Receive(holder, NoisySums, t, plan.outputs)
+        yield Attest(holder, reply, t)
         before = centers
         centers, counts = post_process(reply.integers(), centers, plan)
         yield Publish("round", {"round": t, "rounds": plan.rounds})

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.crypto.ckks import Context, KeyHolder, Refresher
-from fastlloyd.protocols.party import Party, Publish, Receive, Record, Send
+from fastlloyd.protocols.party import Attest, Party, Publish, Receive, Record, Send
 from fastlloyd.protocols.vertical_he import linear, lwe, pairwise, projection
 from fastlloyd.protocols.vertical_he.computing import blaming
 from fastlloyd.protocols.vertical_he.frame import key_format
@@ -72,7 +72,9 @@ def key_holder(
         message: NoisySamples = yield Receive(computing, NoisySamples, t, expected)
         sample = lwe.decode(message.data, plan.outputs, context.degree, wire_bits)
         noisy = lwe.open_samples(sample, raw_key, context.modulus, wire_bits) + noise(t)
-        yield Send(others, NoisySums.of(noisy), t)
+        sums = NoisySums.of(noisy)
+        yield Send(others, sums, t)
+        yield Attest(me, sums, t)
         before = centers
         centers, counts = post_process(noisy, centers, plan)
         yield Publish("round", {"round": t, "rounds": plan.rounds})

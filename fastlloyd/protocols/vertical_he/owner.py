@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.crypto.ckks import Context, Refresher
-from fastlloyd.protocols.party import Party, Publish, Receive, Record, Send
+from fastlloyd.protocols.party import Attest, Party, Publish, Receive, Record, Send
 from fastlloyd.protocols.vertical_he import pairwise
 from fastlloyd.protocols.vertical_he.computing import blaming
 from fastlloyd.protocols.vertical_he.frame import key_format
@@ -52,6 +52,7 @@ def owner(
     centers, counts = first_centers(plan, start), np.zeros(plan.k)
     for t in range(plan.rounds):
         reply: NoisySums = yield Receive(holder, NoisySums, t, plan.outputs)
+        yield Attest(holder, reply, t)
         before = centers
         centers, counts = post_process(reply.integers(), centers, plan)
         yield Publish("round", {"round": t, "rounds": plan.rounds})

@@ -135,7 +135,7 @@ def test_untouched_run_verifies(write_run, capsys, mechanism, delta):
         ({"privacy__releases": []}, "not in report.json"),
         ({"run": "00aa"}, "not in ledger.jsonl"),
         ({"rounds": [{"round": 7, "seconds": 1.0, "clients_included": [1]}]}, "round 7 took place"),
-        ({"schema": 9}, "schema: expected 1"),
+        ({"schema": 9}, "schema: expected 2"),
     ],
 )
 def test_changed_report_is_found_out(write_run, changes, words):

@@ -1,0 +1,194 @@
+"""The signed record of a run: what each party puts its name to, and how anybody checks it later.
+
+Each party signs a statement: run, roster, the digest that all agreed on, and what it has of the report::
+
+    public       protocol, run, parties, parameters, releases, who was included in each round
+    centroids    the same, feature names, and the SHA-256 of each result file that all make alike
+    result       the same, and the noisy sizes
+
+Whoever writes the report signs the whole of it as well. Without a roster nothing is signed: the keys are nobody's.
+
+Source: docs/protocol.md, "Signed record"; docs/report.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from fastlloyd.crypto.identity import Identity
+from fastlloyd.crypto.roster import Roster
+from fastlloyd.crypto.signature import sign, verifies
+from fastlloyd.errors import ConfigError
+from fastlloyd.report import document
+from fastlloyd.wire import PartyId
+
+Covers = Literal["public", "centroids", "result"]
+COVERS: tuple[Covers, ...] = get_args(Covers)
+# Who sees a release differs from ledger to ledger; the release does not.
+_OWN_FIELDS = ("data", "seen_by", "run")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedRecord:
+    """What a party signs of its run.
+
+    Attributes
+    ----------
+    common : document.Common
+    releases : sequence of dict
+        As `Release.to_dict` gives them.
+    features, noisy_sizes : sequence or None
+    files : mapping from file name to text
+        Result files that all parties with the result make alike.
+    covers : {'public', 'centroids', 'result'}
+        What this party has of it.
+    """
+
+    common: document.Common
+    releases: Sequence[Mapping[str, Any]]
+    features: Sequence[str] = ()
+    noisy_sizes: Sequence[float] | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+    covers: Covers = "result"
+
+    def statement(self, roster: bytes, agreed: bytes, covers: Covers) -> bytes:
+        """Give the bytes that a party signs which has so much of it."""
+        values = self.common.alike()
+        public = _public(values, self.releases)
+        result = _result(self.features, self.noisy_sizes, file_digests(self.files), covers)
+        return _statement(values["run"], roster, agreed, public, result)
+
+
+def file_digests(files: Mapping[str, str]) -> dict[str, str]:
+    """Give the SHA-256 of each text, in hexadecimal digits."""
+    return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in sorted(files.items())}
+
+
+def sign_report(report: Mapping[str, Any], identity: Identity) -> str:
+    """Sign a whole report, its writer's signature left empty; gives hexadecimal digits."""
+    return sign(identity, _whole(report)).hex()
+
+
+def verify_signatures(folder: Path, report: Mapping[str, Any], roster: Roster) -> str:
+    """Check all signatures of a report against a roster.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the run; its result files are compared too.
+    report : dict
+        A valid report.json.
+    roster : Roster
+        The one of that run.
+
+    Returns
+    -------
+    str
+        One sentence that says who signed.
+
+    Raises
+    ------
+    ConfigError
+        The report is unsigned, was signed under another roster, or does not say what was signed.
+    """
+    signed = report["signatures"]
+    if signed is None:
+        raise ConfigError("report.json is unsigned: the run had no --roster, so nobody's key stands behind it")
+    if signed["roster"] != roster.digest().hex():
+        raise ConfigError(
+            f"report.json was signed under the roster with digest {signed['roster'][:16]}.., this one has "
+            f"{roster.digest().hex()[:16]}..; give the roster of that run"
+        )
+    _check_files(folder, signed["files"])
+    certificates = roster.certificates()
+    writer = PartyId(signed["writer"]["rank"])
+    if writer not in certificates or not verifies(certificates[writer], _whole(report), _bytes(signed["writer"])):
+        raise ConfigError(f"report.json is not as {writer}, who wrote it, signed it: it was changed afterwards")
+    signers = []
+    for entry in signed["parties"]:
+        party = PartyId(entry["rank"])
+        if entry["signature"] is None:
+            continue
+        if party not in certificates or not verifies(certificates[party], _from_report(report, entry), _bytes(entry)):
+            raise ConfigError(f"report.json does not say what {party} signed: it was changed, or another run's")
+        signers.append(f"{roster.name(party)} ({party})")
+    missing = [str(PartyId(entry["rank"])) for entry in signed["parties"] if entry["signature"] is None]
+    text = f"signed by {', '.join(signers)} under the roster with digest {signed['roster'][:16]}.."
+    return text + (f"; not by {', '.join(missing)}" if missing else "")
+
+
+def _from_report(report: Mapping[str, Any], entry: Mapping[str, Any]) -> bytes:
+    """Give the statement that a party must have signed if the report is what it saw."""
+    signed, result = report["signatures"], report["result"]
+    public = _public(report, report["privacy"]["releases"])
+    own = _result(result["features"], result["noisy_sizes"], signed["files"], entry["covers"])
+    return _statement(report["run"], bytes.fromhex(signed["roster"]), bytes.fromhex(signed["agreed"]), public, own)
+
+
+def _statement(run: str, roster: bytes, agreed: bytes, public: Any, result: Any) -> bytes:
+    return _canonical(
+        {
+            "run": run,
+            "roster": roster.hex(),
+            "agreed": agreed.hex(),
+            "public": _digest(public),
+            "result": None if result is None else _digest(result),
+        }
+    )
+
+
+def _public(values: Mapping[str, Any], releases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    kept = [{name: value for name, value in entry.items() if name not in _OWN_FIELDS} for entry in releases]
+    return {
+        "protocol": values["protocol"],
+        "run": values["run"],
+        "parties": values["parties"],
+        "parameters": values["parameters"],
+        "releases": sorted(kept, key=lambda entry: (entry["round"], entry["name"])),
+        "included": [entry["clients_included"] for entry in values["rounds"]],
+    }
+
+
+def _result(
+    features: Sequence[str], sizes: Sequence[float] | None, files: Mapping[str, str], covers: Covers
+) -> dict[str, Any] | None:
+    if covers == "public":
+        return None
+    found = {"features": list(features), "files": dict(files)}
+    return found if covers == "centroids" else {**found, "noisy_sizes": None if sizes is None else list(sizes)}
+
+
+def _whole(report: Mapping[str, Any]) -> bytes:
+    """Give the bytes that the writer signs: the report with its own signature left out."""
+    signed = dict(report["signatures"])
+    signed["writer"] = {"rank": signed["writer"]["rank"], "signature": None}
+    return _canonical({**report, "signatures": signed})
+
+
+def _check_files(folder: Path, digests: Mapping[str, str]) -> None:
+    """Compare the result files with what was signed."""
+    for name, digest in digests.items():
+        path = folder / Path(name).name
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise ConfigError(f"{path} was signed but cannot be read: {error.strerror}") from error
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise ConfigError(f"{path} is not what the parties signed: it was changed after the run")
+
+
+def _bytes(entry: Mapping[str, Any]) -> bytes:
+    return bytes.fromhex(entry["signature"] or "")
+
+
+def _digest(values: Any) -> str:
+    return hashlib.sha256(_canonical(values)).hexdigest()
+
+
+def _canonical(values: Any) -> bytes:
+    return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False, default=list).encode()

@@ -1,0 +1,203 @@
+"""The signed record: everything that matters is covered, and every change is found out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastlloyd.cli.report import main, verify
+from fastlloyd.crypto.identity import make_identity
+from fastlloyd.crypto.roster import Roster, RosterEntry
+from fastlloyd.crypto.signature import sign, verifies
+from fastlloyd.errors import ConfigError
+from fastlloyd.privacy.accountant import spent
+from fastlloyd.privacy.release import Release
+from fastlloyd.report.document import Common, Network, Privacy, Round, build_report, encode
+from fastlloyd.report.files import centroids_csv
+from fastlloyd.report.signed import SignedRecord, file_digests, sign_report
+
+RUN, DELTA, AGREED = "00ff", 1e-6, bytes(range(32))
+IDENTITIES = [make_identity(f"site {rank}", rank) for rank in range(3)]
+ROSTER = Roster(
+    tuple(
+        RosterEntry(one.name, "client" if rank else "server", rank, one.certificate_pem)
+        for rank, one in enumerate(IDENTITIES)
+    )
+)
+
+
+def release(t: int, scale: float = 2000.0) -> Release:
+    return Release(run=RUN, round=t, name="sums", mechanism="gaussian", sensitivity=256.0, norm="l2", noise_scale=scale)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run of a server without the result and two clients, the first of which writes."""
+    releases = [release(t) for t in range(2)]
+    common = Common(
+        run=RUN,
+        protocol="fastlloyd",
+        clients=2,
+        authenticated=True,
+        parameters={"k": 2, "rounds": 2, "n_total": 100, "epsilon": 5.0},
+        rounds=[Round(round=t, seconds=0.1, clients_included=[1, 2]) for t in range(2)],
+        setup_seconds=0.2,
+        network=Network(transport="shm"),
+    )
+    plain = [one.to_dict() for one in releases]
+    files = {"centroids.csv": centroids_csv(["a", "b"], np.eye(2))}
+    result = SignedRecord(common=common, releases=plain, features=["a", "b"], noisy_sizes=[3.5, 4.5], files=files)
+    digest = ROSTER.digest()
+    entries = []
+    for rank, one in enumerate(IDENTITIES):
+        covers = "result" if rank else "public"
+        signature = sign(one, result.statement(digest, AGREED, covers)).hex()
+        entries.append({"rank": rank, "name": one.name, "covers": covers, "signature": signature, "problem": None})
+    signatures = {
+        "roster": digest.hex(),
+        "agreed": AGREED.hex(),
+        "files": file_digests(files),
+        "parties": entries,
+        "writer": {"rank": 1, "signature": None},
+    }
+    privacy = Privacy(
+        epsilon=spent(releases, DELTA) * 1.001,
+        delta=DELTA,
+        spent_epsilon=spent(releases, DELTA),
+        neighbours="add-remove record",
+        accountant="PLD",
+        releases=plain,
+    )
+    report = build_report(
+        common,
+        privacy=privacy,
+        features=["a", "b"],
+        noisy_sizes=[3.5, 4.5],
+        against="all",
+        signatures=signatures,
+    )
+    report["signatures"]["writer"]["signature"] = sign_report(report, IDENTITIES[1])
+    (tmp_path / "report.json").write_text(encode(report))
+    (tmp_path / "centroids.csv").write_text(files["centroids.csv"])
+    (tmp_path / "ledger.jsonl").write_text("".join(one.to_json() + "\n" for one in releases))
+    ROSTER.save(tmp_path / "roster.toml")
+    return tmp_path
+
+
+def edit(folder: Path, change: Callable[[dict[str, Any]], None], *, resign: bool = False) -> None:
+    """Change the report; `resign`: its writer signs the changed one, which only the others can notice."""
+    report = json.loads((folder / "report.json").read_text())
+    change(report)
+    if resign:
+        report["signatures"]["writer"]["signature"] = sign_report(report, IDENTITIES[1])
+    (folder / "report.json").write_text(encode(report))
+
+
+def test_a_good_record_names_its_signers(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(folder), "--verify", "--roster", str(folder / "roster.toml")]) == 0
+    said = capsys.readouterr().out
+    assert "signed by site 0 (the server), site 1 (client 1), site 2 (client 2)" in said
+
+
+def put(*path: Any, value: Any) -> Callable[[dict[str, Any]], None]:
+    def change(report: dict[str, Any]) -> None:
+        place: Any = report
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = value
+
+    return change
+
+
+CHANGES = [
+    put("parameters", "epsilon", value=1.0),
+    put("parameters", "n_total", value=99),
+    put("rounds", 1, "clients_included", value=[1]),
+    put("result", "noisy_sizes", value=[3.5, 4.25]),
+    put("result", "features", value=["a", "c"]),
+    put("parties", "clients", value=1),
+    put("protocol", value="glloyd"),
+    put("signatures", "agreed", value="ab" * 32),
+    put("signatures", "files", value={}),
+]
+
+
+@pytest.mark.parametrize("resign", [False, True])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_report_is_found_out_even_if_its_writer_signs_it(
+    folder: Path, change: Callable[[dict[str, Any]], None], resign: bool
+) -> None:
+    edit(folder, change, resign=resign)
+    with pytest.raises(ConfigError, match="changed|does not say what"):
+        verify(folder, folder / "roster.toml")
+
+
+@pytest.mark.parametrize("change", [put("claim", value="Nothing."), put("timing", "setup_seconds", value=9.0)])
+def test_whatever_the_writer_signed_alone_cannot_be_changed_by_others(folder: Path, change: Any) -> None:
+    edit(folder, change)
+    with pytest.raises(ConfigError, match="as client 1, who wrote it, signed it"):
+        verify(folder, folder / "roster.toml")
+
+
+def test_report_and_ledger_changed_alike_verify_no_longer(folder: Path) -> None:
+    louder = [release(t, 8000.0) for t in range(2)]
+    (folder / "ledger.jsonl").write_text("".join(one.to_json() + "\n" for one in louder))
+
+    def change(report: dict[str, Any]) -> None:
+        for entry, one in zip(report["privacy"]["releases"], louder, strict=True):
+            entry.update({key: one.to_dict()[key] for key in ("noise_scale", "noise_multiplier")})
+        report["privacy"]["spent_epsilon"] = spent(louder, DELTA)
+
+    edit(folder, change, resign=True)
+    assert "composes" in verify(folder) or "compose" in verify(folder)  # consistent, so the accounting alone passes
+    with pytest.raises(ConfigError, match="does not say what the server signed"):
+        verify(folder, folder / "roster.toml")
+
+
+def test_a_changed_result_file_is_found_out(folder: Path) -> None:
+    path = folder / "centroids.csv"
+    path.write_text(path.read_text().replace("1.0", "1.5"))
+    with pytest.raises(ConfigError, match="is not what the parties signed"):
+        verify(folder, folder / "roster.toml")
+    path.unlink()
+    with pytest.raises(ConfigError, match="was signed but cannot be read"):
+        verify(folder, folder / "roster.toml")
+
+
+def test_another_roster_and_an_unsigned_report_are_refused(folder: Path) -> None:
+    fewer = Roster(ROSTER.entries[:2])
+    fewer.save(folder / "fewer.toml")
+    with pytest.raises(ConfigError, match="give the roster of that run"):
+        verify(folder, folder / "fewer.toml")
+    edit(folder, put("signatures", value=None))
+    with pytest.raises(ConfigError, match="unsigned"):
+        verify(folder, folder / "roster.toml")
+    assert "its report is unsigned" in verify(folder)
+
+
+def test_a_party_that_did_not_sign_is_named(folder: Path) -> None:
+    def drop(report: dict[str, Any]) -> None:
+        report["signatures"]["parties"][2].update(signature=None, problem="sent no signature")
+
+    edit(folder, drop, resign=True)
+    assert verify(folder, folder / "roster.toml").endswith("not by client 2")
+
+
+def test_a_signature_is_of_its_key_and_its_bytes() -> None:
+    signature = sign(IDENTITIES[1], b"words")
+    certificates = ROSTER.certificates()
+    places = {party.rank: der for party, der in certificates.items()}
+    assert verifies(places[1], b"words", signature)
+    assert not verifies(places[2], b"words", signature)
+    assert not verifies(places[1], b"Words", signature)
+    assert not verifies(places[1], b"words", signature[:-1])
+
+
+def test_roster_needs_verify(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="add --verify"):
+        main([str(folder), "--roster", str(folder / "roster.toml")])
