@@ -33,6 +33,7 @@ from tests.adversary.relay import HUB_ACTS, WIRE_ACTS, Wire, hostile_hub, make_r
 from tests.adversary.verdict import FAULTS, judge, sentences
 
 PLAN_TYPE = 9
+_CODES = (0, 2, 3, 4, 70)
 NAMES = ("operator", "clinic north", "clinic south", "clinic west", "clinic east")
 
 
@@ -188,15 +189,28 @@ def load(out: Path) -> list[dict[str, Any]]:
 
 
 def table(kept: Sequence[dict[str, Any]]) -> str:
-    """Count by protocol, transport and kind: cases, hostile messages, exits by code, faults."""
-    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
+    """Count runs, hostile messages, exits by code and faults: by protocol and transport, then by kind of lie."""
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+    kinds: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
     for each in kept:
-        groups[each["play"], each["transport"], each["kind"]].append(each)
-    heads = ["protocol", "transport", "lies", "runs", "hostile messages", "0", "2", "3", "4", "70"]
+        groups[each["play"], each["transport"]].append(each)
+        kinds[(each["kind"],)].append(each)
+    return _table(("protocol", "transport"), groups) + "\n" + _table(("lies",), kinds)
+
+
+def _table(heads: tuple[str, ...], groups: dict[tuple[str, ...], list[dict[str, Any]]]) -> str:
+    """Write one table, with a last row of all."""
+    columns = [
+        *heads,
+        "runs",
+        "messages",
+        *(f"exit {code}" for code in _CODES),
+        *(name.replace("_", " ") for name in FAULTS),
+    ]
     rows = [[*key, *_count(group)] for key, group in sorted(groups.items())]
-    rows.append(["all", "", "", *_count(kept)])
-    lines = [" | ".join(map(str, row)) for row in [[*heads, *FAULTS], ["---"] * (len(heads) + len(FAULTS)), *rows]]
-    return "".join(f"| {text} |\n" for text in lines)
+    rows.append(["all", *[""] * (len(heads) - 1), *_count([each for group in groups.values() for each in group])])
+    rule = ["---"] * len(heads) + ["---:"] * (len(columns) - len(heads))
+    return "".join(f"| {' | '.join(map(str, row))} |\n" for row in [columns, rule, *rows])
 
 
 def _count(group: Sequence[dict[str, Any]]) -> list[int]:
@@ -204,7 +218,7 @@ def _count(group: Sequence[dict[str, Any]]) -> list[int]:
     codes = Counter(_agreed(each) for each in group)
     faults = Counter(name for each in group for name in each["faults"])
     told = sum(each["told"] for each in group)
-    return [len(group), told, *(codes[code] for code in (0, 2, 3, 4, 70)), *(faults[name] for name in FAULTS)]
+    return [len(group), told, *(codes[code] for code in _CODES), *(faults[name] for name in FAULTS)]
 
 
 def _agreed(kept: dict[str, Any]) -> int | None:
@@ -231,9 +245,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", type=int, nargs="*", help="run these cases and show them")
     parser.add_argument("--listed", type=Path, help="run the cases of this JSON file instead")
     parser.add_argument("--match", default="", help="only lies whose name holds this text")
+    parser.add_argument("--count", action="store_true", help="only count what lies in --out")
     parser.add_argument("--out", type=Path, required=True)
     chosen = parser.parse_args(argv)
     out: Path = chosen.out.resolve()
+    if chosen.count:
+        print(table(load(out)))
+        return 0
     out.mkdir(parents=True, exist_ok=True)
     warm_up()
     build(out / "stage")

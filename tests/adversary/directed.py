@@ -178,7 +178,14 @@ def _special(play: str) -> Iterator[Lie]:
         for name, change in _HELLOS.items():
             value = json.dumps({"names": ["a", "b"], "rounds_done": 0} | change)
             # Which of two names is the wrong one, two clients cannot tell.
-            provable = PLAYS[play].clients > 2 or name not in ("other names", "more names")
+            provable = PLAYS[play].clients > 2 or name in (
+                "5 rounds",
+                "-1 rounds",
+                "too many rounds",
+                "true rounds",
+                "nested names",
+                "no names",
+            )
             yield Lie(rank=1, act="replace", type=Hello.TYPE, value=value, provable=provable, name=f"Hello: {name}")
         value = json.dumps({"names": ["z", "b"], "rounds_done": 0})
         yield Lie(rank=2, act="replace", type=Hello.TYPE, value=value, provable=PLAYS[play].clients > 2,

@@ -27,8 +27,8 @@ from tests.adversary.lie import Lie
 from tests.adversary.play import PLAYS, Play, build
 from tests.adversary.verdict import sentences
 
-UPDATE_TYPE = 32
-ROUNDS = 4
+# Each protocol's uplink, and a number of rounds where it can be chosen.
+CHOSEN = {"fastlloyd": (32, 4), "pairwise": (32, 4), "feddp": (48, None)}
 Damage = Callable[[Path, random.Random], None]
 
 
@@ -143,14 +143,16 @@ def _value(key: str, text: str) -> Damage:
 
 def with_state(play: Play, state: Path, *, resume: bool) -> Play:
     """Give a play with a state directory."""
-    flags = (*play.flags, "--rounds", str(ROUNDS), "--state-dir", str(state), *(["--resume"] if resume else []))
-    return replace(play, flags=flags)
+    _, rounds = CHOSEN[play.name]
+    chosen = [] if rounds is None else ["--rounds", str(rounds)]
+    return replace(play, flags=(*play.flags, *chosen, "--state-dir", str(state), *(["--resume"] if resume else [])))
 
 
 def interrupt(play: Play, stage: Path, folder: Path) -> Path:
     """Run until client 2 dies before its third update; give the state directories."""
     state = folder / "state"
-    lie = Lie(rank=2, act="die", type=UPDATE_TYPE, nth=2)
+    uplink, _ = CHOSEN[play.name]
+    lie = Lie(rank=2, act="die", type=uplink, nth=2)
     ended = TcpRun(with_state(play, state, resume=False), stage, folder / "run", lie=lie).run()
     if len(ended.told) != 1 or EXIT_OK in ended.codes:
         raise RuntimeError(f"the run was not interrupted: {ended}")
@@ -196,7 +198,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Damage, resume, count; exit code 1 if any case went wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.adversary.states", description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--plays", nargs="*", default=["fastlloyd", "pairwise", "feddp"])
+    parser.add_argument("--plays", nargs="*", default=list(CHOSEN), choices=list(CHOSEN))
     parser.add_argument("--most", type=int, default=40, help="cases of each protocol")
     chosen = parser.parse_args(argv)
     out: Path = chosen.out.resolve()
