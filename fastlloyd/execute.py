@@ -129,6 +129,8 @@ def _prepare(config: RunConfig | FastLloydError, transport: Transport, announcer
             check_available()
         prepared.config, prepared.common = system.gather(config, count)
         prepared.identity, prepared.roster = load_identity(config, me, count)
+        if prepared.roster is not None:
+            announcer.names = {entry.rank: entry.name for entry in prepared.roster.entries}
         if config.state_dir is not None:
             prepared.state = StateDir(config.state_dir, me)
             prepared.ledger = prepared.state.open_ledger()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastlloyd.display import printable
+from fastlloyd.display import printable, with_names
 from fastlloyd.report.progress import Progress, encode_event
 from fastlloyd.wire import PartyId
 
@@ -29,6 +30,8 @@ class Announcer:
         The MPI library, for the report.
     carrier : str or None
         How the parties are joined, for the report, where it is not what `--transport` says.
+    names : mapping from rank to str
+        The parties' names in the roster; empty without one.
     """
 
     me: PartyId
@@ -38,6 +41,7 @@ class Announcer:
     own_terminal: bool = False
     mpi: str | None = None
     carrier: str | None = None
+    names: Mapping[int, str] = field(default_factory=dict)
     _progress: Progress = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -68,6 +72,6 @@ class Announcer:
 
     def complain(self, text: str) -> None:
         """Print a sentence on this rank's own standard error."""
-        text = printable(text)
+        text = printable(with_names(text, self.names))
         named = self.me.rank and not self.own_terminal
         self._progress.write(f"fastlloyd: {self.me}: {text}\n" if named else f"fastlloyd: {text}\n", sys.stderr)

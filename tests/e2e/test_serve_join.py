@@ -182,7 +182,8 @@ def test_a_missing_value_is_told_to_its_owner_only(parties, tmp_path):
     assert "secret_ward.csv" in sites.err(2) and "f2" in sites.err(2)
     for rank in (0, 1, 3):
         assert sites.err(rank) == (
-            "fastlloyd: client 2 did not start: bad input (the details stand on its own standard error)\n"
+            "fastlloyd: client 2 (clinic south) did not start: bad input (the details stand on its own standard "
+            "error)\n"
         )
         assert "secret_ward" not in sites.out(rank)
 
@@ -190,9 +191,9 @@ def test_a_missing_value_is_told_to_its_owner_only(parties, tmp_path):
 @pytest.mark.parametrize(
     ("number", "rank", "sentence"),
     [
-        (signal.SIGKILL, 2, "client 2 is gone"),
-        (signal.SIGINT, 3, "client 3 was interrupted"),
-        (signal.SIGKILL, 0, "the server is gone"),
+        (signal.SIGKILL, 2, "client 2 (clinic south) is gone"),
+        (signal.SIGINT, 3, "client 3 (clinic west) was interrupted"),
+        (signal.SIGKILL, 0, "the server (operator) is gone"),
     ],
 )
 def test_whoever_ends_in_the_middle_is_named_by_all_others(parties, tmp_path, number, rank, sentence):
@@ -238,8 +239,8 @@ def test_a_client_that_never_comes_is_named(parties, tmp_path):
         sites.join(1)
         sites.join(3)
         assert sites.codes(0, 1, 3, limit_s=3 + GRACE_S + BUSY_S) == [3] * 3, sites.said()
-    assert "client 2 did not report within 3 s" in sites.err(0)
-    assert "client 2 did not answer" in sites.err(1)
+    assert "client 2 (clinic south) did not report within 3 s" in sites.err(0)
+    assert "client 2 (clinic south) did not answer" in sites.err(1)
 
 
 # One process, this one

@@ -239,14 +239,24 @@ def test_a_run_with_a_roster_is_authenticated(authentic: Iris, plain: Iris) -> N
 @pytest.mark.parametrize(
     ("case", "only", "code", "sentence"),
     [
-        ("another's key", {2: ["--key", "{keys}/party-1.key"]}, 2, "client 2 did not start: wrong configuration"),
-        ("stranger's key", {2: ["--key", "{keys}/stranger.key"]}, 2, "client 2 did not start: wrong configuration"),
-        ("no key", {1: ["--key", "{keys}/nobody.key"]}, 2, "client 1 did not start: wrong configuration"),
+        (
+            "another's key",
+            {2: ["--key", "{keys}/party-1.key"]},
+            2,
+            r"client 2 \(.*\) did not start: wrong configuration",
+        ),
+        (
+            "stranger's key",
+            {2: ["--key", "{keys}/stranger.key"]},
+            2,
+            r"client 2 \(.*\) did not start: wrong configuration",
+        ),
+        ("no key", {1: ["--key", "{keys}/nobody.key"]}, 2, r"client 1 \(.*\) did not start: wrong configuration"),
         (
             "stranger's roster",
             {2: ["--roster", "{keys}/strange.toml", "--key", "{keys}/stranger.key"]},
             3,
-            "certificate that client 2 showed was refused|client 2 sent a record or certificate that was refused",
+            r"certificate that client 2 \(.*\) showed was refused|client 2 \(.*\) sent a record or certificate that",
         ),
     ],
 )

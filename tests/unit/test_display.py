@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastlloyd.client import PlainFormatter
-from fastlloyd.display import csv_cell, csv_text, printable
+from fastlloyd.display import csv_cell, csv_text, printable, with_names
 from fastlloyd.errors import ConfigError, PeerError
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.report.files import centroids_csv
@@ -81,3 +81,9 @@ def test_a_name_is_no_formula_in_a_table(name: str) -> None:
 def test_every_name_reads_back(name: str) -> None:
     assert csv_text(csv_cell(name)) == name
     assert csv_cell(name)[:1] not in ("=", "+", "-", "@", "\t", "\r")
+
+
+def test_the_server_s_own_things_need_no_name() -> None:
+    assert with_names("the server's sum of round 3; the server is gone", {0: "Hub"}) == (
+        "the server's sum of round 3; the server (Hub) is gone"
+    )

@@ -41,3 +41,15 @@ def test_quiet_silences_notes_and_not_complaints(capsys):
     announcer.event("round", **ROUND)
     announcer.complain("gone")
     assert capsys.readouterr() == ("", "fastlloyd: gone\n")
+
+
+def test_parties_are_called_by_their_names_in_the_roster(capsys):
+    names = {0: "Hub", 2: "St\x1b[2J Mary", 3: "Clinic North"}
+    Announcer(PartyId(1), own_terminal=True, names=names).complain(
+        "client 3 ended the run and says that client 2 is gone; ask client 2, client 12 or the server"
+    )
+    Announcer(SERVER).complain("client 2 is gone")
+    assert capsys.readouterr().err == (
+        "fastlloyd: client 3 (Clinic North) ended the run and says that client 2 (St\\x1b[2J Mary) is gone; ask "
+        "client 2, client 12 or the server (Hub)\nfastlloyd: client 2 is gone\n"
+    )
