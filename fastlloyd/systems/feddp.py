@@ -38,7 +38,7 @@ from fastlloyd.systems.feddp_inputs import FedDPCommon, ServerPoints, UserRecord
 from fastlloyd.systems.horizontal import begin_client, run_server
 from fastlloyd.systems.session import Outcome, Session, discarding
 from fastlloyd.systems.shared import SharedOutcome
-from fastlloyd.systems.unit import privacy_unit
+from fastlloyd.systems.unit import privacy_unit, size_conditions
 from fastlloyd.wire import SERVER, PartyId, clients
 
 __all__ = ["gather", "load", "plan_lines", "serve", "settings_help", "take_part"]
@@ -187,6 +187,7 @@ class FedDPOutcome(SharedOutcome):
             spent_epsilon=spent(releases, plan.delta),
             neighbours=neighbours,
             unit=privacy_unit(config),
+            conditions=size_conditions(config),
             accountant=ACCOUNTANT,
             releases=[release.to_dict() for release in releases],
             lifetime_epsilon=self.files.ledger.epsilon(plan.delta, neighbours) if config.state_dir else None,

@@ -43,7 +43,7 @@ from fastlloyd.run import Driver
 from fastlloyd.systems.horizontal import begin_client, run_server
 from fastlloyd.systems.session import Outcome, Session, discarding
 from fastlloyd.systems.shared import ReportOnly, SharedOutcome
-from fastlloyd.systems.unit import privacy_unit
+from fastlloyd.systems.unit import privacy_unit, size_conditions
 from fastlloyd.wire import PartyId
 
 _AGAINST = (
@@ -243,6 +243,7 @@ class ClientOutcome(SharedOutcome):
             spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
             neighbours="add-remove record",
             unit=privacy_unit(config),
+            conditions=size_conditions(config),
             accountant=ACCOUNTANT,
             releases=[release.to_dict() for release in releases],
             lifetime_epsilon=self.files.ledger.epsilon(lifetime_delta(plan)) if config.state_dir else None,

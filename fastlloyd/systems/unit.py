@@ -55,6 +55,13 @@ def unit_sentence(config: RunConfig) -> str | None:
     return f"{unit}; {_SEVERAL[unit]} has g times the epsilon{delta}"
 
 
+def size_conditions(config: RunConfig) -> tuple[str, ...]:
+    """Say that N was counted, where it was: adding or removing a record would change it, and the noise with it."""
+    if config.dataset is None or config.n_total is not None:
+        return ()
+    return ("that N, which is the number of records of this public data set, is the same for neighbours",)
+
+
 def promise_lines(config: RunConfig, *, delta: float, n_total: int) -> Iterator[str]:
     """Say in a plan of a private run what the unit of privacy is, and whether delta is large."""
     yield f"unit of privacy: {unit_sentence(config)}"

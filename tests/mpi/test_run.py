@@ -66,6 +66,7 @@ def test_payload_per_round(tmp_path: Path, protocol: str, clients: int, k: int, 
         check_labels(tmp_path / "res", client, read_matrix(tmp_path / f"hospital_{client}.csv"))
     if protocol == "lloyd":
         assert written["privacy"]["spent_epsilon"] is None and written["not_private"]
+        assert written["privacy"]["unit"] is None
     else:
         assert 0.99 < written["privacy"]["spent_epsilon"] <= 1.0 and not written["not_private"]
 
@@ -171,6 +172,8 @@ def test_a_run_of_one_client(single: Iris) -> None:
     written = report(single.folder / "res")
     assert written["parties"]["clients"] == 1
     assert written["traffic"]["payload_bytes_per_round"] == 2 * 3 * 5 * 4
+    assert written["privacy"]["unit"] == "one record, which is one row of one client"
+    assert "is the same for neighbours" in written["claim"]
 
 
 def test_masked_updates_go_to_the_server_and_to_nobody_else(recorded: Iris) -> None:

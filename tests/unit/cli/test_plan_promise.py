@@ -11,6 +11,7 @@ from fastlloyd.cli.plan import main
 from fastlloyd.config import RunConfig, load_config, to_toml
 from fastlloyd.errors import ConfigError
 from fastlloyd.systems.session import find_system
+from fastlloyd.systems.unit import size_conditions
 
 FEDDP = ["--protocol", "feddp", "--set", "feddp.start=sphere-packing"]
 CLIENT = [*FEDDP, "--set", "feddp.privacy_level=client"]
@@ -137,3 +138,10 @@ def test_a_check_says_it_of_a_file(capsys: pytest.CaptureFixture[str], tmp_path:
     assert check(["--config", str(tmp_path / "run.toml"), "--data", str(tmp_path / "own.csv")]) == 0
     (said,) = beginning(capsys.readouterr().out.splitlines(), "unit      ")
     assert said.startswith(unit)
+
+
+def test_a_counted_size_is_a_condition_of_the_claim() -> None:
+    (said,) = size_conditions(RunConfig(dataset="iris"))
+    assert "is the same for neighbours" in said
+    assert not size_conditions(RunConfig(dataset="iris", n_total=200))
+    assert not size_conditions(RunConfig(data="x.csv", bounds="-1,1", n_total=200, k=3))
