@@ -141,7 +141,7 @@ class Story:
 
     def over(self) -> bool:
         """Whether some party has ended the run well: then all have written their results."""
-        return any(not (folder / "run").exists() for folder in self.state.iterdir())
+        return any(not (folder / "run").exists() for folder in self.state.glob("*"))
 
     def tell(self, draw: random.Random, seconds: float) -> Path | None:
         """Kill and resume until the run is over; give the folder of its last session."""
