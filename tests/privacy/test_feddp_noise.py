@@ -13,6 +13,7 @@ import pytest
 from scipy import stats
 
 from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.protocols.feddp.budget import START
 from fastlloyd.protocols.feddp.noise import draw_share, draw_total
 from fastlloyd.protocols.feddp.plan import StepPlan
 from tests.privacy.test_feddp_sensitivity import KINDS, bare_plan
@@ -73,3 +74,9 @@ def test_every_part_of_a_step_carries_its_own_noise() -> None:
             assert noise.shape == (plan.elements(t, 3),) == (15,)
             assert np.abs(noise[:12]).max() > 1000  # sums: never this small together
             assert np.abs(noise[12:]).max() < 1000  # counts: never this large
+
+
+def test_a_start_that_asks_nobody_draws_no_noise() -> None:
+    plan = replace(bare_plan(4), rounds=(StepPlan(kind=START, sigma=0.0, scale=0.0),))
+    for draw in (draw_share, draw_total):
+        assert draw(plan, 0, 3, SecretRandom()).shape == (0,)

@@ -27,6 +27,8 @@ CASES: tuple[dict[str, Any], ...] = (
     {"k": 3, "d": 2, "n": 400, "rounds": 4, "sigma": "3.5", "settings": {"survey": 0.0}},
     {"k": 2, "d": 5, "n": 500, "rounds": 4, "sigma": "2.0", "settings": {"shrink": False}},
     {"k": 1, "d": 2, "n": 300, "rounds": 3, "sigma": "1.0", "settings": {"swap": False}},
+    {"k": 3, "d": 2, "n": 400, "rounds": 3, "sigma": "2.0", "settings": {}, "noisy_records": -3},
+    {"k": 3, "d": 3, "n": 400, "rounds": 3, "sigma": "2.0", "settings": {}, "noisy_records": 500},
 )
 SEED = 12
 SURVEY_SHARE = "0.15"
@@ -147,7 +149,8 @@ class Run:
             j = away.index(min(away))
             v = [a - b for a, b in zip(x, centers[j])]
             if away[j] > r * r:
-                # trunc(v_h r / |v|): the root of the integer v_h^2 r^2 / |v|^2, rounded down.
+                # trunc(v_h r / |v|): the root of the integer v_h^2 r^2 / |v|^2, rounded down. Floats may give one
+                # less where v_h r / |v| is all but whole, which it always is with one feature: no case has one.
                 v = [(1 if a >= 0 else -1) * isqrt(a * a * r * r // away[j]) for a in v]
             counts[j] += 1
             sums[j] = [s + m * a for s, a in zip(sums[j], v)]
@@ -289,6 +292,8 @@ def play(case: dict[str, Any]) -> dict[str, Any]:
             )
         ]
         noisy = [v * (run.n // 12) + z for v, z in zip(update, noise)]
+        if t == 0 and "noisy_records" in case:
+            noisy[k * d] = case["noisy_records"] * 2**q
         radius, m = run.radius()
         exact = run.advance(noisy, centers, t)
         centers = [[nearest(x * run.grid) for x in row] for row in exact]

@@ -10,8 +10,18 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import ConfigError, RangeError
-from fastlloyd.privacy.accountant import spent
-from fastlloyd.protocols.feddp.budget import CENTERS, LLOYD, OUTER, START, WEIGHTS, epsilon_shares, steps_of
+from fastlloyd.privacy.accountant import SAMPLER_DELTA, spent
+from fastlloyd.privacy.calibration import gaussian_noise_multiplier
+from fastlloyd.protocols.feddp.budget import (
+    CENTERS,
+    LLOYD,
+    OUTER,
+    START,
+    WEIGHTS,
+    epsilon_shares,
+    multipliers,
+    steps_of,
+)
 from fastlloyd.protocols.feddp.grid import ROW_NORM, choose_outer_bits, choose_projected_bits, projected_limit
 from fastlloyd.protocols.feddp.plan import Plan, StepPlan
 from fastlloyd.protocols.feddp.planning import check_plan, make_plan
@@ -281,3 +291,10 @@ def test_the_parts_of_all_steps_together_are_the_whole(start: str, rounds: int, 
     shares = epsilon_shares(settings, rounds)
     total = sum(sum(shares[kind]) for kind in steps_of(settings, rounds))
     assert total == pytest.approx(1.0 if rounds or start == "feddp" else 0.0, rel=1e-12)
+
+
+def test_a_part_of_epsilon_becomes_noise_by_its_mechanism() -> None:
+    shares = {"x": (0.25, 0.5), "y": (0.0, 0.125), "z": (0.5, 0.0)}
+    found = multipliers(shares, epsilon=2.0, delta=1e-6, factor=0.5)
+    sigma = [gaussian_noise_multiplier(part * 4.0, 1e-6 - SAMPLER_DELTA) for part in (0.25, 0.5)]
+    assert found == {"x": (sigma[0], 0.5), "y": (0.0, 2.0), "z": (sigma[1], 0.0)}

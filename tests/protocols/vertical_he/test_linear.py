@@ -17,6 +17,7 @@ from fastlloyd.crypto.lattice import ERROR_BOUND
 from fastlloyd.errors import PeerError
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.vertical_he import computing, engine, lwe
+from fastlloyd.protocols.vertical_he.engine import make_engine
 from fastlloyd.protocols.vertical_he.frame import block_format, key_format
 from fastlloyd.protocols.vertical_he.linear import LinearEngine
 from fastlloyd.protocols.vertical_he.lwe import common_key
@@ -341,3 +342,10 @@ def test_a_common_key_that_was_not_made_from_the_holder_s_is_refused() -> None:
         with pytest.raises(PeerError, match="not made from this party") as caught:
             simulate(plan, points, start, tap)
         assert caught.value.rank == plan.computing
+
+
+def test_own_columns_beyond_the_bounds_are_brought_back() -> None:
+    plan = linear_plan(40, 2, degree=8)
+    wide = np.linspace(-3.0, 3.0, 40)[None]
+    assert np.abs(make_engine(plan, wide)._columns).max() == 1.0
+    assert make_engine(plan, wide)._columns.min() == -1.0

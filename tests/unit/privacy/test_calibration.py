@@ -116,3 +116,10 @@ def test_a_search_that_does_not_end_says_so(monkeypatch, steps):
     monkeypatch.setattr(calibration, "spent", lambda releases, delta: 2.0 if releases[0].noise_scale < 3.3 else 0.5)
     with pytest.raises(ConfigError, match="no noise was found that gives epsilon 1"):
         calibrate(lambda factor: (gaussian(factor),), 1.0, 1e-6, 1.0)
+
+
+def test_noise_is_found_where_epsilon_falls_to_nothing_at_once(monkeypatch):
+    # No secant through an epsilon of 0: the bracket is halved.
+    monkeypatch.setattr(calibration, "spent", lambda releases, delta: 2.0 if releases[0].noise_scale < 3.3 else 0.0)
+    factor, _ = calibrate(lambda factor: (gaussian(factor),), 1.0, 1e-6, 1.0)
+    assert 3.3 <= factor <= 3.3 * (1.0 + 1e-9)
