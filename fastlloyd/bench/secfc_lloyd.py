@@ -1,8 +1,9 @@
 """SecFC's assignments from pooled records, in exact integers and whole blocks at a time.
 
-The server's own iteration (`protocols/secfc/start.py`) is given values of the same order, computed here from the
-records; so the labels are those of the protocol, and a table of accuracies needs no shares. Tests compare it with the
-line by line reference and with the parties.
+The start is the server's own (`protocols/secfc/start.py`), given the distances that it would decode; Lloyd's iterations
+compare exact scores crosswise, where the parties compare two centres at a time. So the labels are those of the
+protocol, and a table of accuracies needs no shares. Tests compare it with the line by line reference and with the
+parties.
 
 Source: SecFC, Alg. 1, §5.
 """
@@ -15,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.protocols.secfc.clusters import Clusters
-from fastlloyd.protocols.secfc.messages import ValuesFormat
+from fastlloyd.protocols.secfc.messages import blocks
 from fastlloyd.protocols.secfc.plan import Plan
-from fastlloyd.protocols.secfc.start import Course
+from fastlloyd.protocols.secfc.start import SeparatedStart, first_labels
 from fastlloyd.ring.wide import LIMB_BITS, Wide
 
 # Sums of coordinates are cut here, so that products with coordinates and their sums stay below 2^53 in float64.
@@ -38,29 +39,51 @@ def run_pooled(points: NDArray[np.int64], plan: Plan) -> list[NDArray[np.int64]]
     list of int64 array, shape (m,)
         The first assignment and that of each round; k for a point in no cluster.
     """
-    course = Course(plan, len(points))
-    history = [course.labels]
-    while len(history) <= plan.rounds:
-        clusters, lloyd = course.clusters, not course.starting
-        course.advance(_values(points, course.labels, clusters, plan, distances=not lloyd), clusters.sizes**2)
-        history.append(course.labels)
-        if lloyd and (history[-1] == history[-2]).all():
+    history, start = [first_labels(plan, len(points))], SeparatedStart(plan)
+    for _ in range(plan.start_rounds):
+        values = _values(points, history[-1], Clusters.of(history[-1], plan.k), distances=True)
+        history.append(start.advance(block[0] for block in values))
+    for _ in range(plan.iterations):
+        clusters = Clusters.of(history[-1], plan.k)
+        values = _values(points, history[-1], clusters, distances=False)
+        places = np.concatenate([closest(block, clusters.sizes**2) for block in values])
+        history.append(clusters.used[places])
+        if (history[-1] == history[-2]).all():
             break
     return history
 
 
-def _values(
-    points: NDArray[np.int64], labels: NDArray[np.int64], clusters: Clusters, plan: Plan, *, distances: bool
-) -> Iterator[Wide]:
-    """Return exact values, block by block: |mu|^2 - 2 |S| mu.x, and |S|^2 |x|^2 with distances.
+def closest(values: Wide, weights: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the row of the least value over its weight for each point, the first among equals.
 
-    The protocol's server gets masked ones with the same order, and the same distances.
+    Parameters
+    ----------
+    values : Wide, shape (c, m)
+    weights : int64 array, shape (c,)
+        Positive.
+
+    Returns
+    -------
+    int64 array, shape (m,)
     """
+    best = values[0]
+    place = np.zeros(best.shape, dtype=np.int64)
+    for h in range(1, len(weights)):
+        nearer = values[h].times(weights[place]).less(best.times(weights[h]))
+        best = best.replace(nearer, values[h])
+        place[nearer] = h
+    return place
+
+
+def _values(
+    points: NDArray[np.int64], labels: NDArray[np.int64], clusters: Clusters, *, distances: bool
+) -> Iterator[Wide]:
+    """Return exact values, block by block, shape (c, points): |mu|^2 - 2 |S| mu.x, and |S|^2 |x|^2 with distances."""
     sums = np.stack([points[labels == h].sum(axis=0) for h in clusters.used])
     high, low = sums >> _LOW_BITS, sums & ((1 << _LOW_BITS) - 1)
     norms = _wide([sum(int(value) ** 2 for value in row) for row in sums])
     twice, squares = 2 * clusters.sizes[:, None], clusters.sizes[:, None] ** 2
-    for rows in ValuesFormat(plan.field, len(clusters.used), len(points)).blocks:
+    for rows in blocks(len(points)):
         x = points[rows].T.astype(np.float64)
         products = ((high.astype(np.float64) @ x).astype(np.int64) << _LOW_BITS) + (low.astype(np.float64) @ x).astype(
             np.int64

@@ -165,6 +165,17 @@ class Field:
             value = value.times(p).plus(digit.astype(np.int64))
         return value
 
+    def positive(self, elements: Elements) -> NDArray[np.bool_]:
+        """Tell where the integers in [-largest, largest] are above 0, for elements of shape (primes, *S).
+
+        The sign of an integer is that of its first digit that is not 0: the digits after it are worth less than 1 / 2.
+        """
+        digits = mixed_radix(elements, self.primes)
+        value = digits[-1]
+        for digit in digits[-2::-1]:
+            value = np.where(value == 0.0, digit, value)
+        return np.asarray(value > 0.0)
+
     def reduce(self, values: Elements) -> Elements:
         """Reduce integers of at most 2^52 in size, one row of them for each prime; gives a new array."""
         return self._reduce(np.array(values, dtype=np.float64, order="C"))

@@ -33,6 +33,7 @@ from fastlloyd.protocols.secfc.server import server
 from fastlloyd.protocols.secfc.settings import HELP
 from fastlloyd.protocols.secfc.sharing import await_shared, gather_sizes, share_points, tell_size
 from fastlloyd.protocols.secfc.sizes import bounds
+from fastlloyd.protocols.secfc.tournament import count_rounds
 from fastlloyd.protocols.secfc.turn import draw_rotation, rotate
 from fastlloyd.protocols.session import await_ready, gather_schema, propose_plan
 from fastlloyd.report import document
@@ -48,10 +49,12 @@ _NOT_PRIVATE = (
 )
 _KNOWS = {
     "random": (
-        "the sizes of the clusters and, of points that it cannot name or follow from one iteration to the next, the "
-        "order of the centres by distance and the ratios of the differences of squared distances, to many digits"
+        "how many clusters have points in each iteration and, of comparisons whose points, clusters and outcomes it "
+        "cannot tell, how close they are, but for a factor of up to 2^17"
     ),
-    "separated": ("each point's exact squared distances from k points, which can tell all points but for secret axes"),
+    "separated": (
+        "each point's exact squared distances from k points, which tell all points but for secret axes if k is above d"
+    ),
 }
 
 
@@ -106,7 +109,8 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
         f"{plan.needed_answers} answers decode an iteration",
         f"field: {len(plan.primes)} primes, {element} bytes an element; grid of 2^-{plan.fraction_bits}",
         f"set-up: {max(sizes) * plan.width * element * (clients - 1):,} bytes of shares from each client",
-        f"iteration: {(plan.k - 1) * plan.n_total * element:,} bytes up from each client; at most {plan.rounds} rounds",
+        f"iteration: {(plan.k - 1) * plan.n_total * element:,} bytes up from each client in "
+        f"{count_rounds(plan.k)} message(s); at most {plan.rounds} rounds",
         f"privacy: no noise; {_not_private(plan)}",
     ]
 

@@ -14,7 +14,7 @@ from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.feddp.messages import CentersMessage, ProjectedCentersMessage, ProjectionMessage
 from fastlloyd.protocols.kfed.messages import MergedCenters
 from fastlloyd.protocols.pairs import PairPublicKey
-from fastlloyd.protocols.secfc.messages import Assignment, LayerPublicKey, Roll, SealedTags, Shared, Size
+from fastlloyd.protocols.secfc.messages import LayerPublicKey, Roll, SealedTags, Shared, Signs, Size
 from fastlloyd.protocols.session import Hello, PlanProposal, Ready
 from fastlloyd.protocols.vertical_dp.messages import Synopsis
 from tests.adversary.lie import CONTROL, Lie
@@ -154,8 +154,8 @@ def _equivocations(play: str) -> Iterator[Lie]:
     replies = {
         "feddp": (ProjectionMessage.TYPE, ProjectedCentersMessage.TYPE, CentersMessage.TYPE),
         "kfed": (MergedCenters.TYPE,),
-        "secfc": (Assignment.TYPE, Roll.TYPE),
-        "secfc-membership": (Assignment.TYPE,),
+        "secfc": (Signs.TYPE, Roll.TYPE),
+        "secfc-membership": (Signs.TYPE,),
     }.get(play, (NoisyMaskedSum.TYPE,) if play in (*_HORIZONTAL, "fewer") else ())
     for type_ in replies:
         for act in ("flip", "zeros", "random", "edge", "front"):

@@ -13,7 +13,7 @@ import pytest
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.feddp.messages import CentersMessage, MaskedStatistic
 from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters
-from fastlloyd.protocols.secfc.messages import Assignment, CodedValues
+from fastlloyd.protocols.secfc.messages import Shared, Signs
 from fastlloyd.protocols.vertical_dp.messages import FinalCenters, Synopsis
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, NoisySamples
 from tests.adversary.campaign import load
@@ -32,7 +32,7 @@ CUT: dict[str, tuple[Lie, ...]] = {
     "pairwise": (Lie(rank=0, act="empty", type=NoisyMaskedSum.TYPE), Lie(rank=3, act="cut", type=MaskedUpdate.TYPE)),
     "feddp": (Lie(rank=0, act="cut", type=CentersMessage.TYPE), Lie(rank=1, act="cut", type=MaskedStatistic.TYPE)),
     "kfed": (Lie(rank=0, act="ones", type=MergedCenters.TYPE), Lie(rank=1, act="cut", type=LocalCenters.TYPE)),
-    "secfc": (Lie(rank=0, act="cut", type=Assignment.TYPE), Lie(rank=1, act="cut", type=CodedValues.TYPE)),
+    "secfc": (Lie(rank=0, act="cut", type=Signs.TYPE), Lie(rank=1, act="cut", type=Shared.TYPE)),
     "vertical-plain": (
         Lie(rank=0, act="longer", type=FinalCenters.TYPE),
         Lie(rank=2, act="version", type=Synopsis.TYPE),
@@ -49,19 +49,6 @@ CASES += [
     ("mpi", "directed", "kfed", Lie(rank=0, act="cut", type=MergedCenters.TYPE)),
     ("mpi", "directed", "fastlloyd", Lie(rank=1, act="cut", type=MaskedUpdate.TYPE)),
 ]
-# A server that tells the last client something else than the others; `without` is the sum less one client's update.
-EQUIVOCATIONS = [
-    ("tcp", "directed", play, Lie(rank=0, act=act, type=type_, to=to, value=value, equivocates=True))
-    for play, act, type_, to, value in (
-        ("fewer", "without", NoisyMaskedSum.TYPE, (2,), 3),
-        ("fastlloyd-plus", "flip", NoisyMaskedSum.TYPE, (2,), None),
-        ("pairwise", "flip", NoisyMaskedSum.TYPE, (3,), None),
-        ("feddp", "zeros", CentersMessage.TYPE, (3,), None),
-        ("kfed", "zeros", MergedCenters.TYPE, (1,), None),
-        ("secfc", "instead", Assignment.TYPE, (4,), None),
-    )
-]
-CASES += EQUIVOCATIONS
 NAMES = [f"{transport}-{kind}-{play}-{lie.rank}-{lie.act}" for transport, kind, play, lie in CASES]
 
 
@@ -88,6 +75,4 @@ def test_the_honest_end_alike_and_name_the_liar(kept: list[dict[str, Any]], numb
     assert found["faults"] == [] and found["told"], found
     honest = {code for rank, code in enumerate(found["codes"]) if rank != found["liar"]}
     assert honest == {3}, found
-    if CASES[number] in EQUIVOCATIONS:
-        assert any("the server" in sentence for said in found["said"].values() for sentence in said), found
     assert not any(found["results"]), found

@@ -6,6 +6,7 @@ Source: SecFC, Alg. 1, lines 9 to 16.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,20 @@ from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.protocols.party import Attest, Party, Publish, Receive, Record, Send
 from fastlloyd.protocols.secfc.clusters import Clusters
 from fastlloyd.protocols.secfc.coded import Coder
-from fastlloyd.protocols.secfc.masks import RoundMasks
-from fastlloyd.protocols.secfc.messages import Assignment, AssignmentFormat, CodedValues, Finished
+from fastlloyd.protocols.secfc.masks import RoundMasks, Transcript
+from fastlloyd.protocols.secfc.messages import (
+    Assignment,
+    AssignmentFormat,
+    CodedValues,
+    Finished,
+    Signs,
+    SignsFormat,
+)
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.protocols.secfc.reveal import local_inertia, reveal_centers
 from fastlloyd.protocols.secfc.sharing import Shares
 from fastlloyd.protocols.secfc.start import first_labels
+from fastlloyd.protocols.secfc.tournament import Tournament
 from fastlloyd.protocols.secfc.turn import turn_back
 from fastlloyd.wire import SERVER, PartyId
 
@@ -32,7 +41,7 @@ class ClientResult:
     Attributes
     ----------
     labels : int64 array, shape (m,)
-        Of all points, in the common order; known to all parties.
+        Of all points, in the common order; known to all clients.
     raw_rows : int64 array, shape (own points,)
         Where the own records stand in that order; with membership privacy only their owner knows.
     raw_labels : int64 array, shape (own points,)
@@ -45,7 +54,7 @@ class ClientResult:
         Sum of squared distances of the own records from their centres; stays here. None where some centre of a
         cluster with points is not revealed.
     included : tuple
-        Per round, the clients whose answers were decoded.
+        Per step, the clients whose answers were decoded.
     present : tuple of PartyId
         Who has all that a client can have at the end: where centres are revealed, who has them.
     state : {'repeated', 'limit'}
@@ -100,36 +109,25 @@ def client(
     clients together learn nothing else about a point.
     """
     coder = Coder(plan.code, shares.elements)
-    shape = AssignmentFormat(shares.records, plan.k, plan.clients)
+    exchange = _Exchange(me, plan, seed, run_id)
     labels = first_labels(plan, shares.records)
     history: list[tuple[PartyId, ...]] = []
-    state, t = "on", 0
+    state, step = "on", 0
     yield Record(plan.all_releases())
     while state == "on":
-        masks = RoundMasks(plan.code, me.rank, labels, seed=seed, run_id=run_id, iteration=t)
-        started = t >= plan.start_rounds
-        order = masks.shuffled() if started else np.arange(shares.records)
-        if started:
-            answer = coder.ordered(labels, plan.k, order, masks)
+        before = labels
+        if step < plan.start_rounds:
+            labels, included = yield from exchange.start(coder, labels)
         else:
-            answer = coder.distances(int(np.flatnonzero(labels == 0)[0]), masks)
-        yield Send((SERVER,), CodedValues(answer), t)
-        reply: Assignment = yield Receive(SERVER, Assignment, t, shape)
-        yield Attest(SERVER, reply, t)
-        _check(reply, labels, plan, t)
-        before, labels = labels, np.empty_like(labels)
-        labels[order] = reply.labels
-        history.append(reply.included)
-        yield Publish("round", {"round": t, "rounds": plan.rounds, "clients": len(reply.included)})
-        t += 1
-        if started and (labels == before).all():
-            state = "repeated"
-        elif t == plan.rounds:
+            labels, included = yield from exchange.iterate(coder, labels)
+            if (labels == before).all():
+                state = "repeated"
+        history.append(included)
+        yield Publish("round", {"round": step, "rounds": plan.rounds, "clients": len(included)})
+        step += 1
+        if state == "on" and step == plan.rounds:
             state = "limit"
-    if t < plan.rounds:
-        yield Send((SERVER,), CodedValues(b"", repeated=True), t)
-        t += 1
-    yield Send((SERVER,), Finished(), t)
+    t = yield from exchange.end()
     turned, present = None, history[-1]
     if plan.reveal_centers:
         turned, present = yield from reveal_centers(me, coder, labels, plan, t)
@@ -149,16 +147,67 @@ def client(
     )
 
 
-def _check(reply: Assignment, before: NDArray[np.int64], plan: Plan, t: int) -> None:
-    """Refuse an assignment that no round of the plan can give."""
-    if len(reply.included) < plan.needed_answers:
-        raise _wrong(t, f"was decoded from {len(reply.included)} answers, expected at least {plan.needed_answers}")
-    if t >= plan.start_rounds and not np.isin(reply.labels, Clusters.of(before, plan.k).used).all():
-        raise _wrong(t, "names a cluster without a centre")
-    if not (reply.labels < plan.k).any():
-        raise _wrong(t, "has no point in any cluster")
+class _Exchange:
+    """What a client sends the server and gets back, one numbered message after the other."""
 
+    def __init__(self, me: PartyId, plan: Plan, seed: bytes, run_id: bytes) -> None:
+        self._me, self._plan, self._seed = me, plan, seed
+        self._replies = Transcript(run_id)
+        self._t = 0
 
-def _wrong(t: int, text: str) -> PeerError:
-    """Blame the server for an assignment."""
-    return PeerError(f"the server's assignment of round {t} {text}; look at its version", rank=SERVER.rank)
+    def start(self, coder: Coder, labels: NDArray[np.int64]) -> Party[tuple[NDArray[np.int64], tuple[PartyId, ...]]]:
+        """Send distances from the point in cluster 0; return the next assignment, and whose answers it is from."""
+        shape = AssignmentFormat(len(labels), self._plan.k, self._plan.clients)
+        data = coder.distances(int(np.flatnonzero(labels == 0)[0]), self._masks())
+        reply: Assignment = yield from self._ask(data, "last", Assignment, shape)
+        if not (reply.labels < self._plan.k).any():
+            raise self._wrong("has no point in any cluster")
+        return reply.labels, reply.included
+
+    def iterate(self, coder: Coder, labels: NDArray[np.int64]) -> Party[tuple[NDArray[np.int64], tuple[PartyId, ...]]]:
+        """Run one iteration of Lloyd; return the next assignment, and whose answers it is from."""
+        clusters = Clusters.of(labels, self._plan.k)
+        centers = coder.centers(labels, clusters, self._plan.k)
+        tournament, included, last = Tournament(clusters, len(labels)), set[PartyId](), False
+        while not last:
+            last, masks = tournament.last, self._masks()
+            earlier, later = tournament.pairs()
+            order = masks.shuffled(earlier.size)
+            data = coder.compare(centers, earlier, later, order, masks)
+            shape = SignsFormat(earlier.size, self._plan.clients)
+            flipped = masks.signs(earlier.size).flipped
+            reply: Signs = yield from self._ask(data, "last" if last else "more", Signs, shape)
+            first_wins = np.empty(earlier.size, dtype=np.bool_)
+            first_wins[order] = reply.positive ^ flipped
+            tournament.settle(first_wins.reshape(earlier.shape))
+            included |= set(reply.included)
+        return tournament.labels, tuple(sorted(included))
+
+    def end(self) -> Party[int]:
+        """Tell the server that there is nothing more to compute; return the number of the message after the last."""
+        yield Send((SERVER,), CodedValues(b"", "end"), self._t)
+        yield Send((SERVER,), Finished(), self._t + 1)
+        return self._t + 1
+
+    def _masks(self) -> RoundMasks:
+        """Return the masks of the next answer."""
+        # Differs from the paper: without them the server could decode what each segment adds.
+        plan, replies = self._plan, self._replies.digest
+        return RoundMasks(plan.code, self._me.rank, seed=self._seed, replies=replies, round_=self._t)
+
+    def _ask(self, data: bytes, kind: str, type_: type[Any], shape: Any) -> Party[Any]:
+        """Send an answer and take the reply to it."""
+        yield Send((SERVER,), CodedValues(data, kind), self._t)
+        reply = yield Receive(SERVER, type_, self._t, shape)
+        yield Attest(SERVER, reply, self._t)
+        if len(reply.included) < self._plan.needed_answers:
+            raise self._wrong(
+                f"was decoded from {len(reply.included)} answers, expected at least {self._plan.needed_answers}"
+            )
+        self._replies.add(reply.body())
+        self._t += 1
+        return reply
+
+    def _wrong(self, text: str) -> PeerError:
+        """Blame the server for a reply."""
+        return PeerError(f"the server's reply to message {self._t} {text}; look at its version", rank=SERVER.rank)

@@ -1,9 +1,9 @@
 """What one client computes in one round, on its shares alone (Alg. 1, lines 11 to 15).
 
-In Lloyd's rounds these are the values v_h of `order.py`, in the rounds of the separated start squared distances from
-the one chosen point. Both are values of polynomials of degree 2 (l + t - 1) at the client's point, whose sum over
-beta_1..beta_l is that of the points themselves: the reference and the scale are public, the factor is known to all
-clients and the same for all of them, and the noise is added as a constant polynomial (`ring/zero_sum.py`).
+In Lloyd's rounds these are the values of `signs.py`, in the rounds of the separated start squared distances from the
+one chosen point. Both are values of polynomials of degree 2 (l + t - 1) at the client's point, whose sum over
+beta_1..beta_l is that of the points themselves: sizes, factors and signs are known to all clients and the same for all
+of them, and the noise is added as a constant polynomial (`ring/zero_sum.py`).
 
 Source: SecFC, §4.1 "Coded center update". Differs from the paper: no distances leave but those of the separated
 start; and the masks of `masks.py` are in all that leaves.
@@ -19,13 +19,32 @@ from numpy.typing import NDArray
 
 from fastlloyd.protocols.secfc.clusters import Clusters
 from fastlloyd.protocols.secfc.masks import RoundMasks
-from fastlloyd.protocols.secfc.messages import ValuesFormat
-from fastlloyd.protocols.secfc.order import Scale
+from fastlloyd.protocols.secfc.messages import blocks
 from fastlloyd.ring.field import Elements, Field
 from fastlloyd.ring.lagrange import Code
 from fastlloyd.ring.zero_sum import constant_with_sum
 
 _SUM_POINTS = 1 << 13
+# Up to so many pairs of clusters have their coefficients computed, whether or not they are compared.
+_ALL_PAIRS = 1 << 14
+
+
+@dataclass(frozen=True, slots=True)
+class Centers:
+    """Shares of one assignment's centres, as far as comparisons need them.
+
+    Attributes
+    ----------
+    sizes : int64 array, shape (c,)
+    norms : float64 array, shape (primes, c)
+        Shares of the sums' squared norms.
+    products : float32 array, shape (primes, c, m)
+        Shares of inner products of sums and points; residues fit without loss.
+    """
+
+    sizes: NDArray[np.int64]
+    norms: Elements = dataclasses.field(repr=False)
+    products: NDArray[np.float32] = dataclasses.field(repr=False)
 
 
 @dataclass(slots=True)
@@ -55,39 +74,53 @@ class Coder:
             total += self.field.group_sums(self._points(rows), labels[rows], k)
         return self.field.reduce(total)[:, clusters.used]
 
-    def ordered(self, labels: NDArray[np.int64], k: int, order: NDArray[np.int64], masks: RoundMasks) -> bytes:
-        """Return the masked values of each cluster in use but the reference and each point.
+    def centers(self, labels: NDArray[np.int64], clusters: Clusters, k: int) -> Centers:
+        """Return what the comparisons of one iteration need."""
+        ring, sums = self.field, self.sums(labels, clusters, k)
+        products = np.empty((len(ring.primes), len(clusters.used), len(labels)), dtype=np.float32)
+        for rows in blocks(len(labels)):
+            products[:, :, rows] = ring.matmul(sums, self._points(rows).transpose(0, 2, 1))
+        return Centers(clusters.sizes, ring.squared_norms(sums), products)
+
+    def compare(
+        self,
+        centers: Centers,
+        earlier: NDArray[np.int64],
+        later: NDArray[np.int64],
+        order: NDArray[np.int64],
+        masks: RoundMasks,
+    ) -> bytes:
+        """Return the masked values of some comparisons.
 
         Parameters
         ----------
-        labels : int64 array, shape (m,)
-        k : int
-        order : int64 array, shape (m,)
-            In which the points are sent.
+        centers : Centers
+        earlier, later : int64 array, shape (pairs, m)
+            Places of the clusters compared.
+        order : int64 array, shape (pairs * m,)
+            In which the values are sent.
         masks : RoundMasks
             Never used again.
 
         Returns
         -------
         bytes
-            Field elements, block by block (`ValuesFormat`).
+            Field elements, block by block.
         """
-        ring, clusters = self.field, Clusters.of(labels, k)
-        scale = Scale.of(clusters)
-        sums = self.sums(labels, clusters, k)
-        own = ring.multiply(sums[:, scale.places], ring.encode(scale.own)[..., None])
-        other = ring.multiply(sums[:, [scale.reference]], ring.encode(scale.other)[..., None])
-        constant = ring.subtract(ring.squared_norms(own), ring.squared_norms(other))[..., None]
-        linear = ring.multiply(ring.subtract(own, other), ring.encode(-2 * scale.whole)[..., None])
+        ring, records = self.field, earlier.shape[1]
+        secrets = masks.signs(len(order))
         parts = []
-        for number, rows in enumerate(ValuesFormat(ring, len(scale.places), len(labels)).blocks):
-            points = self._points(order[rows])
-            order_masks = masks.order(scale, points.shape[1], number)
-            # Residues are below 2^23: products with a sum of two of them, and what is added, stay below 2^52.
-            values = ring.matmul(linear, points.transpose(0, 2, 1))
+        for number, block in enumerate(blocks(len(order))):
+            chosen = order[block]
+            points = chosen % records
+            first, second = earlier.reshape(-1)[chosen], later.reshape(-1)[chosen]
+            constant, of_first, of_second = self._coefficients(centers, first, second)
+            # Two products of residues and one residue: below 2^48, so reduced once.
+            values = of_first * centers.products[:, first, points]
+            values += of_second * centers.products[:, second, points]
             values += constant
-            values *= ring.encode(order_masks.factors)[:, None, :]
-            values += constant_with_sum(self.code, order_masks.noise)
+            values = ring.multiply(ring.reduce(values), ring.encode(secrets.factors[block]))
+            values += constant_with_sum(self.code, secrets.noise[block])
             values += masks.sums(values.shape[1:], number)
             parts.append(ring.to_bytes(ring.reduce(values)))
         return b"".join(parts)
@@ -97,12 +130,34 @@ class Coder:
         ring = self.field
         chosen = self._points(slice(point, point + 1))
         parts = []
-        for number, rows in enumerate(ValuesFormat(ring, 1, self.elements.shape[1]).blocks):
-            away = ring.subtract(self._points(rows), chosen)
-            values = ring.squared_norms(away)[:, None, :] + masks.sums((1, away.shape[1]), number)
+        for number, rows in enumerate(blocks(self.elements.shape[1])):
+            values = ring.squared_norms(ring.subtract(self._points(rows), chosen))
+            values += masks.sums(values.shape[1:], number)
             parts.append(ring.to_bytes(ring.reduce(values)))
         return b"".join(parts)
 
-    def _points(self, rows: slice | NDArray[np.int64]) -> Elements:
+    def _coefficients(
+        self, centers: Centers, first: NDArray[np.int64], second: NDArray[np.int64]
+    ) -> tuple[Elements, Elements, Elements]:
+        """Return what D is made of: the constant, the factors of mu_h.x and mu_g.x, shape (primes, values) each."""
+        ring, count = self.field, len(centers.sizes)
+        pairs = first * count + second
+        if count**2 <= _ALL_PAIRS:
+            codes, places = np.arange(count**2), pairs
+        else:
+            codes, places = np.unique(pairs, return_inverse=True)
+        h, g = codes // count, codes % count
+        common = np.gcd(centers.sizes[h], centers.sizes[g])
+        own, other = centers.sizes[g] // common, centers.sizes[h] // common
+        ours, theirs = ring.encode(own), ring.encode(other)
+        twice = ring.encode(2 * own * centers.sizes[h])
+        constant = ring.subtract(
+            ring.multiply(ring.multiply(theirs, theirs), centers.norms[:, g]),
+            ring.multiply(ring.multiply(ours, ours), centers.norms[:, h]),
+        )
+        of_first, of_second = ring.multiply(twice, ours), ring.multiply(-twice, theirs)
+        return constant[:, places], of_first[:, places], of_second[:, places]
+
+    def _points(self, rows: slice) -> Elements:
         """Return the shares of some points in float64, as all arithmetic is."""
         return self.elements[:, rows].astype(np.float64)

@@ -12,15 +12,16 @@
       DataShares       <------->    DataShares                        block by block
       Shared  number of records of all clients -------------------->  all are ready
       -- each iteration (phase 2) --
-      CodedValues  c - 1 field elements for each point -------------> decodes from the first 2l + 2t - 1
-      new clusters     <--------------------------------------------  Assignment  of all points, in the secret order
+      CodedValues  a value for each pair that is compared ----------> decodes from the first 2l + 2t - 1
+      who won          <--------------------------------------------  Signs       (separated start: Assignment)
+      .. ceil(log2 c) times, c the clusters in use ..
       -- after the last one --
-      CodedValues  "repeated", if the assignment did --------------->
+      CodedValues  "end" ------------------------------------------->
       Finished  ---------------------------------------------------->
                        <--------------------------------------------  Roll  who is there (if centres are revealed)
       CenterShares     <------->    l + t clients to all clients
 
-Payload is field elements and sealed tags; assignments are link bytes.
+Payload is field elements and sealed tags; signs and assignments are link bytes.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ _NUMBER = struct.Struct("<Q")
 _BLOCK = struct.Struct("<I")
 # Values of one block: enough for matrix products to be fast, few enough for all clients' blocks to fit the cache.
 _BLOCK_VALUES = 1 << 16
+_KINDS = ("more", "last", "end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,42 +192,48 @@ class Shared(_Number):
     TYPE: ClassVar[int] = 77
 
 
+def blocks(values: int) -> list[slice]:
+    """Return which values of an answer travel together: what a party computes on at a time."""
+    return [slice(i, min(i + _BLOCK_VALUES, values)) for i in range(0, values, _BLOCK_VALUES)]
+
+
 @dataclass(frozen=True, slots=True)
 class ValuesFormat:
-    """The public shape of one round's answer: field, values of each point, points m."""
+    """The public shape of one round's answer.
+
+    Attributes
+    ----------
+    field : Field
+    records : int
+        m; an answer has a whole number of values for each of them.
+    most : int
+        Values of each of them at most.
+    """
 
     field: Field
-    values: int
     records: int
-
-    @property
-    def blocks(self) -> list[slice]:
-        """Which points travel together: what a party computes on at a time. None, where a point has no value."""
-        if not self.values:
-            return []
-        height = max(1, _BLOCK_VALUES // self.values)
-        return [slice(i, min(i + height, self.records)) for i in range(0, self.records, height)]
+    most: int
 
 
 @dataclass(frozen=True, slots=True)
 class CodedValues:
-    """Sender: a client. Receiver: the server. Masked coded values of each point; or that the assignment repeated.
+    """Sender: a client. Receiver: the server. Masked coded values, or that the last assignment came.
 
     Attributes
     ----------
     data : bytes
-        Field elements: block by block, shape (values, points of the block) each. Empty once the assignment repeated.
-    repeated : bool
-        The assignment that came last is that before it: there is nothing more to compute.
+        Field elements, block by block. Empty at the end.
+    kind : {'more', 'last', 'end'}
+        Whether the iteration goes on after this round, or this round ends it, or there is nothing more to compute.
     """
 
     TYPE: ClassVar[int] = 78
     data: bytes = dataclasses.field(repr=False)
-    repeated: bool = False
+    kind: str
 
     def body(self) -> bytes:
-        """Return a byte that says whether the assignment repeated, then the elements."""
-        return bytes([self.repeated]) + self.data
+        """Return a byte for the kind, then the elements."""
+        return bytes([_KINDS.index(self.kind)]) + self.data
 
     @property
     def payload_bytes(self) -> int:
@@ -234,25 +242,82 @@ class CodedValues:
 
     @classmethod
     def read(cls, body: bytes, format: ValuesFormat) -> Self:
-        """Check the first byte and the length."""
-        if body == b"\1":
-            return cls(b"", True)
-        expected = format.values * format.records * format.field.element_bytes
-        if body[:1] != b"\0" or len(body) != 1 + expected:
-            raise ValueError(f"expected {expected} payload bytes after a zero, or a single one, got {len(body)} bytes")
-        return cls(body[1:])
+        """Check kind and length."""
+        if not body or body[0] >= len(_KINDS):
+            raise ValueError("expected an answer that is marked 0, 1 or 2")
+        kind, row = _KINDS[body[0]], format.records * format.field.element_bytes
+        count, rest = divmod(len(body) - 1, row)
+        if rest or count > (0 if kind == "end" else format.most):
+            raise ValueError(
+                f"expected 0 to {format.most} times {row} payload bytes, and none at the end, got {len(body) - 1}"
+            )
+        return cls(body[1:], kind)
 
-    def block(self, format: ValuesFormat, rows: slice) -> Elements:
-        """Return the elements of one block, shape (primes, values, points of the block).
+    def values(self, field: Field) -> int:
+        """Return how many values there are."""
+        return len(self.data) // field.element_bytes
+
+    def block(self, field: Field, part: slice) -> Elements:
+        """Return the elements of one block, shape (primes, values of the block).
 
         Raises
         ------
         ValueError
             A residue is not below its prime: the sender is at fault.
         """
-        width = format.values * format.field.element_bytes
-        data = memoryview(self.data)[rows.start * width : rows.stop * width]
-        return format.field.from_bytes(data, (format.values, rows.stop - rows.start))
+        width = field.element_bytes
+        data = memoryview(self.data)[part.start * width : part.stop * width]
+        return field.from_bytes(data, (part.stop - part.start,))
+
+
+@dataclass(frozen=True, slots=True)
+class SignsFormat:
+    """The public shape of the server's reply to comparisons: values, clients."""
+
+    values: int
+    clients: int
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """Sender: the server. Receiver: every client, which alone knows what the signs stand for.
+
+    Attributes
+    ----------
+    positive : bool array, shape (values,)
+        In the order in which the values were sent.
+    included : tuple of PartyId
+        Whose answers they were decoded from.
+    format : SignsFormat
+    """
+
+    TYPE: ClassVar[int] = 83
+    positive: NDArray[np.bool_] = dataclasses.field(repr=False)
+    included: tuple[PartyId, ...]
+    format: SignsFormat
+
+    def body(self) -> bytes:
+        """Return the bitmap of the clients included, then a bit for each value, the first one the lowest."""
+        return (
+            encode_included(self.included, self.format.clients)
+            + np.packbits(self.positive, bitorder="little").tobytes()
+        )
+
+    @property
+    def payload_bytes(self) -> int:
+        """Signs are not payload."""
+        return 0
+
+    @classmethod
+    def read(cls, body: bytes, format: SignsFormat) -> Self:
+        """Check bitmap and length, and that no bit is left over."""
+        width = (format.clients + 7) // 8
+        if len(body) != width + (format.values + 7) // 8:
+            raise ValueError(f"expected {format.values} signs, got {len(body) - width} bytes")
+        bits = np.unpackbits(np.frombuffer(body, dtype=np.uint8, offset=width), bitorder="little")
+        if bits[format.values :].any():
+            raise ValueError(f"expected {format.values} signs, and zeros after them")
+        return cls(bits[: format.values].astype(np.bool_), decode_included(body[:width], format.clients), format)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,12 +331,12 @@ class AssignmentFormat:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Sender: the server. Receiver: every client. The clients learn the cluster of every point.
+    """Sender: the server. Receiver: every client. The next assignment of the separated start.
 
     Attributes
     ----------
     labels : int64 array, shape (m,)
-        In the order in which the points were sent. 0..k-1; k for a point in no cluster (during the start only).
+        0..k-1; k for a point in no cluster.
     included : tuple of PartyId
         Whose answers it was decoded from.
     format : AssignmentFormat

@@ -17,9 +17,10 @@ from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.planned import PlainPlan
 from fastlloyd.protocols.secfc.onion import sealed_bytes
-from fastlloyd.protocols.secfc.order import largest_value
 from fastlloyd.protocols.secfc.parameters import PROTOCOL, PublicParameters
 from fastlloyd.protocols.secfc.settings import DEFAULT_ITERATIONS, settle_code
+from fastlloyd.protocols.secfc.signs import largest_value
+from fastlloyd.protocols.secfc.tournament import count_rounds
 from fastlloyd.protocols.secfc.turn import squared_norm_bound
 from fastlloyd.ring.field import Field, choose_field
 from fastlloyd.ring.lagrange import Code
@@ -105,8 +106,18 @@ class Plan(PlainPlan):
 
     @property
     def rounds(self) -> int:
-        """Rounds at most."""
+        """Steps at most: rounds of the start, and iterations."""
         return self.start_rounds + self.iterations
+
+    @property
+    def messages(self) -> int:
+        """Answers of a client at most: an iteration takes several."""
+        return self.start_rounds + self.iterations * count_rounds(self.k)
+
+    @property
+    def most_values(self) -> int:
+        """Values of a point in one answer at most."""
+        return max(1, self.k // 2)
 
     @property
     def block_rows(self) -> int:
@@ -138,7 +149,7 @@ class Plan(PlainPlan):
                 sensitivity=float(self.n_total),
                 norm="l1",
                 noise_scale=0.0,
-                seen_by="server and clients",
+                seen_by="clients",
             ),
         )
 
@@ -177,7 +188,7 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...], sizes
     chosen = public.chosen
     segments, threshold = settle_code(chosen, public.clients)
     squared_norm = squared_norm_bound(d, chosen.fraction_bits)
-    field = choose_field(largest_value(n_total=public.n_total, k=public.k, squared_norm=squared_norm))
+    field = choose_field(largest_value(n_total=public.n_total, squared_norm=squared_norm))
     plan = Plan(
         protocol=PROTOCOL,
         clients=public.clients,
@@ -238,10 +249,10 @@ def _check_sizes(public: PublicParameters, sizes: tuple[int, ...]) -> None:
 def _check_messages(plan: Plan) -> None:
     """Refuse a run whose largest message would not pass the links."""
     records = sum(plan.sizes)
-    answers = plan.k * records * plan.field.element_bytes
+    answers = plan.most_values * records * plan.field.element_bytes
     if answers > MAX_MESSAGE_BYTES:
         raise RangeError(
-            f"one iteration's answers of {plan.k} clusters and {records} records have {answers} bytes, expected at "
+            f"one answer on {plan.k} clusters and {records} records has {answers} bytes, expected at "
             f"most {MAX_MESSAGE_BYTES}; lower --k, --n-total or --set secfc.fraction_bits"
         )
     sealed = records * sealed_bytes(plan.clients)

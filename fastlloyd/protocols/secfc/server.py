@@ -1,10 +1,12 @@
-"""SecFC, Algorithm 1, from the server's side: decode, compare, assign.
+"""SecFC, Algorithm 1, from the server's side: decode, and tell signs.
 
-By the masks of `ring/zero_sum.py` and `order.py` it decodes the order of each point's clusters and blurred ratios, in
-an order of the points that it does not know, and nothing more of a polynomial. In the rounds of a separated start it
-decodes exact squared distances from k points. A client knows all masks, so a server and a client must not collude.
+By the masks of `ring/zero_sum.py` and `signs.py` it decodes, in an order that it does not know, numbers whose signs are
+fair coins and whose sizes are hidden but for 17 octaves, and nothing more of a polynomial. In the rounds of a separated
+start it decodes exact squared distances from k points. A client knows all masks, so a server and a client must not
+collude.
 
-Source: SecFC, Alg. 1, lines 7, 18 to 25.
+Source: SecFC, Alg. 1, lines 7, 18 to 25. Differs from the paper: the clients know whose signs these are, so they make
+the assignment and see when it repeats.
 """
 
 from __future__ import annotations
@@ -13,23 +15,31 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastlloyd.errors import PeerError
 from fastlloyd.protocols.party import Attest, Gather, Party, Publish, Send
-from fastlloyd.protocols.secfc.compare import with_zeros
-from fastlloyd.protocols.secfc.messages import Assignment, AssignmentFormat, CodedValues, Finished, Roll, ValuesFormat
-from fastlloyd.protocols.secfc.order import Scale
+from fastlloyd.protocols.secfc.messages import (
+    Assignment,
+    AssignmentFormat,
+    CodedValues,
+    Finished,
+    Roll,
+    Signs,
+    SignsFormat,
+    ValuesFormat,
+    blocks,
+)
 from fastlloyd.protocols.secfc.plan import Plan
-from fastlloyd.protocols.secfc.start import Course
+from fastlloyd.protocols.secfc.start import SeparatedStart
 from fastlloyd.ring.field import Elements
 from fastlloyd.ring.lagrange import Code
 from fastlloyd.ring.locate import Unlocated, locate_wrong
-from fastlloyd.ring.wide import Wide
 from fastlloyd.wire import SERVER, PartyId
 
 # Answers beyond those needed that are compared where they happen to be there in time.
 _SLACK = 2
+
+Answers = Mapping[PartyId, CodedValues]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +49,7 @@ class ServerResult:
     Attributes
     ----------
     included : tuple
-        Per round, the clients whose answers were decoded.
+        Per step, the clients whose answers were decoded.
     late : frozenset of PartyId
         Clients that did not reach the end in time.
     """
@@ -64,112 +74,111 @@ def server(plan: Plan, records: int) -> Party[ServerResult]:
 
     Notes
     -----
-    Sees: for each round what `order.py` leaves, and so the cluster of each point, in an order of the points that it
-    does not know; in the rounds of a separated start distances from the chosen points; no share, no segment, no
-    coordinate. It takes the first answers that come; later ones of the same round are dropped.
+    Sees: for each comparison what `signs.py` leaves; how many clusters are in use in each iteration; in the rounds of a
+    separated start distances from the chosen points; no assignment, no share, no segment, no coordinate. It takes the
+    first answers that come; later ones of the same round are dropped.
     """
-    course = Course(plan, records)
-    shape = AssignmentFormat(records, plan.k, plan.clients)
+    start = SeparatedStart(plan)
+    shape = ValuesFormat(plan.field, records, plan.most_values)
     history: list[tuple[PartyId, ...]] = []
-    for t in range(plan.rounds):
-        question = Question.of(course, plan, records)
-        answers: dict[PartyId, CodedValues] = yield Gather(
-            # Nobody is waited for by name: whoever comes first is taken.
-            plan.everybody,
-            CodedValues,
-            t,
-            plan.needed_answers,
-            question.format,
-            frozenset(plan.everybody),
-        )
-        if _repeated(answers):
+    included: set[PartyId] = set()
+    kind, t = "more", 0
+    while True:
+        # Nobody is waited for by name: whoever comes first is taken.
+        late = frozenset(plan.everybody)
+        answers: Answers = yield Gather(plan.everybody, CodedValues, t, plan.needed_answers, shape, late)
+        kind = _agree(answers, plan, t)
+        if kind == "end":
             break
+        asked = _Round(plan, records, start, t)
         try:
-            course.advance(_decode(plan.code, answers, question, plan.extra_answers), question.weights)
+            reply = asked.reply(answers, plan.code.recovery + max(_SLACK, plan.extra_answers))
         except Unlocated:
             rest = tuple(party for party in plan.everybody if party not in answers)
-            answers |= yield Gather(rest, CodedValues, t, 0, question.format)
-            _try_all(course, plan, answers, question)
-        included = tuple(sorted(answers))
-        assignment = Assignment(course.labels, included, shape)
-        yield Send(plan.everybody, assignment, t)
-        yield Attest(SERVER, assignment, t)
-        history.append(included)
-        yield Publish("round", {"round": t, "rounds": plan.rounds, "clients": len(included)})
-    # Who says that the assignment repeated does so in a round of its own.
-    last = min(len(history) + 1, plan.rounds)
+            more: Answers = yield Gather(rest, CodedValues, t, 0, shape)
+            answers = {**answers, **more}
+            reply = asked.try_all(answers)
+        yield Send(plan.everybody, reply, t)
+        yield Attest(SERVER, reply, t)
+        included |= set(answers)
+        if kind == "last":
+            history.append(tuple(sorted(included)))
+            yield Publish("round", {"round": len(history) - 1, "rounds": plan.rounds, "clients": len(included)})
+            included = set()
+        t += 1
     at_least = plan.revealing if plan.reveal_centers else 1
-    finished = yield Gather(plan.everybody, Finished, last, at_least)
+    finished = yield Gather(plan.everybody, Finished, t + 1, at_least)
     present = tuple(party for party in plan.everybody if party in finished)
     if plan.reveal_centers:
         roll = Roll(present, plan.clients)
-        yield Send(plan.everybody, roll, last)
-        yield Attest(SERVER, roll, last)
+        yield Send(plan.everybody, roll, t + 1)
+        yield Attest(SERVER, roll, t + 1)
     return ServerResult(tuple(history), frozenset(plan.everybody) - frozenset(present))
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What the clients answer in one round; public.
-
-    Attributes
-    ----------
-    format : ValuesFormat
-    weights : int64 array, shape (c,)
-        For `compare.closest`.
-    reference : int or None
-        Row of the cluster that all others are compared with; None: the values are distances.
-    """
-
-    format: ValuesFormat
-    weights: NDArray[np.int64]
-    reference: int | None
-
-    @classmethod
-    def of(cls, course: Course, plan: Plan, records: int) -> Question:
-        """Return what is asked next."""
-        if course.starting:
-            return cls(ValuesFormat(plan.field, 1, records), np.ones(1, dtype=np.int64), None)
-        scale = Scale.of(course.clusters)
-        return cls(ValuesFormat(plan.field, len(scale.places), records), scale.weights, scale.reference)
-
-
-def _repeated(answers: Mapping[PartyId, CodedValues]) -> bool:
-    """Tell whether the clients say that the assignment repeated.
+def _agree(answers: Answers, plan: Plan, t: int) -> str:
+    """Return the kind of the answers.
 
     Raises
     ------
     PeerError
-        They do not agree; names one of the fewer.
+        They are of different kinds or lengths: names one of the fewest; or there is no end of them.
     """
-    told = [party for party, answer in answers.items() if answer.repeated]
-    if told and len(told) < len(answers):
-        others = [party for party in answers if party not in told]
-        fewer = told if len(told) <= len(others) else others
+    groups: dict[tuple[str, int], list[PartyId]] = {}
+    for party, answer in answers.items():
+        groups.setdefault((answer.kind, len(answer.data)), []).append(party)
+    if len(groups) > 1:
+        fewest = min(groups.values(), key=len)
         raise PeerError(
-            f"{', '.join(map(str, told))} told that the assignment repeated, {', '.join(map(str, others))} did not: "
-            "expected all clients to have the same assignment; look at the versions of the fewer",
-            rank=fewer[0].rank,
+            f"the answers to message {t} of {', '.join(map(str, fewest))} are of another kind or length than those of "
+            "the others: expected all clients to have the same assignment; look at their versions",
+            rank=fewest[0].rank,
         )
-    return bool(told)
+    ((kind, _),) = groups
+    if t == plan.messages and kind != "end":
+        party = next(iter(answers))
+        raise PeerError(
+            f"{party} goes on after message {t}, the last of the plan; look at its version", rank=party.rank
+        )
+    return kind
 
 
-def _try_all(course: Course, plan: Plan, answers: Mapping[PartyId, CodedValues], question: Question) -> None:
-    """Compare all answers there are, once some of them were found to contradict each other."""
-    _repeated(answers)
-    try:
-        course.advance(_decode(plan.code, answers, question, plan.clients), question.weights)
-    except Unlocated as error:
-        raise PeerError(str(error), rank=SERVER.rank) from error
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """One message of each client, and what the server makes of them."""
+
+    plan: Plan
+    records: int
+    start: SeparatedStart
+    t: int
+
+    def reply(self, answers: Answers, most: int) -> Assignment | Signs:
+        """Decode the answers, of which at most `most` are compared with each other, and make the reply."""
+        plan, included = self.plan, tuple(sorted(answers))
+        first = answers[included[0]]
+        values = first.values(plan.field)
+        decoded = _decode(plan.code, answers, values, most)
+        if self.t < plan.start_rounds:
+            if values != self.records:
+                raise PeerError(
+                    f"{included[0]} sent {values} distances, expected {self.records}", rank=included[0].rank
+                )
+            labels = self.start.advance(plan.field.decode_wide(block) for block in decoded)
+            return Assignment(labels, included, AssignmentFormat(self.records, plan.k, plan.clients))
+        positive = [np.zeros(0, dtype=np.bool_), *(plan.field.positive(block) for block in decoded)]
+        return Signs(np.concatenate(positive), included, SignsFormat(values, plan.clients))
+
+    def try_all(self, answers: Answers) -> Assignment | Signs:
+        """Compare all answers there are, once some of them were found to contradict each other."""
+        _agree(answers, self.plan, self.t)
+        try:
+            return self.reply(answers, self.plan.clients)
+        except Unlocated as error:
+            raise PeerError(str(error), rank=SERVER.rank) from error
 
 
-def _decode(code: Code, answers: Mapping[PartyId, CodedValues], question: Question, extra: int) -> Iterator[Wide]:
-    """Return the sums over the segments block by block, shape (c, points of the block).
-
-    Parameters
-    ----------
-    extra : int
-        So many answers beyond those needed are compared with them, 2 at least.
+def _decode(code: Code, answers: Answers, values: int, most: int) -> Iterator[Elements]:
+    """Return the sums over the segments block by block, shape (primes, values of the block).
 
     Raises
     ------
@@ -178,12 +187,10 @@ def _decode(code: Code, answers: Mapping[PartyId, CodedValues], question: Questi
     Unlocated
         Some are wrong, and it is not clear whose.
     """
-    parties = sorted(answers)[: code.recovery + max(_SLACK, extra)]
+    parties = sorted(answers)[:most]
     ranks = [party.rank for party in parties]
-    if not question.format.blocks:
-        yield Wide(np.zeros((1, 1, question.format.records), dtype=np.int64))
-    for rows in question.format.blocks:
-        block = np.stack([_read(party, answers[party], question.format, rows) for party in parties], axis=1)
+    for part in blocks(values):
+        block = np.stack([_read(party, answers[party], code, part) for party in parties], axis=1)
         wrong = locate_wrong(code, block, ranks) if len(ranks) > code.recovery else ()
         if wrong:
             names = ", ".join(str(PartyId(rank)) for rank in wrong)
@@ -192,13 +199,12 @@ def _decode(code: Code, answers: Mapping[PartyId, CodedValues], question: Questi
                 "its version and machine, and start again",
                 rank=wrong[0],
             )
-        values = code.field.decode_wide(code.decode_sums(block, ranks))
-        yield values if question.reference is None else with_zeros(values, question.reference)
+        yield code.decode_sums(block, ranks)
 
 
-def _read(party: PartyId, answer: CodedValues, format_: ValuesFormat, rows: slice) -> Elements:
+def _read(party: PartyId, answer: CodedValues, code: Code, part: slice) -> Elements:
     """Decode one block of one answer."""
     try:
-        return answer.block(format_, rows)
+        return answer.block(code.field, part)
     except ValueError as error:
         raise PeerError(f"{party} sent a malformed CodedValues: {error}", rank=party.rank) from error

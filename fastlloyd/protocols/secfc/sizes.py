@@ -14,6 +14,7 @@ from fastlloyd.protocols.secfc.messages import (
     Roll,
     SealedTags,
     Shared,
+    Signs,
     Union,
 )
 from fastlloyd.protocols.secfc.onion import TAG_BYTES, sealed_bytes
@@ -32,8 +33,9 @@ def bounds(plan: Plan) -> Bounds:
         Union.TYPE: records * TAG_BYTES,
         DataShares.TYPE: _NUMBER_BYTES + min(plan.block_rows, records) * plan.width * element,
         Shared.TYPE: _NUMBER_BYTES,
-        CodedValues.TYPE: 1 + max(1, plan.k - 1) * records * element,
+        CodedValues.TYPE: 1 + plan.most_values * records * element,
         Assignment.TYPE: bitmap + _LABEL_BYTES * records,
+        Signs.TYPE: bitmap + (plan.most_values * records + 7) // 8,
         Finished.TYPE: 0,
         Roll.TYPE: bitmap,
         CenterShares.TYPE: plan.k * plan.width * element,

@@ -23,8 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.crypto.prg import PublicStream
-from fastlloyd.protocols.secfc.clusters import Clusters
-from fastlloyd.protocols.secfc.compare import closest, join
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.ring.wide import Wide
 
@@ -79,9 +77,15 @@ class SeparatedStart:
         self._columns: list[Wide] = []
         self._nearest: Wide | None = None
 
-    def advance(self, values: Wide) -> NDArray[np.int64]:
-        """Take the distances to the newest seed, shape (1, m); give the next assignment."""
-        column = values[0]
+    def advance(self, blocks: Iterable[Wide]) -> NDArray[np.int64]:
+        """Take the distances to the newest seed; return the next assignment.
+
+        Parameters
+        ----------
+        blocks : iterable of Wide, shape (points of the block,)
+            If it raises, nothing has changed, and other answers may be tried.
+        """
+        column = _join(list(blocks))
         self._columns.append(column)
         if len(self._columns) == self._k:
             return self._groups()
@@ -105,53 +109,8 @@ class SeparatedStart:
         return np.where(apart, labels, self._k)
 
 
-class Course:
-    """The server's way from one assignment to the next.
-
-    Lloyd's iterations with exact comparisons never come back to an earlier assignment but the last: each lowers the
-    sum of squared distances, or moves nothing but ties, after which the centres and so the next assignment are the
-    same. A cluster that loses all its points has no centre and stays empty.
-
-    Parameters
-    ----------
-    plan : Plan
-    records : int
-
-    Attributes
-    ----------
-    labels : int64 array, shape (m,)
-        The last assignment, in the order in which the points were sent.
-    """
-
-    def __init__(self, plan: Plan, records: int) -> None:
-        self._plan = plan
-        self._start = SeparatedStart(plan) if plan.start == "separated" else None
-        self._round = 0
-        self.labels = first_labels(plan, records)
-
-    @property
-    def clusters(self) -> Clusters:
-        """The clusters whose values the clients send next."""
-        return Clusters.of(self.labels, self._plan.k)
-
-    @property
-    def starting(self) -> bool:
-        """Whether the next round is one of the separated start: its values are distances from one point."""
-        return self._round < self._plan.start_rounds
-
-    def advance(self, blocks: Iterable[Wide], weights: NDArray[np.int64]) -> None:
-        """Take the values of one round.
-
-        Parameters
-        ----------
-        blocks : iterable of Wide, shape (c, points of the block)
-            In the start distances, c = 1. If it raises, nothing has changed, and other answers may be tried.
-        weights : int64 array, shape (c,)
-            `compare.closest` divides by them; not used in the start.
-        """
-        used = self.clusters.used
-        if self._start is not None and self.starting:
-            self.labels = self._start.advance(join(list(blocks)))
-        else:
-            self.labels = used[np.concatenate([closest(values, weights) for values in blocks])]
-        self._round += 1
+def _join(blocks: list[Wide]) -> Wide:
+    """Lay blocks one after the other."""
+    count = max(len(block.limbs) for block in blocks)
+    same = [block.plus(Wide(np.zeros((count, *block.shape), dtype=np.int64))) for block in blocks]
+    return Wide(np.concatenate([block.limbs for block in same], axis=-1))

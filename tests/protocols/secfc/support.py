@@ -112,14 +112,25 @@ def run(
     assignments: list[NDArray[np.int64]] = []
     masks: list[RoundMasks] = []
 
-    class Watched(RoundMasks):
-        """Notes what client 1 works on."""
+    class Watched(client_module._Exchange):
+        """Notes what client 1 works on, and its masks."""
 
-        def __init__(self, code, rank, labels, **keys):
-            super().__init__(code, rank, labels, **keys)
-            if rank == 1:
+        def _masks(self):
+            masks_ = super()._masks()
+            if self._me.rank == 1:
+                masks.append(masks_)
+            return masks_
+
+        def start(self, coder, labels):
+            return self._noted(labels, super().start(coder, labels))
+
+        def iterate(self, coder, labels):
+            return self._noted(labels, super().iterate(coder, labels))
+
+        def _noted(self, labels, party):
+            if self._me.rank == 1:
                 assignments.append(labels)
-                masks.append(self)
+            return (yield from party)
 
     def one(me: PartyId):
         raw_points = points[parts[me.rank - 1]]
@@ -146,7 +157,7 @@ def run(
         return (yield from server(plan, records))
 
     simulation = Simulation({SERVER: serve(), **{me: one(me) for me in everybody}}, tap)
-    with mock.patch.object(client_module, "RoundMasks", Watched):
+    with mock.patch.object(client_module, "_Exchange", Watched):
         results = simulation.run()
     assignments.append(results[PartyId(1)].labels)
     own = {me: grids[me].raw_coordinates.T.astype(np.int64) for me in everybody}

@@ -11,7 +11,14 @@ from sklearn.metrics import pairwise_distances_argmin
 
 from fastlloyd.protocols.secfc import messages as messages_module
 from fastlloyd.protocols.secfc import plan as plan_module
-from fastlloyd.protocols.secfc.messages import Assignment, CenterShares, CodedValues, DataShares, Finished
+from fastlloyd.protocols.secfc.messages import (
+    Assignment,
+    CenterShares,
+    CodedValues,
+    DataShares,
+    Finished,
+    Signs,
+)
 from fastlloyd.protocols.secfc.reference import reference
 from fastlloyd.wire import SERVER, SETUP_ROUND, PartyId, clients
 from tests.protocols.secfc.support import Run, mixture, named, run, uneven
@@ -99,11 +106,12 @@ def test_stragglers_cost_nothing_but_their_answers(membership: bool) -> None:
 
     def tap(sender, receiver, header, body):
         lost = header.type == CodedValues.TYPE and sender.rank in {1 + header.round % 6, 1 + (header.round + 2) % 6}
-        lost = lost and body != b"\1"  # a client does not wait for an answer to "repeated"
+        lost = lost and body != b"\2"  # a client does not wait for an answer to "end"
         return None if lost else body
 
     settings = {"segments": 1, "threshold": 1, "membership": membership, "reveal_centers": True}
-    outcome = run(points, 4, clients=6, tap=tap, settings=settings)
+    # With two clusters each iteration is one message.
+    outcome = run(points, 2, clients=6, tap=tap, settings=settings)
     equals_reference(outcome)
     assert len(set(outcome.first.included)) > 1
     for t, included in enumerate(outcome.first.included):
@@ -244,10 +252,11 @@ def test_payload_is_what_the_complexity_analysis_says(m: int, d: int, membership
         # m_j d n / l: the client's own share stays where it is.
         expected = points_shared * plan.width * (m - 1) * plan.field.element_bytes
         assert sum(c.payload_bytes for c in counts) == expected + sealed
-        for t, labels in enumerate(outcome.history[:-1]):
-            used = len(np.unique(labels))
-            count = meters[party].sent[SERVER, t]
-            assert count.payload_bytes == (used - 1) * 60 * plan.field.element_bytes
+        used = [len(np.unique(labels)) for labels in outcome.history[:-1]]
+        up = [count for (to, round_), count in meters[party].sent.items() if to == SERVER and round_ < 1000]
+        # One value for each comparison of a point, in ceil(log2 c) messages; then "end" and Finished.
+        assert sum(count.payload_bytes for count in up) == sum(c - 1 for c in used) * 60 * plan.field.element_bytes
+        assert sum(count.messages for count in up) == sum(max(1, (c - 1).bit_length()) for c in used) + 2
     assert all(count.payload_bytes == 0 for count in meters[SERVER].sent.values())
 
 
@@ -263,7 +272,7 @@ def test_who_sends_what_to_whom() -> None:
     up = {(i, 0) for i in range(1, 6)}
     assert seen[DataShares.TYPE] == pairs
     assert seen[CodedValues.TYPE] == up == seen[Finished.TYPE]
-    assert seen[Assignment.TYPE] == {(0, i) for i in range(1, 6)}
+    assert seen[Signs.TYPE] == {(0, i) for i in range(1, 6)} and Assignment.TYPE not in seen
     # l + t = 3 clients open the centres, to clients only.
     assert seen[CenterShares.TYPE] == {(i, j) for i, j in pairs if i <= 3}
 

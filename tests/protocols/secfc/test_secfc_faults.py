@@ -17,6 +17,8 @@ from fastlloyd.protocols.secfc.messages import (
     Finished,
     Roll,
     Shared,
+    Signs,
+    SignsFormat,
     Size,
 )
 from fastlloyd.protocols.secfc.plan import Plan, check_plan, make_plan
@@ -25,7 +27,7 @@ from fastlloyd.ring.field import MAX_RECORDS
 from fastlloyd.wire import PartyId
 from tests.protocols.secfc.support import mixture, parameters, plan_for, run
 
-POINTS = mixture(40, 3, 4, seed=6)
+POINTS = mixture(41, 3, 4, seed=6)
 
 
 def altered(body: bytes, position: int = 0) -> bytes:
@@ -81,14 +83,16 @@ def test_too_few_answers_name_a_missing_client() -> None:
         (DataShares, lambda body: body[:4] + b"\xff" * (len(body) - 4), 1),
         (Shared, lambda body: b"\1" + body[1:], 1),
         (CodedValues, lambda body: body[:-1], 1),
+        (CodedValues, lambda body: b"", 1),
+        (CodedValues, lambda body: b"\3" + body[1:], 1),
         (CodedValues, lambda body: b"\2" + body[1:], 1),
-        (CodedValues, lambda body: b"\0" + b"\xff" * (len(body) - 1), 1),
-        (CodedValues, lambda body: b"\1", 1),
-        (Assignment, lambda body: body[:-1], 0),
-        (Assignment, lambda body: b"\xff" + body[1:], 0),
-        (Assignment, lambda body: b"\1" + body[1:], 0),
-        (Assignment, lambda body: body[:1] + b"\xff" * (len(body) - 1), 0),
-        (Assignment, lambda body: body[:1] + b"\3" * (len(body) - 1), 0),
+        (CodedValues, lambda body: body[:1], 1),
+        (CodedValues, lambda body: body + body[1:], 1),
+        (CodedValues, lambda body: body[:1] + b"\xff" * (len(body) - 1), 1),
+        (Signs, lambda body: body[:-1], 0),
+        (Signs, lambda body: b"\xff" + body[1:], 0),
+        (Signs, lambda body: b"\1" + body[1:], 0),
+        (Signs, lambda body: body[:-1] + b"\xff", 0),
         (Finished, lambda body: b"\0", 1),
         (Roll, lambda body: b"\xff", 0),
         (Roll, lambda body: b"\1", 0),
@@ -106,19 +110,44 @@ def test_malformed_and_impossible_messages_blame_their_sender(type_, change, ran
     assert caught.value.rank == rank
 
 
-def test_a_cluster_without_a_centre_is_refused() -> None:
-    # Client 1's own check: the server must not bring an empty cluster back.
-    points = np.repeat([[0.5, -0.25], [-0.5, 0.25]], 10, axis=0)
-    honest = run(points, 6, clients=3, seed=2)
-    empty = next(h for h in range(6) if h not in honest.first.labels)
-
+def test_a_start_that_cannot_be_is_refused() -> None:
     def tap(sender, receiver, header, body):
-        if header.type == Assignment.TYPE and header.round == 1:
-            return body[:-1] + bytes([empty])
+        return body[:1] + b"\3" * (len(body) - 1) if header.type == Assignment.TYPE else body
+
+    with pytest.raises(PeerError, match="no point in any cluster") as caught:
+        run(POINTS, 3, clients=3, tap=tap, settings={"start": "separated"})
+    assert caught.value.rank == 0
+
+
+@pytest.mark.parametrize("liar", [1, 3])
+def test_answers_of_different_kinds_name_the_fewest(liar: int) -> None:
+    def tap(sender, receiver, header, body):
+        if header.type == CodedValues.TYPE and sender.rank == liar and header.round == 2:
+            return b"\2"
         return body
 
-    with pytest.raises(PeerError, match="names a cluster without a centre"):
-        run(points, 6, clients=3, seed=2, tap=tap)
+    with pytest.raises(PeerError, match=f"message 2 of client {liar} are of another kind or length") as caught:
+        run(POINTS, 3, clients=5, tap=tap)
+    assert caught.value.rank == liar
+
+
+def test_answers_beyond_the_plan_are_refused() -> None:
+    def tap(sender, receiver, header, body):
+        return b"\1" + body[1:] if header.type == CodedValues.TYPE and body == b"\2" else body
+
+    with pytest.raises(PeerError, match="goes on after message 2, the last of the plan"):
+        run(POINTS, 3, clients=3, rounds=1, tap=tap)
+
+
+def test_a_server_that_tells_two_clients_different_signs_decodes_nothing() -> None:
+    # Masks and orders depend on all replies: from then on the clients' answers contradict each other.
+    def tap(sender, receiver, header, body):
+        if header.type == Signs.TYPE and header.round == 0 and receiver.rank == 2:
+            return body[:1] + bytes([body[1] ^ 1]) + body[2:]
+        return body
+
+    with pytest.raises(PeerError, match="contradict each other|does not fit"):
+        run(POINTS, 3, clients=7, tap=tap, settings={"segments": 2, "threshold": 1, "extra_answers": 2})
 
 
 def test_a_client_that_never_finishes_is_late_and_the_others_reveal_without_it() -> None:
@@ -133,7 +162,7 @@ def test_a_client_that_never_finishes_is_late_and_the_others_reveal_without_it()
 
 def test_telling_another_number_of_records_is_a_bug() -> None:
     with pytest.raises(InternalError, match="another number"):
-        run(POINTS, 3, clients=3, sizes=(14, 13, 12))
+        run(POINTS, 3, clients=3, sizes=(14, 14, 12))
 
 
 @pytest.mark.parametrize(
@@ -229,6 +258,14 @@ def test_plans_survive_their_encoding() -> None:
     assert Plan.from_json(plan.to_json()) == plan
     with pytest.raises(ValueError, match="fields"):
         Plan.from_json({"k": 3})
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 300])
+def test_signs_survive_their_encoding(count: int) -> None:
+    shape = SignsFormat(count, 9)
+    positive = np.arange(count) % 3 == 0
+    got = Signs.read(Signs(positive, (PartyId(1), PartyId(9)), shape).body(), shape)
+    assert (got.positive == positive).all() and got.included == (PartyId(1), PartyId(9))
 
 
 @pytest.mark.parametrize("k", [1, 254, 255, 256, 300])

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from fastlloyd.protocols.secfc import masks as masks_module
-from fastlloyd.protocols.secfc.clusters import Clusters
 from fastlloyd.protocols.secfc.messages import ArrayFormat, CodedValues, DataShares, ValuesFormat
-from fastlloyd.protocols.secfc.order import Scale, largest_value
+from fastlloyd.protocols.secfc.signs import largest_value
 from fastlloyd.protocols.secfc.turn import squared_norm_bound
 from fastlloyd.ring.lagrange import Code
 from fastlloyd.wire import PartyId
@@ -22,18 +23,11 @@ ALARM = 1e-9
 BINS = 8
 
 
-def answers_of(outcome: Run, bodies: dict[PartyId, bytes], values: int) -> tuple[Code, np.ndarray, list[int]]:
-    """Everything the server received in one round, as field elements, shape (primes, clients, values, m)."""
-    plan = outcome.plan
-    shape = ValuesFormat(plan.field, values, len(outcome.points))
-    parties = sorted(bodies)
-    (rows,) = shape.blocks
-    stacked = np.stack([CodedValues.read(bodies[party], shape).block(shape, rows) for party in parties], axis=1)
-    return plan.code, stacked, [party.rank for party in parties]
-
-
 def recorded_round(start: str) -> tuple[Run, Code, np.ndarray, list[int]]:
-    """A run, and the server's view of the second round of Lloyd, or of the start."""
+    """A run, and all that the server received in message 1: field elements, shape (primes, clients, values).
+
+    The second comparison of the first iteration, or the second round of the start.
+    """
     bodies: dict[PartyId, bytes] = {}
 
     def tap(sender, receiver, header, body):
@@ -44,32 +38,51 @@ def recorded_round(start: str) -> tuple[Run, Code, np.ndarray, list[int]]:
     points = mixture(500, 3, 6, sigma=4.0, seed=8)
     settings = {"segments": 3, "threshold": 2, "start": start}
     outcome = run(points, 3, clients=9, tap=tap, settings=settings)
+    plan, parties = outcome.plan, sorted(bodies)
     assert len(bodies) == 9 and len(outcome.history) > 2
-    return outcome, *answers_of(outcome, bodies, 1 if start == "separated" else 2)
+    shape = ValuesFormat(plan.field, 500, 1)
+    answers = [CodedValues.read(bodies[party], shape).block(plan.field, slice(0, 500)) for party in parties]
+    return outcome, plan.code, np.stack(answers, axis=1), [party.rank for party in parties]
 
 
 def parts_of_segments(outcome: Run, start: str) -> tuple[np.ndarray, np.ndarray]:
-    """What each segment adds to each value, shape (l, values, m), and the noise; in the order that is sent."""
-    plan, labels, x = outcome.plan, outcome.history[1], outcome.points
+    """What each segment adds to each value, shape (l, m), and the noise; in the order that is sent."""
+    plan, x = outcome.plan, outcome.points
     segments = np.zeros((len(x), plan.segments * plan.width), dtype=np.int64)
     segments[:, : plan.d] = x
     segments = segments.reshape(len(x), plan.segments, plan.width).transpose(1, 0, 2).astype(object)
     if start == "separated":
-        (chosen,) = np.flatnonzero(labels == 0)
-        return ((segments - segments[:, [chosen]]) ** 2).sum(axis=2)[:, None], np.zeros((1, len(x)), dtype=np.int64)
-    clusters = Clusters.of(labels, plan.k)
-    scale = Scale.of(clusters)
-    masks = outcome.masks[1].order(scale, len(x), 0)
-    order = outcome.masks[1].shuffled()
-    parts = np.empty((plan.segments, len(scale.places), len(x)), dtype=object)
+        (chosen,) = np.flatnonzero(outcome.history[1] == 0)
+        return ((segments - segments[:, [chosen]]) ** 2).sum(axis=2), np.zeros(len(x), dtype=np.int64)
+    # Of the three clusters the winner of the first two meets the third.
+    labels = outcome.history[0]
+    exact = scores(x, labels, [0, 1])
+    first = np.where(exact[1] < exact[0], 1, 0)
+    masks = outcome.masks[1]
+    secrets, order = masks.signs(len(x)), masks.shuffled(len(x))
+    parts = np.empty((plan.segments, len(x)), dtype=object)
     for u in range(plan.segments):
-        mu = np.stack([segments[u][labels == h].sum(axis=0) for h in clusters.used])
-        for row, place in enumerate(scale.places):
-            own = int(scale.own[row]) * mu[place]
-            other = int(scale.other[row]) * mu[scale.reference]
-            values = ((own - other) * (own + other - 2 * int(scale.whole[row]) * segments[u])).sum(axis=1)
-            parts[u, row] = values[order] * masks.factors
-    return parts, masks.noise
+        sums = [segments[u][labels == h].sum(axis=0) for h in range(3)]
+        values = [difference(segments[u][i], sums, labels, int(first[i]), 2) for i in range(len(x))]
+        parts[u] = np.array(values, dtype=object)[order] * secrets.factors
+    return parts, secrets.noise
+
+
+def scores(x: np.ndarray, labels: np.ndarray, clusters: list[int]) -> np.ndarray:
+    """sigma_h of each point, as fractions."""
+    rows = []
+    for h in clusters:
+        size, mu = int((labels == h).sum()), x[labels == h].sum(axis=0).astype(object)
+        rows.append([Fraction(int((mu * mu).sum() - 2 * size * (mu * p).sum()), size**2) for p in x.astype(object)])
+    return np.array(rows, dtype=object)
+
+
+def difference(point: np.ndarray, sums: list[np.ndarray], labels: np.ndarray, h: int, g: int) -> int:
+    """T^2 (sigma_g - sigma_h), by its definition."""
+    sizes = [int((labels == cluster).sum()) for cluster in range(len(sums))]
+    whole = math.lcm(sizes[h], sizes[g])
+    of_h, of_g = whole // sizes[h] * sums[h], whole // sizes[g] * sums[g]
+    return int((of_g * of_g).sum() - (of_h * of_h).sum() - 2 * whole * ((of_g - of_h) * point).sum())
 
 
 @pytest.mark.parametrize("start", ["random", "separated"])
@@ -96,7 +109,7 @@ def test_without_the_masks_the_server_would_see_every_segment(start: str, monkey
     decoded = code.decode_segments(answers, ranks, degree=code.recovery - 1)
     parts, noise = parts_of_segments(outcome, start)
     # The noise is spread evenly over the segments.
-    times = code.field.multiply(decoded, code.field.encode(np.full((1, 1, 1), code.segments)))
+    times = code.field.multiply(decoded, code.field.encode(np.full((1, 1), code.segments)))
     assert (code.field.decode(times) == code.segments * parts + noise).all()
 
 
@@ -111,7 +124,7 @@ def test_masks_differ_from_round_to_round() -> None:
 
     points = mixture(60, 2, 3, seed=3)
     lengths = [len(run(points, 2, clients=3, tap=tap).history) for _ in range(2)]
-    sent = [body for bodies in rounds.values() for body in bodies if body != b"\1"]
+    sent = [body for bodies in rounds.values() for body in bodies if body != b"\2"]
     assert len(sent) == len(set(sent)) == 3 * sum(length - 1 for length in lengths)
 
 
@@ -171,8 +184,8 @@ def test_t_plus_1_clients_would_see_more() -> None:
 
 def test_field_values_of_a_run_cannot_wrap() -> None:
     plan = plan_for(16_384, 100, 16, clients=16)
-    bound = largest_value(n_total=16_384, k=16, squared_norm=squared_norm_bound(100, 16))
-    assert plan.field.largest >= bound > (16 << 20) * 16_384**4 * 100 * (1 << 32) // 4
+    bound = largest_value(n_total=16_384, squared_norm=squared_norm_bound(100, 16))
+    assert plan.field.largest >= bound > (1 << 20) * 16_384**4 * 100 * (1 << 32) // 4
     assert len(plan.primes) == 5
 
 

@@ -170,6 +170,15 @@ def test_secret_elements_take_every_value_of_a_small_field() -> None:
     assert sorted(set(drawn[1])) == list(range(-6, 7))
 
 
+@pytest.mark.parametrize("field", FIELDS, ids=str)
+@given(data=st.data())
+def test_signs_are_those_of_the_integers(field: Field, data: st.DataObject) -> None:
+    values = data.draw(st.lists(st.integers(-field.largest, field.largest), min_size=1, max_size=9))
+    values += [-field.largest, -1, 0, 1, field.largest]
+    array = elements(field, np.array(values, dtype=object))
+    assert field.positive(array).tolist() == [value > 0 for value in values]
+
+
 @given(st.integers(1, 1 << 180))
 def test_the_chosen_field_holds_the_largest_integer(worst: int) -> None:
     field = choose_field(worst)

@@ -1,0 +1,164 @@
+"""Sign masks: they keep the exact winner, ties included, and are spread as claimed; tournaments and rotations."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from fastlloyd.protocols.secfc.clusters import Clusters
+from fastlloyd.protocols.secfc.messages import Signs, SignsFormat
+from fastlloyd.protocols.secfc.reference import reference
+from fastlloyd.protocols.secfc.signs import largest_value, sign_masks
+from fastlloyd.protocols.secfc.tournament import Tournament, count_rounds
+from fastlloyd.protocols.secfc.turn import draw_rotation, rotate, squared_norm_bound, turn_back
+from tests.protocols.secfc.support import mixture, named, run
+
+KEY = bytes(range(32))
+
+
+@given(difference=st.integers(-40, 40), round_=st.integers(0, 2**20))
+def test_the_sign_tells_the_winner_whatever_the_gap(difference: int, round_: int) -> None:
+    masks = sign_masks(200, key=KEY, round_=round_)
+    values = masks.factors * difference + masks.noise
+    assert (values != 0).all()
+    assert (((values > 0) ^ masks.flipped) == (difference >= 0)).all()
+
+
+def test_factors_are_even_over_17_octaves_noise_is_uniform_and_signs_are_fair() -> None:
+    # Twenty comparisons: below 1e-6 for all.
+    masks = sign_masks(200_000, key=KEY, round_=7)
+    factors, noise = np.abs(masks.factors), np.abs(masks.noise)
+    octaves = np.floor(np.log2(factors / 8)).astype(int)
+    assert octaves.min() == 0 and octaves.max() == 16 and factors.max() < 1 << 20
+    assert stats.chisquare(np.bincount(octaves)).pvalue > 1e-8
+    assert stats.binomtest(int(masks.flipped.sum()), 200_000).pvalue > 1e-8
+    assert ((masks.factors < 0) == masks.flipped).all() and ((masks.noise < 0) == masks.flipped).all()
+    assert (noise >= 1).all() and (noise < factors).all()
+    for octave in range(8, 17):
+        chosen = octaves == octave
+        assert stats.kstest(factors[chosen] / (8 << octave) - 1, "uniform").pvalue > 1e-8
+        assert stats.kstest((noise[chosen] - 0.5) / (factors[chosen] - 1), "uniform").pvalue > 1e-8
+    # Independent of each other.
+    for one, other in (
+        (octaves % 2, masks.flipped),
+        (2 * noise > factors, masks.flipped),
+        (2 * noise > factors, octaves % 2),
+    ):
+        table = np.histogram2d(one, other, bins=2)[0]
+        assert stats.chi2_contingency(table).pvalue > 1e-8
+
+
+def test_masks_differ_from_round_to_round_and_key_to_key() -> None:
+    one = sign_masks(500, key=KEY, round_=1)
+    assert (one.noise == sign_masks(500, key=KEY, round_=1).noise).all()
+    for key, round_ in ((KEY, 2), (bytes(32), 1)):
+        assert (one.factors != sign_masks(500, key=key, round_=round_).factors).mean() > 0.95
+
+
+def test_the_bound_of_the_field_is_nearly_reached_and_holds() -> None:
+    # Two halves whose sizes have no common factor, in opposite corners: nothing is farther apart.
+    n, d, bits = 41, 3, 8
+    bound = largest_value(n_total=n, squared_norm=squared_norm_bound(d, bits))
+    corner = np.full(d, 1 << bits, dtype=object)
+    whole = math.lcm(20, 21)
+    sigma = [int((c * c).sum()) - 2 * int((c * corner).sum()) for c in (corner, -corner)]
+    largest = ((1 << 20) - 1) * whole**2 * (sigma[1] - sigma[0]) + (1 << 20) - 2
+    assert bound / 1.2 < largest <= bound
+
+
+@given(sizes=st.lists(st.integers(1, 60), min_size=1, max_size=12), data=st.data())
+def test_a_tournament_finds_the_nearest_and_the_lowest_among_equals(sizes: list[int], data: st.DataObject) -> None:
+    clusters = Clusters(np.arange(len(sizes)) * 2 + 1, np.array(sizes, dtype=np.int64))
+    # Few different values, so that ties abound.
+    values = np.array([[data.draw(st.integers(0, 3)) for _ in range(5)] for _ in sizes])
+    tournament, rounds, compared = Tournament(clusters, 5), 0, 0
+    while True:
+        last = tournament.last
+        earlier, later = tournament.pairs()
+        assert (earlier < later).all()
+        at = np.arange(5)
+        tournament.settle(values[earlier, at] <= values[later, at])
+        rounds += 1
+        compared += len(earlier)
+        if last:
+            break
+    assert (tournament.labels == clusters.used[values.argmin(axis=0)]).all()
+    assert rounds == count_rounds(len(sizes)) == max(1, math.ceil(math.log2(len(sizes))))
+    assert compared == len(sizes) - 1
+
+
+def test_ties_everywhere_and_singletons_equal_the_reference() -> None:
+    # Points on a coarse lattice: many are exactly between two, three or four centres.
+    side = np.arange(-2, 3) / 2
+    lattice = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+    for seed in range(6):
+        outcome = run(np.tile(lattice, (2, 1)), 7, clients=3, seed=seed, settings={"least_revealed": 1})
+        expected = reference(outcome.points, outcome.plan)
+        assert [labels.tolist() for labels in outcome.history] == [labels.tolist() for labels in expected]
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_what_the_server_decodes_is_no_more_than_sizes_blurred(k: int, monkeypatch) -> None:
+    # Signs are fair coins and the order is random, whatever the records are.
+    replies: list[bytes] = []
+
+    def tap(sender, receiver, header, body):
+        if header.type == Signs.TYPE and receiver.rank == 1:
+            replies.append((header.round, body))
+        return body
+
+    outcome = run(mixture(900, 3, 4, seed=1), k, clients=3, rounds=4, tap=tap)
+    assert len(outcome.history) > 2
+    pairs = (k // 2, -(-k // 2) // 2)
+    for t, body in replies[: count_rounds(k)]:
+        count = pairs[min(t, 1)] * 900 if t < 2 else 900
+        signs = Signs.read(body, SignsFormat(count, 3)).positive
+        assert stats.binomtest(int(signs.sum()), count).pvalue > 1e-7
+        order = outcome.masks[t].shuffled(count)
+        assert (np.sort(order) == np.arange(count)).all()
+        # Neither where a value stands nor its sign tells which point it is of.
+        assert abs(stats.spearmanr(order, np.arange(count)).statistic) < 6 / count**0.5
+        assert abs(np.corrcoef(signs, outcome.history[0][order % 900])[0, 1]) < 6 / count**0.5
+
+
+def test_rotations_are_orthogonal_uniform_and_secret() -> None:
+    first = draw_rotation(5, seed=KEY, run_id=b"run")
+    np.testing.assert_allclose(first @ first.T, np.eye(5), atol=1e-13)
+    assert (first == draw_rotation(5, seed=KEY, run_id=b"run")).all()
+    assert np.abs(first - draw_rotation(5, seed=bytes(32), run_id=b"run")).max() > 0.1
+    assert np.abs(first - draw_rotation(5, seed=KEY, run_id=b"ran")).max() > 0.1
+    many = np.stack([draw_rotation(3, seed=KEY, run_id=i.to_bytes(4, "little")) for i in range(3000)])
+    # On the sphere in three dimensions each coordinate is uniform; both determinants are as likely.
+    for i in range(3):
+        for j in range(3):
+            assert stats.kstest(many[:, i, j], stats.uniform(-1, 2).cdf).pvalue > 1e-7
+    assert stats.binomtest(int((np.linalg.det(many) > 0).sum()), 3000).pvalue > 1e-7
+    assert draw_rotation(1, seed=KEY, run_id=b"run").ravel().tolist() in ([1.0], [-1.0])
+
+
+def test_rotated_records_are_within_the_bound_and_turn_back() -> None:
+    rng = np.random.default_rng(4)
+    points = np.concatenate([rng.choice([-1.0, 1.0], (300, 6)), rng.uniform(-1.2, 1.2, (300, 6))])
+    turn = draw_rotation(6, seed=KEY, run_id=b"run")
+    for bits in (8, 16):
+        grid = rotate(points, turn, bits)
+        coordinates = grid.raw_coordinates.T.astype(np.int64)
+        norms = (coordinates**2).sum(axis=1)
+        assert norms.max() <= squared_norm_bound(6, bits)
+        assert norms.max() > 0.97 * squared_norm_bound(6, bits)
+        assert (grid.raw_squared_norms == norms).all()
+        back = turn_back(coordinates / 2.0**bits, turn)
+        np.testing.assert_allclose(back, np.clip(points, -1, 1), atol=2.0**-bits * 6**0.5)
+
+
+def test_parties_rotate_before_they_round() -> None:
+    points = named("iris")
+    outcome = run(points, 3, clients=5)
+    expected = rotate(points, outcome.rotation, 16).raw_coordinates.T
+    assert (outcome.points == expected).all()
+    assert np.abs(outcome.points / 65536 - points).max() > 0.05
