@@ -233,10 +233,11 @@ def _truth(value: object, name: str) -> bool:
 
 def _whole(within: Within | None) -> _Reader:
     least, most = (-MOST_INTEGER, MOST_INTEGER) if within is None else (within.least, within.most)
+    what = "an integer" if within is None else f"an integer from {least} to {most}"
 
     def read(value: object, name: str) -> int:
         if type(value) is not int or not least <= value <= most:
-            _refuse(name, f"an integer from {least} to {most}", value)
+            _refuse(name, what, value)
         return value
 
     return read
@@ -245,11 +246,12 @@ def _whole(within: Within | None) -> _Reader:
 def _real(within: Within | None) -> _Reader:
     most = sys.float_info.max
     least, most = (-most, most) if within is None else (within.least, within.most)
+    what = "a finite number" if within is None else f"a number from {least:g} to {most:g}"
 
     def read(value: object, name: str) -> float:
         number = float(value) if type(value) is int and abs(value) <= _EXACT_FLOAT else value
         if type(number) is not float or not math.isfinite(number) or not least <= number <= most:
-            _refuse(name, f"a number from {least:g} to {most:g}", value)
+            _refuse(name, what, value)
         return number
 
     return read

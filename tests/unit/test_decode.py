@@ -96,9 +96,9 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"counts": {"a\x1b[2J": "x"}}, r"the plan\.counts\['a\\x1b\[2J'\]: expected an integer"),
     ({"inner": {}}, r"the plan\.inner: expected the fields flag, rates, got an object without \['flag', 'rates'\]"),
     ({"inner": {"flag": 1, "rates": []}}, r"the plan\.inner\.flag: expected true or false, got 1"),
-    ({"inner": {"flag": True, "rates": [0.0, {}]}}, r"the plan\.inner\.rates\[1\]: expected a number .*, got \{\}"),
+    ({"inner": {"flag": True, "rates": [0.0, {}]}}, r"the plan\.inner\.rates\[1\]: expected a finite number, got \{\}"),
     ({"least": 6}, r"the plan\.least: expected an integer from 0 to 5, got 6"),
-    ({"late": None}, r"the plan\.late: "),
+    ({"late": None}, r"the plan\.late: expected an integer, got None"),
     ({"more\n": 1}, r"the plan: expected the fields k, .* with \['more\\n'\] in addition"),
 ]
 
