@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fastlloyd.privacy.release import Release
+from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.report.document import load
 from tests.mpi.support import BUSY_S, GRACE_S, PROGRAMS, Ended, Job, done, hospitals, mpirun, run
 
@@ -53,8 +53,8 @@ def check_output(folder: Path) -> None:
         assert name == "report.json" or re.fullmatch(KEPT, name), name
         if name.endswith(".jsonl"):
             assert path.read_text().endswith("\n")
-            for line in path.read_text().splitlines():
-                Release.from_json(line, name)
+            with Ledger(path) as ledger:
+                assert ledger.chained or not ledger.releases
 
 
 # --- before the run: configuration and records -----------------------------------------------------------
