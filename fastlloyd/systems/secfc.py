@@ -124,7 +124,7 @@ def serve(session: Session) -> Outcome:
     """Run the server."""
     ledger = session.ledger or Ledger()
     driver = session.driver(ledger)
-    sizes = driver.drive(gather_sizes(session.everybody))
+    sizes = driver.drive(gather_sizes(session.everybody, session.common.public.n_total))
     schema = driver.drive(gather_schema(session.everybody))
     plan = make_plan(session.common.public, d=len(schema.names), names=schema.names, sizes=sizes)
     driver.allow(bounds(plan))

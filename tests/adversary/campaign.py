@@ -189,10 +189,13 @@ def load(out: Path) -> list[dict[str, Any]]:
 
 
 def table(kept: Sequence[dict[str, Any]]) -> str:
-    """Count runs, hostile messages, exits by code and faults: by protocol and transport, then by kind of lie."""
+    """Count runs, hostile messages, exits by code and faults: by protocol and transport, then by kind of lie.
+
+    A run that ended before its lie could be told is not counted.
+    """
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
     kinds: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
-    for each in kept:
+    for each in (each for each in kept if each["told"]):
         groups[each["play"], each["transport"]].append(each)
         kinds[(each["kind"],)].append(each)
     return _table(("protocol", "transport"), groups) + "\n" + _table(("lies",), kinds)

@@ -9,7 +9,7 @@ from fastlloyd.errors import EXIT_BUDGET, EXIT_BUG, EXIT_INPUT, EXIT_OK, EXIT_PE
 from tests.adversary.arena import Ended
 
 PARTY = re.compile(r"\bthe server\b|\bclient \d+\b")
-_SENTENCE = re.compile(r"^fastlloyd: (?:client \d+: )?(.*)$")
+_SENTENCE = re.compile(r"^fastlloyd: (?:(?:client \d+|the server): )?(.*)$")
 # The progress line may return to its beginning.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _KNOWN = (EXIT_OK, EXIT_INPUT, EXIT_PEER, EXIT_BUDGET)
@@ -61,7 +61,7 @@ def judge(
         "escape": any(_CONTROL.search(text) for rank in honest for text in (ended.out[rank], ended.said[rank])),
         # A connection that is cut behind the last word is noticed by one side only.
         "disagreed": liar is not None and len(set(codes)) > 1,
-        "wrong_name": provable and failed and liar is not None and misnamed(heard, liar, names),
+        "wrong_name": provable and failed and bool(ended.told) and liar is not None and misnamed(heard, liar, names),
         "differ": len({ended.centers[rank] for rank in honest if rank and ended.centers[rank]}) > 1,
         "result_after": equivocates and bool(ended.told) and any(ended.results[rank] for rank in honest),
     }

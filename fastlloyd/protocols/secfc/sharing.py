@@ -59,9 +59,9 @@ def tell_size(size: int) -> Party[None]:
     yield Send((SERVER,), Size(size), SETUP_ROUND)
 
 
-def gather_sizes(clients: tuple[PartyId, ...]) -> Party[tuple[int, ...]]:
-    """Collect the clients' sizes, in their order; run by the server, before it gathers their Hellos."""
-    told = yield Gather(clients, Size, SETUP_ROUND, len(clients), MAX_RECORDS)
+def gather_sizes(clients: tuple[PartyId, ...], most: int = MAX_RECORDS) -> Party[tuple[int, ...]]:
+    """Collect the clients' sizes, in their order, each at most `most`; run by the server, before their Hellos."""
+    told = yield Gather(clients, Size, SETUP_ROUND, len(clients), most)
     return tuple(int(told[party].value) for party in clients)
 
 
