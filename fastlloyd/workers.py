@@ -36,8 +36,9 @@ from numpy.typing import NDArray
 
 from fastlloyd.crypto.lattice import Sample
 from fastlloyd.errors import ConfigError, FastLloydError, InternalError
+from fastlloyd.protocols.vertical_he.cost import count_engines, round_seconds
 from fastlloyd.protocols.vertical_he.engine import Computer, Engine, make_engine, shared_blocks
-from fastlloyd.protocols.vertical_he.plan import Plan, count_engines, round_seconds
+from fastlloyd.protocols.vertical_he.plan import Plan
 
 _FRAME = struct.Struct("<BQ")
 _LENGTH = struct.Struct("<I")

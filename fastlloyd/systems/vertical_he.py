@@ -40,6 +40,7 @@ from fastlloyd.protocols.align.schema import (
 from fastlloyd.protocols.pairs import agree_pairs
 from fastlloyd.protocols.session import await_plan, await_ready, propose_plan, tell_ready
 from fastlloyd.protocols.vertical_he.computing import computing_party
+from fastlloyd.protocols.vertical_he.cost import round_seconds
 from fastlloyd.protocols.vertical_he.holder import key_holder
 from fastlloyd.protocols.vertical_he.owner import owner
 from fastlloyd.protocols.vertical_he.parameters import PublicParameters
@@ -49,7 +50,6 @@ from fastlloyd.protocols.vertical_he.plan import (
     change_epsilon,
     check_plan,
     make_plan,
-    round_seconds,
 )
 from fastlloyd.protocols.vertical_he.rounds import Result as HEResult
 from fastlloyd.protocols.vertical_he.rounds import draw_noise
@@ -63,16 +63,8 @@ from fastlloyd.systems.shared import SharedOutcome
 from fastlloyd.systems.unit import privacy_unit
 from fastlloyd.systems.vertical import HELP as VERTICAL_HELP
 from fastlloyd.systems.vertical import OwnColumns, VerticalCommon, gather_vertical, load_vertical
+from fastlloyd.systems.vertical_he_claim import FLOODING, against, conditions
 from fastlloyd.wire import SERVER, PartyId
-
-_FLOODING = (
-    "vertical-he.noise = flooding adds only what protects the key: the parties learn soft sums of each round almost "
-    "exactly"
-)
-_AGAINST = (
-    "any single other party, over all messages to it (the computing party sees ciphertexts, the key holder noisy sums; "
-    "the two together can open everything)"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,7 +304,7 @@ class HEOutcome(SharedOutcome):
         names = assemble_names(features)
         centroids = assemble_centers(result.centers, features)
         run = self._facts.run_id.hex()
-        planned = [dataclasses.replace(r, run=run) for r in plan.all_releases() if r.round < result.rounds]
+        planned = [dataclasses.replace(r, run=run) for r in plan.charged_releases(result.rounds)]
         releases = self.files.own_releases() or planned
         sizes = tuple(float(size) for size in result.noisy_counts)
         return Result(
@@ -327,8 +319,8 @@ class HEOutcome(SharedOutcome):
             features=names,
             centroids=centroids,
             noisy_sizes=sizes,
-            against=_AGAINST,
-            not_private_reason=None if plan.private else _FLOODING,
+            against=against(plan, result.rounds),
+            not_private_reason=None if plan.private else FLOODING,
             evaluation=partial(evaluate_vertical, self._facts, self._common, names, result.centers),
             releases=releases,
             pictures=partial(draw_vertical, self._facts, features, centroids, sizes),
@@ -343,7 +335,7 @@ class HEOutcome(SharedOutcome):
             spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
             neighbours=neighbours,
             unit=privacy_unit(config) if plan.private else None,
-            conditions=_conditions(plan),
+            conditions=conditions(plan),
             bounded=False,
             accountant=ACCOUNTANT,
             releases=[release.to_dict() for release in releases],
@@ -352,18 +344,17 @@ class HEOutcome(SharedOutcome):
         )
 
 
-def _conditions(plan: Plan) -> list[str]:
-    """Say what the claim rests on besides the noise, and what it is for other neighbours."""
-    return [
-        "that all parties follow the protocol",
-        f"that the encryption holds (ring-LWE, with hints); for any change of the row's values epsilon is "
-        f"{change_epsilon(plan):.4g}",
-    ]
-
-
 def _parameters(plan: Plan, rounds: int) -> dict[str, Any]:
     """Give the public parameters for the report."""
     values = {key: value for key, value in plan.to_json().items() if key not in ("rounds", "scales")}
     encryption = {"ring": plan.scales.ring, "prime_bits": list(plan.scales.prime_bits)}
     change = {"epsilon_for_a_change": change_epsilon(plan)} if plan.private else {}
-    return {**values, **change, "encryption": encryption, "d": plan.d, "rounds": rounds, "n_total": plan.n}
+    return {
+        **values,
+        **change,
+        "encryption": encryption,
+        "d": plan.d,
+        "rounds": rounds,
+        "planned_rounds": plan.rounds,
+        "n_total": plan.n,
+    }

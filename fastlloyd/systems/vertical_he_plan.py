@@ -10,6 +10,7 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.inputs import settle_size
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.vertical_he.choose import options, planned_option
+from fastlloyd.protocols.vertical_he.parameters import PAIRWISE
 from fastlloyd.protocols.vertical_he.plan import change_epsilon, try_options
 from fastlloyd.systems.unit import promise_lines
 from fastlloyd.systems.vertical_he import gather, run_parameters
@@ -63,6 +64,10 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
             f", {neighbours}; epsilon {change_epsilon(plan):.4g} for any change of a row"
         )
         lines += promise_lines(config, delta=plan.delta, n_total=n)
+        if plan.scheme == PAIRWISE:
+            lines.append("privacy of the pairwise circuit is heuristic: the bound on its rounding errors is not proved")
+        if plan.tolerance:
+            lines.append(f"all {plan.rounds} rounds are charged, also where the tolerance ends the run earlier")
         lines.append(
             f"noise of each side: {plan.count_scale / plan.unit:.3g} on a count, {plan.sum_scale / plan.unit:.3g} on a "
             "sum (scaled to [-1, 1])"

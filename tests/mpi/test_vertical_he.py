@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("tenseal")
 
+from fastlloyd.__main__ import main
 from fastlloyd.bench.vertical_he_mpi import run_over_mpi
 from fastlloyd.bench.vertical_he_run import Case, synthetic
 from fastlloyd.report.document import load
@@ -47,6 +48,20 @@ def test_two_parties_find_the_centres_and_both_have_them(tmp_path: Path) -> None
     found = read_matrix(tmp_path / "out-0" / "centroids.csv")
     found = found[np.argsort(found[:, 0])]
     assert np.abs((found - CENTERS) / np.array([2.0, 50.0])).max() < 0.1
+
+
+def test_a_run_that_its_tolerance_ends_has_spent_what_was_planned(tmp_path: Path) -> None:
+    offices(tmp_path, (0, 1))
+    flags = [*FLAGS, *RUN, "--epsilon", "20", "--set", "vertical-he.tolerance=1.9", "--output", "out-{client}"]
+    done(tmp_path, flags, n=2)
+    for rank in (0, 1):
+        folder = tmp_path / f"out-{rank}"
+        written = load(folder / "report.json")
+        assert len(written["rounds"]) == 1 and written["parameters"]["planned_rounds"] == 3
+        assert {release["round"] for release in written["privacy"]["releases"]} == {0, 1, 2}
+        assert 0.99 * 20 <= written["privacy"]["spent_epsilon"] <= 20
+        assert "all 3 planned rounds counted" in written["claim"]
+        assert main(["report", str(folder), "--verify"]) == 0
 
 
 def test_a_server_without_data_computes_for_two_owners(tmp_path: Path) -> None:

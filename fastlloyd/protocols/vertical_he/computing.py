@@ -64,7 +64,7 @@ def computing_party(
     centers, counts = first_centers(plan, start), np.zeros(plan.k)
     for t in range(plan.rounds):
         if plan.columns(me.rank):
-            yield Record(plan.releases(t, seen_by=str(holder)))
+            yield Record(plan.charged(t, seen_by=str(holder)))
         if plan.scheme == PROJECTION:
             engine.begin(centers)
             yield from _take_blocks(plan, engine, t)

@@ -42,7 +42,8 @@ def key_holder(
     -----
     Sees: each round's sums and counts with the computing party's noise, one LWE sample each, and nothing else.
     In threshold mode it has a share of the key only: what it gets is opened by the other share already.
-    Privacy: what it opens leaves with its own noise only, and the release is in the ledger before.
+    Privacy: what it opens leaves with its own noise only, and the release is in the ledger before (those of all rounds
+    where a tolerance may stop the run).
     """
     me, computing = PartyId(plan.holder), PartyId(plan.computing)
     others = tuple(PartyId(rank) for rank in range(plan.parties) if rank != me.rank)
@@ -66,7 +67,7 @@ def key_holder(
     expected = plan.outputs * lwe.sample_bytes(context.degree, wire_bits)
     centers, counts = first_centers(plan, start), np.zeros(plan.k)
     for t in range(plan.rounds):
-        yield Record(plan.releases(t, seen_by="the other parties"))
+        yield Record(plan.charged(t, seen_by="the other parties"))
         if plan.scheme == PROJECTION:
             yield from _send_blocks(plan, partial(projection.encrypt_block, *mine, centers=centers), t)
         message: NoisySamples = yield Receive(computing, NoisySamples, t, expected)

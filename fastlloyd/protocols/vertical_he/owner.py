@@ -45,7 +45,7 @@ def owner(
         public = Refresher(context, context.load_public_key(keys.parts[0]))
     seen_by = "the other parties"
     # Before its columns leave: the ledger must have what they will be part of.
-    yield Record(plan.releases(0, seen_by=seen_by))
+    yield Record(plan.charged(0, seen_by=seen_by))
     for block in range(plan.blocks):
         parts = pairwise.encrypt_block(plan, context, public, raw_columns, block)
         yield Send((computing,), EncryptedBlock(tuple(parts)), SETUP_ROUND)
@@ -59,5 +59,5 @@ def owner(
         if settled(before, centers, plan):
             break
         if t + 1 < plan.rounds:
-            yield Record(plan.releases(t + 1, seen_by=seen_by))
+            yield Record(plan.charged(t + 1, seen_by=seen_by))
     return Result(centers, counts, t + 1)

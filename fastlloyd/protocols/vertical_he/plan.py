@@ -22,9 +22,8 @@ from fastlloyd.privacy.calibration import calibrate
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.align.messages import Columns
 from fastlloyd.protocols.vertical_he.budget import automatic_rounds, multipliers
-from fastlloyd.protocols.vertical_he.choose import Choice, allowed_options, encryption_seconds, linear_seconds
+from fastlloyd.protocols.vertical_he.choose import Choice, allowed_options
 from fastlloyd.protocols.vertical_he.circuit import choose_circuit
-from fastlloyd.protocols.vertical_he.circuit import seconds as circuit_seconds
 from fastlloyd.protocols.vertical_he.frame import check_messages
 from fastlloyd.protocols.vertical_he.hints import (
     FLOODING,
@@ -38,7 +37,6 @@ from fastlloyd.protocols.vertical_he.hints import (
 from fastlloyd.protocols.vertical_he.parameters import (
     LINEAR,
     PAIRWISE,
-    PROJECTION,
     THRESHOLD,
     PublicParameters,
     check_names,
@@ -182,6 +180,21 @@ class Plan:
                 name="soft sums", sensitivity=one * math.sqrt(self.d), noise_scale=self.sum_scale * counted, **common
             ),
         )
+
+    def charged(self, t: int, *, seen_by: str) -> tuple[Release, ...]:
+        """Return what the ledger must hold before round t: its releases, or those of all rounds.
+
+        Notes
+        -----
+        With a tolerance, the releases decide when the run stops. Epsilon was calibrated for a fixed number of rounds,
+        of which stopping early is post-processing; so all of them are charged, and at once: a run that ends in
+        between has charged too much, never too little.
+        """
+        return self.all_releases(seen_by=seen_by) if self.tolerance > 0.0 else self.releases(t, seen_by=seen_by)
+
+    def charged_releases(self, done: int) -> tuple[Release, ...]:
+        """Return what a run of `done` rounds has charged."""
+        return tuple(release for release in self.all_releases() if self.tolerance > 0.0 or release.round < done)
 
     def all_releases(self, *, seen_by: str = "another party") -> tuple[Release, ...]:
         """Give the releases of all rounds in order."""
@@ -333,36 +346,6 @@ def check_plan(plan: Plan, public: PublicParameters, names: Sequence[Sequence[st
     if plan.private and epsilon > public.epsilon * (1 + 1e-9):
         raise ValueError(f"the plan spends epsilon {epsilon:.6g}, expected at most {public.epsilon:g}")
     return epsilon
-
-
-def round_seconds(plan: Plan, workers: int) -> float:
-    """Estimate the seconds of one round, to compare with its deadline.
-
-    Parameters
-    ----------
-    plan : Plan
-    workers : int
-        Processes of the computing party, each on a processor of its own.
-    """
-    count = count_engines(plan, workers)
-    if plan.scheme == PAIRWISE:
-        each = math.ceil(plan.blocks / count)
-        return circuit_seconds(plan.n, plan.k, plan.scales.ring) * each / plan.blocks
-    whole, left, steps = plan.blocks // count, plan.blocks % count, max(plan.k - 1, 1)
-    own = len(plan.columns(plan.computing))
-    share = (whole + left * math.ceil(steps / count) / steps) / plan.blocks
-    seconds = linear_seconds(plan.n, plan.k, plan.degree, own) * share
-    return seconds + (encryption_seconds(plan.n, plan.parts(plan.holder)) if plan.scheme == PROJECTION else 0.0)
-
-
-def count_engines(plan: Plan, workers: int) -> int:
-    """Say how many of the computing party's workers have something to do.
-
-    Notes
-    -----
-    The linear scheme divides what is left over by steps as well, of which there are k in each block.
-    """
-    return min(workers, plan.blocks if plan.scheme == PAIRWISE else max(plan.k, plan.blocks))
 
 
 def change_epsilon(plan: Plan) -> float:

@@ -24,7 +24,8 @@ HELP: dict[str, str] = {
     "noise": "'dp', or 'flooding': as little as protects the key; then the result is not private",
     "degree": "degree of the polynomials that stand for a step, not for the pairwise scheme (62)",
     "computing": "rank that computes on the encrypted data, or 'auto': the cheaper choice",
-    "tolerance": "stop once no coordinate of a centre moves farther than this (scaled to [-1, 1]); 0: never",
+    "tolerance": "stop once no coordinate of a centre moves farther than this (scaled to [-1, 1]); the privacy "
+    "of all planned rounds is charged all the same; 0: never",
 }
 
 

@@ -15,6 +15,7 @@ from fastlloyd.net.transport import MAX_FRAME_BYTES
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.protocols.vertical_he.choose import options, planned_option
+from fastlloyd.protocols.vertical_he.cost import round_seconds
 from fastlloyd.protocols.vertical_he.frame import MOST_MESSAGE_BYTES, block_format
 from fastlloyd.protocols.vertical_he.hints import FLOODING, HINT_SHARE, MOST_HINTED, Openings, hinted_share
 from fastlloyd.protocols.vertical_he.plan import (
@@ -22,7 +23,6 @@ from fastlloyd.protocols.vertical_he.plan import (
     change_epsilon,
     check_plan,
     make_plan,
-    round_seconds,
     try_options,
 )
 from fastlloyd.protocols.vertical_he.scales import MAX_ERROR, NOISE_TAIL, record_error

@@ -15,18 +15,22 @@ pytest.importorskip("tenseal")
 
 from fastlloyd.crypto.ckks import Context, KeyHolder
 from fastlloyd.errors import InternalError
-from fastlloyd.privacy.accountant import SAMPLER_DELTA
+from fastlloyd.privacy.accountant import SAMPLER_DELTA, spent
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
+from fastlloyd.protocols.party import Receive, Record
 from fastlloyd.protocols.vertical_he.budget import LEAST_ROUNDS, MOST_NOISE, automatic_rounds, multipliers
 from fastlloyd.protocols.vertical_he.engine import make_engine
 from fastlloyd.protocols.vertical_he.frame import sums_bytes
 from fastlloyd.protocols.vertical_he.hints import Openings
 from fastlloyd.protocols.vertical_he.lwe import common_key
-from fastlloyd.protocols.vertical_he.messages import NoisySums
+from fastlloyd.protocols.vertical_he.messages import KeyMaterial, NoisySums
+from fastlloyd.protocols.vertical_he.owner import owner
 from fastlloyd.protocols.vertical_he.plan import Plan, make_plan
 from fastlloyd.protocols.vertical_he.rounds import post_process, settled
 from fastlloyd.protocols.vertical_he.scales import flood_bound
-from tests.protocols.vertical_he.support import linear_plan, names, parameters
+from fastlloyd.systems.vertical_he_claim import against, conditions
+from fastlloyd.wire import PartyId
+from tests.protocols.vertical_he.support import blobs, linear_plan, names, parameters, simulate
 
 KNOWN = json.loads((Path(__file__).parents[2] / "vectors" / "vertical_he.json").read_text())
 
@@ -130,3 +134,41 @@ def test_a_round_without_a_key_is_a_bug_and_its_progress_is_told_by_blocks() -> 
         for _ in work:
             pass
     assert sums_bytes(plan) == plan.outputs * (plan.scales.ring + 1) * plan.scales.wire_bits // 8
+
+
+def test_with_a_tolerance_all_planned_rounds_are_charged_before_the_first_one() -> None:
+    """The releases decide when the run stops, and the composition is for a fixed number of rounds."""
+    plan = make_plan(parameters(300, 2, rounds=3, scheme="linear", degree=6, tolerance=1.9), names(1, 1))
+    points, start = blobs(300, 2, 2, seed=3)
+    results, simulation = simulate(plan, points, start, quiet=True)
+    assert {result.rounds for result in results.values()} == {1}
+    planned = [(t, name) for t in range(3) for name in ("soft counts", "soft sums")]
+    for rank in plan.owners:
+        assert [(release.round, release.name) for release in simulation.releases[PartyId(rank)]] == planned
+    charged = plan.charged_releases(1)
+    assert charged == plan.all_releases()
+    assert 0.99 * plan.epsilon <= spent(charged, plan.delta) <= plan.epsilon
+    fixed = dataclasses.replace(plan, tolerance=0.0)
+    assert {release.round for release in fixed.charged_releases(1)} == {0}
+    assert {release.round for release in fixed.charged(1, seen_by="-")} == {1}
+
+
+def test_an_owner_without_the_key_charges_them_before_its_columns_leave() -> None:
+    public = parameters(300, 2, parties=3, rounds=3, mode="server-aided", noise="flooding", tolerance=1.9)
+    plan = make_plan(public, names(1, 1))
+    party = owner(PartyId(2), plan, np.zeros((1, 300)))
+    assert isinstance(next(party), Receive)
+    effect = party.send(KeyMaterial((KeyHolder(Context(plan.encryption)).public_key(),)))
+    assert isinstance(effect, Record) and {release.round for release in effect.releases} == {0, 1, 2}
+
+
+def test_the_claim_says_what_is_counted_and_on_what_it_rests() -> None:
+    plan = linear_plan(300, 2, tolerance=0.5)
+    assert "all 2 planned rounds counted" in against(plan, 1)
+    assert "counted" not in against(plan, 2) and "counted" not in against(dataclasses.replace(plan, tolerance=0.0), 1)
+    common = dataclasses.replace(plan, mode="threshold")
+    circuit = make_plan(parameters(300, 2, scheme="pairwise"), names(2, 2))
+    said = [" ".join(conditions(one)) for one in (plan, common, circuit)]
+    assert all("follow the protocol" in one and "an assumption" in one and "for any change" in one for one in said)
+    assert ["heuristic" in one for one in said] == [False, False, True]
+    assert ["under the common key" in one for one in said] == [False, True, False]
