@@ -17,7 +17,7 @@ from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.party import Attest, Party, Publish, Receive, Record, Send
 from fastlloyd.protocols.vertical_he import lwe
 from fastlloyd.protocols.vertical_he.engine import Engine, Work
-from fastlloyd.protocols.vertical_he.frame import block_format, key_format
+from fastlloyd.protocols.vertical_he.frame import block_format, key_format, sums_format
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples, NoisySums
 from fastlloyd.protocols.vertical_he.parameters import PROJECTION, THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan
@@ -74,7 +74,7 @@ def computing_party(
         constants = (sample.constants + noise(t) % modulus) % modulus
         switched = lwe.switch(Sample(constants, sample.vectors), modulus, plan.scales.wire_bits)
         yield Send((holder,), NoisySamples(lwe.encode(switched, plan.scales.wire_bits)), t)
-        reply: NoisySums = yield Receive(holder, NoisySums, t, plan.outputs)
+        reply: NoisySums = yield Receive(holder, NoisySums, t, sums_format(plan))
         yield Attest(holder, reply, t)
         before = centers
         centers, counts = post_process(reply.integers(), centers, plan)

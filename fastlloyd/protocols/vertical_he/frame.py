@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fastlloyd.errors import RangeError
 from fastlloyd.protocols.vertical_he.lwe import sample_bytes
-from fastlloyd.protocols.vertical_he.messages import ListFormat
+from fastlloyd.protocols.vertical_he.messages import ListFormat, SumsFormat
 from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, THRESHOLD
 
 if TYPE_CHECKING:
@@ -33,6 +33,11 @@ def block_format(plan: Plan, rank: int) -> ListFormat:
 def sums_bytes(plan: Plan) -> int:
     """Count the bytes of one round's LWE samples."""
     return plan.outputs * sample_bytes(plan.scales.ring, plan.scales.wire_bits)
+
+
+def sums_format(plan: Plan) -> SumsFormat:
+    """Say how many integers a round's result has, and bound them: an opened number and noise, each below q / 2."""
+    return SumsFormat(plan.outputs, 1 << plan.scales.prime_bits[0])
 
 
 def check_messages(plan: Plan) -> None:

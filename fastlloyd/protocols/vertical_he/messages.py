@@ -46,6 +46,14 @@ class ListFormat:
 
 
 @dataclass(frozen=True, slots=True)
+class SumsFormat:
+    """How many integers a message holds, and how large they may be."""
+
+    count: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
 class _ByteStrings:
     """Byte strings of known lengths, one after the other."""
 
@@ -121,10 +129,13 @@ class NoisySums(Payload):
     TYPE: ClassVar[int] = 123
 
     @classmethod
-    def read(cls, body: bytes, format: int) -> Self:
-        """Check the length, `format` integers."""
-        if len(body) != 8 * format:
-            raise ValueError(f"expected {format} integers of 8 bytes, got {len(body)} bytes")
+    def read(cls, body: bytes, format: SumsFormat) -> Self:
+        """Check the length, and that no integer is larger than sums and noise can be."""
+        if len(body) != 8 * format.count:
+            raise ValueError(f"expected {format.count} integers of 8 bytes, got {len(body)} bytes")
+        numbers = np.frombuffer(body, dtype="<i8")
+        if numbers.max(initial=0) > format.most or numbers.min(initial=0) < -format.most:
+            raise ValueError(f"expected integers from -{format.most} to {format.most}, got a larger one")
         return cls(body)
 
     @classmethod

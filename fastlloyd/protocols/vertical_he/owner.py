@@ -9,7 +9,7 @@ from fastlloyd.crypto.ckks import Context, Refresher
 from fastlloyd.protocols.party import Attest, Party, Publish, Receive, Record, Send
 from fastlloyd.protocols.vertical_he import pairwise
 from fastlloyd.protocols.vertical_he.computing import blaming
-from fastlloyd.protocols.vertical_he.frame import key_format
+from fastlloyd.protocols.vertical_he.frame import key_format, sums_format
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySums
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.rounds import Result, first_centers, post_process, settled
@@ -51,7 +51,7 @@ def owner(
         yield Send((computing,), EncryptedBlock(tuple(parts)), SETUP_ROUND)
     centers, counts = first_centers(plan, start), np.zeros(plan.k)
     for t in range(plan.rounds):
-        reply: NoisySums = yield Receive(holder, NoisySums, t, plan.outputs)
+        reply: NoisySums = yield Receive(holder, NoisySums, t, sums_format(plan))
         yield Attest(holder, reply, t)
         before = centers
         centers, counts = post_process(reply.integers(), centers, plan)

@@ -52,6 +52,7 @@ from fastlloyd.protocols.vertical_he.messages import (
     ListFormat,
     NoisySamples,
     NoisySums,
+    SumsFormat,
 )
 from fastlloyd.ring.field import Field
 from fastlloyd.ring.fixed import Ring
@@ -159,7 +160,7 @@ GOLDEN: dict[str, tuple[Message, Any, int, str, int]] = {
     "keys": (KeyMaterial((b"a", b"bc")), ListFormat((1, 2)), 120, "616263", 3),
     "block": (EncryptedBlock((b"abc",)), ListFormat((3,)), 121, "616263", 3),
     "samples": (NoisySamples(b"1234567"), 7, 122, "31323334353637", 7),
-    "noisy sums": (NoisySums.of(np.array([-1, 2])), 2, 123, "ffffffffffffffff0200000000000000", 16),
+    "noisy sums": (NoisySums.of(np.array([-1, 2])), SumsFormat(2, 2), 123, "ffffffffffffffff0200000000000000", 16),
     "seed": (
         SeedContribution(POINTS[0]),
         None,
@@ -213,7 +214,15 @@ REFUSED: dict[str, tuple[type[Message], bytes, Any, str]] = {
     "shared nothing": (FinalCenters, b"", CentersFormat(1, 2, shared=True), "expected 16 bytes of centres, got 0"),
     "far result": (FinalCenters, FLOATS, CentersFormat(1, 2, shared=True), "a centre lies outside [-1, 1]"),
     "short samples": (NoisySamples, b"123456", 7, "expected 7 bytes of samples, got 6"),
-    "short sums": (NoisySums, b"\0" * 8, 2, "expected 2 integers of 8 bytes, got 8 bytes"),
+    "large sum": (NoisySums, b"\3" + b"\0" * 7, SumsFormat(1, 2), "expected integers from -2 to 2, got a larger one"),
+    "low sum": (NoisySums, b"\xfd" + b"\xff" * 7, SumsFormat(1, 2), "expected integers from -2 to 2, got a larger one"),
+    "lowest sum": (
+        NoisySums,
+        b"\0" * 7 + b"\x80",
+        SumsFormat(1, 2),
+        "expected integers from -2 to 2, got a larger one",
+    ),
+    "short sums": (NoisySums, b"\0" * 8, SumsFormat(2, 2), "expected 2 integers of 8 bytes, got 8 bytes"),
     "short keys": (KeyMaterial, b"ab", ListFormat((1, 2)), "expected 3 bytes of 2 ciphertexts or keys, got 2"),
     "long block": (EncryptedBlock, b"abcd", ListFormat((3,)), "expected 3 bytes of 1 ciphertexts or keys, got 4"),
 }
