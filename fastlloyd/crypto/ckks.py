@@ -69,6 +69,7 @@ class Context:
         self._key_primes = tuple(int(prime.value()) for prime in keys)
         key_level = tuple(map(int, self.seal.key_parms_id()))
         self._key_form = Form(key_level, parameters.degree, len(self._key_primes), self._version)
+        self._levels = [tuple(map(int, self.level(limbs))) for limbs in range(1, len(self.primes) + 1)]
         self._slot_places, self._slot_conjugate = slot_order(parameters.degree)
 
     @property
@@ -225,8 +226,7 @@ class Context:
         return b"".join(pack(part, self.parameters.prime_bits) for part in parts)
 
     def _form(self, limbs: int, *, scale: float = 1.0, transformed: bool = True) -> Form:
-        level = tuple(map(int, self.level(limbs)))
-        return Form(level, self.degree, limbs, self._version, scale=scale, transformed=transformed)
+        return Form(self._levels[limbs - 1], self.degree, limbs, self._version, scale=scale, transformed=transformed)
 
     def _build(self, form: Form, halves: Halves) -> Any:
         cipher = self.cipher()

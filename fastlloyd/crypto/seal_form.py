@@ -58,12 +58,12 @@ class Form:
 
     def write(self, halves: Halves) -> bytes:
         """Write a file without compression."""
-        members = _MEMBERS.pack(*self.level, self.transformed, 2, self.degree, self.limbs, self.scale, 1)
+        content, seed = halves.first.astype("<u8").tobytes(), b""
         if isinstance(halves.second, bytes):
             seed = self._frame(_BLAKE2XB + halves.second)
-            return self._frame(members + self._array(halves.first.astype("<u8").tobytes()) + seed)
-        content = halves.first.astype("<u8").tobytes() + halves.second.astype("<u8").tobytes()
-        return self._frame(members + self._array(content))
+        else:
+            content += halves.second.astype("<u8").tobytes()
+        return self._frame(b"".join((self._members(), self._array(len(content)), content, seed)))
 
     def write_keys(self, parts: Sequence[Halves]) -> bytes:
         """Write a relinearisation key's file."""
@@ -91,11 +91,13 @@ class Form:
             raise ValueError("a file of another length")
         start = _MEMBERS.size + HEADER.size + _COUNT.size
         count = self.degree * self.limbs * (1 if seeded else 2)
-        numbers = np.frombuffer(body, "<u8", count, start).astype(np.int64).reshape(-1, self.limbs, self.degree)
-        halves = Halves(numbers[0], body[-SEED_BYTES:] if seeded else numbers[1])
-        if self.write(halves)[HEADER.size :] != body:
+        end = start + 8 * count
+        before = self._members() + self._array(8 * count)
+        after = self._head(1 + SEED_BYTES) + _BLAKE2XB if seeded else b""
+        if body[:start] != before or body[end : end + len(after)] != after:
             raise ValueError("a file of another form")
-        return halves
+        numbers = np.frombuffer(body, "<u8", count, start).astype(np.int64).reshape(-1, self.limbs, self.degree)
+        return Halves(numbers[0], body[-SEED_BYTES:] if seeded else numbers[1])
 
     def read_keys(self, body: bytes, parts: int) -> list[Halves]:
         """Read the body of a relinearisation key of so many seeded parts; raises ValueError as `read` does."""
@@ -108,12 +110,18 @@ class Form:
             raise ValueError("a file of another form")
         return found
 
-    def _array(self, content: bytes) -> bytes:
-        return self._frame(_COUNT.pack(len(content) // 8) + content)
+    def _members(self) -> bytes:
+        return _MEMBERS.pack(*self.level, self.transformed, 2, self.degree, self.limbs, self.scale, 1)
+
+    def _array(self, size: int) -> bytes:
+        """Begin the file of an array of so many bytes."""
+        return self._head(_COUNT.size + size) + _COUNT.pack(size // 8)
 
     def _frame(self, body: bytes) -> bytes:
-        header = HEADER.pack(_MAGIC, HEADER.size, *self.version, _PLAIN, 0, HEADER.size + len(body))
-        return header + body
+        return self._head(len(body)) + body
+
+    def _head(self, size: int) -> bytes:
+        return HEADER.pack(_MAGIC, HEADER.size, *self.version, _PLAIN, 0, HEADER.size + size)
 
 
 def compressed_part(content: bytes) -> tuple[bytes, bytes]:
