@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -125,3 +126,14 @@ def test_masks_of_very_many_clients_stay_exact(monkeypatch: pytest.MonkeyPatch) 
     assert total > 2**53
     mask = zero_sum_mask(code, last, (1,), key=KEY, iteration=0)
     assert (int(mask[0, 0]) - total) % 16777213 == 0
+
+
+def test_sums_of_the_largest_products_are_reduced_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    # 400 odd products of one sign: their sum is beyond 2^53, where floats would lose its last digit.
+    field, large, drawn = Field((16777213,)), 8388605, 400
+    assert drawn * large * large > 2**53
+    monkeypatch.setattr(Field, "uniform_from", lambda self, key, nonce, shape: np.full((1, *shape), float(large)))
+    rows = np.full((1, 2, drawn), float(large))
+    code = SimpleNamespace(field=field, recovery=drawn + 1, completion_matrix=lambda: rows)
+    found = zero_sum_mask(code, drawn + 2, (3,), key=bytes(32), iteration=0)
+    assert (found.astype(np.int64) % 16777213 == drawn * large * large % 16777213).all()
