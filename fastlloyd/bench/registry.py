@@ -164,6 +164,11 @@ BENCHES = (
         summary="SecFC Figure 1: time of an iteration against clients, features, records and clusters",
     ),
     Bench(
+        name="secfc-attacks",
+        module="fastlloyd.bench.secfc_attacks",
+        summary="SecFC: what attacks recover from what the server decodes, with each protection and without",
+    ),
+    Bench(
         name="vertical-he-table3",
         module="fastlloyd.bench.vertical_he_table3",
         summary="Vertical HE Table 3: ten iterations, one column at each of two parties, under ten networks",

@@ -82,4 +82,4 @@ def constant_with_sum(code: Code, sums: NDArray[np.int64]) -> Elements:
     """
     quotient, rest = np.divmod(sums, code.segments)
     parts = np.array([[i * pow(code.segments, -1, p) % p for i in range(code.segments)] for p in code.field.primes])
-    return np.asarray(quotient.astype(np.float64) + parts[:, rest])
+    return np.asarray(quotient.astype(np.float64) + np.take(parts, rest, axis=1))

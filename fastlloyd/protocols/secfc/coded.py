@@ -107,23 +107,33 @@ class Coder:
         bytes
             Field elements, block by block.
         """
-        ring, records = self.field, earlier.shape[1]
+        ring = self.field
+        exact = np.empty((len(ring.primes), *earlier.shape), dtype=np.float32)
+        for row, (first, second) in enumerate(zip(earlier, later, strict=True)):
+            exact[:, row] = self._differences(centers, first, second)
+        exact = exact.reshape(len(ring.primes), -1)
         secrets = masks.signs(len(order))
         parts = []
         for number, block in enumerate(blocks(len(order))):
-            chosen = order[block]
-            points = chosen % records
-            first, second = earlier.reshape(-1)[chosen], later.reshape(-1)[chosen]
-            constant, of_first, of_second = self._coefficients(centers, first, second)
-            # Two products of residues and one residue: below 2^48, so reduced once.
-            values = of_first * centers.products[:, first, points]
-            values += of_second * centers.products[:, second, points]
-            values += constant
-            values = ring.multiply(ring.reduce(values), ring.encode(secrets.factors[block]))
+            values = np.take(exact, order[block], axis=1) * ring.encode(secrets.factors[block])
             values += constant_with_sum(self.code, secrets.noise[block])
             values += masks.sums(values.shape[1:], number)
             parts.append(ring.to_bytes(ring.reduce(values)))
         return b"".join(parts)
+
+    def _differences(self, centers: Centers, first: NDArray[np.int64], second: NDArray[np.int64]) -> Elements:
+        """Return the shares of D for one pair of clusters for each point, shape (primes, m)."""
+        ring = self.field
+        if (first == first[0]).all() and (second == second[0]).all():
+            # The first message of an iteration: the same two clusters for all points.
+            constant, of_first, of_second = self._coefficients(centers, first[:1], second[:1])
+            ours, theirs = centers.products[:, first[0]], centers.products[:, second[0]]
+        else:
+            constant, of_first, of_second = self._coefficients(centers, first, second)
+            points, products = np.arange(len(first)), centers.products.reshape(len(ring.primes), -1)
+            ours, theirs = (np.take(products, place * len(first) + points, axis=1) for place in (first, second))
+        # Two products of residues and one residue: below 2^48, so reduced once.
+        return ring.reduce(of_first * ours + of_second * theirs + constant)
 
     def distances(self, point: int, masks: RoundMasks) -> bytes:
         """Return the masked squared distances of all points from one of them; in the order of the run."""
@@ -156,7 +166,11 @@ class Coder:
             ring.multiply(ring.multiply(ours, ours), centers.norms[:, h]),
         )
         of_first, of_second = ring.multiply(twice, ours), ring.multiply(-twice, theirs)
-        return constant[:, places], of_first[:, places], of_second[:, places]
+        return (
+            np.take(constant, places, axis=1),
+            np.take(of_first, places, axis=1),
+            np.take(of_second, places, axis=1),
+        )
 
     def _points(self, rows: slice) -> Elements:
         """Return the shares of some points in float64, as all arithmetic is."""

@@ -76,9 +76,12 @@ class RoundMasks:
         )
 
     def shuffled(self, count: int) -> NDArray[np.int64]:
-        """Return 0..count-1 in a secret order: uniform, unless two numbers of 64 bits are equal."""
+        """Return 0..count-1 in a secret order: uniform, unless two numbers of 64 - log2(count) bits are equal."""
         stream = keystream(self._shuffle, struct.pack("<III", self._round, 0, 0), 8 * count)
-        return np.argsort(np.frombuffer(stream, dtype="<u8"), kind="stable")
+        # The place in the low bits of each number: all are different, so every sort gives the same order.
+        bits = np.uint64(max(1, count).bit_length())
+        numbers = (np.frombuffer(stream, dtype="<u8") >> bits << bits) | np.arange(count, dtype=np.uint64)
+        return np.asarray(np.sort(numbers) & ((np.uint64(1) << bits) - np.uint64(1)), dtype=np.int64)
 
     def signs(self, count: int) -> SignMasks:
         """Return the secrets of the round's comparisons, in the order in which they are sent."""
