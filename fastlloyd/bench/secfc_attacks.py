@@ -45,7 +45,8 @@ def run(options: Options) -> str:
             "# SecFC: attacks on what the server decodes",
             "Columns of the records that come back exactly, but for their order and sign, by lattice reduction of the "
             "first message of each iteration. The attack is given every assignment, which the server does not have. "
-            "`exact`: differences of scores without masks, in the order of the run. `as run`: rotation, order and masks.",
+            "`exact`: differences of scores without masks, in the order of the run. `as run`: rotation, order and "
+            "masks.",
             markdown_table(*_lattice_table(sets)),
             "One secret factor for all scores of a record, the last iteration alone (not what is run): error of the "
             "rebuilt records after the best rotation, shift and scale, over their spread. It needs d + 2 clusters.",
