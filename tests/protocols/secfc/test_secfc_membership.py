@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from scipy import stats
 
 from fastlloyd.errors import DataError, PeerError
 from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.protocols.secfc import membership
 from fastlloyd.protocols.secfc.membership import agree_order
 from fastlloyd.protocols.secfc.messages import ArrayFormat, DataShares, LayerPublicKey, SealedTags, Shared, Union
 from fastlloyd.protocols.secfc.onion import LayerKey, seal, sealed_bytes, shuffle
@@ -171,3 +173,12 @@ def test_layers_open_with_their_key_in_their_order_and_run_only() -> None:
         with pytest.raises(ValueError, match="does not open"):
             key.open(sealed, layer=layer, run_id=run_id)
     assert repr(first).find(first.public.hex()) < 0
+
+
+@pytest.mark.parametrize("marker", [membership._RECORD, membership._PADDING])
+def test_a_tag_that_was_passed_on_twice_names_who_did(marker: bytes) -> None:
+    plan = SimpleNamespace(everybody=clients(3))
+    opened = [b"a" * 16 + membership._RECORD, b"b" * 16 + marker, b"b" * 16 + marker]
+    with pytest.raises(PeerError, match="client 2 passed the same tag on twice") as caught:
+        next(membership._publish(PartyId(3), opened, plan))
+    assert caught.value.rank == 2
