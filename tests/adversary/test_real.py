@@ -49,6 +49,18 @@ CASES += [
     ("mpi", "directed", "kfed", Lie(rank=0, act="cut", type=MergedCenters.TYPE)),
     ("mpi", "directed", "fastlloyd", Lie(rank=1, act="cut", type=MaskedUpdate.TYPE)),
 ]
+# A server that tells the last client something else than the others; `without` is the sum less one client's update.
+EQUIVOCATIONS = [
+    ("tcp", "directed", play, Lie(rank=0, act=act, type=type_, to=to, value=value, equivocates=True))
+    for play, act, type_, to, value in (
+        ("fewer", "without", NoisyMaskedSum.TYPE, (2,), 3),
+        ("fastlloyd-plus", "flip", NoisyMaskedSum.TYPE, (2,), None),
+        ("pairwise", "flip", NoisyMaskedSum.TYPE, (3,), None),
+        ("feddp", "zeros", CentersMessage.TYPE, (3,), None),
+        ("kfed", "zeros", MergedCenters.TYPE, (1,), None),
+    )
+]
+CASES += EQUIVOCATIONS
 NAMES = [f"{transport}-{kind}-{play}-{lie.rank}-{lie.act}" for transport, kind, play, lie in CASES]
 
 
@@ -75,4 +87,6 @@ def test_the_honest_end_alike_and_name_the_liar(kept: list[dict[str, Any]], numb
     assert found["faults"] == [] and found["told"], found
     honest = {code for rank, code in enumerate(found["codes"]) if rank != found["liar"]}
     assert honest == {3}, found
+    if CASES[number] in EQUIVOCATIONS:
+        assert any("the server" in sentence for said in found["said"].values() for sentence in said), found
     assert not any(found["results"]), found

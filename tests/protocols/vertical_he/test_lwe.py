@@ -3,8 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fastlloyd.crypto.keyshare import draw_error
 from fastlloyd.crypto.lattice import Sample
 from fastlloyd.protocols.vertical_he import lwe
+from tests.protocols.vertical_dp.support import Replay
 
 MODULUS = (1 << 48) - 59
 
@@ -44,3 +46,15 @@ def test_sums_and_differences_are_those_of_the_integers() -> None:
     opened = lwe.open_samples(switched, secret, MODULUS, 40)
     expected = 2 * np.array([30, 45, 60, -8, 10, 3])
     assert np.abs(opened - expected).max() <= lwe.switch_error(64, MODULUS, 40)
+
+
+def test_errors_of_one_key_keep_their_bound_and_have_their_variance() -> None:
+    errors = draw_error(50_000, Replay(1)).astype(float)
+    assert np.abs(errors).max() <= lwe.ONE_KEY.bound
+    assert errors.var() == pytest.approx(lwe.ONE_KEY.variance, rel=0.03)
+    assert lwe.ONE_KEY.key == 1.0
+
+
+def test_the_error_of_switching_is_that_of_its_roundings() -> None:
+    # N + 1 = 4 roundings of at most 1/2 each, one unit of the wire worth 2^3.
+    assert lwe.switch_error(3, 2.0**20, 17) == pytest.approx(8.0 * lwe.SWITCH_TAIL, rel=1e-12)

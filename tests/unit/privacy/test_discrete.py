@@ -229,3 +229,19 @@ def test_logarithmic_values_beside_a_whole_number_are_not_left_to_floats(scale: 
             expected += [whole + 1, whole]
     words = np.array(first, dtype=np.uint64), np.array(second, dtype=np.uint64)
     assert discrete._logarithmic(scale, *words, lambda: 0).tolist() == expected
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_small_logarithmic_values_beside_a_whole_number_are_not_left_to_floats(power: int) -> None:
+    # Small u: its parameter q = 1 - (1 - p)^u is below one half, and the value passes 1 or 2 at v = q or q^2.
+    scale, rng = 2.0**30, np.random.default_rng(6)
+    first, second = [], []
+    with mpmath.workprec(400):
+        depth = mpmath.log(1 - mpmath.exp(-1 / mpmath.mpf(scale)))
+        for word in rng.integers(1 << 57, 1 << 59, 30, dtype=np.uint64).tolist():
+            q = 1 - mpmath.exp(mpmath.mpf(word) / WORD * depth)
+            border = int(mpmath.floor(q**power * WORD))
+            first += [border - 1, border + 2]
+            second += [word, word]
+    words = np.array(first, dtype=np.uint64), np.array(second, dtype=np.uint64)
+    assert discrete._logarithmic(scale, *words, lambda: 0).tolist() == [power + 1, power] * 30

@@ -226,3 +226,10 @@ def test_a_polynomial_is_read_off_at_any_point_its_sources_included(sources: tup
     for target in range(13):
         row = lagrange._lagrange_row(13, sources, target)
         assert sum(w * value(x) for w, x in zip(row, sources, strict=True)) % 13 == value(target)
+
+
+def test_the_last_points_of_a_small_field_are_used() -> None:
+    # 13 elements: beta = 1, 2 and ten clients at 3 to 12, the one place for them.
+    assert Code(TINY, 1, 1, 10).alphas == tuple(range(3, 13))
+    with pytest.raises(ConfigError):
+        Code(TINY, 1, 1, 11)
