@@ -124,21 +124,25 @@ def _mix(
             shape = TagFormat(plan.sizes[party.rank - 1], sealed_bytes(plan.clients))
             message: SealedTags = yield Receive(party, SealedTags, SETUP_ROUND, shape)
             entries = entries + list(message.entries)
-        sender = me
+        # Client 1 has each tag from its owner, so it knows whose does not open.
+        senders = [party for party in plan.everybody for _ in range(plan.sizes[party.rank - 1])]
     else:
         yield Send((first,), SealedTags(tuple(sealed)), SETUP_ROUND)
         sender = plan.everybody[layer - 1]
         shape = TagFormat(total, sealed_bytes(plan.clients - layer))
         passed: SealedTags = yield Receive(sender, SealedTags, SETUP_ROUND, shape)
-        entries = list(passed.entries)
-    try:
-        opened = shuffle([key.open(entry, layer=layer, run_id=run_id) for entry in entries], secret)
-    except ValueError as error:
-        raise PeerError(
-            f"a sealed tag that came by way of {sender} does not open: it, or a client before it, changed tags; "
-            "start again, and look at the clients' versions",
-            rank=sender.rank,
-        ) from error
+        entries, senders = list(passed.entries), [sender] * total
+    opened = []
+    for entry, sender in zip(entries, senders, strict=True):
+        try:
+            opened.append(key.open(entry, layer=layer, run_id=run_id))
+        except ValueError as error:
+            raise PeerError(
+                f"a sealed tag that came by way of {sender} does not open: it, or a client before it, changed tags; "
+                "start again, and look at the clients' versions",
+                rank=sender.rank,
+            ) from error
+    opened = shuffle(opened, secret)
     if me == plan.everybody[-1]:
         return opened
     yield Send((plan.everybody[me.rank],), SealedTags(tuple(opened)), SETUP_ROUND)

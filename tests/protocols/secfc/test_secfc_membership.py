@@ -155,6 +155,17 @@ def test_a_union_that_does_not_fit_is_refused(change) -> None:
     assert caught.value.rank == 3
 
 
+@pytest.mark.parametrize("liar", [2, 3])
+def test_garbage_tags_name_their_owner(liar: int) -> None:
+    def tap(sender, receiver, header, body):
+        garbage = header.type == SealedTags.TYPE and sender.rank == liar and receiver == PartyId(1)
+        return bytes(range(1, 256))[:40] * (len(body) // 40) + bytes(len(body) % 40) if garbage else body
+
+    with pytest.raises(PeerError, match=f"by way of client {liar} does not open") as caught:
+        orders((2, 2, 2), (2, 2, 2), tap)
+    assert caught.value.rank == liar
+
+
 def test_a_key_that_nothing_can_be_sealed_for_names_its_sender() -> None:
     def tap(sender, receiver, header, body):
         return bytes(32) if header.type == LayerPublicKey.TYPE and sender == PartyId(2) else body
