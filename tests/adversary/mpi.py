@@ -31,7 +31,8 @@ def run(play: Play, stage: Path, folder: Path, lie: Lie) -> Ended:
     )
     outputs = [folder / f"out-{rank}" for rank in range(play.clients + 1)]
     return Ended(
-        codes=tuple(rank.code for rank in ended.ranks),
+        # A rank that mpirun ended with the others says no code: mpirun's own stands for it.
+        codes=tuple(ended.code if rank.code is None else rank.code for rank in ended.ranks),
         out=tuple(rank.out for rank in ended.ranks),
         said=tuple(rank.err for rank in ended.ranks),
         results=tuple(written(output) for output in outputs),

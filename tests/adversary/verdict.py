@@ -59,8 +59,8 @@ def judge(
         "bug": EXIT_BUG in codes,
         "trace": any("Traceback" in text for text in said),
         "escape": any(_CONTROL.search(text) for rank in honest for text in (ended.out[rank], ended.said[rank])),
-        # A connection that is cut behind the last word is noticed by one side only.
-        "disagreed": liar is not None and len(set(codes)) > 1,
+        # One side only notices a connection cut behind the last word; a lying server tells each what it likes.
+        "disagreed": bool(liar) and len(set(codes)) > 1,
         "wrong_name": provable and failed and bool(ended.told) and liar is not None and misnamed(heard, liar, names),
         "differ": len({ended.centers[rank] for rank in honest if rank and ended.centers[rank]}) > 1,
         "result_after": equivocates and bool(ended.told) and any(ended.results[rank] for rank in honest),
