@@ -18,6 +18,9 @@ from tests.adversary.mutate import ACTS, HEADER_BYTES, Moment
 
 # Types of lies about control frames: 1000 + the frame's kind.
 CONTROL = 1000
+# Acts that end the process, and acts that leave the message itself as it was.
+_LAST_WORDS = ("exit", "die")
+_ASIDE = ("inject", "garbage record", "late")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +115,11 @@ class Teller:
             heard=self._heard,
             raw=raw,
         )
-        self._note(peer, type_, nth)
+        if lie.act in _LAST_WORDS:
+            self._note(peer, type_, nth)
         sent = ACTS[lie.act](moment)
+        if sent != [frame] or lie.act in _ASIDE:
+            self._note(peer, type_, nth)
         self._held[peer] = moment.held
         self._earlier[peer].append(frame)
         return [*sent, *held]
