@@ -131,8 +131,8 @@ def test_another_public_configuration_is_refused(folder: Path, rank: int, flags:
 def test_other_columns_at_one_client_are_named(folder: Path) -> None:
     (folder / "hospital_2.csv").write_text("f1,g2\n0,0\n")
     ended = run(folder, FLAGS)
-    check_ending(ended, folder, 2)
-    assert "feature 2 is 'f2' at client 1 and 'g2' at client 2" in ended.ranks[0].err
+    check_ending(ended, folder, 3)
+    assert "feature 2 is 'g2' at client 2 and 'f2' at client 1" in ended.ranks[0].err
 
 
 # --- silent, lost and lying parties ------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from fastlloyd.inputs import Common
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.net.frame import Kind
 from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.protocols.farewell import Chains
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.plan import make_plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise
@@ -187,13 +188,15 @@ def test_masked_updates_go_to_the_server_and_to_nobody_else(recorded: Iris) -> N
         updates = [m for m in messages if m["type"] == MaskedUpdate.TYPE]
         assert [(m["peer"], m["round"]) for m in updates] == [(0, t) for t in range(rounds)]
         assert all(len(m["body"]) == 2 * 60 for m in updates)
-        # Between clients: the seed, never to the server, and nothing at all once the rounds have begun.
-        assert {m["type"] for m in messages if m["peer"]} == {SeedContribution.TYPE, SeedConfirmation.TYPE}
+        # Between clients: the seed, never to the server, and once the rounds have begun nothing but the farewell.
+        kinds = {SeedContribution.TYPE, SeedConfirmation.TYPE, Chains.TYPE}
+        assert {m["type"] for m in messages if m["peer"]} == kinds
         assert not [m for m in messages if m["type"] == SeedContribution.TYPE and not m["peer"]]
         # The same on the level of MPI: frames of updates exist, and none of them goes to a client.
         frames = [line for line in lines if line["what"] == "frame"]
         first = next(i for i, line in enumerate(lines) if line in updates)
-        assert {line["peer"] for line in lines[first:]} == {0}
+        last = next(i for i, line in enumerate(lines) if line.get("type") == Chains.TYPE)
+        assert {line["peer"] for line in lines[first:last]} - {0} == set() and lines[last]["peer"] != 0
         sealed = Counter(f["peer"] for f in frames if f["kind"] == Kind.RECORD and f["size"] == 1 + 22 + 4 + 8 + 60)
         assert sealed == {0: rounds}
 
