@@ -210,7 +210,7 @@ def test_where_a_seed_is_agreed_no_second_half_can_be_chosen(kind: int) -> None:
         return chosen * count if header.type == kind else body
 
     with pytest.raises(
-        PeerError, match=rf"{PartyId(plan.holder)} sent a malformed message: expected \d+ bytes"
+        PeerError, match=rf"{PartyId(plan.holder)} sent a malformed \w+: expected \d+ bytes"
     ) as caught:
         simulate(plan, points, start, tap)
     assert caught.value.rank == plan.holder
