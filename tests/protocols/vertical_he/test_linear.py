@@ -209,9 +209,7 @@ def test_where_a_seed_is_agreed_no_second_half_can_be_chosen(kind: int) -> None:
     def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes:
         return chosen * count if header.type == kind else body
 
-    with pytest.raises(
-        PeerError, match=rf"{PartyId(plan.holder)} sent a malformed \w+: expected \d+ bytes"
-    ) as caught:
+    with pytest.raises(PeerError, match=rf"{PartyId(plan.holder)} sent a malformed \w+: expected \d+ bytes") as caught:
         simulate(plan, points, start, tap)
     assert caught.value.rank == plan.holder
 
