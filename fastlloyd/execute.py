@@ -106,6 +106,8 @@ def execute(config: RunConfig | FastLloydError, transport: Transport, announcer:
         error = _as_ours(caught)
         if outcome is not None:
             outcome.discard()
+            if isinstance(error, Aborted) and outcome.fault is not None and outcome.fault.rank == error.by:
+                error = outcome.fault  # it lied to us before it spoke of another
         _keep_ledger(prepared)
         try:
             ending = abort(links, error)

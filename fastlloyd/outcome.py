@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from fastlloyd.config import RunConfig, to_toml
 from fastlloyd.crypto.identity import Identity
 from fastlloyd.data.bounds import Bounds
+from fastlloyd.errors import PeerError
 from fastlloyd.inputs import Common
 from fastlloyd.privacy.accountant import ACCOUNTANT
 from fastlloyd.privacy.ledger import Ledger, Release
@@ -65,11 +66,14 @@ class Farewell:
         Of the report, the writer's still to come; None without a roster.
     identity : Identity or None
         The key that this party signs with.
+    fault : PeerError or None
+        What a peer did wrong in it: what it says of others afterwards counts for less.
     """
 
     traffic: document.Traffic
     signatures: Mapping[str, Any] | None = None
     identity: Identity | None = field(default=None, repr=False)
+    fault: PeerError | None = None
 
 
 def common_part(

@@ -4,12 +4,17 @@ Client i sends v_i + r_i modulo 2^b. The server adds up, adds noise and replies 
 sum and the set of clients included; each client subtracts the masks of that set. So a client that
 misses a round costs only its data: nothing has to be recovered.
 
-A mask is the ChaCha20 key stream of a key that only the clients have, so it is uniform on the whole
-ring. The nonce holds round, client and tensor; the key holds the run and its history: a digest of all replies before
-the round. A client's vector is a function of its records, the plan and these replies. So a mask covers one vector and
-never another, whatever state a party was restored to and whatever the server answers then.
+Masks telescope. A round has M + 1 key streams r_1, ..., r_(M+1), each uniform on the whole ring, and client i's mask is
+r_i - r_(i+1). Without the key the M masks are uniform and independent: r_(M+1) aside, they are a bijection of r_1, ...,
+r_M. The masks of neighbours a..b add up to r_a - r_(b+1), so a client expands four streams where all take part, and
+two more for each gap, whatever M is.
 
-Source: FastLloyd, §5.3.4, Fig. 1; docs/protocol.md, "Masks".
+The streams are one ChaCha20 key stream, cut in pieces. The key is the run's; the nonce is a keyed digest of the round
+and its history: a digest of all replies before the round. A client's vector is a function of its records, the plan and
+these replies. So a mask covers one vector and never another, whatever state a party was restored to and whatever the
+server answers then.
+
+Source: FastLloyd, §5.3.4, Fig. 1; docs/protocol.md, "Masks"; docs/privacy.md, "Masks that telescope".
 """
 
 from __future__ import annotations
@@ -17,42 +22,73 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import Protocol
 
 import numpy as np
 
-from fastlloyd.crypto.prg import PURPOSE_MASK, derive, keystream
+from fastlloyd.crypto.prg import (
+    BLOCK_BYTES,
+    KEY_BYTES,
+    NONCE_BYTES,
+    PURPOSE_MASK,
+    KeyStream,
+    derive,
+)
 from fastlloyd.ring.fixed import Ring, RingArray
 from fastlloyd.wire import PartyId
 
 TENSOR_UPDATE = 0
 NO_HISTORY = bytes(4)
 """The history of a run before its first reply."""
+# Up to so many bytes, one call of the cipher for all streams in between costs less than two calls.
+_ONE_CALL = 8192
 
 
 def continue_history(history: bytes, reply: bytes) -> bytes:
     """Return the history after one more reply, given as the bytes of its body."""
-    return hashlib.sha256(history + reply).digest()
+    return hashlib.blake2b(history + reply, digest_size=KEY_BYTES).digest()
 
 
 class Masks(Protocol):
-    """What a client needs of its masks, common or pairwise."""
+    """What a client needs of its masks, common or pairwise; `history` is that of all replies before the round."""
 
-    def after(self, history: bytes) -> Masks:
-        """Return the masks of a round that comes after these replies."""
-        ...
-
-    def mask(self, round_: int, client: PartyId) -> RingArray:
+    def mask(self, round_: int, client: PartyId, history: bytes) -> RingArray:
         """Give one client's mask of one round."""
         ...
 
-    def total(self, round_: int, included: Iterable[PartyId]) -> RingArray:
+    def total(self, round_: int, included: Iterable[PartyId], history: bytes) -> RingArray:
         """Give the sum of the masks of all clients included: what is left in the server's sum."""
         ...
 
 
-@dataclass(frozen=True, slots=True)
+class MaskStream:
+    """Key streams for one vector per round and history.
+
+    Parameters
+    ----------
+    secret : bytes of length 32
+    purpose, context : bytes
+        Keep the streams of different uses, runs and pairs apart.
+
+    Notes
+    -----
+    Two rounds or histories share a nonce with probability 2^-96: it is a keyed digest, which whoever lacks the secret
+    cannot aim at.
+    """
+
+    __slots__ = ("_nonce_key", "_stream")
+
+    def __init__(self, secret: bytes, purpose: bytes, context: bytes) -> None:
+        self._stream = KeyStream(derive(secret, purpose, context))
+        self._nonce_key = derive(secret, purpose + b" nonce", context)
+
+    def read(self, round_: int, history: bytes, length: int, *, block: int = 0) -> bytes:
+        """Give `length` bytes of the stream of a round that comes after these replies, as `KeyStream.read`."""
+        place = struct.pack("<II", round_, TENSOR_UPDATE) + history
+        nonce = hashlib.blake2b(place, key=self._nonce_key, digest_size=NONCE_BYTES).digest()
+        return self._stream.read(nonce, length, block=block)
+
+
 class MaskGenerator:
     """Common masks of one run.
 
@@ -64,35 +100,54 @@ class MaskGenerator:
     elements : int
         Ring elements per vector.
     run_id : bytes
-    history : bytes
-        Of all replies before the round whose masks are asked for (`continue_history`).
     """
 
-    seed: bytes = field(repr=False)
-    ring: Ring
-    elements: int
-    run_id: bytes
-    history: bytes = NO_HISTORY
-    _key: bytes = field(init=False, repr=False)
+    __slots__ = ("_elements", "_ring", "_stream", "_stride")
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_key", derive(self.seed, PURPOSE_MASK, self.run_id + self.history))
+    def __init__(self, seed: bytes, ring: Ring, elements: int, run_id: bytes) -> None:
+        self._ring = ring
+        self._elements = elements
+        # In blocks: each stream begins with a block of its own.
+        self._stride = -(-elements * ring.element_bytes // BLOCK_BYTES)
+        self._stream = MaskStream(seed, PURPOSE_MASK, run_id)
 
-    def after(self, history: bytes) -> Self:
-        """Return the masks of a round that comes after these replies."""
-        # Spelt out, for it stands between two messages: `replace` takes a third longer.
-        return type(self)(self.seed, self.ring, self.elements, self.run_id, history)
+    def mask(self, round_: int, client: PartyId, history: bytes) -> RingArray:
+        """Give the mask of one client in one round, uniform on the ring; shape (elements,).
 
-    def mask(self, round_: int, client: PartyId) -> RingArray:
-        """Give the mask of one client in one round, uniform on the ring; shape (elements,)."""
-        nonce = struct.pack("<III", round_, client.rank, TENSOR_UPDATE)
-        return np.frombuffer(
-            keystream(self._key, nonce, self.elements * self.ring.element_bytes), dtype=self.ring.dtype
-        )
+        Raises
+        ------
+        ValueError
+            The streams of so many clients and elements do not fit the cipher's counter.
+        """
+        return self._between(round_, history, client.rank, client.rank + 1)
 
-    def total(self, round_: int, included: Iterable[PartyId]) -> RingArray:
-        """Add the masks of all included clients modulo 2^b."""
-        result = np.zeros(self.elements, dtype=self.ring.dtype)
-        for client in included:
-            result += self.mask(round_, client)
+    def total(self, round_: int, included: Iterable[PartyId], history: bytes) -> RingArray:
+        """Add the masks of all included clients modulo 2^b.
+
+        Raises
+        ------
+        As `mask`.
+        """
+        present = {client.rank for client in included}
+        firsts = [rank for rank in sorted(present) if rank - 1 not in present]
+        afters = [rank + 1 for rank in sorted(present) if rank + 1 not in present]
+        result = np.zeros(self._elements, dtype=self._ring.dtype)
+        for first, after in zip(firsts, afters, strict=True):
+            result += self._between(round_, history, first, after)
         return result
+
+    def _between(self, round_: int, history: bytes, first: int, after: int) -> RingArray:
+        """Return r_first - r_after."""
+        count = after - first + 1
+        if count * self._stride * BLOCK_BYTES <= _ONE_CALL:
+            streams = self._streams(round_, history, first, count)
+            difference: RingArray = streams[0] - streams[-1]
+        else:
+            difference = self._streams(round_, history, first, 1)[0] - self._streams(round_, history, after, 1)[0]
+        return difference
+
+    def _streams(self, round_: int, history: bytes, first: int, count: int) -> RingArray:
+        """Return r_first and the streams after it, shape (count, elements)."""
+        length = count * self._stride * BLOCK_BYTES
+        content = self._stream.read(round_, history, length, block=(first - 1) * self._stride)
+        return np.frombuffer(content, self._ring.dtype).reshape(count, -1)[:, : self._elements]

@@ -6,9 +6,9 @@ minus. So the sum over all clients is free of masks, and the server gets it by a
 still carries that client's streams with all others, uniform on the ring for whoever lacks these secrets: a set
 smaller than all clients cannot be unmasked.
 
-The pair's key is bound to purpose, run, history and pair, the nonce to round and tensor. The history is a digest of all
-replies before the round, so a stream never covers two vectors that other replies have led to (`crypto/mask.py`). The
-share of noise under it is drawn once: `protocols/fastlloyd/client.py` re-sends stored bytes.
+The pair's keys are bound to purpose, run and pair, the nonce to round, tensor and history: a digest of all replies
+before the round. So a stream never covers two vectors that other replies have led to (`crypto/mask.py`). The share of
+noise under it is drawn once: `protocols/fastlloyd/client.py` re-sends stored bytes.
 
 Source: Bonawitz et al., "Practical secure aggregation" (2017), §4.0.1 "Masking with one-time pads"; RFC 7748 (X25519);
 docs/protocol.md, "Masks".
@@ -18,14 +18,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from fastlloyd.crypto.mask import NO_HISTORY, TENSOR_UPDATE
-from fastlloyd.crypto.prg import KEY_BYTES, PURPOSE_PAIR, PURPOSE_PAIR_MASK, derive, keystream
+from fastlloyd.crypto.mask import MaskStream
+from fastlloyd.crypto.prg import KEY_BYTES, PURPOSE_PAIR, PURPOSE_PAIR_MASK, derive
 from fastlloyd.errors import PeerError, SecurityError
 from fastlloyd.ring.fixed import Ring, RingArray
 from fastlloyd.wire import SERVER, PartyId
@@ -115,7 +116,6 @@ class PairSecrets:
         return cls(me, {party: content[KEY_BYTES * i : KEY_BYTES * (i + 1)] for i, party in enumerate(parties)})
 
 
-@dataclass(frozen=True, slots=True)
 class PairwiseMasks:
     """The masks of one client in one run.
 
@@ -126,37 +126,34 @@ class PairwiseMasks:
     elements : int
         Ring elements per vector.
     run_id : bytes
-    history : bytes
-        Of all replies before the round whose masks are asked for (`crypto.mask.continue_history`).
+
+    Attributes
+    ----------
+    me : PartyId
     """
 
-    pairs: PairSecrets
-    ring: Ring
-    elements: int
-    run_id: bytes
-    history: bytes = NO_HISTORY
-    _keys: Mapping[PartyId, bytes] = field(init=False, repr=False)
+    __slots__ = ("_elements", "_ring", "_streams", "me")
 
-    def __post_init__(self) -> None:
-        keys = {}
-        for party, secret in self.pairs.secrets.items():
-            first, second = sorted((self.pairs.me, party))
-            context = self.run_id + self.history + struct.pack("<II", first.rank, second.rank)
-            keys[party] = derive(secret, PURPOSE_PAIR_MASK, context)
-        object.__setattr__(self, "_keys", keys)
-
-    def after(self, history: bytes) -> Self:
-        """Return the masks of a round that comes after these replies."""
-        return replace(self, history=history)
+    def __init__(self, pairs: PairSecrets, ring: Ring, elements: int, run_id: bytes) -> None:
+        self.me = pairs.me
+        self._ring = ring
+        self._elements = elements
+        self._streams: dict[PartyId, MaskStream] = {}
+        for party, secret in pairs.secrets.items():
+            first, second = sorted((pairs.me, party))
+            context = run_id + struct.pack("<II", first.rank, second.rank)
+            self._streams[party] = MaskStream(secret, PURPOSE_PAIR_MASK, context)
 
     def shaped(self, ring: Ring, elements: int) -> Self:
         """Give the same masks for vectors of another ring or length: rounds may differ in both.
 
         A round's stream starts at the same place whatever its shape, so a round has one shape only.
         """
-        return replace(self, ring=ring, elements=elements)
+        other = copy(self)
+        other._ring, other._elements = ring, elements
+        return other
 
-    def mask(self, round_: int, client: PartyId) -> RingArray:
+    def mask(self, round_: int, client: PartyId, history: bytes) -> RingArray:
         """Give the own mask of one round, shape (elements,): uniform for whoever lacks one of the pairs' secrets.
 
         Raises
@@ -164,19 +161,19 @@ class PairwiseMasks:
         ValueError
             Another client's mask is asked for: only that client has it.
         """
-        if client != self.pairs.me:
-            raise ValueError(f"expected {self.pairs.me}, whose masks these are, got {client}")
-        nonce = struct.pack("<III", round_, 0, TENSOR_UPDATE)
-        result = np.zeros(self.elements, dtype=self.ring.dtype)
-        for party, key in self._keys.items():
-            stream = np.frombuffer(keystream(key, nonce, self.elements * self.ring.element_bytes), self.ring.dtype)
-            if self.pairs.me < party:
+        if client != self.me:
+            raise ValueError(f"expected {self.me}, whose masks these are, got {client}")
+        length = self._elements * self._ring.element_bytes
+        result = np.zeros(self._elements, dtype=self._ring.dtype)
+        for party, shared in self._streams.items():
+            stream = np.frombuffer(shared.read(round_, history, length), self._ring.dtype)
+            if self.me < party:
                 result += stream
             else:
                 result -= stream
         return result
 
-    def total(self, round_: int, included: Iterable[PartyId]) -> RingArray:
+    def total(self, round_: int, included: Iterable[PartyId], history: bytes) -> RingArray:
         """Give the sum of all clients' masks: zeros, shape (elements,).
 
         Raises
@@ -184,11 +181,11 @@ class PairwiseMasks:
         PeerError
             The server's sum lacks a client: its masks cannot be taken off, and no such sum was agreed.
         """
-        missing = {self.pairs.me, *self._keys} - set(included)
+        missing = {self.me, *self._streams} - set(included)
         if missing:
             raise PeerError(
                 f"the server's sum of round {round_} lacks {min(missing)}, expected all clients: pairwise masks cancel "
                 "in that sum only; start again or --resume with all clients",
                 rank=SERVER.rank,
             )
-        return np.zeros(self.elements, dtype=self.ring.dtype)
+        return np.zeros(self._elements, dtype=self._ring.dtype)

@@ -19,6 +19,10 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 KEY_BYTES = 32
+NONCE_BYTES = 12
+BLOCK_BYTES = 64
+"""Of ChaCha20's key stream."""
+_COUNTER_BYTES = 4
 
 PURPOSE_SEED = b"fastlloyd common seed"
 PURPOSE_CONFIRM = b"fastlloyd confirm"
@@ -35,17 +39,46 @@ def derive(secret: bytes, purpose: bytes, context: bytes = b"", salt: bytes | No
     return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=salt, info=info).derive(secret)
 
 
-def keystream(key: bytes, nonce: bytes, length: int) -> bytes:
-    """Give `length` bytes of the ChaCha20 key stream from block 0.
+class KeyStream:
+    """ChaCha20 under one key, from any nonce and block.
+
+    One context serves all nonces: making one costs many times as much as a short stream.
 
     Parameters
     ----------
     key : bytes of length 32
-    nonce : bytes of length 12
-        Never reused with the same key for another purpose.
-    length : int
     """
-    return Cipher(ChaCha20(key, bytes(4) + nonce), mode=None).encryptor().update(bytes(length))
+
+    __slots__ = ("_cipher",)
+
+    def __init__(self, key: bytes) -> None:
+        self._cipher = Cipher(ChaCha20(key, bytes(_COUNTER_BYTES + NONCE_BYTES)), mode=None).encryptor()
+
+    def read(self, nonce: bytes, length: int, *, block: int = 0) -> bytes:
+        """Give `length` bytes of the key stream.
+
+        Parameters
+        ----------
+        nonce : bytes of length 12
+            Never reused with the same key for another purpose.
+        length : int
+        block : int
+            Where to begin, in blocks of 64 bytes.
+
+        Raises
+        ------
+        ValueError
+            The end lies beyond the cipher's 32-bit counter of blocks.
+        """
+        if block + -(-length // BLOCK_BYTES) > 1 << 32:
+            raise ValueError(f"expected at most 2^32 blocks of key stream, got block {block} and {length} bytes")
+        self._cipher.reset_nonce(block.to_bytes(_COUNTER_BYTES, "little") + nonce)
+        return self._cipher.update(bytes(length))
+
+
+def keystream(key: bytes, nonce: bytes, length: int) -> bytes:
+    """Give the first `length` bytes of a key stream that is read once, as `KeyStream.read`."""
+    return KeyStream(key).read(nonce, length)
 
 
 class PublicStream:

@@ -134,8 +134,10 @@ class Ledger:
                 raise InternalError(
                     f"the ledger holds another release {release.name!r} for round {release.round} of this run"
                 )
-        lines, links = self._chain(added.values())
+        links: list[bytes] = []
+        # What lives in memory is not chained: there is no file that somebody could change.
         if added and self._path is not None:
+            lines, links = self._chain(added.values())
             start = self._append(lines)
             if self.settled:
                 self._settled_size = start

@@ -63,6 +63,7 @@ def part(session: Session, driver: Driver, record: SignedRecord, late: frozenset
     own = _account(session, record, agreed)
     accounts: dict[PartyId, Account] = {session.me: own}
     problems: dict[PartyId, str] = {}
+    fault: PeerError | None = None
     try:
         if session.me.is_server:
             for party, message in driver.drive(collect_accounts(session.everybody, late)).items():
@@ -74,8 +75,10 @@ def part(session: Session, driver: Driver, record: SignedRecord, late: frozenset
             accounts = {**totals.by_party, session.me: own}
             if totals.problem:
                 problems[SERVER] = totals.problem
+                fault = PeerError(totals.problem, rank=SERVER.rank)
     except PeerError as error:
         problems[PartyId(error.rank)] = str(error)
+        fault = error
     if session.me.is_server:
         driver.drive(tell_totals(session.everybody, accounts))
     missing = [party for party in (SERVER, *session.everybody) if party not in accounts]
@@ -83,6 +86,7 @@ def part(session: Session, driver: Driver, record: SignedRecord, late: frozenset
         traffic=_sum(accounts, _incomplete(missing, problems)),
         signatures=_signatures(session, record, agreed, accounts),
         identity=session.identity if session.roster is not None else None,
+        fault=fault,
     )
 
 

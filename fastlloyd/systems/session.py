@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar, cast
 from fastlloyd.config import RunConfig
 from fastlloyd.crypto.identity import Identity
 from fastlloyd.crypto.roster import Roster
-from fastlloyd.errors import InternalError
+from fastlloyd.errors import InternalError, PeerError
 from fastlloyd.inputs import Common
 from fastlloyd.net.meter import Meter
 from fastlloyd.net.secure import SecureLinks
@@ -59,6 +59,11 @@ class Outcome(Protocol):
     @property
     def late(self) -> frozenset[PartyId]:
         """Clients that missed the last round; the end does not wait for them."""
+        ...
+
+    @property
+    def fault(self) -> PeerError | None:
+        """What a peer did wrong in the last exchange."""
         ...
 
     def write(self) -> None:

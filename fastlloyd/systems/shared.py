@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.errors import InternalError
+from fastlloyd.errors import InternalError, PeerError
 from fastlloyd.outcome import Facts, Farewell, Result, ResultFiles, write_server_report
 from fastlloyd.privacy.ledger import Release
 from fastlloyd.report import document
@@ -50,6 +50,7 @@ class ReportOnly:
         farewell = part(session, driver, SignedRecord(common=common, releases=self._releases, covers="public"), late)
         self._common = dataclasses.replace(common, traffic=farewell.traffic)
         self.late = late
+        self.fault = farewell.fault
 
     def write(self) -> None:
         """Write server.json."""
@@ -75,6 +76,8 @@ class SharedOutcome:
         With the party's ledger.
     late : frozenset of PartyId
         Clients that missed the last round; the end does not wait for them.
+    fault : PeerError or None
+        What a peer did wrong in the last exchange; the result stands.
     """
 
     def __init__(self, session: Session) -> None:
@@ -83,6 +86,7 @@ class SharedOutcome:
         self._everybody = session.everybody
         self.files = ResultFiles(session.facts, session.ledger)
         self.late: frozenset[PartyId] = frozenset()
+        self.fault: PeerError | None = None
         self._result: Result | None = None
         self._farewell: Farewell | None = None
         self._raw_labels: NDArray[np.int64] | None = None
@@ -134,6 +138,7 @@ class SharedOutcome:
         made = result()
         self._result = made if isinstance(made, Result) else None
         self._farewell = part(session, driver, made.record() if isinstance(made, Result) else made, late)
+        self.fault = self._farewell.fault
         self.late, self._raw_labels, self._raw_files = late, raw_labels, dict(raw_files or {})
 
     def write(self) -> None:

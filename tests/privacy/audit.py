@@ -179,7 +179,7 @@ def _run(scene: Scene, present: NDArray[np.bool_], noise: Noise) -> list[NDArray
     released, history = [], NO_HISTORY
     for t in range(len(plan.rounds)):
         reply = NoisyMaskedSum.read(simulation.saved[ATTACKER, f"reply-{t}"], shape)
-        mask = masks.after(history).total(t, reply.included)
+        mask = masks.total(t, reply.included, history)
         released.append(shape.ring.decode(reply.elements(shape) - mask))
         history = continue_history(history, reply.body())
     return released

@@ -138,7 +138,7 @@ def lloyd_stages(
     history = NO_HISTORY
     for t in range(len(plan.rounds)):
         reply = NoisyMaskedSum.read(simulation.saved[everybody[-1], f"reply-{t}"], form)
-        mask = silent(t).astype(ring.dtype) if shared else common.after(history).total(t, reply.included)
+        mask = silent(t).astype(ring.dtype) if shared else common.total(t, reply.included, history)
         released = ring.decode(reply.elements(form) - mask)
         rest = released - sum(local_update(own, centers, plan, t) for own in parts)
         sums, counts = (r for r in simulation.releases[everybody[0]] if r.round == t)

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.mask import MaskGenerator
+from fastlloyd.crypto.mask import NO_HISTORY, MaskGenerator
 from fastlloyd.kmeans.assign import accumulate, assign
 from fastlloyd.kmeans.grid import GridPoints, quantise
 from fastlloyd.privacy.secret import SecretRandom
@@ -211,4 +211,4 @@ def test_a_resumed_client_computes_the_same_vector(shape: tuple[int, int, int]) 
     first = local_update(case.grid, first_centers(case.plan, case.start), case.plan, 0)
     masks = MaskGenerator(bytes(32), Ring(case.plan.ring_bits), case.plan.elements, RUN_ID)
     sent = np.frombuffer(before["uplink-0"], dtype=Ring(case.plan.ring_bits).dtype)
-    assert (Ring(case.plan.ring_bits).decode(sent - masks.mask(0, PartyId(1))) == first).all()
+    assert (Ring(case.plan.ring_bits).decode(sent - masks.mask(0, PartyId(1), NO_HISTORY)) == first).all()

@@ -31,26 +31,38 @@ def hkdf(secret: bytes, purpose: bytes, context: bytes, salt: bytes = b"") -> by
     return hmac.new(pseudorandom, info + b"\x01", hashlib.sha256).digest()
 
 
-def stream(key: bytes, nonce: tuple[int, int, int], bits: int) -> list[int]:
-    """Ring elements from the key stream, counter from 0."""
-    cipher = Cipher(ChaCha20(key, struct.pack("<I", 0) + struct.pack("<III", *nonce)), mode=None).encryptor()
-    return list(struct.unpack(f"<{ELEMENTS}{'I' if bits == 32 else 'Q'}", cipher.update(bytes(ELEMENTS * bits // 8))))
+def stream(key: bytes, nonce: bytes, bits: int, number: int = 0) -> list[int]:
+    """Ring elements from one of the streams that a key stream is cut into; each takes whole blocks of 64 bytes."""
+    cipher = Cipher(ChaCha20(key, struct.pack("<I", 0) + nonce), mode=None).encryptor()
+    size = ELEMENTS * bits // 8
+    while size % 64:
+        size += 1
+    cipher.update(bytes(size * number))
+    return list(struct.unpack_from(f"<{ELEMENTS}{'I' if bits == 32 else 'Q'}", cipher.update(bytes(size))))
+
+
+def nonce(key: bytes, t: int) -> bytes:
+    """A round's nonce: 12 bytes of keyed BLAKE2b of round, tensor and history."""
+    return hashlib.blake2b(struct.pack("<II", t, 0) + history(t), key=key, digest_size=12).digest()
 
 
 def history(t: int) -> bytes:
-    """Four zero bytes before round 0, then SHA-256(history | body of the reply), reply by reply."""
+    """Four zero bytes before round 0, then BLAKE2b(history | body of the reply), 32 bytes, reply by reply."""
     found = bytes(4)
     for reply in REPLIES[:t]:
-        found = hashlib.sha256(found + reply).digest()
+        found = hashlib.blake2b(found + reply, digest_size=32).digest()
     return found
 
 
 def common(bits: int) -> dict[str, dict[str, list[int]]]:
-    """Masks by round and client."""
+    """Masks by round and client: r_i - r_(i+1)."""
     found = {}
     for t in ROUNDS:
-        key = hkdf(SEED, b"fastlloyd mask", RUN_ID + history(t))
-        found[str(t)] = {str(i): stream(key, (t, i, 0), bits) for i in range(1, CLIENTS + 1)}
+        key, nonce_key = (hkdf(SEED, b"fastlloyd mask" + end, RUN_ID) for end in (b"", b" nonce"))
+        r = [stream(key, nonce(nonce_key, t), bits, number) for number in range(CLIENTS + 1)]
+        found[str(t)] = {
+            str(i): [(a - b) % 2**bits for a, b in zip(r[i - 1], r[i], strict=True)] for i in range(1, CLIENTS + 1)
+        }
     return found
 
 
@@ -71,17 +83,18 @@ def pairwise(bits: int) -> dict[str, dict[str, list[int]]]:
     """Masks by round and client: plus the streams with higher ranks, minus those with lower ones."""
     found: dict[str, dict[str, list[int]]] = {}
     for t in ROUNDS:
-        keys = {
-            (i, j): hkdf(s, b"fastlloyd pair mask", RUN_ID + history(t) + struct.pack("<II", i, j))
-            for (i, j), s in pair_secrets().items()
-        }
+        streams = {}
+        for (i, j), secret in pair_secrets().items():
+            context = RUN_ID + struct.pack("<II", i, j)
+            key, nonce_key = (hkdf(secret, b"fastlloyd pair mask" + end, context) for end in (b"", b" nonce"))
+            streams[i, j] = stream(key, nonce(nonce_key, t), bits)
         found[str(t)] = {}
         for me in range(1, CLIENTS + 1):
             mask = [0] * ELEMENTS
-            for (i, j), key in keys.items():
+            for (i, j), common_stream in streams.items():
                 if me in (i, j):
                     sign = 1 if me == i else -1
-                    mask = [(a + sign * b) % 2**bits for a, b in zip(mask, stream(key, (t, 0, 0), bits))]
+                    mask = [(a + sign * b) % 2**bits for a, b in zip(mask, common_stream)]
             found[str(t)][str(me)] = mask
     return found
 

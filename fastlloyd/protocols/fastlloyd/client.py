@@ -104,7 +104,7 @@ def client(
     ahead.stock(len(stored.replies))
     history = NO_HISTORY
     for t in range(len(plan.rounds)):
-        pads = _Pads(me, plan, masks.after(history), t)
+        pads = _Pads(me, plan, masks, history, t)
         if t in stored.replies:
             reply = recall(NoisyMaskedSum, stored.replies[t], shape, f"reply-{t}")
         else:
@@ -180,23 +180,24 @@ class _Ahead:
 class _Pads:
     """The masks of one round."""
 
-    def __init__(self, me: PartyId, plan: Plan, masks: Masks, t: int) -> None:
+    def __init__(self, me: PartyId, plan: Plan, masks: Masks, history: bytes, t: int) -> None:
         self._me = me
         self._masks = masks
+        self._history = history
         self._t = t
         self._everybody = clients(plan.clients)
         self._total: RingArray | None = None
 
     def own(self) -> RingArray:
         """Return the mask of this client's update."""
-        return self._masks.mask(self._t, self._me)
+        return self._masks.mask(self._t, self._me, self._history)
 
     def prepare(self) -> None:
         """Make the sum of all clients' masks, which is most often the one asked for."""
-        self._total = self._masks.total(self._t, self._everybody)
+        self._total = self._masks.total(self._t, self._everybody, self._history)
 
     def total(self, included: tuple[PartyId, ...]) -> RingArray:
         """Return the sum of the masks of the clients included."""
         if self._total is not None and included == self._everybody:
             return self._total
-        return self._masks.total(self._t, included)
+        return self._masks.total(self._t, included, self._history)

@@ -181,7 +181,7 @@ def client(
             continue
         if step.kind != START and t >= stored.server_done:
             yield Record(plan.releases(t))
-            pad = _Pad(me, masks.after(history), shares)
+            pad = _Pad(me, masks, history, shares)
             yield from _send_uplink(t, state, pad, stored.uplinks.get(t))
         # Nothing here depends on the answer: do it while the server works.
         if t + 1 < len(plan.rounds) and t + 1 not in stored.uplinks and state.knows_length(t + 1):
@@ -237,9 +237,10 @@ class _Pad:
 
     me: PartyId
     masks: PairwiseMasks
+    history: bytes
     shares: _Shares
 
     def take(self, shape: StatisticFormat, t: int, k: int) -> RingArray:
         """Return step t's pad."""
-        mask = self.masks.shaped(shape.ring, shape.elements).mask(t, self.me)
+        mask = self.masks.shaped(shape.ring, shape.elements).mask(t, self.me, self.history)
         return mask + shape.ring.reduce(self.shares.take(t, k))

@@ -74,19 +74,24 @@ def plan_for(data: Data, k: int, **changes: Any) -> Plan:
     return _PLANS[key]
 
 
-def random_masks(m: int) -> dict[PartyId, PairwiseMasks]:
-    """Masks of m clients from fresh secrets, without the exchange."""
+def random_pairs(m: int) -> dict[PartyId, PairSecrets]:
+    """Fresh secrets of the pairs of m clients, without the exchange."""
     everybody, secret = clients(m), SecretRandom()
     shared = {frozenset((a, b)): secret.bytes(32) for a in everybody for b in everybody if a < b}
     return {
-        me: PairwiseMasks(
-            PairSecrets(me, {other: shared[frozenset((me, other))] for other in everybody if other != me}),
-            Ring(32),
-            1,
-            RUN_ID,
-        )
+        me: PairSecrets(me, {other: shared[frozenset((me, other))] for other in everybody if other != me})
         for me in everybody
     }
+
+
+def masks_from(pairs: Mapping[PartyId, PairSecrets]) -> dict[PartyId, PairwiseMasks]:
+    """The masks of each client."""
+    return {me: PairwiseMasks(own, Ring(32), 1, RUN_ID) for me, own in pairs.items()}
+
+
+def random_masks(m: int) -> dict[PartyId, PairwiseMasks]:
+    """Masks of m clients from fresh secrets."""
+    return masks_from(random_pairs(m))
 
 
 @dataclass

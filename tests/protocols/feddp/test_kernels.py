@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
+from fastlloyd.crypto.mask import NO_HISTORY
 from fastlloyd.crypto.prg import PublicStream
 from fastlloyd.errors import InternalError
 from fastlloyd.kmeans import spectral
@@ -211,12 +212,12 @@ def test_starts_are_made_of_the_server_s_data_or_of_none() -> None:
 def test_masks_of_any_shape_come_from_one_stream_and_cancel() -> None:
     masks = random_masks(3)
     for ring, elements in ((Ring(64), 9), (Ring(32), 5)):
-        parts = {me: each.shaped(ring, elements).mask(7, me) for me, each in masks.items()}
+        parts = {me: each.shaped(ring, elements).mask(7, me, NO_HISTORY) for me, each in masks.items()}
         assert not sum(parts.values()).any()
         for me, part in parts.items():
             assert part.any() and part.dtype == ring.dtype
-            assert (masks[me].shaped(ring, elements - 2).mask(7, me) == part[:-2]).all()
-            assert (masks[me].shaped(ring, elements).mask(8, me) != part).any()
+            assert (masks[me].shaped(ring, elements - 2).mask(7, me, NO_HISTORY) == part[:-2]).all()
+            assert (masks[me].shaped(ring, elements).mask(8, me, NO_HISTORY) != part).any()
 
 
 def test_pools_are_shared_between_plans_of_the_same_grids_only() -> None:

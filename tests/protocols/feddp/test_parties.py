@@ -10,6 +10,8 @@ import pytest
 from scipy import stats
 from sklearn.cluster import KMeans
 
+from fastlloyd.crypto.mask import NO_HISTORY
+from fastlloyd.crypto.pairwise import PairSecrets, PairwiseMasks
 from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.privacy.secret import SecretRandom
@@ -30,14 +32,17 @@ from fastlloyd.protocols.seed import SeedConfirmation
 from fastlloyd.ring.fixed import Ring
 from fastlloyd.wire import SERVER, PartyId, clients
 from tests.protocols.feddp.support import (
+    RUN_ID,
     USERS,
     Data,
     louder,
+    masks_from,
     mixture,
     no_noise,
     parts_of,
     plan_for,
     random_masks,
+    random_pairs,
     run,
 )
 
@@ -218,18 +223,18 @@ def test_an_uplink_is_uniform_and_so_are_two_together(data: Data) -> None:
 
 def test_without_one_pair_s_mask_an_uplink_is_uniform_and_without_all_it_still_carries_the_share(data: Data) -> None:
     plan = plan_for(data, 4, rounds=0)
-    masks = random_masks(3)
+    pairs = random_pairs(3)
+    masks = masks_from(pairs)
     secret = SecretRandom()
     share = lambda me, t, k: draw_share(plan, t, k, secret)  # noqa: E731
     (uplink,) = _collect(data, plan, 1, masks, share)[0][0]
     elements = plan.elements(0)
     me, ring = PartyId(1), Ring(64)
     vector = np.frombuffer(uplink, dtype=ring.dtype)
-    own = masks[me].pairs
-    whole = masks[me].shaped(ring, elements).mask(0, me)
+    whole = masks[me].shaped(ring, elements).mask(0, me, NO_HISTORY)
     # Who knows the secret of pair (1, 2) takes that stream off; the stream of pair (1, 3) still covers all.
-    only = type(own)(me, {PartyId(2): own.secrets[PartyId(2)]})
-    known = type(masks[me])(only, ring, elements, masks[me].run_id).mask(0, me)
+    only = PairSecrets(me, {PartyId(2): pairs[me].secrets[PartyId(2)]})
+    known = PairwiseMasks(only, ring, elements, RUN_ID).mask(0, me, NO_HISTORY)
     left = vector - known
     assert np.abs(ring.decode(left)).max() > 2.0**60  # 21 uniform 64-bit numbers: missed once in 10^25
     rows = parts_of(data, 3, by_user=False)[0]
