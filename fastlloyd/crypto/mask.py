@@ -40,8 +40,8 @@ from fastlloyd.wire import PartyId
 TENSOR_UPDATE = 0
 NO_HISTORY = bytes(4)
 """The history of a run before its first reply."""
-# Up to so many bytes, one call of the cipher for all streams in between costs less than two calls.
-_ONE_CALL = 8192
+# Streams that lie in the first bytes are read once a round, all in one call of the cipher.
+_READ_AHEAD_BYTES = 4096
 
 
 def continue_history(history: bytes, reply: bytes) -> bytes:
@@ -102,7 +102,7 @@ class MaskGenerator:
     run_id : bytes
     """
 
-    __slots__ = ("_elements", "_ring", "_stream", "_stride")
+    __slots__ = ("_elements", "_ready", "_ready_for", "_ring", "_stream", "_stride")
 
     def __init__(self, seed: bytes, ring: Ring, elements: int, run_id: bytes) -> None:
         self._ring = ring
@@ -110,6 +110,8 @@ class MaskGenerator:
         # In blocks: each stream begins with a block of its own.
         self._stride = -(-elements * ring.element_bytes // BLOCK_BYTES)
         self._stream = MaskStream(seed, PURPOSE_MASK, run_id)
+        self._ready: RingArray = np.zeros((0, elements), dtype=ring.dtype)
+        self._ready_for: tuple[int, bytes] | None = None
 
     def mask(self, round_: int, client: PartyId, history: bytes) -> RingArray:
         """Give the mask of one client in one round, uniform on the ring; shape (elements,).
@@ -138,12 +140,14 @@ class MaskGenerator:
 
     def _between(self, round_: int, history: bytes, first: int, after: int) -> RingArray:
         """Return r_first - r_after."""
-        count = after - first + 1
-        if count * self._stride * BLOCK_BYTES <= _ONE_CALL:
-            streams = self._streams(round_, history, first, count)
-            difference: RingArray = streams[0] - streams[-1]
+        ahead = _READ_AHEAD_BYTES // (self._stride * BLOCK_BYTES)
+        if after > ahead:
+            ends = [self._streams(round_, history, number, 1)[0] for number in (first, after)]
         else:
-            difference = self._streams(round_, history, first, 1)[0] - self._streams(round_, history, after, 1)[0]
+            if self._ready_for != (round_, history):
+                self._ready, self._ready_for = self._streams(round_, history, 1, ahead), (round_, history)
+            ends = [self._ready[first - 1], self._ready[after - 1]]
+        difference: RingArray = ends[0] - ends[1]
         return difference
 
     def _streams(self, round_: int, history: bytes, first: int, count: int) -> RingArray:
