@@ -16,7 +16,7 @@ import logging
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
@@ -108,6 +108,7 @@ class Driver:
         self._save = save
         self._publish = publish
         self._bounds = setup_bounds(me)
+        self._expected: dict[tuple[str, int, str], tuple[Release, Release]] = {}
         self.transcript = Transcript() if transcript is None else transcript
         self._inbox: dict[PartyId, deque[tuple[Header, bytes]]] = defaultdict(deque)
         self._inbox_bytes: dict[PartyId, int] = defaultdict(int)
@@ -142,6 +143,11 @@ class Driver:
         self._bounds = bounds
         self._links.bound(message_bytes=bounds.largest + HEADER_BYTES, ahead_bytes=bounds.ahead_bytes)
 
+    def expect(self, releases: Iterable[Release]) -> None:
+        """Make the ledger's entries of what the party is going to record: what is left for a round is to write them."""
+        self._expected = {release.key: (release, self._entry(release)) for release in releases}
+        self._ledger.prepare(entry for _, entry in self._expected.values())
+
     def restart_clock(self) -> float:
         """Give the seconds since the last event and start anew."""
         now = time.perf_counter()
@@ -171,10 +177,17 @@ class Driver:
     def _record(self, releases: tuple[Release, ...]) -> None:
         """Add run and data to the releases and write them down; `_settle` waits for the disk."""
         self._settle()
-        run = self._run_id.hex()
-        self._ledger.begin(dataclasses.replace(release, run=run, data=self._data_digest) for release in releases)
+        entries = []
+        for release in releases:
+            planned, entry = self._expected.pop(release.key, (None, None))
+            entries.append(entry if entry is not None and planned == release else self._entry(release))
+        self._ledger.begin(entries)
         if not self._ledger.settled:
             self._disk.start()
+
+    def _entry(self, release: Release) -> Release:
+        """Return a release as one of this run, of this party's data."""
+        return dataclasses.replace(release, run=self._run_id.hex(), data=self._data_digest)
 
     def _settle(self) -> None:
         """Wait until all that was recorded is on the disk."""

@@ -41,7 +41,7 @@ TENSOR_UPDATE = 0
 NO_HISTORY = bytes(4)
 """The history of a run before its first reply."""
 # Streams that lie in the first bytes are read once a round, all in one call of the cipher.
-_READ_AHEAD_BYTES = 4096
+_READ_AHEAD_BYTES = 1024
 
 
 def continue_history(history: bytes, reply: bytes) -> bytes:
@@ -130,12 +130,14 @@ class MaskGenerator:
         ------
         As `mask`.
         """
-        present = {client.rank for client in included}
-        firsts = [rank for rank in sorted(present) if rank - 1 not in present]
-        afters = [rank + 1 for rank in sorted(present) if rank + 1 not in present]
+        ranks = [client.rank for client in sorted(included)]
         result = np.zeros(self._elements, dtype=self._ring.dtype)
-        for first, after in zip(firsts, afters, strict=True):
-            result += self._between(round_, history, first, after)
+        while ranks:
+            run = 1
+            while run < len(ranks) and ranks[run] == ranks[0] + run:
+                run += 1
+            result += self._between(round_, history, ranks[0], ranks[0] + run)
+            del ranks[:run]
         return result
 
     def _between(self, round_: int, history: bytes, first: int, after: int) -> RingArray:

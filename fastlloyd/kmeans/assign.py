@@ -90,9 +90,9 @@ def accumulate(
     k, d = centers.shape
     limit = np.inf if radius is None else float(radius) * float(radius)
     sums = np.zeros((k, d), dtype=np.float64)
-    far_sums = np.zeros((k, d), dtype=np.float64)
     counts = np.zeros(k, dtype=np.int64)
-    far_counts = np.zeros(k, dtype=np.int64)
+    far_sums: NDArray[np.float64] | None = None
+    far_counts = np.zeros_like(counts)
     one_hot = k <= _ONE_HOT_CLUSTERS or d >= _ONE_HOT_FEATURES
     for rows, x, best, scores in _blocks(points, centers, block):
         if radius is not None:
@@ -104,6 +104,7 @@ def accumulate(
             squared = best[far] + points.raw_squared_norms[rows][far]
             far_labels = _first_equal(scores[:, far], best[far])
             offset = x[:, far] - centers.T[:, far_labels]
+            far_sums = np.zeros((k, d)) if far_sums is None else far_sums
             _add_columns(far_sums, _shorten(offset, squared, radius), far_labels, one_hot=one_hot)
             far_counts += np.bincount(far_labels, minlength=k)
         if one_hot:
@@ -118,6 +119,8 @@ def accumulate(
     raw_sums = sums.astype(np.int64)
     if relative:
         raw_sums -= counts[:, None] * centers
+    if far_sums is None:
+        return raw_sums, counts
     return raw_sums + far_sums.astype(np.int64), counts + far_counts
 
 
@@ -190,8 +193,9 @@ def _blocks(
 ) -> Iterator[tuple[slice, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]]:
     """Give per block its rows, coordinates (d, b), best scores (b,) and all scores (k, b)."""
     k = centers.shape[0]
-    minus_two = -2.0 * centers.astype(np.float64)
-    squared = (centers.astype(np.float64) ** 2).sum(axis=1)[:, None]
+    exact = centers.astype(np.float64)
+    minus_two = -2.0 * exact
+    squared = (exact * exact).sum(axis=1)[:, None]
     width = min(block, max(points.n, 1))
     # Many clusters: fewer points at a time, so that the scores stay in the cache.
     width = max(256, min(width, (1 << 18) // max(k, 1)))

@@ -34,9 +34,10 @@ def move(noisy_sums: NDArray[np.float64], noisy_counts: NDArray[np.float64]) -> 
 
 def clip_step(step: NDArray[np.float64], radius: float) -> NDArray[np.float64]:
     """Shorten each row of `step`, shape (k, d), to at most `radius` (radius clipping, §5.1)."""
+    squares = step * step
     squared = np.zeros(step.shape[0])
-    for h in range(step.shape[1]):  # in order: a reduction may differ between machines
-        squared = squared + step[:, h] * step[:, h]
+    for column in squares.T:  # in order: a reduction may differ between machines
+        squared += column
     length = np.sqrt(squared)
     factor = np.where(length > radius, radius / np.maximum(length, radius), 1.0)
     return step * factor[:, None]

@@ -52,9 +52,9 @@ def next_link(link: bytes, line: bytes) -> bytes:
     return hashlib.sha256(link + line).digest()
 
 
-def chained_line(release: Release, link: bytes) -> bytes:
-    """Write a release as the line that follows `link`, without the line's end."""
-    return b'{"previous": "%s", %s' % (link.hex().encode(), release.to_json()[1:].encode())
+def chained_line(release: str, link: bytes) -> bytes:
+    """Make a release, as `Release.to_json` wrote it, the line that follows `link`, without the line's end."""
+    return f'{{"previous": "{link.hex()}", {release[1:]}'.encode()
 
 
 def read_line(line: bytes, link: bytes, where: str, *, sealed: bool) -> tuple[Release, bool]:

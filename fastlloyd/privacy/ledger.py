@@ -54,6 +54,7 @@ class Ledger:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._releases: dict[tuple[str, int, str], Release] = {}
+        self._encoded: dict[tuple[str, int, str], tuple[Release, str]] = {}
         self._descriptor = -1
         self._digest_key: bytes | None = None
         # The link before the first line and after each.
@@ -104,6 +105,11 @@ class Ledger:
             os.close(self._descriptor)
             self._descriptor = -1
 
+    def prepare(self, releases: Iterable[Release]) -> None:
+        """Encode what may be recorded later; nothing is written down."""
+        if self._path is not None:
+            self._encoded.update((release.key, (release, release.to_json())) for release in releases)
+
     def record(self, releases: Iterable[Release]) -> None:
         """Write releases down, durably, before returning.
 
@@ -129,8 +135,8 @@ class Ledger:
             if not release.run:
                 raise InternalError(f"release {release.name!r} of round {release.round} has no run")
             key = release.key
-            known = self._releases.get(key)
-            if (added.setdefault(key, release) if known is None else known) != release:
+            known = self._releases.get(key) or added.setdefault(key, release)
+            if known is not release and known != release:
                 raise InternalError(
                     f"the ledger holds another release {release.name!r} for round {release.round} of this run"
                 )
@@ -150,7 +156,8 @@ class Ledger:
         """Write the lines that come next, and the link after each."""
         link, lines, links = self._links[-1], [], []
         for release in releases:
-            line = chained_line(release, link)
+            prepared, text = self._encoded.pop(release.key, (None, ""))
+            line = chained_line(text if prepared is release else release.to_json(), link)
             link = next_link(link, line)
             lines.append(line + b"\n")
             links.append(link)

@@ -124,6 +124,7 @@ def run_server(
     plan = resumed or make(schema)
     refuse_ahead(schema, len(stored), _most_finished(session, plan))
     driver.allow(bounds(plan))
+    driver.expect(plan.all_releases())
     refuse_behind(stored, schema.rounds_done, lambda body: included(plan, body))
     driver.drive(propose_plan(session.everybody, plan.to_json(), len(stored)))
     driver.drive(await_ready(session.everybody))
@@ -248,6 +249,7 @@ def begin_client(
 
     plan = accept_plan(session, proposal.plan, read)
     driver.allow(bounds(plan))
+    driver.expect(plan.all_releases())
     refuse_closed(proposal.rounds_done, _most_finished(session, plan))
     refuse_forgetful_server(len(replies), proposal.rounds_done)
     check_budget(session, ledger, plan.all_releases(), lifetime_delta(plan))

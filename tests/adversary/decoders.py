@@ -210,7 +210,7 @@ def _files() -> Iterator[Subject]:
     )  # fmt: skip
     lines = tuple(release.to_json().encode() for release in releases)
     yield Subject("release", (Release,), lines, lambda body: Release.from_json(body.decode("utf-8")))
-    chained = tuple(chained_line(release, FIRST_LINK) for release in releases)
+    chained = tuple(chained_line(release.to_json(), FIRST_LINK) for release in releases)
     yield Subject("ledger line", (), chained, lambda body: read_line(body, FIRST_LINK, "line 1", sealed=True))
     mark = json.dumps(asdict(Mark(5, "ab" * 32))).encode()
     yield Subject("mark", (), (mark,), lambda body: decode(Mark, load_json(body), "it"))

@@ -100,11 +100,12 @@ def client(
     included: list[tuple[PartyId, ...]] = []
     if plan.masking == "pairwise" and share is None:
         raise InternalError("a client with pairwise masks has no source of its share of the noise")
+    everybody = clients(plan.clients)
     ahead = _Ahead(plan, share)
     ahead.stock(len(stored.replies))
     history = NO_HISTORY
     for t in range(len(plan.rounds)):
-        pads = _Pads(me, plan, masks, history, t)
+        total: RingArray | None = None
         if t in stored.replies:
             reply = recall(NoisyMaskedSum, stored.replies[t], shape, f"reply-{t}")
         else:
@@ -114,13 +115,14 @@ def client(
                     update = recall(MaskedUpdate, stored.uplinks[t], shape, f"uplink-{t}")
                 else:
                     raw_update = local_update(raw_points, centers, plan, t)
-                    update = MaskedUpdate((shape.ring.encode(raw_update) + pads.own() + ahead.share(t)).tobytes())
+                    masked = shape.ring.encode(raw_update) + masks.mask(t, me, history)
+                    update = MaskedUpdate(ahead.add_share(masked, t).tobytes())
                     yield Save(f"uplink-{t}", update.data)
                 yield Send((SERVER,), update, t)
                 # A ledger that goes further than `run/` explains is refused on resume: only now.
                 yield from ahead.prepare(t + 1)
             # Nothing here depends on the answer: do it while the server works.
-            pads.prepare()
+            total = masks.total(t, everybody, history)
             reply = yield Receive(SERVER, NoisyMaskedSum, t, shape)
             yield Save(f"reply-{t}", reply.body())
         yield Attest(SERVER, reply, t)
@@ -130,7 +132,9 @@ def client(
                 f"{plan.min_clients} (--min-clients)",
                 rank=SERVER.rank,
             )
-        noisy = shape.ring.decode(reply.elements(shape) - pads.total(reply.included))
+        if total is None or reply.included != everybody:
+            total = masks.total(t, reply.included, history)
+        noisy = shape.ring.decode(reply.elements(shape) - total)
         centers = post_process(noisy, centers, plan, t)
         history = continue_history(history, reply.body())
         included.append(reply.included)
@@ -143,6 +147,7 @@ class _Ahead:
 
     def __init__(self, plan: Plan, draw: Callable[[int], NDArray[np.int64]] | None) -> None:
         self._plan = plan
+        self._ring = Ring(plan.ring_bits)
         self._draw = draw
         self._shares: dict[int, RingArray] = {}
         self._releases: dict[int, tuple[Release, ...]] = {}
@@ -157,47 +162,20 @@ class _Ahead:
     def prepare(self, t: int) -> Party[None]:
         """Make the share of round t and write its releases to the ledger, if there is such a round."""
         if t < len(self._plan.rounds):
-            if t not in self._shares:
-                self._shares[t] = self._make(t)
+            if self._draw is not None and t not in self._shares:
+                self._shares[t] = self._ring.reduce(self._draw(t))
             yield from self.record(t)
 
     def stock(self, t: int) -> None:
         """Make shares and entries of the rounds from t on, as far as memory is set aside for them."""
         for later in self._plan.rounds_ahead(t):
-            self._shares[later] = self._make(later)
+            if self._draw is not None:
+                self._shares[later] = self._ring.reduce(self._draw(later))
             self._releases[later] = self._plan.releases(later)
 
-    def share(self, t: int) -> RingArray:
-        """Return this client's share of round t's noise, shape (k (d + 1),) or (1,): zeros where the server adds it."""
+    def add_share(self, masked: RingArray, t: int) -> RingArray:
+        """Add this client's share of round t's noise, shape (k (d + 1),), unless the server adds the noise."""
+        if self._draw is None:
+            return masked
         ready = self._shares.pop(t, None)
-        return self._make(t) if ready is None else ready
-
-    def _make(self, t: int) -> RingArray:
-        ring = Ring(self._plan.ring_bits)
-        return np.zeros(1, dtype=ring.dtype) if self._draw is None else ring.reduce(self._draw(t))
-
-
-class _Pads:
-    """The masks of one round."""
-
-    def __init__(self, me: PartyId, plan: Plan, masks: Masks, history: bytes, t: int) -> None:
-        self._me = me
-        self._masks = masks
-        self._history = history
-        self._t = t
-        self._everybody = clients(plan.clients)
-        self._total: RingArray | None = None
-
-    def own(self) -> RingArray:
-        """Return the mask of this client's update."""
-        return self._masks.mask(self._t, self._me, self._history)
-
-    def prepare(self) -> None:
-        """Make the sum of all clients' masks, which is most often the one asked for."""
-        self._total = self._masks.total(self._t, self._everybody, self._history)
-
-    def total(self, included: tuple[PartyId, ...]) -> RingArray:
-        """Return the sum of the masks of the clients included."""
-        if self._total is not None and included == self._everybody:
-            return self._total
-        return self._masks.total(self._t, included, self._history)
+        return masked + (self._ring.reduce(self._draw(t)) if ready is None else ready)

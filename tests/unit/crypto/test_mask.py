@@ -36,7 +36,7 @@ def test_the_total_is_the_sum_of_the_masks(included: set[int], bits: int, elemen
 
 
 def test_streams_read_ahead_or_one_by_one_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    masks = generator(elements=60)
+    masks = generator(elements=40)
     together = [masks.mask(0, party, NO_HISTORY) for party in clients(3)]
     monkeypatch.setattr(module, "_READ_AHEAD_BYTES", 0)
     assert [a.tolist() for a in together] == [masks.mask(0, party, NO_HISTORY).tolist() for party in clients(3)]
