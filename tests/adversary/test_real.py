@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fastlloyd.protocols.farewell import Totals
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.feddp.messages import CentersMessage, MaskedStatistic
 from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters
@@ -61,6 +62,11 @@ EQUIVOCATIONS = [
     )
 ]
 CASES += EQUIVOCATIONS
+# A server whose last message is no message: the clients have their result by then, and the name is the server's.
+LAST = [
+    ("tcp", "directed", play, Lie(rank=0, act="garbage record", type=Totals.TYPE)) for play in ("fastlloyd", "kfed")
+]
+CASES += LAST
 NAMES = [f"{transport}-{kind}-{play}-{lie.rank}-{lie.act}" for transport, kind, play, lie in CASES]
 
 
@@ -89,4 +95,7 @@ def test_the_honest_end_alike_and_name_the_liar(kept: list[dict[str, Any]], numb
     assert honest == {3}, found
     if CASES[number] in EQUIVOCATIONS:
         assert any("the server" in sentence for said in found["said"].values() for sentence in said), found
-    assert not any(found["results"]), found
+    if CASES[number] in LAST:
+        assert any("the server" in sentence for said in found["said"].values() for sentence in said), found
+    else:
+        assert not any(found["results"]), found
