@@ -15,22 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.protocols.registry import PROTOCOLS
 from fastlloyd.regular import read_regular
 
 DATA_DIR_VARIABLE = "FASTLLOYD_DATA"
-PROTOCOLS = (
-    "fastlloyd",
-    "fastlloyd-plus",
-    "glloyd",
-    "sulloyd",
-    "lloyd",
-    "feddp",
-    "kfed",
-    "secfc",
-    "vertical-dp",
-    "vertical-plain",
-    "vertical-he",
-)
 VERTICAL = "vertical"
 TABLES = (*PROTOCOLS, VERTICAL)
 """Tables of a run file: one per protocol, and one that the vertical protocols have in common."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +23,26 @@ from fastlloyd.errors import BudgetError, ConfigError, DataError, RangeError
 from fastlloyd.privacy.delta import paper_delta, settle_delta
 from fastlloyd.protocols.fastlloyd.plan import MECHANISMS, PublicParameters
 
-if TYPE_CHECKING:
-    from fastlloyd.estimator import FastLloyd
-
 _FLAG = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
 _NAMES = {"k": "n_clusters", "seed": "random_state", "set": "settings:"}
+
+
+class Parameters(Protocol):
+    """What `FastLloyd` stores of its parameters, unchecked."""
+
+    n_clusters: Any
+    epsilon: Any
+    delta: Any
+    accept_large_delta: Any
+    n_total: Any
+    bounds: Any
+    protocol: Any
+    rounds: Any
+    random_state: Any
+    ring_bits: Any
+    settings: Any
+    budget: Any
+    ledger: Any
 
 
 class ParameterError(ConfigError, ValueError):
@@ -46,7 +61,7 @@ def in_own_words() -> Iterator[None]:
         raise ParameterError(text) from error
 
 
-def check_parameters(model: FastLloyd) -> None:
+def check_parameters(model: Parameters) -> None:
     """Check types and ranges; what depends on X or on the protocol is checked later."""
     if model.bounds is None:
         raise ParameterError(
@@ -72,7 +87,7 @@ def check_parameters(model: FastLloyd) -> None:
     _check(model, "ledger", model.ledger is None or isinstance(model.ledger, (str, Path)), "None or a path")
 
 
-def _check(model: FastLloyd, name: str, good: bool, expected: str) -> None:
+def _check(model: Parameters, name: str, good: bool, expected: str) -> None:
     if not good:
         raise ParameterError(f"{name}: expected {expected}, got {getattr(model, name)!r}")
 
@@ -109,7 +124,7 @@ def _read_pair(pair: Any, d: int) -> Bounds:
     return Bounds(lo, hi)
 
 
-def public_parameters(model: FastLloyd, raw_parts: list[NDArray[np.float64]]) -> PublicParameters:
+def public_parameters(model: Parameters, raw_parts: list[NDArray[np.float64]]) -> PublicParameters:
     """Collect what the parties agree on."""
     n = sum(len(part) for part in raw_parts)
     n_total = n if model.n_total is None else int(model.n_total)
@@ -136,7 +151,7 @@ def public_parameters(model: FastLloyd, raw_parts: list[NDArray[np.float64]]) ->
     )
 
 
-def _delta(model: FastLloyd, n_total: int) -> float | None:
+def _delta(model: Parameters, n_total: int) -> float | None:
     """Settle delta; None where it is the default or not used."""
     if model.delta == "auto" or MECHANISMS[model.protocol] != "gaussian":
         return None

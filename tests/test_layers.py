@@ -22,7 +22,7 @@ LAYERS = [
     {"cli", "client", "server", "bench", "__main__", "__init__"},
 ]
 # A secure link joins a transport and TLS: the one place of net/ that knows cryptography.
-EXCEPTIONS = {("net/secure.py", "crypto"), ("__init__.py", "estimator")}
+EXCEPTIONS = {("net/secure.py", "crypto"), ("__init__.py", "estimator"), ("config.py", "protocols")}
 # The client's command line parser is shared by `fastlloyd run` and the rank program.
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 PLACES = {

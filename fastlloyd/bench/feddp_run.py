@@ -21,7 +21,7 @@ from fastlloyd.kmeans.grid import quantise
 from fastlloyd.protocols.feddp.budget import OUTER
 from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.plan import Plan
-from fastlloyd.protocols.feddp.planning import check_plan, make_plan
+from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
 from fastlloyd.protocols.feddp.record import Statistics
 from fastlloyd.protocols.feddp.reference import ReferenceResult, pool, run_reference, same_pool
 from fastlloyd.protocols.kfed.client import local_centers

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto import domains
 from fastlloyd.crypto.prg import PublicStream
 from fastlloyd.kmeans.metrics import SAMPLE
 
@@ -49,7 +50,7 @@ def sample_rows(n: int) -> NDArray[np.int64]:
     """Give the fixed public sample: all rows, or the first 2,000 of a public shuffle."""
     if n <= SAMPLE:
         return np.arange(n)
-    return np.sort(np.argsort(PublicStream(0, "silhouette sample").uint32(n), kind="stable")[:SAMPLE])
+    return np.sort(np.argsort(PublicStream(0, domains.SILHOUETTE).uint32(n), kind="stable")[:SAMPLE])
 
 
 def silhouette(distances: NDArray[np.float64], labels: NDArray[np.int64]) -> float:

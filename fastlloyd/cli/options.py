@@ -15,7 +15,6 @@ from fastlloyd.config import (
     MASKINGS,
     MISSING_RULES,
     PAPER_DELTA,
-    PROTOCOLS,
     TABLES,
     TRANSPORTS,
     RunConfig,
@@ -23,6 +22,7 @@ from fastlloyd.config import (
     with_values,
 )
 from fastlloyd.errors import ConfigError
+from fastlloyd.protocols.registry import PROTOCOLS
 
 
 class Parser(argparse.ArgumentParser):

@@ -10,9 +10,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
-from fastlloyd.config import PROTOCOLS, RunConfig
+from fastlloyd.config import RunConfig
 from fastlloyd.errors import EXIT_OK, ConfigError
 from fastlloyd.net.launcher import TransportName
+from fastlloyd.protocols.registry import PROTOCOLS, ROWS
 from fastlloyd.report.unit import format_bytes
 
 
@@ -76,11 +77,12 @@ def _without_n(words: Sequence[str]) -> list[str]:
 
 
 def _settings_help(words: Sequence[str]) -> str:
-    """List the settings of the protocol that `--protocol NAME --help` asks about."""
+    """List the protocols, and the settings of the one that `--protocol NAME --help` asks about."""
     from fastlloyd.systems.session import find_system
 
     protocol = next((b for a, b in pairwise(words) if a == "--protocol" and b in PROTOCOLS), "fastlloyd")
-    lines = [f"settings of {protocol}, for --set or in the run file's table [{protocol}]:"]
+    lines = ["protocols:", *(f"  {row.name:<16}{row.summary}" for row in ROWS), ""]
+    lines += [f"settings of {protocol}, for --set or in the run file's table [{protocol}]:"]
     for key, text in find_system(protocol).settings_help(protocol).items():
         name = key if "." in key else f"{protocol}.{key}"
         lines += textwrap.wrap(f"{name}  {text}", 78, initial_indent="  ", subsequent_indent=" " * 8)

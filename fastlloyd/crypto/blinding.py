@@ -30,12 +30,12 @@ from cryptography.hazmat.primitives.asymmetric.ec import (
     derive_private_key,
 )
 
+from fastlloyd.crypto import domains
 from fastlloyd.privacy.secret import SecretRandom
 
 POINT_BYTES = 32
 _CURVE = SECP256R1()
 _ORDER = 0xFFFFFFFF_00000000_FFFFFFFF_FFFFFFFF_BCE6FAAD_A7179E84_F3B9CAC2_FC632551
-_DOMAIN = b"fastlloyd identifier to P-256\0"
 _EVEN = b"\x02"
 
 
@@ -90,7 +90,7 @@ def hash_to_point(name: str, context: bytes) -> bytes:
     context : bytes
         The run's id: the same identifier is another point in another run.
     """
-    stem = hashlib.sha256(_DOMAIN + len(context).to_bytes(4, "little") + context + name.encode()).digest()
+    stem = hashlib.sha256(domains.ID_POINT + len(context).to_bytes(4, "little") + context + name.encode()).digest()
     attempt = 0
     while True:
         coordinate = hashlib.sha256(stem + attempt.to_bytes(4, "little")).digest()

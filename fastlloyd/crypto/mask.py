@@ -26,11 +26,11 @@ from typing import Protocol
 
 import numpy as np
 
+from fastlloyd.crypto import domains
 from fastlloyd.crypto.prg import (
     BLOCK_BYTES,
     KEY_BYTES,
     NONCE_BYTES,
-    PURPOSE_MASK,
     KeyStream,
     derive,
 )
@@ -109,7 +109,7 @@ class MaskGenerator:
         self._elements = elements
         # In blocks: each stream begins with a block of its own.
         self._stride = -(-elements * ring.element_bytes // BLOCK_BYTES)
-        self._stream = MaskStream(seed, PURPOSE_MASK, run_id)
+        self._stream = MaskStream(seed, domains.MASK, run_id)
         self._ready: RingArray = np.zeros((0, elements), dtype=ring.dtype)
         self._ready_for: tuple[int, bytes] | None = None
 

@@ -25,8 +25,9 @@ from typing import Self
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
+from fastlloyd.crypto import domains
 from fastlloyd.crypto.mask import MaskStream
-from fastlloyd.crypto.prg import KEY_BYTES, PURPOSE_PAIR, PURPOSE_PAIR_MASK, derive
+from fastlloyd.crypto.prg import KEY_BYTES, derive
 from fastlloyd.errors import PeerError, SecurityError
 from fastlloyd.ring.fixed import Ring, RingArray
 from fastlloyd.wire import SERVER, PartyId
@@ -80,7 +81,7 @@ class PairKey:
         keys = {me: self.public, other: public}
         first, second = sorted(keys)
         context = struct.pack("<II", first.rank, second.rank) + keys[first] + keys[second]
-        return derive(shared, PURPOSE_PAIR, context, salt=run_id)
+        return derive(shared, domains.PAIR, context, salt=run_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ class PairwiseMasks:
         for party, secret in pairs.secrets.items():
             first, second = sorted((pairs.me, party))
             context = run_id + struct.pack("<II", first.rank, second.rank)
-            self._streams[party] = MaskStream(secret, PURPOSE_PAIR_MASK, context)
+            self._streams[party] = MaskStream(secret, domains.PAIR_MASK, context)
 
     def shaped(self, ring: Ring, elements: int) -> Self:
         """Give the same masks for vectors of another ring or length: rounds may differ in both.

@@ -18,19 +18,13 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
+from fastlloyd.crypto import domains
+
 KEY_BYTES = 32
 NONCE_BYTES = 12
 BLOCK_BYTES = 64
 """Of ChaCha20's key stream."""
 _COUNTER_BYTES = 4
-
-PURPOSE_SEED = b"fastlloyd common seed"
-PURPOSE_CONFIRM = b"fastlloyd confirm"
-PURPOSE_MASK = b"fastlloyd mask"
-PURPOSE_PAIR = b"fastlloyd pair secret"
-PURPOSE_PAIR_CONFIRM = b"fastlloyd pair confirm"
-PURPOSE_PAIR_MASK = b"fastlloyd pair mask"
-PURPOSE_CENTERS = b"fastlloyd centre digest"
 
 
 def derive(secret: bytes, purpose: bytes, context: bytes = b"", salt: bytes | None = None) -> bytes:
@@ -93,7 +87,7 @@ class PublicStream:
     """
 
     def __init__(self, seed: int, purpose: str) -> None:
-        key = hashlib.sha256(b"fastlloyd public\0" + purpose.encode() + b"\0" + str(int(seed)).encode()).digest()
+        key = hashlib.sha256(domains.PUBLIC + purpose.encode() + b"\0" + str(int(seed)).encode()).digest()
         self._encryptor = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
 
     def uint32(self, count: int) -> NDArray[np.uint64]:

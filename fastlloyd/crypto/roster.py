@@ -28,6 +28,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from fastlloyd.crypto import domains
 from fastlloyd.crypto.identity import (
     Identity,
     certificate_bytes,
@@ -43,7 +44,6 @@ from fastlloyd.wire import PartyId
 ROLES = ("server", "client")
 _FIELDS = {"name", "role", "rank", "certificate"}
 _ROSTER_MODE = 0o644
-_DIGEST_LABEL = b"fastlloyd roster 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class Roster:
 
     def digest(self) -> bytes:
         """Give 32 bytes that are equal exactly where the rosters are, however they are written."""
-        sha = hashlib.sha256(_DIGEST_LABEL)
+        sha = hashlib.sha256(domains.ROSTER)
         for entry in self.entries:
             for part in (entry.name.encode(), entry.role.encode(), entry.certificate_der):
                 sha.update(len(part).to_bytes(4, "little") + part)

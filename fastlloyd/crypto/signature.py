@@ -8,15 +8,15 @@ from __future__ import annotations
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from fastlloyd.crypto import domains
 from fastlloyd.crypto.identity import Identity, parse_certificate
 
 # TLS 1.3 signs other bytes with the same key: 64 spaces come first there, this label here.
-_LABEL = b"fastlloyd signed record 1\0"
 
 
 def sign(identity: Identity, statement: bytes) -> bytes:
     """Sign a statement; gives 64 bytes."""
-    return identity.key.sign(_LABEL + statement)
+    return identity.key.sign(domains.SIGNED_RECORD + statement)
 
 
 def verifies(certificate_der: bytes, statement: bytes, signature: bytes) -> bool:
@@ -31,7 +31,7 @@ def verifies(certificate_der: bytes, statement: bytes, signature: bytes) -> bool
     if not isinstance(key, Ed25519PublicKey):
         return False
     try:
-        key.verify(signature, _LABEL + statement)
+        key.verify(signature, domains.SIGNED_RECORD + statement)
     except InvalidSignature:
         return False
     return True

@@ -9,12 +9,11 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from numpy.typing import NDArray
 
+from fastlloyd.crypto import domains
 from fastlloyd.data.table import SUFFIXES, column_names, read_table
 from fastlloyd.errors import ConfigError
 
 SPLITS = ("iid", "even", "label")
-
-_PURPOSE = b"fastlloyd public permutation 1\0"
 
 
 def public_permutation(n: int, seed: int) -> NDArray[np.int64]:
@@ -36,7 +35,7 @@ def public_permutation(n: int, seed: int) -> NDArray[np.int64]:
     -------
     None: the order is public. Never use it to hide anything.
     """
-    key = hashlib.sha256(_PURPOSE + str(int(seed)).encode("ascii")).digest()
+    key = hashlib.sha256(domains.PERMUTATION + str(int(seed)).encode("ascii")).digest()
     stream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(8 * n))
     return np.argsort(np.frombuffer(stream, dtype="<u8"), kind="stable").astype(np.int64)
 

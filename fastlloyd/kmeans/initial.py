@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto import domains
 from fastlloyd.crypto.prg import PublicStream
 
 ATTEMPTS = 100
@@ -33,7 +34,7 @@ def sphere_packing(k: int, d: int, seed: int) -> NDArray[np.int64]:
     int64 array, shape (k, d)
         On the grid of 2^-20; see `to_grid`.
     """
-    stream = PublicStream(seed, "sphere packing")
+    stream = PublicStream(seed, domains.SPHERE_PACKING)
     unit = 1 << GRID_BITS
     low, high = 0, unit
     found = _pack(k, d, 0, stream)

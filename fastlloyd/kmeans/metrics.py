@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto import domains
 from fastlloyd.crypto.prg import PublicStream
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.matching import accuracy
@@ -101,7 +102,7 @@ def _sample(n: int) -> NDArray[np.int64]:
     """Give the fixed public sample of rows: the first 2,000 of a public shuffle."""
     if n <= SAMPLE:
         return np.arange(n)
-    draws = PublicStream(0, "silhouette sample").uint32(n)
+    draws = PublicStream(0, domains.SILHOUETTE).uint32(n)
     return np.sort(np.argsort(draws, kind="stable")[:SAMPLE])
 
 

@@ -22,11 +22,12 @@ import re
 from dataclasses import dataclass
 from typing import Annotated
 
+from fastlloyd.crypto import domains
 from fastlloyd.decode import Within
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.release import Release
 
-FIRST_LINK = hashlib.sha256(b"fastlloyd ledger 2").digest()
+FIRST_LINK = hashlib.sha256(domains.LEDGER).digest()
 
 _PREVIOUS = re.compile(rb'\{"previous": "([0-9a-f]{64})", ')
 

@@ -18,10 +18,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from numpy.typing import NDArray
 
+from fastlloyd.crypto import domains
 from fastlloyd.crypto.prg import derive, keystream
 
-PURPOSE_USERS = b"fastlloyd sketch users"
-PURPOSE_PHANTOMS = b"fastlloyd sketch phantoms"
 RECORDS_PER_NONCE = 256
 
 _WORD_BYTES = 4
@@ -57,7 +56,7 @@ def raw_maxima(
     zeros = bytes(per_read * rows * _WORD_BYTES)
     buffer = bytearray(len(zeros))
     words = np.frombuffer(buffer, dtype="<u4").reshape(per_read, rows)
-    users = derive(key, PURPOSE_USERS)
+    users = derive(key, domains.SKETCH_USERS)
     for first in range(0, len(raw_labels), RECORDS_PER_NONCE):
         nonce = bytes(4) + struct.pack("<QI", first // RECORDS_PER_NONCE, 0)
         stream = Cipher(ChaCha20(users, nonce), mode=None).encryptor()
@@ -77,7 +76,7 @@ def user_words(record: int, rows: int, key: bytes) -> NDArray[np.uint32]:
     block, place = divmod(record, RECORDS_PER_NONCE)
     nonce = struct.pack("<QI", block, 0)
     size = rows * _WORD_BYTES
-    stream = keystream(derive(key, PURPOSE_USERS), nonce, (place + 1) * size)
+    stream = keystream(derive(key, domains.SKETCH_USERS), nonce, (place + 1) * size)
     return np.frombuffer(stream, dtype="<u4")[place * rows :].astype(np.uint32)
 
 
@@ -94,7 +93,7 @@ def cell_blocks(key: bytes, rows: int, cells: int) -> Iterator[NDArray[np.uint64
     ------
     uint64 array, shape (some rows, cells)
     """
-    stream = Cipher(ChaCha20(derive(key, PURPOSE_PHANTOMS), bytes(16)), mode=None).encryptor()
+    stream = Cipher(ChaCha20(derive(key, domains.SKETCH_PHANTOMS), bytes(16)), mode=None).encryptor()
     step = max(1, _BLOCK_BYTES // (_CELL_BYTES * cells))
     for first in range(0, rows, step):
         count = min(step, rows - first)

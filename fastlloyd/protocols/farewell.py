@@ -27,6 +27,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from fastlloyd.decode import Within, decode, load_json
 from fastlloyd.errors import PeerTimeout, Reason, SecurityError
+from fastlloyd.protocols import numbers
 from fastlloyd.protocols.party import Gather, Party, Receive, Send
 from fastlloyd.protocols.transcript import DIGEST_BYTES, Transcript
 from fastlloyd.wire import FINAL_ROUND, SERVER, PartyId
@@ -48,7 +49,7 @@ class Chains:
     chains : mapping from PartyId to bytes of length 32
     """
 
-    TYPE: ClassVar[int] = 14
+    TYPE: ClassVar[int] = numbers.CHAINS
     chains: Mapping[PartyId, bytes]
 
     def body(self) -> bytes:
@@ -169,14 +170,14 @@ class Counters(Accounts):
     """Sender: each client. Receiver: the server. Its own account; public."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = 10
+    TYPE: ClassVar[int] = numbers.COUNTERS
 
 
 class Totals(Accounts):
     """Sender: the server. Receiver: every client. The accounts of all parties; public."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = 11
+    TYPE: ClassVar[int] = numbers.TOTALS
 
 
 def compare_transcripts(

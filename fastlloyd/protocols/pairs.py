@@ -20,10 +20,12 @@ import hmac
 import struct
 from typing import ClassVar
 
+from fastlloyd.crypto import domains
 from fastlloyd.crypto.pairwise import PairKey, PairSecrets
-from fastlloyd.crypto.prg import KEY_BYTES, PURPOSE_PAIR_CONFIRM, derive
+from fastlloyd.crypto.prg import KEY_BYTES, derive
 from fastlloyd.errors import SecurityError
 from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.protocols import numbers
 from fastlloyd.protocols.party import Party, Receive, Send
 from fastlloyd.protocols.seed import SeedConfirmation, SetupBytes
 from fastlloyd.wire import SETUP_ROUND, PartyId
@@ -33,7 +35,7 @@ class PairPublicKey(SetupBytes):
     """Sender: each client. Receiver: each other client. Seen by: these two; it tells nothing by itself."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = 18
+    TYPE: ClassVar[int] = numbers.PAIR_PUBLIC_KEY
 
 
 def agree_pairs(
@@ -89,4 +91,4 @@ def confirm_pairs(pairs: PairSecrets, *, run_id: bytes, context: bytes) -> Party
 
 def _tag(shared: bytes, run_id: bytes, context: bytes, sender: PartyId) -> bytes:
     """Bind secret, run, context and sender."""
-    return derive(shared, PURPOSE_PAIR_CONFIRM, run_id + struct.pack("<I", sender.rank) + context)
+    return derive(shared, domains.PAIR_CONFIRMATION, run_id + struct.pack("<I", sender.rank) + context)

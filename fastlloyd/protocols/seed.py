@@ -22,9 +22,11 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from fastlloyd.crypto.prg import KEY_BYTES, PURPOSE_CONFIRM, PURPOSE_SEED, derive
+from fastlloyd.crypto import domains
+from fastlloyd.crypto.prg import KEY_BYTES, derive
 from fastlloyd.errors import SecurityError
 from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.protocols import numbers
 from fastlloyd.protocols.party import Party, Receive, Send
 from fastlloyd.wire import SETUP_ROUND, PartyId
 
@@ -57,14 +59,14 @@ class SeedContribution(SetupBytes):
     """Sender: each client. Receiver: each other client. Seen by: these two, nobody else."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = 16
+    TYPE: ClassVar[int] = numbers.SEED_CONTRIBUTION
 
 
 class SeedConfirmation(SetupBytes):
     """Sender: each client. Receiver: each other client. Seen by: these two, nobody else."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = 17
+    TYPE: ClassVar[int] = numbers.SEED_CONFIRMATION
 
 
 def agree_seed(
@@ -103,7 +105,7 @@ def agree_seed(
     for party in others:
         message = yield Receive(party, SeedContribution, SETUP_ROUND)
         contributions[party] = message.value
-    seed = derive(b"".join(contributions[party] for party in clients), PURPOSE_SEED, run_id)
+    seed = derive(b"".join(contributions[party] for party in clients), domains.SEED, run_id)
     yield from confirm_seed(me, clients, seed, run_id=run_id, context=context)
     return seed
 
@@ -127,4 +129,4 @@ def confirm_seed(
 
 def _tag(seed: bytes, run_id: bytes, context: bytes, sender: PartyId) -> bytes:
     """Bind seed, run, context and sender."""
-    return derive(seed, PURPOSE_CONFIRM, run_id + struct.pack("<I", sender.rank) + context)
+    return derive(seed, domains.SEED_CONFIRMATION, run_id + struct.pack("<I", sender.rank) + context)

@@ -21,6 +21,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from fastlloyd.decode import Within, decode, load_json, show
 from fastlloyd.errors import ConfigError, PeerError, Reason
+from fastlloyd.protocols import numbers
 from fastlloyd.protocols.party import Attest, Gather, Party, Receive, Send
 from fastlloyd.wire import FINAL_ROUND, SERVER, SETUP_ROUND, PartyId
 
@@ -58,7 +59,7 @@ class Document:
 class Hello(Document):
     """Sender: each client. Receiver: the server. Seen by: the server; public schema only."""
 
-    TYPE: ClassVar[int] = 8
+    TYPE: ClassVar[int] = numbers.HELLO
     MOST_BYTES: ClassVar[int] = 1 << 20
     names: Names
     rounds_done: Rounds
@@ -76,7 +77,7 @@ class PlanProposal(Document):
         Rounds that the server has closed; 0 unless it resumes a run.
     """
 
-    TYPE: ClassVar[int] = 9
+    TYPE: ClassVar[int] = numbers.PLAN_PROPOSAL
     MOST_BYTES: ClassVar[int] = 1 << 22
     plan: Mapping[str, Any]
     rounds_done: Rounds
@@ -86,14 +87,14 @@ class PlanProposal(Document):
 class Ready(Document):
     """Sender: each client. Receiver: the server. Says that the set-up is done; carries nothing."""
 
-    TYPE: ClassVar[int] = 12
+    TYPE: ClassVar[int] = numbers.READY
 
 
 @dataclass(frozen=True, slots=True)
 class Go(Document):
     """Sender: the server. Receiver: every client. Says that all are ready; carries nothing."""
 
-    TYPE: ClassVar[int] = 13
+    TYPE: ClassVar[int] = numbers.GO
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from __future__ import annotations
 import hashlib
 import struct
 
+from fastlloyd.crypto import domains
 from fastlloyd.wire import Message, PartyId
 
 DIGEST_BYTES = 32
-_LABEL = b"fastlloyd transcript 1"
 _STEP = struct.Struct("<BIQ")
 
 
@@ -42,7 +42,7 @@ class Transcript:
         self._chains[speaker] = hashlib.sha256(step).digest()
 
     def _start(self, speaker: PartyId) -> bytes:
-        return hashlib.sha256(_LABEL + self._context + struct.pack("<I", speaker.rank)).digest()
+        return hashlib.sha256(domains.TRANSCRIPT + self._context + struct.pack("<I", speaker.rank)).digest()
 
     @property
     def chains(self) -> dict[PartyId, bytes]:
@@ -52,4 +52,4 @@ class Transcript:
     def digest(self) -> bytes:
         """Give 32 bytes over context and chains: what the parties agree on and sign."""
         joined = b"".join(struct.pack("<I", speaker.rank) + chain for speaker, chain in self.chains.items())
-        return hashlib.sha256(_LABEL + self._context + joined).digest()
+        return hashlib.sha256(domains.TRANSCRIPT + self._context + joined).digest()

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.config import RunConfig
 from fastlloyd.crypto.pairwise import PairwiseMasks
 from fastlloyd.data.bounds import Bounds, unscale
 from fastlloyd.errors import ConfigError, Reason
@@ -25,7 +24,7 @@ from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.feddp.client import ClientResult, client
 from fastlloyd.protocols.feddp.noise import draw_share
 from fastlloyd.protocols.feddp.plan import Plan
-from fastlloyd.protocols.feddp.planning import check_plan, make_plan
+from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
 from fastlloyd.protocols.feddp.server import ServerResult, server
 from fastlloyd.protocols.feddp.settings import HELP, settings_from
 from fastlloyd.protocols.feddp.sizes import bounds
@@ -35,6 +34,7 @@ from fastlloyd.report import document
 from fastlloyd.ring.fixed import Ring
 from fastlloyd.run import Driver
 from fastlloyd.systems.feddp_inputs import FedDPCommon, ServerPoints, UserRecords, gather, load
+from fastlloyd.systems.feddp_plan import plan_lines
 from fastlloyd.systems.horizontal import begin_client, run_server
 from fastlloyd.systems.session import Outcome, Session, discarding
 from fastlloyd.systems.shared import SharedOutcome
@@ -44,13 +44,6 @@ from fastlloyd.wire import SERVER, PartyId, clients
 __all__ = ["gather", "load", "plan_lines", "serve", "settings_help", "take_part"]
 
 _SERVER_SHOWN = "the server's own points are not protected: the clients see them, projected"
-
-
-def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
-    """Describe what a run would do, from public numbers alone."""
-    from fastlloyd.systems.feddp_plan import plan_lines as describe
-
-    return describe(config, clients, d)
 
 
 def settings_help(protocol: str) -> Mapping[str, str]:

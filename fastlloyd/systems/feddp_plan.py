@@ -6,7 +6,7 @@ from fastlloyd.config import RunConfig
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
 from fastlloyd.protocols.feddp.plan import Plan
-from fastlloyd.protocols.feddp.planning import check_plan, make_plan
+from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
 from fastlloyd.systems.feddp_inputs import ServerPoints, gather, load
 from fastlloyd.systems.unit import promise_lines
 from fastlloyd.wire import SERVER

@@ -21,6 +21,7 @@ from fastlloyd.net.secure import SecureLinks
 from fastlloyd.outcome import Facts
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.protocols.bounds import setup_bounds
+from fastlloyd.protocols.registry import find
 from fastlloyd.protocols.transcript import Transcript
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.run import Deadlines, Driver
@@ -28,19 +29,6 @@ from fastlloyd.state import StateDir
 from fastlloyd.wire import PartyId, clients
 
 T = TypeVar("T")
-MODULES = {
-    "fastlloyd": "lloyd",
-    "fastlloyd-plus": "lloyd",
-    "glloyd": "lloyd",
-    "sulloyd": "lloyd",
-    "lloyd": "lloyd",
-    "feddp": "feddp",
-    "kfed": "kfed",
-    "secfc": "secfc",
-    "vertical-dp": "vertical_dp",
-    "vertical-plain": "vertical_dp",
-    "vertical-he": "vertical_he",
-}
 
 
 @contextmanager
@@ -214,4 +202,4 @@ class System(Protocol):
 
 def find_system(protocol: str) -> System:
     """Import the module that runs a protocol; no other one is imported."""
-    return cast(System, import_module(f"fastlloyd.systems.{MODULES[protocol]}"))
+    return cast(System, import_module(f"fastlloyd.systems.{find(protocol).folder}"))

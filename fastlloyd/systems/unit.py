@@ -11,6 +11,7 @@ from fastlloyd.config import RunConfig
 from fastlloyd.data.mixture import MIXTURE
 from fastlloyd.privacy.delta import large_delta
 from fastlloyd.protocols.feddp.settings import settings_from
+from fastlloyd.protocols.registry import find
 
 _NOT_PRIVATE = ("lloyd", "kfed", "secfc", "vertical-plain")
 _ROW = "one record, which is one row of one client"
@@ -35,7 +36,7 @@ def privacy_unit(config: RunConfig) -> str | None:
     """
     if config.protocol in _NOT_PRIVATE:
         return None
-    if config.protocol.startswith("vertical"):
+    if find(config.protocol).partition == "vertical":
         return _PERSON
     if config.protocol != "feddp":
         return _ROW

@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.config import RunConfig
 from fastlloyd.data.vertical import assemble_centers, assemble_names
 from fastlloyd.errors import InternalError
 from fastlloyd.outcome import Result, common_part
 from fastlloyd.privacy.accountant import ACCOUNTANT, spent
-from fastlloyd.privacy.delta import automatic_delta, settle_delta
+from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.privacy.release import Release
 from fastlloyd.privacy.secret import SecretRandom
@@ -31,7 +30,6 @@ from fastlloyd.protocols.party import Party, Record
 from fastlloyd.protocols.session import await_plan, propose_plan
 from fastlloyd.protocols.vertical_dp.client import client, prepare
 from fastlloyd.protocols.vertical_dp.keys import set_up
-from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
 from fastlloyd.protocols.vertical_dp.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.vertical_dp.server import await_prepared, server
 from fastlloyd.protocols.vertical_dp.settings import APPLICABLE, HELP
@@ -44,57 +42,17 @@ from fastlloyd.systems.session import Outcome, Session, discarding
 from fastlloyd.systems.shared import SharedOutcome
 from fastlloyd.systems.unit import privacy_unit
 from fastlloyd.systems.vertical import HELP as VERTICAL_HELP
-from fastlloyd.systems.vertical import OwnColumns, VerticalCommon, gather_vertical, load_vertical
+from fastlloyd.systems.vertical import OwnColumns, VerticalCommon
+from fastlloyd.systems.vertical_dp_inputs import gather, load
+from fastlloyd.systems.vertical_dp_plan import plan_lines
 from fastlloyd.wire import SERVER, PartyId
-from fastlloyd.wire import clients as name_clients
+
+__all__ = ["gather", "load", "plan_lines", "serve", "settings_help", "take_part"]
 
 _AGAINST = (
     "the server and the public, but not between the parties (each of them knows hash keys and could test in another's "
     "sketches what a person's cluster may be)"
 )
-
-
-def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
-    """Give the public parameters of a run.
-
-    Raises
-    ------
-    ConfigError
-        Any that does not fit.
-    """
-    return PublicParameters(
-        protocol=config.protocol,
-        clients=clients,
-        k=k,
-        n_total=n_total,
-        epsilon=config.epsilon,
-        delta=settle_delta(config.delta, n_total=n_total, paper=1.0 / n_total, accept_large=config.accept_large_delta),
-        seed=config.seed,
-        settings=config.own_settings,
-    )
-
-
-def gather(config: RunConfig, clients: int) -> tuple[RunConfig, VerticalCommon]:
-    """Check what is public and alike for all parties.
-
-    Raises
-    ------
-    ConfigError
-        A parameter does not fit, or an interrupted run is to be resumed.
-    """
-    return gather_vertical(config, name_clients(clients), clients, public_parameters)
-
-
-def load(config: RunConfig, common: VerticalCommon, me: PartyId) -> OwnColumns | None:
-    """Load a party's columns; the server has none."""
-    return None if me.is_server else load_vertical(config, common, me.rank - 1)
-
-
-def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
-    """Describe what a run would do, from public numbers alone."""
-    from fastlloyd.systems.vertical_dp_plan import plan_lines as describe
-
-    return describe(config, clients, d)
 
 
 def settings_help(protocol: str) -> Mapping[str, str]:

@@ -14,7 +14,7 @@ from fastlloyd.protocols.vertical_dp.client import synopsis_format
 from fastlloyd.protocols.vertical_dp.plan import Plan, make_plan
 from fastlloyd.systems.unit import promise_lines
 from fastlloyd.systems.vertical import load_vertical
-from fastlloyd.systems.vertical_dp import gather, public_parameters
+from fastlloyd.systems.vertical_dp_inputs import gather, public_parameters
 
 
 def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:

@@ -10,7 +10,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,6 @@ from fastlloyd.decode import decode
 from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.outcome import Result, common_part
 from fastlloyd.privacy.accountant import ACCOUNTANT, prepare, spent
-from fastlloyd.privacy.delta import settle_delta
 from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.privacy.release import Release
 from fastlloyd.privacy.secret import SecretRandom
@@ -43,14 +42,8 @@ from fastlloyd.protocols.vertical_he.computing import computing_party
 from fastlloyd.protocols.vertical_he.cost import round_seconds
 from fastlloyd.protocols.vertical_he.holder import key_holder
 from fastlloyd.protocols.vertical_he.owner import owner
-from fastlloyd.protocols.vertical_he.parameters import PublicParameters
-from fastlloyd.protocols.vertical_he.plan import (
-    Plan,
-    Proposal,
-    change_epsilon,
-    check_plan,
-    make_plan,
-)
+from fastlloyd.protocols.vertical_he.plan import Plan
+from fastlloyd.protocols.vertical_he.proposal import Proposal, change_epsilon, check_plan, make_plan
 from fastlloyd.protocols.vertical_he.rounds import Result as HEResult
 from fastlloyd.protocols.vertical_he.rounds import draw_noise
 from fastlloyd.protocols.vertical_he.settings import HELP
@@ -62,82 +55,13 @@ from fastlloyd.systems.session import Outcome, Session
 from fastlloyd.systems.shared import SharedOutcome
 from fastlloyd.systems.unit import privacy_unit
 from fastlloyd.systems.vertical import HELP as VERTICAL_HELP
-from fastlloyd.systems.vertical import OwnColumns, VerticalCommon, gather_vertical, load_vertical
+from fastlloyd.systems.vertical import OwnColumns, VerticalCommon
 from fastlloyd.systems.vertical_he_claim import FLOODING, against, conditions
-from fastlloyd.wire import SERVER, PartyId
+from fastlloyd.systems.vertical_he_inputs import RunParameters, gather, load
+from fastlloyd.systems.vertical_he_plan import plan_lines
+from fastlloyd.wire import SERVER
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunParameters:
-    """What is public before the records are aligned; with their number it makes `PublicParameters`."""
-
-    parties: int
-    k: int
-    n_total: int
-    epsilon: float
-    delta: float | str | None
-    accept_large_delta: bool
-    rounds: int | None
-    seed: int
-    settings: Mapping[str, Any]
-
-    def __post_init__(self) -> None:
-        self.with_records(self.n_total)
-
-    def with_records(self, n: int) -> PublicParameters:
-        """Give the parameters of a run on n records, checked."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        del values["n_total"]
-        accepted = values.pop("accept_large_delta")
-        values["delta"] = settle_delta(self.delta, n_total=n, paper=1.0 / n, accept_large=accepted)
-        return PublicParameters(**values, n=n)
-
-    @property
-    def owners(self) -> tuple[PartyId, ...]:
-        """Who holds columns."""
-        first = 1 if self.with_records(self.n_total).mode == "server-aided" else 0
-        return tuple(PartyId(rank) for rank in range(first, self.parties))
-
-
-def run_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> RunParameters:
-    """Give what is public before the records are aligned."""
-    return RunParameters(
-        parties=clients + 1,
-        k=k,
-        n_total=n_total,
-        epsilon=config.epsilon,
-        delta=config.delta,
-        accept_large_delta=config.accept_large_delta,
-        rounds=config.rounds,
-        seed=config.seed,
-        settings=config.own_settings,
-    )
-
-
-def gather(config: RunConfig, clients: int) -> tuple[RunConfig, VerticalCommon]:
-    """Check what is public and alike for all parties.
-
-    Raises
-    ------
-    ConfigError
-        A parameter does not fit, or an interrupted run is to be resumed.
-    """
-    # So few records that no delta is too large for them: their number is not known yet.
-    probe = run_parameters(config, clients, config.n_total or max(3, config.k or 2), config.k or 2)
-    return gather_vertical(config, probe.owners, clients, run_parameters)
-
-
-def load(config: RunConfig, common: VerticalCommon, me: PartyId) -> OwnColumns | None:
-    """Load a party's columns; a server without data has none."""
-    owners = common.public.owners
-    return load_vertical(config, common, owners.index(me), me.rank) if me in owners else None
-
-
-def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
-    """Describe what a run would do, from public numbers alone."""
-    from fastlloyd.systems.vertical_he_plan import plan_lines as describe
-
-    return describe(config, clients, d)
+__all__ = ["gather", "load", "plan_lines", "serve", "settings_help", "take_part"]
 
 
 def settings_help(protocol: str) -> Mapping[str, str]:

@@ -6,7 +6,8 @@ Source: docs/vertical-he-privacy.md.
 from __future__ import annotations
 
 from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, THRESHOLD
-from fastlloyd.protocols.vertical_he.plan import Plan, change_epsilon
+from fastlloyd.protocols.vertical_he.plan import Plan
+from fastlloyd.protocols.vertical_he.proposal import change_epsilon
 
 FLOODING = (
     "vertical-he.noise = flooding adds only what protects the key: the parties learn soft sums of each round almost "

@@ -11,9 +11,9 @@ from fastlloyd.inputs import settle_size
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.vertical_he.choose import options, planned_option
 from fastlloyd.protocols.vertical_he.parameters import PAIRWISE
-from fastlloyd.protocols.vertical_he.plan import change_epsilon, try_options
+from fastlloyd.protocols.vertical_he.proposal import change_epsilon, try_options
 from fastlloyd.systems.unit import promise_lines
-from fastlloyd.systems.vertical_he import gather, run_parameters
+from fastlloyd.systems.vertical_he_inputs import gather, run_parameters
 
 
 def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:

@@ -32,7 +32,7 @@ _TICK_S = 0.005
 _AFTER_S = 3.0
 _START_S = 60.0
 _WARM = (
-    *("cli.serve", "cli.join", "net.hub", "net.spoke", "execute", "systems.lloyd", "systems.feddp", "systems.kfed"),
+    *("cli.serve", "cli.join", "net.hub", "net.spoke", "execute", "systems.fastlloyd", "systems.feddp", "systems.kfed"),
     *("systems.secfc", "systems.vertical_dp", "systems.vertical_he", "privacy.accountant", "report.announcer"),
     *("inputs", "report.table", "privacy.calibration"),
 )

@@ -33,13 +33,13 @@ from fastlloyd.protocols.align.messages import Columns, Count, IdTag
 from fastlloyd.protocols.align.schema import read_features
 from fastlloyd.protocols.farewell import Account, Chains, Counters, Sent, Totals
 from fastlloyd.protocols.fastlloyd import plan as fastlloyd_plan
-from fastlloyd.protocols.feddp import planning as feddp_plan
+from fastlloyd.protocols.feddp import proposal as feddp_plan
 from fastlloyd.protocols.kfed import plan as kfed_plan
 from fastlloyd.protocols.pairs import PairPublicKey
 from fastlloyd.protocols.secfc import plan as secfc_plan
 from fastlloyd.protocols.session import Go, Hello, PlanProposal, Ready
 from fastlloyd.protocols.vertical_dp import plan as vertical_dp_plan
-from fastlloyd.protocols.vertical_he import plan as vertical_he_plan
+from fastlloyd.protocols.vertical_he import proposal as vertical_he_plan
 from fastlloyd.wire import SERVER, Header, Message, PartyId, decode_included
 from tests.adversary.mutate import ACTS, Moment
 from tests.protocols import support as horizontal

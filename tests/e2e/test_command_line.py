@@ -20,7 +20,7 @@ from fastlloyd.config import RunConfig, load_config
 from fastlloyd.data.bounds import scale
 from fastlloyd.report.document import load
 from fastlloyd.report.schema import schema
-from fastlloyd.systems.lloyd import gather
+from fastlloyd.systems.fastlloyd import gather
 from tests.mpi.support import ROOT, Ended, done, read_matrix, report
 
 pytestmark = pytest.mark.mpi

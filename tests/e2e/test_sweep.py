@@ -20,7 +20,7 @@ from fastlloyd.data.bounds import scale
 from fastlloyd.inputs import Common
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.protocols.fastlloyd.plan import make_plan
-from fastlloyd.systems.lloyd import gather
+from fastlloyd.systems.fastlloyd import gather
 from tests.mpi.support import ROOT, done, read_matrix
 from tests.protocols import support as memory
 

@@ -29,7 +29,7 @@ from fastlloyd.protocols.fastlloyd.plan import make_plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise
 from fastlloyd.protocols.seed import SeedConfirmation, SeedContribution
 from fastlloyd.report.document import load
-from fastlloyd.systems.lloyd import gather
+from fastlloyd.systems.fastlloyd import gather
 from tests.mpi.support import PROGRAMS, ROOT, Ended, done, hospitals, read_matrix, report, run
 from tests.protocols import support as memory
 

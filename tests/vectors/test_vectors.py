@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fastlloyd.crypto import domains
 from fastlloyd.crypto.mask import NO_HISTORY, MaskGenerator, continue_history
 from fastlloyd.crypto.pairwise import PairKey, PairSecrets, PairwiseMasks
-from fastlloyd.crypto.prg import PURPOSE_SEED, derive
+from fastlloyd.crypto.prg import derive
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.privacy.chain import Mark
 from fastlloyd.privacy.ledger import Ledger
@@ -84,7 +85,7 @@ def test_common_masks(bits: int) -> None:
 def test_the_common_seed() -> None:
     case = known("masks")
     contributions = b"".join(bytes.fromhex(part) for part in case["contributions"])
-    assert derive(contributions, PURPOSE_SEED, bytes.fromhex(case["run_id"])).hex() == case["seed_of_contributions"]
+    assert derive(contributions, domains.SEED, bytes.fromhex(case["run_id"])).hex() == case["seed_of_contributions"]
 
 
 @pytest.mark.parametrize("bits", [32, 64])

@@ -19,14 +19,13 @@ import hmac
 import struct
 from collections.abc import Sequence
 
+from fastlloyd.crypto import domains
 from fastlloyd.crypto.pairwise import PairSecrets
 from fastlloyd.crypto.prg import derive
 from fastlloyd.errors import DataError, InternalError
 from fastlloyd.protocols.align.messages import IdTag
 from fastlloyd.protocols.party import Party, Receive, Send
 from fastlloyd.wire import SETUP_ROUND, PartyId
-
-PURPOSE_IDS = b"fastlloyd id digest"
 
 
 def check_ids(raw_ids: Sequence[str], pairs: PairSecrets, *, run_id: bytes) -> Party[None]:
@@ -73,7 +72,7 @@ def digest_ids(raw_ids: Sequence[str]) -> bytes:
     InternalError
         The list is not strictly ascending.
     """
-    state = hashlib.sha256(b"fastlloyd ids\0")
+    state = hashlib.sha256(domains.IDS)
     before = None
     for name in raw_ids:
         if before is not None and not before < name:
@@ -86,4 +85,4 @@ def digest_ids(raw_ids: Sequence[str]) -> bytes:
 
 def _tag(shared: bytes, run_id: bytes, sender: PartyId, digest: bytes) -> bytes:
     """Bind secret, run, sender and ids."""
-    return derive(shared, PURPOSE_IDS, run_id + struct.pack("<I", sender.rank) + digest)
+    return derive(shared, domains.ID_CONFIRMATION, run_id + struct.pack("<I", sender.rank) + digest)

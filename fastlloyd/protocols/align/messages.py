@@ -17,6 +17,7 @@ from typing import Annotated, ClassVar, Self
 
 from fastlloyd.crypto.blinding import POINT_BYTES
 from fastlloyd.decode import Within
+from fastlloyd.protocols import numbers
 from fastlloyd.protocols.seed import SetupBytes
 from fastlloyd.protocols.session import Document, Names
 
@@ -27,7 +28,7 @@ MAX_RECORDS = 1 << 40
 class Columns(Document):
     """Sender: each party. Receiver: the server. Public: names of the own columns, and their bounds."""
 
-    TYPE: ClassVar[int] = 96
+    TYPE: ClassVar[int] = numbers.COLUMNS
     MOST_BYTES: ClassVar[int] = 1 << 20
     names: Names
     lo: tuple[float, ...]
@@ -38,7 +39,7 @@ class Columns(Document):
 class Count(Document):
     """Sender: an owner. Receiver: rank 0. Number of records, public between the parties of vertical-he."""
 
-    TYPE: ClassVar[int] = 100
+    TYPE: ClassVar[int] = numbers.COUNT
     n: Annotated[int, Within(1, MAX_RECORDS)]
 
 
@@ -46,7 +47,7 @@ class IdTag(SetupBytes):
     """Sender: a party. Receiver: another party. Seen by: these two; tells whether their ids are equal, no more."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = 97
+    TYPE: ClassVar[int] = numbers.ID_TAG
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class _Points:
 class BlindedIds(_Points):
     """Sender: a party. Receiver: the next one, or party 1. Random points for whoever lacks one of the secrets."""
 
-    TYPE: ClassVar[int] = 98
+    TYPE: ClassVar[int] = numbers.BLINDED_IDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,4 +91,4 @@ class OpenedIds(_Points):
     points of nobody.
     """
 
-    TYPE: ClassVar[int] = 99
+    TYPE: ClassVar[int] = numbers.OPENED_IDS

@@ -25,6 +25,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.protocols import numbers
 from fastlloyd.protocols.message import IncludedPayload, RingPayload
 from fastlloyd.ring.fixed import Ring, RingArray
 
@@ -48,7 +49,7 @@ class MaskedUpdate(RingPayload):
     """
 
     __slots__ = ()
-    TYPE: ClassVar[int] = 32
+    TYPE: ClassVar[int] = numbers.MASKED_UPDATE
 
 
 class NoisyMaskedSum(IncludedPayload):
@@ -64,7 +65,7 @@ class NoisyMaskedSum(IncludedPayload):
     """
 
     __slots__ = ()
-    TYPE: ClassVar[int] = 33
+    TYPE: ClassVar[int] = numbers.NOISY_MASKED_SUM
 
     @classmethod
     def read(cls, body: bytes, format: VectorFormat) -> Self:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto import domains
 from fastlloyd.crypto.prg import PublicStream
 from fastlloyd.kmeans.update import truncate
 
@@ -62,7 +63,7 @@ def swap(found: Clusters, *, deviation: Floats, cell: float, seed: int, t: int) 
     k, d = found.centers.shape
     if not 2 < k <= _MOST_CLUSTERS:
         return found
-    stream = PublicStream(seed, f"fastlloyd-plus swaps of round {t}")
+    stream = PublicStream(seed, f"{domains.PLUS_SWAPS}{t}")
     for _ in range(min(max(1, int(_MOVES * k)), _MOST_MOVES)):
         choice = _choose(found, deviation, cell * cell)
         if choice is None:

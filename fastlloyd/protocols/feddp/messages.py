@@ -29,6 +29,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.protocols import numbers
 from fastlloyd.protocols.feddp.grid import MATRIX_BITS, ROW_NORM
 from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.protocols.feddp.projection import Projection
@@ -57,7 +58,7 @@ class MaskedStatistic(RingPayload):
     """
 
     __slots__ = ()
-    TYPE: ClassVar[int] = 48
+    TYPE: ClassVar[int] = numbers.MASKED_STATISTIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class ProjectionMessage:
     Body: the matrix, r x d, then the server's points, n_server x r; int32, little endian.
     """
 
-    TYPE: ClassVar[int] = 49
+    TYPE: ClassVar[int] = numbers.PROJECTION_MESSAGE
     projection: Projection = field(repr=False)
 
     def body(self) -> bytes:
@@ -100,7 +101,7 @@ class ProjectedCentersMessage:
     Body: k as u32; the centres, k x r, int32; with a choice of k the costs for 1, 2, ... clusters, float64.
     """
 
-    TYPE: ClassVar[int] = 50
+    TYPE: ClassVar[int] = numbers.PROJECTED_CENTERS_MESSAGE
     found: ProjectedCenters = field(repr=False)
 
     def body(self) -> bytes:
@@ -133,7 +134,7 @@ class CentersMessage:
     Body: k as u32; the centres, k x d, then the noisy counts, k; float64, little endian.
     """
 
-    TYPE: ClassVar[int] = 51
+    TYPE: ClassVar[int] = numbers.CENTERS_MESSAGE
     found: Centers = field(repr=False)
 
     def body(self) -> bytes:

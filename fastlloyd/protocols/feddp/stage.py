@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto import domains
 from fastlloyd.crypto.prg import PublicStream
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.spectral import leading_subspace, symmetric
@@ -92,7 +93,7 @@ def cluster_projected(noisy: NDArray[np.int64], projection: Projection, plan: Pl
     points = projection.server_points / grid
     numbers = range(1, plan.k + 1) if plan.choose_k else (plan.k,)
     found = [
-        cluster(points, k, PublicStream(plan.seed, f"feddp weighted k-means {k}"), weights=weights, restarts=restarts)
+        cluster(points, k, PublicStream(plan.seed, f"{domains.FEDDP_KMEANS}{k}"), weights=weights, restarts=restarts)
         for k in numbers
     ]
     costs = np.array([each.cost for each in found])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto import domains
 from fastlloyd.crypto.prg import PublicStream
 from fastlloyd.kmeans.initial import GRID_BITS, sphere_packing
 from fastlloyd.kmeans.weighted import cluster, seed_centers
@@ -32,7 +33,7 @@ def start_centers(plan: Plan, server_points: NDArray[np.float64] | None, restart
     if plan.start == "sphere-packing" or server_points is None:
         return _packed(plan, server_points)
     inside = np.clip(server_points, -1.0, 1.0)
-    stream = PublicStream(plan.seed, f"feddp {plan.start}")
+    stream = PublicStream(plan.seed, f"{domains.FEDDP_START}{plan.start}")
     if plan.start == "server-kmeans++":
         return seed_centers(inside, plan.k, stream)
     return cluster(inside, plan.k, stream, restarts=restarts).centers

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto import domains
 from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints, round_centers
@@ -88,7 +89,7 @@ def client(
 def local_centers(me: PartyId, raw_points: GridPoints, plan: Plan) -> NDArray[np.float64]:
     """Cluster a client's own records; float64, shape (up to k', d)."""
     return cluster_locally(
-        raw_points, plan.local_k, seed=plan.seed, purpose=f"k-fed client {me.rank}", restarts=plan.restarts
+        raw_points, plan.local_k, seed=plan.seed, purpose=f"{domains.KFED_LOCAL}{me.rank}", restarts=plan.restarts
     )
 
 

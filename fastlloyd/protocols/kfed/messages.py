@@ -20,6 +20,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.protocols import numbers
 from fastlloyd.protocols.message import IncludedPayload, Payload
 
 _FLOAT_BYTES = 8
@@ -45,7 +46,7 @@ class LocalCenters(Payload):
     """
 
     __slots__ = ()
-    TYPE: ClassVar[int] = 64
+    TYPE: ClassVar[int] = numbers.LOCAL_CENTERS
 
     @classmethod
     def read(cls, body: bytes, format: CentersFormat) -> Self:
@@ -74,7 +75,7 @@ class MergedCenters(IncludedPayload):
     """
 
     __slots__ = ()
-    TYPE: ClassVar[int] = 65
+    TYPE: ClassVar[int] = numbers.MERGED_CENTERS
 
     @classmethod
     def read(cls, body: bytes, format: CentersFormat) -> Self:

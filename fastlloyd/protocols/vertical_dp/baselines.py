@@ -15,6 +15,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto import domains
 from fastlloyd.crypto.prg import PublicStream
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.weighted import cluster
@@ -159,7 +160,7 @@ def central_dplsf(
 
 def central_kmeans(points: NDArray[np.float64], k: int, *, seed: int) -> NDArray[np.float64]:
     """Cluster pooled columns without privacy; float64 array, shape (k, d)."""
-    return cluster(points, k, PublicStream(seed, "central k-means")).centers
+    return cluster(points, k, PublicStream(seed, domains.CENTRAL_KMEANS)).centers
 
 
 def _check_grid(cells: int) -> None:

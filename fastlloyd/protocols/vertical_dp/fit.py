@@ -24,6 +24,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto import domains
 from fastlloyd.crypto.prg import PublicStream
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.protocols.vertical_dp.estimate import Table, nearest_table
@@ -104,7 +105,7 @@ def fit_tables(tables: Mapping[Pair, Table], total: float, *, max_cells: int = M
     sizes, agreed = _agree(tables, parties, total)
     places = np.indices((clusters, clusters)).reshape(2, -1).T
     weights = agreed[0, 1].ravel()
-    stream, sampled = PublicStream(seed, "vertical-dp cells"), 0.0
+    stream, sampled = PublicStream(seed, domains.VERTICAL_CELLS), 0.0
     for new in range(2, parties):
         places = np.column_stack([np.repeat(places, clusters, axis=0), np.tile(np.arange(clusters), len(places))])
         weights = np.outer(weights, sizes[new] / total).ravel()
@@ -158,7 +159,7 @@ def paper_fit(tables: Mapping[Pair, Table], sizes: Sequence[Table], total: float
     for party, size in enumerate(sizes):
         grid *= (size / total).reshape([-1 if axis == party else 1 for axis in range(parties)])
     pairs = sorted(tables)
-    order = PublicStream(seed, "vertical-dp pairs").integers(0, len(pairs) - 1, steps)
+    order = PublicStream(seed, domains.VERTICAL_PAIRS).integers(0, len(pairs) - 1, steps)
     for choice in order.tolist():
         pair = pairs[choice]
         others = tuple(axis for axis in range(parties) if axis not in pair)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto import domains
 from fastlloyd.crypto.prg import PublicStream
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.protocols.vertical_dp.fit import Cells
@@ -88,7 +89,7 @@ def cluster_cells(
             f"expected weighted cells of {len(local_centers)} parties, got {cells.places.shape[1]} parties and "
             f"{len(cells.weights)} cells; check the sketches and the estimated number of users"
         )
-    stream = PublicStream(seed, "vertical-dp final k-means")
+    stream = PublicStream(seed, domains.VERTICAL_KMEANS)
     results = (_lloyd(cells, local_centers, _start(cells, local_centers, k, stream), steps) for _ in range(starts))
     return min(results, key=lambda result: result.cost)
 

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fastlloyd.crypto import domains
 from fastlloyd.crypto.pairwise import PairSecrets
 from fastlloyd.crypto.prg import derive
 from fastlloyd.errors import ConfigError, InternalError
@@ -27,7 +28,6 @@ from fastlloyd.protocols.vertical_dp.weights import Group
 from fastlloyd.wire import PartyId, clients
 
 ALIGNMENTS = ("check", "intersect")
-PURPOSE_SKETCH = b"fastlloyd sketch key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,5 +144,5 @@ def derive_keys(plan: Plan, pairs: PairSecrets, seed: bytes, *, run_id: bytes) -
         if len(group) == 2:
             shared = pairs.secrets[PartyId(1 + next(other for other in group if other != place))]
         context = run_id + struct.pack(f"<{len(group)}I", *group)
-        keys[group] = bytearray(derive(shared, PURPOSE_SKETCH, context))
+        keys[group] = bytearray(derive(shared, domains.SKETCH_KEY, context))
     return GroupKeys(keys)

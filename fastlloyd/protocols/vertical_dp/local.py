@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto import domains
 from fastlloyd.crypto.prg import PublicStream
 from fastlloyd.kmeans.assign import accumulate, assign
 from fastlloyd.kmeans.grid import GridPoints, quantise, round_centers
@@ -181,7 +182,7 @@ def grow_tree(points: GridPoints, plan: LocalPlan, laplace: Laplace) -> Tree:
     tree = Tree(
         np.zeros(points.n, dtype=np.int64), np.array([float(plan.n)]), -corner, corner, np.ones(1, dtype=np.bool_)
     )
-    order = np.argsort(PublicStream(plan.seed, f"vertical axes {plan.party}").uint32(points.d), kind="stable")
+    order = np.argsort(PublicStream(plan.seed, f"{domains.VERTICAL_AXES}{plan.party}").uint32(points.d), kind="stable")
     for level in range(plan.levels):
         axis = int(order[level % points.d])
         middle = (tree.low[:, axis] + tree.high[:, axis]) // 2
@@ -216,7 +217,7 @@ def _plain_centers(points: GridPoints, plan: LocalPlan) -> NDArray[np.float64]:
 
 def _stream(plan: LocalPlan) -> PublicStream:
     """Start the party's public randomness."""
-    return PublicStream(plan.seed, f"vertical local {plan.party}")
+    return PublicStream(plan.seed, f"{domains.VERTICAL_LOCAL}{plan.party}")
 
 
 def _spread_copies(centers: NDArray[np.float64], stream: PublicStream) -> NDArray[np.float64]:

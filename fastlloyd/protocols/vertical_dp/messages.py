@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from fastlloyd.errors import RangeError
 from fastlloyd.privacy.sketch import Levels, SketchShape
 from fastlloyd.privacy.sketch_encoding import pack_sketch, sketch_bytes, unpack_sketch
+from fastlloyd.protocols import numbers
 from fastlloyd.protocols.message import Payload
 from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS
 
@@ -80,7 +81,7 @@ class Synopsis(Payload):
     """
 
     __slots__ = ()
-    TYPE: ClassVar[int] = 104
+    TYPE: ClassVar[int] = numbers.SYNOPSIS
 
     @classmethod
     def write(
@@ -162,7 +163,7 @@ class FinalCenters(Payload):
     """
 
     __slots__ = ()
-    TYPE: ClassVar[int] = 105
+    TYPE: ClassVar[int] = numbers.FINAL_CENTERS
 
     @classmethod
     def read(cls, body: bytes, format: CentersFormat) -> Self:

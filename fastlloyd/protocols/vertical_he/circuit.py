@@ -27,7 +27,8 @@ from fastlloyd.errors import RangeError
 from fastlloyd.protocols.vertical_he.coefficients import SLOPE
 from fastlloyd.protocols.vertical_he.hints import Noise, too_little_noise
 from fastlloyd.protocols.vertical_he.lwe import SWITCH_TAIL, switch_error
-from fastlloyd.protocols.vertical_he.scales import MAX_ERROR, NOISE_TAIL, Scales, switched_record
+from fastlloyd.protocols.vertical_he.parameters import Scales
+from fastlloyd.protocols.vertical_he.scales import MAX_ERROR, NOISE_TAIL, switched_record
 
 SIGN_DEPTH = 7
 RINGS = (16384, 32768)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fastlloyd.errors import RangeError
 from fastlloyd.protocols.vertical_he.lwe import sample_bytes
 from fastlloyd.protocols.vertical_he.messages import ListFormat, SumsFormat
 from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, THRESHOLD
-
-if TYPE_CHECKING:
-    from fastlloyd.protocols.vertical_he.plan import Plan
+from fastlloyd.protocols.vertical_he.plan import Plan
 
 MOST_MESSAGE_BYTES = (1 << 30) - (1 << 22)
 """A link carries frames of 1 GiB; the rest is for headers, lengths and TLS records."""

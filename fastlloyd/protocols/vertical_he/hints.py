@@ -15,15 +15,11 @@ docs/vertical-he-privacy.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from fastlloyd.crypto.lattice import ERROR_VARIANCE
 from fastlloyd.errors import RangeError
 from fastlloyd.protocols.vertical_he.lwe import ONE_KEY, SWITCH_TAIL, common_key
-from fastlloyd.protocols.vertical_he.parameters import PAIRWISE
-
-if TYPE_CHECKING:
-    from fastlloyd.protocols.vertical_he.scales import Scales
+from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, Scales
 
 HINT_SHARE = 2.0**-10
 """Part of each side's noise variance that only floods X; not counted for privacy."""

@@ -30,6 +30,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.protocols import numbers
 from fastlloyd.protocols.message import Payload
 
 
@@ -86,14 +87,14 @@ class KeyMaterial(_ByteStrings):
     """
 
     __slots__ = ()
-    TYPE: ClassVar[int] = 120
+    TYPE: ClassVar[int] = numbers.KEY_MATERIAL
 
 
 class EncryptedBlock(_ByteStrings):
     """Sender: an owner. Receiver: the computing party, which cannot open it, and nobody else (the holder could)."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = 121
+    TYPE: ClassVar[int] = numbers.ENCRYPTED_BLOCK
 
 
 class NoisySamples(Payload):
@@ -106,7 +107,7 @@ class NoisySamples(Payload):
     """
 
     __slots__ = ()
-    TYPE: ClassVar[int] = 122
+    TYPE: ClassVar[int] = numbers.NOISY_SAMPLES
 
     @classmethod
     def read(cls, body: bytes, format: int) -> Self:
@@ -126,7 +127,7 @@ class NoisySums(Payload):
     """
 
     __slots__ = ()
-    TYPE: ClassVar[int] = 123
+    TYPE: ClassVar[int] = numbers.NOISY_SUMS
 
     @classmethod
     def read(cls, body: bytes, format: SumsFormat) -> Self:

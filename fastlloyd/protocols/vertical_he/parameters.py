@@ -104,3 +104,37 @@ def check_names(names: Sequence[Sequence[str]], mode: str, parties: int) -> None
     for i, own in enumerate(names):
         if not own:
             raise ConfigError(f"owner {i + 1} of {owners} has no column; give it one or start fewer parties")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scales:
+    """What a scheme computes with.
+
+    Attributes
+    ----------
+    ring : int
+    prime_bits : tuple of int
+        From the last level up; of a circuit, the last one is for relinearisation.
+    data_bits, weight_bits : int
+        log2 of s_d and s_w.
+    end_bits : int
+        Of a circuit: log2 of the scale at which the weights of the records come out.
+    unit : float
+        Integers to one count: s_d s_w.
+    wire_bits : int
+        Bits of each number of an LWE sample on the wire.
+    error : float
+        b above.
+    flood : float
+        Bound on X, in counts.
+    """
+
+    ring: int
+    prime_bits: tuple[int, ...]
+    data_bits: int
+    weight_bits: int
+    unit: float
+    wire_bits: int
+    error: float
+    flood: float
+    end_bits: int = 0

@@ -27,12 +27,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
 
 from fastlloyd.crypto.lattice import ERROR_VARIANCE
 from fastlloyd.errors import RangeError
 from fastlloyd.protocols.vertical_he.hints import Noise, too_little_noise
 from fastlloyd.protocols.vertical_he.lwe import ONE_KEY, SWITCH_TAIL, Errors, common_key, switch_error
+from fastlloyd.protocols.vertical_he.parameters import Scales
 from fastlloyd.protocols.vertical_he.window import amplitude
 
 RINGS = ((2048, 40), (2048, 48), (2048, 50), (2048, 52), (2048, 53), (4096, 60))
@@ -41,40 +41,6 @@ WANTED_ERROR = 0.005
 MAX_ERROR = 0.01
 NOISE_TAIL = 12.0
 _LEAST_BITS, _MOST_DATA_BITS, _MOST_WEIGHT_BITS = 10, 26, 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scales:
-    """What a scheme computes with.
-
-    Attributes
-    ----------
-    ring : int
-    prime_bits : tuple of int
-        From the last level up; of a circuit, the last one is for relinearisation.
-    data_bits, weight_bits : int
-        log2 of s_d and s_w.
-    end_bits : int
-        Of a circuit: log2 of the scale at which the weights of the records come out.
-    unit : float
-        Integers to one count: s_d s_w.
-    wire_bits : int
-        Bits of each number of an LWE sample on the wire.
-    error : float
-        b above.
-    flood : float
-        Bound on X, in counts.
-    """
-
-    ring: int
-    prime_bits: tuple[int, ...]
-    data_bits: int
-    weight_bits: int
-    unit: float
-    wire_bits: int
-    error: float
-    flood: float
-    end_bits: int = 0
 
 
 def record_error(

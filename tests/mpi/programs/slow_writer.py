@@ -5,7 +5,7 @@ import threading
 
 from fastlloyd.client import main
 from fastlloyd.net.mpi import MpiTransport
-from fastlloyd.systems.lloyd import ClientOutcome
+from fastlloyd.systems.fastlloyd import ClientOutcome
 from fastlloyd.wire import PartyId
 
 start, write = MpiTransport.__init__, ClientOutcome.write

@@ -18,7 +18,7 @@ from fastlloyd.protocols.feddp.client import ClientResult, client
 from fastlloyd.protocols.feddp.noise import draw_share
 from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.plan import Plan, StepPlan
-from fastlloyd.protocols.feddp.planning import make_plan
+from fastlloyd.protocols.feddp.proposal import make_plan
 from fastlloyd.protocols.feddp.server import ServerResult, server
 from fastlloyd.protocols.pairs import agree_pairs
 from fastlloyd.ring.fixed import Ring

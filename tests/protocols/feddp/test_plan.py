@@ -24,7 +24,7 @@ from fastlloyd.protocols.feddp.budget import (
 )
 from fastlloyd.protocols.feddp.grid import ROW_NORM, choose_outer_bits, choose_projected_bits, projected_limit
 from fastlloyd.protocols.feddp.plan import Plan, StepPlan
-from fastlloyd.protocols.feddp.planning import check_plan, make_plan
+from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
 from fastlloyd.protocols.feddp.settings import HELP, PROPORTIONS, Settings, default_rounds, settings_from
 from tests.protocols.feddp.support import USERS, louder, mixture, names, parameters, plan_for
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fastlloyd.protocols.feddp.parameters import PublicParameters
-from fastlloyd.protocols.feddp.planning import check_plan, make_plan
+from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
 from fastlloyd.protocols.feddp.reference import run_reference
 from tests.protocols.feddp.support import names
 

@@ -19,7 +19,8 @@ from fastlloyd.crypto.ckks import Context, KeyHolder
 from fastlloyd.crypto.seal_form import HEADER
 from fastlloyd.errors import PeerError
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples, NoisySums
-from fastlloyd.protocols.vertical_he.plan import Plan, make_plan
+from fastlloyd.protocols.vertical_he.plan import Plan
+from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.wire import Header, PartyId
 from tests.protocols.vertical_he.support import blobs, names, parameters, simulate
 

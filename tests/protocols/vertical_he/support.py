@@ -15,7 +15,8 @@ from fastlloyd.protocols.vertical_he.engine import Engine, make_engine
 from fastlloyd.protocols.vertical_he.holder import key_holder
 from fastlloyd.protocols.vertical_he.owner import owner
 from fastlloyd.protocols.vertical_he.parameters import PublicParameters
-from fastlloyd.protocols.vertical_he.plan import Plan, make_plan
+from fastlloyd.protocols.vertical_he.plan import Plan
+from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.protocols.vertical_he.rounds import Result, draw_noise
 from fastlloyd.simulate import Simulation, Tap
 from fastlloyd.wire import PartyId

@@ -22,7 +22,7 @@ from fastlloyd.protocols.vertical_he.frame import block_format, key_format
 from fastlloyd.protocols.vertical_he.linear import LinearEngine
 from fastlloyd.protocols.vertical_he.lwe import common_key
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples
-from fastlloyd.protocols.vertical_he.plan import make_plan
+from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.protocols.vertical_he.reference import soft_sums
 from fastlloyd.protocols.vertical_he.window import features
 from fastlloyd.simulate import Tap

@@ -14,7 +14,7 @@ pytest.importorskip("tenseal")
 from fastlloyd.protocols.vertical_he import coefficients
 from fastlloyd.protocols.vertical_he.coefficients import CHAIN, LARGEST
 from fastlloyd.protocols.vertical_he.pairwise import MARGIN, normalise
-from fastlloyd.protocols.vertical_he.plan import make_plan
+from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.wire import Header, PartyId
 from tests.protocols.vertical_he.support import blobs, names, parameters, simulate
 

@@ -18,13 +18,8 @@ from fastlloyd.protocols.vertical_he.choose import options, planned_option
 from fastlloyd.protocols.vertical_he.cost import round_seconds
 from fastlloyd.protocols.vertical_he.frame import MOST_MESSAGE_BYTES, block_format
 from fastlloyd.protocols.vertical_he.hints import FLOODING, HINT_SHARE, MOST_HINTED, Openings, hinted_share
-from fastlloyd.protocols.vertical_he.plan import (
-    Plan,
-    change_epsilon,
-    check_plan,
-    make_plan,
-    try_options,
-)
+from fastlloyd.protocols.vertical_he.plan import Plan
+from fastlloyd.protocols.vertical_he.proposal import change_epsilon, check_plan, make_plan, try_options
 from fastlloyd.protocols.vertical_he.scales import MAX_ERROR, NOISE_TAIL, record_error
 from fastlloyd.protocols.vertical_he.settings import HELP, settings_from
 from tests.protocols.vertical_he.support import names, parameters

@@ -18,8 +18,9 @@ from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.protocols.vertical_he.choose import options
 from fastlloyd.protocols.vertical_he.cost import round_seconds
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, NoisySums
-from fastlloyd.protocols.vertical_he.plan import Plan, make_plan
+from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.projection import ProjectionEngine, difference, encrypt_block
+from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.protocols.vertical_he.window import features, jackson, step_weights
 from fastlloyd.wire import Header, PartyId
 from fastlloyd.workers import WorkerEngine

@@ -25,7 +25,8 @@ from fastlloyd.protocols.vertical_he.hints import Openings
 from fastlloyd.protocols.vertical_he.lwe import common_key
 from fastlloyd.protocols.vertical_he.messages import KeyMaterial, NoisySums
 from fastlloyd.protocols.vertical_he.owner import owner
-from fastlloyd.protocols.vertical_he.plan import Plan, make_plan
+from fastlloyd.protocols.vertical_he.plan import Plan
+from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.protocols.vertical_he.rounds import post_process, settled
 from fastlloyd.protocols.vertical_he.scales import flood_bound
 from fastlloyd.systems.vertical_he_claim import against, conditions

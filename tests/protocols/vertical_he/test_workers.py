@@ -14,7 +14,7 @@ from fastlloyd import workers
 from fastlloyd.crypto.ckks import Context, KeyHolder
 from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.protocols.vertical_he.linear import LinearEngine, encrypt_block
-from fastlloyd.protocols.vertical_he.plan import make_plan
+from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.wire import PartyId
 from fastlloyd.workers import WorkerEngine, open_engine, worthwhile_engines
 from tests.protocols.vertical_he.support import blobs, columns, linear_plan, lloyd, loss, names, parameters, simulate

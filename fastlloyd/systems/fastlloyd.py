@@ -12,11 +12,10 @@ from functools import partial
 from typing import Any
 
 from fastlloyd.agreement import MaskAgreement
-from fastlloyd.config import RunConfig
 from fastlloyd.crypto.mask import MaskGenerator, Masks
 from fastlloyd.crypto.pairwise import PairwiseMasks
 from fastlloyd.data.bounds import Bounds, unscale
-from fastlloyd.inputs import Common, OwnRecords, gather_horizontal, load_own
+from fastlloyd.inputs import OwnRecords
 from fastlloyd.outcome import (
     Facts,
     Result,
@@ -25,12 +24,10 @@ from fastlloyd.outcome import (
     evaluate_result,
 )
 from fastlloyd.privacy.accountant import ACCOUNTANT, spent
-from fastlloyd.privacy.delta import paper_delta, settle_delta
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, VectorFormat
-from fastlloyd.protocols.fastlloyd.parameters import MECHANISMS, PublicParameters
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, lifetime_delta, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share, first_centers
 from fastlloyd.protocols.fastlloyd.server import server
@@ -40,62 +37,20 @@ from fastlloyd.protocols.message import recall
 from fastlloyd.report import document
 from fastlloyd.ring.fixed import Ring
 from fastlloyd.run import Driver
+from fastlloyd.systems.fastlloyd_inputs import gather, load
+from fastlloyd.systems.fastlloyd_plan import plan_lines
 from fastlloyd.systems.horizontal import begin_client, run_server
 from fastlloyd.systems.session import Outcome, Session, discarding
 from fastlloyd.systems.shared import ReportOnly, SharedOutcome
 from fastlloyd.systems.unit import privacy_unit, size_conditions
 from fastlloyd.wire import PartyId
 
+__all__ = ["gather", "load", "plan_lines", "serve", "settings_help", "take_part"]
+
 _AGAINST = (
     "any single other client, over all messages to it (the server sees masked values only; it knows the noise, and can "
     "take it off where a client's masks or the result reach it)"
 )
-
-
-def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
-    """Give the public parameters of a run.
-
-    Raises
-    ------
-    ConfigError
-        Any that does not fit.
-    """
-    return PublicParameters(
-        protocol=config.protocol,
-        clients=clients,
-        min_clients=clients if config.min_clients is None else config.min_clients,
-        k=k,
-        n_total=n_total,
-        epsilon=config.epsilon,
-        delta=settle_delta(
-            config.delta, n_total=n_total, paper=paper_delta(n_total), accept_large=config.accept_large_delta
-        )
-        if MECHANISMS[config.protocol] == "gaussian"
-        else None,
-        rounds=config.rounds,
-        seed=config.seed,
-        ring_bits=config.ring_bits,
-        masking=config.masking,
-        known_shares=config.known_shares,
-        settings=config.own_settings,
-    )
-
-
-def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
-    """Check what is public and alike for all parties."""
-    return gather_horizontal(config, clients, public_parameters)
-
-
-def load(config: RunConfig, common: Common, me: PartyId) -> OwnRecords | None:
-    """Load a client's own records; the server has none."""
-    return None if me.is_server else load_own(config, common, me)
-
-
-def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
-    """Describe what a run would do, from public numbers alone."""
-    from fastlloyd.systems.lloyd_plan import plan_lines as describe
-
-    return describe(config, clients, d)
 
 
 def settings_help(protocol: str) -> Mapping[str, str]:

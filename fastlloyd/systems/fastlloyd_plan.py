@@ -8,7 +8,7 @@ from fastlloyd.privacy.accountant import SAMPLER_DELTA
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
 from fastlloyd.privacy.shares import zcdp_noise_multiplier
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
-from fastlloyd.systems.lloyd import public_parameters
+from fastlloyd.systems.fastlloyd_inputs import public_parameters
 from fastlloyd.systems.unit import promise_lines
 
 # A round's time, on links that delay each message by so much:

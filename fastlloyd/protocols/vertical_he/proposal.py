@@ -1,0 +1,203 @@
+"""Makes and checks the plan of one run, from public parameters: options, parameters of the encryption, noise.
+
+Every party makes the plan from its own configuration and the columns' names; rank 0's is sent and compared.
+
+Source: Vertical HE, §3 ("Differential Privacy"); docs/vertical-he-privacy.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fastlloyd.errors import RangeError
+from fastlloyd.privacy.accountant import spent
+from fastlloyd.privacy.calibration import calibrate
+from fastlloyd.protocols.align.messages import Columns
+from fastlloyd.protocols.vertical_he.budget import automatic_rounds, multipliers
+from fastlloyd.protocols.vertical_he.choose import Choice, allowed_options
+from fastlloyd.protocols.vertical_he.circuit import choose_circuit
+from fastlloyd.protocols.vertical_he.frame import check_messages
+from fastlloyd.protocols.vertical_he.hints import (
+    FLOODING,
+    HINT_SHARE,
+    MOST_HINTED,
+    Noise,
+    Openings,
+    hinted_share,
+    too_little_noise,
+)
+from fastlloyd.protocols.vertical_he.parameters import (
+    PAIRWISE,
+    THRESHOLD,
+    PublicParameters,
+    Scales,
+    check_names,
+)
+from fastlloyd.protocols.vertical_he.plan import Plan, movement
+from fastlloyd.protocols.vertical_he.scales import choose_scales
+
+_SLACK = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What rank 0 proposes: the plan, and the columns of all owners in the order of their ranks."""
+
+    plan: Plan
+    features: tuple[Columns, ...]
+
+
+def make_plan(public: PublicParameters, names: Sequence[Sequence[str]]) -> Plan:
+    """Make the plan of a run; every party does, and compares.
+
+    Parameters
+    ----------
+    public : PublicParameters
+    names : sequence of sequences of str
+        Column names of each owner, in the order of the owners' ranks.
+
+    Raises
+    ------
+    ConfigError
+        The mode or scheme does not fit the parties and their columns.
+    RangeError
+        No parameters of the encryption have room for these records; names the mend.
+    """
+    return try_options(public, names)[0]
+
+
+def try_options(
+    public: PublicParameters, names: Sequence[Sequence[str]]
+) -> tuple[Plan, tuple[tuple[Choice, RangeError], ...]]:
+    """Plan by the cheapest option that has parameters; gives the plan, and cheaper options with why they have none.
+
+    Raises
+    ------
+    ConfigError, RangeError
+        As `make_plan`; where no option has parameters, what the cheapest one lacks.
+    """
+    check_names(names, public.mode, public.parties)
+    refused: list[tuple[Choice, RangeError]] = []
+    for choice in allowed_options(public, tuple(map(len, names))):
+        try:
+            return _plan_option(public, names, choice), tuple(refused)
+        except RangeError as error:
+            refused.append((choice, error))
+    raise refused[0][1]
+
+
+def _plan_option(public: PublicParameters, names: Sequence[Sequence[str]], choice: Choice) -> Plan:
+    """Make the plan of a run by one option; raises RangeError if it has no parameters."""
+    settings = public.chosen
+    private = settings.noise == "dp"
+    d = sum(map(len, names))
+    moves = movement(choice.scheme)
+    rounds = automatic_rounds(public, d, moves) if public.rounds is None else public.rounds
+    counts, sums = (moves * part for part in multipliers(public, d, rounds)) if private else (0.0, 0.0)
+    openings = _openings(choice.scheme, public.mode, rounds=rounds, n=public.n, k=public.k, d=d)
+    noise = Noise(counts=counts, sums=sums * math.sqrt(d), private=private, openings=openings)
+    scales = _choose_scales(public, choice, noise)
+    base = Plan(
+        mode=public.mode,
+        scheme=choice.scheme,
+        computing=choice.computing,
+        holder=choice.holder,
+        parties=public.parties,
+        owners=tuple(range(1 if public.mode == "server-aided" else 0, public.parties)),
+        names=tuple(tuple(map(str, own)) for own in names),
+        k=public.k,
+        n=public.n,
+        epsilon=public.epsilon,
+        delta=public.allowed_delta,
+        seed=public.seed,
+        rounds=rounds,
+        tolerance=settings.tolerance,
+        private=private,
+        degree=0 if choice.scheme == PAIRWISE else settings.degree,
+        scales=scales,
+        count_scale=FLOODING * scales.flood * scales.unit,
+        sum_scale=FLOODING * scales.flood * scales.unit,
+    )
+    plan = _calibrated(base, public.epsilon, counts, sums) if private else base
+    _check_hints(plan)
+    check_messages(plan)
+    return plan
+
+
+def _calibrated(base: Plan, epsilon: float, counts: float, sums: float) -> Plan:
+    """Give the plan the least noise that the accountant accepts, from the analytic multipliers."""
+    whole = base.unit * (1.0 + base.scales.error) / math.sqrt(1.0 - HINT_SHARE)
+
+    def build(factor: float) -> Plan:
+        return dataclasses.replace(
+            base, count_scale=counts * whole * factor, sum_scale=sums * whole * factor * math.sqrt(base.d)
+        )
+
+    factor, _ = calibrate(lambda candidate: build(candidate).all_releases(), epsilon, base.delta, 1.0)
+    return build(factor)
+
+
+def check_plan(plan: Plan, public: PublicParameters, names: Sequence[Sequence[str]]) -> float:
+    """Compare a peer's plan with the own one; run by every party that gets one.
+
+    Returns
+    -------
+    float
+        Bound on epsilon of the planned releases towards another party; infinite without privacy.
+
+    Raises
+    ------
+    ValueError
+        The plan differs or spends more than epsilon: the sender is at fault.
+    """
+    own = make_plan(public, names)
+    for field in dataclasses.fields(Plan):
+        mine, theirs = getattr(own, field.name), getattr(plan, field.name)
+        close = isinstance(mine, float) and isinstance(theirs, float) and math.isclose(mine, theirs, rel_tol=_SLACK)
+        if mine != theirs and not close and field.name != "scales":
+            raise ValueError(f"the plan has {field.name} = {theirs!r}, expected {mine!r}")
+    for field in dataclasses.fields(Scales):
+        mine, theirs = getattr(own.scales, field.name), getattr(plan.scales, field.name)
+        # Only the two bounds may differ by roundings; the unit is a power of two.
+        close = field.name in ("error", "flood") and math.isclose(mine, theirs, rel_tol=_SLACK)
+        if mine != theirs and not close:
+            raise ValueError(f"the plan has {field.name} = {theirs!r}, expected {mine!r}")
+    if plan == own and plan.private:
+        return public.epsilon  # the own plan was calibrated to it
+    # Noise is the peer's, what a record moves is this party's own.
+    epsilon = spent(dataclasses.replace(plan, scales=own.scales).all_releases(), own.delta)
+    if plan.private and epsilon > public.epsilon * (1 + 1e-9):
+        raise ValueError(f"the plan spends epsilon {epsilon:.6g}, expected at most {public.epsilon:g}")
+    return epsilon
+
+
+def change_epsilon(plan: Plan) -> float:
+    """Give epsilon for any change of one row's values: two vectors of weights, so at most twice what one row adds."""
+    factor = 2.0 / plan.movement
+    wider = [dataclasses.replace(release, sensitivity=factor * release.sensitivity) for release in plan.all_releases()]
+    return spent(wider, plan.delta)
+
+
+def _choose_scales(public: PublicParameters, choice: Choice, noise: Noise) -> Scales:
+    """Choose the parameters of the encryption for the scheme."""
+    flooding = not noise.private
+    if choice.scheme == PAIRWISE:
+        return choose_circuit(public.n, public.k, noise, flooding=flooding)
+    shared = public.mode == THRESHOLD
+    return choose_scales(public.n, public.k, public.chosen.degree, noise, flooding=flooding, shared=shared)
+
+
+def _openings(scheme: str, mode: str, *, rounds: int, n: int, k: int, d: int) -> Openings:
+    """Say what a run opens."""
+    return Openings(rounds=rounds, n=n, k=k, d=d, scheme=scheme, shared=mode == THRESHOLD)
+
+
+def _check_hints(plan: Plan) -> None:
+    """Check with the calibrated noise that what the part set aside hides is small beside it; see `hints`."""
+    openings = _openings(plan.scheme, plan.mode, rounds=plan.rounds, n=plan.n, k=plan.k, d=plan.d)
+    least = min(plan.count_scale, plan.sum_scale)
+    if hinted_share(plan.scales, openings, least, private=plan.private) > MOST_HINTED:
+        raise too_little_noise()

@@ -1,0 +1,85 @@
+"""The tables of protocols, message numbers and domain labels: complete, and without repetition."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import fastlloyd
+from fastlloyd.config import PROTOCOLS
+from fastlloyd.crypto import domains
+from fastlloyd.protocols import numbers
+from fastlloyd.protocols.registry import ROWS, find
+from fastlloyd.systems.session import find_system
+
+ROOT = Path(fastlloyd.__file__).parent
+NUMBERS = {name: value for name, value in vars(numbers).items() if name.isupper() and name != "FIRST_OUTSIDE"}
+LABELS = {name: value for name, value in vars(domains).items() if name.isupper()}
+
+
+def messages() -> Iterator[type]:
+    """Every class of the package that travels in a frame."""
+    for module in pkgutil.walk_packages([str(ROOT / "protocols")], "fastlloyd.protocols."):
+        for _, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+            if "TYPE" in vars(kind) and kind.__module__ == module.name:
+                yield kind
+
+
+def test_each_message_has_a_number_of_its_own_and_each_number_a_message() -> None:
+    taken = [kind.TYPE for kind in messages()]
+    assert len(taken) == len(set(taken))
+    assert sorted(taken) == sorted(NUMBERS.values())
+    assert all(0 < number < numbers.FIRST_OUTSIDE for number in taken)
+
+
+def test_no_number_stands_outside_the_table() -> None:
+    for path in (ROOT / "protocols").rglob("*.py"):
+        if "secfc" in path.parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "TYPE":
+                assert not isinstance(node.value, ast.Constant), f"{path}: put the number into protocols/numbers.py"
+
+
+def test_each_use_has_a_label_of_its_own() -> None:
+    texts = [value if isinstance(value, bytes) else value.encode() for value in LABELS.values()]
+    # Those of masks go with another ending as well.
+    texts += [label + b" nonce" for label in (domains.MASK, domains.PAIR_MASK)]
+    assert len(texts) == len(set(texts))
+
+
+def test_no_label_stands_outside_the_table() -> None:
+    for path in ROOT.rglob("*.py"):
+        if path.name == "domains.py" or "secfc" in path.parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, bytes):
+                assert not node.value.startswith(b"fastlloyd "), f"{path}: put {node.value!r} into crypto/domains.py"
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "PublicStream":
+                assert not isinstance(node.args[1], ast.Constant), f"{path}: put the label into crypto/domains.py"
+
+
+def test_each_protocol_has_one_row_and_a_folder_with_code() -> None:
+    assert len(set(PROTOCOLS)) == len(PROTOCOLS) == len(ROWS)
+    for row in ROWS:
+        assert (ROOT / "protocols" / row.folder / "__init__.py").exists()
+        assert len(row.summary) <= 60
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_a_row_leads_to_what_runs_the_protocol(name: str) -> None:
+    system = find_system(name)
+    for part in ("gather", "load", "serve", "take_part", "plan_lines", "settings_help"):
+        assert callable(getattr(system, part))
+    assert find(name).partition == ("vertical" if "Vertical" in type_of_common(system) else "horizontal")
+
+
+def type_of_common(system: object) -> str:
+    """Name the type of what all parties know alike."""
+    return str(inspect.signature(system.gather).return_annotation)
