@@ -42,6 +42,7 @@ def lines(folder: Path) -> list[dict[str, str]]:
     return list(csv.DictReader((folder / "fastlloyd-table3.csv").read_text().splitlines()))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_table3_bytes_are_the_papers_and_its_delays_are_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -104,6 +105,7 @@ def test_a_run_that_fails_is_told_with_its_own_words(tmp_path: Path) -> None:
         run_job(job, find_mpirun())
 
 
+@pytest.mark.slow
 def test_scaling_over_processes_and_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size = scaling.Size(axes={"n": (2_000,), "clients": (3,)}, memory=(20,), runs=1, rounds=3, memory_rounds=2)
     monkeypatch.setattr(scaling, "QUICK", size)

@@ -227,7 +227,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         (fastlloyd_fig4, "fastlloyd over sulloyd"),
         (fastlloyd_fig5, "Best here"),
         (fastlloyd_fig6_8, "silhouette"),
-        (plus_generated, "on 1 sets that nothing was tuned on"),
+        pytest.param(plus_generated, "on 1 sets that nothing was tuned on", marks=pytest.mark.slow),
     ],
 )
 def test_each_benchmark_writes_markdown_csv_and_png(module, words: str, tmp_path: Path) -> None:

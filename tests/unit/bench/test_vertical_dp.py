@@ -70,7 +70,7 @@ def small(method: Method) -> Method:
     return replace(method, settings={**method.settings, **TINY}, local_clusters=3)
 
 
-@pytest.mark.parametrize("parties", [2, 4])
+@pytest.mark.parametrize("parties", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_each_method_gives_centres_between_the_best_and_one_mean(parties: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Fixed noise and keys: losses of the published basic estimates have a long tail.
     monkeypatch.setattr("fastlloyd.bench.vertical_dp_run.SecretRandom", replays())
@@ -88,6 +88,7 @@ def test_each_method_gives_centres_between_the_best_and_one_mean(parties: int, m
     assert run_method(problem, small(PLAIN), 1.0, 0).error == 0.0
 
 
+@pytest.mark.slow
 def test_what_is_called_private_spends_what_is_said_and_the_published_claims_nothing() -> None:
     problem = load_problem(tiny(4), None, 0)
     for method in (OURS_FIVE, MENDED_PAIRS, MENDED_BASIC):

@@ -72,6 +72,7 @@ def test_estimates_of_one_set_lie_within_the_stated_error() -> None:
     assert found["stated"] == pytest.approx(550 / math.sqrt(sketch.SIZE_ROWS), rel=0.01)
 
 
+@pytest.mark.slow
 def test_whole_rows_beat_unions_and_both_follow_their_formulas(monkeypatch: pytest.MonkeyPatch) -> None:
     # Fixed keys: no false alarm. The errors of the 25 unions of one run go together, so fresh ones spread widely.
     monkeypatch.setattr(sketch, "SecretRandom", replays())

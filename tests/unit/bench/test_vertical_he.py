@@ -217,6 +217,7 @@ def test_figure4_counts_rounds_of_the_pairwise_circuit_tenfold(tmp_path: Path, m
         assert float(row["ten rounds and set-up, s"]) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_table4_and_figure5_have_every_run_beside_its_plain_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -179,6 +179,7 @@ def test_weights_come_from_sketches_by_every_method(parties: int) -> None:
     assert errors["2pest", "likelihood", "entropy"] < 0.15
 
 
+@pytest.mark.slow
 def test_pairs_beat_one_sketch_of_four_parties_at_the_same_cost() -> None:
     labels = correlated_labels(10_000, 4, 3, 9)
     truth = count_cells(labels, 3)
