@@ -11,7 +11,7 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
-from fastlloyd.protocols.fastlloyd.plus import advance, first_state, radius
+from fastlloyd.protocols.fastlloyd.plus import _feature_variances, advance, first_state, radius
 from fastlloyd.protocols.fastlloyd.plus_reference import plus_reference
 from fastlloyd.protocols.fastlloyd.plus_swap import Clusters, swap
 from fastlloyd.protocols.fastlloyd.rounds import Centers, draw_noise, first_centers, post_process
@@ -240,3 +240,8 @@ def test_a_plan_of_another_protocol_has_no_steps_of_plus() -> None:
             radius(state, which, t)
     with pytest.raises(ValueError, match="not one of fastlloyd-plus"):
         advance(np.zeros((3, 2)), np.ones(3), np.zeros((3, 2)), state, plain, t=1)
+
+
+def test_variances_that_are_known_well_stay_as_measured_up_to_that_of_the_corners() -> None:
+    measured = _feature_variances(np.array([0.9, 0.2, 1.2]), 1e-9)
+    assert measured == pytest.approx([0.9, 0.2, 1.0], rel=1e-4)

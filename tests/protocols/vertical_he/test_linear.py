@@ -16,7 +16,7 @@ from fastlloyd.crypto.keyshare import KeyShare, draw_error
 from fastlloyd.crypto.lattice import ERROR_BOUND
 from fastlloyd.errors import PeerError
 from fastlloyd.privacy.secret import SecretRandom
-from fastlloyd.protocols.vertical_he import computing, engine, lwe
+from fastlloyd.protocols.vertical_he import computing, engine, linear, lwe
 from fastlloyd.protocols.vertical_he.engine import make_engine
 from fastlloyd.protocols.vertical_he.frame import block_format, key_format
 from fastlloyd.protocols.vertical_he.linear import LinearEngine
@@ -24,7 +24,7 @@ from fastlloyd.protocols.vertical_he.lwe import common_key
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples
 from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.protocols.vertical_he.reference import soft_sums
-from fastlloyd.protocols.vertical_he.window import features
+from fastlloyd.protocols.vertical_he.window import features, jackson
 from fastlloyd.simulate import Tap
 from fastlloyd.wire import Header, PartyId
 from fastlloyd.workers import WorkerEngine
@@ -347,3 +347,20 @@ def test_own_columns_beyond_the_bounds_are_brought_back() -> None:
     wide = np.linspace(-3.0, 3.0, 40)[None]
     assert np.abs(make_engine(plan, wide)._columns).max() == 1.0
     assert make_engine(plan, wide)._columns.min() == -1.0
+
+
+@pytest.mark.parametrize("degree", [4, 33])
+def test_products_are_made_for_all_weights_rounded_away_from_zero(degree: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    reaches: list[float] = []
+
+    class Recording(linear.Products):
+        def __init__(self, context: ckks.Context, most: int, reach: float) -> None:
+            reaches.append(reach)
+            super().__init__(context, most, reach)
+
+    monkeypatch.setattr(linear, "Products", Recording)
+    plan = linear_plan(40, 2, degree=degree)
+    make_engine(plan, np.zeros((1, 40)))
+    factors = jackson(degree)
+    largest = 1.0 + sum(2.0 * factors[m - 1] / (m * np.pi) for m in range(1, degree + 1))
+    assert reaches == [pytest.approx(largest * 2.0**plan.scales.weight_bits + (degree + 2) / 2.0, rel=1e-12)]

@@ -5,6 +5,7 @@ False alarms of the statistical tests: below 1e-6 each.
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -172,15 +173,24 @@ def test_a_uniform_that_begins_with_zeros_is_drawn_on() -> None:
 
 
 class Words:
-    """Gives these 64-bit words first, and then zeros."""
+    """Gives these 64-bit words first, and then the same one again and again."""
 
-    def __init__(self, words: list[int]) -> None:
+    def __init__(self, words: list[int], further: int = 0) -> None:
         self._words = np.array(words, dtype=np.uint64)
+        self._further = np.array([further], dtype=np.uint64)
 
     def uint64(self, count: int) -> NDArray[np.uint64]:
-        given, self._words = self._words, np.zeros(1, dtype=np.uint64)
+        given, self._words = self._words, self._further
         assert given.size == count
         return given
+
+
+@pytest.mark.parametrize("further,passed", [(0, 0), (WORD - 1, 1)])
+def test_a_word_on_a_step_of_the_poisson_distribution_is_drawn_on(further: int, passed: int) -> None:
+    scale, terms = 50.0, 2
+    steps = discrete._thresholds(scale, terms)
+    words = Words([steps[0], steps[3] - 1, steps[3], steps[3] + 1], further)
+    assert discrete._poisson(scale, terms, 4, words).tolist() == [passed, 3, 3 + passed, 4]
 
 
 @pytest.mark.parametrize("sigma", [7, 10**6, 10**12])
@@ -245,3 +255,62 @@ def test_small_logarithmic_values_beside_a_whole_number_are_not_left_to_floats(p
             second += [word, word]
     words = np.array(first, dtype=np.uint64), np.array(second, dtype=np.uint64)
     assert discrete._logarithmic(scale, *words, lambda: 0).tolist() == [power + 1, power] * 30
+
+
+# --- a library whose functions are off by as much as the bounds allow for -----------------------------------------
+
+
+class Rough:
+    """numpy, but a logarithm or exponential is off by six more units of 2^-53, of a given sign for each call."""
+
+    def __init__(self, signs: list[int]) -> None:
+        self._signs = itertools.cycle(signs)
+
+    def __getattr__(self, name: str):
+        exact = getattr(np, name)
+        if name not in ("log", "log1p", "exp", "expm1"):
+            return exact
+        return lambda x: exact(x) * (1.0 + next(self._signs) * 6.0 * 2.0**-53)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("sigma", [10**3, 10**9])
+def test_acceptance_is_exact_with_a_rough_logarithm(sigma: int, sign: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discrete, "np", Rough([sign]))
+    variance, scale = Fraction(sigma * sigma * 3 + 1, 3), sigma + 1
+    proposed, words = [], []
+    for step in range(1, 90, 4):
+        proposed += 2 * [sigma + sigma * step // 10]
+        needed = (abs(proposed[-1]) - variance / scale) ** 2 / (2 * variance)
+        with mpmath.workprec(300):
+            border = int(mpmath.floor(mpmath.exp(-mpmath.mpf(needed.numerator) / needed.denominator) * WORD))
+        words += [border - 1, border + 1]
+    accepted = discrete._accept(np.array(proposed), variance, scale, Words(words))
+    assert accepted.tolist() == [True, False] * 23
+
+
+@pytest.mark.parametrize("signs", list(itertools.product([1, -1], repeat=3)))
+def test_the_bound_on_logarithmic_values_holds_with_rough_functions(
+    signs: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
+
+    def keep(values: NDArray[np.float64], error: NDArray[np.float64]):
+        seen.append((values + 0.5, error.copy()))
+        return np.rint(values).astype(np.int64), np.array([], dtype=np.int64)
+
+    monkeypatch.setattr(discrete, "round_certain", keep)
+    scale, rng = 2.0**40, np.random.default_rng(7)
+    first, second = (rng.integers(1 << 56, WORD, 60, dtype=np.uint64) for _ in range(2))
+    first[:20] >>= np.uint64(30)  # few bits of v are seen
+    second[20:40] >>= np.uint64(36)  # few bits of u
+    monkeypatch.setattr(discrete, "np", Rough(list(signs)))
+    discrete._logarithmic(scale, first, second, lambda: 0)
+    monkeypatch.undo()
+    ((values, error),) = seen
+    with mpmath.workprec(300):
+        depth = mpmath.log(1 - mpmath.exp(-1 / mpmath.mpf(scale)))
+        for i, (v, u) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
+            for v_end, u_end in itertools.product((v, v + 1), (u, u + 1)):
+                q = mpmath.log(1 - mpmath.exp(mpmath.mpf(u_end) / WORD * depth))
+                assert abs(mpmath.log(mpmath.mpf(v_end) / WORD) / q - values[i]) <= error[i]

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastlloyd.errors import ConfigError, DataError, RangeError
-from fastlloyd.privacy.accountant import spent
+from fastlloyd.privacy.accountant import SAMPLER_DELTA, spent
 from fastlloyd.privacy.release import SKETCH_ROWS, Release
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.privacy.sketch import Levels, SketchShape, join_levels, make_sketch, party_phantoms
@@ -255,6 +255,11 @@ def test_rows_compose_as_randomised_responses(epsilon: float, rows: int, delta: 
     # From above, and by less than the accountant's promise: below that distance the claim would fail.
     assert exact_delta(epsilon, rows, found) <= delta
     assert found == pytest.approx(rows * epsilon) or exact_delta(epsilon, rows, found * (1 - 1e-3)) > delta
+
+
+def test_many_rows_compose_at_the_least_delta() -> None:
+    # What is cut off their distribution counts as given away: it must stay far below what the sampler leaves of delta.
+    assert spent([rows_release(0.01, 4000)], SAMPLER_DELTA + 1e-15) < 0.01 * 4000 / 4
 
 
 def test_rows_in_one_or_two_releases_cost_the_same() -> None:
