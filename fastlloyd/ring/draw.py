@@ -3,7 +3,7 @@
 For each prime in turn, words of 4 bytes (little endian) are cut to the prime's bits, and those not below the prime
 are skipped. The same stream gives the same elements on every machine.
 
-Source: docs/protocol.md, "Arithmetic".
+Source: docs/secfc.md, "The arithmetic, byte by byte".
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fastlloyd.crypto.prg import keystream
-from fastlloyd.ring.residue import Elements, reduce_rows
+from fastlloyd.crypto.prg import KeyStream
+from fastlloyd.ring.residue import Elements
 
 _WORD_BYTES = 4
 
@@ -24,23 +24,23 @@ class Expansion:
 
     Parameters
     ----------
-    key : bytes of length 32
+    stream : KeyStream
     nonce : bytes of length 12
     expected : int
         Bytes to make at first; more are made when they are asked for.
     """
 
-    __slots__ = ("_at", "_data", "_key", "_nonce")
+    __slots__ = ("_at", "_data", "_nonce", "_stream")
 
-    def __init__(self, key: bytes, nonce: bytes, *, expected: int) -> None:
-        self._key, self._nonce, self._at = key, nonce, 0
-        self._data = keystream(key, nonce, expected)
+    def __init__(self, stream: KeyStream, nonce: bytes, *, expected: int) -> None:
+        self._stream, self._nonce, self._at = stream, nonce, 0
+        self._data = memoryview(stream.read(nonce, expected))
 
-    def read(self, count: int) -> bytes:
-        """Give the next bytes."""
+    def read(self, count: int) -> memoryview:
+        """Return the next bytes."""
         end = self._at + count
         if end > len(self._data):
-            self._data = keystream(self._key, self._nonce, 2 * end)
+            self._data = memoryview(self._stream.read(self._nonce, 2 * end))
         piece = self._data[self._at : end]
         self._at = end
         return piece
@@ -52,8 +52,8 @@ def expected_bytes(primes: tuple[int, ...], count: int) -> int:
     return _WORD_BYTES * int((len(primes) + 2 * skipped) * count + 64)
 
 
-def draw(primes: tuple[int, ...], shape: tuple[int, ...], *, read: Callable[[int], bytes]) -> Elements:
-    """Fill an array of shape (primes, *shape) from a stream of bytes."""
+def draw(primes: tuple[int, ...], shape: tuple[int, ...], *, read: Callable[[int], bytes | memoryview]) -> Elements:
+    """Fill an array of shape (primes, *shape) from a stream of bytes: residues in 0..p - 1, not centred."""
     count = math.prod(shape)
     elements = np.empty((len(primes), count))
     for i, p in enumerate(primes):
@@ -64,4 +64,4 @@ def draw(primes: tuple[int, ...], shape: tuple[int, ...], *, read: Callable[[int
                 words = words[words < p]
             elements[i, filled : filled + words.size] = words
             filled += words.size
-    return reduce_rows(elements, primes).reshape(len(primes), *shape)
+    return elements.reshape(len(primes), *shape)

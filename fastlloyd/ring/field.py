@@ -24,10 +24,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto.prg import KeyStream
 from fastlloyd.errors import RangeError
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.ring.draw import Expansion, draw, expected_bytes
-from fastlloyd.ring.pack import pack, unpack
+from fastlloyd.ring.pack import Rows, pack, row_type, unpack
 from fastlloyd.ring.residue import (
     LARGEST_EXACT,
     PRIME_BITS,
@@ -130,7 +131,7 @@ class Field:
         else:
             for i, p in enumerate(self.primes):
                 elements[i] = np.remainder(integers, p)
-        return self._reduce(elements)
+        return elements if 2 * size < min(self.primes) else self._reduce(elements)
 
     def decode(self, elements: Elements) -> NDArray[Any]:
         """Give the integers in [-largest, largest] as Python integers, in an object array."""
@@ -192,24 +193,27 @@ class Field:
         """Multiply element by element."""
         return self._reduce(np.multiply(left, right, dtype=np.float64, order="C"))
 
-    def matmul(self, left: Elements, right: Elements) -> Elements:
+    def matmul(self, left: Elements, right: Elements, *, centred: bool = True) -> Elements:
         """Multiply matrices.
 
         Parameters
         ----------
         left : array, shape (primes, ..., a, b)
         right : array, shape (primes, ..., b, c)
+        centred : bool
+            Whether the right one's residues are centred; if not, they lie in 0..p - 1.
 
         Returns
         -------
         float64 array, shape (primes, ..., a, c)
         """
-        inner, limit = left.shape[-1], self.inner_limit
+        inner, limit = left.shape[-1], self.inner_limit if centred else self.inner_limit // 2
         if inner <= limit:
             return self._reduce(np.matmul(left, right, dtype=np.float64, order="C"))
-        total = self.matmul(left[..., :limit], right[..., :limit, :])
+        total = self.matmul(left[..., :limit], right[..., :limit, :], centred=centred)
         for start in range(limit, inner, limit):
-            total += self.matmul(left[..., start : start + limit], right[..., start : start + limit, :])
+            part = slice(start, start + limit)
+            total += self.matmul(left[..., part], right[..., part, :], centred=centred)
         return self._reduce(total)
 
     def squared_norms(self, vectors: Elements) -> Elements:
@@ -253,15 +257,15 @@ class Field:
         -------
         float64 array, shape (primes, *shape)
         """
-        return draw(self.primes, shape, read=secret.bytes)
+        return self._reduce(draw(self.primes, shape, read=secret.bytes))
 
-    def uniform_from(self, key: bytes, nonce: bytes, shape: tuple[int, ...]) -> Elements:
+    def uniform_from(self, stream: KeyStream, nonce: bytes, shape: tuple[int, ...]) -> Elements:
         """Expand a key into pseudo-random elements: whoever has key and nonce gets the same ones.
 
         Parameters
         ----------
-        key : bytes of length 32
-            From `crypto/prg.derive`, with a purpose of its own.
+        stream : KeyStream
+            Of a key from `crypto/prg.derive`, with a purpose of its own.
         nonce : bytes of length 12
             Never used twice with one key.
         shape : tuple of int
@@ -269,18 +273,28 @@ class Field:
         Returns
         -------
         float64 array, shape (primes, *shape)
+            Residues in 0..p - 1: not centred, since what they are added to is reduced anyway.
         """
-        stream = Expansion(key, nonce, expected=expected_bytes(self.primes, math.prod(shape)))
-        return draw(self.primes, shape, read=stream.read)
+        expansion = Expansion(stream, nonce, expected=expected_bytes(self.primes, math.prod(shape)))
+        return draw(self.primes, shape, read=expansion.read)
+
+    @property
+    def row_type(self) -> np.dtype[np.void]:
+        """The type of one element on the wire: a residue for each prime, in 1 to 3 bytes each."""
+        return row_type(self.widths)
 
     def to_bytes(self, elements: Elements) -> bytes:
-        """Write elements: all residues of the first prime, then of the next, in 1 to 3 bytes each."""
-        parts = []
-        for p, width, row in zip(self.primes, self.widths, elements, strict=True):
+        """Write elements one after the other, each as its residues modulo the first prime, the next one and so on."""
+        rows = np.empty(math.prod(elements.shape[1:]), dtype=self.row_type)
+        self.write_rows(elements, out=rows)
+        return rows.tobytes()
+
+    def write_rows(self, elements: Elements, *, out: Rows) -> None:
+        """Write elements as `to_bytes` does, into as many rows of the `row_type`."""
+        for column, (p, row) in enumerate(zip(self.primes, elements, strict=True)):
             residues = row.reshape(-1).astype(np.int32)
             residues += (residues >> 31) & p
-            parts.append(pack(residues.view(np.uint32), width))
-        return b"".join(parts)
+            pack(out, column, residues.view(np.uint32))
 
     def from_bytes(self, data: bytes | memoryview, shape: tuple[int, ...]) -> Elements:
         """Read elements of this shape; gives an array of shape (primes, *shape).
@@ -290,18 +304,27 @@ class Field:
         ValueError
             The length differs, or a residue is not below its prime: the sender is at fault.
         """
-        count = math.prod(shape)
+        elements = np.empty((len(self.primes), math.prod(shape)))
+        self.read_residues(data, out=elements)
+        return self._reduce(elements).reshape(len(self.primes), *shape)
+
+    def read_residues(self, data: bytes | memoryview, *, out: Elements) -> None:
+        """Read elements into an array of shape (primes, count), residues in 0..p - 1: not centred.
+
+        Raises
+        ------
+        ValueError
+            As `from_bytes`.
+        """
+        count = out.shape[1]
         if len(data) != count * self.element_bytes:
             raise ValueError(f"expected {count * self.element_bytes} payload bytes, got {len(data)}")
-        elements = np.empty((len(self.primes), count))
-        start, view = 0, memoryview(data)
-        for i, (p, width) in enumerate(zip(self.primes, self.widths, strict=True)):
-            residues = unpack(view[start : start + count * width], width, count)
+        rows = np.frombuffer(data, dtype=self.row_type)
+        for column, (p, row) in enumerate(zip(self.primes, out, strict=True)):
+            residues = unpack(rows, column)
             if count and int(residues.max()) >= p:
                 raise ValueError(f"expected residues below {p}, got {int(residues.max())}")
-            elements[i] = residues
-            start += count * width
-        return self._reduce(elements).reshape(len(self.primes), *shape)
+            row[:] = residues
 
     def _reduce(self, values: Elements) -> Elements:
         """Reduce a C-contiguous array of ours in place."""

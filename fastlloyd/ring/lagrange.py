@@ -181,12 +181,13 @@ class Code:
         return _sum_weights(self, self._chosen(responders, self.recovery))
 
     def decode_sums(self, answers: Elements, responders: Sequence[int]) -> Elements:
-        """Give the sum over beta_1..beta_l of polynomials of degree at most 2 (l + t - 1).
+        """Return the sum over beta_1..beta_l of polynomials of degree at most 2 (l + t - 1).
 
         Parameters
         ----------
         answers : array, shape (primes, answers, ...)
-            In the order of the responders; those after the first 2l + 2t - 1 are not looked at.
+            Residues, centred or in 0..p - 1; in the order of the responders. Those after the first 2l + 2t - 1 are not
+            looked at.
         responders : sequence of int
 
         Returns
@@ -195,7 +196,7 @@ class Code:
         """
         weights = self.sum_weights(responders)
         flat = answers[:, : self.recovery].reshape(len(answers), self.recovery, math.prod(answers.shape[2:]))
-        return self.field.matmul(weights[:, None, :], flat).reshape(len(answers), *answers.shape[2:])
+        return self.field.matmul(weights[:, None, :], flat, centred=False).reshape(len(answers), *answers.shape[2:])
 
     def decode_segments(self, shares: Elements, responders: Sequence[int], degree: int | None = None) -> Elements:
         """Give the values at beta_1..beta_l of polynomials.

@@ -56,7 +56,7 @@ def wrong_entries(code: Code, answers: Elements, responders: Sequence[int]) -> N
     ----------
     code : Code
     answers : array, shape (primes, answers, ...)
-        In the order of the responders, at least 2l + 2t - 1.
+        Residues, centred or in 0..p - 1; in the order of the responders, at least 2l + 2t - 1.
     responders : sequence of int
 
     Returns
@@ -75,7 +75,7 @@ def locate_wrong(code: Code, answers: Elements, responders: Sequence[int]) -> tu
     ----------
     code : Code
     answers : array, shape (primes, answers, ...)
-        In the order of the responders, at least 2l + 2t - 1.
+        Residues, centred or in 0..p - 1; in the order of the responders, at least 2l + 2t - 1.
     responders : sequence of int
 
     Returns
@@ -120,7 +120,7 @@ def _checked(code: Code, responders: Sequence[int]) -> tuple[int, ...]:
 def _syndromes(code: Code, answers: Elements, responders: tuple[int, ...]) -> Elements:
     """Give the syndromes, shape (primes, slack, entries)."""
     flat = answers.reshape(*answers.shape[:2], math.prod(answers.shape[2:]))
-    return code.field.matmul(_checks(code, responders), flat)
+    return code.field.matmul(_checks(code, responders), flat, centred=False)
 
 
 @lru_cache(maxsize=64)

@@ -1,45 +1,52 @@
-"""Small unsigned integers in 1 to 3 bytes each, little endian.
+"""Rows of small unsigned integers, 1 to 3 bytes each, little endian, one row after the other.
 
-Source: docs/protocol.md, "Arithmetic".
+Source: docs/secfc.md, "The arithmetic, byte by byte".
 """
 
 from __future__ import annotations
 
-from typing import Any
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-_DTYPES: dict[int, np.dtype[Any]] = {1: np.dtype("u1"), 2: np.dtype("<u2")}
+Rows = NDArray[np.void]
+"""Integers one row after the other; its dtype is a `row_type`."""
+
+_LOW_BITS = 16
 
 
-def pack(values: NDArray[np.uint32], width: int) -> bytes:
-    """Write integers below 2^(8 width), width 1, 2 or 3."""
-    if width in _DTYPES:
-        return values.astype(_DTYPES[width]).tobytes()
-    padded = np.zeros(-(-values.size // 4) * 4, dtype=np.uint32)
-    padded[: values.size] = values
-    a, b, c, d = padded.reshape(-1, 4).T
-    words = np.empty((a.size, 3), dtype="<u4")
-    words[:, 0] = a | b << np.uint32(24)
-    words[:, 1] = b >> np.uint32(8) | c << np.uint32(16)
-    words[:, 2] = c >> np.uint32(16) | d << np.uint32(8)
-    return words.tobytes()[: 3 * values.size]
+@lru_cache(maxsize=64)
+def row_type(widths: tuple[int, ...]) -> np.dtype[np.void]:
+    """Return the dtype of one row of integers of these widths, each 1, 2 or 3 bytes."""
+    fields = []
+    for column, width in enumerate(widths):
+        fields.append((_low(column), "u1" if width == 1 else "<u2"))
+        if width > 2:
+            fields.append((_high(column), "u1"))
+    return np.dtype(fields)
 
 
-def unpack(data: bytes | memoryview, width: int, count: int) -> NDArray[np.uint32]:
-    """Read `count` integers of 1, 2 or 3 bytes from exactly width * count bytes."""
-    if width in _DTYPES:
-        return np.frombuffer(data, dtype=_DTYPES[width], count=count).astype(np.uint32)
-    groups, rest = divmod(count, 4)
-    if rest:
-        data = bytes(data) + bytes(12 - 3 * rest)
-        groups += 1
-    x, y, z = np.frombuffer(data, dtype="<u4", count=3 * groups).reshape(-1, 3).T
-    mask = np.uint32(0xFFFFFF)
-    values = np.empty((groups, 4), dtype=np.uint32)
-    values[:, 0] = x & mask
-    values[:, 1] = (x >> np.uint32(24) | y << np.uint32(8)) & mask
-    values[:, 2] = (y >> np.uint32(16) | z << np.uint32(16)) & mask
-    values[:, 3] = z >> np.uint32(8)
-    return values.reshape(-1)[:count]
+def pack(rows: Rows, column: int, values: NDArray[np.uint32]) -> None:
+    """Write one column of integers, which fit its width."""
+    rows[_low(column)] = values
+    if _high(column) in (rows.dtype.names or ()):
+        rows[_high(column)] = values >> np.uint32(_LOW_BITS)
+
+
+def unpack(rows: Rows, column: int) -> NDArray[np.uint32]:
+    """Read one column of integers."""
+    values: NDArray[np.uint32] = rows[_low(column)].astype(np.uint32)
+    if _high(column) in (rows.dtype.names or ()):
+        values |= rows[_high(column)].astype(np.uint32) << np.uint32(_LOW_BITS)
+    return values
+
+
+def _low(column: int) -> str:
+    """Name the lower two bytes of a column, or its only byte."""
+    return f"low {column}"
+
+
+def _high(column: int) -> str:
+    """Name the third byte of a column."""
+    return f"high {column}"

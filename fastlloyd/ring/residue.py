@@ -48,7 +48,7 @@ def primes_below(bound: int, count: int) -> tuple[int, ...]:
 def reduce_rows(values: Elements, primes: tuple[int, ...]) -> Elements:
     """Reduce the rows of a C-contiguous array in place, a block that fits the cache at a time; gives it back."""
     for p, row in zip(primes, _rows(values), strict=True):
-        _reduce_row(row, p)
+        reduce_row(row, p)
     return values
 
 
@@ -65,7 +65,7 @@ def mixed_radix(elements: Elements, primes: tuple[int, ...]) -> Elements:
             inverse = pow(earlier, -1, p)
             rows[i] -= rows[j]
             rows[i] *= float(inverse - p if inverse > p // 2 else inverse)
-            _reduce_row(rows[i], p)
+            reduce_row(rows[i], p)
     return digits
 
 
@@ -74,7 +74,7 @@ def _rows(values: Elements) -> Elements:
     return values.reshape(len(values), math.prod(values.shape[1:]))
 
 
-def _reduce_row(values: Elements, p: int) -> None:
+def reduce_row(values: Elements, p: int) -> None:
     """Reduce one row modulo one prime in place."""
     quotients = np.empty(min(_BLOCK, values.size))
     for start in range(0, values.size, _BLOCK):

@@ -23,14 +23,18 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto.prg import KeyStream
 from fastlloyd.ring.field import Elements
 from fastlloyd.ring.lagrange import Code
 
+# A residue of 24 bits times a centred one is below 2^47: so many of them, and one residue, stay below 2^51.
+_UNREDUCED = 15
+
 
 def zero_sum_mask(
-    code: Code, client: int, shape: tuple[int, ...], *, key: bytes, iteration: int, block: int = 0
+    code: Code, client: int, shape: tuple[int, ...], *, stream: KeyStream, iteration: int, block: int = 0
 ) -> Elements:
-    """Give what one client adds to its answers.
+    """Return what one client adds to its answers.
 
     Parameters
     ----------
@@ -39,14 +43,15 @@ def zero_sum_mask(
         1..n.
     shape : tuple of int
         Shape of the answers.
-    key : bytes of length 32
-        Common to the clients, unknown to the server, of this run and this purpose alone (`crypto/prg.derive`).
+    stream : KeyStream
+        Of a key common to the clients, unknown to the server, of this run and this purpose alone (`crypto/prg.derive`).
     iteration, block : int
         Together never twice with one key: each mask hides one array of answers.
 
     Returns
     -------
     float64 array, shape (primes, *shape)
+        Integers of at most 2^51 in size: not reduced, since what they are added to is reduced anyway.
 
     Notes
     -----
@@ -54,16 +59,16 @@ def zero_sum_mask(
     """
     drawn = code.recovery - 1
     if client <= drawn:
-        return code.field.uniform_from(key, struct.pack("<III", iteration, client, block), shape)
+        return code.field.uniform_from(stream, struct.pack("<III", iteration, client, block), shape)
     row = code.completion_matrix()[:, client - drawn - 1]
     total = code.field.zeros(shape)
     for j in range(1, drawn + 1):
-        part = code.field.uniform_from(key, struct.pack("<III", iteration, j, block), shape)
+        part = code.field.uniform_from(stream, struct.pack("<III", iteration, j, block), shape)
         part *= row[:, j - 1].reshape(-1, *(1,) * len(shape))
         total += part
-        if j % (code.field.inner_limit - 1) == 0:
+        if j % _UNREDUCED == 0:
             total = code.field.reduce(total)
-    return code.field.reduce(total)
+    return total
 
 
 def constant_with_sum(code: Code, sums: NDArray[np.int64]) -> Elements:
@@ -73,13 +78,12 @@ def constant_with_sum(code: Code, sums: NDArray[np.int64]) -> Elements:
     ----------
     code : Code
     sums : int64 array, shape S
-        At most 2^40 in size.
+        At most 2^26 in size.
 
     Returns
     -------
     float64 array, shape (primes, *S)
-        Congruent to sums / l and at most 2^41 in size: not reduced.
+        Congruent to sums / l and at most 2^50 in size: not reduced.
     """
-    quotient, rest = np.divmod(sums, code.segments)
-    parts = np.array([[i * pow(code.segments, -1, p) % p for i in range(code.segments)] for p in code.field.primes])
-    return np.asarray(quotient.astype(np.float64) + np.take(parts, rest, axis=1))
+    inverses = [float(pow(code.segments, -1, p)) for p in code.field.primes]
+    return np.multiply.outer(inverses, sums.astype(np.float64))

@@ -167,19 +167,19 @@ class _Exchange:
     def iterate(self, coder: Coder, labels: NDArray[np.int64]) -> Party[tuple[NDArray[np.int64], tuple[PartyId, ...]]]:
         """Run one iteration of Lloyd; return the next assignment, and whose answers it is from."""
         clusters = Clusters.of(labels, self._plan.k)
-        centers = coder.centers(labels, clusters, self._plan.k)
+        scores = coder.scores(labels, clusters, self._plan.k)
         tournament, included, last = Tournament(clusters, len(labels)), set[PartyId](), False
         while not last:
             last, masks = tournament.last, self._masks()
-            earlier, later = tournament.pairs()
-            order = masks.shuffled(earlier.size)
-            data = coder.compare(centers, earlier, later, order, masks)
-            shape = SignsFormat(earlier.size, self._plan.clients)
-            flipped = masks.signs(earlier.size).flipped
+            pairs = tournament.pairs()
+            count = pairs[0].size
+            order, secrets = masks.shuffled(count), masks.signs(count)
+            data = coder.compare(scores, pairs, order, secrets, masks)
+            shape = SignsFormat(count, self._plan.clients)
             reply: Signs = yield from self._ask(data, "last" if last else "more", Signs, shape)
-            first_wins = np.empty(earlier.size, dtype=np.bool_)
-            first_wins[order] = reply.positive ^ flipped
-            tournament.settle(first_wins.reshape(earlier.shape))
+            positive = np.empty(count, dtype=np.bool_)
+            positive[order] = reply.positive
+            tournament.settle((positive ^ secrets.flipped).reshape(pairs[0].shape))
             included |= set(reply.included)
         return tournament.labels, tuple(sorted(included))
 

@@ -20,31 +20,32 @@ from numpy.typing import NDArray
 from fastlloyd.protocols.secfc.clusters import Clusters
 from fastlloyd.protocols.secfc.masks import RoundMasks
 from fastlloyd.protocols.secfc.messages import blocks
+from fastlloyd.protocols.secfc.signs import SignMasks
 from fastlloyd.ring.field import Elements, Field
 from fastlloyd.ring.lagrange import Code
+from fastlloyd.ring.residue import reduce_row, reduce_rows
 from fastlloyd.ring.zero_sum import constant_with_sum
 
-_SUM_POINTS = 1 << 13
+# Coordinates that are held as float64 at a time: they fit the cache.
+_COORDINATES = 1 << 17
 # Up to so many pairs of clusters have their coefficients computed, whether or not they are compared.
 _ALL_PAIRS = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
-class Centers:
-    """Shares of one assignment's centres, as far as comparisons need them.
+class Scores:
+    """Shares of one assignment's scores S_h^2 sigma_h, from which comparisons are made.
 
     Attributes
     ----------
     sizes : int64 array, shape (c,)
-    norms : float64 array, shape (primes, c)
-        Shares of the sums' squared norms.
-    products : float32 array, shape (primes, c, m)
-        Shares of inner products of sums and points; residues fit without loss.
+        S_h.
+    elements : float32 array, shape (primes, c, m)
+        Congruent to |mu_h|^2 - 2 S_h mu_h.x, below 2^24 in size: float32 holds them without loss.
     """
 
     sizes: NDArray[np.int64]
-    norms: Elements = dataclasses.field(repr=False)
-    products: NDArray[np.float32] = dataclasses.field(repr=False)
+    elements: NDArray[np.float32] = dataclasses.field(repr=False)
 
 
 @dataclass(slots=True)
@@ -69,71 +70,59 @@ class Coder:
     def sums(self, labels: NDArray[np.int64], clusters: Clusters, k: int) -> Elements:
         """Return the shares of the clusters' sums, shape (primes, c, width)."""
         total = self.field.zeros((k, self.elements.shape[2]))
-        for start in range(0, len(labels), _SUM_POINTS):
-            rows = slice(start, start + _SUM_POINTS)
+        for rows in self._pieces():
             total += self.field.group_sums(self._points(rows), labels[rows], k)
         return self.field.reduce(total)[:, clusters.used]
 
-    def centers(self, labels: NDArray[np.int64], clusters: Clusters, k: int) -> Centers:
+    def scores(self, labels: NDArray[np.int64], clusters: Clusters, k: int) -> Scores:
         """Return what the comparisons of one iteration need."""
         ring, sums = self.field, self.sums(labels, clusters, k)
-        products = np.empty((len(ring.primes), len(clusters.used), len(labels)), dtype=np.float32)
-        for rows in blocks(len(labels)):
-            products[:, :, rows] = ring.matmul(sums, self._points(rows).transpose(0, 2, 1))
-        return Centers(clusters.sizes, ring.squared_norms(sums), products)
+        norms = ring.squared_norms(sums)[..., None]
+        linear = ring.multiply(sums, ring.encode(-2 * clusters.sizes)[..., None])
+        elements = np.empty((len(ring.primes), len(clusters.used), len(labels)), dtype=np.float32)
+        for rows in self._pieces():
+            products = ring.matmul(linear, self._points(rows).transpose(0, 2, 1))
+            # Sums of two residues: below 2^24.
+            np.add(products, norms, out=elements[:, :, rows], casting="same_kind")
+        return Scores(clusters.sizes, elements)
 
     def compare(
         self,
-        centers: Centers,
-        earlier: NDArray[np.int64],
-        later: NDArray[np.int64],
+        scores: Scores,
+        pairs: tuple[NDArray[np.int64], NDArray[np.int64]],
         order: NDArray[np.int64],
+        secrets: SignMasks,
         masks: RoundMasks,
     ) -> bytes:
         """Return the masked values of some comparisons.
 
         Parameters
         ----------
-        centers : Centers
-        earlier, later : int64 array, shape (pairs, m)
-            Places of the clusters compared.
+        scores : Scores
+        pairs : two int64 arrays, shape (pairs, m)
+            Places of the clusters compared, earlier and later.
         order : int64 array, shape (pairs * m,)
             In which the values are sent.
+        secrets : SignMasks
+            `masks.signs` of so many values.
         masks : RoundMasks
             Never used again.
 
         Returns
         -------
         bytes
-            Field elements, block by block.
+            Field elements.
         """
         ring = self.field
-        exact = np.empty((len(ring.primes), *earlier.shape), dtype=np.float32)
-        for row, (first, second) in enumerate(zip(earlier, later, strict=True)):
-            exact[:, row] = self._differences(centers, first, second)
-        exact = exact.reshape(len(ring.primes), -1)
-        secrets = masks.signs(len(order))
-        parts = []
+        rows, differences = np.empty(len(order), dtype=ring.row_type), _Differences(ring, scores, *pairs)
         for number, block in enumerate(blocks(len(order))):
-            values = np.take(exact, order[block], axis=1) * ring.encode(secrets.factors[block])
+            values = masks.sums((block.stop - block.start,), number)
             values += constant_with_sum(self.code, secrets.noise[block])
-            values += masks.sums(values.shape[1:], number)
-            parts.append(ring.to_bytes(ring.reduce(values)))
-        return b"".join(parts)
-
-    def _differences(self, centers: Centers, first: NDArray[np.int64], second: NDArray[np.int64]) -> Elements:
-        """Return the shares of D for one pair of clusters for each point, shape (primes, m)."""
-        ring = self.field
-        if (first == first[0]).all() and (second == second[0]).all():
-            # The first message of an iteration: the same two clusters for all points.
-            constant, of_first, of_second = self._coefficients(centers, first[:1], second[:1])
-            ours, theirs = centers.products[:, first[0]], centers.products[:, second[0]]
-        else:
-            constant, of_first, of_second = self._coefficients(centers, first, second)
-            points, products = np.arange(len(first)), centers.products.reshape(len(ring.primes), -1)
-            ours, theirs = (np.take(products, place * len(first) + points, axis=1) for place in (first, second))
-        # Two products of residues and one residue: below 2^48, so reduced once.
-        return ring.reduce(of_first * ours + of_second * theirs + constant)
+            # Masks, noise, and residues times factors: below 2^51 + 2^44 + 2^43.
+            differences.add(values, block, secrets.factors[block].astype(np.float64))
+            ring.write_rows(reduce_rows(values, ring.primes), out=rows[block])
+        # Whole rows: moving the residues of each prime into that order would read memory at random for each of them.
+        return np.take(rows, order).tobytes()
 
     def distances(self, point: int, masks: RoundMasks) -> bytes:
         """Return the masked squared distances of all points from one of them; in the order of the run."""
@@ -146,32 +135,46 @@ class Coder:
             parts.append(ring.to_bytes(ring.reduce(values)))
         return b"".join(parts)
 
-    def _coefficients(
-        self, centers: Centers, first: NDArray[np.int64], second: NDArray[np.int64]
-    ) -> tuple[Elements, Elements, Elements]:
-        """Return what D is made of: the constant, the factors of mu_h.x and mu_g.x, shape (primes, values) each."""
-        ring, count = self.field, len(centers.sizes)
-        pairs = first * count + second
-        if count**2 <= _ALL_PAIRS:
-            codes, places = np.arange(count**2), pairs
-        else:
-            codes, places = np.unique(pairs, return_inverse=True)
-        h, g = codes // count, codes % count
-        common = np.gcd(centers.sizes[h], centers.sizes[g])
-        own, other = centers.sizes[g] // common, centers.sizes[h] // common
-        ours, theirs = ring.encode(own), ring.encode(other)
-        twice = ring.encode(2 * own * centers.sizes[h])
-        constant = ring.subtract(
-            ring.multiply(ring.multiply(theirs, theirs), centers.norms[:, g]),
-            ring.multiply(ring.multiply(ours, ours), centers.norms[:, h]),
-        )
-        of_first, of_second = ring.multiply(twice, ours), ring.multiply(-twice, theirs)
-        return (
-            np.take(constant, places, axis=1),
-            np.take(of_first, places, axis=1),
-            np.take(of_second, places, axis=1),
-        )
+    def _pieces(self) -> list[slice]:
+        """Return which points are computed on at a time."""
+        primes, records, width = self.elements.shape
+        height = max(1, _COORDINATES // (primes * width))
+        return [slice(start, start + height) for start in range(0, records, height)]
 
     def _points(self, rows: slice) -> Elements:
         """Return the shares of some points in float64, as all arithmetic is."""
         return self.elements[:, rows].astype(np.float64)
+
+
+class _Differences:
+    """The shares of D of some comparisons, numbered pair by pair and in each pair point by point."""
+
+    def __init__(self, ring: Field, scores: Scores, earlier: NDArray[np.int64], later: NDArray[np.int64]) -> None:
+        self._ring, count, points = ring, len(scores.sizes), np.arange(scores.elements.shape[2])
+        self._scores = scores.elements.reshape(len(ring.primes), -1)
+        self._earlier, self._later = ((place * len(points) + points).reshape(-1) for place in (earlier, later))
+        pairs = (earlier * count + later).reshape(-1)
+        if count**2 <= _ALL_PAIRS:
+            codes, self._pairs = np.arange(count**2), pairs
+        else:
+            codes, self._pairs = np.unique(pairs, return_inverse=True)
+        ours, theirs = scores.sizes[codes // count], scores.sizes[codes % count]
+        common = np.gcd(ours, theirs)
+        # A_h = S_g / gcd, A_g = S_h / gcd.
+        of_earlier, of_later = ring.encode(theirs // common), ring.encode(ours // common)
+        self._of_earlier = -ring.multiply(of_earlier, of_earlier)
+        self._of_later = ring.multiply(of_later, of_later)
+
+    def add(self, values: Elements, block: slice, factors: NDArray[np.float64]) -> None:
+        """Add a block of differences times factors, which are below 2^20 in size, to values of as many columns."""
+        pairs, earlier, later = self._pairs[block], self._earlier[block], self._later[block]
+        for i, p in enumerate(self._ring.primes):
+            exact = np.take(self._of_earlier[i], pairs)
+            exact *= np.take(self._scores[i], earlier)
+            other = np.take(self._of_later[i], pairs)
+            other *= np.take(self._scores[i], later)
+            # Two products of 23 and 24 bits.
+            exact += other
+            reduce_row(exact, p)
+            exact *= factors
+            values[i] += exact

@@ -17,7 +17,7 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.prg import derive, keystream
+from fastlloyd.crypto.prg import KeyStream, derive, keystream
 from fastlloyd.protocols.secfc.signs import SignMasks, sign_masks
 from fastlloyd.ring.field import Elements
 from fastlloyd.ring.lagrange import Code
@@ -26,6 +26,7 @@ from fastlloyd.ring.zero_sum import zero_sum_mask
 _SUMS = b"fastlloyd secfc zero-sum masks"
 _SIGNS = b"fastlloyd secfc sign masks"
 _SHUFFLE = b"fastlloyd secfc order of values"
+_DIGITS = 3
 
 
 class Transcript:
@@ -71,17 +72,17 @@ class RoundMasks:
 
     def __init__(self, code: Code, client: int, *, seed: bytes, replies: bytes, round_: int) -> None:
         self._code, self._client, self._round = code, client, round_
-        self._sums, self._signs, self._shuffle = (
-            derive(seed, purpose, replies) for purpose in (_SUMS, _SIGNS, _SHUFFLE)
-        )
+        sums, self._signs, self._shuffle = (derive(seed, purpose, replies) for purpose in (_SUMS, _SIGNS, _SHUFFLE))
+        self._sums = KeyStream(sums)
 
     def shuffled(self, count: int) -> NDArray[np.int64]:
-        """Return 0..count-1 in a secret order: uniform, unless two numbers of 64 - log2(count) bits are equal."""
-        stream = keystream(self._shuffle, struct.pack("<III", self._round, 0, 0), 8 * count)
-        # The place in the low bits of each number: all are different, so every sort gives the same order.
-        bits = np.uint64(max(1, count).bit_length())
-        numbers = (np.frombuffer(stream, dtype="<u8") >> bits << bits) | np.arange(count, dtype=np.uint64)
-        return np.asarray(np.sort(numbers) & ((np.uint64(1) << bits) - np.uint64(1)), dtype=np.int64)
+        """Return 0..count-1 in a secret order: uniform, unless two numbers of 48 bits are equal."""
+        stream = keystream(self._shuffle, struct.pack("<III", self._round, 0, 0), 2 * _DIGITS * count)
+        order = np.arange(count)
+        # numpy sorts 16 bits by counting: three such sorts take less than half the time of one of 64-bit numbers.
+        for digits in np.frombuffer(stream, dtype="<u2").reshape(_DIGITS, count):
+            order = order[np.argsort(digits[order], kind="stable")]
+        return order
 
     def signs(self, count: int) -> SignMasks:
         """Return the secrets of the round's comparisons, in the order in which they are sent."""
@@ -89,4 +90,4 @@ class RoundMasks:
 
     def sums(self, shape: tuple[int, ...], block: int) -> Elements:
         """Return what hides the segments in one block of the answer."""
-        return zero_sum_mask(self._code, self._client, shape, key=self._sums, iteration=self._round, block=block)
+        return zero_sum_mask(self._code, self._client, shape, stream=self._sums, iteration=self._round, block=block)

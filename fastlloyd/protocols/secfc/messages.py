@@ -40,8 +40,8 @@ from fastlloyd.wire import PartyId, decode_included, encode_included
 
 _NUMBER = struct.Struct("<Q")
 _BLOCK = struct.Struct("<I")
-# Values of one block: enough for matrix products to be fast, few enough for all clients' blocks to fit the cache.
-_BLOCK_VALUES = 1 << 16
+# Values of one block: enough for matrix products to be fast, few enough to fit the cache.
+_BLOCK_VALUES = 1 << 15
 _KINDS = ("more", "last", "end")
 
 
@@ -193,7 +193,7 @@ class Shared(_Number):
 
 
 def blocks(values: int) -> list[slice]:
-    """Return which values of an answer travel together: what a party computes on at a time."""
+    """Return which values of an answer a party computes on at a time, and draws masks for."""
     return [slice(i, min(i + _BLOCK_VALUES, values)) for i in range(0, values, _BLOCK_VALUES)]
 
 
@@ -222,7 +222,7 @@ class CodedValues:
     Attributes
     ----------
     data : bytes
-        Field elements, block by block. Empty at the end.
+        Field elements. Empty at the end.
     kind : {'more', 'last', 'end'}
         Whether the iteration goes on after this round, or this round ends it, or there is nothing more to compute.
     """
@@ -257,8 +257,8 @@ class CodedValues:
         """Return how many values there are."""
         return len(self.data) // field.element_bytes
 
-    def block(self, field: Field, part: slice) -> Elements:
-        """Return the elements of one block, shape (primes, values of the block).
+    def read_block(self, field: Field, part: slice, *, out: Elements) -> None:
+        """Read the elements of one block, residues in 0..p - 1, into shape (primes, values of the block).
 
         Raises
         ------
@@ -267,7 +267,7 @@ class CodedValues:
         """
         width = field.element_bytes
         data = memoryview(self.data)[part.start * width : part.stop * width]
-        return field.from_bytes(data, (part.stop - part.start,))
+        field.read_residues(data, out=out)
 
 
 @dataclass(frozen=True, slots=True)

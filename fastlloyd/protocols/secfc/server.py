@@ -190,7 +190,9 @@ def _decode(code: Code, answers: Answers, values: int, most: int) -> Iterator[El
     parties = sorted(answers)[:most]
     ranks = [party.rank for party in parties]
     for part in blocks(values):
-        block = np.stack([_read(party, answers[party], code, part) for party in parties], axis=1)
+        block = np.empty((len(code.field.primes), len(parties), part.stop - part.start))
+        for i, party in enumerate(parties):
+            _read(party, answers[party], code, part, out=block[:, i])
         wrong = locate_wrong(code, block, ranks) if len(ranks) > code.recovery else ()
         if wrong:
             names = ", ".join(str(PartyId(rank)) for rank in wrong)
@@ -202,9 +204,9 @@ def _decode(code: Code, answers: Answers, values: int, most: int) -> Iterator[El
         yield code.decode_sums(block, ranks)
 
 
-def _read(party: PartyId, answer: CodedValues, code: Code, part: slice) -> Elements:
+def _read(party: PartyId, answer: CodedValues, code: Code, part: slice, *, out: Elements) -> None:
     """Decode one block of one answer."""
     try:
-        return answer.block(code.field, part)
+        answer.read_block(code.field, part, out=out)
     except ValueError as error:
         raise PeerError(f"{party} sent a malformed CodedValues: {error}", rank=party.rank) from error

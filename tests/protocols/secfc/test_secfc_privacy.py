@@ -41,7 +41,7 @@ def recorded_round(start: str) -> tuple[Run, Code, np.ndarray, list[int]]:
     plan, parties = outcome.plan, sorted(bodies)
     assert len(bodies) == 9 and len(outcome.history) > 2
     shape = ValuesFormat(plan.field, 500, 1)
-    answers = [CodedValues.read(bodies[party], shape).block(plan.field, slice(0, 500)) for party in parties]
+    answers = [plan.field.from_bytes(CodedValues.read(bodies[party], shape).data, (500,)) for party in parties]
     return outcome, plan.code, np.stack(answers, axis=1), [party.rank for party in parties]
 
 
@@ -64,8 +64,8 @@ def parts_of_segments(outcome: Run, start: str) -> tuple[np.ndarray, np.ndarray]
     for u in range(plan.segments):
         sums = [segments[u][labels == h].sum(axis=0) for h in range(3)]
         values = [difference(segments[u][i], sums, labels, int(first[i]), 2) for i in range(len(x))]
-        parts[u] = np.array(values, dtype=object)[order] * secrets.factors
-    return parts, secrets.noise
+        parts[u] = (np.array(values, dtype=object) * secrets.factors)[order]
+    return parts, secrets.noise[order]
 
 
 def scores(x: np.ndarray, labels: np.ndarray, clusters: list[int]) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 
 import numpy as np
 import pytest
@@ -10,12 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from fastlloyd.crypto.prg import derive, keystream
+from fastlloyd.protocols.secfc import coded
 from fastlloyd.protocols.secfc.clusters import Clusters
+from fastlloyd.protocols.secfc.masks import RoundMasks
 from fastlloyd.protocols.secfc.messages import Signs, SignsFormat
 from fastlloyd.protocols.secfc.reference import reference
 from fastlloyd.protocols.secfc.signs import largest_value, sign_masks
 from fastlloyd.protocols.secfc.tournament import Tournament, count_rounds
 from fastlloyd.protocols.secfc.turn import draw_rotation, rotate, squared_norm_bound, turn_back
+from fastlloyd.ring.field import Field
+from fastlloyd.ring.lagrange import Code
 from tests.protocols.secfc.support import mixture, named, run
 
 KEY = bytes(range(32))
@@ -60,6 +66,17 @@ def test_masks_differ_from_round_to_round_and_key_to_key() -> None:
         assert (one.factors != sign_masks(500, key=key, round_=round_).factors).mean() > 0.95
 
 
+def test_the_order_is_that_of_48_bit_numbers_from_a_key_of_its_own() -> None:
+    code, replies = Code(Field((101,)), 1, 1, 3), bytes(range(32, 64))
+    masks = RoundMasks(code, 1, seed=KEY, replies=replies, round_=5)
+    key = derive(KEY, b"fastlloyd secfc order of values", replies)
+    for count in (0, 1, 2, 1000):
+        stream = keystream(key, struct.pack("<III", 5, 0, 0), 6 * count)
+        digits = [struct.unpack_from(f"<{count}H", stream, 2 * count * i) for i in range(3)]
+        numbers = [low + (middle << 16) + (high << 32) for low, middle, high in zip(*digits, strict=True)]
+        assert masks.shuffled(count).tolist() == sorted(range(count), key=numbers.__getitem__)
+
+
 def test_the_bound_of_the_field_is_nearly_reached_and_holds() -> None:
     # Two halves whose sizes have no common factor, in opposite corners: nothing is farther apart.
     n, d, bits = 41, 3, 8
@@ -100,6 +117,14 @@ def test_ties_everywhere_and_singletons_equal_the_reference() -> None:
         outcome = run(np.tile(lattice, (2, 1)), 7, clients=3, seed=seed, settings={"least_revealed": 1})
         expected = reference(outcome.points, outcome.plan)
         assert [labels.tolist() for labels in outcome.history] == [labels.tolist() for labels in expected]
+
+
+def test_small_pieces_and_pairs_on_demand_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coded, "_ALL_PAIRS", 0)
+    monkeypatch.setattr(coded, "_COORDINATES", 40)
+    outcome = run(mixture(70, 5, 3, seed=6), 7, clients=3)
+    expected = reference(outcome.points, outcome.plan)
+    assert [labels.tolist() for labels in outcome.history] == [labels.tolist() for labels in expected]
 
 
 @pytest.mark.parametrize("k", [2, 3, 5])

@@ -120,9 +120,9 @@ GOLDEN: dict[str, tuple[Message, Any, int, str, int]] = {
     ),
     "sealed tags": (SealedTags((b"ab", b"cd")), TagFormat(2, 2), 74, "61626364", 4),
     "union": (Union((b"abc",)), TagFormat(None, 3, most=2), 75, "616263", 0),
-    "data shares": (DataShares(SHARES, FIELD, 7), SHAPE, 76, "07000000010c02fa", 4),
+    "data shares": (DataShares(SHARES, FIELD, 7), SHAPE, 76, "0700000001020cfa", 4),
     "shared": (Shared(3), 3, 77, "0300000000000000", 0),
-    "coded values": (CodedValues(FIELD.to_bytes(SHARES), "last"), ValuesFormat(FIELD, 2, 1), 78, "01010c02fa", 4),
+    "coded values": (CodedValues(FIELD.to_bytes(SHARES), "last"), ValuesFormat(FIELD, 2, 1), 78, "0101020cfa", 4),
     "assignment": (
         Assignment(np.array([0, 2, 1]), (P1, P3), AssignmentFormat(3, 2, 3)),
         AssignmentFormat(3, 2, 3),
@@ -133,7 +133,7 @@ GOLDEN: dict[str, tuple[Message, Any, int, str, int]] = {
     "signs": (Signs(np.array([True, False, True]), (P1, P3), SignsFormat(3, 3)), SignsFormat(3, 3), 83, "0505", 0),
     "finished": (Finished(), None, 80, "", 0),
     "roll": (Roll((P1, P3), 3), 3, 81, "05", 0),
-    "centre shares": (CenterShares(SHARES, FIELD), SHAPE, 82, "010c02fa", 4),
+    "centre shares": (CenterShares(SHARES, FIELD), SHAPE, 82, "01020cfa", 4),
     "blinded ids": (
         BlindedIds(POINTS[:1]),
         1,

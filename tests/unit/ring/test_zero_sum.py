@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from fastlloyd.crypto.prg import KeyStream
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.ring.field import Elements, Field, choose_field
 from fastlloyd.ring.lagrange import Code
@@ -19,10 +20,11 @@ KEY = bytes(range(32))
 
 def masks(code: Code, shape: tuple[int, ...], iteration: int = 0, block: int = 0) -> Elements:
     """The masks of all clients, shape (primes, n, *shape)."""
-    each = [
-        zero_sum_mask(code, j, shape, key=KEY, iteration=iteration, block=block) for j in range(1, code.clients + 1)
-    ]
-    return np.stack(each, axis=1)
+    stream, numbers = KeyStream(KEY), range(1, code.clients + 1)
+    each = [zero_sum_mask(code, j, shape, stream=stream, iteration=iteration, block=block) for j in numbers]
+    # Sums with answers must stay exact.
+    assert max(np.abs(mask).max() for mask in each) <= 2.0**51
+    return code.field.reduce(np.stack(each, axis=1))
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 3), (1, 1, 5), (2, 2, 8), (3, 2, 12), (5, 3, 16), (20, 15, 71)])
@@ -103,28 +105,31 @@ def test_masked_answers_still_decode_and_show_no_segment() -> None:
 @pytest.mark.parametrize("sizes", [(1, 1, 3), (3, 2, 12), (20, 15, 71)])
 def test_a_prescribed_sum_is_added_exactly(sizes: tuple[int, int, int]) -> None:
     code = Code(REAL, *sizes)
-    wanted = np.array([[0, 1, -1, 2**40], [-(2**40), 19, -21, 12345]])
-    constants = code.field.reduce(constant_with_sum(code, wanted))
+    wanted = np.array([[0, 1, -1, 2**26], [-(2**26), 19, -21, 12345]])
+    constants = constant_with_sum(code, wanted)
+    assert np.abs(constants).max() <= 2.0**50
+    constants = code.field.reduce(constants)
     answers = code.field.add(masks(code, wanted.shape), constants[:, None])
     chosen = list(range(1, code.recovery + 1))
     assert (code.field.decode(code.decode_sums(answers[:, : code.recovery], chosen)) == wanted).all()
 
 
 def test_masks_of_very_many_clients_stay_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    # More masks than fit a float64 sum, all at their largest and of the same sign: the worst that can be drawn.
+    # More masks than fit a float64 sum, all at their largest where the weights have one sign: the worst to be drawn.
     code = Code(Field((16777213,)), 1, 201, 403)
     last, drawn = 403, code.recovery - 1
     row = code.completion_matrix()[0, last - drawn - 1]
-    half = 16777213 // 2
+    whole = 16777212
 
-    def largest(self: Field, key: bytes, nonce: bytes, shape: tuple[int, ...]) -> Elements:
+    def largest(self: Field, stream: KeyStream, nonce: bytes, shape: tuple[int, ...]) -> Elements:
         j = int.from_bytes(nonce[4:8], "little")
-        return np.full((1, *shape), half if row[j - 1] > 0 else -half, dtype=np.float64)
+        return np.full((1, *shape), whole if row[j - 1] > 0 else 0, dtype=np.float64)
 
     monkeypatch.setattr(Field, "uniform_from", largest)
-    total = sum(half * abs(int(weight)) for weight in row)
+    total = sum(whole * int(weight) for weight in row if weight > 0)
     assert total > 2**53
-    mask = zero_sum_mask(code, last, (1,), key=KEY, iteration=0)
+    mask = zero_sum_mask(code, last, (1,), stream=KeyStream(KEY), iteration=0)
+    assert abs(mask[0, 0]) <= 2.0**51
     assert (int(mask[0, 0]) - total) % 16777213 == 0
 
 
@@ -132,8 +137,8 @@ def test_sums_of_the_largest_products_are_reduced_on_the_way(monkeypatch: pytest
     # 400 odd products of one sign: their sum is beyond 2^53, where floats would lose its last digit.
     field, large, drawn = Field((16777213,)), 8388605, 400
     assert drawn * large * large > 2**53
-    monkeypatch.setattr(Field, "uniform_from", lambda self, key, nonce, shape: np.full((1, *shape), float(large)))
+    monkeypatch.setattr(Field, "uniform_from", lambda self, stream, nonce, shape: np.full((1, *shape), float(large)))
     rows = np.full((1, 2, drawn), float(large))
     code = SimpleNamespace(field=field, recovery=drawn + 1, completion_matrix=lambda: rows)
-    found = zero_sum_mask(code, drawn + 2, (3,), key=bytes(32), iteration=0)
+    found = zero_sum_mask(code, drawn + 2, (3,), stream=KeyStream(bytes(32)), iteration=0)
     assert (found.astype(np.int64) % 16777213 == drawn * large * large % 16777213).all()
