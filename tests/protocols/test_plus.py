@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.kmeans.grid import quantise
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.protocols.fastlloyd import plus
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
-from fastlloyd.protocols.fastlloyd.plus import _feature_variances, advance, first_state, radius
+from fastlloyd.protocols.fastlloyd.plus import _feature_variances, advance, first_state, radius, survey_update
 from fastlloyd.protocols.fastlloyd.plus_reference import plus_reference
 from fastlloyd.protocols.fastlloyd.plus_swap import Clusters, swap
 from fastlloyd.protocols.fastlloyd.rounds import Centers, draw_noise, first_centers, post_process
@@ -245,3 +247,14 @@ def test_a_plan_of_another_protocol_has_no_steps_of_plus() -> None:
 def test_variances_that_are_known_well_stay_as_measured_up_to_that_of_the_corners() -> None:
     measured = _feature_variances(np.array([0.9, 0.2, 1.2]), 1e-9)
     assert measured == pytest.approx([0.9, 0.2, 1.0], rel=1e-4)
+
+
+@pytest.mark.parametrize("n", [1, 4, 5])
+def test_a_survey_in_blocks_is_that_of_all_records(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_for(blobs(90, 3, 2), 3, protocol=PLUS)
+    points = quantise(blobs(n, 1, 2), plan.fraction_bits)
+    whole = survey_update(points, plan)
+    assert whole[: plan.d].tolist() == points.raw_coordinates.sum(axis=1).tolist()
+    for values in (1, 4, 5):
+        monkeypatch.setattr(plus, "_BLOCK", values)
+        assert (survey_update(points, plan) == whole).all()

@@ -15,7 +15,7 @@ from fastlloyd.net.meter import Meter
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.protocols.party import Gather, Publish, Receive, Record, Save, Send
 from fastlloyd.protocols.session import Hello, Ready
-from fastlloyd.run import Deadlines, Driver
+from fastlloyd.run import Deadlines, Driver, _Disk
 from fastlloyd.wire import SERVER, SETUP_ROUND, Header, PartyId, clients
 
 ONE, TWO, THREE = clients(3)
@@ -333,3 +333,21 @@ def test_a_wait_uses_the_time_that_is_left() -> None:
     one = Driver(SERVER, links, Meter(), Deadlines(setup_s=0.0, round_s=1e6), ledger=Ledger(None), run_id=bytes(16))
     one.drive(receive(TWO, 1))
     assert len(asked) == 2 and all(9e5 < seconds <= 1e6 for seconds in asked)
+
+
+def test_the_thread_that_waits_for_the_disk_has_ended_once_it_is_closed() -> None:
+    joined: list[str] = []
+
+    class Recording(threading.Thread):
+        def join(self, timeout: float | None = None) -> None:
+            super().join(timeout)
+            joined.append(self.name)
+
+    worked: list[int] = []
+    disk = _Disk(lambda: worked.append(1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading, "Thread", Recording)
+        disk.start()
+    disk.close()
+    assert (worked, joined) == ([1], ["ledger"])
+    disk.close()

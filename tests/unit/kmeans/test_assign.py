@@ -126,6 +126,17 @@ def test_quantising_rounds_half_to_even_and_clips() -> None:
     assert round_centers(np.array([[2.5 / 16]]), Q).tolist() == [[2]]
 
 
+@pytest.mark.parametrize("values", [1, 4, 7])
+@pytest.mark.parametrize("n", [0, 1, 4, 5])
+def test_quantising_in_blocks_changes_nothing(values: int, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = np.random.default_rng(n).uniform(-1.2, 1.2, (n, 2))
+    whole = np.rint(np.clip(data, -1.0, 1.0) * 2**Q)
+    monkeypatch.setattr("fastlloyd.kmeans.grid._BLOCK_VALUES", values)
+    points = quantise(data, Q)
+    assert (points.raw_coordinates == whole.T).all()
+    assert (points.raw_squared_norms == (whole**2).sum(axis=1)).all()
+
+
 def test_memory_stays_within_twice_the_data() -> None:
     import tracemalloc
 

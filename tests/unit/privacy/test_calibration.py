@@ -81,6 +81,16 @@ def test_an_analytic_start_is_raised_by_parts_in_a_million_only():
     assert spent(releases, 1e-6) <= 1.0
 
 
+@pytest.mark.parametrize(("epsilon", "delta"), [(0, 1e-5), (-1, 1e-5), (math.nan, 0.0), (math.inf, 0.0), (1, -1e-9)])
+def test_a_composition_has_a_target_in_range_too(epsilon, delta):
+    with pytest.raises(ConfigError, match="expected (a positive finite epsilon|delta from 0 to below 1)"):
+        calibrate(rounds_of_laplace, epsilon, delta, 1.0)
+
+
+def test_a_delta_of_more_than_one_half_is_in_range():
+    assert gdp_delta(1 / gaussian_noise_multiplier(1.0, 0.7), 1.0) == pytest.approx(0.7)
+
+
 @pytest.mark.parametrize(
     ("build", "delta"),
     [

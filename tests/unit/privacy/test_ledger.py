@@ -149,6 +149,14 @@ def test_releases_come_back_in_order_from_a_private_file(tmp_path):
         assert ledger.epsilon(DELTA) == spent(ledger.releases, DELTA)
 
 
+def test_a_ledger_that_others_could_read_becomes_private(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    path.touch(mode=0o644)
+    path.chmod(0o644)
+    Ledger(path).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
 def test_recording_is_on_disk_before_it_returns(tmp_path, monkeypatch):
     path = tmp_path / "ledger.jsonl"
     synced = []

@@ -91,3 +91,6 @@ def test_every_record_that_the_ring_holds_and_not_one_more() -> None:
 
     assert (bits((1 << 15) - 1), bits(1 << 15), bits(1 << 16)) == (16, 15, 14)
     assert (bits(1 << 14, (1 << 14) - 1.0), bits(1 << 14, 1 << 14)) == (16, 15)
+    assert bits((1 << 23) - 1) == 8
+    with pytest.raises(RangeError, match="does not fit the 32-bit ring"):
+        bits(1 << 23)
