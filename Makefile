@@ -10,11 +10,12 @@ PARALLEL := -n logical --maxprocesses 8 --dist worksteal
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format smoke openmpi clean
+.PHONY: help demo test test-fast test-all lint format smoke openmpi clean
 
 help:
 	@echo "make demo      set up $(VENV) and cluster a photograph's pixels over 3 processes at epsilon = 1"
 	@echo "make test      set up $(VENV) and run the tests (under ten minutes on two cores)"
+	@echo "make test-fast only unit tests, about a minute"
 	@echo "make test-all  the tests and the long sweeps"
 	@echo "make lint      ruff and mypy"
 	@echo "make smoke     one run over TCP with each MPI, report checked against its schema"
@@ -68,6 +69,11 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.test
 	@$(BIN)/python -m pytest $(PARALLEL)
+
+# Unit tests that start no processes, without those of benchmarks.
+test-fast: $(VENV)/.test
+	@$(BIN)/python -m pytest $(PARALLEL) tests/unit tests/vectors tests/test_layers.py tests/test_tables.py \
+	  --ignore=tests/unit/bench --ignore=tests/unit/test_supervisor.py
 
 test-all: $(VENV)/.test openmpi
 	@$(BIN)/python -m pytest $(PARALLEL) -m ''

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,6 +63,37 @@ def test_imports_point_downwards(path: Path) -> None:
         elif parts[0] in PLACES:
             places = PLACES[parts[0]]
             assert any(name.startswith(place) for place in places), f"{name} imports {module}; only {places} may"
+
+
+def test_no_protocol_imports_another() -> None:
+    folders = {path.name for path in (ROOT / "protocols").iterdir() if path.is_dir()} - {"align", "__pycache__"}
+    for folder in sorted(folders):
+        for path in (ROOT / "protocols" / folder).rglob("*.py"):
+            for module in imports(path):
+                other = f"{module}..".split(".")[2] if module.startswith("fastlloyd.protocols.") else ""
+                assert other == folder or other not in folders, f"{path} imports {module}: move what they share down"
+
+
+def test_no_file_imports_in_a_circle() -> None:
+    names = {path: ".".join(("fastlloyd", *path.relative_to(ROOT).with_suffix("").parts)) for path in FILES}
+    known = {name.removesuffix(".__init__"): path for path, name in names.items()}
+    graph = {known_as: imported(path, known) - {known_as} for known_as, path in known.items()}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(f"these files import each other: {' -> '.join(error.args[1])}")
+
+
+def imported(path: Path, known: dict[str, Path]) -> set[str]:
+    """The modules of the package that a file imports, inside functions and for types too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name in known}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= names & known.keys() or ({node.module} & known.keys())
+    return found
 
 
 def test_protocols_know_no_transport() -> None:

@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import RangeError
 
+# Noise of so many standard deviations or scales b must fit; more may wrap, which costs accuracy only.
+GAUSSIAN_TAIL = 12.0
+LAPLACE_TAIL = 45.0
 MAX_FRACTION_BITS = 16
 MIN_FRACTION_BITS = 8
 EXACT_FLOAT_BITS = 53

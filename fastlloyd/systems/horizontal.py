@@ -16,7 +16,6 @@ from fastlloyd.errors import ConfigError, FastLloydError, Reason
 from fastlloyd.inputs import OwnRecords
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.protocols.bounds import Bounds
-from fastlloyd.protocols.fastlloyd.client import StoredRounds
 from fastlloyd.protocols.party import Party
 from fastlloyd.protocols.session import (
     Schema,
@@ -26,6 +25,7 @@ from fastlloyd.protocols.session import (
     receive_plan,
     tell_ready,
 )
+from fastlloyd.protocols.stored import StoredRounds
 from fastlloyd.run import Driver
 from fastlloyd.systems.checks import (
     accept_plan,

@@ -32,8 +32,9 @@ from scipy.stats import beta, norm
 from fastlloyd.crypto.mask import NO_HISTORY, MaskGenerator, continue_history
 from fastlloyd.crypto.pairwise import PairSecrets, PairwiseMasks
 from fastlloyd.kmeans.grid import quantise
+from fastlloyd.kmeans.layout import split
 from fastlloyd.protocols.fastlloyd.client import client
-from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, VectorFormat, split
+from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, VectorFormat
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, post_process
 from fastlloyd.protocols.fastlloyd.server import server

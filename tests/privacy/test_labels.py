@@ -21,10 +21,11 @@ from fastlloyd.crypto.mask import NO_HISTORY, MaskGenerator
 from fastlloyd.kmeans.assign import accumulate, assign
 from fastlloyd.kmeans.grid import GridPoints, quantise
 from fastlloyd.privacy.secret import SecretRandom
-from fastlloyd.protocols.fastlloyd.client import StoredRounds, client
+from fastlloyd.protocols.fastlloyd.client import client
 from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import first_centers, local_update
 from fastlloyd.protocols.fastlloyd.server import server
+from fastlloyd.protocols.stored import StoredRounds
 from fastlloyd.ring.fixed import Ring
 from fastlloyd.simulate import Simulation
 from fastlloyd.wire import SERVER, PartyId, clients

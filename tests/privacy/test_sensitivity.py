@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from fastlloyd.crypto.mask import MaskGenerator
 from fastlloyd.kmeans.grid import quantise
+from fastlloyd.kmeans.layout import join, split
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.fastlloyd.client import client
-from fastlloyd.protocols.fastlloyd.messages import join, split
 from fastlloyd.protocols.fastlloyd.plan import Plan, RoundPlan, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, local_update, post_process
 from fastlloyd.protocols.party import Save

@@ -14,12 +14,13 @@ from fastlloyd.crypto.mask import MaskGenerator
 from fastlloyd.crypto.pairwise import PairwiseMasks
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.privacy.secret import SecretRandom
-from fastlloyd.protocols.fastlloyd.client import ClientResult, StoredRounds, client
+from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.plan import Plan, PublicParameters, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
 from fastlloyd.protocols.fastlloyd.server import server
 from fastlloyd.protocols.pairs import agree_pairs
 from fastlloyd.protocols.seed import agree_seed
+from fastlloyd.protocols.stored import StoredRounds
 from fastlloyd.ring.fixed import Ring
 from fastlloyd.simulate import Simulation, Tap
 from fastlloyd.wire import SERVER, PartyId, clients

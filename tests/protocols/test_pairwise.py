@@ -14,13 +14,14 @@ from scipy import stats
 from fastlloyd.errors import ConfigError, InternalError, PeerError, SecurityError
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.privacy.secret import SecretRandom
-from fastlloyd.protocols.fastlloyd.client import StoredRounds, client
+from fastlloyd.protocols.fastlloyd.client import client
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.fastlloyd.reference import reference
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
 from fastlloyd.protocols.pairs import PairPublicKey
 from fastlloyd.protocols.seed import SeedConfirmation
+from fastlloyd.protocols.stored import StoredRounds
 from fastlloyd.ring.fixed import Ring
 from fastlloyd.wire import SERVER, PartyId, clients
 from tests.protocols.support import blobs, parameters, plan_for, run

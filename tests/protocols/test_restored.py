@@ -12,10 +12,11 @@ import fastlloyd.protocols.fastlloyd.plan as plan_module
 from fastlloyd.crypto.mask import MaskGenerator, Masks
 from fastlloyd.crypto.pairwise import PairSecrets, PairwiseMasks
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.protocols.fastlloyd.client import StoredRounds, client
+from fastlloyd.protocols.fastlloyd.client import client
 from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.party import Receive, Save
+from fastlloyd.protocols.stored import StoredRounds
 from fastlloyd.ring.fixed import Ring
 from fastlloyd.wire import SERVER, PartyId, clients
 from tests.protocols.support import blobs, plan_for, run

@@ -14,10 +14,11 @@ from fastlloyd.errors import ConfigError, PeerError, Reason
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.release import Release
-from fastlloyd.protocols.fastlloyd.client import StoredRounds, client
+from fastlloyd.protocols.fastlloyd.client import client
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.server import server
 from fastlloyd.protocols.party import Gather, Party, Receive, Record, Save
+from fastlloyd.protocols.stored import StoredRounds
 from fastlloyd.systems.stored import check_stored, refuse_behind, refuse_forgetful_server
 from fastlloyd.wire import PartyId, clients
 from tests.protocols.support import blobs, no_noise, plan_for

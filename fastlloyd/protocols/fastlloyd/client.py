@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,24 +18,9 @@ from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, local_update, post_process
 from fastlloyd.protocols.message import recall
 from fastlloyd.protocols.party import Attest, Party, Publish, Receive, Record, Save, Send
+from fastlloyd.protocols.stored import StoredRounds
 from fastlloyd.ring.fixed import Ring, RingArray
 from fastlloyd.wire import SERVER, PartyId, clients
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRounds:
-    """What a client kept of an interrupted run.
-
-    Attributes
-    ----------
-    uplinks, replies : mapping from round to the bytes that were sent or accepted
-    server_done : int
-        Rounds that the server has closed.
-    """
-
-    uplinks: Mapping[int, bytes] = field(default_factory=dict)
-    replies: Mapping[int, bytes] = field(default_factory=dict)
-    server_done: int = 0
 
 
 @dataclass(frozen=True, slots=True)

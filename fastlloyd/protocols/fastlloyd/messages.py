@@ -22,9 +22,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fastlloyd.protocols import numbers
 from fastlloyd.protocols.message import IncludedPayload, RingPayload
 from fastlloyd.ring.fixed import Ring, RingArray
@@ -77,13 +74,3 @@ class NoisyMaskedSum(IncludedPayload):
     def elements(self, format: VectorFormat) -> RingArray:
         """Give the ring elements, shape (k (d + 1),)."""
         return format.ring.from_bytes(self.data, format.elements)
-
-
-def join(sums: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Lay sums (k, d) and counts (k,) out as one vector of k (d + 1) elements."""
-    return np.concatenate([sums.ravel(), counts])
-
-
-def split(vector: NDArray[np.float64], k: int, d: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Undo `join`."""
-    return vector[: k * d].reshape(k, d), vector[k * d :]

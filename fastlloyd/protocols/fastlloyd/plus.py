@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.assign import accumulate
 from fastlloyd.kmeans.grid import GridPoints
+from fastlloyd.kmeans.layout import join
 from fastlloyd.kmeans.update import truncate
 from fastlloyd.privacy.release import SHARED
 from fastlloyd.privacy.shares import spread
-from fastlloyd.protocols.fastlloyd.messages import join
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.plus_plan import FEATURE_FLOOR, SPREAD_LIMITS, SPREAD_PRIOR, square_limit
 from fastlloyd.protocols.fastlloyd.plus_swap import Clusters, swap

@@ -15,10 +15,7 @@ from fastlloyd.privacy.release import NORM_OF
 from fastlloyd.protocols.fastlloyd.parameters import PublicParameters
 from fastlloyd.protocols.fastlloyd.plus_plan import PlusPlan, make_plus, plus_multipliers, survey_sensitivity
 from fastlloyd.protocols.fastlloyd.settings import PLUS, Settings, count_ratio, radius_of_round, split_gaussian
-from fastlloyd.ring.fixed import MIN_FRACTION_BITS, choose_fraction_bits
-
-GAUSSIAN_TAIL = 12.0
-LAPLACE_TAIL = 45.0
+from fastlloyd.ring.fixed import GAUSSIAN_TAIL, LAPLACE_TAIL, MIN_FRACTION_BITS, choose_fraction_bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

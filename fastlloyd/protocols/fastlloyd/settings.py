@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.privacy.split import EXPECTED_NORM, laplace_ratio
 
 PLUS = "fastlloyd-plus"
 SURVEY_SHARE = 0.15
@@ -77,7 +78,7 @@ class Settings:
     step_error: float = 0.004
     min_rounds: int = 2
     max_rounds: int = 7
-    rho: float = 0.225
+    rho: float = EXPECTED_NORM
     survey: float = SURVEY_SHARE
     reach: float | None = None
     far: str = "shorten"
@@ -162,8 +163,7 @@ def count_ratio(protocol: str, d: int, settings: Settings) -> float:
         return math.pow(4.0 * d, 0.25)
     if protocol == "glloyd":
         return math.sqrt(math.sqrt(d) / (2.0 * settings.rho))
-    # SuLloyd: eps_counts = (4 d rho^2)^(1/3) eps_coordinate, so the Laplace scales have the inverse ratio.
-    return math.pow(4.0 * d * settings.rho**2, -1.0 / 3.0)
+    return laplace_ratio(d, settings.rho)
 
 
 def split_gaussian(sigma: float, ratio: float) -> tuple[float, float]:

@@ -13,7 +13,6 @@ from fastlloyd.crypto.pairwise import PairwiseMasks
 from fastlloyd.errors import InternalError, PeerError
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints, round_centers
-from fastlloyd.protocols.fastlloyd.client import StoredRounds
 from fastlloyd.protocols.feddp.budget import OUTER, START, WEIGHTS
 from fastlloyd.protocols.feddp.messages import (
     CentersMessage,
@@ -30,6 +29,7 @@ from fastlloyd.protocols.feddp.stage import Centers, ProjectedCenters
 from fastlloyd.protocols.feddp.user import UserStatistics
 from fastlloyd.protocols.message import recall
 from fastlloyd.protocols.party import Attest, Party, Publish, Receive, Record, Save, Send
+from fastlloyd.protocols.stored import StoredRounds
 from fastlloyd.ring.fixed import Ring, RingArray
 from fastlloyd.wire import SERVER, PartyId, clients
 

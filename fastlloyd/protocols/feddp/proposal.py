@@ -16,7 +16,6 @@ from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.calibration import calibrate
 from fastlloyd.privacy.delta import automatic_delta
-from fastlloyd.protocols.fastlloyd.round_plan import GAUSSIAN_TAIL, LAPLACE_TAIL
 from fastlloyd.protocols.feddp.budget import (
     CENTERS,
     LLOYD,
@@ -32,7 +31,7 @@ from fastlloyd.protocols.feddp.grid import choose_outer_bits, choose_projected_b
 from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.plan import Plan, StepPlan
 from fastlloyd.protocols.feddp.settings import Settings, default_rounds, settings_from
-from fastlloyd.ring.fixed import choose_fraction_bits
+from fastlloyd.ring.fixed import GAUSSIAN_TAIL, LAPLACE_TAIL, choose_fraction_bits
 
 # The grids leave room for noise this much wider than without composition; it turns out narrower.
 _MARGIN = 1.25

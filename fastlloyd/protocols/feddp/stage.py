@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from fastlloyd.crypto import domains
 from fastlloyd.crypto.prg import PublicStream
 from fastlloyd.kmeans.grid import quantise
+from fastlloyd.kmeans.layout import split
 from fastlloyd.kmeans.spectral import leading_subspace, symmetric
 from fastlloyd.kmeans.update import clip_step, move, truncate
 from fastlloyd.kmeans.weighted import cluster
-from fastlloyd.protocols.fastlloyd.messages import split
 from fastlloyd.protocols.feddp.elbow import elbow
 from fastlloyd.protocols.feddp.grid import MATRIX_BITS
 from fastlloyd.protocols.feddp.plan import Plan

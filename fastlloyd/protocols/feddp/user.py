@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from fastlloyd.errors import InternalError
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints
+from fastlloyd.kmeans.layout import join
 from fastlloyd.kmeans.spectral import outer_product
-from fastlloyd.protocols.fastlloyd.messages import join
 from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.protocols.feddp.projection import Projection, project
 from fastlloyd.protocols.feddp.record import coarsen, cut_norm

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from fastlloyd.errors import RangeError
 from fastlloyd.privacy.release import Release
 from fastlloyd.privacy.sketch_release import ZERO_OUT
-from fastlloyd.protocols.fastlloyd.settings import Settings as LloydSettings
-from fastlloyd.protocols.fastlloyd.settings import count_ratio
+from fastlloyd.privacy.split import laplace_ratio
 
 Laplace = Callable[[float, int], NDArray[np.int64]]
 """From a scale b and a size to that many integers round(b L): fresh secret noise."""
@@ -122,7 +121,7 @@ class LocalPlan:
     @property
     def _sum_share(self) -> float:
         """Share of the sums of a round of Lloyd (Su et al.)."""
-        weight = self.d * count_ratio("sulloyd", self.d, LloydSettings())
+        weight = self.d * laplace_ratio(self.d)
         return weight / (weight + 1.0)
 
     def releases(self) -> tuple[Release, ...]:

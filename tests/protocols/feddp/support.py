@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from fastlloyd.crypto.pairwise import PairSecrets, PairwiseMasks
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.privacy.secret import SecretRandom
-from fastlloyd.protocols.fastlloyd.client import StoredRounds
 from fastlloyd.protocols.feddp.client import ClientResult, client
 from fastlloyd.protocols.feddp.noise import draw_share
 from fastlloyd.protocols.feddp.parameters import PublicParameters
@@ -21,6 +20,7 @@ from fastlloyd.protocols.feddp.plan import Plan, StepPlan
 from fastlloyd.protocols.feddp.proposal import make_plan
 from fastlloyd.protocols.feddp.server import ServerResult, server
 from fastlloyd.protocols.pairs import agree_pairs
+from fastlloyd.protocols.stored import StoredRounds
 from fastlloyd.ring.fixed import Ring
 from fastlloyd.simulate import Simulation, Tap
 from fastlloyd.wire import SERVER, PartyId, clients

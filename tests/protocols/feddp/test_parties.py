@@ -15,7 +15,6 @@ from fastlloyd.crypto.pairwise import PairSecrets, PairwiseMasks
 from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.privacy.secret import SecretRandom
-from fastlloyd.protocols.fastlloyd.client import StoredRounds
 from fastlloyd.protocols.feddp.client import statistics_of
 from fastlloyd.protocols.feddp.messages import (
     CentersMessage,
@@ -29,6 +28,7 @@ from fastlloyd.protocols.feddp.reference import run_reference
 from fastlloyd.protocols.feddp.stage import cluster_projected, make_projection
 from fastlloyd.protocols.pairs import PairPublicKey
 from fastlloyd.protocols.seed import SeedConfirmation
+from fastlloyd.protocols.stored import StoredRounds
 from fastlloyd.ring.fixed import Ring
 from fastlloyd.wire import SERVER, PartyId, clients
 from tests.protocols.feddp.support import (
