@@ -14,7 +14,8 @@ from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.feddp.messages import CentersMessage, ProjectedCentersMessage, ProjectionMessage
 from fastlloyd.protocols.kfed.messages import MergedCenters
 from fastlloyd.protocols.pairs import PairPublicKey
-from fastlloyd.protocols.secfc.messages import LayerPublicKey, Roll, SealedTags, Shared, Signs, Size
+from fastlloyd.protocols.secfc.messages import Roll, Signs
+from fastlloyd.protocols.secfc.setup_messages import LayerPublicKey, SealedTags, Shared, Size
 from fastlloyd.protocols.session import Hello, PlanProposal, Ready
 from fastlloyd.protocols.vertical_dp.messages import Synopsis
 from tests.adversary.lie import CONTROL, Lie

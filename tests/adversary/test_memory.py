@@ -11,7 +11,7 @@ import pytest
 
 from fastlloyd.errors import FastLloydError, InternalError, PeerError
 from fastlloyd.protocols.farewell import Counters, Totals
-from fastlloyd.protocols.secfc.messages import Size
+from fastlloyd.protocols.secfc.setup_messages import Size
 from fastlloyd.protocols.session import Go, Hello, PlanProposal, Ready
 from fastlloyd.simulate import Tap
 from fastlloyd.wire import Header, PartyId

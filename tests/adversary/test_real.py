@@ -14,7 +14,8 @@ from fastlloyd.protocols.farewell import Totals
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.feddp.messages import CentersMessage, MaskedStatistic
 from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters
-from fastlloyd.protocols.secfc.messages import Shared, Signs
+from fastlloyd.protocols.secfc.messages import Signs
+from fastlloyd.protocols.secfc.setup_messages import Shared
 from fastlloyd.protocols.vertical_dp.messages import FinalCenters, Synopsis
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, NoisySamples
 from tests.adversary.campaign import load

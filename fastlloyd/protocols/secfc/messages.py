@@ -1,4 +1,4 @@
-"""The messages of SecFC, in the order they are sent.
+"""The messages of SecFC, in the order they are sent; those before the iterations are in `setup_messages.py`.
 
 ::
 
@@ -27,169 +27,19 @@ Payload is field elements and sealed tags; signs and assignments are link bytes.
 from __future__ import annotations
 
 import dataclasses
-import struct
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.protocols.seed import SetupBytes
+from fastlloyd.protocols.secfc.setup_messages import ArrayFormat
 from fastlloyd.ring.field import Elements, Field
 from fastlloyd.wire import PartyId, decode_included, encode_included
 
-_NUMBER = struct.Struct("<Q")
-_BLOCK = struct.Struct("<I")
 # Values of one block: enough for matrix products to be fast, few enough to fit the cache.
 _BLOCK_VALUES = 1 << 15
 _KINDS = ("more", "last", "end")
-
-
-@dataclass(frozen=True, slots=True)
-class _Number:
-    """A message that is one public number."""
-
-    TYPE: ClassVar[int]
-    value: int
-
-    def body(self) -> bytes:
-        """Give 8 bytes."""
-        return _NUMBER.pack(self.value)
-
-    @property
-    def payload_bytes(self) -> int:
-        """None of it is payload."""
-        return 0
-
-    @classmethod
-    def read(cls, body: bytes, format: int) -> Self:
-        """Check the length, and that the number is at most `format`."""
-        if len(body) != _NUMBER.size:
-            raise ValueError(f"expected {_NUMBER.size} bytes, got {len(body)}")
-        value = int(_NUMBER.unpack(body)[0])
-        if value > format:
-            raise ValueError(f"expected a number of at most {format}, got {value}")
-        return cls(value)
-
-
-class Size(_Number):
-    """Sender: each client. Receiver: the server, and by the plan all. Its records, or its public padded size."""
-
-    __slots__ = ()
-    TYPE: ClassVar[int] = 72
-
-
-class LayerPublicKey(SetupBytes):
-    """Sender: each client. Receiver: each other client. Tells nothing by itself."""
-
-    __slots__ = ()
-    TYPE: ClassVar[int] = 73
-
-
-@dataclass(frozen=True, slots=True)
-class TagFormat:
-    """The shape of a list of tags: how many, and how long each is. A count of None: any up to `most`."""
-
-    count: int | None
-    length: int
-    most: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Tags:
-    """A list of byte strings of one length."""
-
-    TYPE: ClassVar[int]
-    entries: tuple[bytes, ...] = dataclasses.field(repr=False)
-
-    def body(self) -> bytes:
-        """Give them one after the other."""
-        return b"".join(self.entries)
-
-    @classmethod
-    def read(cls, body: bytes, format: TagFormat) -> Self:
-        """Check the length and cut."""
-        count, rest = divmod(len(body), format.length)
-        fits = count == format.count if format.count is not None else count <= format.most
-        if rest or not fits:
-            expected = format.most if format.count is None else format.count
-            raise ValueError(f"expected {expected} tags of {format.length} bytes, got {len(body)} bytes")
-        return cls(tuple(body[i : i + format.length] for i in range(0, len(body), format.length)))
-
-
-class SealedTags(_Tags):
-    """Sender: each client to client 1; then client j to client j + 1. Seen by: the receiver, who cannot link them."""
-
-    __slots__ = ()
-    TYPE: ClassVar[int] = 74
-
-    @property
-    def payload_bytes(self) -> int:
-        """Ciphertexts are payload."""
-        return sum(map(len, self.entries))
-
-
-class Union(_Tags):
-    """Sender: client n. Receiver: each other client. Random tags of all records, in no client's order."""
-
-    __slots__ = ()
-    TYPE: ClassVar[int] = 75
-
-    @property
-    def payload_bytes(self) -> int:
-        """Names of points are no payload."""
-        return 0
-
-
-@dataclass(frozen=True, slots=True)
-class ArrayFormat:
-    """The public shape of an array of field elements, and of a block of shares its number."""
-
-    field: Field
-    shape: tuple[int, int]
-    block: int = 0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DataShares:
-    """Sender: each client. Receiver: each other client, its own share only. Any t of them together learn nothing.
-
-    Attributes
-    ----------
-    elements : float64 array, shape (primes, rows, width)
-    field : Field
-    block : int
-        Number of the block; one that is empty keeps the clients in step.
-    """
-
-    TYPE: ClassVar[int] = 76
-    elements: Elements = dataclasses.field(repr=False)
-    field: Field
-    block: int
-
-    def body(self) -> bytes:
-        """Give the number of the block, then the elements."""
-        return _BLOCK.pack(self.block) + self.field.to_bytes(self.elements)
-
-    @property
-    def payload_bytes(self) -> int:
-        """The elements."""
-        return int(self.elements[0].size) * self.field.element_bytes
-
-    @classmethod
-    def read(cls, body: bytes, format: ArrayFormat) -> Self:
-        """Check number, length and range."""
-        if len(body) < _BLOCK.size or _BLOCK.unpack_from(body)[0] != format.block:
-            raise ValueError(f"expected block {format.block}")
-        elements = format.field.from_bytes(memoryview(body)[_BLOCK.size :], format.shape)
-        return cls(elements, format.field, format.block)
-
-
-class Shared(_Number):
-    """Sender: each client. Receiver: the server. Sharing is done, of so many records in all."""
-
-    __slots__ = ()
-    TYPE: ClassVar[int] = 77
 
 
 def blocks(values: int) -> list[slice]:

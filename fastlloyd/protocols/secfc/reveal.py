@@ -26,8 +26,9 @@ from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.protocols.party import Attest, Party, Receive, Send
 from fastlloyd.protocols.secfc.clusters import Clusters
 from fastlloyd.protocols.secfc.coded import Coder
-from fastlloyd.protocols.secfc.messages import ArrayFormat, CenterShares, Roll
+from fastlloyd.protocols.secfc.messages import CenterShares, Roll
 from fastlloyd.protocols.secfc.plan import Plan
+from fastlloyd.protocols.secfc.setup_messages import ArrayFormat
 from fastlloyd.protocols.secfc.turn import squared_norm_bound
 from fastlloyd.wire import SERVER, PartyId
 

@@ -23,8 +23,8 @@ from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.party import Gather, Party, Receive, Send
 from fastlloyd.protocols.secfc.membership import agree_order
-from fastlloyd.protocols.secfc.messages import ArrayFormat, DataShares, Shared, Size
 from fastlloyd.protocols.secfc.plan import Plan
+from fastlloyd.protocols.secfc.setup_messages import ArrayFormat, DataShares, Shared, Size
 from fastlloyd.ring.field import MAX_RECORDS, Elements
 from fastlloyd.wire import SERVER, SETUP_ROUND, PartyId
 

@@ -13,16 +13,14 @@ from fastlloyd.protocols.secfc.messages import (
     AssignmentFormat,
     CenterShares,
     CodedValues,
-    DataShares,
     Finished,
     Roll,
-    Shared,
     Signs,
     SignsFormat,
-    Size,
 )
 from fastlloyd.protocols.secfc.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.secfc.settings import Settings, settings_from, settle_code
+from fastlloyd.protocols.secfc.setup_messages import DataShares, Shared, Size
 from fastlloyd.ring.field import MAX_RECORDS
 from fastlloyd.wire import PartyId
 from tests.protocols.secfc.support import mixture, parameters, plan_for, run

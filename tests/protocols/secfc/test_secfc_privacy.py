@@ -11,7 +11,8 @@ import pytest
 from scipy import stats
 
 from fastlloyd.protocols.secfc import masks as masks_module
-from fastlloyd.protocols.secfc.messages import ArrayFormat, CodedValues, DataShares, ValuesFormat
+from fastlloyd.protocols.secfc.messages import CodedValues, ValuesFormat
+from fastlloyd.protocols.secfc.setup_messages import ArrayFormat, DataShares
 from fastlloyd.protocols.secfc.signs import largest_value
 from fastlloyd.protocols.secfc.turn import squared_norm_bound
 from fastlloyd.ring.lagrange import Code

@@ -26,23 +26,25 @@ from fastlloyd.protocols.feddp.stage import Centers, ProjectedCenters
 from fastlloyd.protocols.kfed.messages import CentersFormat as LocalFormat
 from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters, encode_centers
 from fastlloyd.protocols.secfc.messages import (
-    ArrayFormat,
     Assignment,
     AssignmentFormat,
     CenterShares,
     CodedValues,
-    DataShares,
     Finished,
-    LayerPublicKey,
     Roll,
-    SealedTags,
-    Shared,
     Signs,
     SignsFormat,
+    ValuesFormat,
+)
+from fastlloyd.protocols.secfc.setup_messages import (
+    ArrayFormat,
+    DataShares,
+    LayerPublicKey,
+    SealedTags,
+    Shared,
     Size,
     TagFormat,
     Union,
-    ValuesFormat,
 )
 from fastlloyd.protocols.seed import SeedConfirmation, SeedContribution
 from fastlloyd.protocols.vertical_dp.messages import CentersFormat, FinalCenters, Synopsis, SynopsisFormat
