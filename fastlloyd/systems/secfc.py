@@ -124,9 +124,10 @@ def serve(session: Session) -> Outcome:
     """Run the server."""
     ledger = session.ledger or Ledger()
     driver = session.driver(ledger)
-    sizes = driver.drive(gather_sizes(session.everybody, session.common.public.n_total))
+    common = session.common
+    sizes = driver.drive(gather_sizes(session.everybody, common.caps, padded=common.public.chosen.membership))
     schema = driver.drive(gather_schema(session.everybody))
-    plan = make_plan(session.common.public, d=len(schema.names), names=schema.names, sizes=sizes)
+    plan = make_plan(common.public, d=len(schema.names), names=schema.names, sizes=sizes)
     driver.allow(bounds(plan))
     driver.drive(propose_plan(session.everybody, plan.to_json(), 0))
     records = driver.drive(await_shared(plan))
@@ -134,8 +135,8 @@ def serve(session: Session) -> Outcome:
     session.rounds_start(driver)
     result = driver.drive(server(plan, records))
     ledger.close()
-    common = _common_part(session.facts, plan, result.included)
-    return ReportOnly(session, driver, common, plan.all_releases(), late=result.late)
+    part = _common_part(session.facts, plan, result.included)
+    return ReportOnly(session, driver, part, plan.all_releases(), late=result.late)
 
 
 def take_part(session: Session) -> Outcome:
@@ -157,7 +158,7 @@ def _run_client(session: Session, outcome: ClientOutcome) -> None:
         own,
         outcome.files.ledger,
         kind=Plan,
-        check=lambda plan: check_plan(plan, common.public, me=me, d=len(names), names=names, told=told),
+        check=lambda plan: check_plan(plan, common.public, me=me, names=names, told=told, caps=common.caps),
         bounds=bounds,
         lifetime_delta=lambda plan: automatic_delta(plan.n_total),
     )

@@ -15,7 +15,7 @@ from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.feddp.messages import CentersMessage, MaskedStatistic
 from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters
 from fastlloyd.protocols.secfc.messages import Signs
-from fastlloyd.protocols.secfc.setup_messages import Shared
+from fastlloyd.protocols.secfc.setup_messages import Shared, Size
 from fastlloyd.protocols.vertical_dp.messages import FinalCenters, Synopsis
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, NoisySamples
 from tests.adversary.campaign import load
@@ -35,6 +35,8 @@ CUT: dict[str, tuple[Lie, ...]] = {
     "feddp": (Lie(rank=0, act="cut", type=CentersMessage.TYPE), Lie(rank=1, act="cut", type=MaskedStatistic.TYPE)),
     "kfed": (Lie(rank=0, act="ones", type=MergedCenters.TYPE), Lie(rank=1, act="cut", type=LocalCenters.TYPE)),
     "secfc": (Lie(rank=0, act="cut", type=Signs.TYPE), Lie(rank=1, act="cut", type=Shared.TYPE)),
+    # Sizes are public there: the server knows at once who told another one.
+    "secfc-membership": (Lie(rank=1, act="zeros", type=Size.TYPE),),
     "vertical-plain": (
         Lie(rank=0, act="longer", type=FinalCenters.TYPE),
         Lie(rank=2, act="version", type=Synopsis.TYPE),

@@ -10,6 +10,7 @@ Source: SecFC, §4.1, App. A; docs/secfc.md, "The arithmetic, byte by byte".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -213,13 +214,32 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...], sizes
     return plan
 
 
-def check_plan(plan: Plan, public: PublicParameters, *, me: PartyId, d: int, names: tuple[str, ...], told: int) -> None:
+def fits_cap(size: int, cap: int, *, padded: bool) -> bool:
+    """Whether a client may tell a size: at most its public cap, and with membership privacy the cap itself."""
+    return size == cap if padded else size <= cap
+
+
+def check_plan(
+    plan: Plan,
+    public: PublicParameters,
+    *,
+    me: PartyId,
+    names: tuple[str, ...],
+    told: int,
+    caps: Sequence[int],
+) -> None:
     """Check a plan against a client's own configuration; run by each client.
 
     Parameters
     ----------
+    plan : Plan
+    public : PublicParameters
+    me : PartyId
+    names : tuple of str, length d
     told : int
         The size that this client told the server.
+    caps : sequence of int, one for each client
+        Public caps on their records.
 
     Raises
     ------
@@ -227,12 +247,16 @@ def check_plan(plan: Plan, public: PublicParameters, *, me: PartyId, d: int, nam
         The plan differs from the configuration: the server is at fault.
     """
     try:
-        expected = make_plan(public, d=d, names=names, sizes=plan.sizes)
+        expected = make_plan(public, d=len(names), names=names, sizes=plan.sizes)
     except (ConfigError, RangeError) as error:
         raise ValueError(f"no plan can be made from it: {error}") from error
     plan.compare(expected.values())
     if plan.sizes[me.rank - 1] != told:
         raise ValueError(f"the plan says that {me} told a size of {plan.sizes[me.rank - 1]}, expected {told}")
+    for party, size, cap in zip(plan.everybody, plan.sizes, caps, strict=True):
+        # The server has refused such a size, if it follows the protocol.
+        if not fits_cap(size, cap, padded=plan.membership):
+            raise ValueError(f"the plan says that {party} told a size of {size}, which does not fit its cap of {cap}")
 
 
 def _check_sizes(public: PublicParameters, sizes: tuple[int, ...]) -> None:

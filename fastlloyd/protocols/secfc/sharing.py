@@ -13,6 +13,7 @@ Source: SecFC, §4.1 "Secure data sharing", Eq. 2; App. B, Eq. 4 to 6.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,7 +24,7 @@ from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.party import Gather, Party, Receive, Send
 from fastlloyd.protocols.secfc.membership import agree_order
-from fastlloyd.protocols.secfc.plan import Plan
+from fastlloyd.protocols.secfc.plan import Plan, fits_cap
 from fastlloyd.protocols.secfc.setup_messages import ArrayFormat, DataShares, Shared, Size
 from fastlloyd.ring.field import MAX_RECORDS, Elements
 from fastlloyd.wire import SERVER, SETUP_ROUND, PartyId
@@ -60,10 +61,31 @@ def tell_size(size: int) -> Party[None]:
     yield Send((SERVER,), Size(size), SETUP_ROUND)
 
 
-def gather_sizes(clients: tuple[PartyId, ...], most: int = MAX_RECORDS) -> Party[tuple[int, ...]]:
-    """Collect the clients' sizes, in their order, each at most `most`; run by the server, before their Hellos."""
-    told = yield Gather(clients, Size, SETUP_ROUND, len(clients), most)
-    return tuple(int(told[party].value) for party in clients)
+def gather_sizes(clients: tuple[PartyId, ...], caps: Sequence[int], *, padded: bool) -> Party[tuple[int, ...]]:
+    """Collect the clients' sizes; run by the server, before their Hellos.
+
+    Parameters
+    ----------
+    clients : tuple of PartyId
+    caps : sequence of int, one for each client
+        Public caps on their records.
+    padded : bool
+        Whether these are the sizes: with membership privacy.
+
+    Raises
+    ------
+    PeerError
+        A client's size does not fit its cap: names it.
+    """
+    told = yield Gather(clients, Size, SETUP_ROUND, len(clients), MAX_RECORDS)
+    sizes = tuple(int(told[party].value) for party in clients)
+    for party, size, cap in zip(clients, sizes, caps, strict=True):
+        if not fits_cap(size, cap, padded=padded):
+            expected = "its public padded size" if padded else "at most its public cap"
+            raise PeerError(
+                f"{party} told a size of {size}, expected {expected} of {cap}; look at its version", rank=party.rank
+            )
+    return sizes
 
 
 def share_points(

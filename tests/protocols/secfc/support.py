@@ -106,6 +106,7 @@ def run(
     everybody, names = clients(public.clients), tuple(f"x{i + 1}" for i in range(d))
     if parts is None:
         parts = list(np.array_split(np.arange(n), public.clients))
+    caps = tuple(len(part) for part in parts) if sizes is None else sizes
     grids: dict[PartyId, GridPoints] = {}
     made: list[Plan] = []
     rotations: dict[PartyId, NDArray[np.float64]] = {}
@@ -134,11 +135,11 @@ def run(
 
     def one(me: PartyId):
         raw_points = points[parts[me.rank - 1]]
-        told = len(raw_points) if sizes is None else sizes[me.rank - 1]
+        told = caps[me.rank - 1]
         yield from tell_size(told)
         proposal = yield from receive_plan(names, 0)
         plan = Plan.from_json(proposal.plan)
-        check_plan(plan, public, me=me, d=d, names=names, told=told)
+        check_plan(plan, public, me=me, names=names, told=told, caps=caps)
         seed = yield from agree_seed(me, everybody, run_id=RUN_ID, context=b"", secret=SecretRandom())
         rotations[me] = draw_rotation(d, seed=seed, run_id=RUN_ID)
         grids[me] = rotate(raw_points, rotations[me], plan.fraction_bits)
@@ -147,7 +148,7 @@ def run(
         return (yield from client(me, shares, grids[me], plan, rotation=rotations[me], seed=seed, run_id=RUN_ID))
 
     def serve():
-        told = yield from gather_sizes(everybody)
+        told = yield from gather_sizes(everybody, caps, padded=public.chosen.membership)
         schema = yield from gather_schema(everybody)
         plan = make_plan(public, d=d, names=schema.names, sizes=told)
         made.append(plan)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,8 +22,9 @@ from fastlloyd.protocols.secfc.messages import (
 from fastlloyd.protocols.secfc.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.secfc.settings import Settings, settings_from, settle_code
 from fastlloyd.protocols.secfc.setup_messages import DataShares, Shared, Size
+from fastlloyd.protocols.secfc.sharing import gather_sizes
 from fastlloyd.ring.field import MAX_RECORDS
-from fastlloyd.wire import PartyId
+from fastlloyd.wire import PartyId, clients
 from tests.protocols.secfc.support import mixture, parameters, plan_for, run
 
 POINTS = mixture(41, 3, 4, seed=6)
@@ -241,14 +243,50 @@ def test_runs_too_large_for_a_message_or_a_field_are_refused_with_the_mend() -> 
         {"n_total": 1000},
         {"sizes": (10, 10, 9)},
         {"sizes": (40, 40, 40)},
+        {"sizes": (9, 11, 10)},
     ],
 )
 def test_a_client_refuses_a_plan_that_is_not_its_configuration(change) -> None:
     public = parameters(30, 3)
     plan = make_plan(public, d=2, names=("x1", "x2"), sizes=(10, 10, 10))
-    check_plan(plan, public, me=PartyId(3), d=2, names=("x1", "x2"), told=10)
+    own: dict[str, Any] = {"me": PartyId(3), "names": ("x1", "x2"), "told": 10, "caps": (10, 10, 10)}
+    check_plan(plan, public, **own)
     with pytest.raises(ValueError, match="plan"):
-        check_plan(dataclasses.replace(plan, **change), public, me=PartyId(3), d=2, names=("x1", "x2"), told=10)
+        check_plan(dataclasses.replace(plan, **change), public, **own)
+
+
+def test_with_membership_a_client_refuses_any_size_but_the_cap() -> None:
+    public = parameters(30, 3, settings={"membership": True})
+    own: dict[str, Any] = {"me": PartyId(3), "names": ("x1", "x2"), "told": 10, "caps": (10, 10, 10)}
+    check_plan(make_plan(public, d=2, names=("x1", "x2"), sizes=(10, 10, 10)), public, **own)
+    with pytest.raises(ValueError, match="client 1 told a size of 0, which does not fit its cap of 10"):
+        check_plan(make_plan(public, d=2, names=("x1", "x2"), sizes=(0, 10, 10)), public, **own)
+
+
+@pytest.mark.parametrize(
+    "membership,size,fits",
+    [
+        (False, 0, True),
+        (False, 13, True),
+        (False, 14, False),
+        (True, 14, False),
+        (True, 0, False),
+        (True, 12, False),
+        (True, 13, True),
+    ],
+)
+def test_a_size_that_does_not_fit_the_public_cap_names_its_sender(membership: bool, size: int, fits: bool) -> None:
+    party = gather_sizes(clients(3), (13, 13, 13), padded=membership)
+    next(party)
+    told = {PartyId(1): Size(13), PartyId(2): Size(size), PartyId(3): Size(13)}
+    if fits:
+        with pytest.raises(StopIteration) as end:
+            party.send(told)
+        assert end.value.value == (13, size, 13)
+    else:
+        with pytest.raises(PeerError, match=f"client 2 told a size of {size}, expected") as caught:
+            party.send(told)
+        assert caught.value.rank == 2
 
 
 def test_plans_survive_their_encoding() -> None:
