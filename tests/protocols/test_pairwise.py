@@ -13,12 +13,15 @@ from scipy import stats
 
 from fastlloyd.errors import ConfigError, InternalError, PeerError, SecurityError
 from fastlloyd.kmeans.grid import quantise
+from fastlloyd.privacy.accountant import SAMPLER_DELTA
+from fastlloyd.privacy.calibration import gaussian_noise_multiplier
 from fastlloyd.privacy.secret import SecretRandom
-from fastlloyd.protocols.fastlloyd.client import client
+from fastlloyd.protocols.fastlloyd.client import _Ahead, client
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.fastlloyd.reference import reference
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
+from fastlloyd.protocols.fastlloyd.settings import automatic_rounds, settings_from
 from fastlloyd.protocols.pairs import PairPublicKey
 from fastlloyd.protocols.seed import SeedConfirmation
 from fastlloyd.protocols.stored import StoredRounds
@@ -220,6 +223,42 @@ def test_a_plan_in_shares_spends_its_epsilon_and_no_more(protocol: str, m: int, 
     assert plan.noise_price == pytest.approx((m / (m - t)) ** 0.5, rel=1e-3)
     for release in plan.all_releases():
         assert (release.clients, release.known, release.seen_by) == (m, t, "server and clients")
+
+
+def test_rounds_are_as_many_as_all_the_noise_allows() -> None:
+    found = set()
+    for n in (500, 1000, 2000, 4000):
+        for protocol in ("glloyd", "sulloyd"):
+            public = parameters(n, 3, protocol=protocol, clients=4, known_shares=2, masking="pairwise", settings={})
+            plan = make_plan(public, d=2, names=("a", "b"))
+            sigma = gaussian_noise_multiplier(1.0, plan.delta - SAMPLER_DELTA) if plan.delta else 0.0
+            expected = automatic_rounds(
+                protocol,
+                k=3,
+                d=2,
+                n=n,
+                epsilon=0.5**0.5,
+                sigma=sigma * 2.0**0.5,
+                settings=settings_from(protocol, {}),
+            )
+            assert len(plan.rounds) == expected
+            found.add(expected)
+    assert len(found) > 2
+
+
+def test_a_share_made_ahead_is_used_and_any_other_is_drawn_when_needed() -> None:
+    plan, drawn = pairwise(blobs(90, 3, 2), 3, clients=3, rounds=3), []
+
+    def draw(t: int) -> np.ndarray:
+        drawn.append(t)
+        return np.full(plan.elements, t + 1)
+
+    ahead = _Ahead(plan, draw)
+    ahead.stock(1)
+    assert drawn == [1, 2]
+    masked = np.zeros(plan.elements, dtype=Ring(plan.ring_bits).dtype)
+    assert [ahead.add_share(masked, t)[0] for t in (1, 0, 2)] == [2, 1, 3]
+    assert drawn == [1, 2, 0]
 
 
 def test_every_party_records_each_release_once_and_before_it_leaves() -> None:

@@ -98,6 +98,14 @@ def test_a_user_s_outer_product_keeps_its_bound(d: int, n: int, seed: int, limit
     assert (np.abs(cut) <= np.abs(x)).all() and (cut * x >= 0).all()
 
 
+def test_an_outer_product_that_truncation_makes_longer_is_cut_once_more() -> None:
+    x = np.array([[1.0, -4.0], [-9.0, 1.0], [-9.0, -8.0]])
+    first = np.trunc(x * math.sqrt(160 / user._frobenius(x)))
+    assert user._frobenius(first) > 160
+    cut = cut_outer(x, 160)
+    assert 100 < user._frobenius(cut) <= 160 and (np.abs(cut) <= np.abs(first)).all()
+
+
 # --- weighted k-means ---------------------------------------------------------------------------------------------
 
 

@@ -342,3 +342,12 @@ def test_derived_keys_differ_between_runs() -> None:
     pairs = PairSecrets(PartyId(1), {PartyId(2): b"s" * 32})
     one = derive_keys(plan, pairs, b"", run_id=b"1").of((0, 1))
     assert one != derive_keys(plan, pairs, b"", run_id=b"2").of((0, 1)) and one != b"s" * 32
+
+
+def test_a_party_derives_no_key_of_a_group_that_it_is_not_in() -> None:
+    from fastlloyd.crypto.pairwise import PairSecrets
+
+    plan = plan_for(split(correlated(30, 3), 3), 2, settings=SMALL)
+    pairs = PairSecrets(PartyId(2), {PartyId(1): b"a" * 32, PartyId(3): b"c" * 32})
+    keys = derive_keys(plan, pairs, b"s" * 32, run_id=b"1").keys
+    assert set(keys) == {group for group in plan.key_groups if 1 in group} != set(plan.key_groups)

@@ -172,6 +172,14 @@ def test_the_likelihood_refuses_sketches_it_is_not_for(changes: dict[str, object
         likelihood_table([np.full((16, 2), shape.floor)] * 2, shape, 10.0)
 
 
+def test_a_cell_is_watched_until_the_middle_of_its_level_and_at_the_floor_until_its_end() -> None:
+    shape = SketchShape(rows=3, clusters=1, gamma=0.5, phantoms=3)
+    below, floor, top = shape.user_levels.cumulative(), shape.floor, shape.user_levels.top
+    expected = below[floor], (below[floor] + below[floor + 1]) / 2.0, (below[top - 1] + 1.0) / 2.0
+    found = pair._times(np.array([[floor], [floor + 1], [top]]), np.array([[top]] * 3), shape)
+    assert found == pytest.approx(-np.log(expected).sum(), rel=1e-12)
+
+
 def test_sketches_without_any_user_give_the_total_back() -> None:
     shape = SketchShape(rows=16, clusters=2, phantoms=3)
     empty = [np.full((16, 2), shape.floor)] * 2
