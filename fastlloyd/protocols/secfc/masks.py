@@ -17,15 +17,14 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto import domains
 from fastlloyd.crypto.prg import KeyStream, derive, keystream
 from fastlloyd.protocols.secfc.signs import SignMasks, sign_masks
 from fastlloyd.ring.field import Elements
 from fastlloyd.ring.lagrange import Code
 from fastlloyd.ring.zero_sum import zero_sum_mask
 
-_SUMS = b"fastlloyd secfc zero-sum masks"
-_SIGNS = b"fastlloyd secfc sign masks"
-_SHUFFLE = b"fastlloyd secfc order of values"
+_PURPOSES = (domains.SECFC_SUMS, domains.SECFC_SIGNS, domains.SECFC_ORDER)
 _DIGITS = 3
 
 
@@ -38,7 +37,7 @@ class Transcript:
     """
 
     def __init__(self, run_id: bytes) -> None:
-        self._digest = hashlib.sha256(b"fastlloyd secfc replies" + run_id)
+        self._digest = hashlib.sha256(domains.SECFC_REPLIES + run_id)
 
     def add(self, reply: bytes) -> None:
         """Take in the body of one reply; with its length, so that no two rows of replies have one digest."""
@@ -72,7 +71,7 @@ class RoundMasks:
 
     def __init__(self, code: Code, client: int, *, seed: bytes, replies: bytes, round_: int) -> None:
         self._code, self._client, self._round = code, client, round_
-        sums, self._signs, self._shuffle = (derive(seed, purpose, replies) for purpose in (_SUMS, _SIGNS, _SHUFFLE))
+        sums, self._signs, self._shuffle = (derive(seed, purpose, replies) for purpose in _PURPOSES)
         self._sums = KeyStream(sums)
 
     def shuffled(self, count: int) -> NDArray[np.int64]:

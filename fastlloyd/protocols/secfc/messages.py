@@ -33,6 +33,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.protocols import numbers
 from fastlloyd.protocols.secfc.setup_messages import ArrayFormat
 from fastlloyd.ring.field import Elements, Field
 from fastlloyd.wire import PartyId, decode_included, encode_included
@@ -77,7 +78,7 @@ class CodedValues:
         Whether the iteration goes on after this round, or this round ends it, or there is nothing more to compute.
     """
 
-    TYPE: ClassVar[int] = 78
+    TYPE: ClassVar[int] = numbers.CODED_VALUES
     data: bytes = dataclasses.field(repr=False)
     kind: str
 
@@ -141,7 +142,7 @@ class Signs:
     format : SignsFormat
     """
 
-    TYPE: ClassVar[int] = 83
+    TYPE: ClassVar[int] = numbers.SIGNS
     positive: NDArray[np.bool_] = dataclasses.field(repr=False)
     included: tuple[PartyId, ...]
     format: SignsFormat
@@ -192,7 +193,7 @@ class Assignment:
     format : AssignmentFormat
     """
 
-    TYPE: ClassVar[int] = 79
+    TYPE: ClassVar[int] = numbers.ASSIGNMENT
     labels: NDArray[np.int64] = dataclasses.field(repr=False)
     included: tuple[PartyId, ...]
     format: AssignmentFormat
@@ -223,7 +224,7 @@ class Assignment:
 class Finished:
     """Sender: each client. Receiver: the server. The last assignment came; carries nothing."""
 
-    TYPE: ClassVar[int] = 80
+    TYPE: ClassVar[int] = numbers.FINISHED
 
     def body(self) -> bytes:
         """Give nothing."""
@@ -246,7 +247,7 @@ class Finished:
 class Roll:
     """Sender: the server. Receiver: every client. Which clients are there; the first l + t of them reveal."""
 
-    TYPE: ClassVar[int] = 81
+    TYPE: ClassVar[int] = numbers.ROLL
     present: tuple[PartyId, ...]
     clients: int
 
@@ -275,7 +276,7 @@ class CenterShares:
     field : Field
     """
 
-    TYPE: ClassVar[int] = 82
+    TYPE: ClassVar[int] = numbers.CENTER_SHARES
     elements: Elements = dataclasses.field(repr=False)
     field: Field
 

@@ -21,6 +21,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
+from fastlloyd.crypto import domains
 from fastlloyd.crypto.prg import KEY_BYTES, derive
 from fastlloyd.privacy.secret import SecretRandom
 
@@ -28,7 +29,6 @@ TAG_BYTES = 16
 CONTENT_BYTES = TAG_BYTES + 1
 """A tag, and whether it stands for a record (1) or is padding (0)."""
 LAYER_BYTES = 32 + 16
-_PURPOSE = b"fastlloyd secfc onion layer"
 _NONCE = bytes(12)
 
 
@@ -106,4 +106,4 @@ def shuffle(entries: Sequence[bytes], secret: SecretRandom) -> list[bytes]:
 def _cipher(shared: bytes, ephemeral: bytes, public: bytes, layer: int, run_id: bytes) -> ChaCha20Poly1305:
     """Give the cipher of one layer."""
     context = struct.pack("<I", layer) + ephemeral + public
-    return ChaCha20Poly1305(derive(shared, _PURPOSE, context, salt=run_id))
+    return ChaCha20Poly1305(derive(shared, domains.SECFC_LAYER, context, salt=run_id))

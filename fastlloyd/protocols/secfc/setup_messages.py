@@ -10,6 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+from fastlloyd.protocols import numbers
 from fastlloyd.protocols.seed import SetupBytes
 from fastlloyd.ring.field import Elements, Field
 
@@ -48,14 +49,14 @@ class Size(_Number):
     """Sender: each client. Receiver: the server, and by the plan all. Its records, or its public padded size."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = 72
+    TYPE: ClassVar[int] = numbers.SIZE
 
 
 class LayerPublicKey(SetupBytes):
     """Sender: each client. Receiver: each other client. Tells nothing by itself."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = 73
+    TYPE: ClassVar[int] = numbers.LAYER_PUBLIC_KEY
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class SealedTags(_Tags):
     """Sender: each client to client 1; then client j to client j + 1. Seen by: the receiver, who cannot link them."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = 74
+    TYPE: ClassVar[int] = numbers.SEALED_TAGS
 
     @property
     def payload_bytes(self) -> int:
@@ -105,7 +106,7 @@ class Union(_Tags):
     """Sender: client n. Receiver: each other client. Random tags of all records, in no client's order."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = 75
+    TYPE: ClassVar[int] = numbers.UNION
 
     @property
     def payload_bytes(self) -> int:
@@ -134,7 +135,7 @@ class DataShares:
         Number of the block; one that is empty keeps the clients in step.
     """
 
-    TYPE: ClassVar[int] = 76
+    TYPE: ClassVar[int] = numbers.DATA_SHARES
     elements: Elements = dataclasses.field(repr=False)
     field: Field
     block: int
@@ -161,4 +162,4 @@ class Shared(_Number):
     """Sender: each client. Receiver: the server. Sharing is done, of so many records in all."""
 
     __slots__ = ()
-    TYPE: ClassVar[int] = 77
+    TYPE: ClassVar[int] = numbers.SHARED

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto import domains
 from fastlloyd.crypto.prg import PublicStream
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.ring.wide import Wide
@@ -32,14 +33,14 @@ _SPARE_WORDS = 3
 def first_labels(plan: Plan, records: int) -> NDArray[np.int64]:
     """Give the first assignment, alike on all parties; shape (records,), k for a point in no cluster."""
     if plan.start == "random":
-        return PublicStream(plan.seed, "secfc random clustering").integers(0, plan.k - 1, records)
-    first = PublicStream(plan.seed, "secfc first seed").integers(0, records - 1, 1)
+        return PublicStream(plan.seed, domains.SECFC_RANDOM).integers(0, plan.k - 1, records)
+    first = PublicStream(plan.seed, domains.SECFC_FIRST).integers(0, records - 1, 1)
     return single(int(first[0]), records, plan.k)
 
 
 def seed_stream(plan: Plan) -> PublicStream:
     """Give the public coins of the separated start."""
-    return PublicStream(plan.seed, "secfc further seeds")
+    return PublicStream(plan.seed, domains.SECFC_FURTHER)
 
 
 def single(point: int, records: int, k: int) -> NDArray[np.int64]:

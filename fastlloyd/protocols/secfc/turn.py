@@ -17,10 +17,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto import domains
 from fastlloyd.crypto.prg import derive, keystream
 from fastlloyd.kmeans.grid import GridPoints
 
-_PURPOSE = b"fastlloyd secfc rotation"
 _BLOCK_VALUES = 1 << 18
 
 
@@ -52,7 +52,7 @@ def draw_rotation(d: int, *, seed: bytes, run_id: bytes) -> NDArray[np.float64]:
     -----
     Sees: every client; nobody else. The Q of a Gaussian matrix, with R's diagonal made positive, is uniform on O(d).
     """
-    stream = keystream(derive(seed, _PURPOSE, run_id), bytes(12), 16 * d * d)
+    stream = keystream(derive(seed, domains.SECFC_ROTATION, run_id), bytes(12), 16 * d * d)
     uniform = (np.frombuffer(stream, dtype="<u8") >> np.uint64(11)).astype(np.float64).reshape(2, d, d) + 0.5
     radius, angle = uniform * 2.0**-53
     q, r = np.linalg.qr(np.sqrt(-2.0 * np.log(radius)) * np.cos(2.0 * math.pi * angle))
