@@ -80,3 +80,17 @@ def test_every_round_stands_in_every_ledger_however_few_are_ready_ahead(
     for party in (SERVER, ME, OTHER):
         recorded = [(release.round, release.name) for release in simulation.releases[party]]
         assert recorded == [(release.round, release.name) for release in plan.all_releases()]
+
+
+@pytest.mark.parametrize("ready", [1, 20, 1 << 20], ids=["one round ahead", "two rounds ahead", "all rounds ahead"])
+def test_every_round_has_its_own_noise_however_few_are_ready_ahead(monkeypatch: pytest.MonkeyPatch, ready: int) -> None:
+    points, drawn = blobs(60, 3, 2), []
+    plan = plan_for(points, 3, rounds=5)
+    monkeypatch.setattr(plan_module, "_READY_ELEMENTS", ready)
+
+    def noise(t: int) -> np.ndarray:
+        drawn.append(t)
+        return np.zeros(plan.elements, dtype=np.int64)
+
+    run(points, plan, noise=noise)
+    assert drawn == [0, 1, 2, 3, 4]
