@@ -209,3 +209,19 @@ def test_too_much_is_refused_with_the_mend_and_never_wraps() -> None:
 def test_other_moduli_are_refused(primes: tuple[int, ...]) -> None:
     with pytest.raises(RangeError, match="distinct odd primes"):
         Field(primes)
+
+
+def test_integers_between_half_a_prime_and_the_prime_are_centred() -> None:
+    small = Field((101, 103))
+    integers = np.array([50, 51, 52, 100, -50, -51, -52])
+    assert small.encode(integers).tolist() == [[50, -50, -49, -1, -50, 50, 49], [50, 51, -51, -3, -50, -51, 51]]
+
+
+@pytest.mark.parametrize("inner", [32, 33, 64, 65, 200])
+def test_products_with_residues_that_are_not_centred_stay_exact(inner: int) -> None:
+    # The largest residues of one sign: beyond 2^53 their sums would lose digits.
+    p = 16777213
+    field, half = Field((p,)), float(p // 2)
+    found = field.matmul(np.full((1, 1, inner), half), np.full((1, inner, 1), p - 1.0), centred=False)
+    assert (int(found[0, 0, 0]) - inner * (p // 2) * (p - 1)) % p == 0
+    assert abs(found[0, 0, 0]) <= half
