@@ -31,6 +31,7 @@ from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS
 
 TOTAL_BITS = 8
 _TOTAL = struct.Struct("<q")
+_USERS = struct.Struct("<I")
 _LIMIT = 1 << FRACTION_BITS
 
 
@@ -67,7 +68,8 @@ class SynopsisFormat:
     def fixed_bytes(self) -> int:
         """Bytes of everything but a plain party's labels."""
         total = _TOTAL.size if self.with_total else 0
-        return 4 * self.clusters * self.d + total + self.sketches * self.sketch_bytes
+        users = _USERS.size if self.shape is None else 0
+        return 4 * self.clusters * self.d + total + self.sketches * self.sketch_bytes + users
 
 
 class Synopsis(Payload):
@@ -77,7 +79,7 @@ class Synopsis(Payload):
     ----------
     data : bytes
         Centres, int32 on the grid of 2^-16, row by row; the noisy number of users in units of 2^-8, int64; the
-        sketches one after the other (or the labels, one byte each).
+        sketches one after the other (or the number of users, uint32, and their labels, one byte each).
     """
 
     __slots__ = ()
@@ -100,7 +102,7 @@ class Synopsis(Payload):
         if format.shape is not None:
             parts += [pack_sketch(levels, format.shape) for levels in sketches]
         if plain_labels is not None:
-            parts.append(plain_labels.astype(np.uint8).tobytes())
+            parts += [_USERS.pack(plain_labels.size), plain_labels.astype(np.uint8).tobytes()]
         return cls(b"".join(parts))
 
     @classmethod
@@ -109,8 +111,10 @@ class Synopsis(Payload):
         free = len(body) - format.fixed_bytes
         if free < 0 or (format.shape is not None and free) or free > format.users:
             raise ValueError(f"expected {format.fixed_bytes} bytes of centres and sketches, got {len(body)}")
-        if format.shape is None and not free:
-            raise ValueError("expected the local clusters of at least one user, got none")
+        if format.shape is None:
+            (users,) = _USERS.unpack_from(body, format.fixed_bytes - _USERS.size)
+            if not free or users != free:
+                raise ValueError(f"expected the local clusters of {max(users, 1)} users, got {free}")
         message = cls(body)
         if np.abs(message.centers(format)).max() > _LIMIT:
             raise ValueError("a local centre lies outside [-1, 1]")

@@ -140,14 +140,21 @@ def weigh(sketches: Sequence[Sequence[Levels]], noisy_total: float, plan: Plan) 
 
 
 def _check_users(counts: Mapping[PartyId, int]) -> None:
-    """Refuse labels of more or fewer users than most parties have, or, of two, than the first.
+    """Refuse labels of more or fewer users than most parties have; all had compared their ids.
 
     Raises
     ------
     PeerError
-        Names the party: all had compared their ids.
+        Names the party; of two that differ, both, for nobody can tell which is wrong.
     """
     usual, _ = Counter(counts.values()).most_common(1)[0]
+    if len(counts) == 2 and len(set(counts.values())) == 2:
+        (first, one), (second, other) = counts.items()
+        raise PeerError(
+            f"{first} sent local clusters of {one} users and {second} of {other}, expected as many, since both hold "
+            "the same ids; look at the versions of both",
+            rank=second.rank,
+        )
     for party, count in counts.items():
         if count != usual:
             raise PeerError(

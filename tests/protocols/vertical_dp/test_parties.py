@@ -256,7 +256,7 @@ def test_the_papers_variant_runs_with_one_sketch_per_party(weights: str) -> None
 def test_plain_parties_with_other_numbers_of_users_are_refused() -> None:
     columns = split(correlated(40, 2), 2)
     plan = plan_for(columns, 2, protocol="vertical-plain")
-    with pytest.raises(PeerError, match="client 2 sent local clusters of 30 users, expected 40"):
+    with pytest.raises(PeerError, match="client 1 sent local clusters of 40 users and client 2 of 30, "):
         run([columns[0], columns[1][:30]], plan, keys={})
 
 
@@ -328,11 +328,17 @@ def test_a_malformed_synopsis_names_its_sender() -> None:
 def test_plain_labels_of_fewer_users_name_their_sender(parties: int) -> None:
     columns = split(correlated(60, parties), parties)
     plan = plan_for(columns, 2, protocol="vertical-plain")
-    last = PartyId(parties)
-    with pytest.raises(PeerError, match=f"client {parties} sent local clusters of 59 users, expected 60"):
-        run(columns, plan, tap=lambda s, r, h, b: b[:-1] if s == last and h.type == Synopsis.TYPE else b)
-    with pytest.raises(PeerError, match=f"client {parties} sent a malformed Synopsis: expected the local clusters"):
-        run(columns, plan, tap=lambda s, r, h, b: b[:-60] if s == last and h.type == Synopsis.TYPE else b)
+    for sender in clients(parties):
+        for less in (1, 60):
+            with pytest.raises(PeerError, match=f"{sender} sent a malformed Synopsis: expected the local"):
+                run(columns, plan, tap=lambda s, r, h, b: b[:-less] if s == sender and h.type == Synopsis.TYPE else b)
+
+
+def test_of_three_plain_parties_the_one_with_other_users_is_named() -> None:
+    columns = split(correlated(60, 3), 3)
+    plan = plan_for(columns, 2, protocol="vertical-plain")
+    with pytest.raises(PeerError, match="client 1 sent local clusters of 59 users, expected 60 as the others did"):
+        run([columns[0][:59], *columns[1:]], plan, keys={})
 
 
 def test_derived_keys_differ_between_runs() -> None:
