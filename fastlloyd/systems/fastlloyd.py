@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from fastlloyd.agreement import MaskAgreement
+from fastlloyd.config import RunConfig
 from fastlloyd.crypto.mask import MaskGenerator, Masks
 from fastlloyd.crypto.pairwise import PairwiseMasks
 from fastlloyd.data.bounds import Bounds, unscale
@@ -38,7 +39,6 @@ from fastlloyd.report import document
 from fastlloyd.ring.fixed import Ring
 from fastlloyd.run import Driver
 from fastlloyd.systems.fastlloyd_inputs import gather, load
-from fastlloyd.systems.fastlloyd_plan import plan_lines
 from fastlloyd.systems.horizontal import begin_client, run_server
 from fastlloyd.systems.session import Outcome, Session, discarding
 from fastlloyd.systems.shared import ReportOnly, SharedOutcome
@@ -51,6 +51,13 @@ _AGAINST = (
     "any single other client, over all messages to it (the server sees masked values only; it knows the noise, and can "
     "take it off where a client's masks or the result reach it)"
 )
+
+
+def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
+    """Describe what a run would do, from public numbers alone."""
+    from fastlloyd.systems.fastlloyd_plan import plan_lines as describe
+
+    return describe(config, clients, d)
 
 
 def settings_help(protocol: str) -> Mapping[str, str]:

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fastlloyd.config import RunConfig
-from fastlloyd.data.mixture import MIXTURE
 from fastlloyd.privacy.delta import large_delta
-from fastlloyd.protocols.feddp.settings import settings_from
 from fastlloyd.protocols.registry import find
 
 _NOT_PRIVATE = ("lloyd", "kfed", "secfc", "vertical-plain")
@@ -40,6 +38,10 @@ def privacy_unit(config: RunConfig) -> str | None:
         return _PERSON
     if config.protocol != "feddp":
         return _ROW
+    # Only here: every start of every protocol would wait for these imports.
+    from fastlloyd.data.mixture import MIXTURE
+    from fastlloyd.protocols.feddp.settings import settings_from
+
     settings = settings_from(config.own_settings)
     if settings.privacy_level == "record":
         return _ROW
