@@ -83,7 +83,7 @@ class MaskStream:
         self._nonce_key = derive(secret, purpose + b" nonce", context)
 
     def read(self, round_: int, history: bytes, length: int, *, block: int = 0) -> bytes:
-        """Give `length` bytes of the stream of a round that comes after these replies, as `KeyStream.read`."""
+        """Return `length` bytes of a round's stream, after these replies; see `KeyStream.read`."""
         place = struct.pack("<II", round_, TENSOR_UPDATE) + history
         nonce = hashlib.blake2b(place, key=self._nonce_key, digest_size=NONCE_BYTES).digest()
         return self._stream.read(nonce, length, block=block)
@@ -114,7 +114,7 @@ class MaskGenerator:
         self._ready_for: tuple[int, bytes] | None = None
 
     def mask(self, round_: int, client: PartyId, history: bytes) -> RingArray:
-        """Give the mask of one client in one round, uniform on the ring; shape (elements,).
+        """Return the mask of one client in one round: uniform on the ring, shape (elements,).
 
         Raises
         ------

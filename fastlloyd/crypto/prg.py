@@ -49,7 +49,7 @@ class KeyStream:
         self._cipher = Cipher(ChaCha20(key, bytes(_COUNTER_BYTES + NONCE_BYTES)), mode=None).encryptor()
 
     def read(self, nonce: bytes, length: int, *, block: int = 0) -> bytes:
-        """Give `length` bytes of the key stream.
+        """Return `length` bytes of the key stream.
 
         Parameters
         ----------
@@ -71,7 +71,7 @@ class KeyStream:
 
 
 def keystream(key: bytes, nonce: bytes, length: int) -> bytes:
-    """Give the first `length` bytes of a key stream that is read once, as `KeyStream.read`."""
+    """Return the first `length` bytes of a key stream; for a key that is used once."""
     return KeyStream(key).read(nonce, length)
 
 

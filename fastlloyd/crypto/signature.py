@@ -11,11 +11,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from fastlloyd.crypto import domains
 from fastlloyd.crypto.identity import Identity, parse_certificate
 
-# TLS 1.3 signs other bytes with the same key: 64 spaces come first there, this label here.
-
 
 def sign(identity: Identity, statement: bytes) -> bytes:
     """Sign a statement; gives 64 bytes."""
+    # TLS 1.3 signs other bytes with the same key: 64 spaces come first there, a label here.
     return identity.key.sign(domains.SIGNED_RECORD + statement)
 
 

@@ -26,7 +26,7 @@ class _Number:
     value: int
 
     def body(self) -> bytes:
-        """Give 8 bytes."""
+        """Return the number as 8 bytes."""
         return _NUMBER.pack(self.value)
 
     @property
@@ -76,7 +76,7 @@ class _Tags:
     entries: tuple[bytes, ...] = dataclasses.field(repr=False)
 
     def body(self) -> bytes:
-        """Give them one after the other."""
+        """Return the entries one after the other."""
         return b"".join(self.entries)
 
     @classmethod
@@ -141,7 +141,7 @@ class DataShares:
     block: int
 
     def body(self) -> bytes:
-        """Give the number of the block, then the elements."""
+        """Return the number of the block, then the elements."""
         return _BLOCK.pack(self.block) + self.field.to_bytes(self.elements)
 
     @property
