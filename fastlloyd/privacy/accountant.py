@@ -6,6 +6,8 @@ How releases enter
   coordinate is, for the worst pair of neighbours, the one-dimensional problem "0 or D, plus s Z" along
   the line between the two vectors: all other directions carry the same noise under both. So it is one
   Gaussian event of noise multiplier s / D, whatever its length.
+  Adaptive Gaussian events of multipliers m_1, .., m_T compose to mu-GDP with mu^2 = sum 1 / m_t^2, and so to
+  exactly one epsilon at each delta: a ledger with Gaussian noise alone is accounted for by that formula.
 * **Laplace.** With independent Laplace noise of scale b on every coordinate the privacy loss is at most
   sum_h |x_h - x'_h| / b <= D / b for L1 sensitivity D: the release has pure epsilon D / b, and
   a Laplace event of noise multiplier b / D dominates it.
@@ -36,7 +38,10 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.release import Release
 from fastlloyd.privacy.shares import event_multiplier
 
-ACCOUNTANT = "dp-accounting PLD, add-remove, interval at most epsilon/2000; basic composition at delta 0"
+ACCOUNTANT = (
+    "Gaussian noise alone: GDP, exact; else dp-accounting PLD, add-remove, interval at most epsilon/2000; "
+    "basic composition at delta 0"
+)
 SAMPLER_DELTA = 2.0**-40
 """Part of delta set aside, once for everything in a ledger, because the bits behind the noise are ChaCha20's.
 
@@ -47,6 +52,9 @@ plus delta' + (1 + e^epsilon) A: A once for each table. So the claim holds again
 (1 + e^epsilon) A is at most 2^-40; it is computational, and says nothing about others.
 """
 
+# Floating point may make `gdp_delta` too small by that part, down to that mu; below, its terms cancel too far.
+_FORMULA_SLACK = 1e-9
+_LEAST_MU = 1e-5
 _INTERVALS = 2000.0
 _FLOOR = 0.05
 # Above this epsilon nothing is promised, and floats no longer hold the privacy losses.
@@ -79,8 +87,8 @@ def spent(releases: Sequence[Release], delta: float) -> float:
 
     Privacy
     -------
-    An upper bound: privacy loss distributions are discretised upwards, at intervals of at most
-    epsilon / 2000.
+    An upper bound: the formula for Gaussian noise alone is rounded up; privacy loss distributions are discretised
+    upwards, at intervals of at most epsilon / 2000.
     """
     if not 0.0 <= delta < 1.0:
         raise ConfigError(f"expected delta from 0 to below 1, got {delta}; give --delta, such as 1e-6")
@@ -110,8 +118,8 @@ def change_epsilon(releases: Sequence[Release], delta: float) -> float:
 
 
 def prepare() -> None:
-    """Import what `spent` needs: it takes up to a second, so call it where a party would wait for others anyway."""
-    import_module("dp_accounting.pld.privacy_loss_distribution")
+    """Import what `spent` needs for Gaussian noise, where a party would wait for others anyway."""
+    import_module("scipy.special")
 
 
 def gdp_delta(mu: float, epsilon: float) -> float:
@@ -163,9 +171,12 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 
 
 def _compose(counts: Mapping[str, Mapping[float, int]], delta: float) -> float:
-    """Compose by privacy loss distributions, at an interval that fits the result."""
+    """Compose Gaussian releases by the formula; others by privacy loss distributions, at an interval that fits."""
     squares = {norm: math.fsum(n / scale**2 for scale, n in events.items()) for norm, events in counts.items()}
     all_squares = math.fsum(squares.values())
+    if not (counts["l1"] or counts["pure"]) and all_squares >= _LEAST_MU**2:
+        exact = gdp_epsilon(math.sqrt(all_squares), delta * (1.0 - _FORMULA_SLACK))
+        return exact if exact <= _NO_PROMISE else math.inf
     # First guess: Laplace noise of multiplier b as (1 / b)-GDP, or Gaussian noise and pure epsilon apart.
     alone = gdp_epsilon(math.sqrt(squares["l2"]), delta) if squares["l2"] > 0.0 else 0.0
     pure = math.fsum(n / scale for norm in ("l1", "pure") for scale, n in counts[norm].items())

@@ -20,6 +20,8 @@ __all__ = ["SAMPLER_DELTA", "calibrate", "gaussian_noise_multiplier", "gdp_delta
 
 # How far below the target the composed epsilon may stay; the promise to users is 0.5 %.
 _SLACK = 1e-4
+# What the formula for Gaussian noise is rounded up by, seen as noise.
+_LAST_DIGITS = 4e-9
 _MAX_STEPS = 100
 
 
@@ -96,7 +98,7 @@ def calibrate(
 
     Notes
     -----
-    A start that misses the target by parts in a million (another accountant's rounding) is raised by parts
+    A start that misses the target by little (the accountant's rounding) is raised by a few parts in 10^9, then by parts
     in a million; otherwise the logarithm of epsilon is solved as a function of the factor's, by secants
     kept inside a bracket.
     """
@@ -123,7 +125,7 @@ def calibrate(
 
 def _nudge(epsilon_at: Callable[[float], float], target: float, start: float) -> float | None:
     """Raise a factor that is nearly enough by parts in a million; None if it is too far off."""
-    step = 1e-6
+    step = _LAST_DIGITS
     factor = start
     while step < _SLACK:
         epsilon = epsilon_at(factor)
@@ -132,7 +134,7 @@ def _nudge(epsilon_at: Callable[[float], float], target: float, start: float) ->
         if epsilon <= target:
             return factor
         factor = start * (1.0 + step)
-        step *= 2.0
+        step = max(2.0 * step, 1e-6)
     return None
 
 

@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
+from dp_accounting.pld import privacy_loss_distribution as pld
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
@@ -75,6 +76,43 @@ def test_unequal_gaussian_releases_agree_with_the_closed_formula():
     assert exact * (1 - 1e-9) <= ours <= exact * (1 + 1e-5)
 
 
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.floats(0.5, 500.0), min_size=1, max_size=6), st.sampled_from([1e-9, 1e-6, 1e-3]))
+def test_gaussian_releases_agree_with_dp_accounting(multipliers, delta):
+    ours = spent([gaussian(m, t) for t, m in enumerate(multipliers)], delta)
+    loss = pld.identity(value_discretization_interval=max(ours, 0.01) / 4000)
+    for m in multipliers:
+        loss = loss.compose(pld.from_gaussian_mechanism(m, value_discretization_interval=max(ours, 0.01) / 4000))
+    theirs = loss.get_epsilon_for_delta(delta - SAMPLER_DELTA)
+    assert ours <= theirs * (1 + 1e-6) + 1e-12
+    assert ours >= theirs * (1 - 2e-3) - 1e-4
+
+
+@given(st.floats(-4.9, 1.5).map(lambda x: 10.0**x), st.sampled_from([1e-12, 1e-9, 1e-6, 1e-3]))
+def test_the_formula_is_never_below_its_value_in_fifty_digits(mu, delta):
+    import mpmath
+
+    epsilon = spent([gaussian(1 / mu)], delta)
+    assume(0.0 < epsilon < math.inf)
+    with mpmath.workdps(50):
+        low, high = (epsilon / mpmath.mpf(mu) + sign * mpmath.mpf(mu) / 2 for sign in (-1, 1))
+        exact = mpmath.ncdf(-low) - mpmath.exp(epsilon) * mpmath.ncdf(-high)
+        assert exact <= mpmath.mpf(delta) - mpmath.mpf(SAMPLER_DELTA)
+        assert exact >= (mpmath.mpf(delta) - mpmath.mpf(SAMPLER_DELTA)) * (1 - mpmath.mpf("3e-9"))
+
+
+def test_gaussian_noise_needs_no_distributions():
+    program = """
+import sys
+from fastlloyd.privacy.accountant import spent
+from fastlloyd.privacy.release import Release
+release = Release(round=0, name="sums", mechanism="gaussian", norm="l2", sensitivity=1.0, noise_scale=5.0)
+assert 0 < spent([release], 1e-5) < 1
+assert not {"dp_accounting", "scipy.stats"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 @pytest.mark.parametrize(("mu", "pure"), [(0.5, 0.5), (0.1, 0.8), (2.0, 0.3)])
 def test_a_mixture_agrees_with_an_independent_integration(mu, pure):
     epsilon = spent([gaussian(1 / mu), laplace(1 / pure)], DELTA)
@@ -105,8 +143,8 @@ def test_no_promise_is_infinity():
 
 @pytest.mark.parametrize(
     "releases",
-    [[gaussian(1.0)], [laplace(10.0)] * 5, [gaussian(3.0), laplace(2.0)], [laplace(100.0)] * 50],
-    ids=["gaussian", "laplace", "mixed", "many"],
+    [[laplace(10.0)] * 5, [gaussian(3.0), laplace(2.0)], [laplace(100.0)] * 50],
+    ids=["laplace", "mixed", "many"],
 )
 def test_the_interval_is_at_most_a_two_thousandth_of_epsilon(releases, monkeypatch):
     intervals = []
@@ -163,11 +201,11 @@ def test_after_preparing_nothing_is_left_to_import() -> None:
 import sys
 from fastlloyd.privacy.accountant import prepare, spent
 from fastlloyd.privacy.release import Release
-assert not any(name.startswith("dp_accounting") for name in sys.modules)
+assert not any(name.startswith("scipy") for name in sys.modules)
 prepare()
 before = set(sys.modules)
 release = Release(round=0, name="sums", mechanism="gaussian", norm="l2", sensitivity=1.0, noise_scale=5.0)
 assert 0 < spent([release], 1e-5) < 1
-assert not [name for name in set(sys.modules) - before if name.startswith("dp_accounting")]
+assert not [name for name in set(sys.modules) - before if name.startswith("scipy")]
 """
     subprocess.run([sys.executable, "-c", program], check=True)
