@@ -73,7 +73,7 @@ test: $(VENV)/.test
 # Unit tests that start no processes, without those of benchmarks.
 test-fast: $(VENV)/.test
 	@$(BIN)/python -m pytest $(PARALLEL) tests/unit tests/vectors tests/test_layers.py tests/test_tables.py \
-	  --ignore=tests/unit/bench --ignore=tests/unit/test_supervisor.py
+	  --ignore=tests/unit/bench --ignore=tests/unit/supervise/test_supervisor.py
 
 test-all: $(VENV)/.test openmpi
 	@$(BIN)/python -m pytest $(PARALLEL) -m ''

@@ -23,14 +23,14 @@ import threading
 import time
 from typing import Any
 
-from fastlloyd.crypto.identity import make_identity
-from fastlloyd.crypto.tls import pinned_context
+from fastlloyd.crypto.link.identity import make_identity
+from fastlloyd.crypto.link.tls import pinned_context
 from fastlloyd.errors import FastLloydError
-from fastlloyd.net.address import Address, listen
-from fastlloyd.net.admission import Keys
-from fastlloyd.net.hub import TcpServer
-from fastlloyd.net.spoke import join
-from fastlloyd.wire import SERVER, PartyId
+from fastlloyd.net.tcp.address import Address, listen
+from fastlloyd.net.tcp.admission import Keys
+from fastlloyd.net.tcp.hub import TcpServer
+from fastlloyd.net.tcp.spoke import join
+from fastlloyd.wire.header import SERVER, PartyId
 
 FLOOD, HONEST = "127.0.0.2", "127.0.0.3"
 ROUND_TRIP_S = 0.06

@@ -15,7 +15,7 @@ import numpy as np
 from tqdm import tqdm
 
 from fastlloyd import FastLloyd
-from fastlloyd.data.named import dataset_bounds, load_named
+from fastlloyd.data.public.named import dataset_bounds, load_named
 
 # Mean NICV of the published code over 100 seeds at epsilon = 1, measured on a machine of the same kind.
 PUBLISHED = {"s1": 0.0177, "iris": 0.312, "wine": 1.82, "breast": 1.57, "house": 0.159, "lsun": 0.202, "yeast": 0.331}

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fastlloyd.bench.generate import Shares, Source, Workspace
-from fastlloyd.bench.runner import CLIENT_PROGRAM, Job, run_job
-from fastlloyd.net.launcher import find_mpirun
+from fastlloyd.bench.engine.generate import Shares, Source, Workspace
+from fastlloyd.bench.engine.runner import CLIENT_PROGRAM, Job, run_job
+from fastlloyd.net.mpi.launcher import find_mpirun
 
 BARE = [str(Path(__file__).parent / "programs" / "bare_rank.py")]
 OURS = list(CLIENT_PROGRAM)

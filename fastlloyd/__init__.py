@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fastlloyd.version import __version__
 
 if TYPE_CHECKING:
-    from fastlloyd.estimator import FastLloyd
+    from fastlloyd.estimator.estimator import FastLloyd
 
 __all__ = ["FastLloyd", "__version__"]
 
@@ -15,7 +15,7 @@ __all__ = ["FastLloyd", "__version__"]
 def __getattr__(name: str) -> Any:
     """Import the estimator only when it is asked for: parties never need scikit-learn."""
     if name == "FastLloyd":
-        from fastlloyd.estimator import FastLloyd
+        from fastlloyd.estimator.estimator import FastLloyd
 
         return FastLloyd
     raise AttributeError(f"module 'fastlloyd' has no attribute {name!r}")

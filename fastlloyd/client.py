@@ -5,33 +5,26 @@ Nothing heavy is imported before the flags are read, so that --help answers at o
 
 from __future__ import annotations
 
-import gc
-import logging
 import os
-import signal
 import socket
 import sys
 import time
 from collections.abc import Sequence
-from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
-from fastlloyd.config import RunConfig
-from fastlloyd.display import printable
-from fastlloyd.errors import ConfigError, FastLloydError, Interrupted, Reason
-from fastlloyd.wire import SERVER
+from fastlloyd.errors import ConfigError, FastLloydError, Reason
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.rank import limit_threads, run_party, start_log
+from fastlloyd.wire.header import SERVER
 
 if TYPE_CHECKING:
-    from fastlloyd.net.control import Ending
-    from fastlloyd.net.mpi import MpiTransport
+    from fastlloyd.net.link.control import Ending
+    from fastlloyd.net.mpi.transport import MpiTransport
     from fastlloyd.net.transport import Transport
-    from fastlloyd.report.announcer import Announcer
 
 _ABORT_AFTER_S = 0.3
 _LEAVE_AFTER_S = 2.0
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def parser(prog: str = "mpirun -n N python -m fastlloyd.client") -> Parser:
@@ -55,8 +48,7 @@ def main(argv: Sequence[str] | None = None, *, serve_only: bool = False) -> int:
     serve_only : bool
         Refuse to be anything but rank 0 (`fastlloyd.server`).
     """
-    for variable in _THREAD_VARIABLES:
-        os.environ.setdefault(variable, "1")
+    limit_threads()
     words = sys.argv[1:] if argv is None else argv
     config: RunConfig | FastLloydError
     events = "--events" in words  # even if the other flags are wrong
@@ -69,7 +61,7 @@ def main(argv: Sequence[str] | None = None, *, serve_only: bool = False) -> int:
 
 def _run_rank(config: RunConfig | FastLloydError, *, events: bool, serve_only: bool) -> int:
     """Join the MPI world and run."""
-    from fastlloyd.net.mpi import MpiTransport
+    from fastlloyd.net.mpi.transport import MpiTransport
 
     usable = config if isinstance(config, RunConfig) else RunConfig()
     try:
@@ -77,9 +69,9 @@ def _run_rank(config: RunConfig | FastLloydError, *, events: bool, serve_only: b
     except FastLloydError as error:
         sys.stderr.write(f"fastlloyd: {config if isinstance(config, FastLloydError) else error}\n")
         return error.exit_code
-    from fastlloyd.net.launcher import detect
-    from fastlloyd.net.lifeline import hold_lifelines
+    from fastlloyd.net.mpi.launcher import detect
     from fastlloyd.report.announcer import Announcer
+    from fastlloyd.supervise.lifeline import hold_lifelines
 
     rank = transport.me.rank
     try:
@@ -103,30 +95,6 @@ def _run_rank(config: RunConfig | FastLloydError, *, events: bool, serve_only: b
     return ending.code
 
 
-def run_party(
-    config: RunConfig | FastLloydError, transport: Transport, announcer: Announcer
-) -> tuple[Ending, Transport]:
-    """Run this process's party from its inputs to its end; signals become an agreed end.
-
-    Returns
-    -------
-    ending : Ending
-    carrier : Transport
-        To be closed by the caller; it may be `transport` with `--delay` added.
-    """
-    from fastlloyd.execute import execute
-    from fastlloyd.net.delay import delayed
-
-    # What has been imported stays to the end: the collector need not go through it in the midst of a round.
-    gc.freeze()
-    carrier = delayed(transport, config.delay if isinstance(config, RunConfig) else 0.0)
-    catch_signals()
-    ending = execute(config, carrier, announcer)
-    for number in _SIGNALS:
-        signal.signal(number, signal.SIG_IGN if ending.code else signal.SIG_DFL)
-    return ending, carrier
-
-
 def _leave(carrier: Transport, mpi: MpiTransport, ending: Ending) -> None:
     """Finalise MPI, unless a peer is lost: finalising would wait for it."""
     lost = ending.lost
@@ -145,63 +113,6 @@ def _leave(carrier: Transport, mpi: MpiTransport, ending: Ending) -> None:
         if aborts:
             mpi.abort(ending.code)
         os._exit(ending.code)
-
-
-def catch_signals() -> None:
-    """Turn SIGTERM and SIGINT into an `Interrupted` error where the main thread stands."""
-    for number in _SIGNALS:
-        signal.signal(number, _interrupt)
-
-
-def limit_threads() -> None:
-    """Keep to one thread per rank: ranks share the cores, and spinning BLAS threads would steal them."""
-    for variable in _THREAD_VARIABLES:
-        os.environ.setdefault(variable, "1")
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """Turn a signal into an agreed end."""
-    signal.signal(number, signal.SIG_IGN)
-    raise Interrupted(
-        f"told to stop by {signal.Signals(number).name}: by a person, or by the launcher because another rank ended"
-    )
-
-
-class PlainFormatter(logging.Formatter):
-    """Writes what does not print as escapes: names in a message come from files and peers."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        """Write the message on one line."""
-        return printable(super().formatMessage(record))
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Write the message, and the lines of a trace."""
-        return printable(super().format(record), lines=True)
-
-
-def start_log(config: RunConfig, rank: int) -> None:
-    """Log to a file or to standard error; never records, masks or keys.
-
-    Raises
-    ------
-    ConfigError
-        The file cannot be written.
-    """
-    handler: logging.Handler
-    if config.log_file is None:
-        handler = logging.StreamHandler()
-    else:
-        path = config.log_file.replace("{client}", str(rank))
-        try:
-            handler = logging.FileHandler(path, encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(
-                f"--log-file {path}: cannot be written ({error.strerror}); check path and rights"
-            ) from error
-    handler.setFormatter(PlainFormatter(f"%(asctime)s rank {rank} %(levelname)s %(name)s: %(message)s"))
-    root = logging.getLogger("fastlloyd")
-    root.addHandler(handler)
-    root.setLevel(config.log_level.upper())
 
 
 if __name__ == "__main__":

@@ -26,13 +26,33 @@ from __future__ import annotations
 import math
 from enum import IntEnum
 
-from fastlloyd.display import printable
-
 EXIT_OK = 0
 EXIT_INPUT = 2
 EXIT_PEER = 3
 EXIT_BUDGET = 4
 EXIT_BUG = 70
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    r"""Write what does not print as escapes: control characters, marks that turn the direction, lone surrogates.
+
+    Parameters
+    ----------
+    text : str
+    lines : bool
+        Keep the ends of lines.
+
+    Examples
+    --------
+    >>> printable("dose\x1b[2J")
+    'dose\\x1b[2J'
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or (lines and each == "\n") else each.encode("unicode_escape").decode()
+        for each in text
+    )
 
 
 class Reason(IntEnum):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compute the sign polynomials of the pairwise circuit and print fastlloyd/protocols/vertical_he/coefficients.py.
+"""Compute the sign polynomials of the pairwise circuit and print fastlloyd/protocols/vertical_he/math/coefficients.py.
 
 Two odd polynomials in a row: the first, of degree 15, is as near to 1 as such a polynomial can be on [delta, 1]; the
 second, of degree 7, on the range of the first. Each is found by Remez' exchange and factored as

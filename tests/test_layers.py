@@ -1,4 +1,4 @@
-"""Imports point downwards, and each outside library has its place."""
+"""The rooms of the house: each imports lower ones only, and each outside library has its place."""
 
 from __future__ import annotations
 
@@ -10,96 +10,105 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "fastlloyd"
-LAYERS = [
-    {"errors", "decode", "display", "regular", "wire", "version"},
-    {"config", "net"},
-    {"ring", "crypto", "kmeans", "privacy", "data"},
-    {"protocols"},
-    {"run", "simulate", "state", "workers"},
-    {"report"},
-    {"inputs", "agreement", "outcome", "supervisor", "verdict", "estimator", "parameter", "shaped"},
-    {"systems"},
-    {"execute"},
-    {"cli", "client", "server", "bench", "__main__", "__init__"},
+# From the lowest to the highest: a room may import those before it. "protocols" is the registry alone.
+ROOMS = [
+    *("version", "errors", "protocols", "randomness", "wire", "field", "kmeans", "masking"),
+    *("crypto", "crypto/he", "crypto/link", "privacy/noise", "privacy", "privacy/sketch", "data", "data/public"),
+    *("net", "net/link", "net/mpi", "net/tcp", "party", "report", "life", "life/align", "run", "protocols/NAME"),
+    *("estimator", "supervise", "bench", "cli", "client", "server", "__init__", "__main__"),
 ]
-# A secure link joins a transport and TLS: the one place of net/ that knows cryptography.
-EXCEPTIONS = {("net/secure.py", "crypto"), ("__init__.py", "estimator"), ("config.py", "protocols")}
-# The client's command line parser is shared by `fastlloyd run` and the rank program.
-LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+LEVEL = {name: level for level, name in enumerate(ROOMS)}
+MOST_FILES = 25
+DOORS = {"__init__.py", "__main__.py", "client.py", "server.py", "errors.py", "version.py"}
+FACE_ONLY = {"run", "report", "data", "data/public"}
 PLACES = {
-    "mpi4py": {"net/mpi.py"},
-    "tenseal": {"crypto/seal.py"},
+    "mpi4py": {"net/mpi/transport.py"},
+    "tenseal": {"crypto/he/seal.py"},
     "dp_accounting": {"privacy/"},
     "mpmath": {"privacy/"},
     "matplotlib": {"report/"},
     "pyarrow": {"data/"},
-    "sklearn": {"estimator.py", "kmeans/metrics.py", "bench/"},
+    "sklearn": {"estimator/", "kmeans/metrics.py", "bench/"},
     "tqdm": {"report/", "bench/"},
     "pickle": set(),
     "random": set(),
 }
 FILES = sorted(ROOT.rglob("*.py"))
+MODULES = {
+    ".".join(("fastlloyd", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__"): path
+    for path in FILES
+}
 
 
 def imports(path: Path) -> Iterator[str]:
+    """Every module that a file names in an import, inside functions and for types too."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative imports hide the layer"
-            yield node.module or ""
+            assert node.level == 0, f"{path}: relative imports hide the room"
+            modules = {f"{node.module}.{alias.name}" for alias in node.names} & MODULES.keys()
+            yield from modules or {node.module or ""}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_point_downwards(path: Path) -> None:
-    name = str(path.relative_to(ROOT))
-    own = path.relative_to(ROOT).parts[0].removesuffix(".py")
-    assert own in LEVEL, f"{own} has no layer: give it one in this test"
-    for module in imports(path):
-        parts = module.split(".")
-        if parts[0] == "fastlloyd" and len(parts) > 1:
-            allowed = LEVEL[parts[1]] <= LEVEL[own] or (name, parts[1]) in EXCEPTIONS
-            assert allowed, f"{name} imports {module}, which lies above it"
-        elif parts[0] in PLACES:
-            places = PLACES[parts[0]]
-            assert any(name.startswith(place) for place in places), f"{name} imports {module}; only {places} may"
+def room(module: str) -> str:
+    """The room that a module of the package is in."""
+    parts = module.split(".")[1:] or ["__init__"]
+    if parts[0] == "protocols":
+        return "protocols" if parts[1:] in ([], ["registry"]) else "protocols/NAME"
+    inner = "/".join(parts[:2])
+    return inner if inner in LEVEL else parts[0]
 
 
-def test_no_protocol_imports_another() -> None:
-    folders = {path.name for path in (ROOT / "protocols").iterdir() if path.is_dir()} - {"align", "__pycache__"}
-    for folder in sorted(folders):
-        for path in (ROOT / "protocols" / folder).rglob("*.py"):
-            for module in imports(path):
-                other = f"{module}..".split(".")[2] if module.startswith("fastlloyd.protocols.") else ""
-                assert other == folder or other not in folders, f"{path} imports {module}: move what they share down"
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_lead_to_lower_rooms(module: str) -> None:
+    path = MODULES[module]
+    name, own = str(path.relative_to(ROOT)), room(module)
+    assert own in LEVEL, f"{own} is no room: give it a place in this test"
+    for other in imports(path):
+        outside = other.partition(".")[0]
+        if outside == "fastlloyd":
+            assert room(other) == own or LEVEL[room(other)] < LEVEL[own], f"{name} imports {other}, which lies above it"
+        elif outside in PLACES:
+            places = PLACES[outside]
+            assert any(name.startswith(place) for place in places), f"{name} imports {other}; only {places} may"
 
 
 def test_no_file_imports_in_a_circle() -> None:
-    names = {path: ".".join(("fastlloyd", *path.relative_to(ROOT).with_suffix("").parts)) for path in FILES}
-    known = {name.removesuffix(".__init__"): path for path, name in names.items()}
-    graph = {known_as: imported(path, known) - {known_as} for known_as, path in known.items()}
+    graph = {module: set(imports(path)) & MODULES.keys() - {module} for module, path in MODULES.items()}
     try:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
         pytest.fail(f"these files import each other: {' -> '.join(error.args[1])}")
 
 
-def imported(path: Path, known: dict[str, Path]) -> set[str]:
-    """The modules of the package that a file imports, inside functions and for types too."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names if alias.name in known}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= names & known.keys() or ({node.module} & known.keys())
-    return found
+def test_no_protocol_imports_another() -> None:
+    for module, path in MODULES.items():
+        own = module.split(".")[2:3] if room(module) == "protocols/NAME" else []
+        for other in imports(path) if own else ():
+            strange = room(other) == "protocols/NAME" and other.split(".")[2:3] != own
+            assert not strange, f"{module} imports {other}: move what they share down"
+
+
+def test_only_the_face_of_a_protocol_sees_runs_reports_and_data() -> None:
+    for module, path in MODULES.items():
+        if room(module) == "protocols/NAME" and not path.name.startswith("face"):
+            for other in imports(path):
+                assert not other.startswith("fastlloyd") or room(other) not in FACE_ONLY, f"{module} imports {other}"
 
 
 def test_protocols_know_no_transport() -> None:
-    for path in (ROOT / "protocols").rglob("*.py"):
-        for module in imports(path):
-            assert not module.startswith(("fastlloyd.net", "socket", "ssl", "time", "threading")), (path, module)
+    for module, path in MODULES.items():
+        if room(module) == "protocols/NAME" and path.name != "workers.py":
+            for other in imports(path):
+                assert not other.startswith(("fastlloyd.net", "socket", "ssl", "time", "threading")), (path, other)
+
+
+def test_the_house_is_easy_to_enter() -> None:
+    assert {path.name for path in ROOT.glob("*.py")} == DOORS
+    for folder in {path.parent for path in FILES}:
+        assert len(list(folder.glob("*.py"))) <= MOST_FILES, f"{folder}: more files than one look takes in"
+        assert (folder / "__init__.py").read_text("utf-8").startswith('"""'), f"{folder}: say what it is for"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import fastlloyd
-from fastlloyd.config import PROTOCOLS
-from fastlloyd.crypto import domains
-from fastlloyd.protocols import numbers
 from fastlloyd.protocols.registry import ROWS, find
-from fastlloyd.systems.session import find_system
+from fastlloyd.randomness import domains
+from fastlloyd.run.config import PROTOCOLS
+from fastlloyd.run.session import find_face
+from fastlloyd.wire import numbers
 
 ROOT = Path(fastlloyd.__file__).parent
 NUMBERS = {name: value for name, value in vars(numbers).items() if name.isupper() and name != "FIRST_OUTSIDE"}
@@ -25,7 +25,8 @@ LABELS = {name: value for name, value in vars(domains).items() if name.isupper()
 
 def messages() -> Iterator[type]:
     """Every class of the package that travels in a frame."""
-    for module in pkgutil.walk_packages([str(ROOT / "protocols")], "fastlloyd.protocols."):
+    rooms = [(str(ROOT / room), f"fastlloyd.{room}.") for room in ("protocols", "life")]
+    for module in (module for path, prefix in rooms for module in pkgutil.walk_packages([path], prefix)):
         for _, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
             if "TYPE" in vars(kind) and kind.__module__ == module.name:
                 yield kind
@@ -39,10 +40,10 @@ def test_each_message_has_a_number_of_its_own_and_each_number_a_message() -> Non
 
 
 def test_no_number_stands_outside_the_table() -> None:
-    for path in (ROOT / "protocols").rglob("*.py"):
+    for path in ROOT.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "TYPE":
-                assert not isinstance(node.value, ast.Constant), f"{path}: put the number into protocols/numbers.py"
+                assert not isinstance(node.value, ast.Constant), f"{path}: put the number into wire/numbers.py"
 
 
 def test_each_use_has_a_label_of_its_own() -> None:
@@ -58,9 +59,9 @@ def test_no_label_stands_outside_the_table() -> None:
             continue
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, bytes):
-                assert not node.value.startswith(b"fastlloyd "), f"{path}: put {node.value!r} into crypto/domains.py"
+                assert not node.value.startswith(b"fastlloyd "), f"{path}: put {node.value!r} into domains.py"
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "PublicStream":
-                assert not isinstance(node.args[1], ast.Constant), f"{path}: put the label into crypto/domains.py"
+                assert not isinstance(node.args[1], ast.Constant), f"{path}: put the label into randomness/domains.py"
 
 
 def test_each_protocol_has_one_row_and_a_folder_with_code() -> None:
@@ -72,7 +73,7 @@ def test_each_protocol_has_one_row_and_a_folder_with_code() -> None:
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_a_row_leads_to_what_runs_the_protocol(name: str) -> None:
-    system = find_system(name)
+    system = find_face(name)
     for part in ("gather", "load", "serve", "take_part", "plan_lines", "settings_help"):
         assert callable(getattr(system, part))
     assert find(name).partition == ("vertical" if "Vertical" in type_of_common(system) else "horizontal")

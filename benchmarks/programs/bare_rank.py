@@ -11,10 +11,10 @@ from collections import deque
 
 import numpy as np
 
-import fastlloyd.crypto.mask as mask
-import fastlloyd.execute as execute
+import fastlloyd.masking.mask as mask
+import fastlloyd.run.execute as execute
 from fastlloyd.client import main
-from fastlloyd.net.secure import SecureLinks
+from fastlloyd.net.link.secure import SecureLinks
 
 
 class PlainLinks(SecureLinks):

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from fastlloyd.bench.registry import BENCHES, DEFAULT_OUTPUT, Options, find_bench, run_bench
+from fastlloyd.bench.engine.registry import BENCHES, DEFAULT_OUTPUT, Options, find_bench, run_bench
 from fastlloyd.cli.options import Parser
-from fastlloyd.config import DATA_DIR_VARIABLE
+from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
 from fastlloyd.errors import EXIT_OK, ConfigError, Interrupted
 
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastlloyd.crypto.identity import load_key
-from fastlloyd.crypto.roster import Roster, RosterEntry
+from fastlloyd.crypto.link.identity import load_key
+from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.errors import ConfigError
 
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fastlloyd.cli.options import Parser
-from fastlloyd.config import DATA_DIR_VARIABLE
-from fastlloyd.data.download import EMBEDDED, Get, download, get_file
-from fastlloyd.data.named import DEFAULT_DATASET, list_named
-from fastlloyd.data.origin import ORIGINS
+from fastlloyd.data.public.download import EMBEDDED, Get, download, get_file
+from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
+from fastlloyd.data.public.named import DEFAULT_DATASET, list_named
+from fastlloyd.data.public.origin import ORIGINS
 from fastlloyd.errors import EXIT_OK, ConfigError, DataError, FastLloydError
 
 ALL = "all"

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from fastlloyd.cli.options import Parser
 from fastlloyd.errors import EXIT_INPUT, EXIT_OK, ConfigError, FastLloydError
-from fastlloyd.net.launcher import HOW_TO_INSTALL, Mpirun, TransportName, detect, find_mpirun, mpirun_command
+from fastlloyd.net.mpi.launcher import HOW_TO_INSTALL, Mpirun, TransportName, detect, find_mpirun, mpirun_command
 from fastlloyd.report.unit import format_bytes, format_count, format_seconds
 
 OK, NOTE, WARN, FAIL = "ok", "note", "warn", "FAIL"
@@ -158,9 +158,9 @@ def check_tls() -> Iterator[Finding]:
     if not ssl.HAS_TLSv1_3:
         yield Finding(FAIL, f"{ssl.OPENSSL_VERSION} has no TLS 1.3: use a Python built with OpenSSL 1.1.1 or later")
         return
-    from fastlloyd.crypto.identity import make_identity
-    from fastlloyd.crypto.tls import TlsLink
-    from fastlloyd.wire import PartyId
+    from fastlloyd.crypto.link.identity import make_identity
+    from fastlloyd.crypto.link.tls import TlsLink
+    from fastlloyd.wire.header import PartyId
 
     one, two = make_identity("doctor-0", 0), make_identity("doctor-1", 1)
     started = time.perf_counter()
@@ -215,8 +215,8 @@ def check_wiring() -> Iterator[Finding]:
 
 def probe(transport: TransportName) -> int:
     """Be one rank of the test: rank 0 sends a few megabytes, rank 1 answers with their digest."""
-    from fastlloyd.net.mpi import MpiTransport
-    from fastlloyd.wire import PartyId
+    from fastlloyd.net.mpi.transport import MpiTransport
+    from fastlloyd.wire.header import PartyId
 
     content = bytes(range(256)) * (_PROBE_BYTES // 256)
     try:
@@ -246,7 +246,7 @@ def _run_probe(mpirun: Mpirun, transport: TransportName) -> Finding:
     name = "shared memory" if transport == "shm" else "TCP"
     argv = [sys.executable, "-m", "fastlloyd.cli.doctor", "--probe", transport]
     command, env = mpirun_command(mpirun, 2, argv, transport=transport)
-    from fastlloyd.net.process import adopting_orphans, kill_marked
+    from fastlloyd.supervise.process import adopting_orphans, kill_marked
 
     mark = f"doctor-{os.getpid()}"
     with adopting_orphans():

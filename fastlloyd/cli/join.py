@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
 from fastlloyd.cli.serve import CARRIER, CONNECTION, connection_keys
-from fastlloyd.client import catch_signals, limit_threads, run_party, start_log
 from fastlloyd.errors import ConfigError
-from fastlloyd.net.address import parse_address
+from fastlloyd.net.tcp.address import parse_address
+from fastlloyd.run.rank import catch_signals, limit_threads, run_party, start_log
 
 
 def main(argv: Sequence[str]) -> int:
@@ -27,9 +27,9 @@ def main(argv: Sequence[str]) -> int:
     address = parse_address(arguments.server, "--server")
     if arguments.rank is not None and arguments.rank < 1:
         raise ConfigError(f"--rank: expected a client's number, 1 or more, got {arguments.rank}")
-    from fastlloyd.inputs import find_place
-    from fastlloyd.net.spoke import join
+    from fastlloyd.net.tcp.spoke import join
     from fastlloyd.report.announcer import Announcer
+    from fastlloyd.run.inputs import find_place
 
     place = find_place(config, arguments.rank)
     keys = connection_keys(place)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 
-from fastlloyd.crypto.identity import fingerprint, make_identity, save_identity
+from fastlloyd.crypto.link.identity import fingerprint, make_identity, save_identity
 from fastlloyd.errors import EXIT_OK
 
 

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from fastlloyd.cli.arguments import join_negative_values
 from fastlloyd.cli.options import Parser
-from fastlloyd.config import DATA_DIR_VARIABLE, RunConfig, load_config
 from fastlloyd.data.bounds import Bounds, parse_bounds, scale
-from fastlloyd.data.named import dataset_bounds, load_named
+from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
+from fastlloyd.data.public.named import dataset_bounds, load_named
 from fastlloyd.data.table import column_names, read_table
-from fastlloyd.display import csv_text
 from fastlloyd.errors import EXIT_OK, ConfigError
+from fastlloyd.report.display import csv_text
+from fastlloyd.run.config import RunConfig, load_config
 
 _BLOCK_VALUES = 1 << 18
 

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastlloyd.cli.arguments import join_negative_values
-from fastlloyd.config import (
-    DATA_DIR_VARIABLE,
+from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
+from fastlloyd.errors import ConfigError
+from fastlloyd.protocols.registry import PROTOCOLS
+from fastlloyd.run.config import (
     LOG_LEVELS,
     MASKINGS,
     MISSING_RULES,
@@ -21,8 +23,6 @@ from fastlloyd.config import (
     load_config,
     with_values,
 )
-from fastlloyd.errors import ConfigError
-from fastlloyd.protocols.registry import PROTOCOLS
 
 
 class Parser(argparse.ArgumentParser):

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
-from fastlloyd.systems.session import find_system
+from fastlloyd.run.session import find_face
 
 
 def main(argv: Sequence[str]) -> int:
@@ -21,6 +21,6 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--d", type=int, help="number of features (default: those of --dataset)")
     add_run_options(parser)
     config, arguments = parse_run_options(parser, argv, links=False)
-    lines = find_system(config.protocol).plan_lines(config, arguments.n - 1, arguments.d)
+    lines = find_face(config.protocol).plan_lines(config, arguments.n - 1, arguments.d)
     sys.stdout.write("\n".join(lines) + "\n")
     return 0

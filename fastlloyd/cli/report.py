@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.cli.options import Parser
-from fastlloyd.display import csv_text, printable
-from fastlloyd.errors import EXIT_OK, ConfigError
+from fastlloyd.errors import EXIT_OK, ConfigError, printable
 from fastlloyd.privacy.release import Release
-from fastlloyd.regular import read_regular
+from fastlloyd.report.display import csv_text
 from fastlloyd.report.document import load, public_releases
 from fastlloyd.report.table import render, render_server
+from fastlloyd.wire.regular import read_regular
 
 # How far a recomputed epsilon may differ between two versions of the accounting library.
 _SLACK = 1e-6
@@ -109,7 +109,7 @@ def verify(folder: Path, roster: Path | None = None) -> str:
 
 def _signed(folder: Path, document: Mapping[str, Any], roster: Path | None) -> str:
     """Check the signatures, or say why they were not checked."""
-    from fastlloyd.crypto.roster import Roster
+    from fastlloyd.crypto.link.roster import Roster
     from fastlloyd.report.signed import verify_signatures
 
     if roster is not None:

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from fastlloyd.crypto.identity import certificate_bytes, group_hex, named_in, read_text
-from fastlloyd.crypto.roster import ROLES, Roster, RosterEntry
+from fastlloyd.crypto.link.identity import certificate_bytes, group_hex, named_in, read_text
+from fastlloyd.crypto.link.roster import ROLES, Roster, RosterEntry
 from fastlloyd.errors import EXIT_OK, ConfigError
 
 

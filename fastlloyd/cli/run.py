@@ -10,11 +10,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
-from fastlloyd.config import RunConfig
 from fastlloyd.errors import EXIT_OK, ConfigError
-from fastlloyd.net.launcher import TransportName
+from fastlloyd.net.mpi.launcher import TransportName
 from fastlloyd.protocols.registry import PROTOCOLS, ROWS
 from fastlloyd.report.unit import format_bytes
+from fastlloyd.run.config import RunConfig
 
 
 def main(argv: Sequence[str]) -> int:
@@ -33,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
     config, arguments = parse_run_options(parser, words)
     if arguments.n < 2:
         raise ConfigError(f"-n: expected at least 2 processes (the server and one client), got {arguments.n}")
-    from fastlloyd.supervisor import supervise
+    from fastlloyd.supervise.supervisor import supervise
 
     words = _without_n(words)
     debug = config.log_level == "debug"
@@ -45,8 +45,8 @@ def main(argv: Sequence[str]) -> int:
 
 def _run_shaped(n: int, words: Sequence[str], config: RunConfig, *, debug: bool) -> int:
     """Run each rank on a shaped host of its own, over TCP, and note the bytes on the interfaces."""
-    from fastlloyd.shaped import note_wire_bytes, shaped_hosts
-    from fastlloyd.supervisor import supervise
+    from fastlloyd.supervise.shaped import note_wire_bytes, shaped_hosts
+    from fastlloyd.supervise.supervisor import supervise
 
     with shaped_hosts(config.network or "", n) as hosts:
         shaping = ["--transport", "tcp", "--shaping", hosts.backend]
@@ -78,12 +78,12 @@ def _without_n(words: Sequence[str]) -> list[str]:
 
 def _settings_help(words: Sequence[str]) -> str:
     """List the protocols, and the settings of the one that `--protocol NAME --help` asks about."""
-    from fastlloyd.systems.session import find_system
+    from fastlloyd.run.session import find_face
 
     protocol = next((b for a, b in pairwise(words) if a == "--protocol" and b in PROTOCOLS), "fastlloyd")
     lines = ["protocols:", *(f"  {row.name:<16}{row.summary}" for row in ROWS), ""]
     lines += [f"settings of {protocol}, for --set or in the run file's table [{protocol}]:"]
-    for key, text in find_system(protocol).settings_help(protocol).items():
+    for key, text in find_face(protocol).settings_help(protocol).items():
         name = key if "." in key else f"{protocol}.{key}"
         lines += textwrap.wrap(f"{name}  {text}", 78, initial_indent="  ", subsequent_indent=" " * 8)
     return "\n".join(lines)

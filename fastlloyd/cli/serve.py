@@ -9,15 +9,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
-from fastlloyd.client import catch_signals, limit_threads, run_party, start_log
-from fastlloyd.config import RunConfig
 from fastlloyd.errors import ConfigError
-from fastlloyd.net.address import Address, listen, parse_address
-from fastlloyd.wire import SERVER
+from fastlloyd.net.tcp.address import Address, listen, parse_address
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.rank import catch_signals, limit_threads, run_party, start_log
+from fastlloyd.wire.header import SERVER
 
 if TYPE_CHECKING:
-    from fastlloyd.inputs import Place
-    from fastlloyd.net.admission import Keys
+    from fastlloyd.net.tcp.admission import Keys
+    from fastlloyd.run.inputs import Place
 
 CARRIER = "serve/join"
 CONNECTION = ("plain TCP: without --roster and --key nobody proves who it is", "TLS 1.3, keys of the roster")
@@ -36,10 +36,10 @@ def main(argv: Sequence[str]) -> int:
     config, arguments = parse_run_options(_parser(), argv)
     config = _without_records(config)
     address = parse_address(arguments.listen, "--listen", listening=True)
-    from fastlloyd.inputs import find_place
-    from fastlloyd.net.hub import TcpServer
+    from fastlloyd.net.tcp.hub import TcpServer
     from fastlloyd.report.announcer import Announcer
     from fastlloyd.report.unit import format_count
+    from fastlloyd.run.inputs import find_place
 
     place = find_place(config, SERVER.rank)
     if place.clients is None and arguments.clients is None:
@@ -69,8 +69,8 @@ def connection_keys(place: Place) -> Keys | None:
     """Give what the connection needs where there is a roster: a client trusts the server, the server all clients."""
     if place.identity is None:
         return None
-    from fastlloyd.crypto.tls import pinned_context
-    from fastlloyd.net.admission import Keys
+    from fastlloyd.crypto.link.tls import pinned_context
+    from fastlloyd.net.tcp.admission import Keys
 
     trusted = {der: party for party, der in place.certificates.items() if place.me.is_server or party.is_server}
     return Keys(pinned_context(place.identity, trusted, server_side=place.me.is_server), trusted)

@@ -1,1 +1,1 @@
-"""Identities, links, masks: cryptography from the `cryptography` and `ssl` libraries only."""
+"""Cryptography from the `cryptography`, `ssl` and `tenseal` libraries only: links, homomorphic encryption, blinding."""

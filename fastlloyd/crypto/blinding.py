@@ -30,8 +30,8 @@ from cryptography.hazmat.primitives.asymmetric.ec import (
     derive_private_key,
 )
 
-from fastlloyd.crypto import domains
-from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.randomness import domains
+from fastlloyd.randomness.secret import SecretRandom
 
 POINT_BYTES = 32
 _CURVE = SECP256R1()

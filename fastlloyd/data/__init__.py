@@ -1,1 +1,1 @@
-
+"""Tables of records: reading, bounds, splits, vertical parts."""

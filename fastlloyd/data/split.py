@@ -9,9 +9,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from numpy.typing import NDArray
 
-from fastlloyd.crypto import domains
 from fastlloyd.data.table import SUFFIXES, column_names, read_table
 from fastlloyd.errors import ConfigError
+from fastlloyd.randomness import domains
 
 SPLITS = ("iid", "even", "label")
 

@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds, unscale
-from fastlloyd.data.named import Dataset
+from fastlloyd.data.dataset import Dataset
 from fastlloyd.data.table import read_identifiers, read_table
 from fastlloyd.errors import ConfigError, DataError
-from fastlloyd.regular import read_regular
+from fastlloyd.wire.regular import read_regular
 
 ID_COLUMN = "id"
 _FORM = "a CSV file with one line 'feature,party' for each column"

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto import domains
-from fastlloyd.crypto.prg import PublicStream
+from fastlloyd.randomness import domains
+from fastlloyd.randomness.prg import PublicStream
 
 ATTEMPTS = 100
 GRID_BITS = 20

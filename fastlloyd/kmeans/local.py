@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.prg import PublicStream
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.kmeans.weighted import cluster
+from fastlloyd.randomness.prg import PublicStream
 
 
 def cluster_locally(

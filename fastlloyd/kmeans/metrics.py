@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto import domains
-from fastlloyd.crypto.prg import PublicStream
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.matching import accuracy
+from fastlloyd.randomness import domains
+from fastlloyd.randomness.prg import PublicStream
 
 SAMPLE = 2000
 _BLOCK_VALUES = 1 << 22

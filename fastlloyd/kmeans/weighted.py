@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.prg import PublicStream
+from fastlloyd.randomness.prg import PublicStream
 
 _BLOCK_VALUES = 1 << 22
 

@@ -14,7 +14,7 @@ from collections import deque
 
 from fastlloyd.errors import ConfigError, InternalError, PeerGone
 from fastlloyd.net.transport import Transport
-from fastlloyd.wire import PartyId
+from fastlloyd.wire.header import PartyId
 
 
 def delayed(inner: Transport, delay_s: float) -> Transport:

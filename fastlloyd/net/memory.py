@@ -18,7 +18,7 @@ from queue import Empty, SimpleQueue
 
 from fastlloyd.errors import ConfigError, InternalError, PeerGone
 from fastlloyd.net.transport import Transport
-from fastlloyd.wire import PartyId
+from fastlloyd.wire.header import PartyId
 
 Tap = Callable[[PartyId, PartyId, bytes], "bytes | list[bytes] | None"]
 

@@ -2,7 +2,7 @@
 
 Payload is ring or field elements and ciphertexts only; link bytes are what leaves for the transport
 (message headers, TLS records, handshakes). Counts are kept per peer, direction and round; set-up and
-the final exchange have round numbers of their own (`wire.SETUP_ROUND`, `wire.FINAL_ROUND`).
+the final exchange have round numbers of their own (`SETUP_ROUND`, `FINAL_ROUND`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from fastlloyd.wire import FINAL_ROUND, SETUP_ROUND, PartyId
+from fastlloyd.wire.header import FINAL_ROUND, SETUP_ROUND, PartyId
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from fastlloyd.errors import InternalError, PeerError
-from fastlloyd.wire import PartyId
+from fastlloyd.wire.header import PartyId
 
 MAX_FRAME_BYTES = 1 << 30
 

@@ -1,1 +1,1 @@
-
+"""What is released and what it costs: releases, calibration, accountant, ledger."""

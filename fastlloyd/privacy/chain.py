@@ -7,7 +7,7 @@
     link n  =  SHA-256(link n-1 | line n)                  the line without its end
 
 A line that is changed, cut out or put in breaks the link of the next one. Lines at the end can go without breaking a
-link, so whoever relies on the ledger keeps a `Mark` of it elsewhere (`fastlloyd/state.py`).
+link, so whoever relies on the ledger keeps a `Mark` of it elsewhere (`fastlloyd/run/state.py`).
 
 A ledger of fastlloyd 0.1 has lines without `previous`. They are read at the start of the file only: the first chained
 line seals them, and after it no other line may lack the digest.
@@ -22,10 +22,10 @@ import re
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastlloyd.crypto import domains
-from fastlloyd.decode import Within
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.release import Release
+from fastlloyd.randomness import domains
+from fastlloyd.wire.decode import Within
 
 FIRST_LINK = hashlib.sha256(domains.LEDGER).digest()
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Self
 
-from fastlloyd.decode import decode, load_json, show
 from fastlloyd.errors import ConfigError
+from fastlloyd.wire.decode import decode, load_json, show
 
 GAUSSIAN_SHARES = "discrete gaussian shares"
 LAPLACE_SHARES = "discrete laplace shares"

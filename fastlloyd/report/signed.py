@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from fastlloyd.crypto.identity import Identity
-from fastlloyd.crypto.roster import Roster
-from fastlloyd.crypto.signature import sign, verifies
+from fastlloyd.crypto.link.identity import Identity
+from fastlloyd.crypto.link.roster import Roster
+from fastlloyd.crypto.link.signature import sign, verifies
 from fastlloyd.errors import ConfigError
 from fastlloyd.report import document
-from fastlloyd.wire import PartyId
+from fastlloyd.wire.header import PartyId
 
 Covers = Literal["public", "centroids", "result"]
 COVERS: tuple[Covers, ...] = get_args(Covers)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.display import printable
+from fastlloyd.errors import printable
 from fastlloyd.report.unit import format_bytes, format_count, format_epsilon, format_seconds
 
 MAX_ROWS = 12

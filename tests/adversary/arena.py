@@ -32,9 +32,10 @@ _TICK_S = 0.005
 _AFTER_S = 3.0
 _START_S = 60.0
 _WARM = (
-    *("cli.serve", "cli.join", "net.hub", "net.spoke", "execute", "systems.fastlloyd", "systems.feddp", "systems.kfed"),
-    *("systems.secfc", "systems.vertical_dp", "systems.vertical_he", "privacy.accountant", "report.announcer"),
-    *("inputs", "report.table", "privacy.calibration"),
+    *("cli.serve", "cli.join", "net.tcp.hub", "net.tcp.spoke", "run.execute", "protocols.fastlloyd.face"),
+    *("protocols.feddp.face", "protocols.kfed.face", "protocols.secfc.face", "protocols.vertical_dp.face"),
+    *("protocols.vertical_he.face", "privacy.accountant", "report.announcer"),
+    *("run.inputs", "report.table", "privacy.calibration"),
 )
 _WARM_OTHERS = ("scipy.special", "scipy.optimize", "dp_accounting.pld.privacy_loss_distribution", "tenseal")
 

@@ -24,23 +24,23 @@ from typing import Any
 import numpy as np
 
 import fastlloyd
-from fastlloyd.decode import decode, load_json
 from fastlloyd.errors import FastLloydError, InternalError, Reason
-from fastlloyd.net.frame import Notice, Start, Verdict
+from fastlloyd.life.align.columns import read_features
+from fastlloyd.life.align.messages import Columns, Count, IdTag
+from fastlloyd.life.farewell import Account, Chains, Counters, Sent, Totals
+from fastlloyd.life.hello import Go, Hello, PlanProposal, Ready
+from fastlloyd.life.pairs import PairPublicKey
+from fastlloyd.net.link.frame import Notice, Start, Verdict
 from fastlloyd.privacy.chain import FIRST_LINK, Mark, chained_line, read_line
 from fastlloyd.privacy.release import Release
-from fastlloyd.protocols.align.messages import Columns, Count, IdTag
-from fastlloyd.protocols.align.schema import read_features
-from fastlloyd.protocols.farewell import Account, Chains, Counters, Sent, Totals
 from fastlloyd.protocols.fastlloyd import plan as fastlloyd_plan
 from fastlloyd.protocols.feddp import proposal as feddp_plan
 from fastlloyd.protocols.kfed import plan as kfed_plan
-from fastlloyd.protocols.pairs import PairPublicKey
 from fastlloyd.protocols.secfc import plan as secfc_plan
-from fastlloyd.protocols.session import Go, Hello, PlanProposal, Ready
 from fastlloyd.protocols.vertical_dp import plan as vertical_dp_plan
 from fastlloyd.protocols.vertical_he import proposal as vertical_he_plan
-from fastlloyd.wire import SERVER, Header, Message, PartyId, decode_included
+from fastlloyd.wire.decode import decode, load_json
+from fastlloyd.wire.header import SERVER, Header, Message, PartyId, decode_included
 from tests.adversary.mutate import ACTS, Moment
 from tests.protocols import support as horizontal
 from tests.protocols.feddp import support as feddp
@@ -56,7 +56,13 @@ BYTES = ("flip", "edge", "edge", "front", "inner", "splice", "random", "ones", "
 # A plan that was decoded is compared with the configuration once in so many records: that takes milliseconds.
 COMPARED = 40
 _BOTH = (PartyId(1), PartyId(2))
-_NO_PARTS = ("fastlloyd.bench", "fastlloyd.__main__", "fastlloyd.client", "fastlloyd.server", "fastlloyd.net.mpi")
+_NO_PARTS = (
+    "fastlloyd.bench",
+    "fastlloyd.__main__",
+    "fastlloyd.client",
+    "fastlloyd.server",
+    "fastlloyd.net.mpi.transport",
+)
 
 
 @dataclass
@@ -286,7 +292,7 @@ def decoders() -> set[type]:
         for kind in vars(importlib.import_module(module.name)).values():
             if not inspect.isclass(kind) or kind.__module__ != module.name:
                 continue
-            frame = module.name in ("fastlloyd.net.frame", "fastlloyd.wire") and "decode" in vars(kind)
+            frame = module.name in ("fastlloyd.net.link.frame", "fastlloyd.wire.header") and "decode" in vars(kind)
             plain = hasattr(kind, "from_json") and not getattr(kind, "_is_protocol", False)
             if isinstance(getattr(kind, "TYPE", None), int) or frame or plain:
                 found.add(kind)

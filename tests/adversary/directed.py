@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from fastlloyd.errors import Reason
-from fastlloyd.net.frame import Kind, Notice
-from fastlloyd.protocols.align.messages import Columns, Count
-from fastlloyd.protocols.farewell import Counters, Totals
+from fastlloyd.life.align.messages import Columns, Count
+from fastlloyd.life.farewell import Counters, Totals
+from fastlloyd.life.hello import Hello, PlanProposal, Ready
+from fastlloyd.life.pairs import PairPublicKey
+from fastlloyd.net.link.frame import Kind, Notice
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.feddp.messages import CentersMessage, ProjectedCentersMessage, ProjectionMessage
 from fastlloyd.protocols.kfed.messages import MergedCenters
-from fastlloyd.protocols.pairs import PairPublicKey
 from fastlloyd.protocols.secfc.messages import Roll, Signs
 from fastlloyd.protocols.secfc.setup_messages import LayerPublicKey, SealedTags, Shared, Size
-from fastlloyd.protocols.session import Hello, PlanProposal, Ready
 from fastlloyd.protocols.vertical_dp.messages import Synopsis
 from tests.adversary.lie import CONTROL, Lie
 from tests.adversary.play import PLAYS

@@ -7,8 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from fastlloyd.protocols.farewell import Totals
-from fastlloyd.protocols.session import Hello, PlanProposal
+from fastlloyd.life.farewell import Totals
+from fastlloyd.life.hello import Hello, PlanProposal
 from tests.adversary.lie import Lie
 from tests.adversary.mutate import HEADER_BYTES, is_document
 

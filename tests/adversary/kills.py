@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from fastlloyd.errors import EXIT_BUG, EXIT_INPUT, EXIT_OK
-from fastlloyd.wire import FINAL_ROUND, SETUP_ROUND, Header
+from fastlloyd.wire.header import FINAL_ROUND, SETUP_ROUND, Header
 from tests.adversary.arena import Ended, TcpRun, warm_up
 from tests.adversary.play import PLAYS, Play, build
 
@@ -58,7 +58,7 @@ class Kill:
         elif self.moment.endswith("sync"):
             os.fsync = self._deadly(os.fsync)
         else:
-            from fastlloyd.net.secure import SecureLinks
+            from fastlloyd.net.link.secure import SecureLinks
 
             SecureLinks.send = self._deadly(SecureLinks.send)  # type: ignore[method-assign]
 

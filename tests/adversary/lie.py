@@ -132,8 +132,8 @@ class Teller:
 
 def install(lie: Lie, told: Path) -> None:
     """Make this process a liar, if it is the lie's rank."""
-    from fastlloyd.net.channel import Channel
-    from fastlloyd.net.secure import SecureLinks
+    from fastlloyd.net.link.channel import Channel
+    from fastlloyd.net.link.secure import SecureLinks
 
     teller = Teller(lie, told)
     send, post, receive = SecureLinks.send, Channel.post, SecureLinks.receive
@@ -169,7 +169,7 @@ def install(lie: Lie, told: Path) -> None:
 
 def install_recorder(path: Path) -> None:
     """Write down every message that this process sends: the material of mutations."""
-    from fastlloyd.net.secure import SecureLinks
+    from fastlloyd.net.link.secure import SecureLinks
 
     send = SecureLinks.send
 

@@ -41,7 +41,7 @@ def hostile_hub(act: str, seed: int, told: Path) -> Callable[[], None]:
     """Give what makes the server's process a hub that changes one forwarded frame."""
 
     def install() -> None:
-        from fastlloyd.net.hub import TcpServer
+        from fastlloyd.net.tcp.hub import TcpServer
 
         draw = random.Random(seed)
         relay = TcpServer._relay

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import FastLloydError, InternalError, PeerError
-from fastlloyd.protocols.farewell import Counters, Totals
+from fastlloyd.life.farewell import Counters, Totals
+from fastlloyd.life.hello import Go, Hello, PlanProposal, Ready
 from fastlloyd.protocols.secfc.setup_messages import Size
-from fastlloyd.protocols.session import Go, Hello, PlanProposal, Ready
-from fastlloyd.simulate import Tap
-from fastlloyd.wire import Header, PartyId
+from fastlloyd.run.simulation import Tap
+from fastlloyd.wire.header import Header, PartyId
 from tests.adversary.mutate import ACTS, HEADER_BYTES, Moment
 from tests.protocols import support as fastlloyd
 from tests.protocols.feddp import support as feddp

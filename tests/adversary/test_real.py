@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fastlloyd.protocols.farewell import Totals
+from fastlloyd.life.farewell import Totals
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.feddp.messages import CentersMessage, MaskedStatistic
 from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters

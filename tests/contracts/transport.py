@@ -16,7 +16,7 @@ import pytest
 
 from fastlloyd.errors import InternalError, PeerError, PeerGone
 from fastlloyd.net.transport import MAX_FRAME_BYTES, Transport
-from fastlloyd.wire import SERVER, PartyId
+from fastlloyd.wire.header import SERVER, PartyId
 
 LARGE_BYTES = 5_000_000
 PATIENCE_S = 20.0

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastlloyd.bench import scaling, table3
-from fastlloyd.bench.generate import Source, Workspace
-from fastlloyd.bench.registry import Options, run_bench
-from fastlloyd.bench.runner import Job, run_job
-from fastlloyd.bench.shaped import why_not
-from fastlloyd.bench.table3_plan import QUICK, ROWS
+from fastlloyd.bench.engine.generate import Source, Workspace
+from fastlloyd.bench.engine.registry import Options, run_bench
+from fastlloyd.bench.engine.runner import Job, run_job
+from fastlloyd.bench.engine.shaped import why_not
+from fastlloyd.bench.fastlloyd import scaling, table3
+from fastlloyd.bench.fastlloyd.table3_plan import QUICK, ROWS
 from fastlloyd.cli.bench import main
 from fastlloyd.errors import ConfigError, Interrupted
-from fastlloyd.net.launcher import find_mpirun
-from fastlloyd.net.process import marked_processes
+from fastlloyd.net.mpi.launcher import find_mpirun
+from fastlloyd.supervise.process import marked_processes
 from tests.mpi.support import ROOT
 
 pytestmark = pytest.mark.mpi

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fastlloyd.config import RunConfig, load_config
 from fastlloyd.data.bounds import scale
+from fastlloyd.protocols.fastlloyd.face import gather
 from fastlloyd.report.document import load
 from fastlloyd.report.schema import schema
-from fastlloyd.systems.fastlloyd import gather
+from fastlloyd.run.config import RunConfig, load_config
 from tests.mpi.support import ROOT, Ended, done, read_matrix, report
 
 pytestmark = pytest.mark.mpi

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fastlloyd.config import load_config
+from fastlloyd.run.config import load_config
 
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCH, DOCKER = ROOT / "launch", ROOT / "docker"

@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastlloyd.config import RunConfig
 from fastlloyd.data.bounds import scale
-from fastlloyd.inputs import Common
 from fastlloyd.kmeans.metrics import nearest
+from fastlloyd.protocols.fastlloyd.face import gather
 from fastlloyd.protocols.fastlloyd.plan import make_plan
-from fastlloyd.systems.fastlloyd import gather
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.inputs import Common
 from tests.mpi.support import ROOT, done, read_matrix
 from tests.protocols import support as memory
 

@@ -19,9 +19,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.net.launcher import Mpirun, find_mpirun, mpirun_command
-from fastlloyd.net.process import collect, kill_marked, marked_processes
+from fastlloyd.net.mpi.launcher import Mpirun, find_mpirun, mpirun_command
 from fastlloyd.report.progress import split_event
+from fastlloyd.supervise.process import collect, kill_marked, marked_processes
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).with_name("programs")

@@ -17,19 +17,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fastlloyd.config import RunConfig
 from fastlloyd.data.bounds import scale
-from fastlloyd.inputs import Common
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.net.frame import Kind
-from fastlloyd.privacy.secret import SecretRandom
-from fastlloyd.protocols.farewell import Chains
+from fastlloyd.life.farewell import Chains
+from fastlloyd.life.seed import SeedConfirmation, SeedContribution
+from fastlloyd.net.link.frame import Kind
+from fastlloyd.protocols.fastlloyd.face import gather
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.plan import make_plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise
-from fastlloyd.protocols.seed import SeedConfirmation, SeedContribution
+from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.document import load
-from fastlloyd.systems.fastlloyd import gather
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.inputs import Common
 from tests.mpi.support import PROGRAMS, ROOT, Ended, done, hospitals, read_matrix, report, run
 from tests.protocols import support as memory
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from fastlloyd.net.launcher import Mpirun, find_mpirun, mpirun_command
+from fastlloyd.net.mpi.launcher import Mpirun, find_mpirun, mpirun_command
 from tests.contracts import transport as contract
 
 pytestmark = pytest.mark.mpi

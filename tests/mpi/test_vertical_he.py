@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("tenseal")
 
 from fastlloyd.__main__ import main
-from fastlloyd.bench.vertical_he_mpi import run_over_mpi
-from fastlloyd.bench.vertical_he_run import Case, synthetic
+from fastlloyd.bench.vertical_he.mpi import run_over_mpi
+from fastlloyd.bench.vertical_he.run import Case, synthetic
 from fastlloyd.report.document import load
 from tests.mpi.support import done, mpirun, read_matrix, run
 

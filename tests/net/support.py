@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
-from fastlloyd.crypto.identity import Identity, make_identity
+from fastlloyd.crypto.link.identity import Identity, make_identity
+from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.memory import MemoryNetwork, Tap
 from fastlloyd.net.meter import Meter
-from fastlloyd.net.secure import SecureLinks
-from fastlloyd.wire import PartyId
+from fastlloyd.wire.header import PartyId
 
 CONTEXT = bytes(range(32))
 LIMIT_S = 30.0

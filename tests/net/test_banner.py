@@ -1,6 +1,6 @@
 import pytest
 
-from fastlloyd.net.banner import BannerFilter
+from fastlloyd.supervise.banner import BannerFilter
 
 MPICH = """
 ===================================================================================

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastlloyd.crypto.identity import make_identity
+from fastlloyd.crypto.link.identity import make_identity
 from fastlloyd.errors import (
     Aborted,
     BudgetError,
@@ -22,10 +22,10 @@ from fastlloyd.errors import (
     PeerTimeout,
     Reason,
 )
-from fastlloyd.net import control
-from fastlloyd.net.control import Ending, NotStarted, abort, agree_start
-from fastlloyd.net.frame import DIGEST_BYTES, NO_DIGEST, Kind, Notice, Start, Verdict
-from fastlloyd.wire import FINAL_ROUND, SERVER, SETUP_ROUND, PartyId
+from fastlloyd.net.link import control
+from fastlloyd.net.link.control import Ending, NotStarted, abort, agree_start
+from fastlloyd.net.link.frame import DIGEST_BYTES, NO_DIGEST, Kind, Notice, Start, Verdict
+from fastlloyd.wire.header import FINAL_ROUND, SERVER, SETUP_ROUND, PartyId
 from tests.net.support import CONTEXT, LIMIT_S, at_once, connected, make_links
 
 ONE, TWO, THREE = PartyId(1), PartyId(2), PartyId(3)

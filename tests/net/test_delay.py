@@ -11,7 +11,7 @@ from fastlloyd.errors import ConfigError, InternalError, PeerGone
 from fastlloyd.net.delay import delayed
 from fastlloyd.net.memory import MemoryNetwork
 from fastlloyd.net.transport import Transport
-from fastlloyd.wire import SERVER, PartyId
+from fastlloyd.wire.header import SERVER, PartyId
 from tests.contracts import transport as contract
 
 ONE, TWO = PartyId(1), PartyId(2)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.net.launcher import (
+from fastlloyd.net.mpi.launcher import (
     Launch,
     Mpirun,
     check_library,

@@ -8,11 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fastlloyd.net.lifeline import VARIABLE, Lifelines, hold_lifelines
+from fastlloyd.supervise.lifeline import VARIABLE, Lifelines, hold_lifelines
 
 HOLD = """
 import signal, sys
-from fastlloyd.net.lifeline import hold_lifelines
+from fastlloyd.supervise.lifeline import hold_lifelines
 hold_lifelines(int(sys.argv[1]))
 print("held", flush=True)
 signal.pause()

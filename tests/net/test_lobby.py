@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fastlloyd.net.address import source_of
-from fastlloyd.net.lobby import Room
+from fastlloyd.net.tcp.address import source_of
+from fastlloyd.net.tcp.lobby import Room
 
 
 def filled(most: int, guests: str) -> Room[str]:

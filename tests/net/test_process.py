@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from fastlloyd.net.process import Process, adopting_orphans, collect, kill_marked, marked_processes
+from fastlloyd.supervise.process import Process, adopting_orphans, collect, kill_marked, marked_processes
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 

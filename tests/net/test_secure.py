@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from fastlloyd.crypto.identity import make_identity
+from fastlloyd.crypto.link.identity import make_identity
 from fastlloyd.errors import (
     Aborted,
     ConfigError,
@@ -18,11 +18,11 @@ from fastlloyd.errors import (
     Reason,
     SecurityError,
 )
-from fastlloyd.net.frame import Kind, Notice
+from fastlloyd.net.link.frame import Kind, Notice
+from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.memory import MemoryNetwork
 from fastlloyd.net.meter import Meter
-from fastlloyd.net.secure import SecureLinks
-from fastlloyd.wire import SERVER, SETUP_ROUND, Header, PartyId
+from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId
 from tests.net.support import CONTEXT, LIMIT_S, at_once, connect_all, connected, identity, make_links
 
 ONE, TWO = PartyId(1), PartyId(2)

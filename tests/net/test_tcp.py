@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from fastlloyd.crypto.identity import make_identity
-from fastlloyd.crypto.tls import pinned_context
+from fastlloyd.crypto.link.identity import make_identity
+from fastlloyd.crypto.link.tls import pinned_context
 from fastlloyd.errors import (
     ConfigError,
     DataError,
@@ -26,16 +26,18 @@ from fastlloyd.errors import (
     Reason,
     SecurityError,
 )
-from fastlloyd.net import control, door, hub, tcp
-from fastlloyd.net.address import Address, listen, parse_address
-from fastlloyd.net.admission import Keys, StrangerLog, hello
-from fastlloyd.net.control import NotStarted, agree_start
-from fastlloyd.net.hub import TcpServer
+from fastlloyd.net.link import control
+from fastlloyd.net.link.control import NotStarted, agree_start
+from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.meter import Meter
-from fastlloyd.net.secure import SecureLinks
-from fastlloyd.net.spoke import TcpClient, join
+from fastlloyd.net.tcp import door, hub
+from fastlloyd.net.tcp import transport as tcp
+from fastlloyd.net.tcp.address import Address, listen, parse_address
+from fastlloyd.net.tcp.admission import Keys, StrangerLog, hello
+from fastlloyd.net.tcp.hub import TcpServer
+from fastlloyd.net.tcp.spoke import TcpClient, join
 from fastlloyd.net.transport import Transport
-from fastlloyd.wire import SERVER, PartyId
+from fastlloyd.wire.header import SERVER, PartyId
 from tests.contracts import transport as contract
 from tests.net.support import CONTEXT, at_once, identity
 

@@ -29,18 +29,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta, norm
 
-from fastlloyd.crypto.mask import NO_HISTORY, MaskGenerator, continue_history
-from fastlloyd.crypto.pairwise import PairSecrets, PairwiseMasks
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.layout import split
+from fastlloyd.masking.fixed import Ring
+from fastlloyd.masking.mask import NO_HISTORY, MaskGenerator, continue_history
+from fastlloyd.masking.pairwise import PairSecrets, PairwiseMasks
 from fastlloyd.protocols.fastlloyd.client import client
 from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, VectorFormat
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, post_process
 from fastlloyd.protocols.fastlloyd.server import server
-from fastlloyd.ring.fixed import Ring
-from fastlloyd.simulate import Simulation
-from fastlloyd.wire import SERVER, PartyId
+from fastlloyd.run.simulation import Simulation
+from fastlloyd.wire.header import SERVER, PartyId
 
 RUN_ID = bytes(range(16))
 ATTACKER, VICTIM = PartyId(1), PartyId(2)

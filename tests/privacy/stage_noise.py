@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.signal import fftconvolve
 
-from fastlloyd.crypto.mask import NO_HISTORY, MaskGenerator, continue_history
-from fastlloyd.crypto.pairwise import PairwiseMasks
 from fastlloyd.kmeans.grid import quantise, round_centers
+from fastlloyd.masking.fixed import Ring
+from fastlloyd.masking.mask import NO_HISTORY, MaskGenerator, continue_history
+from fastlloyd.masking.pairwise import PairwiseMasks
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
 from fastlloyd.protocols.fastlloyd.client import client
 from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, VectorFormat
@@ -34,9 +35,8 @@ from fastlloyd.protocols.feddp.client import statistics_of
 from fastlloyd.protocols.feddp.messages import CentersMessage
 from fastlloyd.protocols.feddp.plan import Plan as FeddpPlan
 from fastlloyd.protocols.feddp.server import REPLIES
-from fastlloyd.ring.fixed import Ring
-from fastlloyd.simulate import Simulation
-from fastlloyd.wire import SERVER, PartyId, clients
+from fastlloyd.run.simulation import Simulation
+from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.protocols.feddp.support import Data, parts_of, random_masks
 from tests.protocols.feddp.support import run as run_feddp
 

@@ -15,9 +15,9 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier, gdp_epsilon
-from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
+from fastlloyd.randomness.secret import SecretRandom
 from tests.privacy.audit import Noise, Scene, Trials, collect, epsilon_bound, gaussian_bound
 from tests.protocols.support import parameters
 

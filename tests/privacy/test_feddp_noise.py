@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.feddp.budget import START
-from fastlloyd.protocols.feddp.noise import draw_share, draw_total
+from fastlloyd.protocols.feddp.math.noise import draw_share, draw_total
 from fastlloyd.protocols.feddp.plan import StepPlan
+from fastlloyd.randomness.secret import SecretRandom
 from tests.privacy.test_feddp_sensitivity import KINDS, bare_plan
 
 # For each comparison, of three at most in a test. Small cells of a chi-square test make it up to three times larger.

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from fastlloyd.kmeans.grid import GridPoints, quantise
 from fastlloyd.protocols.feddp.budget import CENTERS, LLOYD, OUTER, WEIGHTS
 from fastlloyd.protocols.feddp.client import statistics_of
-from fastlloyd.protocols.feddp.grid import MATRIX_BITS, choose_projected_bits
+from fastlloyd.protocols.feddp.math.grid import MATRIX_BITS, choose_projected_bits
+from fastlloyd.protocols.feddp.math.projection import Projection, project
+from fastlloyd.protocols.feddp.math.record import cut_norm
 from fastlloyd.protocols.feddp.plan import Plan, StepPlan
-from fastlloyd.protocols.feddp.projection import Projection, project
-from fastlloyd.protocols.feddp.record import cut_norm
 
 KINDS = (OUTER, WEIGHTS, CENTERS, LLOYD)
 

@@ -17,18 +17,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.mask import NO_HISTORY, MaskGenerator
 from fastlloyd.kmeans.assign import accumulate, assign
 from fastlloyd.kmeans.grid import GridPoints, quantise
-from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.masking.fixed import Ring
+from fastlloyd.masking.mask import NO_HISTORY, MaskGenerator
+from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.fastlloyd.client import client
 from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import first_centers, local_update
 from fastlloyd.protocols.fastlloyd.server import server
-from fastlloyd.protocols.stored import StoredRounds
-from fastlloyd.ring.fixed import Ring
-from fastlloyd.simulate import Simulation
-from fastlloyd.wire import SERVER, PartyId, clients
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.run.simulation import Simulation
+from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.protocols.support import RUN_ID, parameters
 
 ROOT = Path(__file__).parents[2]

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.layout import split
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier, gdp_epsilon
-from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
 from fastlloyd.protocols.fastlloyd.plus import radius
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, first_centers, local_update, post_process
+from fastlloyd.randomness.secret import SecretRandom
 from tests.privacy.audit import Trials, epsilon_bound, gaussian_bound
 from tests.protocols.support import parameters
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise
+from fastlloyd.randomness.secret import SecretRandom
 from tests.protocols.support import blobs, plan_for, run
 
 

@@ -14,9 +14,9 @@ import pytest
 from scipy.stats import chi2, laplace, norm
 
 from fastlloyd.errors import ConfigError, InternalError, RangeError
-from fastlloyd.privacy import sampler
-from fastlloyd.privacy.sampler import box_muller, exponential, round_laplace, round_normal
-from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.privacy.noise import sampler
+from fastlloyd.privacy.noise.sampler import box_muller, exponential, round_laplace, round_normal
+from fastlloyd.randomness.secret import SecretRandom
 
 ALARM = 1e-7
 # A standard normal statistic exceeds this with probability ALARM.

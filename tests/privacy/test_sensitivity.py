@@ -16,16 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.mask import MaskGenerator
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.layout import join, split
+from fastlloyd.masking.fixed import Ring
+from fastlloyd.masking.mask import MaskGenerator
+from fastlloyd.party.effects import Save
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.fastlloyd.client import client
 from fastlloyd.protocols.fastlloyd.plan import Plan, RoundPlan, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, local_update, post_process
-from fastlloyd.protocols.party import Save
-from fastlloyd.ring.fixed import Ring
-from fastlloyd.wire import PartyId
+from fastlloyd.wire.header import PartyId
 from tests.protocols.support import RUN_ID, parameters
 
 PROTOCOLS = ["fastlloyd", "glloyd", "sulloyd", "lloyd"]

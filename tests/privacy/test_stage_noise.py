@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fastlloyd.privacy.sketch import make_sketch
+from fastlloyd.privacy.sketch.sketch import make_sketch
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
-from fastlloyd.protocols.feddp import noise as feddp_noise
+from fastlloyd.protocols.feddp.math import noise as feddp_noise
 from fastlloyd.protocols.vertical_dp.client import laplace_from
-from fastlloyd.protocols.vertical_dp.weights import noisy_count
+from fastlloyd.protocols.vertical_dp.math.weights import noisy_count
 from fastlloyd.protocols.vertical_he import rounds as he_rounds
-from fastlloyd.protocols.vertical_he.hints import HINT_SHARE
+from fastlloyd.protocols.vertical_he.math.hints import HINT_SHARE
 from fastlloyd.protocols.vertical_he.messages import NoisySums
 from fastlloyd.protocols.vertical_he.reference import soft_sums
-from fastlloyd.wire import Header
+from fastlloyd.wire.header import Header
 from tests.privacy.stage_noise import (
     Stages,
     feddp_stages,

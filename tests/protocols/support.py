@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.mask import MaskGenerator
-from fastlloyd.crypto.pairwise import PairwiseMasks
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.life.pairs import agree_pairs
+from fastlloyd.life.seed import agree_seed
+from fastlloyd.masking.fixed import Ring
+from fastlloyd.masking.mask import MaskGenerator
+from fastlloyd.masking.pairwise import PairwiseMasks
+from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.plan import Plan, PublicParameters, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
 from fastlloyd.protocols.fastlloyd.server import server
-from fastlloyd.protocols.pairs import agree_pairs
-from fastlloyd.protocols.seed import agree_seed
-from fastlloyd.protocols.stored import StoredRounds
-from fastlloyd.ring.fixed import Ring
-from fastlloyd.simulate import Simulation, Tap
-from fastlloyd.wire import SERVER, PartyId, clients
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.run.simulation import Simulation, Tap
+from fastlloyd.wire.header import SERVER, PartyId, clients
 
 RUN_ID = bytes(range(16))
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.protocols.bounds import Bounds, plan_bounds, setup_bounds
-from fastlloyd.protocols.farewell import Counters, Totals
-from fastlloyd.protocols.party import Send
-from fastlloyd.protocols.session import Hello, PlanProposal, propose_plan, receive_plan
-from fastlloyd.run import Driver
-from fastlloyd.wire import SERVER, SETUP_ROUND, Header, PartyId
+from fastlloyd.life.farewell import Counters, Totals
+from fastlloyd.life.hello import Hello, PlanProposal, propose_plan, receive_plan
+from fastlloyd.life.sizes import Bounds, plan_bounds, setup_bounds
+from fastlloyd.party.effects import Send
+from fastlloyd.run.driver import Driver
+from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId
 from tests.protocols.whole import run_whole
 
 ONE, TWO = PartyId(1), PartyId(2)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from fastlloyd.net.secure import SecureLinks
-from fastlloyd.protocols.farewell import Chains, Counters, Totals
+from fastlloyd.life.farewell import Chains, Counters, Totals
+from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum
-from fastlloyd.wire import FINAL_ROUND, Header, PartyId
+from fastlloyd.wire.header import FINAL_ROUND, Header, PartyId
 from tests.protocols.whole import run_whole
 
 RESULTS = ("report.json", "centroids.csv", "labels_*.csv", "server.json", "ledger.jsonl")

@@ -9,13 +9,13 @@ import pytest
 from scipy import stats
 
 from fastlloyd.errors import ConfigError, PeerError, RangeError, SecurityError
-from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.life.seed import SeedConfirmation, SeedContribution
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.fastlloyd.reference import reference
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise
-from fastlloyd.protocols.seed import SeedConfirmation, SeedContribution
-from fastlloyd.wire import SERVER, PartyId, clients
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.protocols.support import blobs, no_noise, parameters, plan_for, run
 
 VARIANTS = [

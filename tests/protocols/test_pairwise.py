@@ -13,20 +13,20 @@ from scipy import stats
 
 from fastlloyd.errors import ConfigError, InternalError, PeerError, SecurityError
 from fastlloyd.kmeans.grid import quantise
+from fastlloyd.life.pairs import PairPublicKey
+from fastlloyd.life.seed import SeedConfirmation
+from fastlloyd.masking.fixed import Ring
+from fastlloyd.party.stored import StoredRounds
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
-from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.fastlloyd.client import _Ahead, client
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.fastlloyd.reference import reference
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
 from fastlloyd.protocols.fastlloyd.settings import automatic_rounds, settings_from
-from fastlloyd.protocols.pairs import PairPublicKey
-from fastlloyd.protocols.seed import SeedConfirmation
-from fastlloyd.protocols.stored import StoredRounds
-from fastlloyd.ring.fixed import Ring
-from fastlloyd.wire import SERVER, PartyId, clients
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.protocols.support import blobs, parameters, plan_for, run
 
 VARIANTS = [("fastlloyd", {}), ("glloyd", {"domain": "fold"}), ("sulloyd", {"domain": "truncate"}), ("lloyd", {})]

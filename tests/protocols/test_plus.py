@@ -10,14 +10,14 @@ import pytest
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.privacy.accountant import spent
-from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.fastlloyd import plus
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.fastlloyd.plus import _feature_variances, advance, first_state, radius, survey_update
 from fastlloyd.protocols.fastlloyd.plus_reference import plus_reference
 from fastlloyd.protocols.fastlloyd.plus_swap import Clusters, swap
 from fastlloyd.protocols.fastlloyd.rounds import Centers, draw_noise, first_centers, post_process
-from fastlloyd.wire import SERVER, clients
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.wire.header import SERVER, clients
 from tests.protocols.support import blobs, no_noise, parameters, plan_for, run
 
 PLUS = "fastlloyd-plus"

@@ -13,20 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.mask import MaskGenerator
 from fastlloyd.errors import PeerError, RangeError
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.masking.fixed import Ring
+from fastlloyd.masking.mask import MaskGenerator
+from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.fastlloyd.client import client
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.plus import first_state, radius, scaled_update
 from fastlloyd.protocols.fastlloyd.rounds import Centers, draw_noise, first_centers, local_update, post_process
 from fastlloyd.protocols.fastlloyd.server import server
-from fastlloyd.protocols.stored import StoredRounds
-from fastlloyd.ring.fixed import Ring
-from fastlloyd.simulate import Simulation
-from fastlloyd.wire import SERVER, PartyId, clients
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.run.simulation import Simulation
+from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.protocols.support import RUN_ID, blobs, plan_for, run
 
 PLUS = "fastlloyd-plus"

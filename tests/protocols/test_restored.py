@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 import fastlloyd.protocols.fastlloyd.plan as plan_module
-from fastlloyd.crypto.mask import MaskGenerator, Masks
-from fastlloyd.crypto.pairwise import PairSecrets, PairwiseMasks
 from fastlloyd.kmeans.grid import quantise
+from fastlloyd.masking.fixed import Ring
+from fastlloyd.masking.mask import MaskGenerator, Masks
+from fastlloyd.masking.pairwise import PairSecrets, PairwiseMasks
+from fastlloyd.party.effects import Receive, Save
+from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.fastlloyd.client import client
 from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.plan import Plan
-from fastlloyd.protocols.party import Receive, Save
-from fastlloyd.protocols.stored import StoredRounds
-from fastlloyd.ring.fixed import Ring
-from fastlloyd.wire import SERVER, PartyId, clients
+from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.protocols.support import blobs, plan_for, run
 
 ME, OTHER = PartyId(1), PartyId(2)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from fastlloyd.errors import PeerError, Reason
-from fastlloyd.protocols.party import Party
-from fastlloyd.protocols.session import Hello, PlanProposal, Schema, gather_schema, receive_plan
-from fastlloyd.simulate import Simulation
-from fastlloyd.systems.checks import refuse_ahead, refuse_closed
-from fastlloyd.wire import SERVER, Header, PartyId, clients
+from fastlloyd.life.hello import Hello, PlanProposal, Schema, gather_schema, receive_plan
+from fastlloyd.party.effects import Party
+from fastlloyd.run.checks import refuse_ahead, refuse_closed
+from fastlloyd.run.simulation import Simulation
+from fastlloyd.wire.header import SERVER, Header, PartyId, clients
 
 
 def tell(*hellos: object) -> Schema:

@@ -9,7 +9,7 @@ import pytest
 from sklearn.cluster import KMeans
 
 from fastlloyd.data.bounds import auto_public, scale
-from fastlloyd.data.named import load_named
+from fastlloyd.data.public.named import load_named
 from fastlloyd.kmeans.grid import quantise
 from tests.protocols.support import plan_for, run
 

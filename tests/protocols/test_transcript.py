@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import PeerError, SecurityError
-from fastlloyd.protocols.farewell import Chains, compare_transcripts
+from fastlloyd.life.farewell import Chains, compare_transcripts
+from fastlloyd.party.transcript import Transcript
 from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum
-from fastlloyd.protocols.transcript import Transcript
-from fastlloyd.simulate import Simulation, Tap
-from fastlloyd.wire import SERVER, PartyId, clients
+from fastlloyd.run.simulation import Simulation, Tap
+from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.protocols.feddp import support as feddp
 from tests.protocols.kfed import test_kfed as kfed
 from tests.protocols.secfc import support as secfc

@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from fastlloyd.config import RunConfig
-from fastlloyd.execute import execute
 from fastlloyd.net.memory import MemoryNetwork
 from fastlloyd.report.announcer import Announcer
-from fastlloyd.wire import PartyId
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.execute import execute
+from fastlloyd.wire.header import PartyId
 
 LIMIT_S = 120.0
 

@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastlloyd.crypto import domains
-from fastlloyd.crypto.mask import NO_HISTORY, MaskGenerator, continue_history
-from fastlloyd.crypto.pairwise import PairKey, PairSecrets, PairwiseMasks
-from fastlloyd.crypto.prg import derive
 from fastlloyd.kmeans.grid import GridPoints
+from fastlloyd.masking.fixed import Ring
+from fastlloyd.masking.mask import NO_HISTORY, MaskGenerator, continue_history
+from fastlloyd.masking.pairwise import PairKey, PairSecrets, PairwiseMasks
 from fastlloyd.privacy.chain import Mark
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.release import Release
@@ -30,8 +29,9 @@ from fastlloyd.protocols.fastlloyd.plus import radius
 from fastlloyd.protocols.fastlloyd.round_plan import Outline
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, local_update, post_process
 from fastlloyd.protocols.fastlloyd.settings import settings_from
-from fastlloyd.ring.fixed import Ring
-from fastlloyd.wire import PartyId, clients
+from fastlloyd.randomness import domains
+from fastlloyd.randomness.prg import derive
+from fastlloyd.wire.header import PartyId, clients
 from tests.protocols.support import parameters
 
 FOLDER = Path(__file__).parent

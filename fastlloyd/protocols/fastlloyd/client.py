@@ -8,19 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.mask import NO_HISTORY, Masks, continue_history
 from fastlloyd.errors import InternalError, PeerError
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints
+from fastlloyd.masking.fixed import Ring, RingArray
+from fastlloyd.masking.mask import NO_HISTORY, Masks, continue_history
+from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Save, Send
+from fastlloyd.party.message import recall
+from fastlloyd.party.stored import StoredRounds
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, VectorFormat
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, local_update, post_process
-from fastlloyd.protocols.message import recall
-from fastlloyd.protocols.party import Attest, Party, Publish, Receive, Record, Save, Send
-from fastlloyd.protocols.stored import StoredRounds
-from fastlloyd.ring.fixed import Ring, RingArray
-from fastlloyd.wire import SERVER, PartyId, clients
+from fastlloyd.wire.header import SERVER, PartyId, clients
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from fastlloyd.protocols import numbers
-from fastlloyd.protocols.message import IncludedPayload, RingPayload
-from fastlloyd.ring.fixed import Ring, RingArray
+from fastlloyd.masking.fixed import Ring, RingArray
+from fastlloyd.party.message import IncludedPayload, RingPayload
+from fastlloyd.wire import numbers
 
 
 @dataclass(frozen=True, slots=True)

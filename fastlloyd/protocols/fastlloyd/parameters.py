@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.privacy.limits import check_numbers
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES
 from fastlloyd.privacy.shares import spread
 from fastlloyd.protocols.fastlloyd.settings import settings_from
-from fastlloyd.protocols.limits import check_numbers
 
 MECHANISMS = {
     "fastlloyd": "gaussian",

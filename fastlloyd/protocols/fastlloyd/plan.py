@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastlloyd.decode import Within
 from fastlloyd.errors import RangeError
+from fastlloyd.party.planned import PlainPlan
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.calibration import SAMPLER_DELTA, calibrate, gaussian_noise_multiplier
 from fastlloyd.privacy.delta import automatic_delta
@@ -23,7 +23,7 @@ from fastlloyd.protocols.fastlloyd.parameters import MECHANISMS, PublicParameter
 from fastlloyd.protocols.fastlloyd.plus_plan import PlusPlan, survey_sensitivity
 from fastlloyd.protocols.fastlloyd.round_plan import Outline, RoundPlan, sum_sensitivity
 from fastlloyd.protocols.fastlloyd.settings import automatic_rounds, settings_from
-from fastlloyd.protocols.planned import PlainPlan
+from fastlloyd.wire.decode import Within
 
 __all__ = [
     "MECHANISMS",

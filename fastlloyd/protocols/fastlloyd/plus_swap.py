@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto import domains
-from fastlloyd.crypto.prg import PublicStream
 from fastlloyd.kmeans.update import truncate
+from fastlloyd.randomness import domains
+from fastlloyd.randomness.prg import PublicStream
 
 Floats = NDArray[np.float64]
 

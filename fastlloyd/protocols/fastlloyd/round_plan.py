@@ -9,13 +9,13 @@ import math
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastlloyd.decode import MOST_INTEGER, Amount, Within
 from fastlloyd.kmeans.update import FREE_LIMIT
+from fastlloyd.masking.fixed import GAUSSIAN_TAIL, LAPLACE_TAIL, MIN_FRACTION_BITS, choose_fraction_bits
 from fastlloyd.privacy.release import NORM_OF
 from fastlloyd.protocols.fastlloyd.parameters import PublicParameters
 from fastlloyd.protocols.fastlloyd.plus_plan import PlusPlan, make_plus, plus_multipliers, survey_sensitivity
 from fastlloyd.protocols.fastlloyd.settings import PLUS, Settings, count_ratio, radius_of_round, split_gaussian
-from fastlloyd.ring.fixed import GAUSSIAN_TAIL, LAPLACE_TAIL, MIN_FRACTION_BITS, choose_fraction_bits
+from fastlloyd.wire.decode import MOST_INTEGER, Amount, Within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,12 +16,12 @@ from fastlloyd.kmeans.grid import GridPoints, round_centers
 from fastlloyd.kmeans.initial import sphere_packing, to_grid
 from fastlloyd.kmeans.layout import join, split
 from fastlloyd.kmeans.update import bring_inside, clip_step, move
+from fastlloyd.privacy.noise.sampler import round_laplace, round_normal
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, SHARED
-from fastlloyd.privacy.sampler import round_laplace, round_normal
-from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.privacy.shares import draw_gaussian_share, draw_laplace_share
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.plus import State, advance, first_state, read_survey, scaled_update, survey_update
+from fastlloyd.randomness.secret import SecretRandom
 
 
 @dataclass(frozen=True, slots=True)

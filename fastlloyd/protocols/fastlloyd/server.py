@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.masking.fixed import Ring, RingArray
+from fastlloyd.party.effects import Attest, Gather, Party, Publish, Record, Save, Send
+from fastlloyd.party.message import recall
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, VectorFormat
 from fastlloyd.protocols.fastlloyd.plan import Plan
-from fastlloyd.protocols.message import recall
-from fastlloyd.protocols.party import Attest, Gather, Party, Publish, Record, Save, Send
-from fastlloyd.ring.fixed import Ring, RingArray
-from fastlloyd.wire import SERVER, PartyId, clients
+from fastlloyd.wire.header import SERVER, PartyId, clients
 
 
 @dataclass(frozen=True, slots=True)

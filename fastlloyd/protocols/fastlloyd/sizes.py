@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastlloyd.protocols.bounds import Bounds, plan_bounds
+from fastlloyd.life.sizes import Bounds, plan_bounds
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.plan import Plan
 

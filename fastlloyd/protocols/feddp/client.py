@@ -8,12 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.mask import NO_HISTORY, continue_history
-from fastlloyd.crypto.pairwise import PairwiseMasks
 from fastlloyd.errors import InternalError, PeerError
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints, round_centers
+from fastlloyd.masking.fixed import Ring, RingArray
+from fastlloyd.masking.mask import NO_HISTORY, continue_history
+from fastlloyd.masking.pairwise import PairwiseMasks
+from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Save, Send
+from fastlloyd.party.message import recall
+from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.feddp.budget import OUTER, START, WEIGHTS
+from fastlloyd.protocols.feddp.math.projection import Projection
+from fastlloyd.protocols.feddp.math.record import RecordStatistics, Statistics
+from fastlloyd.protocols.feddp.math.stage import Centers, ProjectedCenters
+from fastlloyd.protocols.feddp.math.user import UserStatistics
 from fastlloyd.protocols.feddp.messages import (
     CentersMessage,
     MaskedStatistic,
@@ -22,16 +30,8 @@ from fastlloyd.protocols.feddp.messages import (
     StatisticFormat,
 )
 from fastlloyd.protocols.feddp.plan import Plan
-from fastlloyd.protocols.feddp.projection import Projection
-from fastlloyd.protocols.feddp.record import RecordStatistics, Statistics
 from fastlloyd.protocols.feddp.server import REPLIES, Reply
-from fastlloyd.protocols.feddp.stage import Centers, ProjectedCenters
-from fastlloyd.protocols.feddp.user import UserStatistics
-from fastlloyd.protocols.message import recall
-from fastlloyd.protocols.party import Attest, Party, Publish, Receive, Record, Save, Send
-from fastlloyd.protocols.stored import StoredRounds
-from fastlloyd.ring.fixed import Ring, RingArray
-from fastlloyd.wire import SERVER, PartyId, clients
+from fastlloyd.wire.header import SERVER, PartyId, clients
 
 Share = Callable[[int, int], NDArray[np.int64]]
 """From step and number of clusters to this client's fresh share of noise, int64, shape (plan.elements(t, k),)."""

@@ -29,13 +29,13 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.protocols import numbers
-from fastlloyd.protocols.feddp.grid import MATRIX_BITS, ROW_NORM
+from fastlloyd.masking.fixed import Ring
+from fastlloyd.party.message import RingPayload
+from fastlloyd.protocols.feddp.math.grid import MATRIX_BITS, ROW_NORM
+from fastlloyd.protocols.feddp.math.projection import Projection
+from fastlloyd.protocols.feddp.math.stage import Centers, ProjectedCenters
 from fastlloyd.protocols.feddp.plan import Plan
-from fastlloyd.protocols.feddp.projection import Projection
-from fastlloyd.protocols.feddp.stage import Centers, ProjectedCenters
-from fastlloyd.protocols.message import RingPayload
-from fastlloyd.ring.fixed import Ring
+from fastlloyd.wire import numbers
 
 _COUNT = struct.Struct("<I")
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.privacy.limits import check_numbers
 from fastlloyd.privacy.shares import spread
 from fastlloyd.protocols.feddp.settings import settings_from
-from fastlloyd.protocols.limits import check_numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

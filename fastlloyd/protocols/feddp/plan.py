@@ -13,12 +13,12 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastlloyd.decode import Amount, Within
+from fastlloyd.party.planned import PlainPlan
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
 from fastlloyd.privacy.shares import noise_price
 from fastlloyd.protocols.feddp.budget import CENTERS, OUTER, START, WEIGHTS, Kind
-from fastlloyd.protocols.feddp.grid import projected_limit
-from fastlloyd.protocols.planned import PlainPlan
+from fastlloyd.protocols.feddp.math.grid import projected_limit
+from fastlloyd.wire.decode import Amount, Within
 
 __all__ = ["Plan", "StepPlan"]
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError, RangeError
+from fastlloyd.masking.fixed import GAUSSIAN_TAIL, LAPLACE_TAIL, choose_fraction_bits
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.calibration import calibrate
 from fastlloyd.privacy.delta import automatic_delta
@@ -27,11 +28,10 @@ from fastlloyd.protocols.feddp.budget import (
     multipliers,
     steps_of,
 )
-from fastlloyd.protocols.feddp.grid import choose_outer_bits, choose_projected_bits
+from fastlloyd.protocols.feddp.math.grid import choose_outer_bits, choose_projected_bits
 from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.plan import Plan, StepPlan
 from fastlloyd.protocols.feddp.settings import Settings, default_rounds, settings_from
-from fastlloyd.ring.fixed import GAUSSIAN_TAIL, LAPLACE_TAIL, choose_fraction_bits
 
 # The grids leave room for noise this much wider than without composition; it turns out narrower.
 _MARGIN = 1.25

@@ -14,20 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import quantise, round_centers
-from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.feddp.budget import CENTERS, LLOYD, OUTER, WEIGHTS
 from fastlloyd.protocols.feddp.client import statistics_of
-from fastlloyd.protocols.feddp.noise import draw_total
-from fastlloyd.protocols.feddp.plan import Plan
-from fastlloyd.protocols.feddp.record import Statistics
-from fastlloyd.protocols.feddp.stage import (
+from fastlloyd.protocols.feddp.math.noise import draw_total
+from fastlloyd.protocols.feddp.math.record import Statistics
+from fastlloyd.protocols.feddp.math.stage import (
     Centers,
     ProjectedCenters,
     cluster_projected,
     make_centers,
     make_projection,
 )
-from fastlloyd.protocols.feddp.starts import start_centers
+from fastlloyd.protocols.feddp.math.starts import start_centers
+from fastlloyd.protocols.feddp.plan import Plan
+from fastlloyd.randomness.secret import SecretRandom
 
 Noise = Callable[[int, int], NDArray[np.int64]]
 """From step and number of clusters to the sum of all clients' shares, int64, shape (plan.elements(t, k),)."""

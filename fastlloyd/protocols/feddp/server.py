@@ -12,7 +12,19 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.masking.fixed import Ring
+from fastlloyd.party.effects import Attest, Gather, Party, Publish, Record, Save, Send
+from fastlloyd.party.message import recall
 from fastlloyd.protocols.feddp.budget import OUTER, START, WEIGHTS
+from fastlloyd.protocols.feddp.math.projection import Projection
+from fastlloyd.protocols.feddp.math.stage import (
+    Centers,
+    ProjectedCenters,
+    cluster_projected,
+    make_centers,
+    make_projection,
+)
+from fastlloyd.protocols.feddp.math.starts import start_centers
 from fastlloyd.protocols.feddp.messages import (
     CentersMessage,
     MaskedStatistic,
@@ -21,19 +33,7 @@ from fastlloyd.protocols.feddp.messages import (
     StatisticFormat,
 )
 from fastlloyd.protocols.feddp.plan import Plan
-from fastlloyd.protocols.feddp.projection import Projection
-from fastlloyd.protocols.feddp.stage import (
-    Centers,
-    ProjectedCenters,
-    cluster_projected,
-    make_centers,
-    make_projection,
-)
-from fastlloyd.protocols.feddp.starts import start_centers
-from fastlloyd.protocols.message import recall
-from fastlloyd.protocols.party import Attest, Gather, Party, Publish, Record, Save, Send
-from fastlloyd.ring.fixed import Ring
-from fastlloyd.wire import SERVER, PartyId, clients
+from fastlloyd.wire.header import SERVER, PartyId, clients
 
 Reply = ProjectionMessage | ProjectedCentersMessage | CentersMessage
 REPLIES: dict[str, type[Reply]] = {OUTER: ProjectionMessage, WEIGHTS: ProjectedCentersMessage}

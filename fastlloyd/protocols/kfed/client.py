@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto import domains
 from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints, round_centers
 from fastlloyd.kmeans.local import cluster_locally
+from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Save, Send
+from fastlloyd.party.message import recall
 from fastlloyd.protocols.kfed.messages import CentersFormat, LocalCenters, MergedCenters, encode_centers
 from fastlloyd.protocols.kfed.plan import Plan
-from fastlloyd.protocols.message import recall
-from fastlloyd.protocols.party import Attest, Party, Publish, Receive, Record, Save, Send
-from fastlloyd.wire import SERVER, PartyId
+from fastlloyd.randomness import domains
+from fastlloyd.wire.header import SERVER, PartyId
 
 
 @dataclass(frozen=True, slots=True)

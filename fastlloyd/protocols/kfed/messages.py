@@ -20,8 +20,8 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.protocols import numbers
-from fastlloyd.protocols.message import IncludedPayload, Payload
+from fastlloyd.party.message import IncludedPayload, Payload
+from fastlloyd.wire import numbers
 
 _FLOAT_BYTES = 8
 

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from fastlloyd.masking.fixed import choose_fraction_bits
+from fastlloyd.party.planned import PlainPlan
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.kfed.parameters import PublicParameters
 from fastlloyd.protocols.kfed.settings import settings_from
-from fastlloyd.protocols.planned import PlainPlan
-from fastlloyd.ring.fixed import choose_fraction_bits
 
 __all__ = ["Plan", "PublicParameters", "check_plan", "make_plan"]
 

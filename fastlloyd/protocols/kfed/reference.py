@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.protocols.kfed.client import local_centers
 from fastlloyd.protocols.kfed.plan import Plan
-from fastlloyd.wire import PartyId
+from fastlloyd.wire.header import PartyId
 
 
 def reference(parts: Sequence[GridPoints], plan: Plan) -> NDArray[np.float64]:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.party.effects import Attest, Gather, Party, Publish, Record, Save, Send
+from fastlloyd.party.message import recall
 from fastlloyd.protocols.kfed.client import centers_format
 from fastlloyd.protocols.kfed.merge import merge_centers
 from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters, encode_centers
 from fastlloyd.protocols.kfed.plan import Plan
-from fastlloyd.protocols.message import recall
-from fastlloyd.protocols.party import Attest, Gather, Party, Publish, Record, Save, Send
-from fastlloyd.wire import SERVER, PartyId, clients
+from fastlloyd.wire.header import SERVER, PartyId, clients
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,13 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.grid import GridPoints
-from fastlloyd.protocols.party import Attest, Party, Publish, Receive, Record, Send
-from fastlloyd.protocols.secfc.clusters import Clusters
-from fastlloyd.protocols.secfc.coded import Coder
-from fastlloyd.protocols.secfc.masks import RoundMasks, Transcript
+from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Send
+from fastlloyd.protocols.secfc.math.clusters import Clusters
+from fastlloyd.protocols.secfc.math.coded import Coder
+from fastlloyd.protocols.secfc.math.masks import RoundMasks, Transcript
+from fastlloyd.protocols.secfc.math.start import first_labels
+from fastlloyd.protocols.secfc.math.tournament import Tournament
+from fastlloyd.protocols.secfc.math.turn import turn_back
 from fastlloyd.protocols.secfc.messages import (
     Assignment,
     AssignmentFormat,
@@ -28,10 +31,7 @@ from fastlloyd.protocols.secfc.messages import (
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.protocols.secfc.reveal import local_inertia, reveal_centers
 from fastlloyd.protocols.secfc.sharing import Shares
-from fastlloyd.protocols.secfc.start import first_labels
-from fastlloyd.protocols.secfc.tournament import Tournament
-from fastlloyd.protocols.secfc.turn import turn_back
-from fastlloyd.wire import SERVER, PartyId
+from fastlloyd.wire.header import SERVER, PartyId
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def client(
     rotation : float64 array, shape (d, d)
         From `turn.draw_rotation`; turns revealed centres back.
     seed : bytes of length 32
-        The clients' common seed (`protocols/seed.py`), which the server does not know.
+        The clients' common seed (`life/seed.py`), which the server does not know.
     run_id : bytes
 
     Raises

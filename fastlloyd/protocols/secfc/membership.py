@@ -27,12 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import DataError, PeerError
-from fastlloyd.privacy.secret import SecretRandom
-from fastlloyd.protocols.party import Party, Receive, Send
-from fastlloyd.protocols.secfc.onion import CONTENT_BYTES, TAG_BYTES, LayerKey, seal, sealed_bytes, shuffle
+from fastlloyd.party.effects import Party, Receive, Send
+from fastlloyd.protocols.secfc.math.onion import CONTENT_BYTES, TAG_BYTES, LayerKey, seal, sealed_bytes, shuffle
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.protocols.secfc.setup_messages import LayerPublicKey, SealedTags, TagFormat, Union
-from fastlloyd.wire import SETUP_ROUND, PartyId
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.wire.header import SETUP_ROUND, PartyId
 
 _RECORD, _PADDING = b"\x01", b"\x00"
 

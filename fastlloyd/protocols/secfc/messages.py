@@ -33,10 +33,10 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.protocols import numbers
+from fastlloyd.field.prime import Elements, Field
 from fastlloyd.protocols.secfc.setup_messages import ArrayFormat
-from fastlloyd.ring.field import Elements, Field
-from fastlloyd.wire import PartyId, decode_included, encode_included
+from fastlloyd.wire import numbers
+from fastlloyd.wire.header import PartyId, decode_included, encode_included
 
 # Values of one block: enough for matrix products to be fast, few enough to fit the cache.
 _BLOCK_VALUES = 1 << 15

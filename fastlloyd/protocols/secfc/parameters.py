@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.field.prime import MAX_RECORDS
 from fastlloyd.protocols.secfc.settings import Settings, settings_from, settle_code
-from fastlloyd.ring.field import MAX_RECORDS
 
 PROTOCOL = "secfc"
 MAX_CLUSTERS = 65_535

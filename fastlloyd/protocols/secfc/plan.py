@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from fastlloyd.errors import ConfigError, RangeError
+from fastlloyd.field.lagrange import Code
+from fastlloyd.field.prime import Field, choose_field
+from fastlloyd.party.planned import PlainPlan
 from fastlloyd.privacy.release import Release
-from fastlloyd.protocols.planned import PlainPlan
-from fastlloyd.protocols.secfc.onion import sealed_bytes
+from fastlloyd.protocols.secfc.math.onion import sealed_bytes
+from fastlloyd.protocols.secfc.math.signs import largest_value
+from fastlloyd.protocols.secfc.math.tournament import count_rounds
+from fastlloyd.protocols.secfc.math.turn import squared_norm_bound
 from fastlloyd.protocols.secfc.parameters import PROTOCOL, PublicParameters
 from fastlloyd.protocols.secfc.settings import DEFAULT_ITERATIONS, settle_code
-from fastlloyd.protocols.secfc.signs import largest_value
-from fastlloyd.protocols.secfc.tournament import count_rounds
-from fastlloyd.protocols.secfc.turn import squared_norm_bound
-from fastlloyd.ring.field import Field, choose_field
-from fastlloyd.ring.lagrange import Code
-from fastlloyd.wire import PartyId, clients
+from fastlloyd.wire.header import PartyId, clients
 
 # Half of what a link takes in one message, so that no header or later version comes near the limit.
 MAX_MESSAGE_BYTES = 1 << 29
@@ -44,7 +44,7 @@ class Plan(PlainPlan):
     segments, threshold : int
         Paper: l and t.
     primes : tuple of int
-        Of the field (`ring/field.py`).
+        Of the field (`field/prime.py`).
     iterations : int
         Limit on Lloyd iterations.
     least_revealed : int

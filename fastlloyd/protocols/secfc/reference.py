@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.protocols.secfc.math.start import draw_by_weight, first_labels, seed_stream, single
 from fastlloyd.protocols.secfc.plan import Plan
-from fastlloyd.protocols.secfc.start import draw_by_weight, first_labels, seed_stream, single
 
 
 def reference(points: NDArray[np.int64], plan: Plan) -> list[NDArray[np.int64]]:

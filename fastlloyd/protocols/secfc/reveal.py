@@ -23,14 +23,14 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.grid import GridPoints
-from fastlloyd.protocols.party import Attest, Party, Receive, Send
-from fastlloyd.protocols.secfc.clusters import Clusters
-from fastlloyd.protocols.secfc.coded import Coder
+from fastlloyd.party.effects import Attest, Party, Receive, Send
+from fastlloyd.protocols.secfc.math.clusters import Clusters
+from fastlloyd.protocols.secfc.math.coded import Coder
+from fastlloyd.protocols.secfc.math.turn import squared_norm_bound
 from fastlloyd.protocols.secfc.messages import CenterShares, Roll
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.protocols.secfc.setup_messages import ArrayFormat
-from fastlloyd.protocols.secfc.turn import squared_norm_bound
-from fastlloyd.wire import SERVER, PartyId
+from fastlloyd.wire.header import SERVER, PartyId
 
 
 def reveal_centers(

@@ -1,9 +1,9 @@
 """SecFC, Algorithm 1, from the server's side: decode, and tell signs.
 
-By the masks of `ring/zero_sum.py` and `signs.py` it decodes, in an order that it does not know, numbers whose signs are
-fair coins and whose sizes are hidden but for 17 octaves, and nothing more of a polynomial. In the rounds of a separated
-start it decodes exact squared distances from k points. A client knows all masks, so a server and a client must not
-collude.
+By the masks of `field/zero_sum.py` and `math/signs.py` it decodes, in an order that it does not know, numbers whose
+signs are fair coins and whose sizes are hidden but for 17 octaves, and nothing more of a polynomial. In the rounds of a
+separated start it decodes exact squared distances from k points. A client knows all masks, so a server and a client
+must not collude.
 
 Source: SecFC, Alg. 1, lines 7, 18 to 25. Differs from the paper: the clients know whose signs these are, so they make
 the assignment and see when it repeats.
@@ -17,7 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastlloyd.errors import PeerError
-from fastlloyd.protocols.party import Attest, Gather, Party, Publish, Send
+from fastlloyd.field.lagrange import Code
+from fastlloyd.field.locate import Unlocated, locate_wrong
+from fastlloyd.field.prime import Elements
+from fastlloyd.party.effects import Attest, Gather, Party, Publish, Send
+from fastlloyd.protocols.secfc.math.start import SeparatedStart
 from fastlloyd.protocols.secfc.messages import (
     Assignment,
     AssignmentFormat,
@@ -30,11 +34,7 @@ from fastlloyd.protocols.secfc.messages import (
     blocks,
 )
 from fastlloyd.protocols.secfc.plan import Plan
-from fastlloyd.protocols.secfc.start import SeparatedStart
-from fastlloyd.ring.field import Elements
-from fastlloyd.ring.lagrange import Code
-from fastlloyd.ring.locate import Unlocated, locate_wrong
-from fastlloyd.wire import SERVER, PartyId
+from fastlloyd.wire.header import SERVER, PartyId
 
 # Answers beyond those needed that are compared where they happen to be there in time.
 _SLACK = 2

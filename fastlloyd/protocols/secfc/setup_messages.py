@@ -10,9 +10,9 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from fastlloyd.protocols import numbers
-from fastlloyd.protocols.seed import SetupBytes
-from fastlloyd.ring.field import Elements, Field
+from fastlloyd.field.prime import Elements, Field
+from fastlloyd.life.seed import SetupBytes
+from fastlloyd.wire import numbers
 
 _NUMBER = struct.Struct("<Q")
 _BLOCK = struct.Struct("<I")

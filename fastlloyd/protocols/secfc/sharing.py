@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError, InternalError, PeerError
+from fastlloyd.field.prime import MAX_RECORDS, Elements
 from fastlloyd.kmeans.grid import GridPoints
-from fastlloyd.privacy.secret import SecretRandom
-from fastlloyd.protocols.party import Gather, Party, Receive, Send
+from fastlloyd.party.effects import Gather, Party, Receive, Send
 from fastlloyd.protocols.secfc.membership import agree_order
 from fastlloyd.protocols.secfc.plan import Plan, fits_cap
 from fastlloyd.protocols.secfc.setup_messages import ArrayFormat, DataShares, Shared, Size
-from fastlloyd.ring.field import MAX_RECORDS, Elements
-from fastlloyd.wire import SERVER, SETUP_ROUND, PartyId
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId
 
 
 @dataclass(frozen=True, slots=True)

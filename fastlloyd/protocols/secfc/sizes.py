@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fastlloyd.crypto.prg import KEY_BYTES
-from fastlloyd.protocols.bounds import Bounds, plan_bounds
+from fastlloyd.life.sizes import Bounds, plan_bounds
+from fastlloyd.protocols.secfc.math.onion import TAG_BYTES, sealed_bytes
 from fastlloyd.protocols.secfc.messages import Assignment, CenterShares, CodedValues, Finished, Roll, Signs
-from fastlloyd.protocols.secfc.onion import TAG_BYTES, sealed_bytes
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.protocols.secfc.setup_messages import DataShares, LayerPublicKey, SealedTags, Shared, Union
+from fastlloyd.randomness.prg import KEY_BYTES
 
 _NUMBER_BYTES = 8
 _LABEL_BYTES = 2

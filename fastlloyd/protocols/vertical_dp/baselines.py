@@ -15,16 +15,16 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto import domains
-from fastlloyd.crypto.prg import PublicStream
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.weighted import cluster
-from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.vertical_dp.client import laplace_from
-from fastlloyd.protocols.vertical_dp.estimate import Table, nearest_table
-from fastlloyd.protocols.vertical_dp.fit import Cells, cells_of, fit_tables, paper_fit
-from fastlloyd.protocols.vertical_dp.local import GRID, cluster_locally
 from fastlloyd.protocols.vertical_dp.local_plan import LocalPlan, automatic_levels
+from fastlloyd.protocols.vertical_dp.math.estimate import Table, nearest_table
+from fastlloyd.protocols.vertical_dp.math.fit import Cells, cells_of, fit_tables, paper_fit
+from fastlloyd.protocols.vertical_dp.math.local import GRID, cluster_locally
+from fastlloyd.randomness import domains
+from fastlloyd.randomness.prg import PublicStream
+from fastlloyd.randomness.secret import SecretRandom
 
 Labels = NDArray[np.int64]
 

@@ -4,7 +4,7 @@ Paper: epsilon_0 = (1 - b) epsilon, epsilon_1 = epsilon_2 = b epsilon / (2 S) an
 and epsilon' = epsilon_2 / (4 sqrt(M log(1 / delta_2))) for each row.
 
 Tight: the shares are the paper's, but the sketches' is not split over the parties (their rows are one mechanism, see
-`privacy/sketch.py`), and all releases together are composed by their privacy loss distributions; then all noise
+`privacy/sketch/sketch.py`), and all releases together are composed by their privacy loss distributions; then all noise
 shrinks by one factor until the total is epsilon.
 
 Source: Vertical DP, Algorithm 1 and Algorithm 3 line 1; docs/vertical-dp-privacy.md.
@@ -20,8 +20,8 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import SAMPLER_DELTA, spent
 from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier
 from fastlloyd.privacy.release import Release
-from fastlloyd.privacy.sketch_level import MAX_PHANTOMS, phantoms_for
-from fastlloyd.privacy.sketch_release import paper_phantoms
+from fastlloyd.privacy.sketch.level import MAX_PHANTOMS, phantoms_for
+from fastlloyd.privacy.sketch.release import paper_phantoms
 from fastlloyd.protocols.vertical_dp.settings import PAPER, Settings
 
 # As far below epsilon as a whole number of phantoms may leave the total; Laplace noise takes up the rest.

@@ -11,18 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import DataError
-from fastlloyd.privacy.sampler import round_laplace
-from fastlloyd.privacy.secret import SecretRandom
-from fastlloyd.privacy.sketch import make_sketch
-from fastlloyd.protocols.party import Attest, Party, Publish, Receive, Record, Send
-from fastlloyd.protocols.session import await_go, tell_ready
+from fastlloyd.life.hello import await_go, tell_ready
+from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Send
+from fastlloyd.privacy.noise.sampler import round_laplace
+from fastlloyd.privacy.sketch.sketch import make_sketch
 from fastlloyd.protocols.vertical_dp.keys import GroupKeys
-from fastlloyd.protocols.vertical_dp.local import cluster_locally
 from fastlloyd.protocols.vertical_dp.local_plan import Laplace
+from fastlloyd.protocols.vertical_dp.math.local import cluster_locally
+from fastlloyd.protocols.vertical_dp.math.weights import noisy_count
 from fastlloyd.protocols.vertical_dp.messages import CentersFormat, FinalCenters, Synopsis, SynopsisFormat
 from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan
-from fastlloyd.protocols.vertical_dp.weights import noisy_count
-from fastlloyd.wire import SERVER, PartyId
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.wire.header import SERVER, PartyId
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,19 +13,19 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fastlloyd.crypto import domains
-from fastlloyd.crypto.pairwise import PairSecrets
-from fastlloyd.crypto.prg import derive
 from fastlloyd.errors import ConfigError, InternalError
-from fastlloyd.privacy.secret import SecretRandom
-from fastlloyd.protocols.align.check import check_ids
-from fastlloyd.protocols.align.intersect import intersect_ids
-from fastlloyd.protocols.pairs import agree_pairs
-from fastlloyd.protocols.party import Party
-from fastlloyd.protocols.seed import agree_seed
+from fastlloyd.life.align.check import check_ids
+from fastlloyd.life.align.intersect import intersect_ids
+from fastlloyd.life.pairs import agree_pairs
+from fastlloyd.life.seed import agree_seed
+from fastlloyd.masking.pairwise import PairSecrets
+from fastlloyd.party.effects import Party
+from fastlloyd.protocols.vertical_dp.math.weights import Group
 from fastlloyd.protocols.vertical_dp.plan import Plan
-from fastlloyd.protocols.vertical_dp.weights import Group
-from fastlloyd.wire import PartyId, clients
+from fastlloyd.randomness import domains
+from fastlloyd.randomness.prg import derive
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.wire.header import PartyId, clients
 
 ALIGNMENTS = ("check", "intersect")
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import RangeError
 from fastlloyd.privacy.release import Release
-from fastlloyd.privacy.sketch_release import ZERO_OUT
+from fastlloyd.privacy.sketch.release import ZERO_OUT
 from fastlloyd.privacy.split import laplace_ratio
 
 Laplace = Callable[[float, int], NDArray[np.int64]]

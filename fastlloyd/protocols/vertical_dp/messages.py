@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import RangeError
-from fastlloyd.privacy.sketch import Levels, SketchShape
-from fastlloyd.privacy.sketch_encoding import pack_sketch, sketch_bytes, unpack_sketch
-from fastlloyd.protocols import numbers
-from fastlloyd.protocols.message import Payload
+from fastlloyd.party.message import Payload
+from fastlloyd.privacy.sketch.encoding import pack_sketch, sketch_bytes, unpack_sketch
+from fastlloyd.privacy.sketch.sketch import Levels, SketchShape
 from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS
+from fastlloyd.wire import numbers
 
 TOTAL_BITS = 8
 _TOTAL = struct.Struct("<q")

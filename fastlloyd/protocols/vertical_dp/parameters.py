@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.protocols.limits import check_numbers
+from fastlloyd.privacy.limits import check_numbers
 from fastlloyd.protocols.vertical_dp.settings import settings_from
 
 MAX_PARTIES = 64

@@ -12,25 +12,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from fastlloyd.data.bounds import Bounds
-from fastlloyd.data.vertical import PartyFeatures
 from fastlloyd.errors import ConfigError, InternalError, RangeError
+from fastlloyd.life.align.columns import PartyFeatures, features_of
+from fastlloyd.party.planned import PlainPlan
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.privacy.release import Release
-from fastlloyd.privacy.sketch import GRID_PHANTOMS, PAPER_PHANTOMS, SketchShape
-from fastlloyd.privacy.sketch_release import ZERO_OUT, change_release, sketch_release
-from fastlloyd.protocols.planned import PlainPlan
+from fastlloyd.privacy.sketch.release import ZERO_OUT, change_release, sketch_release
+from fastlloyd.privacy.sketch.sketch import GRID_PHANTOMS, PAPER_PHANTOMS, SketchShape
 from fastlloyd.protocols.vertical_dp.budget import Split, first_split, tighten
-from fastlloyd.protocols.vertical_dp.estimate import basic_error
-from fastlloyd.protocols.vertical_dp.fit import MAX_CELLS
 from fastlloyd.protocols.vertical_dp.local_plan import LocalPlan, automatic_levels
-from fastlloyd.protocols.vertical_dp.pair import MAX_GAMMA, likelihood_error
+from fastlloyd.protocols.vertical_dp.math.estimate import basic_error
+from fastlloyd.protocols.vertical_dp.math.fit import MAX_CELLS
+from fastlloyd.protocols.vertical_dp.math.pair import MAX_GAMMA, likelihood_error
+from fastlloyd.protocols.vertical_dp.math.weights import Group, count_release, groups_of
 from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
 from fastlloyd.protocols.vertical_dp.settings import MAX_LOCAL_CLUSTERS, TIGHT, Settings, settings_from
-from fastlloyd.protocols.vertical_dp.weights import Group, count_release, groups_of
 
 __all__ = ["Plan", "PublicParameters", "automatic_clusters", "check_plan", "make_plan"]
 
@@ -111,10 +108,7 @@ class Plan(PlainPlan):
     @property
     def features(self) -> tuple[PartyFeatures, ...]:
         """The parties' columns."""
-        return tuple(
-            PartyFeatures(names=names, bounds=Bounds(np.array(lo), np.array(hi), names))
-            for names, lo, hi in zip(self.names, self.lo, self.hi, strict=True)
-        )
+        return tuple(map(features_of, self.names, self.lo, self.hi))
 
     @property
     def d(self) -> int:

@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.privacy.secret import SecretRandom
-from fastlloyd.privacy.sketch import Levels
-from fastlloyd.privacy.sketch_hash import cell_blocks, user_words
+from fastlloyd.privacy.sketch.hash import cell_blocks, user_words
+from fastlloyd.privacy.sketch.sketch import Levels
 from fastlloyd.protocols.vertical_dp.client import laplace_from
-from fastlloyd.protocols.vertical_dp.grid import GridResult, cluster_cells
-from fastlloyd.protocols.vertical_dp.local import GRID, LocalClusters, cluster_locally
+from fastlloyd.protocols.vertical_dp.math.grid import GridResult, cluster_cells
+from fastlloyd.protocols.vertical_dp.math.local import GRID, LocalClusters, cluster_locally
+from fastlloyd.protocols.vertical_dp.math.weights import Group, noisy_count
 from fastlloyd.protocols.vertical_dp.plan import Plan
 from fastlloyd.protocols.vertical_dp.server import possible_total, weigh
-from fastlloyd.protocols.vertical_dp.weights import Group, noisy_count
+from fastlloyd.randomness.secret import SecretRandom
 
 
 def reference(

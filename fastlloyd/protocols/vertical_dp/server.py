@@ -13,17 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import DataError, PeerError
-from fastlloyd.privacy.sketch import Levels
-from fastlloyd.protocols.party import Attest, Party, Publish, Receive, Send
-from fastlloyd.protocols.session import await_ready, let_go
+from fastlloyd.life.hello import await_ready, let_go
+from fastlloyd.party.effects import Attest, Party, Publish, Receive, Send
+from fastlloyd.privacy.sketch.sketch import Levels
 from fastlloyd.protocols.vertical_dp.client import synopsis_format
-from fastlloyd.protocols.vertical_dp.fit import Cells
-from fastlloyd.protocols.vertical_dp.grid import cluster_cells
 from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS
+from fastlloyd.protocols.vertical_dp.math.fit import Cells
+from fastlloyd.protocols.vertical_dp.math.grid import cluster_cells
+from fastlloyd.protocols.vertical_dp.math.weights import Group, estimate_weights
 from fastlloyd.protocols.vertical_dp.messages import FinalCenters, Synopsis
 from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan
-from fastlloyd.protocols.vertical_dp.weights import Group, estimate_weights
-from fastlloyd.wire import SERVER, PartyId, clients
+from fastlloyd.wire.header import SERVER, PartyId, clients
 
 __all__ = ["ServerResult", "await_prepared", "finish", "plain_cells", "possible_total", "server", "weigh"]
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.privacy.sketch import GRID_PHANTOMS, MAX_ROWS, PAPER_PHANTOMS
-from fastlloyd.privacy.sketch_level import GAMMAS
-from fastlloyd.protocols.vertical_dp.weights import FITS, METHODS
+from fastlloyd.privacy.sketch.level import GAMMAS
+from fastlloyd.privacy.sketch.sketch import GRID_PHANTOMS, MAX_ROWS, PAPER_PHANTOMS
+from fastlloyd.protocols.vertical_dp.math.weights import FITS, METHODS
 
 PROTOCOLS = ("vertical-dp", "vertical-plain")
 LOCALS = ("lloyd", "dplsf")

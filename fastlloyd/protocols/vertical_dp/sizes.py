@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fastlloyd.protocols.align.sizes import align_sizes
-from fastlloyd.protocols.bounds import Bounds, plan_bounds
+from fastlloyd.life.align.sizes import align_sizes
+from fastlloyd.life.sizes import Bounds, plan_bounds
 from fastlloyd.protocols.vertical_dp.client import synopsis_format
 from fastlloyd.protocols.vertical_dp.messages import FinalCenters, Synopsis
 from fastlloyd.protocols.vertical_dp.plan import Plan

@@ -9,20 +9,20 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.ckks import Context
-from fastlloyd.crypto.keyshare import KeyShare
-from fastlloyd.crypto.lattice import Sample
+from fastlloyd.crypto.he.ckks import Context
+from fastlloyd.crypto.he.keyshare import KeyShare
+from fastlloyd.crypto.he.lattice import Sample
 from fastlloyd.errors import PeerError
-from fastlloyd.privacy.secret import SecretRandom
-from fastlloyd.protocols.party import Attest, Party, Publish, Receive, Record, Send
-from fastlloyd.protocols.vertical_he import lwe
-from fastlloyd.protocols.vertical_he.engine import Engine, Work
+from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Send
 from fastlloyd.protocols.vertical_he.frame import block_format, key_format, sums_format
+from fastlloyd.protocols.vertical_he.math import lwe
+from fastlloyd.protocols.vertical_he.math.engine import Engine, Work
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples, NoisySums
 from fastlloyd.protocols.vertical_he.parameters import PROJECTION, THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.rounds import Result, first_centers, post_process, settled
-from fastlloyd.wire import SETUP_ROUND, PartyId
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.wire.header import SETUP_ROUND, PartyId
 
 ENCRYPTED = "encrypted data"
 

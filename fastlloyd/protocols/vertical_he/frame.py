@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastlloyd.errors import RangeError
-from fastlloyd.protocols.vertical_he.lwe import sample_bytes
+from fastlloyd.protocols.vertical_he.math.lwe import sample_bytes
 from fastlloyd.protocols.vertical_he.messages import ListFormat, SumsFormat
 from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan

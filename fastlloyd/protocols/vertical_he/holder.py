@@ -8,16 +8,16 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.ckks import Context, KeyHolder, Refresher
-from fastlloyd.protocols.party import Attest, Party, Publish, Receive, Record, Send
-from fastlloyd.protocols.vertical_he import linear, lwe, pairwise, projection
+from fastlloyd.crypto.he.ckks import Context, KeyHolder, Refresher
+from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Send
 from fastlloyd.protocols.vertical_he.computing import blaming
 from fastlloyd.protocols.vertical_he.frame import key_format
+from fastlloyd.protocols.vertical_he.math import linear, lwe, pairwise, projection
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples, NoisySums
 from fastlloyd.protocols.vertical_he.parameters import LINEAR, PAIRWISE, PROJECTION, THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.rounds import Result, first_centers, post_process, settled
-from fastlloyd.wire import SETUP_ROUND, PartyId
+from fastlloyd.wire.header import SETUP_ROUND, PartyId
 
 
 def key_holder(

@@ -30,8 +30,8 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.protocols import numbers
-from fastlloyd.protocols.message import Payload
+from fastlloyd.party.message import Payload
+from fastlloyd.wire import numbers
 
 
 @dataclass(frozen=True, slots=True)

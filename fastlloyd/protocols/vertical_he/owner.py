@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.ckks import Context, Refresher
-from fastlloyd.protocols.party import Attest, Party, Publish, Receive, Record, Send
-from fastlloyd.protocols.vertical_he import pairwise
+from fastlloyd.crypto.he.ckks import Context, Refresher
+from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Send
 from fastlloyd.protocols.vertical_he.computing import blaming
 from fastlloyd.protocols.vertical_he.frame import key_format, sums_format
+from fastlloyd.protocols.vertical_he.math import pairwise
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySums
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.rounds import Result, first_centers, post_process, settled
-from fastlloyd.wire import SETUP_ROUND, PartyId
+from fastlloyd.wire.header import SETUP_ROUND, PartyId
 
 
 def owner(

@@ -11,10 +11,9 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Self
 
-from fastlloyd.crypto.lattice import Parameters
-from fastlloyd.decode import decode
+from fastlloyd.crypto.he.lattice import Parameters
 from fastlloyd.privacy.release import Release
-from fastlloyd.protocols.vertical_he.hints import (
+from fastlloyd.protocols.vertical_he.math.hints import (
     HINT_SHARE,
 )
 from fastlloyd.protocols.vertical_he.parameters import (
@@ -22,6 +21,7 @@ from fastlloyd.protocols.vertical_he.parameters import (
     PAIRWISE,
     Scales,
 )
+from fastlloyd.wire.decode import decode
 
 ZERO_OUT = "zero-out of one user's row"
 MIDDLE = "one user's values, at one party or all, replaced by the middle of their bounds"

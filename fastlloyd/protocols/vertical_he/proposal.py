@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastlloyd.errors import RangeError
+from fastlloyd.life.align.messages import Columns
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.calibration import calibrate
-from fastlloyd.protocols.align.messages import Columns
 from fastlloyd.protocols.vertical_he.budget import automatic_rounds, multipliers
-from fastlloyd.protocols.vertical_he.choose import Choice, allowed_options
-from fastlloyd.protocols.vertical_he.circuit import choose_circuit
 from fastlloyd.protocols.vertical_he.frame import check_messages
-from fastlloyd.protocols.vertical_he.hints import (
+from fastlloyd.protocols.vertical_he.math.choose import Choice, allowed_options
+from fastlloyd.protocols.vertical_he.math.circuit import choose_circuit
+from fastlloyd.protocols.vertical_he.math.hints import (
     FLOODING,
     HINT_SHARE,
     MOST_HINTED,
@@ -29,6 +29,7 @@ from fastlloyd.protocols.vertical_he.hints import (
     hinted_share,
     too_little_noise,
 )
+from fastlloyd.protocols.vertical_he.math.scales import choose_scales
 from fastlloyd.protocols.vertical_he.parameters import (
     PAIRWISE,
     THRESHOLD,
@@ -37,7 +38,6 @@ from fastlloyd.protocols.vertical_he.parameters import (
     check_names,
 )
 from fastlloyd.protocols.vertical_he.plan import Plan, movement
-from fastlloyd.protocols.vertical_he.scales import choose_scales
 
 _SLACK = 1e-6
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
-from fastlloyd.protocols.vertical_he.window import jackson
+from fastlloyd.protocols.vertical_he.math.window import jackson
 
 
 def soft_one_hot(

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.initial import GRID_BITS, sphere_packing
 from fastlloyd.kmeans.update import move, truncate
-from fastlloyd.privacy.sampler import round_normal
-from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.privacy.noise.sampler import round_normal
 from fastlloyd.protocols.vertical_he.plan import Plan
+from fastlloyd.randomness.secret import SecretRandom
 
 
 @dataclass(frozen=True, slots=True)

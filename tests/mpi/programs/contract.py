@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from fastlloyd.errors import InternalError
-from fastlloyd.net.mpi import MpiTransport
-from fastlloyd.wire import SERVER
+from fastlloyd.net.mpi.transport import MpiTransport
+from fastlloyd.wire.header import SERVER
 from tests.contracts import transport as contract
 
 transport = MpiTransport(transport=sys.argv[1])

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from fastlloyd.net.mpi import MpiTransport
-from fastlloyd.wire import SERVER
+from fastlloyd.net.mpi.transport import MpiTransport
+from fastlloyd.wire.header import SERVER
 
 FRAME_BYTES = 1_000_000
 

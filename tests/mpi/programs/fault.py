@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 from fastlloyd.errors import FastLloydError, PeerGone, PeerTimeout
-from fastlloyd.net.launcher import detect
-from fastlloyd.net.mpi import MpiTransport
-from fastlloyd.wire import SERVER, PartyId
+from fastlloyd.net.mpi.launcher import detect
+from fastlloyd.net.mpi.transport import MpiTransport
+from fastlloyd.wire.header import SERVER, PartyId
 
 LAST = PartyId(2)
 LARGE = bytes(20_000_000)

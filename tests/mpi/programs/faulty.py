@@ -7,11 +7,11 @@ import sys
 from collections.abc import Callable
 
 from fastlloyd.client import main
-from fastlloyd.net.frame import Kind
-from fastlloyd.net.mpi import MpiTransport
-from fastlloyd.net.secure import SecureLinks
+from fastlloyd.net.link.frame import Kind
+from fastlloyd.net.link.secure import SecureLinks
+from fastlloyd.net.mpi.transport import MpiTransport
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate
-from fastlloyd.wire import HEADER_BYTES, SERVER, Header, PartyId
+from fastlloyd.wire.header import HEADER_BYTES, SERVER, Header, PartyId
 
 FAULTY = PartyId(2)
 HOW = sys.argv.pop(1)

@@ -5,10 +5,10 @@ import os
 import sys
 
 from fastlloyd.client import main
-from fastlloyd.net.launcher import detect
-from fastlloyd.net.mpi import MpiTransport
-from fastlloyd.net.secure import SecureLinks
-from fastlloyd.wire import HEADER_BYTES, Header, PartyId
+from fastlloyd.net.link.secure import SecureLinks
+from fastlloyd.net.mpi.launcher import detect
+from fastlloyd.net.mpi.transport import MpiTransport
+from fastlloyd.wire.header import HEADER_BYTES, Header, PartyId
 
 NOTES = os.open(f"{os.environ['RANK_NOTES']}/sent.{detect().rank}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 hand_over, seal = MpiTransport.send, SecureLinks.send

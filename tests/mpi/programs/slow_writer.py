@@ -4,9 +4,9 @@ import sys
 import threading
 
 from fastlloyd.client import main
-from fastlloyd.net.mpi import MpiTransport
-from fastlloyd.systems.fastlloyd import ClientOutcome
-from fastlloyd.wire import PartyId
+from fastlloyd.net.mpi.transport import MpiTransport
+from fastlloyd.protocols.fastlloyd.face import ClientOutcome
+from fastlloyd.wire.header import PartyId
 
 start, write = MpiTransport.__init__, ClientOutcome.write
 

@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.pairwise import PairSecrets, PairwiseMasks
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.life.pairs import agree_pairs
+from fastlloyd.masking.fixed import Ring
+from fastlloyd.masking.pairwise import PairSecrets, PairwiseMasks
+from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.feddp.client import ClientResult, client
-from fastlloyd.protocols.feddp.noise import draw_share
+from fastlloyd.protocols.feddp.math.noise import draw_share
 from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.plan import Plan, StepPlan
 from fastlloyd.protocols.feddp.proposal import make_plan
 from fastlloyd.protocols.feddp.server import ServerResult, server
-from fastlloyd.protocols.pairs import agree_pairs
-from fastlloyd.protocols.stored import StoredRounds
-from fastlloyd.ring.fixed import Ring
-from fastlloyd.simulate import Simulation, Tap
-from fastlloyd.wire import SERVER, PartyId, clients
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.run.simulation import Simulation, Tap
+from fastlloyd.wire.header import SERVER, PartyId, clients
 
 RUN_ID = bytes(range(16))
 USERS = {"privacy_level": "client"}

@@ -10,25 +10,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
-from fastlloyd.crypto.mask import NO_HISTORY
-from fastlloyd.crypto.prg import PublicStream
 from fastlloyd.errors import InternalError
 from fastlloyd.kmeans import spectral
 from fastlloyd.kmeans.assign import sum_by_label
 from fastlloyd.kmeans.grid import GridPoints, quantise
 from fastlloyd.kmeans.spectral import leading_subspace, outer_product, symmetric
 from fastlloyd.kmeans.weighted import cluster, nearest, refine, seed_centers
-from fastlloyd.protocols.feddp import user
+from fastlloyd.masking.fixed import Ring
+from fastlloyd.masking.mask import NO_HISTORY
 from fastlloyd.protocols.feddp.client import statistics_of
-from fastlloyd.protocols.feddp.elbow import elbow
-from fastlloyd.protocols.feddp.grid import MATRIX_BITS
-from fastlloyd.protocols.feddp.projection import project
-from fastlloyd.protocols.feddp.record import coarsen
+from fastlloyd.protocols.feddp.math import user
+from fastlloyd.protocols.feddp.math.elbow import elbow
+from fastlloyd.protocols.feddp.math.grid import MATRIX_BITS
+from fastlloyd.protocols.feddp.math.projection import project
+from fastlloyd.protocols.feddp.math.record import coarsen
+from fastlloyd.protocols.feddp.math.stage import make_projection
+from fastlloyd.protocols.feddp.math.starts import start_centers
+from fastlloyd.protocols.feddp.math.user import cut_outer
 from fastlloyd.protocols.feddp.reference import same_pool
-from fastlloyd.protocols.feddp.stage import make_projection
-from fastlloyd.protocols.feddp.starts import start_centers
-from fastlloyd.protocols.feddp.user import cut_outer
-from fastlloyd.ring.fixed import Ring
+from fastlloyd.randomness.prg import PublicStream
 from tests.protocols.feddp.support import mixture, plan_for, random_masks
 
 

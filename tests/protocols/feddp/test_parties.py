@@ -10,27 +10,27 @@ import pytest
 from scipy import stats
 from sklearn.cluster import KMeans
 
-from fastlloyd.crypto.mask import NO_HISTORY
-from fastlloyd.crypto.pairwise import PairSecrets, PairwiseMasks
 from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.life.pairs import PairPublicKey
+from fastlloyd.life.seed import SeedConfirmation
+from fastlloyd.masking.fixed import Ring
+from fastlloyd.masking.mask import NO_HISTORY
+from fastlloyd.masking.pairwise import PairSecrets, PairwiseMasks
+from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.feddp.client import statistics_of
+from fastlloyd.protocols.feddp.math.noise import draw_share
+from fastlloyd.protocols.feddp.math.record import cut_norm
+from fastlloyd.protocols.feddp.math.stage import cluster_projected, make_projection
 from fastlloyd.protocols.feddp.messages import (
     CentersMessage,
     MaskedStatistic,
     ProjectedCentersMessage,
     ProjectionMessage,
 )
-from fastlloyd.protocols.feddp.noise import draw_share
-from fastlloyd.protocols.feddp.record import cut_norm
 from fastlloyd.protocols.feddp.reference import run_reference
-from fastlloyd.protocols.feddp.stage import cluster_projected, make_projection
-from fastlloyd.protocols.pairs import PairPublicKey
-from fastlloyd.protocols.seed import SeedConfirmation
-from fastlloyd.protocols.stored import StoredRounds
-from fastlloyd.ring.fixed import Ring
-from fastlloyd.wire import SERVER, PartyId, clients
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.protocols.feddp.support import (
     RUN_ID,
     USERS,

@@ -22,7 +22,7 @@ from fastlloyd.protocols.feddp.budget import (
     multipliers,
     steps_of,
 )
-from fastlloyd.protocols.feddp.grid import ROW_NORM, choose_outer_bits, choose_projected_bits, projected_limit
+from fastlloyd.protocols.feddp.math.grid import ROW_NORM, choose_outer_bits, choose_projected_bits, projected_limit
 from fastlloyd.protocols.feddp.plan import Plan, StepPlan
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
 from fastlloyd.protocols.feddp.settings import HELP, PROPORTIONS, Settings, default_rounds, settings_from

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fastlloyd.data.mixture import Mixture, make_mixture
+from fastlloyd.data.public.mixture import Mixture, make_mixture
 from fastlloyd.errors import ConfigError, PeerError
 from fastlloyd.kmeans.grid import GridPoints, quantise
 from fastlloyd.protocols.kfed.client import client
@@ -22,8 +22,8 @@ from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters
 from fastlloyd.protocols.kfed.plan import Plan, PublicParameters, check_plan, make_plan
 from fastlloyd.protocols.kfed.reference import reference
 from fastlloyd.protocols.kfed.server import server
-from fastlloyd.simulate import Simulation, Tap
-from fastlloyd.wire import SERVER, PartyId, clients
+from fastlloyd.run.simulation import Simulation, Tap
+from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.protocols.support import blobs
 
 

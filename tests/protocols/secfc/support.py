@@ -13,21 +13,21 @@ import pytest
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import auto_public, scale
-from fastlloyd.data.named import load_named
+from fastlloyd.data.public.named import load_named
 from fastlloyd.kmeans.grid import GridPoints
-from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.life.hello import await_ready, gather_schema, propose_plan, receive_plan, tell_ready
+from fastlloyd.life.seed import agree_seed
 from fastlloyd.protocols.secfc import client as client_module
 from fastlloyd.protocols.secfc.client import ClientResult, client
-from fastlloyd.protocols.secfc.masks import RoundMasks
+from fastlloyd.protocols.secfc.math.masks import RoundMasks
+from fastlloyd.protocols.secfc.math.turn import draw_rotation, rotate
 from fastlloyd.protocols.secfc.parameters import PublicParameters
 from fastlloyd.protocols.secfc.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.secfc.server import ServerResult, server
 from fastlloyd.protocols.secfc.sharing import await_shared, gather_sizes, share_points, tell_size
-from fastlloyd.protocols.secfc.turn import draw_rotation, rotate
-from fastlloyd.protocols.seed import agree_seed
-from fastlloyd.protocols.session import await_ready, gather_schema, propose_plan, receive_plan, tell_ready
-from fastlloyd.simulate import Simulation, Tap
-from fastlloyd.wire import SERVER, PartyId, clients
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.run.simulation import Simulation, Tap
+from fastlloyd.wire.header import SERVER, PartyId, clients
 
 RUN_ID = bytes(range(16))
 DATA = Path(__file__).parents[4] / "shared" / "data"

@@ -14,7 +14,7 @@ from fastlloyd.protocols.secfc import plan as plan_module
 from fastlloyd.protocols.secfc.messages import Assignment, CenterShares, CodedValues, Finished, Signs
 from fastlloyd.protocols.secfc.reference import reference
 from fastlloyd.protocols.secfc.setup_messages import DataShares
-from fastlloyd.wire import SERVER, SETUP_ROUND, PartyId, clients
+from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId, clients
 from tests.protocols.secfc.support import Run, mixture, named, run, uneven
 
 SETS = {

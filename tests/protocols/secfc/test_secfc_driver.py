@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import PeerError
+from fastlloyd.life.seed import agree_seed
 from fastlloyd.net.memory import MemoryNetwork
 from fastlloyd.net.meter import Meter
+from fastlloyd.party.effects import Party, Send
 from fastlloyd.privacy.ledger import Ledger
-from fastlloyd.privacy.secret import SecretRandom
-from fastlloyd.protocols.party import Party, Send
 from fastlloyd.protocols.secfc.client import client
+from fastlloyd.protocols.secfc.math.turn import draw_rotation, rotate
 from fastlloyd.protocols.secfc.messages import CodedValues
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.protocols.secfc.reference import reference
 from fastlloyd.protocols.secfc.server import server
 from fastlloyd.protocols.secfc.sharing import await_shared, share_points
-from fastlloyd.protocols.secfc.turn import draw_rotation, rotate
-from fastlloyd.protocols.seed import agree_seed
-from fastlloyd.run import Deadlines, Driver
-from fastlloyd.wire import SERVER, Header, PartyId
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.run.driver import Deadlines, Driver
+from fastlloyd.wire.header import SERVER, Header, PartyId
 from tests.protocols.secfc.support import RUN_ID, mixture, plan_for
 
 POINTS = mixture(60, 3, 4, seed=11)

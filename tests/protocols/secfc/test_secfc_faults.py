@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import ConfigError, InternalError, PeerError, RangeError
+from fastlloyd.field.prime import MAX_RECORDS
 from fastlloyd.protocols.secfc.messages import (
     Assignment,
     AssignmentFormat,
@@ -23,8 +24,7 @@ from fastlloyd.protocols.secfc.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.secfc.settings import Settings, settings_from, settle_code
 from fastlloyd.protocols.secfc.setup_messages import DataShares, Shared, Size
 from fastlloyd.protocols.secfc.sharing import gather_sizes
-from fastlloyd.ring.field import MAX_RECORDS
-from fastlloyd.wire import PartyId, clients
+from fastlloyd.wire.header import PartyId, clients
 from tests.protocols.secfc.support import mixture, parameters, plan_for, run
 
 POINTS = mixture(41, 3, 4, seed=6)

@@ -10,13 +10,13 @@ import pytest
 from scipy import stats
 
 from fastlloyd.errors import DataError, PeerError
-from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.secfc import membership
+from fastlloyd.protocols.secfc.math.onion import LayerKey, seal, sealed_bytes, shuffle
 from fastlloyd.protocols.secfc.membership import agree_order
-from fastlloyd.protocols.secfc.onion import LayerKey, seal, sealed_bytes, shuffle
 from fastlloyd.protocols.secfc.setup_messages import ArrayFormat, DataShares, LayerPublicKey, SealedTags, Shared, Union
-from fastlloyd.simulate import Simulation
-from fastlloyd.wire import PartyId, clients
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.run.simulation import Simulation
+from fastlloyd.wire.header import PartyId, clients
 from tests.protocols.secfc.support import RUN_ID, mixture, plan_for, run
 
 SETTINGS = {"membership": True}

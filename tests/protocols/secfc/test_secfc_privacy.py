@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fastlloyd.protocols.secfc import masks as masks_module
+from fastlloyd.field.lagrange import Code
+from fastlloyd.protocols.secfc.math import masks as masks_module
+from fastlloyd.protocols.secfc.math.signs import largest_value
+from fastlloyd.protocols.secfc.math.turn import squared_norm_bound
 from fastlloyd.protocols.secfc.messages import CodedValues, ValuesFormat
 from fastlloyd.protocols.secfc.setup_messages import ArrayFormat, DataShares
-from fastlloyd.protocols.secfc.signs import largest_value
-from fastlloyd.protocols.secfc.turn import squared_norm_bound
-from fastlloyd.ring.lagrange import Code
-from fastlloyd.wire import PartyId
+from fastlloyd.wire.header import PartyId
 from tests.protocols.secfc.support import Run, mixture, plan_for, run
 
 # For each of at most a few hundred comparisons: below 1e-6 for all of them together.

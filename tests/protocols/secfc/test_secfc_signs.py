@@ -11,17 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fastlloyd.crypto.prg import derive, keystream
-from fastlloyd.protocols.secfc import coded
-from fastlloyd.protocols.secfc.clusters import Clusters
-from fastlloyd.protocols.secfc.masks import RoundMasks
+from fastlloyd.field.lagrange import Code
+from fastlloyd.field.prime import Field
+from fastlloyd.protocols.secfc.math import coded
+from fastlloyd.protocols.secfc.math.clusters import Clusters
+from fastlloyd.protocols.secfc.math.masks import RoundMasks
+from fastlloyd.protocols.secfc.math.signs import largest_value, sign_masks
+from fastlloyd.protocols.secfc.math.tournament import Tournament, count_rounds
+from fastlloyd.protocols.secfc.math.turn import draw_rotation, rotate, squared_norm_bound, turn_back
 from fastlloyd.protocols.secfc.messages import Signs, SignsFormat
 from fastlloyd.protocols.secfc.reference import reference
-from fastlloyd.protocols.secfc.signs import largest_value, sign_masks
-from fastlloyd.protocols.secfc.tournament import Tournament, count_rounds
-from fastlloyd.protocols.secfc.turn import draw_rotation, rotate, squared_norm_bound, turn_back
-from fastlloyd.ring.field import Field
-from fastlloyd.ring.lagrange import Code
+from fastlloyd.randomness.prg import derive, keystream
 from tests.protocols.secfc.support import mixture, named, run
 
 KEY = bytes(range(32))

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.vertical import PartyFeatures
-from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.vertical_dp.client import ClientResult, client, prepare
 from fastlloyd.protocols.vertical_dp.keys import GroupKeys, set_up
 from fastlloyd.protocols.vertical_dp.plan import Plan, PublicParameters, make_plan
 from fastlloyd.protocols.vertical_dp.server import ServerResult, await_prepared, server
-from fastlloyd.simulate import Simulation, Tap
-from fastlloyd.wire import SERVER, PartyId, clients
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.run.simulation import Simulation, Tap
+from fastlloyd.wire.header import SERVER, PartyId, clients
 
 RUN_ID = bytes(range(16))
 

@@ -15,15 +15,15 @@ from fastlloyd.crypto.blinding import Blinding, hash_to_point
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.vertical import PartyFeatures
 from fastlloyd.errors import ConfigError, DataError, InternalError, PeerError
-from fastlloyd.privacy.secret import SecretRandom
-from fastlloyd.protocols.align.check import check_ids, digest_ids
-from fastlloyd.protocols.align.intersect import intersect_ids
-from fastlloyd.protocols.align.messages import BlindedIds, IdTag, OpenedIds
-from fastlloyd.protocols.align.schema import gather_columns, tell_columns
-from fastlloyd.protocols.pairs import agree_pairs
+from fastlloyd.life.align.check import check_ids, digest_ids
+from fastlloyd.life.align.columns import gather_columns, tell_columns
+from fastlloyd.life.align.intersect import intersect_ids
+from fastlloyd.life.align.messages import BlindedIds, IdTag, OpenedIds
+from fastlloyd.life.pairs import agree_pairs
 from fastlloyd.protocols.vertical_dp.keys import set_up
-from fastlloyd.simulate import Simulation
-from fastlloyd.wire import SERVER, PartyId, clients
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.run.simulation import Simulation
+from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.protocols.vertical_dp.support import correlated, plan_for, split
 
 RUN = bytes(range(16))

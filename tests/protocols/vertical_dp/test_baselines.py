@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from fastlloyd.data.bounds import scale
-from fastlloyd.data.named import dataset_bounds, load_named
+from fastlloyd.data.public.named import dataset_bounds, load_named
 from fastlloyd.data.vertical import split_dataset
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.vertical_dp.baselines import (
     central_dplsf,
     central_kmeans,
@@ -22,9 +21,10 @@ from fastlloyd.protocols.vertical_dp.baselines import (
     ldp_agg_cells,
     ldp_supports,
 )
-from fastlloyd.protocols.vertical_dp.fit import Cells
-from fastlloyd.protocols.vertical_dp.grid import cluster_cells
+from fastlloyd.protocols.vertical_dp.math.fit import Cells
+from fastlloyd.protocols.vertical_dp.math.grid import cluster_cells
 from fastlloyd.protocols.vertical_dp.server import plain_cells
+from fastlloyd.randomness.secret import SecretRandom
 from tests.protocols.vertical_dp.support import Replay, correlated, plan_for, run, split
 
 ROOT = Path(__file__).parents[3]

@@ -13,10 +13,10 @@ from fastlloyd.errors import RangeError
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.privacy.accountant import spent
-from fastlloyd.privacy.secret import SecretRandom
 from fastlloyd.protocols.vertical_dp.client import laplace_from
-from fastlloyd.protocols.vertical_dp.local import GRID, cluster_locally, grow_tree, leaf_sums
 from fastlloyd.protocols.vertical_dp.local_plan import LocalPlan, automatic_levels
+from fastlloyd.protocols.vertical_dp.math.local import GRID, cluster_locally, grow_tree, leaf_sums
+from fastlloyd.randomness.secret import SecretRandom
 from tests.protocols.vertical_dp.support import correlated
 
 ALWAYS_SPLIT = 10**9

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import DataError, InternalError, PeerError
+from fastlloyd.life.align.messages import IdTag
+from fastlloyd.life.hello import Ready
+from fastlloyd.life.pairs import PairPublicKey
+from fastlloyd.life.seed import SeedConfirmation, SeedContribution
 from fastlloyd.privacy.accountant import spent
-from fastlloyd.privacy.secret import SecretRandom
-from fastlloyd.protocols.align.messages import IdTag
-from fastlloyd.protocols.pairs import PairPublicKey
-from fastlloyd.protocols.seed import SeedConfirmation, SeedContribution
-from fastlloyd.protocols.session import Ready
 from fastlloyd.protocols.vertical_dp.client import client, prepare, synopsis_format
 from fastlloyd.protocols.vertical_dp.keys import GroupKeys, derive_keys, set_up
 from fastlloyd.protocols.vertical_dp.messages import CentersFormat, FinalCenters, Synopsis, SynopsisFormat
 from fastlloyd.protocols.vertical_dp.reference import reference
-from fastlloyd.simulate import Simulation
-from fastlloyd.wire import SERVER, PartyId, clients
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.run.simulation import Simulation
+from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.protocols.vertical_dp.support import (
     RUN_ID,
     Replay,
@@ -342,7 +342,7 @@ def test_of_three_plain_parties_the_one_with_other_users_is_named() -> None:
 
 
 def test_derived_keys_differ_between_runs() -> None:
-    from fastlloyd.crypto.pairwise import PairSecrets
+    from fastlloyd.masking.pairwise import PairSecrets
 
     plan = plan_for(split(correlated(30, 2), 2), 2, settings=SMALL)
     pairs = PairSecrets(PartyId(1), {PartyId(2): b"s" * 32})
@@ -351,7 +351,7 @@ def test_derived_keys_differ_between_runs() -> None:
 
 
 def test_a_party_derives_no_key_of_a_group_that_it_is_not_in() -> None:
-    from fastlloyd.crypto.pairwise import PairSecrets
+    from fastlloyd.masking.pairwise import PairSecrets
 
     plan = plan_for(split(correlated(30, 3), 3), 2, settings=SMALL)
     pairs = PairSecrets(PartyId(2), {PartyId(1): b"a" * 32, PartyId(3): b"c" * 32})

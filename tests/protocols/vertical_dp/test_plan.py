@@ -14,7 +14,7 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
 from fastlloyd.privacy.release import SKETCH_ROWS, Release
-from fastlloyd.privacy.sketch_release import paper_phantoms
+from fastlloyd.privacy.sketch.release import paper_phantoms
 from fastlloyd.protocols.vertical_dp.budget import Split, first_split, tighten
 from fastlloyd.protocols.vertical_dp.plan import Plan, automatic_clusters, check_plan, make_plan
 from fastlloyd.protocols.vertical_dp.settings import APPLICABLE, HELP, Settings, settings_from

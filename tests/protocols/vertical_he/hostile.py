@@ -15,13 +15,13 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from fastlloyd.crypto.ckks import Context, KeyHolder
-from fastlloyd.crypto.seal_form import HEADER
+from fastlloyd.crypto.he.ckks import Context, KeyHolder
+from fastlloyd.crypto.he.seal_form import HEADER
 from fastlloyd.errors import PeerError
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples, NoisySums
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
-from fastlloyd.wire import Header, PartyId
+from fastlloyd.wire.header import Header, PartyId
 from tests.protocols.vertical_he.support import blobs, names, parameters, simulate
 
 TYPES = (KeyMaterial.TYPE, EncryptedBlock.TYPE, NoisySamples.TYPE, NoisySums.TYPE)

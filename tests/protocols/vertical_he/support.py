@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.privacy.secret import SecretRandom
-from fastlloyd.protocols.party import Party
+from fastlloyd.party.effects import Party
 from fastlloyd.protocols.vertical_he.computing import computing_party
-from fastlloyd.protocols.vertical_he.engine import Engine, make_engine
 from fastlloyd.protocols.vertical_he.holder import key_holder
+from fastlloyd.protocols.vertical_he.math.engine import Engine, make_engine
 from fastlloyd.protocols.vertical_he.owner import owner
 from fastlloyd.protocols.vertical_he.parameters import PublicParameters
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.protocols.vertical_he.rounds import Result, draw_noise
-from fastlloyd.simulate import Simulation, Tap
-from fastlloyd.wire import PartyId
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.run.simulation import Simulation, Tap
+from fastlloyd.wire.header import PartyId
 
 
 def parameters(n: int, k: int, *, parties: int = 2, rounds: int | None = 2, **settings: Any) -> PublicParameters:

@@ -11,23 +11,24 @@ from hypothesis import strategies as st
 
 pytest.importorskip("tenseal")
 
-from fastlloyd.crypto import ckks
-from fastlloyd.crypto.keyshare import KeyShare, draw_error
-from fastlloyd.crypto.lattice import ERROR_BOUND
+from fastlloyd.crypto.he import ckks
+from fastlloyd.crypto.he.keyshare import KeyShare, draw_error
+from fastlloyd.crypto.he.lattice import ERROR_BOUND
 from fastlloyd.errors import PeerError
-from fastlloyd.privacy.secret import SecretRandom
-from fastlloyd.protocols.vertical_he import computing, engine, linear, lwe
-from fastlloyd.protocols.vertical_he.engine import make_engine
+from fastlloyd.protocols.vertical_he import computing
 from fastlloyd.protocols.vertical_he.frame import block_format, key_format
-from fastlloyd.protocols.vertical_he.linear import LinearEngine
-from fastlloyd.protocols.vertical_he.lwe import common_key
+from fastlloyd.protocols.vertical_he.math import engine, linear, lwe
+from fastlloyd.protocols.vertical_he.math.engine import make_engine
+from fastlloyd.protocols.vertical_he.math.linear import LinearEngine
+from fastlloyd.protocols.vertical_he.math.lwe import common_key
+from fastlloyd.protocols.vertical_he.math.window import features, jackson
+from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples
 from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.protocols.vertical_he.reference import soft_sums
-from fastlloyd.protocols.vertical_he.window import features, jackson
-from fastlloyd.simulate import Tap
-from fastlloyd.wire import Header, PartyId
-from fastlloyd.workers import WorkerEngine
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.run.simulation import Tap
+from fastlloyd.wire.header import Header, PartyId
 from tests.protocols.vertical_he.support import (
     blobs,
     columns,

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 pytest.importorskip("tenseal")
 
-from fastlloyd.bench.vertical_he_data import load_points
-from fastlloyd.bench.vertical_he_run import Case, plain_lloyd, plan_case, run_case
+from fastlloyd.bench.vertical_he.data import load_points
+from fastlloyd.bench.vertical_he.run import Case, plain_lloyd, plan_case, run_case
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.protocols.vertical_he.linear import partial_scores
+from fastlloyd.protocols.vertical_he.math.linear import partial_scores
+from fastlloyd.protocols.vertical_he.math.window import features, jackson, step_weights, thresholds
 from fastlloyd.protocols.vertical_he.reference import soft_one_hot
 from fastlloyd.protocols.vertical_he.rounds import first_centers
 from fastlloyd.protocols.vertical_he.settings import Settings
-from fastlloyd.protocols.vertical_he.window import features, jackson, step_weights, thresholds
 from tests.protocols.vertical_he.test_pairwise import one_hot
 
 DATA = os.environ.get("FASTLLOYD_DATA", str(Path(__file__).parents[4] / "shared" / "data"))

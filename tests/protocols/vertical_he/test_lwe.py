@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastlloyd.crypto.keyshare import draw_error
-from fastlloyd.crypto.lattice import Sample
-from fastlloyd.protocols.vertical_he import lwe
+from fastlloyd.crypto.he.keyshare import draw_error
+from fastlloyd.crypto.he.lattice import Sample
+from fastlloyd.protocols.vertical_he.math import lwe
 from tests.protocols.vertical_dp.support import Replay
 
 MODULUS = (1 << 48) - 59

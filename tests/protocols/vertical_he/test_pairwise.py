@@ -11,11 +11,11 @@ from hypothesis.extra.numpy import arrays
 
 pytest.importorskip("tenseal")
 
-from fastlloyd.protocols.vertical_he import coefficients
-from fastlloyd.protocols.vertical_he.coefficients import CHAIN, LARGEST
-from fastlloyd.protocols.vertical_he.pairwise import MARGIN, normalise
+from fastlloyd.protocols.vertical_he.math import coefficients
+from fastlloyd.protocols.vertical_he.math.coefficients import CHAIN, LARGEST
+from fastlloyd.protocols.vertical_he.math.pairwise import MARGIN, normalise
 from fastlloyd.protocols.vertical_he.proposal import make_plan
-from fastlloyd.wire import Header, PartyId
+from fastlloyd.wire.header import Header, PartyId
 from tests.protocols.vertical_he.support import blobs, names, parameters, simulate
 
 

@@ -8,19 +8,19 @@ from functools import partial
 import pytest
 
 from fastlloyd.cli.plan import main
-from fastlloyd.crypto.lattice import ERROR_VARIANCE
-from fastlloyd.crypto.tls import MAX_MESSAGE_BYTES
+from fastlloyd.crypto.he.lattice import ERROR_VARIANCE
+from fastlloyd.crypto.link.tls import MAX_MESSAGE_BYTES
 from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.net.transport import MAX_FRAME_BYTES
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.delta import automatic_delta
-from fastlloyd.protocols.vertical_he.choose import options, planned_option
-from fastlloyd.protocols.vertical_he.cost import round_seconds
 from fastlloyd.protocols.vertical_he.frame import MOST_MESSAGE_BYTES, block_format
-from fastlloyd.protocols.vertical_he.hints import FLOODING, HINT_SHARE, MOST_HINTED, Openings, hinted_share
+from fastlloyd.protocols.vertical_he.math.choose import options, planned_option
+from fastlloyd.protocols.vertical_he.math.cost import round_seconds
+from fastlloyd.protocols.vertical_he.math.hints import FLOODING, HINT_SHARE, MOST_HINTED, Openings, hinted_share
+from fastlloyd.protocols.vertical_he.math.scales import MAX_ERROR, NOISE_TAIL, record_error
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import change_epsilon, check_plan, make_plan, try_options
-from fastlloyd.protocols.vertical_he.scales import MAX_ERROR, NOISE_TAIL, record_error
 from fastlloyd.protocols.vertical_he.settings import HELP, settings_from
 from tests.protocols.vertical_he.support import names, parameters
 

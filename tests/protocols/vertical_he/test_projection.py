@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 
 pytest.importorskip("tenseal")
 
-from fastlloyd.crypto.ckks import Context, KeyHolder
-from fastlloyd.crypto.lattice import ERROR_BOUND
+from fastlloyd.crypto.he.ckks import Context, KeyHolder
+from fastlloyd.crypto.he.lattice import ERROR_BOUND
 from fastlloyd.errors import ConfigError, InternalError
-from fastlloyd.protocols.vertical_he.choose import options
-from fastlloyd.protocols.vertical_he.cost import round_seconds
+from fastlloyd.protocols.vertical_he.math.choose import options
+from fastlloyd.protocols.vertical_he.math.cost import round_seconds
+from fastlloyd.protocols.vertical_he.math.projection import ProjectionEngine, difference, encrypt_block
+from fastlloyd.protocols.vertical_he.math.window import features, jackson, step_weights
+from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, NoisySums
 from fastlloyd.protocols.vertical_he.plan import Plan
-from fastlloyd.protocols.vertical_he.projection import ProjectionEngine, difference, encrypt_block
 from fastlloyd.protocols.vertical_he.proposal import make_plan
-from fastlloyd.protocols.vertical_he.window import features, jackson, step_weights
-from fastlloyd.wire import Header, PartyId
-from fastlloyd.workers import WorkerEngine
+from fastlloyd.wire.header import Header, PartyId
 from tests.protocols.vertical_he.support import blobs, columns, lloyd, loss, names, parameters, simulate
 
 

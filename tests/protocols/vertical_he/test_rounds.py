@@ -13,24 +13,24 @@ import pytest
 
 pytest.importorskip("tenseal")
 
-from fastlloyd.crypto.ckks import Context, KeyHolder
+from fastlloyd.crypto.he.ckks import Context, KeyHolder
 from fastlloyd.errors import InternalError
+from fastlloyd.party.effects import Receive, Record
 from fastlloyd.privacy.accountant import SAMPLER_DELTA, spent
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
-from fastlloyd.protocols.party import Receive, Record
 from fastlloyd.protocols.vertical_he.budget import LEAST_ROUNDS, MOST_NOISE, automatic_rounds, multipliers
-from fastlloyd.protocols.vertical_he.engine import make_engine
+from fastlloyd.protocols.vertical_he.face_claim import against, conditions
 from fastlloyd.protocols.vertical_he.frame import sums_bytes
-from fastlloyd.protocols.vertical_he.hints import Openings
-from fastlloyd.protocols.vertical_he.lwe import common_key
+from fastlloyd.protocols.vertical_he.math.engine import make_engine
+from fastlloyd.protocols.vertical_he.math.hints import Openings
+from fastlloyd.protocols.vertical_he.math.lwe import common_key
+from fastlloyd.protocols.vertical_he.math.scales import flood_bound
 from fastlloyd.protocols.vertical_he.messages import KeyMaterial, NoisySums
 from fastlloyd.protocols.vertical_he.owner import owner
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.protocols.vertical_he.rounds import post_process, settled
-from fastlloyd.protocols.vertical_he.scales import flood_bound
-from fastlloyd.systems.vertical_he_claim import against, conditions
-from fastlloyd.wire import PartyId
+from fastlloyd.wire.header import PartyId
 from tests.protocols.vertical_he.support import blobs, linear_plan, names, parameters, simulate
 
 KNOWN = json.loads((Path(__file__).parents[2] / "vectors" / "vertical_he.json").read_text())

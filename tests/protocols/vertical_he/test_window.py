@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fastlloyd.protocols.vertical_he.linear import partial_scores
-from fastlloyd.protocols.vertical_he.reference import soft_one_hot
-from fastlloyd.protocols.vertical_he.window import (
+from fastlloyd.protocols.vertical_he.math.linear import partial_scores
+from fastlloyd.protocols.vertical_he.math.window import (
     amplitude,
     features,
     jackson,
@@ -17,6 +16,7 @@ from fastlloyd.protocols.vertical_he.window import (
     thresholds,
     times_feature,
 )
+from fastlloyd.protocols.vertical_he.reference import soft_one_hot
 
 UNIT = st.floats(-1, 1, allow_nan=False).map(lambda x: 0.0 if abs(x) < 1e-12 else x)
 # Few values, so that centres share coordinates and records tie.

@@ -10,13 +10,13 @@ import pytest
 
 pytest.importorskip("tenseal")
 
-from fastlloyd import workers
-from fastlloyd.crypto.ckks import Context, KeyHolder
+from fastlloyd.crypto.he.ckks import Context, KeyHolder
 from fastlloyd.errors import ConfigError, InternalError
-from fastlloyd.protocols.vertical_he.linear import LinearEngine, encrypt_block
+from fastlloyd.protocols.vertical_he.math import workers
+from fastlloyd.protocols.vertical_he.math.linear import LinearEngine, encrypt_block
+from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine, open_engine, worthwhile_engines
 from fastlloyd.protocols.vertical_he.proposal import make_plan
-from fastlloyd.wire import PartyId
-from fastlloyd.workers import WorkerEngine, open_engine, worthwhile_engines
+from fastlloyd.wire.header import PartyId
 from tests.protocols.vertical_he.support import blobs, columns, linear_plan, lloyd, loss, names, parameters, simulate
 
 
@@ -101,7 +101,7 @@ def test_the_library_s_refusal_is_told_without_a_wrong_advice() -> None:
 
 def test_a_worker_whose_party_was_killed_ends_in_silence() -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "fastlloyd.workers"],
+        [sys.executable, "-m", "fastlloyd.protocols.vertical_he.math.workers"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

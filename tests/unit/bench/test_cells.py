@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fastlloyd.bench.cells import CellStore, measure_cells
+from fastlloyd.bench.engine.cells import CellStore, measure_cells
 from fastlloyd.errors import ConfigError
 
 CELLS = [{"name": name, "run": run} for run in range(2) for name in ("a", "b")]

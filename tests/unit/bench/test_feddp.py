@@ -9,13 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastlloyd.bench import feddp_fig1, feddp_fig2, feddp_fig3, feddp_fig7, feddp_tables
-from fastlloyd.bench.feddp_cost import run_figure
-from fastlloyd.bench.feddp_data import FILES, Source, file_source, is_there, load_problem, mixture_source
-from fastlloyd.bench.feddp_plan import OURS, PUBLISHED, Figure, Size, list_cells
-from fastlloyd.bench.feddp_run import KFED, OPTIMAL, STARTS, Trial, Workbench, run_kfed, run_optimal
-from fastlloyd.bench.registry import Options
-from fastlloyd.data.mixture import Mixture
+from fastlloyd.bench.engine.registry import Options
+from fastlloyd.bench.feddp import fig1 as feddp_fig1
+from fastlloyd.bench.feddp import fig2 as feddp_fig2
+from fastlloyd.bench.feddp import fig3 as feddp_fig3
+from fastlloyd.bench.feddp import fig7 as feddp_fig7
+from fastlloyd.bench.feddp import tables as feddp_tables
+from fastlloyd.bench.feddp.cost import run_figure
+from fastlloyd.bench.feddp.data import FILES, Source, file_source, is_there, load_problem, mixture_source
+from fastlloyd.bench.feddp.plan import OURS, PUBLISHED, Figure, Size, list_cells
+from fastlloyd.bench.feddp.run import KFED, OPTIMAL, STARTS, Trial, Workbench, run_kfed, run_optimal
+from fastlloyd.data.public.mixture import Mixture
 from fastlloyd.errors import ConfigError
 from tests.protocols.vertical_dp.support import replays
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastlloyd.bench.generate import Source, Workspace, normalise, time_synth
+from fastlloyd.bench.engine.generate import Source, Workspace, normalise, time_synth
 from fastlloyd.errors import ConfigError
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fastlloyd.bench.machine import busy, cores, describe_machine, describe_software
-from fastlloyd.net.launcher import Mpirun
+from fastlloyd.bench.engine.machine import busy, cores, describe_machine, describe_software
+from fastlloyd.net.mpi.launcher import Mpirun
 
 
 def test_the_processor_and_its_cores_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastlloyd.bench.peer import Peer, open_peer, read_peer, time_peer
+from fastlloyd.bench.engine.peer import Peer, open_peer, read_peer, time_peer
 from fastlloyd.errors import ConfigError
-from fastlloyd.net.launcher import Mpirun, find_mpirun
+from fastlloyd.net.mpi.launcher import Mpirun, find_mpirun
 
 HEADER = ",delay,iters,elapsed,elapsed_h,comm_size,successes,experiments"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fastlloyd.bench.registry import BENCHES, Options, find_bench, run_bench
+from fastlloyd.bench.engine.registry import BENCHES, Options, find_bench, run_bench
 from fastlloyd.cli.bench import main
 from fastlloyd.errors import ConfigError
 
@@ -51,7 +51,7 @@ def test_the_flags_reach_the_benchmark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seen: list[Options] = []
-    monkeypatch.setattr("fastlloyd.bench.table3.run", lambda options: seen.append(options) or "the table\n")
+    monkeypatch.setattr("fastlloyd.bench.fastlloyd.table3.run", lambda options: seen.append(options) or "the table\n")
     monkeypatch.setenv("FASTLLOYD_DATA", "where")
     assert main(["fastlloyd-table3", "--quick", "--output", str(tmp_path), "--quiet", "--peer", "there"]) == 0
     assert capsys.readouterr().out == "the table\n"
@@ -64,6 +64,6 @@ def test_the_flags_reach_the_benchmark(
 
 def test_the_number_of_processes_reaches_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int | None] = []
-    monkeypatch.setattr("fastlloyd.bench.fastlloyd_fig3.run", lambda options: seen.append(options.jobs) or "text")
+    monkeypatch.setattr("fastlloyd.bench.fastlloyd.fig3.run", lambda options: seen.append(options.jobs) or "text")
     assert main(["fastlloyd-fig3", "--jobs", "7", "--output", str(tmp_path), "--quiet"]) == 0
     assert seen == [7]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from fastlloyd.bench.generate import Shares
-from fastlloyd.bench.runner import Job, run_program
+from fastlloyd.bench.engine.generate import Shares
+from fastlloyd.bench.engine.runner import Job, run_program
 from fastlloyd.cli.options import parse_run_options
 from fastlloyd.client import parser
 from fastlloyd.errors import ConfigError
-from fastlloyd.net.process import marked_processes
+from fastlloyd.supervise.process import marked_processes
 
 
 def test_a_jobs_flags_are_a_run(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fastlloyd.bench import scaling
-from fastlloyd.bench.generate import time_synth
-from fastlloyd.bench.memory import run_in_memory
+from fastlloyd.bench.engine.generate import time_synth
+from fastlloyd.bench.engine.memory import run_in_memory
+from fastlloyd.bench.fastlloyd import scaling
 from fastlloyd.protocols.fastlloyd.plan import make_plan
 
 

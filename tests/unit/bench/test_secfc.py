@@ -9,20 +9,22 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fastlloyd.bench import secfc_table1, secfc_table2, secfc_table3
-from fastlloyd.bench.registry import BENCHES, Options, find_bench
-from fastlloyd.bench.secfc_accuracy import central_lloyd, make_secfc_plan, measure, run_table
-from fastlloyd.bench.secfc_data import HALF_WIDTH, Source, deal_rows, gaussian_mixture, load_problem, rotate_pictures
-from fastlloyd.bench.secfc_lloyd import run_pooled
-from fastlloyd.bench.secfc_memory import run_secfc
-from fastlloyd.bench.secfc_plan import FULL, KFED, PROTOCOL, QUICK, SECFC, Size, Table, code_for, columns, list_cells
-from fastlloyd.bench.secfc_report import cheapest, summary
+from fastlloyd.bench.engine.registry import BENCHES, Options, find_bench
+from fastlloyd.bench.secfc import table1 as secfc_table1
+from fastlloyd.bench.secfc import table2 as secfc_table2
+from fastlloyd.bench.secfc import table3 as secfc_table3
+from fastlloyd.bench.secfc.accuracy import central_lloyd, make_secfc_plan, measure, run_table
+from fastlloyd.bench.secfc.data import HALF_WIDTH, Source, deal_rows, gaussian_mixture, load_problem, rotate_pictures
+from fastlloyd.bench.secfc.lloyd import run_pooled
+from fastlloyd.bench.secfc.memory import run_secfc
+from fastlloyd.bench.secfc.plan import FULL, KFED, PROTOCOL, QUICK, SECFC, Size, Table, code_for, columns, list_cells
+from fastlloyd.bench.secfc.report import cheapest, summary
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.protocols.secfc.parameters import PublicParameters
 from fastlloyd.protocols.secfc.plan import Plan, make_plan
 from fastlloyd.protocols.secfc.reference import reference
-from fastlloyd.wire import SERVER, PartyId
+from fastlloyd.wire.header import SERVER, PartyId
 
 TINY = Source(title="tiny", k=3, clients=5, records=150, d=6, sigma=1.0)
 TABLES = (secfc_table1.TABLE, secfc_table2.TABLE, secfc_table3.TABLE)
@@ -151,7 +153,7 @@ def test_cells_are_distinct_and_the_code_fits_the_clients() -> None:
 
 def test_a_table_becomes_markdown_csv_and_png(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size = Size(draws=2, starts=2, protocol_k=3)
-    monkeypatch.setattr("fastlloyd.bench.secfc_accuracy.QUICK", size)
+    monkeypatch.setattr("fastlloyd.bench.secfc.accuracy.QUICK", size)
     table = tiny_table(TINY, Source(title="digit 7", k=4, clients=10, digit=7))
     text = run_table(table, Options(jobs=1, quick=True, output=tmp_path, progress=False))
     assert text == (tmp_path / "secfc-table0.md").read_text()
@@ -178,7 +180,7 @@ def test_rotated_digits_are_read_and_found_again(tmp_path: Path, monkeypatch: py
     found = [measure(problem, {"local": 2, "method": SECFC, "run": run}) for run in range(4)]
     assert max(value["accuracy"] for value in found) == 1.0
     assert measure(problem, {"local": 2, "method": KFED, "run": 0})["accuracy"] == 1.0
-    monkeypatch.setattr("fastlloyd.bench.secfc_accuracy.QUICK", Size(draws=2, starts=1, protocol_k=0))
+    monkeypatch.setattr("fastlloyd.bench.secfc.accuracy.QUICK", Size(draws=2, starts=1, protocol_k=0))
     text = run_table(
         tiny_table(source), Options(jobs=1, quick=True, output=tmp_path, data_dir=str(tmp_path), progress=False)
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastlloyd.bench.secfc_attacks import attack, find_components, make_attacked
-from fastlloyd.bench.secfc_geometry import read_lines, rebuild_geometry, similarity_error
-from fastlloyd.bench.secfc_lloyd import run_pooled
+from fastlloyd.bench.secfc.attacks import attack, find_components, make_attacked
+from fastlloyd.bench.secfc.geometry import read_lines, rebuild_geometry, similarity_error
+from fastlloyd.bench.secfc.lloyd import run_pooled
 from fastlloyd.data.bounds import auto_public, scale
-from fastlloyd.data.named import load_named
+from fastlloyd.data.public.named import load_named
 from fastlloyd.kmeans.grid import quantise
 
 

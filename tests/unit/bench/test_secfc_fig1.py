@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastlloyd.bench.secfc_fig1 import NAME, measure
-from fastlloyd.bench.secfc_fig1_plan import BASE, FULL, LARGE, QUICK, SecfcJob, Size, list_cells, make_job, shape_at
-from fastlloyd.bench.secfc_fig1_report import Figures, write_report
-from fastlloyd.bench.secfc_memory import measure as measure_memory
+from fastlloyd.bench.secfc.fig1 import NAME, measure
+from fastlloyd.bench.secfc.fig1_plan import BASE, FULL, LARGE, QUICK, SecfcJob, Size, list_cells, make_job, shape_at
+from fastlloyd.bench.secfc.fig1_report import Figures, write_report
+from fastlloyd.bench.secfc.memory import measure as measure_memory
 from fastlloyd.cli.options import parse_run_options
 from fastlloyd.client import parser
-from fastlloyd.net.launcher import find_mpirun
+from fastlloyd.net.mpi.launcher import find_mpirun
 from fastlloyd.protocols.secfc.settings import settings_from
 
 SMALL = {**shape_at({"n": 5, "m": 120, "d": 7, "k": 3}, 6), "run": 0}

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fastlloyd.bench import shaped
-from fastlloyd.bench.shaped import ShapedNetwork, shaped_network, why_not
+from fastlloyd.bench.engine import shaped
+from fastlloyd.bench.engine.shaped import ShapedNetwork, shaped_network, why_not
 from fastlloyd.errors import ConfigError
-from fastlloyd.net.launcher import Mpirun
+from fastlloyd.net.mpi.launcher import Mpirun
 
 NETWORK = ShapedNetwork(name="bench1", backend="netem", addresses=("10.77.0.1", "10.77.0.2"), interface="eth0")
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from fastlloyd.bench import table3
-from fastlloyd.bench.cells import Cell
-from fastlloyd.bench.generate import Workspace
-from fastlloyd.bench.peer import Peer
-from fastlloyd.bench.table3_plan import CLIENTS, FULL, QUICK, ROWS, Row, list_cells
-from fastlloyd.bench.table3_report import Figures, write_report
-from fastlloyd.net.launcher import Mpirun
+from fastlloyd.bench.engine.cells import Cell
+from fastlloyd.bench.engine.generate import Workspace
+from fastlloyd.bench.engine.peer import Peer
+from fastlloyd.bench.fastlloyd import table3
+from fastlloyd.bench.fastlloyd.table3_plan import CLIENTS, FULL, QUICK, ROWS, Row, list_cells
+from fastlloyd.bench.fastlloyd.table3_report import Figures, write_report
+from fastlloyd.net.mpi.launcher import Mpirun
 
 PEER = Peer(folder=Path("there"), python="python", mpirun=Mpirun(Path("mpirun"), "mpich", "5.0.2"), commit="abc")
 

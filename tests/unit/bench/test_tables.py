@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from fastlloyd.bench.tables import csv_table, markdown_table, summarise
+from fastlloyd.bench.engine.tables import csv_table, markdown_table, summarise
 
 
 def test_the_interval_is_students() -> None:

@@ -10,17 +10,14 @@ import numpy as np
 import pytest
 from sklearn.metrics import silhouette_score
 
-from fastlloyd.bench import (
-    fastlloyd_fig2,
-    fastlloyd_fig3,
-    fastlloyd_fig4,
-    fastlloyd_fig5,
-    fastlloyd_fig6_8,
-    plus,
-    plus_generated,
-)
-from fastlloyd.bench.registry import Options
-from fastlloyd.bench.utility_data import (
+from fastlloyd.bench.engine.registry import Options
+from fastlloyd.bench.fastlloyd import fig2 as fastlloyd_fig2
+from fastlloyd.bench.fastlloyd import fig3 as fastlloyd_fig3
+from fastlloyd.bench.fastlloyd import fig4 as fastlloyd_fig4
+from fastlloyd.bench.fastlloyd import fig5 as fastlloyd_fig5
+from fastlloyd.bench.fastlloyd import fig6_8 as fastlloyd_fig6_8
+from fastlloyd.bench.fastlloyd import plus, plus_generated
+from fastlloyd.bench.utility.data import (
     ABLATION_SEPARATIONS,
     REAL,
     Source,
@@ -33,11 +30,11 @@ from fastlloyd.bench.utility_data import (
     real_source,
     synth_source,
 )
-from fastlloyd.bench.utility_measure import Measured, batches_of, measure_jobs
-from fastlloyd.bench.utility_metric import matched_error, sample_rows, silhouette
-from fastlloyd.bench.utility_plan import EPSILONS, FASTLLOYD, LLOYD, PLUS, SULLOYD, Size, list_cells
-from fastlloyd.bench.utility_report import heat_map, mean_ratio, ratio
-from fastlloyd.bench.utility_run import Workbench, generator_noise, plan_run, seed_of, simulate
+from fastlloyd.bench.utility.measure import Measured, batches_of, measure_jobs
+from fastlloyd.bench.utility.metric import matched_error, sample_rows, silhouette
+from fastlloyd.bench.utility.plan import EPSILONS, FASTLLOYD, LLOYD, PLUS, SULLOYD, Size, list_cells
+from fastlloyd.bench.utility.report import heat_map, mean_ratio, ratio
+from fastlloyd.bench.utility.run import Workbench, generator_noise, plan_run, seed_of, simulate
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.protocols.fastlloyd.plus_reference import plus_reference
 from fastlloyd.protocols.fastlloyd.reference import reference
@@ -153,7 +150,7 @@ def test_a_missing_set_is_named() -> None:
 
 
 def test_an_interrupted_benchmark_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastlloyd.bench.utility_measure.cores", lambda: 1)
+    monkeypatch.setattr("fastlloyd.bench.utility.measure.cores", lambda: 1)
     jobs = [(SMALL, cell) for cell in list_cells(SMALL, [LLOYD, FASTLLOYD], [0.5, 1.0], 1)]
     options = Options(output=tmp_path, progress=False)
     first, _ = measure_jobs("x", jobs[:2], options)
@@ -197,7 +194,7 @@ def test_jobs_of_one_set_and_method_stay_together() -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few sets, few runs, this process only."""
-    monkeypatch.setattr("fastlloyd.bench.utility_measure.cores", lambda: 1)
+    monkeypatch.setattr("fastlloyd.bench.utility.measure.cores", lambda: 1)
     for module in (fastlloyd_fig2, fastlloyd_fig6_8, plus):
         monkeypatch.setattr(module, "REAL", ("iris", "wine"))
         monkeypatch.setattr(module, "QUICK", TINY)

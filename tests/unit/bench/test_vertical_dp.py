@@ -10,20 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastlloyd.bench import (
-    vertical_dp_fig3,
-    vertical_dp_fig4,
-    vertical_dp_fig5,
-    vertical_dp_fig6,
-    vertical_dp_fig7,
-    vertical_dp_fig8,
-    vertical_dp_fig9,
-)
-from fastlloyd.bench.registry import Options
-from fastlloyd.bench.vertical_dp_data import LETTER, LOAN, MIXTURE, TAXI, Source, even, load_problem, missing
-from fastlloyd.bench.vertical_dp_data import part_correlated as part
-from fastlloyd.bench.vertical_dp_figure import run_figure
-from fastlloyd.bench.vertical_dp_plan import (
+from fastlloyd.bench.engine.registry import Options
+from fastlloyd.bench.vertical_dp import fig3 as vertical_dp_fig3
+from fastlloyd.bench.vertical_dp import fig4 as vertical_dp_fig4
+from fastlloyd.bench.vertical_dp import fig5 as vertical_dp_fig5
+from fastlloyd.bench.vertical_dp import fig6 as vertical_dp_fig6
+from fastlloyd.bench.vertical_dp import fig7 as vertical_dp_fig7
+from fastlloyd.bench.vertical_dp import fig8 as vertical_dp_fig8
+from fastlloyd.bench.vertical_dp import fig9 as vertical_dp_fig9
+from fastlloyd.bench.vertical_dp.data import LETTER, LOAN, MIXTURE, TAXI, Source, even, load_problem, missing
+from fastlloyd.bench.vertical_dp.data import part_correlated as part
+from fastlloyd.bench.vertical_dp.figure import run_figure
+from fastlloyd.bench.vertical_dp.plan import (
     CENTRAL_DPLSF,
     CENTRAL_KMEANS,
     IND_LAP,
@@ -41,11 +39,11 @@ from fastlloyd.bench.vertical_dp_plan import (
     compared,
     list_cells,
 )
-from fastlloyd.bench.vertical_dp_report import ahead, by_epsilon
-from fastlloyd.bench.vertical_dp_run import Method, baseline_epsilon, plan_of, run_method, v_score, weight_error
+from fastlloyd.bench.vertical_dp.report import ahead, by_epsilon
+from fastlloyd.bench.vertical_dp.run import Method, baseline_epsilon, plan_of, run_method, v_score, weight_error
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.privacy.accountant import spent
-from fastlloyd.protocols.vertical_dp.fit import Cells
+from fastlloyd.protocols.vertical_dp.math.fit import Cells
 from tests.protocols.vertical_dp.support import replays
 
 FIGURES = (
@@ -73,7 +71,7 @@ def small(method: Method) -> Method:
 @pytest.mark.parametrize("parties", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_each_method_gives_centres_between_the_best_and_one_mean(parties: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Fixed noise and keys: losses of the published basic estimates have a long tail.
-    monkeypatch.setattr("fastlloyd.bench.vertical_dp_run.SecretRandom", replays())
+    monkeypatch.setattr("fastlloyd.bench.vertical_dp.run.SecretRandom", replays())
     problem = load_problem(tiny(parties), None, 0)
     points = problem.points
     worst = float(((points - points.mean(axis=0)) ** 2).sum(axis=1).mean())
@@ -163,7 +161,7 @@ def test_a_figure_becomes_markdown_csv_and_png(tmp_path: Path) -> None:
 
 
 def test_findings_name_where_a_method_is_behind() -> None:
-    from fastlloyd.bench.vertical_dp_plan import Panel
+    from fastlloyd.bench.vertical_dp.plan import Panel
 
     size = Size(epsilons=(1.0, 2.0), runs=1, methods=(OURS_FIVE, IND_LAP))
     losses = {
@@ -202,8 +200,8 @@ def test_figures_against_other_than_epsilon_are_drawn(
         value = 1.0 + next(counts)
         return {"loss": value, "v_score": 0.5, "error": 0.1, "local_clusters": 5, "phantoms": 7}
 
-    monkeypatch.setattr("fastlloyd.bench.vertical_dp_figure.missing", lambda source, data_dir: "")
-    monkeypatch.setattr("fastlloyd.bench.vertical_dp_run.Workbench.measure", measure)
+    monkeypatch.setattr("fastlloyd.bench.vertical_dp.figure.missing", lambda source, data_dir: "")
+    monkeypatch.setattr("fastlloyd.bench.vertical_dp.run.Workbench.measure", measure)
     figure = replace(figure, quick=panels)
     text = run_figure(figure, Options(jobs=1, quick=True, output=tmp_path, data_dir=None, progress=False))
     views = figure.views(figure, [])
@@ -216,7 +214,7 @@ def test_figures_against_other_than_epsilon_are_drawn(
 
 
 def test_the_users_taxi_and_loan_files_are_read(tmp_path: Path) -> None:
-    from fastlloyd.bench import vertical_dp_data as data
+    from fastlloyd.bench.vertical_dp import data
 
     header = [*data._TAXI_TIMES, *data._TAXI_NUMBERS]
     trips = [

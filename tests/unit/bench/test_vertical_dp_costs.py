@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastlloyd.bench import vertical_dp_sketch as sketch
-from fastlloyd.bench import vertical_dp_table1 as table
-from fastlloyd.bench.registry import Options
-from fastlloyd.bench.vertical_dp_data import MIXTURE, even, load_problem
-from fastlloyd.bench.vertical_dp_plan import IND_LAP, OURS_FIVE, PLAIN
-from fastlloyd.bench.vertical_dp_run import Workbench, make_sketches, plan_of
-from fastlloyd.privacy.secret import SecretRandom
+from fastlloyd.bench.engine.registry import Options
+from fastlloyd.bench.vertical_dp import sketch
+from fastlloyd.bench.vertical_dp import table1 as table
+from fastlloyd.bench.vertical_dp.data import MIXTURE, even, load_problem
+from fastlloyd.bench.vertical_dp.plan import IND_LAP, OURS_FIVE, PLAIN
+from fastlloyd.bench.vertical_dp.run import Workbench, make_sketches, plan_of
 from fastlloyd.protocols.vertical_dp.client import synopsis_format
 from fastlloyd.protocols.vertical_dp.messages import Synopsis
+from fastlloyd.randomness.secret import SecretRandom
 from tests.protocols.vertical_dp.support import replays
 
 

@@ -16,16 +16,19 @@ import pytest
 
 pytest.importorskip("tenseal")
 
-from fastlloyd.bench import vertical_he_fig4, vertical_he_fig5, vertical_he_table3, vertical_he_table4
-from fastlloyd.bench.registry import Options, find_bench
-from fastlloyd.bench.shaped import TOOL
-from fastlloyd.bench.vertical_he_common import IN_MEMORY, Timer, shown
-from fastlloyd.bench.vertical_he_data import Missing, components, load_points, split_widths, try_points
-from fastlloyd.bench.vertical_he_mpi import PeakMemory, flags, from_report, write_offices
-from fastlloyd.bench.vertical_he_network import NETWORKS, Network, Traffic, kept_rate, plain_seconds, tcp_seconds
-from fastlloyd.bench.vertical_he_paper import MEGABYTES, SECONDS, UTILITY, published, published_megabytes
-from fastlloyd.bench.vertical_he_run import Case, plain_lloyd, run_case, synthetic
-from fastlloyd.bench.vertical_he_utility import vertical_dp_centers
+from fastlloyd.bench.engine.registry import Options, find_bench
+from fastlloyd.bench.engine.shaped import TOOL
+from fastlloyd.bench.vertical_he import fig4 as vertical_he_fig4
+from fastlloyd.bench.vertical_he import fig5 as vertical_he_fig5
+from fastlloyd.bench.vertical_he import table3 as vertical_he_table3
+from fastlloyd.bench.vertical_he import table4 as vertical_he_table4
+from fastlloyd.bench.vertical_he.common import IN_MEMORY, Timer, shown
+from fastlloyd.bench.vertical_he.data import Missing, components, load_points, split_widths, try_points
+from fastlloyd.bench.vertical_he.mpi import PeakMemory, flags, from_report, write_offices
+from fastlloyd.bench.vertical_he.network import NETWORKS, Network, Traffic, kept_rate, plain_seconds, tcp_seconds
+from fastlloyd.bench.vertical_he.paper import MEGABYTES, SECONDS, UTILITY, published, published_megabytes
+from fastlloyd.bench.vertical_he.run import Case, plain_lloyd, run_case, synthetic
+from fastlloyd.bench.vertical_he.utility import vertical_dp_centers
 from fastlloyd.cli.options import parse_run_options
 from fastlloyd.client import parser
 from fastlloyd.data.table import read_identifiers, read_table
@@ -181,7 +184,7 @@ def no_mpirun(monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> Any:
         raise ConfigError("no mpirun here")
 
-    monkeypatch.setattr("fastlloyd.bench.vertical_he_common.find_mpirun", none)
+    monkeypatch.setattr("fastlloyd.bench.vertical_he.common.find_mpirun", none)
 
 
 @pytest.mark.usefixtures("no_mpirun")

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from fastlloyd.cli import check, keygen, label, plan, roster
-from fastlloyd.config import RunConfig, load_config
 from fastlloyd.errors import ConfigError
-from fastlloyd.inputs import find_place, load_identity
-from fastlloyd.wire import PartyId
+from fastlloyd.run.config import RunConfig, load_config
+from fastlloyd.run.inputs import find_place, load_identity
+from fastlloyd.wire.header import PartyId
 
 NAMES = ("operator", "north", "south")
 RUN = 'k = 2\nn_total = 10\nbounds = "0,1"\nepsilon = 1.0\nroster = "{}"\n'

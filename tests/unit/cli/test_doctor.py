@@ -5,7 +5,7 @@ import pytest
 
 from fastlloyd.cli import doctor
 from fastlloyd.errors import ConfigError
-from fastlloyd.net.launcher import Mpirun
+from fastlloyd.net.mpi.launcher import Mpirun
 
 
 def levels(findings):

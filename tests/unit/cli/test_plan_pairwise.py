@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fastlloyd.cli.plan import main
-from fastlloyd.config import RunConfig, load_config, to_toml
 from fastlloyd.errors import ConfigError
+from fastlloyd.run.config import RunConfig, load_config, to_toml
 
 BASE = ["--d", "2", "--n-total", "5000", "--k", "15", "--data", "x.csv", "--bounds", "-1,1", "--masking", "pairwise"]
 

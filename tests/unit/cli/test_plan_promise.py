@@ -8,10 +8,10 @@ import pytest
 
 from fastlloyd.cli.check import main as check
 from fastlloyd.cli.plan import main
-from fastlloyd.config import RunConfig, load_config, to_toml
 from fastlloyd.errors import ConfigError
-from fastlloyd.systems.session import find_system
-from fastlloyd.systems.unit import size_conditions
+from fastlloyd.run.config import RunConfig, load_config, to_toml
+from fastlloyd.run.promise import size_conditions
+from fastlloyd.run.session import find_face
 
 FEDDP = ["--protocol", "feddp", "--set", "feddp.start=sphere-packing"]
 CLIENT = [*FEDDP, "--set", "feddp.privacy_level=client"]
@@ -69,9 +69,9 @@ def test_a_run_refuses_it_before_it_starts() -> None:
     for protocol in (*DELTAS, *VERTICAL):
         settings = {"feddp": {"start": "sphere-packing"}}
         with pytest.raises(ConfigError, match="--accept-large-delta"):
-            find_system(protocol).gather(RunConfig(protocol=protocol, settings=settings, **values), 3)
+            find_face(protocol).gather(RunConfig(protocol=protocol, settings=settings, **values), 3)
         accepted = RunConfig(protocol=protocol, settings=settings, accept_large_delta=True, **values)
-        assert find_system(protocol).gather(accepted, 3)[1].public.delta == 0.001
+        assert find_face(protocol).gather(accepted, 3)[1].public.delta == 0.001
 
 
 def test_protocols_without_gaussian_noise_do_not_ask(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastlloyd.data.bounds import Bounds
-from fastlloyd.data.named import Dataset
+from fastlloyd.data.dataset import Dataset
+from fastlloyd.data.public.vertical_mixture import gaussian_mixture
 from fastlloyd.data.vertical import (
     PartyFeatures,
     assemble_centers,
@@ -21,7 +22,6 @@ from fastlloyd.data.vertical import (
     split_columns,
     split_dataset,
 )
-from fastlloyd.data.vertical_mixture import gaussian_mixture
 from fastlloyd.errors import ConfigError, DataError
 
 

@@ -12,8 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastlloyd.protocols.align.messages import BlindedIds, OpenedIds
+from fastlloyd.field.prime import Field
+from fastlloyd.life.align.messages import BlindedIds, OpenedIds
+from fastlloyd.life.seed import SeedConfirmation, SeedContribution
+from fastlloyd.masking.fixed import Ring
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, VectorFormat
+from fastlloyd.protocols.feddp.math.projection import Projection
+from fastlloyd.protocols.feddp.math.stage import Centers, ProjectedCenters
 from fastlloyd.protocols.feddp.messages import (
     CentersMessage,
     MaskedStatistic,
@@ -21,8 +26,6 @@ from fastlloyd.protocols.feddp.messages import (
     ProjectionMessage,
     StatisticFormat,
 )
-from fastlloyd.protocols.feddp.projection import Projection
-from fastlloyd.protocols.feddp.stage import Centers, ProjectedCenters
 from fastlloyd.protocols.kfed.messages import CentersFormat as LocalFormat
 from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters, encode_centers
 from fastlloyd.protocols.secfc.messages import (
@@ -46,7 +49,6 @@ from fastlloyd.protocols.secfc.setup_messages import (
     TagFormat,
     Union,
 )
-from fastlloyd.protocols.seed import SeedConfirmation, SeedContribution
 from fastlloyd.protocols.vertical_dp.messages import CentersFormat, FinalCenters, Synopsis, SynopsisFormat
 from fastlloyd.protocols.vertical_he.messages import (
     EncryptedBlock,
@@ -56,9 +58,7 @@ from fastlloyd.protocols.vertical_he.messages import (
     NoisySums,
     SumsFormat,
 )
-from fastlloyd.ring.field import Field
-from fastlloyd.ring.fixed import Ring
-from fastlloyd.wire import Message, PartyId
+from fastlloyd.wire.header import Message, PartyId
 
 P1, P3 = PartyId(1), PartyId(3)
 RING = Ring(32)

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastlloyd.errors import ConfigError, DataError, RangeError
-from fastlloyd.privacy.sketch import SketchShape, make_sketch
-from fastlloyd.protocols.vertical_dp import pair
-from fastlloyd.protocols.vertical_dp.estimate import (
+from fastlloyd.privacy.sketch.sketch import SketchShape, make_sketch
+from fastlloyd.protocols.vertical_dp.math import pair
+from fastlloyd.protocols.vertical_dp.math.estimate import (
     basic_error,
     basic_table,
     cardinality,
@@ -29,8 +29,8 @@ from fastlloyd.protocols.vertical_dp.estimate import (
     union_phantoms,
     without_one,
 )
-from fastlloyd.protocols.vertical_dp.pair import likelihood_error, likelihood_table
-from fastlloyd.protocols.vertical_dp.weights import estimate_weights, groups_of
+from fastlloyd.protocols.vertical_dp.math.pair import likelihood_error, likelihood_table
+from fastlloyd.protocols.vertical_dp.math.weights import estimate_weights, groups_of
 from tests.unit.protocols.vertical_weights import correlated_labels, count_cells, draw_sketches
 
 SIGMAS = 6.0

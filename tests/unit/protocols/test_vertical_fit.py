@@ -12,13 +12,13 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from fastlloyd.crypto.prg import PublicStream
 from fastlloyd.errors import ConfigError, DataError
-from fastlloyd.privacy.secret import SecretRandom
-from fastlloyd.privacy.sketch import SketchShape, make_sketch
-from fastlloyd.protocols.vertical_dp.fit import Cells, cells_of, fit_tables, misfit, paper_fit, thin
-from fastlloyd.protocols.vertical_dp.grid import cluster_cells, grid_points
-from fastlloyd.protocols.vertical_dp.weights import count_release, estimate_weights, groups_of, noisy_count
+from fastlloyd.privacy.sketch.sketch import SketchShape, make_sketch
+from fastlloyd.protocols.vertical_dp.math.fit import Cells, cells_of, fit_tables, misfit, paper_fit, thin
+from fastlloyd.protocols.vertical_dp.math.grid import cluster_cells, grid_points
+from fastlloyd.protocols.vertical_dp.math.weights import count_release, estimate_weights, groups_of, noisy_count
+from fastlloyd.randomness.prg import PublicStream
+from fastlloyd.randomness.secret import SecretRandom
 from tests.unit.protocols.vertical_weights import correlated_labels, count_cells
 
 Floats = NDArray[np.float64]

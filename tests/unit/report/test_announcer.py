@@ -4,7 +4,7 @@ import pytest
 
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.report.progress import split_event
-from fastlloyd.wire import SERVER, PartyId
+from fastlloyd.wire.header import SERVER, PartyId
 
 ROUND = {"round": 0, "rounds": 3, "clients": 2, "seconds": 0.0042, "bytes": 96}
 

@@ -7,7 +7,7 @@ import pytest
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.report.files import PRIVATE_MODE, RunFolder, centroids_csv, labels_csv, write_atomic
-from fastlloyd.wire import PartyId, clients
+from fastlloyd.wire.header import PartyId, clients
 
 RUN = bytes(16)
 

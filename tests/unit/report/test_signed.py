@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from fastlloyd.cli.report import main, verify
-from fastlloyd.crypto.identity import make_identity
-from fastlloyd.crypto.roster import Roster, RosterEntry
-from fastlloyd.crypto.signature import sign, verifies
+from fastlloyd.crypto.link.identity import make_identity
+from fastlloyd.crypto.link.roster import Roster, RosterEntry
+from fastlloyd.crypto.link.signature import sign, verifies
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import Release

@@ -1,0 +1,1 @@
+"""What all benchmarks need: cells, runner, machine, tables, and the list of benchmarks."""

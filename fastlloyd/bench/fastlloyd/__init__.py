@@ -1,0 +1,1 @@
+"""FastLloyd's tables and figures, and what goes beyond the paper."""

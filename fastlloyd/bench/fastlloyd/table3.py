@@ -1,0 +1,127 @@
+"""FastLloyd Table 3: time and bytes of one round with two clients, beside the published figures.
+
+In the paper's way each send waits for a fixed time. The paper's text says 0.25 ms; its published code
+waits 0.125 ms, so that is what ours waits when both are timed in turn. WAN is 25 ms, as in that code. With
+`--shaped`, packets are delayed in network namespaces instead.
+
+Source: FastLloyd, §6.1.1, §6.1.3, Table 3.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fastlloyd.bench.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd.bench.engine.generate import Workspace
+from fastlloyd.bench.engine.machine import describe_machine, describe_software, load
+from fastlloyd.bench.engine.peer import Peer, open_peer, time_peer
+from fastlloyd.bench.engine.registry import Options
+from fastlloyd.bench.engine.runner import Job, run_job
+from fastlloyd.bench.engine.shaped import shaped_network, why_not
+from fastlloyd.bench.fastlloyd.table3_plan import CLIENTS, EPSILON, FULL, NAME, QUICK, ROWS, Row, list_cells
+from fastlloyd.bench.fastlloyd.table3_report import Figures, write_report
+from fastlloyd.errors import ConfigError
+from fastlloyd.net.mpi.launcher import Mpirun, find_mpirun
+
+
+def run(options: Options) -> str:
+    """Measure all cells, write Markdown, CSV and PNG, and give the Markdown.
+
+    Raises
+    ------
+    ConfigError
+        There is no mpirun, a run failed, or a flag does not fit.
+    """
+    mpirun = find_mpirun()
+    peer = None if options.peer is None else open_peer(options.peer, options.peer_python)
+    size = QUICK if options.quick else FULL
+    notes = []
+    shaped = options.shaped
+    if shaped and (reason := why_not()) is not None:
+        notes.append(f"Shaped networks are left out: {reason}.")
+        shaped = False
+    machine, software, before = describe_machine(), describe_software(mpirun), load()
+    with tempfile.TemporaryDirectory(prefix="fastlloyd-bench-") as folder:
+        work = Workspace(Path(folder), options.data_dir)
+        rows, left_out = _usable_rows(work)
+        notes += left_out
+        cells = list_cells(rows, size, peer, shaped=shaped)
+        store = CellStore(
+            options.output / f"{NAME}.partial.json", {"bench": NAME, "machine": machine, "software": software}
+        )
+        values = measure_cells(cells, _meter(work, mpirun, peer), store, progress=options.progress)
+    figures = Figures(
+        rows=rows, cells=cells, values=values, machine=machine, software=software, load=before, peer=peer, notes=notes
+    )
+    text = write_report(figures, options.output, size, quick=options.quick)
+    store.remove()
+    return text
+
+
+def _usable_rows(work: Workspace) -> tuple[list[Row], list[str]]:
+    """Leave out public sets that are not there, with a note."""
+    rows, notes = [], []
+    for row in ROWS:
+        try:
+            work.shares(row.source, CLIENTS)
+        except ConfigError as error:
+            notes.append(f"{row.title} is left out: {error}.")
+        else:
+            rows.append(row)
+    return rows, notes
+
+
+def _meter(work: Workspace, mpirun: Mpirun, peer: Peer | None) -> Callable[[Cell], Any]:
+    """Give the function that measures one cell."""
+    sources = {row.source.label: row.source for row in ROWS}
+
+    def measure(cell: Cell) -> Any:
+        source = sources[cell["name"]]
+        if cell["kind"] == "peer" and peer is not None:
+            return time_peer(peer, source.label, work.points(source), repeats=cell["repeats"])
+        job = Job(
+            shares=work.shares(source, CLIENTS),
+            k=source.k,
+            rounds=cell["rounds"] + 1,
+            ring_bits=cell.get("ring", 32),
+            delay_s=cell.get("delay", 0.0),
+            epsilon=EPSILON,
+            seed=cell["run"],
+        )
+        if cell["kind"] == "shaped":
+            return _measure_shaped(job, mpirun, cell["net"])
+        return _ours(run_job(job, mpirun))
+
+    return measure
+
+
+def _ours(measured: dict[str, Any]) -> dict[str, Any]:
+    """Keep of a run what the table needs."""
+    return {
+        "seconds": statistics.fmean(measured["seconds"]),
+        "median_seconds": statistics.median(measured["seconds"]),
+        "bytes_per_round": measured["payload_bytes_per_round"],
+    }
+
+
+def _measure_shaped(job: Job, mpirun: Mpirun, profile: str) -> dict[str, Any]:
+    """Run twice, the second time with twice the rounds: the difference is free of wiring and set-up."""
+    longer = dataclasses.replace(job, rounds=2 * job.rounds)
+    with shaped_network(profile, job.ranks) as network:
+        hosts = network.hosts(mpirun)
+        start = network.sent_bytes()
+        short = run_job(job, mpirun, hosts=hosts)
+        middle = network.sent_bytes()
+        long = run_job(longer, mpirun, hosts=hosts)
+        end = network.sent_bytes()
+    return {
+        **_ours(long),
+        "wire_bytes_per_round": ((end - middle) - (middle - start)) / job.rounds,
+        "link_bytes_per_round": (long["rounds_link_bytes"] - short["rounds_link_bytes"]) / job.rounds,
+        "backend": network.backend,
+    }

@@ -1,0 +1,1 @@
+"""FedDP-KMeans' tables and figures."""

@@ -1,0 +1,188 @@
+"""One clustering of a benchmark's records by one method, and what it costs.
+
+The private methods run as the centralised reference, which equals the parties bit by bit, with the sum of all clients'
+shares of noise drawn at once.
+
+Source: FedDP-KMeans, §5 "Baselines" and "Evaluation Procedure", App. G.3.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.bench.feddp.data import Problem, Source, load_problem
+from fastlloyd.kmeans.grid import quantise
+from fastlloyd.protocols.feddp.budget import OUTER
+from fastlloyd.protocols.feddp.math.record import Statistics
+from fastlloyd.protocols.feddp.parameters import PublicParameters
+from fastlloyd.protocols.feddp.plan import Plan
+from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
+from fastlloyd.protocols.feddp.reference import ReferenceResult, pool, run_reference, same_pool
+from fastlloyd.protocols.kfed.client import local_centers
+from fastlloyd.protocols.kfed.merge import merge_centers
+from fastlloyd.protocols.kfed.parameters import PublicParameters as KfedParameters
+from fastlloyd.protocols.kfed.plan import make_plan as make_kfed_plan
+from fastlloyd.wire.header import PartyId
+
+DELTA = 1e-6
+OPTIMAL, KFED = "optimal", "k-fed"
+STARTS: Mapping[str, str] = {
+    "FedDP-KMeans": "feddp",
+    "ServerKMeans++": "server-kmeans++",
+    "ServerLloyds": "server-lloyds",
+    "SpherePacking": "sphere-packing",
+}
+_OPTIMAL_STARTS = 5
+_LOCAL_STARTS = 3
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One private clustering.
+
+    Attributes
+    ----------
+    start : str
+        See `STARTS`.
+    epsilon : float
+    rounds : int
+        Paper: T.
+    run : int
+        Repetition: the seed of data and public draws.
+    settings : mapping
+        Further settings of `feddp`.
+    published : bool
+        Give the outer product the published code's noise, Delta times too little: no privacy claim.
+    noise : bool
+        False: no noise at all, to see what the noise does; no privacy.
+    choose_k : int
+        Choose k by the elbow, at most this; 0 for the data's own k.
+    """
+
+    start: str
+    epsilon: float
+    rounds: int
+    run: int
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    published: bool = False
+    noise: bool = True
+    choose_k: int = 0
+
+
+class Workbench:
+    """Keeps the records of the last source and what the last plan's grids made of them.
+
+    Parameters
+    ----------
+    data_dir : str or None
+    """
+
+    def __init__(self, data_dir: str | None) -> None:
+        self._data_dir = data_dir
+        self._problem: tuple[tuple[Source, int], Problem] | None = None
+        self._pool: tuple[Problem, Plan, Statistics] | None = None
+
+    def problem(self, source: Source, run: int) -> Problem:
+        """Give the records of one repetition."""
+        key = (source, run if source.mixture is not None else 0)
+        if self._problem is None or self._problem[0] != key:
+            self._problem = self._pool = None  # two large sets do not stand beside each other
+            self._problem = (key, load_problem(source, self._data_dir, run))
+        return self._problem[1]
+
+    def private(self, problem: Problem, trial: Trial) -> tuple[Plan, float, ReferenceResult]:
+        """Run one private clustering; gives the plan, the epsilon it spends and the result."""
+        public = public_parameters(problem, trial)
+        names = feature_names(problem.points.shape[1])
+        plan = make_plan(public, d=len(names), names=names, server_points=problem.server_points)
+        epsilon = check_plan(plan, public, d=len(names), names=names)
+        if trial.published:
+            plan = published_calibration(plan, problem.half_width)
+        statistics = self._statistics(problem, plan)
+        silent = None if trial.noise else (lambda t, k: np.zeros(plan.elements(t, k), dtype=np.int64))
+        return plan, epsilon, run_reference(statistics, problem.server_points, plan, silent)
+
+    def _statistics(self, problem: Problem, plan: Plan) -> Statistics:
+        kept = self._pool
+        if kept is None or kept[0] is not problem or not same_pool(kept[1], plan):
+            users = problem.owners if plan.by_user else None
+            self._pool = kept = (problem, plan, pool(problem.points, plan, users))
+        return kept[2]
+
+
+def public_parameters(problem: Problem, trial: Trial) -> PublicParameters:
+    """Give the public parameters of a trial: every owner is a client that adds a share of the noise."""
+    source = problem.source
+    return PublicParameters(
+        clients=problem.clients,
+        k=trial.choose_k or source.k,
+        choose_k=trial.choose_k > 0,
+        n_total=len(problem.points),
+        epsilon=trial.epsilon,
+        delta=DELTA,
+        rounds=trial.rounds,
+        seed=trial.run,
+        ring_bits=64,
+        settings={"privacy_level": source.level, "start": trial.start, **trial.settings},
+    )
+
+
+def published_calibration(plan: Plan, half_width: float) -> Plan:
+    """Give the outer product the noise of the published code: for sensitivity Delta, not Delta^2.
+
+    Parameters
+    ----------
+    plan : Plan
+    half_width : float
+        Original units in a scaled one: the published code's Delta is in the former, so its noise is Delta times less.
+
+    Notes
+    -----
+    Privacy: none is claimed. One record moves the outer product by Delta^2 (Alg. 1, line 6; the paper's text is right).
+    """
+    factor = plan.norm_bound * half_width
+    rounds = tuple(
+        dataclasses.replace(step, sigma=step.sigma / factor) if step.kind == OUTER else step for step in plan.rounds
+    )
+    return dataclasses.replace(plan, rounds=rounds)
+
+
+def run_kfed(problem: Problem, run: int) -> NDArray[np.float64]:
+    """Run k-FED with k' = k, three local starts; float64, shape (k, d), scaled."""
+    names = feature_names(problem.points.shape[1])
+    owners, place = np.unique(problem.owners, return_inverse=True)
+    public = KfedParameters(
+        clients=len(owners),
+        k=problem.source.k,
+        n_total=len(problem.points),
+        seed=run,
+        settings={"restarts": _LOCAL_STARTS},
+    )
+    plan = make_kfed_plan(public, d=len(names), names=names)
+    parts = np.split(np.argsort(place, kind="stable"), np.cumsum(np.bincount(place))[:-1])
+    local = [
+        local_centers(PartyId(rank), quantise(problem.points[rows], plan.fraction_bits), plan)
+        for rank, rows in enumerate(parts, start=1)
+    ]
+    return merge_centers(local, plan.k, plan.d)
+
+
+def run_optimal(problem: Problem) -> NDArray[np.float64]:
+    """Cluster the pooled records without any privacy: scikit-learn, best of five starts; shape (k, d), scaled."""
+    from sklearn.cluster import KMeans
+
+    found = KMeans(problem.source.k, n_init=_OPTIMAL_STARTS, random_state=0).fit(problem.points)
+    centers: NDArray[np.float64] = found.cluster_centers_
+    return centers
+
+
+@functools.lru_cache(maxsize=8)
+def feature_names(d: int) -> tuple[str, ...]:
+    """Name features x1..xd."""
+    return tuple(f"x{h + 1}" for h in range(d))

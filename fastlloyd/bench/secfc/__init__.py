@@ -1,0 +1,1 @@
+"""SecFC's tables and figures, and what attacks recover."""

@@ -1,0 +1,1 @@
+"""Error against epsilon: data, measures and reports shared by FastLloyd's utility figures."""

@@ -1,0 +1,1 @@
+"""The vertical DP paper's tables and figures."""

@@ -1,0 +1,63 @@
+"""Vertical DP, Figure 8: which part costs how much, local clusters or grid weights.
+
+Source: Vertical DP, §6.2 "Distinguishing the impact of private LocCluster".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fastlloyd.bench.engine.registry import Options
+from fastlloyd.bench.vertical_dp.data import LETTER, LOAN, MIXTURE, TAXI, Source, even
+from fastlloyd.bench.vertical_dp.figure import run_figure
+from fastlloyd.bench.vertical_dp.plan import CENTRAL_KMEANS, MENDED_PAIRS, OURS_FIVE, PLAIN, Figure, Size
+from fastlloyd.bench.vertical_dp.report import by_epsilon
+from fastlloyd.bench.vertical_dp.run import EXACT
+
+_DPLSF = {"local": "dplsf"}
+_END = replace(OURS_FIVE, name="all private")
+_END_DPLSF = replace(OURS_FIVE, name="all private, DPLSF", settings=_DPLSF)
+_METHODS = (
+    _END,
+    _END_DPLSF,
+    replace(OURS_FIVE, name="k-means + our weights", plain_local=True, claim=False),
+    replace(_END, name="our local clusters + exact weights", weights=EXACT, claim=False),
+    replace(_END_DPLSF, name="DPLSF + exact weights", weights=EXACT, claim=False),
+    replace(MENDED_PAIRS, name="k-means + 2PEst, mended", plain_local=True, claim=False),
+    PLAIN,
+    CENTRAL_KMEANS,
+)
+
+
+def panels(quick: bool) -> tuple[tuple[Source, Size], ...]:
+    """Give data sets and sizes."""
+    names = (MIXTURE, LETTER) if quick else (MIXTURE, TAXI, LOAN, LETTER)
+    epsilons, runs = ((0.5, 1.0, 4.0), 2) if quick else ((0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0), 5)
+    return tuple(
+        (even(name, parties), Size(epsilons=epsilons, runs=runs, methods=_METHODS))
+        for parties in (2, 4)
+        for name in names
+    )
+
+
+FIGURE = Figure(
+    name="vertical-dp-fig8",
+    title="Vertical DP, Figure 8: privacy of one part only",
+    paper=(
+        "with two parties private local clusters with exact weights cost nearly as much as both private: the local "
+        "clusters are what costs; with four parties either part alone costs about the same. The paper prints no "
+        "numbers."
+    ),
+    metric="loss",
+    y_label="loss",
+    quick=panels(True),
+    full=panels(False),
+    views=by_epsilon,
+    findings=lambda figure, panels: [],
+    note="k' = 5 throughout. Where one part is private only, it has the share of epsilon that it has when both are.",
+)
+
+
+def run(options: Options) -> str:
+    """Measure, write Markdown, CSV and PNG, and give the Markdown."""
+    return run_figure(FIGURE, options)

@@ -1,0 +1,196 @@
+"""Puts the measured cells of a figure of vertical DP into Markdown, CSV and a chart."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+from fastlloyd.bench.engine.tables import csv_table, markdown_table, summarise
+from fastlloyd.bench.vertical_dp.plan import (
+    IND_LAP,
+    LDP_AGG,
+    LDP_PAIRS,
+    MENDED_BASIC,
+    MENDED_PAIRS,
+    OURS,
+    OURS_FIVE,
+    Figure,
+    Panel,
+    View,
+)
+from fastlloyd.bench.vertical_dp.run import Method
+from fastlloyd.report.chart import Panel as ChartPanel
+from fastlloyd.report.chart import line_panels
+from fastlloyd.report.files import write_atomic
+from fastlloyd.report.plot import available
+
+_DIGITS = 4
+_METRICS = {
+    "loss": "Loss: mean squared distance of a record, scaled to [-1, 1], to the nearest centre",
+    "v_score": "V-score, 1 where the clusters are those of the labels",
+    "error": "Error: sum over the grid of |weight - true weight|, over n",
+}
+
+
+def write_report(
+    figure: Figure, panels: Sequence[Panel], output: Path, *, notes: Sequence[str], machine: str, quick: bool
+) -> str:
+    """Write the Markdown, CSV and PNG files, and give the Markdown.
+
+    Raises
+    ------
+    ConfigError
+        The folder cannot be written.
+    """
+    parts = [
+        f"# {figure.title}{' (quick)' if quick else ''}",
+        conditions(figure, panels, machine),
+        f"Published: {figure.paper}",
+    ]
+    views = figure.views(figure, panels)
+    for view in views:
+        parts += [f"## {view.title}", view_table(view)]
+    said = [*figure.findings(figure, panels), *notes]
+    if said:
+        parts.append("\n".join(f"- {line}" for line in said))
+    if available() and views:
+        write_atomic(output / f"{figure.name}.png", chart(figure, views))
+        parts.append(f"![{figure.y_label}]({figure.name}.png)")
+    text = "\n\n".join(parts) + "\n"
+    write_atomic(output / f"{figure.name}.csv", table_csv(panels))
+    write_atomic(output / f"{figure.name}.md", text)
+    return text
+
+
+def conditions(figure: Figure, panels: Sequence[Panel], machine: str) -> str:
+    """Say how the figures came about."""
+    runs = " or ".join(sorted({str(panel.size.runs) for panel in panels})) or "0"
+    words = (
+        f"{machine}. {_METRICS[figure.metric]}; mean of {runs} run(s), each with new noise and new keys, the mixture "
+        "with new records. k = 5, M = 4096, delta = 1/n; epsilon is the total of all parties. 'vertical-dp' is the "
+        "product with its defaults: phantoms of the grid, tight composition, likelihood of whole rows, fit of greatest "
+        "entropy, our local clustering, automatic k'. 'mended': the paper's estimators on private sketches (phantoms "
+        "of the grid, tight composition), k' = 5. 'as published': the paper's phantoms, composition, estimators and "
+        "local clustering (DPLSF), k' = 5; its Theorem 4 does not hold, so no epsilon is claimed for it. Baselines: k' "
+        "= 5, our local clustering, the paper's division of epsilon. Additive fit: see docs/vertical-dp.md."
+    )
+    return f"{words} {figure.note}".rstrip()
+
+
+def by_epsilon(figure: Figure, panels: Sequence[Panel]) -> list[View]:
+    """Show each source by itself, against epsilon."""
+    found = []
+    for panel in panels:
+        own = panel.size
+        lines = {
+            method.name: [panel.values(method, figure.metric, epsilon) for epsilon in own.epsilons]
+            for method in own.methods
+            if method.by_epsilon
+        }
+        levels = {m.name: panel.values(m, figure.metric, None) for m in own.methods if not m.by_epsilon}
+        found.append(
+            View(
+                title=panel.source.title,
+                x_label="total epsilon",
+                xs=own.epsilons,
+                lines={label: line for label, line in lines.items() if any(line)},
+                levels={label: level for label, level in levels.items() if level},
+            )
+        )
+    return found
+
+
+def view_table(view: View) -> str:
+    """Write one table: x down, methods across; what does not depend on x below."""
+    header = [view.x_label, *view.lines]
+    rows = [[f"{x:g}", *(_text(line[place]) for line in view.lines.values())] for place, x in enumerate(view.xs)]
+    text = markdown_table(header, rows)
+    if view.levels:
+        text += "\n\nNot private: " + "; ".join(f"{label} {_text(level)}" for label, level in view.levels.items()) + "."
+    return text
+
+
+def ahead(figure: Figure, panels: Sequence[Panel]) -> list[str]:
+    """Say where the product and the paper's estimator stand against the baselines."""
+    lines = []
+    for panel in panels:
+        lines += _comparison(figure, panel, OURS, (IND_LAP, LDP_AGG, LDP_PAIRS))
+        lines += _comparison(figure, panel, OURS_FIVE, (IND_LAP, LDP_AGG, LDP_PAIRS))
+        if panel.source.parties > 2:
+            lines += _comparison(figure, panel, MENDED_PAIRS, (MENDED_BASIC,))
+    return lines
+
+
+def _comparison(figure: Figure, panel: Panel, method: Method, others: Sequence[Method]) -> list[str]:
+    """Say at which budgets one method is not behind any of the others."""
+    own = _means(figure, panel, method)
+    measured = [other for other in others if _means(figure, panel, other)]
+    if not own or not measured:
+        return []
+    sign = -1.0 if figure.metric == "v_score" else 1.0
+    behind = []
+    for other in measured:
+        theirs = _means(figure, panel, other)
+        worse = [
+            f"{epsilon:g}" for epsilon, a, b in zip(panel.size.epsilons, own, theirs, strict=True) if sign * (a - b) > 0
+        ]
+        if worse:
+            behind.append(f"{other.name} at epsilon {', '.join(worse)}")
+    names = ", ".join(other.name for other in measured)
+    if behind:
+        return [f"{panel.source.title}: {method.name} is behind {'; '.join(behind)}."]
+    return [f"{panel.source.title}: {method.name} is ahead of {names} at every epsilon measured."]
+
+
+def _means(figure: Figure, panel: Panel, method: Method) -> list[float]:
+    """Give the mean at each epsilon; nothing where it was not measured."""
+    values = [panel.values(method, figure.metric, epsilon) for epsilon in panel.size.epsilons]
+    return [statistics.fmean(own) for own in values] if all(values) else []
+
+
+def table_csv(panels: Sequence[Panel]) -> str:
+    """Write every run."""
+    header = ["data", "parties", "columns", "method", "claim", "epsilon", "run", "loss", "v_score", "weight_error"]
+    lines: list[list[object]] = []
+    for panel in panels:
+        claims = {method.name: method.claim for method in panel.size.methods}
+        sizes = "+".join(map(str, panel.source.sizes))
+        for cell, value in panel.cells:
+            lines.append(
+                [
+                    panel.source.name, panel.source.parties, sizes, cell["method"],
+                    "yes" if claims[cell["method"]] else "no", cell["epsilon"], cell["run"], value["loss"],
+                    value["v_score"], value["error"], value["local_clusters"], value["phantoms"],
+                ]
+            )  # fmt: skip
+    return csv_table([*header, "local_clusters", "phantoms"], lines)
+
+
+def chart(figure: Figure, views: Sequence[View]) -> bytes:
+    """Draw each view; a label has one colour in all of them."""
+    labels = list(dict.fromkeys(label for view in views for label in view.lines))
+    drawn = [
+        ChartPanel(
+            x_label=view.x_label,
+            y_label=figure.y_label,
+            lines={label: _points(view, label) for label in labels},
+            levels={label: statistics.fmean(level) for label, level in view.levels.items()},
+            title=view.title,
+            log_x=view.log_x,
+            log_y=figure.metric != "v_score",
+        )
+        for view in views
+    ]
+    return line_panels(drawn, columns=next(columns for columns in (3, 2, 1) if len(drawn) % columns == 0))
+
+
+def _points(view: View, label: str) -> tuple[list[float], list[float]]:
+    """Give the means of one line; none where this view lacks it."""
+    line = view.lines.get(label, [[] for _ in view.xs])
+    kept = [(x, statistics.fmean(values)) for x, values in zip(view.xs, line, strict=True) if values]
+    return [x for x, _ in kept], [y for _, y in kept]
+
+
+def _text(values: Sequence[float]) -> str:
+    return summarise(values).text(_DIGITS) if values else ""

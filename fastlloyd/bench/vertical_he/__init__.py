@@ -1,0 +1,1 @@
+"""The vertical HE paper's tables and figures."""

@@ -1,0 +1,358 @@
+"""CKKS by way of tenseal (Microsoft SEAL).
+
+Two uses of one library:
+
+* **Whole numbers in coefficients** (`Context.encode_integers`). A polynomial whose coefficients are integers is
+  encrypted as it is, at scale 1. The constant coefficient of a plaintext times a ciphertext is then an inner product
+  of integers, exact but for the encryption error, whose coefficients are at most `lattice.ERROR_BOUND`. Nothing is
+  rounded together with another record, so what one record adds is known exactly. It needs one prime and no
+  relinearisation.
+* **Real numbers in slots** (`Context.encode_slots`), for circuits with products and rescaling.
+
+The sum over all slots or the inner product stands in one coefficient. `Context.extract` takes that coefficient out as
+an LWE sample, so that no Galois keys are needed and no other coefficient is ever sent; see `crypto` users.
+
+What comes from a peer passes through `load_ciphertext`, `load_public_key` and `load_relin_key`. It is bare numbers
+(`residues`); the frame that SEAL reads them in is written here, so no size or header of a peer ever reaches SEAL.
+
+SEAL draws its keys and errors from generators that it seeds from the operating system.
+
+Source: Cheon et al., "Homomorphic encryption for arithmetic of approximate numbers" (2017); Vertical HE, §2.3;
+Albrecht et al., "Homomorphic encryption security standard" (2018).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.crypto.he.lattice import Parameters, Sample, check_integers, slot_order, twist
+from fastlloyd.crypto.he.residues import Halves, check_nonzero, check_uniform, pack, unpack
+from fastlloyd.crypto.he.seal import Exchange, library, unsupported
+from fastlloyd.crypto.he.seal_form import Form
+from fastlloyd.errors import ConfigError, InternalError
+
+
+class Context:
+    """Everything public: parameters, encoder, evaluator, and what arrives from peers.
+
+    Parameters
+    ----------
+    parameters : Parameters
+
+    Raises
+    ------
+    ConfigError
+        tenseal is missing, or SEAL does not report 128-bit security for the parameters.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        seal = library()
+        self.parameters = parameters
+        chosen = seal.EncryptionParameters(seal.SCHEME_TYPE.CKKS)
+        chosen.set_poly_modulus_degree(parameters.degree)
+        chosen.set_coeff_modulus(seal.CoeffModulus.Create(parameters.degree, list(parameters.prime_bits)))
+        self.seal = seal.SEALContext(chosen, True, seal.SEC_LEVEL_TYPE.TC128)
+        level = self.seal.key_context_data().qualifiers().sec_level if self.seal.parameters_set() else None
+        if level not in (seal.SEC_LEVEL_TYPE.TC128, seal.SEC_LEVEL_TYPE.TC192, seal.SEC_LEVEL_TYPE.TC256):
+            raise ConfigError(
+                f"SEAL does not report 128-bit security for ring degree {parameters.degree} and primes of "
+                f"{parameters.prime_bits} bits; choose smaller primes or a larger ring degree"
+            )
+        self.evaluator = seal.Evaluator(self.seal)
+        self._encoder = seal.CKKSEncoder(self.seal)
+        self._exchange = Exchange()
+        self._version = self._exchange.version()
+        keys = self.seal.key_context_data().parms().coeff_modulus()
+        self._key_primes = tuple(int(prime.value()) for prime in keys)
+        key_level = tuple(map(int, self.seal.key_parms_id()))
+        self._key_form = Form(key_level, parameters.degree, len(self._key_primes), self._version)
+        self._levels = [tuple(map(int, self.level(limbs))) for limbs in range(1, len(self.primes) + 1)]
+        self._slot_places, self._slot_conjugate = slot_order(parameters.degree)
+
+    @property
+    def degree(self) -> int:
+        """N."""
+        return self.parameters.degree
+
+    @property
+    def modulus(self) -> int:
+        """The last prime: LWE samples are taken modulo it."""
+        return int(self.seal.last_context_data().parms().coeff_modulus()[0].value())
+
+    @property
+    def primes(self) -> tuple[int, ...]:
+        """All primes that carry data, from the last level up."""
+        return tuple(int(p.value()) for p in self.seal.first_context_data().parms().coeff_modulus())
+
+    def cipher(self) -> Any:
+        """Make an empty ciphertext to put a result into."""
+        return library().Ciphertext()
+
+    def level(self, primes: int) -> Any:
+        """Name the level that has so many primes left."""
+        data = self.seal.first_context_data()
+        while len(data.parms().coeff_modulus()) > primes:
+            data = data.next_context_data()
+        return data.parms_id()
+
+    def limbs(self, level: Any) -> int:
+        """Return how many primes are left at a level."""
+        return len(self.seal.get_context_data(level).parms().coeff_modulus())
+
+    def transform(self, coefficients: NDArray[np.float64]) -> NDArray[np.complex128]:
+        """Evaluate integer polynomials, shape (..., N), at the roots that belong to the slots, shape (..., N / 2).
+
+        Notes
+        -----
+        The roots are w^e, w = exp(i pi / N), e odd. For e = 4 k + 1 the upper half of the coefficients carries a
+        factor i, so one complex transform of N / 2 points gives all of them; those with e = 4 k + 3 are conjugates.
+        """
+        half = self.degree // 2
+        folded = coefficients[..., :half] + 1j * coefficients[..., half:]
+        folded *= twist(self.degree)
+        values = np.fft.ifft(folded, norm="forward")
+        slots: NDArray[np.complex128] = values[..., self._slot_places]
+        np.conjugate(slots, out=slots, where=self._slot_conjugate)
+        return slots
+
+    def encode_integers(self, slots: NDArray[np.complex128]) -> Any:
+        """Encode one row of `transform`'s result: the plaintext has exactly the integers as its coefficients.
+
+        Notes
+        -----
+        The two transforms have a relative error in L2 of at most about 2^-53 * 10 log2 N each: below 2^-43. With
+        coefficients of at most 2^30 and N = 2^12 that is 2^-43 * 2^36, far below the 1/2 at which SEAL's rounding
+        would go to another integer.
+        """
+        plain = library().Plaintext()
+        self._encoder.encode(slots.tolist(), 1.0, plain)
+        return plain
+
+    def encode_slots(self, values: NDArray[np.float64] | float, scale: float, level: Any) -> Any:
+        """Encode real numbers, one per slot, or one number for all slots, at a scale and level."""
+        plain = library().Plaintext()
+        content = float(values) if np.ndim(values) == 0 else np.asarray(values).tolist()
+        self._encoder.encode(content, level, scale, plain)
+        return plain
+
+    def decode(self, plain: Any) -> NDArray[np.complex128]:
+        """Give a plaintext's values in the order of `transform` before slots are sorted, shape (N / 2,)."""
+        values = np.array(self._encoder.decode_complex(plain), dtype=np.complex128)
+        ordered = np.empty_like(values)
+        ordered[self._slot_places] = np.where(self._slot_conjugate, values.conj(), values)
+        return ordered
+
+    def numbers(self, cipher: Any) -> NDArray[np.int64]:
+        """Read the two polynomials of a ciphertext as they are stored, int64, shape (2, limbs, N)."""
+        form = self._form(cipher.coeff_modulus_size(), scale=cipher.scale, transformed=cipher.is_ntt_form())
+        halves = self._read(cipher, form, seeded=False)
+        return np.stack((halves.first, np.asarray(halves.second)))
+
+    def assemble(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> Any:
+        """Build a ciphertext of the last level from its two polynomials, as they are stored, shape (N,) each."""
+        return self._build(self._form(1), Halves(first[None], second[None]))
+
+    def load_ciphertext(self, content: bytes, *, limbs: int = 0, scale: float = 1.0, seeded: bool = True) -> Any:
+        """Read a fresh ciphertext of two polynomials that came from a peer.
+
+        Parameters
+        ----------
+        content : bytes
+        limbs : int
+            Primes of its level; 0 for all that carry data.
+        scale : float
+        seeded : bool
+            Whether its second half travels as a seed; if not, that half is checked to be spread over all residues.
+
+        Raises
+        ------
+        ValueError
+            It is of other parameters or hides nothing: the sender is at fault.
+        """
+        primes = self.primes[: limbs or None]
+        halves = unpack(content, primes, self.degree, seeded=seeded)
+        if not isinstance(halves.second, bytes):
+            check_nonzero(halves.second)  # which SEAL would refuse to transform
+        cipher = self._build(self._form(len(primes), scale=scale), halves)
+        if not seeded:
+            copy = self.cipher()
+            self.evaluator.transform_from_ntt(cipher, copy)
+            check_uniform(self.numbers(copy)[1], primes)
+        return cipher
+
+    def read_public_key(self, content: bytes) -> Halves:
+        """Read a peer's public key as bare numbers and a seed; raises ValueError as `load_ciphertext` does."""
+        return unpack(content, self._key_primes, self.degree, seeded=True)
+
+    def load_public_key(self, content: bytes) -> Any:
+        """Read a peer's public key; raises ValueError as `load_ciphertext` does."""
+        key = library().PublicKey()
+        self._exchange.load(key, self.seal, self._key_form.write(self.read_public_key(content)))
+        return key
+
+    def load_relin_key(self, content: bytes) -> Any:
+        """Read a peer's relinearisation key; raises ValueError as `load_ciphertext` does."""
+        key, each = library().RelinKeys(), self.parameters.public_key_bytes
+        expected = self.parameters.digits * each
+        if len(content) != expected:
+            raise ValueError(f"expected a relinearisation key of {expected} bytes, got {len(content)}")
+        parts = [self.read_public_key(content[start : start + each]) for start in range(0, expected, each)]
+        self._exchange.load(key, self.seal, self._key_form.write_keys(parts))
+        return key
+
+    def save(self, cipher: Any) -> bytes:
+        """Give a ciphertext as bare numbers."""
+        first, second = self.numbers(cipher)
+        return pack(Halves(first, second), self.parameters.prime_bits)
+
+    def save_seeded(self, fresh: Any, *, limbs: int, scale: float = 1.0) -> bytes:
+        """Give a symmetric encryption, which SEAL makes for a file only, as bare numbers and a seed."""
+        return pack(self._read(fresh, self._form(limbs, scale=scale), seeded=True), self.parameters.prime_bits)
+
+    def save_public_key(self, fresh: Any) -> bytes:
+        """Give a public key, a symmetric encryption of zero at the keys' level, as bare numbers and a seed."""
+        return pack(self._read(fresh, self._key_form, seeded=True), self.parameters.prime_bits)
+
+    def save_relin_key(self, fresh: Any) -> bytes:
+        """Give a relinearisation key, which SEAL makes for a file only, as bare numbers and seeds."""
+        digits, form = self.parameters.digits, self._key_form
+        try:
+            parts = form.read_keys(self._exchange.save(fresh, form.keys_bytes(digits)), digits)
+        except ValueError as error:
+            raise unsupported() from error
+        return b"".join(pack(part, self.parameters.prime_bits) for part in parts)
+
+    def _form(self, limbs: int, *, scale: float = 1.0, transformed: bool = True) -> Form:
+        return Form(self._levels[limbs - 1], self.degree, limbs, self._version, scale=scale, transformed=transformed)
+
+    def _build(self, form: Form, halves: Halves) -> Any:
+        cipher = self.cipher()
+        self._exchange.load(cipher, self.seal, form.write(halves))
+        return cipher
+
+    def _read(self, thing: Any, form: Form, *, seeded: bool) -> Halves:
+        try:
+            return form.read(self._exchange.save(thing, form.body_bytes(seeded=seeded)), seeded=seeded)
+        except ValueError as error:
+            raise unsupported() from error
+
+    def coefficients(self, cipher: Any) -> NDArray[np.int64]:
+        """Read the two polynomials of a ciphertext at the last level, shape (2, N), modulo the prime.
+
+        The ciphertext is used up: it is brought out of the transformed domain in place.
+        """
+        if cipher.size() != 2 or cipher.coeff_modulus_size() != 1:
+            raise InternalError("only ciphertexts of two polynomials at the last level can be read")
+        self.evaluator.transform_from_ntt_inplace(cipher)
+        return self.numbers(cipher)[:, 0]
+
+    def extract(self, ciphers: list[Any]) -> Sample:
+        """Take the constant coefficients out of ciphertexts at the last level, as LWE samples; None counts as zero.
+
+        The ciphertexts are used up: they are brought out of the transformed domain in place.
+        """
+        n, q = self.degree, self.modulus
+        constants = np.zeros(len(ciphers), dtype=np.int64)
+        vectors = np.zeros((len(ciphers), n), dtype=np.int64)
+        for row, cipher in enumerate(ciphers):
+            if cipher is None:
+                continue
+            first, second = self.coefficients(cipher)
+            constants[row] = first[0]
+            vectors[row, 0] = second[0]
+            vectors[row, 1:] = (q - second[:0:-1]) % q
+        return Sample(constants, vectors)
+
+
+class KeyHolder:
+    """The secret key: made here, never written, never sent.
+
+    Parameters
+    ----------
+    context : Context
+    """
+
+    def __init__(self, context: Context) -> None:
+        seal = library()
+        self._context = context
+        self._generator = seal.KeyGenerator(context.seal)
+        self._secret = self._generator.secret_key()
+        self._encryptor = seal.Encryptor(context.seal, self._secret)
+
+    def __repr__(self) -> str:
+        return "KeyHolder()"
+
+    def public_key(self) -> bytes:
+        """Give the public key, to re-randomise and to encrypt with; half of it as a seed."""
+        level = self._context.seal.key_parms_id()
+        return self._context.save_public_key(self._encryptor.encrypt_zero_symmetric(level))
+
+    def relin_key(self) -> bytes:
+        """Give the relinearisation key, half of it as a seed."""
+        return self._context.save_relin_key(self._generator.create_relin_keys())
+
+    def encrypt(self, plain: Any) -> bytes:
+        """Encrypt under the secret key; half of the ciphertext travels as a seed."""
+        fresh = self._encryptor.encrypt_symmetric(plain)
+        return self._context.save_seeded(fresh, limbs=self._context.limbs(plain.parms_id()), scale=plain.scale)
+
+    def coefficients(self) -> NDArray[np.int64]:
+        """Give the coefficients of the secret key, -1, 0 or 1, shape (N,), to open LWE samples with.
+
+        Notes
+        -----
+        Sees: the key holder, and nobody else.
+        """
+        n, plain = self._context.degree, library().Plaintext()
+        # The ciphertext (0, 1) opens to the secret key itself.
+        decryptor = library().Decryptor(self._context.seal, self._secret)
+        zero, one = np.zeros(n, dtype=np.int64), np.ones(n, dtype=np.int64)
+        decryptor.decrypt(self._context.assemble(zero, one), plain)
+        folded = np.fft.fft(self._context.decode(plain), norm="forward") / twist(n)
+        found = np.rint(np.concatenate((folded.real, folded.imag))).astype(np.int64)
+        if np.abs(found).max() > 1:
+            raise InternalError("the secret key is not ternary")
+        return found
+
+
+class Refresher:
+    """Fresh encryptions of zero under a peer's public key, as LWE samples: they hide how a sum was made.
+
+    Parameters
+    ----------
+    context : Context
+    public_key : object
+        As `Context.load_public_key` gave it.
+    """
+
+    def __init__(self, context: Context, public_key: Any) -> None:
+        self._context = context
+        self._encryptor = library().Encryptor(context.seal, public_key)
+
+    def zeros(self, count: int) -> Sample:
+        """Make so many samples of zero at the last level."""
+        seal, level = library(), self._context.level(1)
+        ciphers = []
+        for _ in range(count):
+            cipher = seal.Ciphertext()
+            self._encryptor.encrypt_zero(level, cipher)
+            ciphers.append(cipher)
+        return self._context.extract(ciphers)
+
+    def encrypt(self, plain: Any) -> bytes:
+        """Encrypt under the public key."""
+        cipher = library().Ciphertext()
+        self._encryptor.encrypt(plain, cipher)
+        return self._context.save(cipher)
+
+
+def encrypt_integers(
+    context: Context, encrypter: KeyHolder | Refresher, coefficients: NDArray[np.int64]
+) -> list[bytes]:
+    """Encrypt polynomials with integer coefficients, shape (m, N), one ciphertext each."""
+    check_integers(coefficients)
+    slots = context.transform(coefficients.astype(np.float64))
+    return [encrypter.encrypt(context.encode_integers(row)) for row in slots]

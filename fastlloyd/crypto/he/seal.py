@@ -1,0 +1,108 @@
+"""Microsoft SEAL as tenseal brings it: the only file that imports it, and how objects get in and out.
+
+Source: tenseal 0.3.15 to 0.3.18.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from fastlloyd.crypto.he.seal_form import compressed_part
+from fastlloyd.errors import ConfigError
+
+
+@cache
+def library() -> ModuleType:
+    """Import the library at first use.
+
+    Raises
+    ------
+    ConfigError
+        It is not installed.
+    """
+    try:
+        import tenseal.sealapi as found
+    except ImportError as error:
+        raise ConfigError(
+            "vertical-he needs the package tenseal, which is not installed; install it with "
+            "`pip install 'fastlloyd[he]'` (Python 3.11 to 3.13)"
+        ) from error
+    return found  # type: ignore[no-any-return]
+
+
+@cache
+def _decompress() -> Any:
+    """Find the decompressor in the library: it always compresses what it writes, and has no call to undo that."""
+    library()
+    try:
+        found = ctypes.CDLL(sys.modules["_sealapi_cpp"].__file__).ZSTD_decompress
+    except (KeyError, OSError, AttributeError) as error:
+        raise unsupported() from error
+    found.restype = ctypes.c_size_t
+    found.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)
+    return found
+
+
+def unsupported() -> ConfigError:
+    """Say that this version of the library writes or reads in another way than the known ones."""
+    return ConfigError("this version of tenseal is not supported: install tenseal 0.3.15 to 0.3.18")
+
+
+class Exchange:
+    """A file in memory, since SEAL reads and writes files only: its own, and those that `seal_form` wrote."""
+
+    def __init__(self) -> None:
+        self._descriptor = os.memfd_create("fastlloyd")
+        self._path = f"/proc/self/fd/{self._descriptor}"
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        # The default argument outlives this module at the end of the interpreter.
+        if hasattr(self, "_descriptor"):
+            close(self._descriptor)
+
+    def version(self) -> bytes:
+        """Return the version that the library writes, two bytes."""
+        return self._compressed(library().Plaintext())[0]
+
+    def save(self, thing: Any, size: int) -> bytes:
+        """Return the body of an object's file, of `size` bytes without compression.
+
+        Raises
+        ------
+        ConfigError
+            It has another size: an unknown version of the library.
+        """
+        _, compressed = self._compressed(thing)
+        body = ctypes.create_string_buffer(size)
+        if _decompress()(body, size, compressed, len(compressed)) != size:
+            raise unsupported()
+        return body.raw
+
+    def load(self, thing: Any, context: Any, content: bytes) -> None:
+        """Read an object from a file that `seal_form` wrote.
+
+        Raises
+        ------
+        ConfigError
+            SEAL refuses it: an unknown version of the library.
+        """
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, content, 0)
+        try:
+            thing.load(context, self._path)
+        except (RuntimeError, ValueError) as error:
+            raise unsupported() from error
+
+    def _compressed(self, thing: Any) -> tuple[bytes, bytes]:
+        os.ftruncate(self._descriptor, 0)
+        thing.save(self._path)
+        try:
+            return compressed_part(os.pread(self._descriptor, os.fstat(self._descriptor).st_size, 0))
+        except ValueError as error:
+            raise unsupported() from error

@@ -1,0 +1,1 @@
+"""Who a party is and how its links are protected: keys, roster, TLS, signatures."""

@@ -1,0 +1,297 @@
+"""Who a party is: an Ed25519 key and the self-signed certificate that goes with it.
+
+The certificate is public and stands in the roster; the key never leaves its owner. People compare
+certificates by their fingerprint, over the telephone.
+
+Source: docs/protocol.md, "Links".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import ssl
+import stat
+import tempfile
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.x509.oid import NameOID
+
+from fastlloyd.errors import ConfigError
+from fastlloyd.wire.header import PartyId
+from fastlloyd.wire.regular import open_regular, read_regular
+
+VALID_DAYS = 3652
+_NAME_LENGTH = 64
+_MAX_PEM_BYTES = 1 << 16
+_KEY_MODE = 0o600
+_CERTIFICATE_MODE = 0o644
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Identity:
+    """A party's name, certificate and private key.
+
+    Attributes
+    ----------
+    name : str
+    certificate_der : bytes
+        The public certificate.
+    key : Ed25519PrivateKey
+        Secret; stays out of `repr`.
+    """
+
+    name: str
+    certificate_der: bytes
+    key: Ed25519PrivateKey
+
+    def __repr__(self) -> str:
+        return f"Identity({self.name!r}, fingerprint={fingerprint(self.certificate_der)!r})"
+
+    @property
+    def certificate_pem(self) -> str:
+        """The certificate as text."""
+        return ssl.DER_cert_to_PEM_cert(self.certificate_der)
+
+    def load_into(self, context: ssl.SSLContext) -> None:
+        """Give key and certificate to an SSL context without any file system seeing them.
+
+        Sees: nobody but this process.
+        """
+        # `ssl` reads keys from a path only, so the path leads into memory.
+        descriptor = os.memfd_create("identity", os.MFD_CLOEXEC)
+        try:
+            with os.fdopen(os.dup(descriptor), "wb") as memory:
+                memory.write(_key_pem(self.key) + self.certificate_pem.encode())
+            context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+        finally:
+            os.close(descriptor)
+
+
+def make_identity(name: str, rank: int | None = None) -> Identity:
+    """Make a fresh key and its self-signed certificate.
+
+    The subject carries a random number, for two pinned certificates with one subject confuse OpenSSL;
+    it is no CA, for a pinned CA would let the certificates it signs in.
+
+    Parameters
+    ----------
+    name : str
+        Printable, at most 64 characters, no slash.
+    rank : int, optional
+        The party's rank, noted in the certificate; the roster has the last word.
+
+    Raises
+    ------
+    ConfigError
+        The name or rank does not do.
+    """
+    check_name(name)
+    if rank is not None and rank < 0:
+        raise ConfigError(f"the rank is 0 (server) or more (clients), got {rank}")
+    key = Ed25519PrivateKey.generate()
+    number = x509.random_serial_number()
+    subject = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
+    if rank is not None:
+        subject.append(x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, f"rank {rank}"))
+    subject.append(x509.NameAttribute(NameOID.SERIAL_NUMBER, f"{number:x}"))
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name(subject))
+        .issuer_name(x509.Name(subject))
+        .public_key(key.public_key())
+        .serial_number(number)
+        .not_valid_before(now - timedelta(days=1))  # clocks of two sites may differ by hours
+        .not_valid_after(now + timedelta(days=VALID_DAYS))
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .sign(key, None)
+    )
+    return Identity(name, certificate.public_bytes(serialization.Encoding.DER), key)
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that cannot stand in a certificate, a roster and a file name alike.
+
+    Raises
+    ------
+    ConfigError
+        Says what a name must look like.
+    """
+    if not (1 <= len(name) <= _NAME_LENGTH and name.isprintable() and name == name.strip()):
+        raise ConfigError(f"expected a name of 1 to {_NAME_LENGTH} printable characters, got {name!r}")
+    if "/" in name or name[0] in ".-":
+        raise ConfigError(f"a name has no '/' and starts with neither '.' nor '-', got {name!r}")
+
+
+def group_hex(digest: bytes) -> str:
+    """Write a digest as hex in groups of four, so that it can be read aloud."""
+    return digest.hex(" ", 2)
+
+
+def fingerprint(certificate_der: bytes) -> str:
+    """Give the SHA-256 of a certificate in groups of four hex digits."""
+    return group_hex(hashlib.sha256(certificate_der).digest())
+
+
+def named_in(certificate_der: bytes) -> tuple[str | None, int | None]:
+    """Read the name and the rank that a certificate states, where it states them.
+
+    Raises
+    ------
+    ConfigError
+        These bytes are no certificate.
+    """
+    subject = parse_certificate(certificate_der).subject
+    names = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    units = subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)
+    rank = str(units[0].value).removeprefix("rank ") if units else ""
+    known = rank.isascii() and rank.isdigit()
+    return (str(names[0].value) if names else None), (int(rank) if known else None)
+
+
+def parse_certificate(certificate_der: bytes) -> x509.Certificate:
+    """Parse a certificate.
+
+    Raises
+    ------
+    ConfigError
+        These bytes are no certificate.
+    """
+    try:
+        return x509.load_der_x509_certificate(certificate_der)
+    except ValueError as error:
+        raise ConfigError("expected an X.509 certificate as `fastlloyd keygen` makes it") from error
+
+
+def certificate_bytes(pem: str, source: str) -> bytes:
+    """Turn the PEM text of one certificate into DER bytes.
+
+    Raises
+    ------
+    ConfigError
+        No certificate, or more than one, in `source`.
+    """
+    try:
+        certificates = x509.load_pem_x509_certificates(pem.encode())
+    except ValueError as error:
+        raise ConfigError(f"{source} holds no certificate: expected the .pem file of `keygen`") from error
+    if len(certificates) != 1:
+        raise ConfigError(f"{source} holds {len(certificates)} certificates: expected exactly one")
+    return certificates[0].public_bytes(serialization.Encoding.DER)
+
+
+def save_identity(identity: Identity, key_path: Path, certificate_path: Path, *, force: bool = False) -> None:
+    """Write the key (mode 0600) and the certificate as PEM files.
+
+    Raises
+    ------
+    ConfigError
+        A file is there already and `force` is false, or it cannot be written.
+    """
+    for path in (key_path, certificate_path):
+        if not force and os.path.lexists(path):
+            raise ConfigError(f"{path} exists already: choose another name, or --force to replace it")
+    write_atomically(key_path, _key_pem(identity.key), _KEY_MODE)
+    write_atomically(certificate_path, identity.certificate_pem.encode(), _CERTIFICATE_MODE)
+
+
+def load_key(path: Path) -> Ed25519PrivateKey:
+    """Read a private key file; never asks for a passphrase.
+
+    Raises
+    ------
+    ConfigError
+        The file is missing, open to others, encrypted, or no Ed25519 key.
+    """
+    try:
+        with open_regular(path) as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if stat.S_IMODE(mode) & 0o077:
+                raise ConfigError(f"others may read the key {path}: run `chmod 600 {path}`")
+            content = file.read(_MAX_PEM_BYTES)
+    except OSError as error:
+        raise ConfigError(f"cannot read the key {path}: {error.strerror}; see `fastlloyd keygen`") from error
+    try:
+        key = serialization.load_pem_private_key(content, password=None)
+    except TypeError as error:
+        raise ConfigError(
+            f"the key {path} is encrypted, and nobody can type its passphrase during a run: store it without "
+            f"one (`openssl pkey -in {path} -out NEW`, then `chmod 600 NEW`)"
+        ) from error
+    except (ValueError, UnsupportedAlgorithm):
+        # Not chained: the parser's own words may describe the key.
+        raise ConfigError(f"{path} holds no readable private key: expected the .key file of `keygen`") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ConfigError(f"the key {path} is not an Ed25519 key: make one with `fastlloyd keygen`")
+    return key
+
+
+def load_identity(key_path: Path, certificate_path: Path | None = None) -> Identity:
+    """Read a key and its certificate, by default the `.pem` beside the key.
+
+    Raises
+    ------
+    ConfigError
+        A file does not do, or the two do not belong together.
+    """
+    certificate_path = certificate_path or key_path.with_suffix(".pem")
+    key = load_key(key_path)
+    der = certificate_bytes(read_text(certificate_path, "certificate"), str(certificate_path))
+    if parse_certificate(der).public_key() != key.public_key():
+        raise ConfigError(f"the certificate {certificate_path} does not belong to the key {key_path}")
+    name, rank = named_in(der)
+    return Identity(name or str(PartyId(rank or 0)), der, key)
+
+
+def read_text(path: Path, what: str) -> str:
+    """Read a small text file.
+
+    Raises
+    ------
+    ConfigError
+        It is missing or no text.
+    """
+    try:
+        return read_regular(path)
+    except OSError as error:
+        raise ConfigError(f"cannot read the {what} {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"the {what} {path} is no text file") from error
+
+
+def write_atomically(path: Path, content: bytes, mode: int) -> None:
+    """Write a file so that it is there whole or not at all.
+
+    Raises
+    ------
+    ConfigError
+        The folder is missing or closed.
+    """
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fchmod(file.fileno(), mode)
+                os.fsync(file.fileno())
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _key_pem(key: Ed25519PrivateKey) -> bytes:
+    """Write a key as unencrypted PKCS 8."""
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

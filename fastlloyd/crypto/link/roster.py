@@ -1,0 +1,291 @@
+"""The roster: who takes part, by name, role, rank and certificate.
+
+All parties hold the same roster; its digest enters the confirmation of every link. As a file it is
+TOML::
+
+    [[party]]
+    name = "clinic north"
+    role = "client"
+    rank = 1
+    certificate = '''-----BEGIN CERTIFICATE----- ...'''
+
+Source: docs/protocol.md, "Links".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import ssl
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from fastlloyd.crypto.link.identity import (
+    Identity,
+    certificate_bytes,
+    check_name,
+    fingerprint,
+    parse_certificate,
+    read_text,
+    write_atomically,
+)
+from fastlloyd.errors import ConfigError
+from fastlloyd.randomness import domains
+from fastlloyd.wire.header import PartyId
+
+ROLES = ("server", "client")
+_FIELDS = {"name", "role", "rank", "certificate"}
+_ROSTER_MODE = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class RosterEntry:
+    """One party.
+
+    Attributes
+    ----------
+    name : str
+    role : str
+        'server' (rank 0) or 'client' (rank 1 and up).
+    rank : int
+    certificate_pem : str
+
+    Raises
+    ------
+    ConfigError
+        A field does not do, role and rank disagree, or the certificate is no party's certificate.
+    """
+
+    name: str
+    role: str
+    rank: int
+    certificate_pem: str
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        if self.role not in ROLES:
+            raise ConfigError(f"{self.name!r}: expected the role 'server' or 'client', got {self.role!r}")
+        if self.rank < 0 or (self.role == "server") != (self.rank == 0):
+            raise ConfigError(
+                f"{self.name!r}: the server has rank 0 and clients have ranks 1 and up, "
+                f"got a {self.role} with rank {self.rank}"
+            )
+        _check_certificate(parse_certificate(self.certificate_der), self.name)
+
+    @property
+    def party(self) -> PartyId:
+        """Its place in a run."""
+        return PartyId(self.rank)
+
+    @property
+    def certificate_der(self) -> bytes:
+        """The certificate as bytes."""
+        return certificate_bytes(self.certificate_pem, f"the roster entry of {self.name!r}")
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint that people compare."""
+        return fingerprint(self.certificate_der)
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """The parties, in rank order, without contradictions; `check_complete` asks for all of them.
+
+    Raises
+    ------
+    ConfigError
+        Two parties share a rank, a name, a certificate or a key.
+    """
+
+    entries: tuple[RosterEntry, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "entries", tuple(sorted(self.entries, key=lambda entry: entry.rank)))
+        _check_unique("rank", ((str(entry.rank), entry) for entry in self.entries))
+        _check_unique("name", ((entry.name, entry) for entry in self.entries))
+        # One key for two parties would let either play the other; this covers equal certificates.
+        _check_unique("key", ((_public_key(entry), entry) for entry in self.entries))
+
+    @classmethod
+    def parse(cls, text: str, source: str = "the roster") -> Self:
+        """Read TOML text.
+
+        Raises
+        ------
+        ConfigError
+            Says where and what.
+        """
+        try:
+            document = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{source} is not TOML: {error}") from error
+        parties = document.pop("party", [])
+        if document or not isinstance(parties, list):
+            raise ConfigError(f"{source}: expected [[party]] tables only, got {', '.join(document) or 'party'}")
+        return cls(tuple(_entry(table, f"{source}, party {i + 1}") for i, table in enumerate(parties)))
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a roster file; it may still be incomplete.
+
+        Raises
+        ------
+        ConfigError
+            Says where and what.
+        """
+        return cls.parse(read_text(path, "roster"), str(path))
+
+    def check_complete(self, clients: int | None = None) -> None:
+        """Refuse a roster without a server, with a gap, or for another number of clients.
+
+        Raises
+        ------
+        ConfigError
+            Names the ranks that are missing.
+        """
+        ranks = {entry.rank for entry in self.entries}
+        count = max(ranks, default=0) if clients is None else clients
+        missing = sorted(set(range(max(count, 1) + 1)) - ranks)
+        if missing:
+            names = ", ".join(str(PartyId(rank)) for rank in missing)
+            raise ConfigError(f"the roster lacks {names}: add with `fastlloyd roster add`")
+        if len(ranks) != count + 1:
+            raise ConfigError(
+                f"the roster names {len(ranks) - 1} clients, this run has {count}: start one "
+                "process for each party of the roster"
+            )
+
+    def add(self, entry: RosterEntry, *, replace: bool = False) -> Roster:
+        """Give a roster with one more party; `replace` lets it take over its rank.
+
+        Raises
+        ------
+        ConfigError
+            It contradicts an entry.
+        """
+        kept = (other for other in self.entries if not (replace and other.rank == entry.rank))
+        return Roster((*kept, entry))
+
+    def text(self) -> str:
+        """Write as TOML."""
+        # Written afresh from DER, so that nothing else in a .pem file (its private key!) becomes public.
+        return "\n".join(
+            f"[[party]]\nname = {json.dumps(entry.name, ensure_ascii=False)}\n"
+            f'role = "{entry.role}"\nrank = {entry.rank}\n'
+            f'certificate = """\n{ssl.DER_cert_to_PEM_cert(entry.certificate_der)}"""\n'
+            for entry in self.entries
+        )
+
+    def save(self, path: Path) -> None:
+        """Write the file whole or not at all."""
+        write_atomically(path, self.text().encode(), _ROSTER_MODE)
+
+    def digest(self) -> bytes:
+        """Give 32 bytes that are equal exactly where the rosters are, however they are written."""
+        sha = hashlib.sha256(domains.ROSTER)
+        for entry in self.entries:
+            for part in (entry.name.encode(), entry.role.encode(), entry.certificate_der):
+                sha.update(len(part).to_bytes(4, "little") + part)
+            sha.update(entry.rank.to_bytes(4, "little"))
+        return sha.digest()
+
+    def certificates(self) -> dict[PartyId, bytes]:
+        """Give every party's certificate, DER."""
+        return {entry.party: entry.certificate_der for entry in self.entries}
+
+    def name(self, party: PartyId) -> str:
+        """Give the name of a party; its place where the roster lacks it."""
+        return next((entry.name for entry in self.entries if entry.party == party), str(party))
+
+    def owner(self, key: Ed25519PrivateKey) -> RosterEntry | None:
+        """Give the party whose key this is, if there is one."""
+        public = _raw(key.public_key())
+        return next((entry for entry in self.entries if _public_key(entry) == public), None)
+
+    def identity(self, me: PartyId, key: Ed25519PrivateKey) -> Identity:
+        """Join this party's key with its certificate from the roster.
+
+        Raises
+        ------
+        ConfigError
+            The key belongs to nobody in the roster, or to another party.
+        """
+        entry = self.owner(key)
+        if entry is None:
+            raise ConfigError(
+                f"the --key of {me} belongs to nobody in the roster: add its certificate with "
+                "`fastlloyd roster add`, at all parties"
+            )
+        if entry.party != me:
+            raise ConfigError(
+                f"this process is {me}, but its --key belongs to {entry.party} ({entry.name!r}) in "
+                "the roster: give each party its own key"
+            )
+        return Identity(entry.name, entry.certificate_der, key)
+
+
+def _entry(table: Any, source: str) -> RosterEntry:
+    """Check the fields and types of one table."""
+    if not isinstance(table, dict) or set(table) != _FIELDS:
+        got = ", ".join(sorted(table)) if isinstance(table, dict) else type(table).__name__
+        raise ConfigError(f"{source}: expected the fields {', '.join(sorted(_FIELDS))}, got {got}")
+    if type(table["rank"]) is not int:
+        raise ConfigError(f"{source}: expected a whole number as rank, got {table['rank']!r}")
+    for field in ("name", "role", "certificate"):
+        if not isinstance(table[field], str):
+            raise ConfigError(f"{source}: expected text as {field}, got {table[field]!r}")
+    return RosterEntry(table["name"], table["role"], table["rank"], table["certificate"])
+
+
+def _check_certificate(certificate: x509.Certificate, name: str) -> None:
+    """Refuse what is not self-signed by an Ed25519 key, or could vouch for others."""
+    key = certificate.public_key()
+    if not isinstance(key, Ed25519PublicKey):
+        raise ConfigError(f"the certificate of {name!r} has no Ed25519 key: make one with `fastlloyd keygen`")
+    try:
+        authority = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except (x509.ExtensionNotFound, ValueError):
+        authority = True
+    if authority:
+        raise ConfigError(
+            f"the certificate of {name!r} may sign other certificates, so whoever it signs would be let in: "
+            "make one with `fastlloyd keygen`"
+        )
+    try:
+        certificate.verify_directly_issued_by(certificate)
+    except (ValueError, TypeError, InvalidSignature) as error:
+        raise ConfigError(
+            f"the certificate of {name!r} is not signed by its own key: make one with `fastlloyd keygen`"
+        ) from error
+
+
+def _check_unique(what: str, pairs: Iterable[tuple[str | bytes, RosterEntry]]) -> None:
+    """Name two entries that share a value."""
+    seen: dict[str | bytes, RosterEntry] = {}
+    for value, entry in pairs:
+        if value in seen:
+            raise ConfigError(
+                f"{seen[value].name!r} (rank {seen[value].rank}) and {entry.name!r} (rank {entry.rank}) have "
+                f"the same {what}: every party needs its own (`roster add --replace` changes an entry)"
+            )
+        seen[value] = entry
+
+
+def _public_key(entry: RosterEntry) -> bytes:
+    """Give the 32 bytes of an entry's public key."""
+    key = parse_certificate(entry.certificate_der).public_key()
+    return _raw(key) if isinstance(key, Ed25519PublicKey) else b""
+
+
+def _raw(key: Ed25519PublicKey) -> bytes:
+    """Give the 32 bytes of a public key."""
+    return key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)

@@ -1,0 +1,324 @@
+"""One end of a TLS 1.3 link, without any I/O.
+
+OpenSSL does the handshake and the records through memory buffers; this module pins the peer's one
+certificate and frames messages inside TLS by a 4-byte little-endian length. The lower rank of a pair is
+the TLS server.
+
+::
+
+    link = TlsLink(identity, peer_der, server_side=..., peer=...)
+    link.start(); send(link.outgoing())
+    link.feed(bytes from the peer); send(link.outgoing())     until link.established
+    send(link.seal(message));  link.feed(...); link.open() -> messages
+
+Source: docs/protocol.md, "Links".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import struct
+from collections.abc import Iterable
+from typing import NoReturn
+
+from fastlloyd.crypto.link.identity import Identity, fingerprint
+from fastlloyd.errors import PeerError, PeerGone, RangeError, SecurityError
+from fastlloyd.wire.header import PartyId
+
+MAX_MESSAGE_BYTES = 1 << 30
+_LENGTH = struct.Struct("<I")
+_RECORD_BYTES = 1 << 14
+_RECORD_COST = 22
+_CERTIFICATE_ALERTS = ("UNKNOWN_CA", "CERTIFICATE", "ACCESS_DENIED")
+
+
+def sealed_bytes(size: int) -> int:
+    """Give how long a message of `size` bytes is once `TlsLink.seal` has encrypted it."""
+    framed = _LENGTH.size + size
+    return framed + _RECORD_COST * -(-framed // _RECORD_BYTES)
+
+
+class TlsLink:
+    """The state of one link.
+
+    Parameters
+    ----------
+    identity : Identity
+        This party's.
+    peer_der : bytes
+        The one certificate that the peer may show.
+    server_side : bool
+        Whether this party is the TLS server of the pair.
+    peer : PartyId
+        Whom to name in errors.
+    max_message : int
+        A longer message is refused as soon as its length is read.
+
+    Raises
+    ------
+    SecurityError
+        `peer_der` is no certificate.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_failure",
+        "_identity",
+        "_incoming",
+        "_outgoing",
+        "_peer_der",
+        "_tls",
+        "established",
+        "max_message",
+        "peer",
+        "server_side",
+        "started",
+    )
+
+    def __init__(
+        self,
+        identity: Identity,
+        peer_der: bytes,
+        *,
+        server_side: bool,
+        peer: PartyId,
+        max_message: int = MAX_MESSAGE_BYTES,
+    ) -> None:
+        self.peer = peer
+        self.server_side = server_side
+        self.max_message = max_message
+        self.started = False
+        self.established = False
+        self._identity = identity
+        self._peer_der = peer_der
+        self._failure: PeerError | None = None
+        self._buffer = bytearray()
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        context = _context(identity, peer_der, server_side=server_side, peer=peer)
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
+
+    def __repr__(self) -> str:
+        return f"TlsLink({self.peer}, established={self.established})"
+
+    @property
+    def partial(self) -> bool:
+        """Whether the beginning of a message waits for its end."""
+        return bool(self._buffer)
+
+    def start(self) -> None:
+        """Begin the handshake; the TLS server only waits for it."""
+        if not self.started:
+            self.started = True
+            if not self.server_side:
+                self._shake()
+
+    def feed(self, data: bytes | memoryview) -> None:
+        """Take bytes of the peer and carry the handshake on.
+
+        Raises
+        ------
+        SecurityError
+            The peer's certificate or handshake was refused; `outgoing` then holds the alert that tells it.
+        PeerGone
+            The peer ended the link.
+        """
+        if self._failure is not None:
+            raise self._failure
+        self._incoming.write(data)
+        if not self.established:
+            self.started = True
+            self._shake()
+
+    def feed_eof(self) -> NoReturn:
+        """Take note that the peer's bytes have ended.
+
+        Raises
+        ------
+        PeerGone
+            Always.
+        """
+        self._fail(PeerGone(f"{self.peer} ended its link", rank=self.peer.rank))
+
+    def outgoing(self) -> bytes:
+        """Give the bytes that wait to be sent to the peer, once."""
+        return self._outgoing.read()
+
+    def seal(self, message: bytes | bytearray | memoryview) -> bytes:
+        """Encrypt a message into the bytes to send.
+
+        Raises
+        ------
+        RangeError
+            The message is longer than `max_message`.
+        """
+        size = memoryview(message).nbytes
+        if size > self.max_message:
+            raise RangeError(f"a message has at most {self.max_message} bytes, this one has {size}: lower k or d")
+        if self._failure is not None:
+            raise self._failure
+        framed = b"".join((_LENGTH.pack(size), message))
+        written = self._tls.write(framed)
+        while written < len(framed):
+            written += self._tls.write(memoryview(framed)[written:])
+        return self._outgoing.read()
+
+    def open(self) -> list[bytes]:
+        """Decrypt what was fed and give the messages that are whole.
+
+        Raises
+        ------
+        SecurityError
+            A record was changed, repeated, reordered or forged, or declares too long a message.
+        PeerGone
+            The peer ended the link.
+        """
+        messages: list[bytes] = []
+        if self._failure is not None:
+            raise self._failure
+        if not self.established:
+            return messages
+        while True:
+            try:
+                chunk = self._tls.read(_RECORD_BYTES)
+            except ssl.SSLWantReadError:
+                return messages
+            except ssl.SSLError as error:
+                self._refuse(error)
+            if not chunk:
+                self.feed_eof()
+            # Nearly all messages are one record and need no assembly.
+            if not self._buffer and int.from_bytes(chunk[:4], "little") == len(chunk) - 4 <= self.max_message:
+                messages.append(chunk[4:])
+            else:
+                self._buffer += chunk
+                self._split(messages)
+            # Nothing is left that could be read: OpenSSL need not be asked.
+            if not (self._incoming.pending or self._tls.pending()):
+                return messages
+
+    def end(self) -> bytes:
+        """Give the bytes that tell the peer that this party ends the link (close_notify)."""
+        # It waits for the peer's own close_notify, which nobody needs.
+        with contextlib.suppress(ssl.SSLError):
+            self._tls.unwrap()
+        return self._outgoing.read()
+
+    def _split(self, messages: list[bytes]) -> None:
+        """Cut whole messages off the front of the buffer."""
+        while len(self._buffer) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._buffer)
+            if length > self.max_message:
+                self._fail(
+                    SecurityError(
+                        f"{self.peer} declared a message of {length} bytes: at most {self.max_message} do",
+                        rank=self.peer.rank,
+                    )
+                )
+            end = _LENGTH.size + length
+            if len(self._buffer) < end:
+                return
+            with memoryview(self._buffer) as view:
+                messages.append(bytes(view[_LENGTH.size : end]))
+            del self._buffer[:end]
+
+    def _shake(self) -> None:
+        """Do as much of the handshake as the bytes allow; at its end compare the certificate itself."""
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return
+        except ssl.SSLError as error:
+            self._refuse(error)
+        shown = self._tls.getpeercert(binary_form=True) or b""
+        # OpenSSL checks chains, and a chain may end in the pinned certificate without being it.
+        if shown != self._peer_der:
+            self._fail(SecurityError(self._wrong_certificate("it is another one"), rank=self.peer.rank))
+        self.established = True
+
+    def _fail(self, failure: PeerError) -> NoReturn:
+        """Remember and raise: a failed link never works again."""
+        self._failure = failure
+        self._buffer.clear()
+        raise failure
+
+    def _refuse(self, error: ssl.SSLError) -> NoReturn:
+        """Say in our words what OpenSSL refused; its fixed texts carry no bytes of anybody."""
+        reason = error.reason or ""
+        if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
+            self.feed_eof()
+        if isinstance(error, ssl.SSLCertVerificationError):
+            text = self._wrong_certificate(str(error.verify_message))
+        elif "ALERT" in reason and any(word in reason for word in _CERTIFICATE_ALERTS):
+            text = (
+                f"{self.peer} refused this party's certificate: compare its fingerprint "
+                f"{fingerprint(self._identity.certificate_der)} with the one {self.peer} has on its roster, "
+                "and mend that with `fastlloyd roster add --replace`"
+            )
+        elif "ALERT" in reason:
+            text = f"{self.peer} ended the link with the TLS alert {reason.partition('ALERT_')[2].lower()}"
+        elif self.established:
+            text = (
+                f"a record from {self.peer} was refused ({reason.replace('_', ' ').lower()}): it was "
+                "changed, cut, repeated or reordered on the way; check the network between the two"
+            )
+        else:
+            text = (
+                f"the handshake with {self.peer} was refused ({reason.replace('_', ' ').lower()}): expected "
+                "TLS 1.3 from another fastlloyd; check its version and the network between the two"
+            )
+        self._failure = SecurityError(text, rank=self.peer.rank)
+        raise self._failure from error
+
+    def _wrong_certificate(self, why: str) -> str:
+        """Write the sentence for a certificate that is refused."""
+        if "expired" in why or "not yet valid" in why:
+            mend = "check both clocks, or make a new one with `fastlloyd keygen` and `roster add --replace`"
+        else:
+            mend = "compare the fingerprints by telephone, then `fastlloyd roster add --replace`"
+        return (
+            f"the certificate that {self.peer} showed was refused ({why}): expected the one with fingerprint "
+            f"{fingerprint(self._peer_der)}; {mend}"
+        )
+
+
+def pinned_context(identity: Identity, trusted: Iterable[bytes], *, server_side: bool) -> ssl.SSLContext:
+    """Set up TLS 1.3 that asks for a certificate, trusts exactly these, and shows ours.
+
+    Parameters
+    ----------
+    identity : Identity
+    trusted : iterable of bytes
+        Certificates, DER. OpenSSL checks chains, so the caller still compares the certificate that was shown.
+    server_side : bool
+
+    Raises
+    ------
+    ValueError
+        One of them is no certificate.
+    """
+    # Not ssl.create_default_context: that trusts the system's CAs and obeys SSLKEYLOGFILE.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server_side else ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.maximum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED
+    if server_side:
+        # Tickets would arrive as records that nobody asked for.
+        context.num_tickets = 0
+    try:
+        for certificate in trusted:
+            context.load_verify_locations(cadata=certificate)
+    except ssl.SSLError as error:
+        raise ValueError("expected an X.509 certificate in DER") from error
+    identity.load_into(context)
+    return context
+
+
+def _context(identity: Identity, peer_der: bytes, *, server_side: bool, peer: PartyId) -> ssl.SSLContext:
+    """Trust one certificate, the peer's."""
+    try:
+        return pinned_context(identity, (peer_der,), server_side=server_side)
+    except ValueError as error:
+        raise SecurityError(f"the certificate of {peer} cannot be read", rank=peer.rank) from error

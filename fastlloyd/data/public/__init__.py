@@ -1,0 +1,1 @@
+"""Public data sets: embedded, in a folder, downloaded, or generated."""

@@ -1,0 +1,143 @@
+"""Puts public data sets into a folder: fetched, checked, converted, and only then in place.
+
+Source: data/public/origin.py for the addresses; the format is that of data/public/named.py.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.data.public.fetch import fetch
+from fastlloyd.data.public.named import load_named
+from fastlloyd.data.public.origin import ORIGINS, Made, Origin, Remote, content_digest
+from fastlloyd.errors import ConfigError, DataError
+
+Get = Callable[[Remote], bytes]
+
+EMBEDDED = ("iris", "photo")
+_MODE = 0o644
+
+
+def get_file(remote: Remote) -> bytes:
+    """Fetch a file over https, no longer than it should be.
+
+    Raises
+    ------
+    DataError
+        It cannot be had.
+    """
+    return fetch(remote.url, limit_bytes=remote.size)
+
+
+def download(name: str, folder: Path, *, force: bool = False, get: Get = get_file) -> str:
+    """Put one set into a folder, as NAME.csv.gz and, with classes, NAME.labels.csv.gz.
+
+    Parameters
+    ----------
+    name : str
+    folder : Path
+        Made if it is not there.
+    force : bool
+        Replace what is there.
+    get : callable
+        Fetches one file; what it gives is checked here.
+
+    Returns
+    -------
+    str
+        What was done, in one sentence.
+
+    Raises
+    ------
+    ConfigError
+        The name is unknown, the folder is not writable, or something else is there already; nothing was changed.
+    DataError
+        A file cannot be had or is another one than expected; nothing was kept.
+    """
+    if name in EMBEDDED:
+        return f"{name}: part of this package, nothing to fetch"
+    if name not in ORIGINS:
+        raise ConfigError(f"no address is known for {name!r}; known are {', '.join((*EMBEDDED, *ORIGINS))}, and all")
+    origin, path, beside = ORIGINS[name], folder / f"{name}.csv.gz", folder / f"{name}.labels.csv.gz"
+    if not force and (path.exists() or beside.exists()):
+        if _content(name, folder) != origin.sha256:
+            raise ConfigError(
+                f"{folder} has a set {name} of other content already; --force replaces it, or name another folder"
+            )
+        return f"{name}: there already, and as it should be"
+    values, labels = _build(name, origin, [_checked(name, remote, get) for remote in origin.files])
+    # The records last: where they are, the set is whole.
+    texts = {} if labels is None else {beside: _lines(["label"], labels[:, None])}
+    texts[path] = _lines(origin.names, values)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(texts)
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be written ({error.strerror}); check path, rights and room") from error
+    return f"{name}: {len(values):,} rows, {values.shape[1]} features{'' if labels is None else ', with classes'}"
+
+
+def _checked(name: str, remote: Remote, get: Get) -> bytes:
+    """Fetch a file and refuse another one than expected."""
+    data = get(remote)
+    found = hashlib.sha256(data).hexdigest()
+    if found != remote.sha256:
+        raise DataError(
+            f"{name}: {remote.url} gave {len(data):,} bytes with SHA-256 {found}, expected {remote.size:,} with "
+            f"{remote.sha256}; nothing was kept; try again, or put {name}.csv.gz into the folder yourself"
+        )
+    return data
+
+
+def _build(name: str, origin: Origin, files: list[bytes]) -> Made:
+    """Convert the files and refuse a result of another content than expected."""
+    values, labels = origin.build(files)
+    found = content_digest(origin.names, values, labels)
+    if found != origin.sha256:
+        raise DataError(
+            f"{name}: its files are as expected but were read as something else (SHA-256 of the content {found}, "
+            f"expected {origin.sha256}); nothing was kept; report this"
+        )
+    return values, labels
+
+
+def _content(name: str, folder: Path) -> str:
+    """Give the digest of what stands in the folder; empty if it cannot be read."""
+    try:
+        there = load_named(name, folder)
+    except (ConfigError, DataError):
+        return ""
+    return content_digest(there.names, there.values, there.labels)
+
+
+def _lines(names: Sequence[str], rows: NDArray[np.float64] | NDArray[np.int64]) -> bytes:
+    """Write a table as CSV, whole numbers without a point, others so that they read back exactly."""
+    whole = bool((np.mod(rows, 1) == 0).all())
+    body = rows.astype(np.int64).tolist() if whole else rows.tolist()
+    lines = [",".join(names), *(",".join(repr(cell).removesuffix(".0") for cell in row) for row in body)]
+    return ("\n".join(lines) + "\n").encode("ascii")
+
+
+def _write(texts: Mapping[Path, bytes]) -> None:
+    """Write compressed files aside and rename them into place; the same bytes for the same content."""
+    aside: dict[Path, Path] = {}
+    try:
+        for path, text in texts.items():
+            descriptor, name = tempfile.mkstemp(prefix=".fastlloyd-", suffix=".part", dir=path.parent)
+            aside[path] = Path(name)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(gzip.compress(text, mtime=0))
+                os.fchmod(file.fileno(), _MODE)
+        for path, written in aside.items():
+            written.replace(path)
+    finally:
+        for left in aside.values():
+            left.unlink(missing_ok=True)

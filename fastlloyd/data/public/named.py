@@ -1,0 +1,278 @@
+"""Public data sets by name: embedded ones, a folder of NAME.csv.gz files, or any file.
+
+Labels, where a set has them, stand beside it in NAME.labels.csv.gz (or NAME.labels.csv): one column of
+integers in the same row order.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.data.bounds import AUTO_PUBLIC, Bounds, auto_public, count_outside, parse_bounds
+from fastlloyd.data.dataset import UNKNOWN_LICENCE, Dataset
+from fastlloyd.data.delimited import read_head
+from fastlloyd.data.public.embedded import IRIS, load_photo
+from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
+from fastlloyd.data.table import SUFFIXES, read_table
+from fastlloyd.errors import ConfigError, DataError
+
+DEFAULT_DATASET = "photo"
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What is public about a set beyond its values: clusters, bounds by nature, licence.
+
+    Attributes
+    ----------
+    k : int or None
+        Clusters the literature uses.
+    limits : pair of float or None
+        Lowest and highest value a feature can have, known without looking.
+    licence : str
+    """
+
+    k: int | None
+    limits: tuple[float, float] | None
+    licence: str
+
+
+_CC_BY_4 = "CC BY 4.0 (UCI)"
+_RESEARCH = "research use (clustering benchmarks)"
+
+FACTS: dict[str, Fact] = {
+    "photo": Fact(8, (0.0, 255.0), "CC BY 2.0, photograph by danielbuechele"),
+    "iris": Fact(3, None, _CC_BY_4),
+    "adult": Fact(3, None, _CC_BY_4),
+    "birch2": Fact(100, None, _RESEARCH),
+    "breast": Fact(2, (1.0, 10.0), _CC_BY_4),
+    "house": Fact(3, (0.0, 255.0), _RESEARCH),
+    "letter": Fact(26, (0.0, 15.0), _CC_BY_4),
+    "lsun": Fact(3, None, _RESEARCH),
+    "mnist": Fact(10, (0.0, 255.0), "not stated (LeCun, Cortes, Burges)"),
+    "s1": Fact(15, None, _RESEARCH),
+    "wine": Fact(3, None, _CC_BY_4),
+    "yeast": Fact(10, None, _CC_BY_4),
+    **{f"g2_{d}_30": Fact(2, None, _RESEARCH) for d in (2, 4, 8, 16, 32, 64, 128, 256)},
+}
+
+_UNKNOWN = Fact(None, None, UNKNOWN_LICENCE)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One line of `fastlloyd datasets`."""
+
+    name: str
+    rows: int
+    features: int
+    k: int | None
+    has_labels: bool
+    licence: str
+    embedded: bool
+
+
+def load_named(
+    name_or_path: str,
+    data_dir: str | Path | None = None,
+    *,
+    columns: Sequence[str] = (),
+    missing: str = "refuse",
+) -> Dataset:
+    """Load a public data set.
+
+    Parameters
+    ----------
+    name_or_path : str
+        'photo' or 'iris' (embedded), else NAME for DATA_DIR/NAME.csv.gz, else the path of a file that
+        `read_table` knows.
+    data_dir : str or Path, optional
+    columns : sequence of str
+        Features to use; empty for all numeric ones.
+    missing : {'refuse', 'drop', 'midpoint'}
+        As for `read_table`; 'drop' is refused for a set with labels, whose rows would no longer match.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    ConfigError
+        No such set; says where it looked and how to point elsewhere.
+    DataError
+        The file does not fit, or its labels do not fit it.
+    """
+    if name_or_path == "photo":
+        return _select(_photo(), columns)
+    if name_or_path == "iris":
+        return _from_file("iris", IRIS, columns, missing)
+    if name_or_path.lower().endswith(SUFFIXES) or "/" in name_or_path:
+        # What is known of a name holds for the set of that name, not for anybody's file called alike.
+        path = Path(name_or_path)
+        return _from_file(_stem(path), path, columns, missing, fact=_UNKNOWN)
+    return _from_file(name_or_path, _find(name_or_path, data_dir), columns, missing)
+
+
+def dataset_bounds(dataset: Dataset, text: str | None) -> Bounds:
+    """Give the bounds to use for a public data set.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    text : str or None
+        'LO,HI' or a CSV file, see `parse_bounds`; 'auto-public' for the smallest and largest values; None
+        for the bounds that are public by nature, else as 'auto-public'.
+
+    Raises
+    ------
+    ConfigError
+        The bounds do not fit the set.
+    """
+    if text is None and dataset.bounds is not None:
+        return dataset.bounds
+    if text is None or text == AUTO_PUBLIC:
+        return auto_public(dataset.values, dataset.names)
+    return parse_bounds(text).match(dataset.names)
+
+
+def list_named(data_dir: str | Path | None = None) -> list[Listed]:
+    """List the embedded sets, then those of a folder, by name.
+
+    Raises
+    ------
+    ConfigError
+        `data_dir` is given and is no folder.
+    DataError
+        One of its files is unreadable.
+    """
+    height, width, channels = load_photo().shape
+    photo = FACTS["photo"]
+    found = [
+        Listed("photo", height * width, channels, photo.k, False, photo.licence, True),
+        _listed(IRIS, True),
+    ]
+    if data_dir is None:
+        return found
+    folder = Path(data_dir)
+    if not folder.is_dir():
+        raise ConfigError(f"no folder {folder}: expected data sets there; set ${DATA_DIR_VARIABLE}")
+    paths = sorted(path for path in folder.glob("*.csv.gz") if not path.name.endswith(".labels.csv.gz"))
+    return found + [_listed(path, False) for path in paths if _stem(path) not in ("photo", "iris")]
+
+
+def _photo() -> Dataset:
+    pixels = load_photo()
+    height, width, channels = pixels.shape
+    names = ("red", "green", "blue")
+    fact = FACTS["photo"]
+    values = pixels.reshape(-1, channels).astype(np.float64)
+    bounds = Bounds(np.array([0.0]), np.array([255.0])).match(names)
+    return Dataset("photo", values, names, None, bounds, fact.k, fact.licence, (height, width, channels))
+
+
+def _select(dataset: Dataset, columns: Sequence[str]) -> Dataset:
+    """Keep some features of an embedded set."""
+    if not columns:
+        return dataset
+    unknown = [name for name in columns if name not in dataset.names]
+    if unknown or len(set(columns)) < len(columns):
+        raise ConfigError(
+            f"--columns {','.join(columns)}: expected names out of {', '.join(dataset.names)}, each at most once"
+        )
+    order = [dataset.names.index(name) for name in columns]
+    return replace(
+        dataset,
+        values=np.ascontiguousarray(dataset.values[:, order]),
+        names=tuple(columns),
+        bounds=None if dataset.bounds is None else dataset.bounds.match(columns),
+        image_shape=dataset.image_shape if tuple(columns) == dataset.names else None,
+    )
+
+
+def _from_file(name: str, path: Path, columns: Sequence[str], missing: str, *, fact: Fact | None = None) -> Dataset:
+    fact = FACTS.get(name, _UNKNOWN) if fact is None else fact
+    limits = None if fact.limits is None else Bounds(np.array(fact.limits[:1]), np.array(fact.limits[1:]))
+    table = read_table(path, columns=columns, missing=missing, bounds=limits)
+    labels = _labels(path)
+    if labels is not None and missing == "drop" and table.missing_rows:
+        raise ConfigError(f"{path} has labels, whose rows would not match after --missing drop; fill the values in")
+    if labels is not None and len(labels) != len(table.values):
+        raise DataError(f"{path} has {len(table.values)} rows but its labels have {len(labels)}; give one each")
+    bounds = None if limits is None else limits.match(table.names)
+    if bounds is not None and count_outside(table.values, bounds).any():
+        bounds = None
+    return Dataset(name, table.values, table.names, labels, bounds, fact.k, fact.licence)
+
+
+def _labels(path: Path) -> NDArray[np.int64] | None:
+    """Read the labels beside a file, if there are any."""
+    beside = _labels_path(path)
+    if beside is None:
+        return None
+    names = read_head(beside).names
+    if len(names) != 1:
+        raise DataError(f"{beside}: expected one column of labels, got {len(names)} columns")
+    values = read_table(beside, columns=names).values[:, 0]
+    if (values % 1 != 0).any():
+        raise DataError(f"{beside}: expected whole numbers as labels; number the classes from 0")
+    return values.astype(np.int64)
+
+
+def _labels_path(path: Path) -> Path | None:
+    for suffix in (".labels.csv.gz", ".labels.csv"):
+        beside = path.with_name(_stem(path) + suffix)
+        if beside.is_file():
+            return beside
+    return None
+
+
+def _stem(path: Path) -> str:
+    """Give a file's name without the suffix that decides how to read it."""
+    for suffix in sorted(SUFFIXES, key=len, reverse=True):
+        if path.name.lower().endswith(suffix):
+            return path.name[: -len(suffix)]
+    return path.name
+
+
+def _find(name: str, data_dir: str | Path | None) -> Path:
+    """Find the file of a set in the folder."""
+    looked = "nowhere else, since no folder of data sets is given"
+    if data_dir is not None:
+        path = Path(data_dir) / f"{name}.csv.gz"
+        if path.is_file():
+            return path
+        looked = f"then {path}"
+    raise ConfigError(
+        f"no data set {name!r}: looked among the embedded ones (photo, iris), {looked}; give the path of a "
+        f"file, or set ${DATA_DIR_VARIABLE} to a folder of NAME.csv.gz files (`fastlloyd datasets` lists them)"
+    )
+
+
+def _listed(path: Path, embedded: bool) -> Listed:
+    """Count rows and features without parsing the values."""
+    name = _stem(path)
+    fact = FACTS.get(name, _UNKNOWN)
+    head = read_head(path)
+    rows = _lines(path) - head.has_header
+    return Listed(name, rows, len(head.names), fact.k, _labels_path(path) is not None, fact.licence, embedded)
+
+
+def _lines(path: Path) -> int:
+    """Count lines, the last one with or without its line feed."""
+    lines, last = 0, b"\n"
+    try:
+        with gzip.open(path, "rb") as file:
+            while block := file.read(1 << 20):
+                lines += block.count(b"\n")
+                last = block[-1:]
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path} is not a whole gzip file ({error}); copy or compress it again") from error
+    return lines + (last != b"\n")

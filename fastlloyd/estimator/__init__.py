@@ -1,0 +1,1 @@
+"""Federated k-means as a scikit-learn estimator, all parties in memory."""

@@ -1,0 +1,160 @@
+"""The estimator's parameters: types, ranges, bounds, and errors in the words of a Python caller.
+
+`FastLloyd` stores what it is given; everything is checked here, when `fit` is called.
+
+Source: docs/estimator.md, "Parameters".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.data.bounds import Bounds
+from fastlloyd.errors import BudgetError, ConfigError, DataError, RangeError
+from fastlloyd.privacy.delta import paper_delta, settle_delta
+from fastlloyd.protocols.fastlloyd.plan import MECHANISMS, PublicParameters
+from fastlloyd.run.config import PAPER_DELTA
+
+_FLAG = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
+_NAMES = {"k": "n_clusters", "seed": "random_state", "set": "settings:"}
+
+
+class Parameters(Protocol):
+    """What `FastLloyd` stores of its parameters, unchecked."""
+
+    n_clusters: Any
+    epsilon: Any
+    delta: Any
+    accept_large_delta: Any
+    n_total: Any
+    bounds: Any
+    protocol: Any
+    rounds: Any
+    random_state: Any
+    ring_bits: Any
+    settings: Any
+    budget: Any
+    ledger: Any
+
+
+class ParameterError(ConfigError, ValueError):
+    """A parameter of the estimator is wrong; a ValueError too, as scikit-learn expects."""
+
+
+@contextmanager
+def in_own_words() -> Iterator[None]:
+    """Say what is wrong in the words of this class rather than of the command line."""
+    try:
+        yield
+    except (BudgetError, ParameterError):
+        raise
+    except (ConfigError, DataError, RangeError) as error:
+        text = _FLAG.sub(lambda flag: _NAMES.get(flag[1], flag[1].replace("-", "_")), str(error))
+        raise ParameterError(text) from error
+
+
+def check_parameters(model: Parameters) -> None:
+    """Check types and ranges; what depends on X or on the protocol is checked later."""
+    if model.bounds is None:
+        raise ParameterError(
+            "bounds: expected (lo, hi), the lowest and highest value that each feature may have, got None; they are "
+            "never taken from X, for its extremes are the values of single records: state what is known beforehand, "
+            "such as bounds=(0, 120) for an age; values outside count as the bound"
+        )
+    protocols = ", ".join(map(repr, MECHANISMS))
+    _check(model, "n_clusters", _is_whole(model.n_clusters, 1, 10_000), "a whole number from 1 to 10000")
+    _check(model, "epsilon", _is_number(model.epsilon, 1e-3, 100), "a number from 0.001 to 100")
+    delta = model.delta in ("auto", PAPER_DELTA) or _is_number(model.delta, 1e-11, 0.5)
+    _check(model, "delta", delta, "'auto', 'paper' or a number from 1e-11 to 0.5")
+    _check(model, "accept_large_delta", isinstance(model.accept_large_delta, (bool, np.bool_)), "True or False")
+    _check(model, "n_total", model.n_total is None or _is_whole(model.n_total, 3, 10**12), "None or 3 to 10^12")
+    _check(model, "protocol", model.protocol in tuple(MECHANISMS), f"one of {protocols}")
+    rounds = model.rounds == "auto" or _is_whole(model.rounds, 1, 1000)
+    _check(model, "rounds", rounds, "'auto' or a whole number from 1 to 1000")
+    seed = model.random_state is None or _is_whole(model.random_state, 0, 2**63)
+    _check(model, "random_state", seed, "None or a whole number from 0 to 2^63 (a public seed, not a generator)")
+    _check(model, "ring_bits", _is_whole(model.ring_bits, 32, 64) and model.ring_bits in (32, 64), "32 or 64")
+    _check(model, "settings", model.settings is None or isinstance(model.settings, Mapping), "None or a mapping")
+    _check(model, "budget", model.budget is None or _is_number(model.budget, 0, 1e6), "None or a number, 0 to 10^6")
+    _check(model, "ledger", model.ledger is None or isinstance(model.ledger, (str, Path)), "None or a path")
+
+
+def _check(model: Parameters, name: str, good: bool, expected: str) -> None:
+    if not good:
+        raise ParameterError(f"{name}: expected {expected}, got {getattr(model, name)!r}")
+
+
+def _is_whole(value: object, low: int, high: int) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Integral) and low <= int(value) <= high
+
+
+def _is_number(value: object, low: float, high: float) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Real) and low <= float(value) <= high
+
+
+def match_bounds(bounds: Any, d: int, columns: NDArray[Any] | None) -> Bounds:
+    """Give named bounds for each of the d features."""
+    if isinstance(bounds, Bounds):
+        if columns is None and bounds.names is not None and len(bounds) == d:
+            return bounds
+    else:
+        bounds = _read_pair(bounds, d)
+    names = [f"x{i + 1}" for i in range(d)] if columns is None else [str(name) for name in columns]
+    matched: Bounds = bounds.match(names)
+    return matched
+
+
+def _read_pair(pair: Any, d: int) -> Bounds:
+    """Read (lo, hi), numbers or arrays."""
+    try:
+        lo, hi = (np.asarray(side, dtype=np.float64) for side in pair)
+        lo, hi = np.broadcast_to(lo, (d,)), np.broadcast_to(hi, (d,))
+    except (TypeError, ValueError) as error:
+        raise ParameterError(
+            f"bounds: expected (lo, hi), two numbers or two arrays of shape ({d},), or a Bounds, got {pair!r}"
+        ) from error
+    return Bounds(lo, hi)
+
+
+def public_parameters(model: Parameters, raw_parts: list[NDArray[np.float64]]) -> PublicParameters:
+    """Collect what the parties agree on."""
+    n = sum(len(part) for part in raw_parts)
+    n_total = n if model.n_total is None else int(model.n_total)
+    if n_total < max(n, 3):
+        raise ParameterError(
+            f"n_total: expected at least 3 and at least the number of records, got n_total={n_total} with n_samples={n}"
+        )
+    if n_total < model.n_clusters:
+        raise ParameterError(f"n_clusters: expected at most n_total={n_total}, got {model.n_clusters}")
+    # Public randomness, so numpy's generator will do.
+    seed = np.random.default_rng().integers(2**63) if model.random_state is None else model.random_state
+    return PublicParameters(
+        protocol=model.protocol,
+        clients=len(raw_parts),
+        min_clients=len(raw_parts),
+        k=int(model.n_clusters),
+        n_total=n_total,
+        epsilon=float(model.epsilon),
+        delta=_delta(model, n_total),
+        rounds=None if model.rounds == "auto" else int(model.rounds),
+        seed=int(seed),
+        ring_bits=int(model.ring_bits),
+        settings=model.settings or {},
+    )
+
+
+def _delta(model: Parameters, n_total: int) -> float | None:
+    """Settle delta; None where it is the default or not used."""
+    if model.delta == "auto" or MECHANISMS[model.protocol] != "gaussian":
+        return None
+    stated = model.delta if model.delta == PAPER_DELTA else float(model.delta)
+    accept = bool(model.accept_large_delta)
+    return settle_delta(stated, n_total=n_total, paper=paper_delta(n_total), accept_large=accept)

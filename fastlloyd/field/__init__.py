@@ -1,0 +1,1 @@
+"""The prime field of SecFC: packed elements, Lagrange codes, and finding wrong answers."""

@@ -1,0 +1,315 @@
+r"""Lagrange codes: a vector in l segments and t random ones, as points of one polynomial; one point for each client.
+
+A record x in l segments x_1..x_l and t uniform vectors z_{l+1}..z_{l+t} fix the polynomial f of degree l + t - 1 with
+f(beta_u) = x_u for u <= l and f(beta_u) = z_u for u > l. Client j gets the share f(alpha_j).
+
+What follows, for distinct points modulo each prime:
+
+- any t shares are uniform and independent of the record: for fixed segments the t shares are an invertible affine map
+  of the t uniform vectors (Lagrange's basis at t points alpha, divided by a common non-zero factor for each, is a
+  Cauchy matrix);
+- any l + t shares give the record;
+- an inner product of two such polynomials has degree 2 (l + t - 1), so 2l + 2t - 1 of its values give its values
+  at beta_1..beta_l, and their sum is one weighted sum of those values: the weights are computed once for each set
+  of clients.
+
+All parties derive the same points from the field, l, t and n: beta_u = u and alpha_j = l + t + j, moved up together
+where `zero_sum.py` needs it.
+
+Clients are numbered 1..n, as their ranks are on the wire. Arrays of field elements have the primes as first axis
+(`field/prime.py`).
+
+Source: SecFC, §4.1, Eq. 2, Alg. 1; Yu et al., "Lagrange coded computing" (2019), Theorem 1; docs/secfc.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from fastlloyd.errors import ConfigError, InternalError
+from fastlloyd.field.prime import Elements, Field
+from fastlloyd.randomness.secret import SecretRandom
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The code of one run.
+
+    Parameters
+    ----------
+    field : Field
+    segments : int
+        l, at least 1.
+    threshold : int
+        t, the clients that together learn nothing from their shares; at least 1.
+    clients : int
+        n, at least 2l + 2t - 1.
+
+    Attributes
+    ----------
+    betas : tuple of int, length l + t
+        Where the polynomial takes the segments, then the random vectors.
+    alphas : tuple of int, length n
+        Where the clients' shares are taken: client j's is alphas[j - 1].
+
+    Raises
+    ------
+    ConfigError
+        Too few clients for l and t, or too small primes for so many points; names the mend.
+    """
+
+    field: Field
+    segments: int
+    threshold: int
+    clients: int
+    betas: tuple[int, ...] = dataclasses.field(init=False, compare=False)
+    alphas: tuple[int, ...] = dataclasses.field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        l, t, n = self.segments, self.threshold, self.clients  # noqa: E741
+        if min(l, t) < 1:
+            raise ConfigError(f"expected at least one segment and a threshold of at least 1, got l = {l}, t = {t}")
+        if n < 2 * l + 2 * t - 1:
+            raise ConfigError(
+                f"l = {l} segments and a threshold of t = {t} need at least 2l + 2t - 1 = {2 * l + 2 * t - 1} clients, "
+                f"got {n}; lower l or t so that l + t <= {(n + 1) // 2}, or add clients"
+            )
+        betas = tuple(range(1, l + t + 1))
+        smallest = min(self.field.primes)
+        for first in range(l + t + 1, smallest - n + 1):
+            alphas = tuple(range(first, first + n))
+            if all(_masks_determine(p, betas[:l], alphas[: 2 * (l + t - 1)]) for p in self.field.primes):
+                object.__setattr__(self, "betas", betas)
+                object.__setattr__(self, "alphas", alphas)
+                return
+        raise ConfigError(f"{n + l + t} distinct points do not fit the prime {smallest}; choose larger primes")
+
+    @property
+    def degree(self) -> int:
+        """Degree of a shared polynomial: l + t - 1."""
+        return self.segments + self.threshold - 1
+
+    @property
+    def reveal(self) -> int:
+        """Shares that give a shared vector: l + t."""
+        return self.degree + 1
+
+    @property
+    def recovery(self) -> int:
+        """Answers that give a sum: 2l + 2t - 1."""
+        return 2 * self.degree + 1
+
+    def width(self, d: int) -> int:
+        """Coordinates in one segment of d: d / l, rounded up."""
+        return -(-d // self.segments)
+
+    def split(self, elements: Elements) -> Elements:
+        """Cut vectors into segments, the last filled with zeros.
+
+        Parameters
+        ----------
+        elements : array, shape (primes, m, d)
+
+        Returns
+        -------
+        array, shape (primes, l, m, width(d))
+        """
+        primes, m, d = elements.shape
+        width = self.width(d)
+        padded = np.zeros((primes, m, self.segments * width), dtype=elements.dtype)
+        padded[..., :d] = elements
+        return np.ascontiguousarray(padded.reshape(primes, m, self.segments, width).transpose(0, 2, 1, 3))
+
+    def join(self, segments: Elements, d: int) -> Elements:
+        """Put segments together again: shape (primes, l, m, width(d)) gives (primes, m, d)."""
+        primes, _, m, width = segments.shape
+        return segments.transpose(0, 2, 1, 3).reshape(primes, m, self.segments * width)[..., :d]
+
+    def share(self, raw_elements: Elements, secret: SecretRandom) -> Elements:
+        """Make the shares of vectors for all clients, by one matrix product.
+
+        Parameters
+        ----------
+        raw_elements : array, shape (primes, m, d)
+        secret : SecretRandom
+            Source of the t random vectors of each record, uniform on the field.
+
+        Returns
+        -------
+        float64 array, shape (primes, n, m, width(d))
+            Row j - 1 is for client j.
+
+        Notes
+        -----
+        Privacy: any t rows are uniform and independent of the vectors; any l + t rows give them.
+        """
+        primes, m, d = raw_elements.shape
+        width = self.width(d)
+        coded = np.empty((primes, self.reveal, m, width))
+        coded[:, : self.segments] = self.split(raw_elements)
+        coded[:, self.segments :] = self.field.uniform((self.threshold, m, width), secret)
+        flat = coded.reshape(primes, self.reveal, m * width)
+        return self.field.matmul(self.encoding_matrix(), flat).reshape(primes, self.clients, m, width)
+
+    def encoding_matrix(self) -> Elements:
+        """Give the matrix from segments and random vectors to shares, shape (primes, n, l + t)."""
+        return _interpolation(self.field, self.betas, self.alphas)
+
+    def sum_weights(self, responders: Sequence[int]) -> Elements:
+        """Give the weights of 2l + 2t - 1 answers in the sum of the polynomial over beta_1..beta_l.
+
+        Parameters
+        ----------
+        responders : sequence of int
+            Distinct clients; the first 2l + 2t - 1 are used.
+
+        Returns
+        -------
+        float64 array, shape (primes, 2l + 2t - 1), read-only
+
+        Raises
+        ------
+        InternalError
+            Too few, twice the same, or not 1..n.
+        """
+        return _sum_weights(self, self._chosen(responders, self.recovery))
+
+    def decode_sums(self, answers: Elements, responders: Sequence[int]) -> Elements:
+        """Return the sum over beta_1..beta_l of polynomials of degree at most 2 (l + t - 1).
+
+        Parameters
+        ----------
+        answers : array, shape (primes, answers, ...)
+            Residues, centred or in 0..p - 1; in the order of the responders. Those after the first 2l + 2t - 1 are not
+            looked at.
+        responders : sequence of int
+
+        Returns
+        -------
+        float64 array, shape (primes, ...)
+        """
+        weights = self.sum_weights(responders)
+        flat = answers[:, : self.recovery].reshape(len(answers), self.recovery, math.prod(answers.shape[2:]))
+        return self.field.matmul(weights[:, None, :], flat, centred=False).reshape(len(answers), *answers.shape[2:])
+
+    def decode_segments(self, shares: Elements, responders: Sequence[int], degree: int | None = None) -> Elements:
+        """Give the values at beta_1..beta_l of polynomials.
+
+        Parameters
+        ----------
+        shares : array, shape (primes, at least degree + 1, ...)
+            In the order of the responders; those after the first degree + 1 are not looked at.
+        responders : sequence of int
+        degree : int, optional
+            l + t - 1 if left out: that of shared vectors and of their sums.
+
+        Returns
+        -------
+        float64 array, shape (primes, l, ...)
+
+        Notes
+        -----
+        Privacy: this opens a secret. In a run only sums over final clusters are opened, to clients, when asked for.
+        """
+        needed = (self.degree if degree is None else degree) + 1
+        chosen = self._chosen(responders, needed)
+        matrix = _interpolation(self.field, self.points(chosen), self.betas[: self.segments])
+        flat = shares[:, :needed].reshape(len(shares), needed, math.prod(shares.shape[2:]))
+        return self.field.matmul(matrix, flat).reshape(len(shares), self.segments, *shares.shape[2:])
+
+    def completion_matrix(self) -> Elements:
+        """Give what completes a polynomial of degree 2 (l + t - 1) whose sum over beta_1..beta_l is 0.
+
+        Returns
+        -------
+        float64 array, shape (primes, n - D, D), D = 2l + 2t - 2
+            Times the values at the first D clients' points it gives those at the others'.
+        """
+        return _completion(self)
+
+    def points(self, clients: Sequence[int]) -> tuple[int, ...]:
+        """Give the points of clients."""
+        return tuple(self.alphas[j - 1] for j in clients)
+
+    def _chosen(self, responders: Sequence[int], needed: int) -> tuple[int, ...]:
+        """Take the first responders, checked."""
+        numbers = tuple(int(j) for j in responders)
+        if (
+            len(numbers) < needed
+            or len(set(numbers)) != len(numbers)
+            or not all(1 <= j <= self.clients for j in numbers)
+        ):
+            raise InternalError(f"expected at least {needed} distinct clients of 1..{self.clients}, got {numbers}")
+        return numbers[:needed]
+
+
+def _masks_determine(p: int, betas: Sequence[int], alphas: Sequence[int]) -> bool:
+    """Tell whether values at the first 2l + 2t - 2 clients fix a polynomial with zero sum over beta_1..beta_l.
+
+    Two such polynomials differ by a multiple of prod_j (x - alpha_j), whose own sum must therefore not be 0.
+    """
+    return sum(_product(p, (beta - alpha for alpha in alphas)) for beta in betas) % p != 0
+
+
+def _product(p: int, factors: Iterable[int]) -> int:
+    """Multiply modulo a prime."""
+    result = 1
+    for factor in factors:
+        result = result * factor % p
+    return result
+
+
+@lru_cache(maxsize=256)
+def _interpolation(field: Field, sources: tuple[int, ...], targets: tuple[int, ...]) -> Elements:
+    """Give the matrix from values at the sources to those at the targets: (primes, targets, sources)."""
+    rows = [[_lagrange_row(p, sources, target) for target in targets] for p in field.primes]
+    return _frozen(field, rows)
+
+
+def _lagrange_row(p: int, sources: tuple[int, ...], target: int) -> list[int]:
+    """Give the values at one point of Lagrange's basis polynomials, by barycentric weights."""
+    if target in sources:
+        return [int(source == target) for source in sources]
+    whole = _product(p, (target - source for source in sources))
+    return [whole * pow(target - s, -1, p) * w % p for s, w in zip(sources, _barycentric(p, sources), strict=True)]
+
+
+@lru_cache(maxsize=256)
+def _barycentric(p: int, sources: tuple[int, ...]) -> tuple[int, ...]:
+    """Give 1 / prod over other points of the differences, for each point."""
+    return tuple(pow(_product(p, (s - other for other in sources if other != s)), -1, p) for s in sources)
+
+
+@lru_cache(maxsize=256)
+def _sum_weights(code: Code, responders: tuple[int, ...]) -> Elements:
+    """Add the rows of the interpolation at beta_1..beta_l: shape (primes, responders)."""
+    matrix = _interpolation(code.field, code.points(responders), code.betas[: code.segments])
+    weights = code.field.reduce(matrix.sum(axis=1))
+    weights.flags.writeable = False
+    return weights
+
+
+@lru_cache(maxsize=16)
+def _completion(code: Code) -> Elements:
+    """Solve the zero sum of the first D answers and one more for that one."""
+    first = code.recovery - 1
+    rows: list[list[list[int]]] = [[] for _ in code.field.primes]
+    for client in range(first + 1, code.clients + 1):
+        weights = _sum_weights(code, (*range(1, first + 1), client))
+        for i, p in enumerate(code.field.primes):
+            own = -pow(int(weights[i, -1]), -1, p)
+            rows[i].append([own * int(weight) % p for weight in weights[i, :-1]])
+    return _frozen(code.field, rows)
+
+
+def _frozen(field: Field, rows: list[list[list[int]]]) -> Elements:
+    """Make a read-only matrix of elements from residues."""
+    matrix = field.reduce(np.array(rows, dtype=np.float64))
+    matrix.flags.writeable = False
+    return matrix

@@ -1,0 +1,1 @@
+"""What the life of every party is made of besides its rounds: hello, plan, seed, pairs, alignment, farewell."""

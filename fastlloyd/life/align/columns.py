@@ -1,0 +1,119 @@
+"""Public columns of the parties of a vertical protocol, told to the server and from there to all.
+
+Source: docs/protocol.md, "Vertical tables".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fastlloyd.data.bounds import Bounds
+from fastlloyd.data.vertical import PartyFeatures, check_features
+from fastlloyd.errors import ConfigError, DataError, PeerError
+from fastlloyd.life.align.messages import Columns, Count
+from fastlloyd.life.hello import check_length
+from fastlloyd.party.effects import Gather, Party, Send
+from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId
+
+__all__ = [
+    "PartyFeatures",
+    "describe_features",
+    "features_of",
+    "gather_columns",
+    "gather_count",
+    "read_features",
+    "tell_columns",
+    "tell_count",
+]
+
+
+def describe_features(own: PartyFeatures) -> Columns:
+    """Describe a party's columns; `read_features` is the inverse."""
+    return Columns(own.names, tuple(own.bounds.lo.tolist()), tuple(own.bounds.hi.tolist()))
+
+
+def tell_columns(own: PartyFeatures) -> Party[None]:
+    """Tell the server the own columns; run by each party.
+
+    Raises
+    ------
+    ConfigError
+        They are longer than the server takes.
+    """
+    columns = describe_features(own)
+    check_length(columns, columns.MOST_BYTES, "the names and bounds of the features")
+    yield Send((SERVER,), columns, SETUP_ROUND)
+
+
+def gather_columns(parties: tuple[PartyId, ...]) -> Party[tuple[PartyFeatures, ...]]:
+    """Collect the parties' columns; run by the server.
+
+    Raises
+    ------
+    ConfigError
+        Two parties call a column alike.
+    PeerError
+        A party's names and bounds do not fit together.
+    """
+    replies = yield Gather(parties, Columns, SETUP_ROUND, len(parties))
+    features = tuple(_read(party, replies[party]) for party in parties)
+    check_features(features)
+    return features
+
+
+def tell_count(n: int) -> Party[None]:
+    """Tell rank 0 the number of records; run by an owner."""
+    yield Send((SERVER,), Count(n), SETUP_ROUND)
+
+
+def gather_count(owners: tuple[PartyId, ...], own: int | None) -> Party[int]:
+    """Collect the owners' numbers of records, which must be alike; run by rank 0, `own` its own if it has any.
+
+    Raises
+    ------
+    PeerError
+        An owner has another number of records than the others.
+    """
+    replies = yield Gather(owners, Count, SETUP_ROUND, len(owners))
+    expected = replies[owners[0]].n if own is None else own
+    for party in owners:
+        told = replies[party].n
+        if told != expected:
+            raise PeerError(
+                f"{party} has {told} records, expected {expected} as the other owners have; look at its version",
+                rank=party.rank,
+            )
+    return expected
+
+
+def features_of(names: tuple[str, ...], lo: Sequence[float], hi: Sequence[float]) -> PartyFeatures:
+    """Give a party's features from their names and bounds."""
+    bounds = Bounds(np.array(lo, dtype=np.float64), np.array(hi, dtype=np.float64), names)
+    return PartyFeatures(names=names, bounds=bounds)
+
+
+def read_features(columns: Columns) -> PartyFeatures:
+    """Make a party's features from what describes them.
+
+    Raises
+    ------
+    ValueError
+        Names and bounds do not fit together: whoever described them is at fault.
+    """
+    try:
+        return features_of(columns.names, columns.lo, columns.hi)
+    except (ConfigError, DataError) as error:
+        raise ValueError(str(error)) from error
+
+
+def _read(party: PartyId, message: Columns) -> PartyFeatures:
+    """Check one party's columns."""
+    try:
+        return read_features(message)
+    except ValueError as error:
+        raise PeerError(
+            f"{party} described its columns in a way that does not fit: {error}; expected a name, lo and hi for each",
+            rank=party.rank,
+        ) from error

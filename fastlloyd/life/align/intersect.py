@@ -1,0 +1,144 @@
+"""Private set intersection: find the ids that all parties hold.
+
+::
+
+    each party i      H(id) for its own ids, blinded by its secret a_i, sorted
+                        --> i + 1 blinds, sorts --> ... --> i - 1 blinds, sorts: all secrets are in
+    all lists            --> party 1, which keeps the points that stand in every list
+    party 1              --> unblinds by a_1 --> party 2 by a_2 --> ... --> party S: H(id) of the common ids
+    party S              --> every other party, which looks them up among its own
+
+Sorting by a blinded value is a random order, so a point's place tells nothing. Every list is filled up to the public
+bound N with points that belong to no id, so that no length, and no count of bytes, depends on how many ids there are:
+that number is released with noise only. Who learns what:
+
+* every party: the common ids, which is what was asked for;
+* party 1, for S > 2, also how many ids each group of parties has in common, not which;
+* the server: nothing, it is not part of it;
+* two parties that work together learn more: with S = 3 parties 1 and 2 can find which of their own ids party 3
+  holds. All parties follow the protocol.
+
+Source: after Agrawal, Evfimievski, Srikant (2003), §4, in a ring; docs/protocol.md, "Alignment".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from fastlloyd.crypto.blinding import POINT_BYTES, Blinding, hash_to_point
+from fastlloyd.errors import DataError, PeerError
+from fastlloyd.life.align.messages import BlindedIds, OpenedIds
+from fastlloyd.party.effects import Party, Receive, Send
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.wire.header import SETUP_ROUND, PartyId
+
+
+def intersect_ids(
+    me: PartyId,
+    parties: tuple[PartyId, ...],
+    raw_ids: Sequence[str],
+    *,
+    run_id: bytes,
+    most: int,
+    secret: SecretRandom,
+) -> Party[tuple[str, ...]]:
+    """Find the ids that all parties hold; run by each party.
+
+    Parameters
+    ----------
+    me : PartyId
+    parties : tuple of PartyId
+        All, at least two, in the order of the ring.
+    raw_ids : sequence of str
+        Own ids, each once.
+    run_id : bytes
+    most : int
+        Public bound on the number of ids of a party.
+    secret : SecretRandom
+
+    Returns
+    -------
+    tuple of str, ascending
+
+    Raises
+    ------
+    DataError
+        No id is common to all.
+    PeerError
+        A party sent what no honest party sends.
+    """
+    if len(raw_ids) > most:
+        raise DataError(f"{len(raw_ids)} ids, expected at most the public N = {most}; agree on a larger --n-total")
+    blinding = Blinding(secret)
+    hashed = {hash_to_point(name, run_id): name for name in raw_ids}
+    held = yield from _blind_by_all(me, parties, _filled(list(hashed), most, secret), blinding, most)
+    common = yield from _keep_common(me, parties, held, most)
+    if me == parties[0]:
+        common = _filled(common, most, secret)
+    opened = [point for point in (yield from _open(me, parties, common, blinding, most)) if point in hashed]
+    if not opened:
+        raise DataError(
+            "no id is common to all parties: expected the same people at every party; compare the id columns "
+            "(spelling, leading zeros)"
+        )
+    return tuple(sorted(hashed[point] for point in opened))
+
+
+def _filled(points: list[bytes], most: int, secret: SecretRandom) -> list[bytes]:
+    """Fill a list up with points of random names: nobody holds them, and they look like any other."""
+    return points + [hash_to_point(secret.bytes(POINT_BYTES).hex(), b"") for _ in range(most - len(points))]
+
+
+def _blind_by_all(
+    me: PartyId, parties: tuple[PartyId, ...], points: list[bytes], blinding: Blinding, most: int
+) -> Party[list[bytes]]:
+    """Pass lists around the ring until the one held has every party's secret in it."""
+    place = parties.index(me)
+    after, before = parties[(place + 1) % len(parties)], parties[place - 1]
+    held = sorted(blinding.blind(points))
+    for _ in range(len(parties) - 1):
+        yield Send((after,), BlindedIds(tuple(held)), SETUP_ROUND)
+        message = yield Receive(before, BlindedIds, SETUP_ROUND, most)
+        held = sorted(_multiplied(blinding.blind, message, before))
+    return held
+
+
+def _keep_common(me: PartyId, parties: tuple[PartyId, ...], held: list[bytes], most: int) -> Party[list[bytes]]:
+    """Bring the lists together at the first party, which keeps what stands in all of them."""
+    first = parties[0]
+    if me != first:
+        yield Send((first,), BlindedIds(tuple(held)), SETUP_ROUND)
+        return []
+    common = set(held)
+    for party in parties[1:]:
+        message = yield Receive(party, BlindedIds, SETUP_ROUND, most)
+        common &= set(message.points)
+    return sorted(common)
+
+
+def _open(
+    me: PartyId, parties: tuple[PartyId, ...], common: list[bytes], blinding: Blinding, most: int
+) -> Party[list[bytes]]:
+    """Take the secrets off again, one party after the other; the last one tells all."""
+    place, last = parties.index(me), parties[-1]
+    if place > 0:
+        message = yield Receive(parties[place - 1], BlindedIds, SETUP_ROUND, most)
+        common = _multiplied(blinding.unblind, message, parties[place - 1])
+    else:
+        common = sorted(blinding.unblind(common))
+    if me == last:
+        yield Send(parties[:-1], OpenedIds(tuple(sorted(common))), SETUP_ROUND)
+        return common
+    yield Send((parties[place + 1],), BlindedIds(tuple(sorted(common))), SETUP_ROUND)
+    opened: OpenedIds = yield Receive(last, OpenedIds, SETUP_ROUND, most)
+    return list(opened.points)
+
+
+def _multiplied(step: Callable[[Iterable[bytes]], list[bytes]], message: BlindedIds, sender: PartyId) -> list[bytes]:
+    """Apply one step to a peer's points and blame the peer for those that are none."""
+    try:
+        return step(message.points)
+    except ValueError as error:
+        raise PeerError(
+            f"{sender} sent a blinded id that is no point of the curve; check its version", rank=sender.rank
+        ) from error

@@ -1,0 +1,94 @@
+"""The messages before a vertical protocol begins; none of them is payload.
+
+::
+
+    party i                        party j / server
+      Columns     ----------->       the server: names and bounds of the own columns (public)
+      IdTag       ----------->       party j, over the link i-j: equal ids at both?
+    and, where the ids may differ:
+      BlindedIds  ----------->       the next party of the ring (or party 1, which compares)
+      OpenedIds   ----------->       every other party, from the last one: the common ids, hashed
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Self
+
+from fastlloyd.crypto.blinding import POINT_BYTES
+from fastlloyd.life.hello import Document, Names
+from fastlloyd.life.seed import SetupBytes
+from fastlloyd.wire import numbers
+from fastlloyd.wire.decode import Within
+
+MAX_RECORDS = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Columns(Document):
+    """Sender: each party. Receiver: the server. Public: names of the own columns, and their bounds."""
+
+    TYPE: ClassVar[int] = numbers.COLUMNS
+    MOST_BYTES: ClassVar[int] = 1 << 20
+    names: Names
+    lo: tuple[float, ...]
+    hi: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Count(Document):
+    """Sender: an owner. Receiver: rank 0. Number of records, public between the parties of vertical-he."""
+
+    TYPE: ClassVar[int] = numbers.COUNT
+    n: Annotated[int, Within(1, MAX_RECORDS)]
+
+
+class IdTag(SetupBytes):
+    """Sender: a party. Receiver: another party. Seen by: these two; tells whether their ids are equal, no more."""
+
+    __slots__ = ()
+    TYPE: ClassVar[int] = numbers.ID_TAG
+
+
+@dataclass(frozen=True, slots=True)
+class _Points:
+    """A list of points of 32 bytes each; `format` is how many there must be."""
+
+    TYPE: ClassVar[int]
+    points: tuple[bytes, ...] = field(repr=False)
+
+    def body(self) -> bytes:
+        """Join the points."""
+        return b"".join(self.points)
+
+    @property
+    def payload_bytes(self) -> int:
+        """What the set-up sends are link bytes."""
+        return 0
+
+    @classmethod
+    def read(cls, body: bytes, format: int) -> Self:
+        """Check the length, and that no point stands twice (each hides another id)."""
+        count, rest = divmod(len(body), POINT_BYTES)
+        if rest or count != format:
+            raise ValueError(f"expected {format} points of {POINT_BYTES} bytes, got {len(body)} bytes")
+        points = tuple(body[i : i + POINT_BYTES] for i in range(0, len(body), POINT_BYTES))
+        if len(set(points)) != count:
+            raise ValueError("a blinded id stands twice")
+        return cls(points)
+
+
+@dataclass(frozen=True, slots=True)
+class BlindedIds(_Points):
+    """Sender: a party. Receiver: the next one, or party 1. Random points for whoever lacks one of the secrets."""
+
+    TYPE: ClassVar[int] = numbers.BLINDED_IDS
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedIds(_Points):
+    """Sender: the last party. Receiver: every other one. The common ids, as hashes that each party knows already, among
+    points of nobody.
+    """
+
+    TYPE: ClassVar[int] = numbers.OPENED_IDS

@@ -1,0 +1,207 @@
+"""What happens before round 0, alike for every horizontal protocol.
+
+::
+
+    client i                                     server
+      Hello      number and names of features,
+                 rounds it has finished  ------>    all clients alike?
+                                         <------  PlanProposal: the plan of the run (public), rounds done
+      check the plan, recompute epsilon
+      ... seed agreement among the clients ...
+      Ready                              ------>    all are there: round 0 begins
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, ClassVar, Self
+
+from fastlloyd.errors import ConfigError, PeerError, Reason
+from fastlloyd.party.effects import Attest, Gather, Party, Receive, Send
+from fastlloyd.wire import numbers
+from fastlloyd.wire.decode import Within, decode, load_json, show
+from fastlloyd.wire.header import FINAL_ROUND, SERVER, SETUP_ROUND, PartyId
+
+_MAX_JSON_BYTES = 1 << 24
+MAX_COLUMNS = 1_000_000
+"""Most features of a table."""
+Names = Annotated[tuple[str, ...], Within(1, MAX_COLUMNS)]
+"""Names of features."""
+Rounds = Annotated[int, Within(0, FINAL_ROUND - 1)]
+"""A number of rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A message that is one JSON object of its fields; all of it public, none of it payload."""
+
+    TYPE: ClassVar[int]
+
+    def body(self) -> bytes:
+        """Give canonical JSON."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+    @property
+    def payload_bytes(self) -> int:
+        """Set-up and final exchange are link bytes."""
+        return 0
+
+    @classmethod
+    def read(cls, body: bytes, format: None) -> Self:
+        """Decode the fields that the class declares; there is no other format."""
+        return decode(cls, load_json(body, most_bytes=_MAX_JSON_BYTES), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Hello(Document):
+    """Sender: each client. Receiver: the server. Seen by: the server; public schema only."""
+
+    TYPE: ClassVar[int] = numbers.HELLO
+    MOST_BYTES: ClassVar[int] = 1 << 20
+    names: Names
+    rounds_done: Rounds
+
+
+@dataclass(frozen=True, slots=True)
+class PlanProposal(Document):
+    """Sender: the server. Receiver: every client. Public.
+
+    Attributes
+    ----------
+    plan : mapping
+        Plain values: the class of the plan decodes them.
+    rounds_done : int
+        Rounds that the server has closed; 0 unless it resumes a run.
+    """
+
+    TYPE: ClassVar[int] = numbers.PLAN_PROPOSAL
+    MOST_BYTES: ClassVar[int] = 1 << 22
+    plan: Mapping[str, Any]
+    rounds_done: Rounds
+
+
+@dataclass(frozen=True, slots=True)
+class Ready(Document):
+    """Sender: each client. Receiver: the server. Says that the set-up is done; carries nothing."""
+
+    TYPE: ClassVar[int] = numbers.READY
+
+
+@dataclass(frozen=True, slots=True)
+class Go(Document):
+    """Sender: the server. Receiver: every client. Says that all are ready; carries nothing."""
+
+    TYPE: ClassVar[int] = numbers.GO
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What the clients told about their tables: public feature names, and rounds finished on resume."""
+
+    names: tuple[str, ...]
+    rounds_done: Mapping[PartyId, int]
+
+
+def gather_schema(clients: tuple[PartyId, ...]) -> Party[Schema]:
+    """Collect the clients' feature names; run by the server.
+
+    Raises
+    ------
+    PeerError
+        A client has other features than most clients have, or, of two, than the first.
+    """
+    hellos: dict[PartyId, Hello] = yield Gather(clients, Hello, SETUP_ROUND, len(clients))
+    names, _ = Counter(hellos[party].names for party in clients).most_common(1)[0]
+    usual = next(party for party in clients if hellos[party].names == names)
+    for party in clients:
+        if hellos[party].names != names:
+            text = _different(usual, names, party, hellos[party].names)
+            raise PeerError(text, rank=party.rank, reason=Reason.CONFIG_MISMATCH)
+    return Schema(names, {party: hellos[party].rounds_done for party in clients})
+
+
+def _different(usual: PartyId, names: tuple[str, ...], party: PartyId, other: tuple[str, ...]) -> str:
+    """Say how two schemas differ."""
+    if len(other) != len(names):
+        return (
+            f"{party} has {len(other)} features, {usual} has {len(names)}; all clients need the same columns: "
+            "name them with --columns"
+        )
+    column = next(i for i, (a, b) in enumerate(zip(names, other, strict=True)) if a != b)
+    return (
+        f"feature {column + 1} is {show(other[column])} at {party} and {show(names[column])} at {usual}; all clients "
+        "need the same columns in the same order: name them with --columns"
+    )
+
+
+def propose_plan(clients: tuple[PartyId, ...], plan: Mapping[str, Any], rounds_done: int) -> Party[None]:
+    """Send the plan to all clients; run by the server.
+
+    Raises
+    ------
+    ConfigError
+        It is longer than the clients take.
+    """
+    proposal = PlanProposal(plan, rounds_done)
+    check_length(proposal, proposal.MOST_BYTES, "the plan with all names of features")
+    yield Attest(SERVER, proposal, SETUP_ROUND)
+    yield Send(clients, proposal, SETUP_ROUND)
+
+
+def receive_plan(names: tuple[str, ...], rounds_done: int) -> Party[PlanProposal]:
+    """Introduce oneself and receive the plan; run by each client.
+
+    Raises
+    ------
+    ConfigError
+        The names are longer than the server takes.
+    """
+    hello = Hello(names, rounds_done)
+    check_length(hello, hello.MOST_BYTES, "the names of the features")
+    yield Send((SERVER,), hello, SETUP_ROUND)
+    return (yield from await_plan())
+
+
+def await_plan() -> Party[PlanProposal]:
+    """Receive the server's plan; run by each client."""
+    proposal: PlanProposal = yield Receive(SERVER, PlanProposal, SETUP_ROUND)
+    yield Attest(SERVER, proposal, SETUP_ROUND)
+    return proposal
+
+
+def check_length(message: Document, most_bytes: int, what: str) -> None:
+    """Refuse to send a document that its receiver would refuse."""
+    size = len(message.body())
+    if size > most_bytes:
+        raise ConfigError(
+            f"{what} take{'s' * what.startswith('the plan')} {size} bytes, expected at most {most_bytes}: shorten the "
+            "names, or leave columns out with --columns"
+        )
+
+
+def tell_ready() -> Party[None]:
+    """Tell the server that the own set-up is done; run by each client."""
+    yield Send((SERVER,), Ready(), SETUP_ROUND)
+
+
+def await_ready(clients: tuple[PartyId, ...]) -> Party[None]:
+    """Wait until all clients have finished their set-up; run by the server."""
+    yield Gather(clients, Ready, SETUP_ROUND, len(clients))
+
+
+def let_go(clients: tuple[PartyId, ...]) -> Party[None]:
+    """Tell all clients to send what they have prepared; run by the server."""
+    yield Send(clients, Go(), SETUP_ROUND)
+
+
+def await_go() -> Party[None]:
+    """Wait until all clients have prepared what they send; run by each client."""
+    yield Receive(SERVER, Go, SETUP_ROUND)
+
+
+def refuse_plan(error: ValueError) -> PeerError:
+    """Blame the server for a plan that does not fit."""
+    return PeerError(f"the server proposed a plan that was refused: {error}", rank=SERVER.rank)

@@ -1,0 +1,132 @@
+"""Agreement on the clients' common seed, which the server cannot know.
+
+::
+
+    client i                                   client j
+      contribution c_i (32 bytes)  ------->      (over the link i-j only)
+                                   <-------    contribution c_j
+      seed = HKDF(c_1 | .. | c_M; run id)      the same
+      tag_i                        ------->    compare
+      compare                      <-------    tag_j
+
+Tags are derived from the seed, the run and a digest of the public set-up (roster, public parameters,
+initial centres), so clients that disagree on any of these stop before they send anything masked.
+
+Source: FastLloyd, §3 ("clients share a common secret"), Fig. 1; docs/protocol.md, "Seed".
+"""
+
+from __future__ import annotations
+
+import hmac
+import struct
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+from fastlloyd.errors import SecurityError
+from fastlloyd.party.effects import Party, Receive, Send
+from fastlloyd.randomness import domains
+from fastlloyd.randomness.prg import KEY_BYTES, derive
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.wire import numbers
+from fastlloyd.wire.header import SETUP_ROUND, PartyId
+
+
+@dataclass(frozen=True, slots=True)
+class SetupBytes:
+    """A set-up message of 32 bytes; none of them payload, none of them shown."""
+
+    TYPE: ClassVar[int]
+    value: bytes = field(repr=False)
+
+    def body(self) -> bytes:
+        """Give the 32 bytes."""
+        return self.value
+
+    @property
+    def payload_bytes(self) -> int:
+        """What the set-up sends are link bytes."""
+        return 0
+
+    @classmethod
+    def read(cls, body: bytes, format: Any) -> Self:
+        """Check the length."""
+        if len(body) != KEY_BYTES:
+            raise ValueError(f"expected {KEY_BYTES} bytes, got {len(body)}")
+        return cls(body)
+
+
+class SeedContribution(SetupBytes):
+    """Sender: each client. Receiver: each other client. Seen by: these two, nobody else."""
+
+    __slots__ = ()
+    TYPE: ClassVar[int] = numbers.SEED_CONTRIBUTION
+
+
+class SeedConfirmation(SetupBytes):
+    """Sender: each client. Receiver: each other client. Seen by: these two, nobody else."""
+
+    __slots__ = ()
+    TYPE: ClassVar[int] = numbers.SEED_CONFIRMATION
+
+
+def agree_seed(
+    me: PartyId, clients: tuple[PartyId, ...], *, run_id: bytes, context: bytes, secret: SecretRandom
+) -> Party[bytes]:
+    """Agree on the common seed; run by every client.
+
+    Parameters
+    ----------
+    me : PartyId
+    clients : tuple of PartyId
+        All clients in roster order, `me` among them.
+    run_id : bytes
+    context : bytes
+        Digest of roster, public parameters and initial centres.
+    secret : SecretRandom
+
+    Returns
+    -------
+    bytes of length 32
+
+    Raises
+    ------
+    SecurityError
+        A confirmation tag differs; names the pair.
+
+    Notes
+    -----
+    Sees: each client learns the seed; the server, which relays nothing here, learns nothing.
+    """
+    others = tuple(party for party in clients if party != me)
+    own = secret.bytes(KEY_BYTES)
+    contributions = {me: own}
+    if others:
+        yield Send(others, SeedContribution(own), SETUP_ROUND)
+    for party in others:
+        message = yield Receive(party, SeedContribution, SETUP_ROUND)
+        contributions[party] = message.value
+    seed = derive(b"".join(contributions[party] for party in clients), domains.SEED, run_id)
+    yield from confirm_seed(me, clients, seed, run_id=run_id, context=context)
+    return seed
+
+
+def confirm_seed(
+    me: PartyId, clients: tuple[PartyId, ...], seed: bytes, *, run_id: bytes, context: bytes
+) -> Party[None]:
+    """Compare confirmation tags with every other client; on resume, of the stored seed."""
+    others = tuple(party for party in clients if party != me)
+    if others:
+        yield Send(others, SeedConfirmation(_tag(seed, run_id, context, me)), SETUP_ROUND)
+    for party in others:
+        message = yield Receive(party, SeedConfirmation, SETUP_ROUND)
+        if not hmac.compare_digest(message.value, _tag(seed, run_id, context, party)):
+            raise SecurityError(
+                f"{me} and {party} do not agree on the common seed or on the public set-up: expected the same "
+                "confirmation tag on both sides; compare the rosters, configurations and versions of the two",
+                rank=party.rank,
+            )
+
+
+def _tag(seed: bytes, run_id: bytes, context: bytes, sender: PartyId) -> bytes:
+    """Bind seed, run, context and sender."""
+    return derive(seed, domains.SEED_CONFIRMATION, run_id + struct.pack("<I", sender.rank) + context)

@@ -1,0 +1,1 @@
+"""What runs on any transport: protected frames between two parties, and an agreed end."""

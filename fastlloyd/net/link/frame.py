@@ -1,0 +1,182 @@
+"""The first byte of every frame between two parties, and the bodies of the plain control frames.
+
+::
+
+    kind u8 | body
+    HANDSHAKE    TLS bytes of the handshake, and alerts
+    RECORD       TLS bytes of exactly one message
+    CERTIFICATE  DER certificate (demonstration without a roster only)
+    START        code u8 | reason u8 | digest 8 bytes                      client to server
+    VERDICT      run id 16 bytes | notice | digest 8 bytes                 server to clients
+    ABORT        notice: rank u16 | reason u8 | code u8 | lost u8 | by u16    little endian
+    ABORT_ACK    nothing
+
+Control frames carry public facts only and are not authenticated: whoever can write to the network can
+end a run with them, and do nothing else.
+
+Source: docs/protocol.md, "Frames".
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Self
+
+from fastlloyd.errors import EXIT_BUDGET, EXIT_BUG, EXIT_INPUT, EXIT_OK, EXIT_PEER, Reason
+from fastlloyd.wire.header import SERVER
+
+RUN_ID_BYTES = 16
+DIGEST_BYTES = 8
+NO_DIGEST = bytes(DIGEST_BYTES)
+
+_START = struct.Struct(f"<BB{DIGEST_BYTES}s")
+_NOTICE = struct.Struct("<HBBBH")
+_VERDICT = struct.Struct(f"<{RUN_ID_BYTES}s{_NOTICE.size}s{DIGEST_BYTES}s")
+_ALL_WELL = bytes(_NOTICE.size)
+# The user's mistakes first, for they explain the rest; a bug before what its victims report.
+_SEVERITY = {EXIT_INPUT: 0, EXIT_BUDGET: 1, EXIT_BUG: 2, EXIT_PEER: 3}
+
+
+class Kind(IntEnum):
+    """What a frame carries."""
+
+    HANDSHAKE = 1
+    RECORD = 2
+    CERTIFICATE = 3
+    START = 4
+    VERDICT = 5
+    ABORT = 6
+    ABORT_ACK = 7
+    DONE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """That the run ends, and because of whom.
+
+    Attributes
+    ----------
+    rank : int
+        The party at fault.
+    reason : Reason
+    code : int
+        The exit code of its fault.
+    lost : bool
+        Whether some party cannot take part in an orderly end.
+    by : int
+        The party that says so, as the receiver knows it: the server's word stands only for the server's notices.
+    """
+
+    rank: int
+    reason: Reason
+    code: int
+    lost: bool = False
+    by: int = SERVER.rank
+
+    @property
+    def severity(self) -> int:
+        """Order among several faults: the least wins (exit code 2 before 4 before 70 before 3)."""
+        return _SEVERITY[self.code]
+
+    def encode(self) -> bytes:
+        """Write the 7 bytes."""
+        return _NOTICE.pack(self.rank, self.reason, self.code, self.lost, self.by)
+
+    @classmethod
+    def decode(cls, body: bytes, count: int) -> Self:
+        """Read a notice about one of `count` parties.
+
+        Raises
+        ------
+        ValueError
+            Wrong length, party, reason or code.
+        """
+        _check_size("a notice", body, _NOTICE.size)
+        rank, reason, code, lost, by = _NOTICE.unpack(body)
+        if max(rank, by) >= count or code not in _SEVERITY or lost > 1:
+            raise ValueError(f"rank {rank}, exit code {code} or lost {lost} is not possible in this run")
+        return cls(rank, Reason(reason), code, bool(lost), by)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """How a client stands before the run: ready (code 0), or why not.
+
+    Attributes
+    ----------
+    code : int
+    reason : Reason or None
+        None exactly where the code is 0.
+    digest : bytes, length 8
+        Of the sentence of a configuration error; zeros for all else.
+    """
+
+    code: int = EXIT_OK
+    reason: Reason | None = None
+    digest: bytes = NO_DIGEST
+
+    def encode(self) -> bytes:
+        """Write the 10 bytes."""
+        return _START.pack(self.code, self.reason or 0, self.digest)
+
+    @classmethod
+    def decode(cls, body: bytes) -> Self:
+        """Read a start.
+
+        Raises
+        ------
+        ValueError
+            Wrong length, reason or code.
+        """
+        _check_size("a start", body, _START.size)
+        code, reason, digest = _START.unpack(body)
+        if code == EXIT_OK and reason == 0:
+            return cls()
+        if code not in _SEVERITY:
+            raise ValueError(f"exit code {code} with reason {reason} is not possible")
+        return cls(code, Reason(reason), digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the server decided about the start.
+
+    Attributes
+    ----------
+    run_id : bytes, length 16
+        Fresh and random, chosen by the server.
+    notice : Notice or None
+        None where the run starts.
+    digest : bytes, length 8
+        As in the `Start` of the party at fault.
+    """
+
+    run_id: bytes
+    notice: Notice | None = None
+    digest: bytes = NO_DIGEST
+
+    def encode(self) -> bytes:
+        """Write the 31 bytes."""
+        notice = _ALL_WELL if self.notice is None else self.notice.encode()
+        return _VERDICT.pack(self.run_id, notice, self.digest)
+
+    @classmethod
+    def decode(cls, body: bytes, count: int) -> Self:
+        """Read a verdict for a run of `count` parties.
+
+        Raises
+        ------
+        ValueError
+            Wrong length, or an impossible notice.
+        """
+        _check_size("a verdict", body, _VERDICT.size)
+        run_id, notice, digest = _VERDICT.unpack(body)
+        return cls(run_id, None if notice == _ALL_WELL else Notice.decode(notice, count), digest)
+
+
+def _check_size(what: str, body: bytes, size: int) -> None:
+    """Refuse a body of the wrong length."""
+    if len(body) != size:
+        raise ValueError(f"{what} has {size} bytes, this one has {len(body)}")

@@ -1,0 +1,1 @@
+"""Frames over one open TCP port: the server's door, and the spoke that joins it."""

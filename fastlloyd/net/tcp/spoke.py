@@ -1,0 +1,168 @@
+"""A client's end of TCP: one connection to the server, which relays to the other clients.
+
+Source: docs/sites.md.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import ssl
+import time
+from collections.abc import Callable
+
+from fastlloyd.errors import PeerTimeout, SecurityError
+from fastlloyd.net.tcp.address import Address, connect
+from fastlloyd.net.tcp.admission import Keys, Welcome, hello, refused_by_server
+from fastlloyd.net.tcp.stream import Stream
+from fastlloyd.net.tcp.transport import CLOSE_S, Place, TcpTransport
+from fastlloyd.wire.header import SERVER, PartyId
+
+_ATTEMPT_S = 10.0
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 1.0
+
+
+class TcpClient(TcpTransport):
+    """A client's connection to the server; made by `join`.
+
+    Parameters
+    ----------
+    stream : Stream
+        Let in by the server.
+    welcome : Welcome
+    close_deadline_s : float
+    """
+
+    def __init__(self, stream: Stream, welcome: Welcome, *, close_deadline_s: float = CLOSE_S) -> None:
+        ranks = (rank for rank in range(welcome.parties) if rank != welcome.rank)
+        super().__init__(PartyId(welcome.rank), tuple(PartyId(rank) for rank in ranks), close_deadline_s)
+        self._hub = Place(SERVER, stream)
+        self._sort(self._hub)
+
+    def send(self, peer: PartyId, frame: bytes | bytearray | memoryview) -> None:
+        """Queue a frame for the server, which relays it if it is for another client.
+
+        Raises
+        ------
+        PeerGone
+            The connection to the server is known to have ended.
+        """
+        self._send_to(self._hub, peer, peer.rank, frame)
+
+    def _places(self) -> list[Place]:
+        return [self._hub]
+
+    def _pump(self, timeout_s: float) -> None:
+        for key, mask in self._selector.select(timeout_s):
+            self._move(key.data, mask)
+
+    def _sender(self, place: Place, rank: int) -> PartyId:
+        # As the header has it, which the server wrote.
+        return PartyId(rank) if PartyId(rank) in self.peers else SERVER
+
+    def _route(self, place: Place, rank: int, frame: bytes) -> None:
+        sender = PartyId(rank)
+        if sender not in self.peers:
+            raise ValueError(f"it is said to come from rank {rank}")
+        self._keep(place, sender, frame)
+
+
+def join(
+    address: Address,
+    rank: int,
+    *,
+    keys: Keys | None,
+    deadline_s: float,
+    note: Callable[[str], None],
+    close_deadline_s: float = CLOSE_S,
+) -> TcpClient:
+    """Connect to the server as client `rank`; try again until the deadline, for the operator may start last.
+
+    Parameters
+    ----------
+    keys : Keys or None
+        None: plain TCP, nobody proves anything (demonstration).
+    note : callable
+        Told in words what happens.
+
+    Raises
+    ------
+    ConfigError
+        The host does not exist, or the rank is taken or not in this run.
+    SecurityError
+        A certificate was refused, or one side has a roster and the other has none.
+    PeerTimeout, PeerError
+        No fastlloyd server answered.
+    """
+    end = time.monotonic() + deadline_s
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        found, why = _attempt(address, rank, keys, end)
+        if found is not None:
+            stream, welcome = found
+            return TcpClient(stream, welcome, close_deadline_s=close_deadline_s)
+        if time.monotonic() + pause_s >= end:
+            raise PeerTimeout(
+                f"no server let this client in at {address} within {deadline_s:g} s ({why}): check --server, that the "
+                "operator has started `fastlloyd serve`, and the firewalls; --setup-deadline allows more time",
+                rank=SERVER.rank,
+            )
+        if pause_s == _FIRST_PAUSE_S:
+            note(f"waiting for the server at {address} ({why}); trying again for {deadline_s:g} s")
+        # Sites that were turned away together must not come back together.
+        time.sleep(pause_s * (0.5 + os.urandom(1)[0] / 510))
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def _attempt(address: Address, rank: int, keys: Keys | None, end: float) -> tuple[tuple[Stream, Welcome] | None, str]:
+    """Try once; give the connection, or why there is none."""
+    stream = None
+    try:
+        connection = connect(address, max(0.05, min(_ATTEMPT_S, end - time.monotonic())))
+        stream = Stream(connection, None if keys is None else keys.context, server_side=False)
+        welcome = _knock(stream, rank, keys, end)
+        if welcome is not None:
+            welcome.check(rank)
+            return (stream, welcome), ""
+        hung_up = stream.ended
+        stream.close()
+        return None, "it hung up" if hung_up else "it does not answer"
+    except OSError as error:
+        return None, "no answer" if isinstance(error, TimeoutError) else str(error.strerror or error).lower()
+    except BaseException:
+        if stream is not None:
+            stream.close()
+        raise
+
+
+def _knock(stream: Stream, rank: int, keys: Keys | None, end: float) -> Welcome | None:
+    """Say who this is, and wait for the answer; None if none comes."""
+    said = False
+    with selectors.DefaultSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        while True:
+            if stream.ready and not said:
+                _check_server(stream, keys)
+                stream.write(hello(rank))
+                said = True
+            stream.flush()
+            if said and (welcome := Welcome.take(stream)) is not None:
+                return welcome
+            remaining_s = end - time.monotonic()
+            if stream.ended or remaining_s <= 0:
+                return None
+            selector.select(remaining_s)
+            try:
+                stream.fill()
+            except ssl.SSLError as error:
+                raise refused_by_server(error) from error
+
+
+def _check_server(stream: Stream, keys: Keys | None) -> None:
+    """Compare the certificate itself: OpenSSL checks chains, which may end in the pinned one."""
+    if keys is not None and keys.certificates.get(stream.certificate()) != SERVER:
+        raise SecurityError(
+            "the server showed a certificate that is not the one on the roster: compare fingerprints by telephone",
+            rank=SERVER.rank,
+        )

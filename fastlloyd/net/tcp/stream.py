@@ -1,0 +1,269 @@
+"""One TCP connection, inside TLS or not, that carries frames and never blocks.
+
+::
+
+    length u32 | rank u16 | frame          little endian; to the server: whom it is for, from it: whose it is
+
+TLS goes through memory buffers, so that both kinds of connection look alike from outside and no call of
+OpenSSL ever waits for the network.
+
+Source: docs/sites.md, "On the wire".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import struct
+
+from fastlloyd.net.tcp.address import peer_name, tune
+from fastlloyd.net.transport import MAX_FRAME_BYTES
+
+_HEADER = struct.Struct("<IH")
+HEADER_BYTES = _HEADER.size
+_CHUNK = 1 << 18
+_FILL_BYTES = 1 << 20
+# "fatal: protocol_version", which OpenSSL keeps to itself if the other end does not speak TLS at all.
+_NOT_TLS = bytes.fromhex("15030300020246")
+
+
+class TooLong(ValueError):
+    """A frame was announced that is longer than allowed.
+
+    Attributes
+    ----------
+    size : int
+    rank : int
+        In the frame's header.
+    """
+
+    def __init__(self, size: int, rank: int) -> None:
+        super().__init__(f"a frame of {size} bytes was announced")
+        self.size = size
+        self.rank = rank
+
+
+class Stream:
+    """A connection that has been made.
+
+    Parameters
+    ----------
+    connection : socket
+        Owned from now on.
+    context : SSLContext or None
+        None carries everything in clear.
+    server_side : bool
+
+    Attributes
+    ----------
+    name : str
+        The other end's address.
+    ready : bool
+        Whether the TLS handshake, if there is one, is done.
+    ended : bool
+        Nothing more will come in; what has come may still be taken.
+    broken : bool
+        Nothing more can go out.
+    closed : bool
+    moved_bytes : int
+        How much has gone out so far.
+    """
+
+    def __init__(self, connection: socket.socket, context: ssl.SSLContext | None, *, server_side: bool) -> None:
+        tune(connection)
+        self.name = peer_name(connection)
+        self.ready = context is None
+        self.ended = False
+        self.broken = False
+        self.closed = False
+        self.moved_bytes = 0
+        self._socket = connection
+        self._input = bytearray()
+        self._output = bytearray()
+        self._frame: tuple[int, int] | None = None
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._context = context
+        self._tls: ssl.SSLObject | None = None
+        if not server_side:
+            self._begin(server_side=False)
+
+    def __repr__(self) -> str:
+        return f"Stream({self.name}, ready={self.ready}, ended={self.ended})"
+
+    def fileno(self) -> int:
+        """Give the socket's descriptor, for selectors."""
+        return self._socket.fileno()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How much waits to go out."""
+        return len(self._output)
+
+    def certificate(self) -> bytes:
+        """Give the certificate that the other end has shown, DER; empty without TLS."""
+        return b"" if self._tls is None else self._tls.getpeercert(binary_form=True) or b""
+
+    def write(self, data: bytes | bytearray) -> None:
+        """Queue bytes; `flush` sends them."""
+        if self.broken:
+            return
+        if self._tls is None:
+            self._output += data
+            return
+        with memoryview(data) as view:
+            written = 0
+            while written < len(view):
+                written += self._tls.write(view[written:])
+        self._output += self._outgoing.read()
+
+    def put_frame(self, rank: int, frame: bytes) -> None:
+        """Queue one frame and send what the kernel takes."""
+        header = _HEADER.pack(len(frame), rank)
+        if len(frame) <= _CHUNK:
+            self.write(header + frame)
+        else:
+            self.write(header)
+            self.write(frame)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send as much as the kernel takes; a connection that takes no more is `broken`."""
+        try:
+            while self._output and not self.broken:
+                with memoryview(self._output) as view, view[:_CHUNK] as chunk:
+                    sent = self._socket.send(chunk)
+                del self._output[:sent]
+                self.moved_bytes += sent
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            # What the other end said before may still be read.
+            self.broken = True
+            self._output.clear()
+
+    def fill(self) -> None:
+        """Take in what has arrived, a limited amount, and carry the handshake on.
+
+        Raises
+        ------
+        ssl.SSLError
+            The other end's certificate or bytes were refused; the alert that tells it is on its way.
+        """
+        arrived = 0
+        while arrived < _FILL_BYTES and not self.ended:
+            try:
+                chunk = self._socket.recv(_CHUNK)
+            except (BlockingIOError, InterruptedError):
+                break
+            except OSError:
+                chunk = b""
+            self.ended = not chunk
+            arrived += len(chunk)
+            self._take_in(chunk)
+
+    def take(self, size: int) -> bytes | None:
+        """Take exactly so many bytes, if they are there."""
+        if len(self._input) < size:
+            return None
+        with memoryview(self._input) as view:
+            taken = bytes(view[:size])
+        del self._input[:size]
+        return taken
+
+    def peek(self, size: int) -> bytes:
+        """Look at the first bytes that are there, at most so many."""
+        return bytes(self._input[:size])
+
+    def next_frame(self, limit: int = MAX_FRAME_BYTES) -> tuple[int, bytes] | None:
+        """Take the next frame with its rank, if all of it is there.
+
+        Raises
+        ------
+        TooLong
+            A frame is announced that is longer than `limit`.
+        """
+        if self._frame is None:
+            header = self.take(HEADER_BYTES)
+            if header is None:
+                return None
+            self._frame = _HEADER.unpack(header)
+        size, rank = self._frame
+        if size > limit:
+            raise TooLong(size, rank)
+        frame = self.take(size)
+        if frame is None:
+            return None
+        self._frame = None
+        return rank, frame
+
+    def discard_input(self) -> None:
+        """Forget what has come in."""
+        self._input.clear()
+        self._incoming.read()
+
+    def end_output(self) -> None:
+        """Tell the other end that no more will come, once the kernel has sent what it has."""
+        self.broken = True
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def drop_input(self) -> None:
+        """Read and forget what has arrived, without looking at it: after the last frame."""
+        self.discard_input()
+        try:
+            while self._socket.recv(_CHUNK):
+                pass
+            self.ended = True
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.ended = True
+
+    def close(self) -> None:
+        """Let go of the connection; idempotent."""
+        self.ended = self.broken = self.closed = True
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    def _begin(self, *, server_side: bool) -> None:
+        """Begin the TLS handshake, if there is to be one."""
+        if self._context is not None:
+            self._tls = self._context.wrap_bio(self._incoming, self._outgoing, server_side)
+            self._shake()
+
+    def _take_in(self, chunk: bytes) -> None:
+        """Decrypt bytes that have arrived."""
+        if self._tls is None and chunk:
+            # Not before: a connection that says nothing costs little.
+            self._begin(server_side=True)
+        if self._tls is None:
+            self._input += chunk
+            return
+        self._incoming.write(chunk)
+        try:
+            if not self.ready:
+                self._shake()
+            while self.ready and (plain := self._tls.read(_CHUNK)):
+                self._input += plain
+        except ssl.SSLWantReadError:
+            return
+        except ssl.SSLZeroReturnError:
+            self.ended = True
+        except ssl.SSLError:
+            self._output += self._outgoing.read() or (b"" if self.ready else _NOT_TLS)
+            self.flush()
+            raise
+
+    def _shake(self) -> None:
+        """Do as much of the handshake as the bytes allow."""
+        if self._tls is None:
+            return
+        try:
+            self._tls.do_handshake()
+            self.ready = True
+        except ssl.SSLWantReadError:
+            pass
+        self._output += self._outgoing.read()
+        self.flush()

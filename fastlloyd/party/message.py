@@ -1,0 +1,115 @@
+"""Shapes that messages of several protocols have: bytes that are all payload, and the same with a set of clients.
+
+A message class states its number, its sender and receiver and what its bytes mean, and checks them in `read`.
+
+Source: docs/protocol.md, "Frames".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, Self, TypeVar
+
+from fastlloyd.errors import ConfigError, Reason
+from fastlloyd.masking.fixed import Ring, RingArray
+from fastlloyd.wire.header import Message, PartyId, decode_included, encode_included
+
+M = TypeVar("M", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """A message whose body is its payload; what the bytes are stands with the class that inherits."""
+
+    TYPE: ClassVar[int]
+    data: bytes = field(repr=False)
+
+    def body(self) -> bytes:
+        """Give the bytes."""
+        return self.data
+
+    @property
+    def payload_bytes(self) -> int:
+        """All of it is payload."""
+        return len(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class IncludedPayload:
+    """A message that names the clients it was made from, then its payload."""
+
+    TYPE: ClassVar[int]
+    data: bytes = field(repr=False)
+    included: tuple[PartyId, ...]
+    clients: int
+
+    def body(self) -> bytes:
+        """Give the bitmap of the clients included, then the bytes."""
+        return encode_included(self.included, self.clients) + self.data
+
+    @property
+    def payload_bytes(self) -> int:
+        """All but the bitmap."""
+        return len(self.data)
+
+    @staticmethod
+    def cut(body: bytes, clients: int, what: str) -> tuple[tuple[PartyId, ...], bytes]:
+        """Part the clients included from the payload; `what` says what may not be made from nobody.
+
+        Raises
+        ------
+        ValueError
+            No bitmap of so many clients, or an empty set: the sender is at fault.
+        """
+        width = (clients + 7) // 8
+        included = decode_included(body[:width], clients)
+        if not included:
+            raise ValueError(f"{what} no client")
+        return included, body[width:]
+
+
+def recall(kind: type[M], body: bytes, format: Any, name: str) -> M:
+    """Decode what an interrupted run has stored under a name.
+
+    Raises
+    ------
+    ConfigError
+        It is damaged; this party's own state is at fault.
+    """
+    try:
+        message: M = kind.read(body, format)
+    except ValueError as error:
+        raise ConfigError(
+            f"--resume: the stored {name} is damaged ({error}); start anew without --resume", reason=Reason.RESUME
+        ) from error
+    return message
+
+
+class RingFormat(Protocol):
+    """The public shape of ring elements: which ring, and how many."""
+
+    @property
+    def ring(self) -> Ring:
+        """The ring."""
+        ...
+
+    @property
+    def elements(self) -> int:
+        """Their number."""
+        ...
+
+
+class RingPayload(Payload):
+    """A message that is ring elements, little endian."""
+
+    __slots__ = ()
+
+    @classmethod
+    def read(cls, body: bytes, format: RingFormat) -> Self:
+        """Check the length."""
+        format.ring.from_bytes(body, format.elements)
+        return cls(body)
+
+    def elements(self, format: RingFormat) -> RingArray:
+        """Give the ring elements, shape (elements,)."""
+        return format.ring.from_bytes(self.data, format.elements)

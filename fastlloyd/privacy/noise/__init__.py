@@ -1,0 +1,1 @@
+"""Exact samplers of noise: continuous rounded to the grid, and discrete."""

@@ -1,0 +1,297 @@
+r"""Noise on the integers that may be added in shares: discrete Gaussians and differences of Polya variables.
+
+`discrete_gaussian` draws from P(x) proportional to exp(-x^2 / (2 v)), v a rational variance, by rejection from
+a discrete Laplace variable. `polya_difference` draws the difference of two Polya (negative binomial) variables
+of shape 1 / n: the sum of n of them is exactly the discrete Laplace distribution.
+
+Both are exact, not nearly so: all that is decided (which integer, accepted or not) is decided for real numbers with
+infinitely many random bits, by float64 with a bound on every error and by interval arithmetic at growing
+precision where that bound does not decide (`privacy/noise/lazy.py`). Units in the last place allowed for: as in
+`privacy/noise/sampler.py`.
+
+Why `polya_difference` has its distribution. The Polya variable with P(x) = C(x + r - 1, x) p^x (1 - p)^r is a sum of
+N logarithmic variables, N Poisson of mean -r ln(1 - p) (compare generating functions: exp(L (ln(1 - p z) / ln(1 - p)
+- 1)) with L = -r ln(1 - p) is ((1 - p) / (1 - p z))^r). A difference of two is the same with mean 2 L and a fair sign
+for each. A logarithmic variable, P(k) = -p^k / (k ln(1 - p)), is a geometric one with random parameter: with
+q = 1 - (1 - p)^u, u uniform, integrating q^(k - 1) (1 - q) over u gives P(k); and the first k for which v >= q^k,
+v uniform, is 1 + floor(ln v / ln q).
+
+Source: Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy" (2020), Algorithm 3 (with another
+way to decide); Kemp, "Efficient generation of logarithmically distributed pseudo-random variables" (1981);
+Goryczka and Xiong (2017), for Polya shares.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import lru_cache
+from itertools import count as count_from
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.errors import InternalError
+from fastlloyd.privacy.noise.lazy import (
+    MAX_WORDS,
+    WORD_BITS,
+    Draw,
+    check_scale,
+    interval_arithmetic,
+    refine,
+    round_certain,
+    unit,
+    vector_shape,
+)
+from fastlloyd.privacy.noise.sampler import exponential
+from fastlloyd.randomness.secret import SecretRandom
+
+MAX_SCALE = 2.0**44
+"""Beyond it float64 would not hold the integers on the way; 45 times it is below 2^50."""
+
+_BLOCK = 1 << 14
+_SMALL_WORD = 1 << 20
+
+
+def discrete_gaussian(variance: Fraction, size: int | tuple[int, ...], secret: SecretRandom) -> NDArray[np.int64]:
+    """Draw integers with P(x) proportional to exp(-x^2 / (2 variance)).
+
+    Parameters
+    ----------
+    variance : Fraction
+        Positive, exact.
+    size : int or tuple of int
+    secret : SecretRandom
+
+    Returns
+    -------
+    int64 array, shape `size`
+
+    Raises
+    ------
+    ConfigError, RangeError
+        The variance is not positive or too large.
+
+    Privacy
+    -------
+    One of the shares whose sum `privacy/shares.py` accounts for.
+    """
+    check_scale(math.sqrt(variance) if variance > 0 else 0.0, MAX_SCALE)
+    shape, count = vector_shape(size)
+    noise = np.empty(count, dtype=np.int64)
+    scale = math.isqrt(math.floor(variance)) + 1
+    filled = 0
+    while filled < count:
+        trials = min(_BLOCK, 2 * (count - filled) + 16)
+        proposed = _geometric(scale, trials, secret) - _geometric(scale, trials, secret)
+        accepted = proposed[_accept(proposed, variance, scale, secret)][: count - filled]
+        noise[filled : filled + accepted.size] = accepted
+        filled += accepted.size
+    return noise.reshape(shape)
+
+
+def polya_difference(scale: float, terms: int, size: int | tuple[int, ...], secret: SecretRandom) -> NDArray[np.int64]:
+    """Draw differences of two Polya variables of shape 1 / terms and p = exp(-1 / scale).
+
+    Parameters
+    ----------
+    scale : float
+        b of the discrete Laplace distribution, P(x) proportional to exp(-abs(x) / b), that `terms` of these sum to.
+    terms : int
+        At least 1.
+    size : int or tuple of int
+    secret : SecretRandom
+
+    Returns
+    -------
+    int64 array, shape `size`
+
+    Raises
+    ------
+    ConfigError, RangeError
+        The scale is not positive or too large.
+
+    Privacy
+    -------
+    `terms` of them are a discrete Laplace mechanism, whatever further ones are added.
+    """
+    check_scale(scale, MAX_SCALE)
+    shape, count = vector_shape(size)
+    numbers = _poisson(scale, terms, count, secret)
+    noise = np.zeros(count, dtype=np.int64)
+    owner = np.repeat(np.arange(count), numbers)
+    for start in range(0, owner.size, _BLOCK):
+        at = owner[start : start + _BLOCK]
+        values = _logarithmic(scale, secret.uint64(at.size), secret.uint64(at.size), _more(secret))
+        coins = np.unpackbits(np.frombuffer(secret.bytes((at.size + 7) // 8), dtype=np.uint8), count=at.size)
+        np.add.at(noise, at, values * (1 - 2 * coins.astype(np.int64)))
+    return noise.reshape(shape)
+
+
+def _more(secret: SecretRandom) -> Draw:
+    """Give a source of 64 further bits."""
+    return lambda: int(secret.uint64(1)[0])
+
+
+def _geometric(scale: int, count: int, secret: SecretRandom) -> NDArray[np.int64]:
+    """Draw floor(scale E), E a standard exponential: P(x >= k) = exp(-k / scale)."""
+    return exponential(scale, secret.uint64(count), _more(secret), shift=0.5)
+
+
+def _accept(proposed: NDArray[np.int64], variance: Fraction, scale: int, secret: SecretRandom) -> NDArray[np.bool_]:
+    """Decide each with probability exp(-(abs(y) - v / t)^2 / (2 v)): whether a standard exponential exceeds that."""
+    words = secret.uint64(proposed.size)
+    uniform, log_error = unit(words)
+    level = -np.log(uniform)
+    level_error = log_error + level * 2.0**-50
+    level_error[words == 0] = np.inf
+    needed, needed_error = _needed(proposed, variance, scale)
+    margin = level - needed
+    error = (level_error + needed_error) * (1.0 + 2.0**-20) + (level + needed) * 2.0**-52
+    accepted: NDArray[np.bool_] = margin > 0.0
+    for i in np.flatnonzero(~(np.abs(margin) > error)):
+        exact = (abs(int(proposed[i])) - variance / scale) ** 2 / (2 * variance)
+        accepted[i] = _exceeds(int(words[i]), exact, _more(secret))
+    return accepted
+
+
+def _needed(
+    proposed: NDArray[np.int64], variance: Fraction, scale: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Give (abs(y) - v / t)^2 / (2 v) of each, and a bound on its error."""
+    centre, twice = float(variance / scale), float(2 * variance)
+    away = np.abs(proposed) - centre
+    away_error = (centre + np.abs(away)) * 2.0**-51
+    needed = away * away / twice
+    return needed, needed * 2.0**-49 + (2.0 * np.abs(away) + away_error) * away_error / twice
+
+
+def _exceeds(word: int, level: Fraction, draw: Draw) -> bool:
+    """Decide whether -ln u exceeds a rational level, u a uniform that begins with these 64 bits."""
+    arithmetic, bits = interval_arithmetic(), WORD_BITS
+    for _ in range(MAX_WORDS):
+        word, bits = word << WORD_BITS | draw(), bits + WORD_BITS
+        if word == 0:
+            continue
+        arithmetic.prec = bits + WORD_BITS
+        value = -arithmetic.log(arithmetic.mpf([word, word + 1]) * arithmetic.mpf(2) ** -bits)
+        value -= arithmetic.mpf(level.numerator) / arithmetic.mpf(level.denominator)
+        if value.a > 0:
+            return True
+        if value.b < 0:
+            return False
+    raise InternalError("the operating system's random bits repeat themselves: no noise can be drawn")
+
+
+def _poisson(scale: float, terms: int, count: int, secret: SecretRandom) -> NDArray[np.int64]:
+    """Draw Poisson variables of mean -2 ln(1 - exp(-1 / scale)) / terms, by the inverse of their distribution F.
+
+    The table holds floor(2^64 F(k)): a uniform whose first 64 bits differ from all entries is decided by them.
+    """
+    table = np.array(_thresholds(scale, terms), dtype=np.uint64)
+    words = secret.uint64(count)
+    numbers = np.searchsorted(table, words, side="right").astype(np.int64)
+    for i in np.flatnonzero(np.searchsorted(table, words, side="left") != numbers):
+        numbers[i] = _decide_poisson(scale, terms, int(words[i]), _more(secret))
+    return numbers
+
+
+@lru_cache(maxsize=256)
+def _thresholds(scale: float, terms: int) -> tuple[int, ...]:
+    """Give floor(2^64 F(k)) for k from 0 until only 2^64 - 1 is left."""
+    last, precision = (1 << WORD_BITS) - 1, 4 * WORD_BITS
+    while True:
+        found: list[int] = []
+        for low, high in _distribution(scale, terms, precision):
+            # F(k) < 1 always; only its interval may reach 1.
+            ends = [min(math.floor(end * (1 << WORD_BITS)), last) for end in (low, high)]
+            if ends[0] != ends[1]:
+                break
+            found.append(ends[0])
+            if ends[0] == last:
+                return tuple(found)
+        precision *= 2
+
+
+def _distribution(scale: float, terms: int, precision: int) -> Iterator[tuple[Fraction, Fraction]]:
+    """Give bounds on F(0), F(1), ..."""
+    arithmetic = interval_arithmetic()
+    arithmetic.prec = precision
+    mean = _log_complement(arithmetic, scale) * -2 / terms
+    term = total = arithmetic.exp(-mean)
+    for k in count_from(1):
+        yield _fraction(total.a), _fraction(total.b)
+        term = term * mean / k
+        total += term
+
+
+def _decide_poisson(scale: float, terms: int, word: int, draw: Draw) -> int:
+    """Find the variable of a uniform that begins with these 64 bits, by as many more as it takes."""
+    bits = WORD_BITS
+    for _ in range(MAX_WORDS):
+        word, bits = word << WORD_BITS | draw(), bits + WORD_BITS
+        for k, (low, high) in enumerate(_distribution(scale, terms, bits + 4 * WORD_BITS)):
+            if word + 1 <= low * (1 << bits):
+                return k
+            if word < high * (1 << bits):
+                break
+    raise InternalError("the operating system's random bits repeat themselves: no noise can be drawn")
+
+
+def _fraction(end: Any) -> Fraction:
+    """Give one end of an interval as a fraction."""
+    from mpmath.libmp import to_rational
+
+    numerator, denominator = to_rational(end._mpi_[0])
+    return Fraction(int(numerator), int(denominator))
+
+
+def _log_complement(arithmetic: Any, scale: float) -> Any:
+    """Compute ln(1 - p), p = exp(-1 / scale), as an interval."""
+    return arithmetic.log(1 - arithmetic.exp(-1 / arithmetic.mpf(scale)))
+
+
+def _logarithmic(
+    scale: float, first: NDArray[np.uint64], second: NDArray[np.uint64], draw: Draw, *, inflate: float = 1.0
+) -> NDArray[np.int64]:
+    """Turn pairs of uniforms (v, u) into logarithmic variables, int64 array, shape (n,); from 1 on."""
+    depth = -_float_log_complement(scale)
+    v, log_error = unit(first)
+    u, _ = unit(second)
+    fall = -np.log(v)
+    fall_error = log_error + fall * 2.0**-50
+    w = u * depth
+    # Unseen bits of u, its conversion, the product, and the rounding of depth.
+    w_error = 1.0 / np.maximum(second.astype(np.float64), 1.0) + 2.0**-50
+    near = w < math.log(2.0)
+    rate = np.empty_like(w)
+    rate[near] = -np.log(-np.expm1(-w[near]))
+    rate[~near] = -np.log1p(-np.exp(-w[~near]))
+    # Below ln 2: ln(1 - e^-w) errs by the relative error of 1 - e^-w, at most that of w. Above: by at most 1.45
+    # times the relative error of e^-w, which is w times that of w. Both with 2^-10 for terms of second order.
+    rate_error = np.where(near, (w_error + 2.0**-50) / rate, 1.45 * (w * w_error + 2.0**-50)) * (1.0 + 2.0**-10)
+    values = fall / rate
+    error = (fall_error / rate + values * (rate_error + 2.0**-49)) * ((1.0 + 2.0**-8) * inflate)
+    error[(first == 0) | (second < _SMALL_WORD)] = np.inf
+    whole, unsure = round_certain(values - 0.5, error)
+    arithmetic = interval_arithmetic() if unsure.size else None
+    for i in unsure:
+        words = (int(first[i]), int(second[i]))
+        (whole[i],) = refine(arithmetic, _floor_ratio, scale, words, draw, positive=2)
+    return whole + 1
+
+
+@lru_cache(maxsize=256)
+def _float_log_complement(scale: float) -> float:
+    """Give ln(1 - p) to the last digit."""
+    arithmetic = interval_arithmetic()
+    arithmetic.prec = 4 * WORD_BITS
+    return float(arithmetic.mpf(_log_complement(arithmetic, scale)).mid)
+
+
+def _floor_ratio(arithmetic: Any, scale: float, v: Any, u: Any) -> tuple[Any, ...]:
+    """Compute ln v / ln q - 1/2, q = 1 - (1 - p)^u, as an interval."""
+    power = arithmetic.exp(u * _log_complement(arithmetic, scale))
+    return (arithmetic.log(v) / arithmetic.log(1 - power) - arithmetic.mpf(0.5),)

@@ -1,0 +1,223 @@
+r"""Integer noise that is exactly a rounded continuous variable.
+
+`round_normal` gives round(sigma Z), Z standard normal, and `round_laplace` round(b L), L standard
+Laplace: not a float that is nearly so, but the rounding of the real number itself.
+
+Why rounding costs no privacy
+-----------------------------
+For an integer vector v and real noise g, round(v + g) = v + round(g), coordinate by coordinate (off ties,
+which have probability 0). So adding the rounded noise to v is the same as releasing v + g, the continuous
+mechanism, and rounding afterwards: post-processing, with the same (epsilon, delta). What leaves are
+integers, so there are no low-order bits of a float that could tell v.
+
+How the rounding is exact
+-------------------------
+A uniform real number has infinitely many random bits. Its first 64 put it into an interval
+[m, m + 1) / 2^64, and Box-Muller (or the inverse exponential) of that interval is an interval of noise
+values. We compute its centre in float64 together with a bound on everything that may differ: the unseen
+bits, the conversion of m, the errors of log, sqrt, cos and sin (eight units in the last place are allowed
+for each; libraries keep to one to four), and the products. If centre and bound lie between two neighbouring
+half-integers, the rounded value is certain, whatever the unseen bits are. If not (about once in 2^33
+samples at sigma = 2^12), this sample's uniforms are drawn on, 64 bits at a time, and the interval is computed
+again by interval arithmetic at growing precision until it lies between two half-integers (Ziv's strategy).
+The unbounded tail is included: m = 0 always draws on.
+
+The bits are those of `SecretRandom`, ChaCha20's. So the noise is what is said here to whoever cannot tell that stream
+from random bits, and the claim is computational; `accountant.SAMPLER_DELTA` is set aside for the advantage.
+
+Source: Box and Muller (1958); Ziv, "Fast evaluation of elementary mathematical functions with correctly
+rounded last bit" (1991); docs/privacy.md, "Noise".
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.privacy.noise.lazy import (
+    TO_UNIT,
+    Draw,
+    check_scale,
+    interval_arithmetic,
+    refine,
+    round_certain,
+    unit,
+    vector_shape,
+)
+from fastlloyd.randomness.secret import SecretRandom
+
+# Beyond these scales an int64 could not hold the noise but for a chance below 2^-180.
+MAX_SIGMA = 2.0**59
+MAX_LAPLACE_SCALE = 2.0**56
+
+_BLOCK = 1 << 14
+
+
+def round_normal(sigma: float, size: int | tuple[int, ...], secret: SecretRandom) -> NDArray[np.int64]:
+    """Draw integers distributed as round(sigma Z), Z standard normal.
+
+    Parameters
+    ----------
+    sigma : float
+        Standard deviation in units of the integers, positive, at most `MAX_SIGMA`.
+    size : int or tuple of int
+    secret : SecretRandom
+
+    Returns
+    -------
+    int64 array, shape `size`
+
+    Raises
+    ------
+    ConfigError
+        Sigma is not a positive finite number.
+    RangeError
+        Sigma is too large for 64-bit integers.
+
+    Privacy
+    -------
+    Added to an integer vector it has the guarantee of the continuous Gaussian mechanism with the same
+    sigma; the proof stands at the head of this module.
+    """
+    check_scale(sigma, MAX_SIGMA)
+    shape, count = vector_shape(size)
+    noise = np.empty(count + count % 2, dtype=np.int64)
+    for start in range(0, count, 2 * _BLOCK):
+        pairs = min(_BLOCK, (noise.size - start) // 2)
+        words = secret.uint64(2 * pairs)
+        noise[start : start + 2 * pairs] = box_muller(
+            sigma, words[:pairs], words[pairs:], lambda: int(secret.uint64(1)[0])
+        )
+    return noise[:count].reshape(shape)
+
+
+def round_laplace(scale: float, size: int | tuple[int, ...], secret: SecretRandom) -> NDArray[np.int64]:
+    """Draw integers distributed as round(b L), L standard Laplace (density exp(-|x|) / 2).
+
+    Parameters
+    ----------
+    scale : float
+        b in units of the integers, positive, at most `MAX_LAPLACE_SCALE`.
+    size : int or tuple of int
+    secret : SecretRandom
+
+    Returns
+    -------
+    int64 array, shape `size`
+
+    Raises
+    ------
+    ConfigError
+        The scale is not a positive finite number.
+    RangeError
+        The scale is too large for 64-bit integers.
+
+    Privacy
+    -------
+    Added to an integer vector it has the guarantee of the continuous Laplace mechanism with the same b.
+    """
+    check_scale(scale, MAX_LAPLACE_SCALE)
+    shape, count = vector_shape(size)
+    noise = np.empty(count, dtype=np.int64)
+    for start in range(0, count, _BLOCK):
+        block = min(_BLOCK, count - start)
+        magnitude = exponential(scale, secret.uint64(block), lambda: int(secret.uint64(1)[0]))
+        coins = np.frombuffer(secret.bytes((block + 7) // 8), dtype=np.uint8)
+        signs = np.unpackbits(coins, count=block).astype(np.int64)
+        noise[start : start + block] = magnitude * (1 - 2 * signs)
+    return noise.reshape(shape)
+
+
+def box_muller(
+    sigma: float,
+    first: NDArray[np.uint64],
+    second: NDArray[np.uint64],
+    draw: Draw,
+    *,
+    inflate: float = 1.0,
+) -> NDArray[np.int64]:
+    """Turn pairs of uniforms into rounded normals.
+
+    Parameters
+    ----------
+    sigma : float
+    first, second : uint64 array, shape (n,)
+        First 64 bits of each uniform: radius and angle.
+    draw : callable
+        Gives 64 further random bits.
+    inflate : float
+        Factor on the error bound; above 1 only to test that the certain values do not depend on it.
+
+    Returns
+    -------
+    int64 array, shape (2 n,)
+        n cosines, then n sines.
+    """
+    uniform, log_error = unit(first)
+    square = -2.0 * np.log(uniform)
+    square_error = 2.0 * log_error + square * 2.0**-50
+    radius = np.sqrt(square)
+    # |sqrt(x) - sqrt(y)| <= |x - y| / max(sqrt(y), sqrt(|x - y|)).
+    radius_error = square_error / np.maximum(radius, np.sqrt(square_error))
+    angle = second.astype(np.float64)
+    angle *= 2.0 * math.pi * TO_UNIT
+    # Angle: 2 pi (2^-52 + 2^-64 + 2^-52); cos and sin: 2^-50; products: 2^-52; together below 2^-47.
+    error = (radius * 2.0**-46 + radius_error) * (sigma * inflate * (1.0 + 2.0**-40))
+    error[first == 0] = np.inf
+    radius *= sigma
+    values = np.concatenate((radius * np.cos(angle), radius * np.sin(angle)))
+    noise, unsure = round_certain(values, np.concatenate((error, error)))
+    pairs = first.size
+    if unsure.size:
+        arithmetic = interval_arithmetic()
+        for i in np.unique(unsure % pairs):
+            words = (int(first[i]), int(second[i]))
+            noise[i], noise[i + pairs] = refine(arithmetic, _normals, sigma, words, draw)
+    return noise
+
+
+def exponential(
+    scale: float, first: NDArray[np.uint64], draw: Draw, *, shift: float = 0.0, inflate: float = 1.0
+) -> NDArray[np.int64]:
+    """Turn uniforms into rounded exponentials, round(-scale ln u - shift).
+
+    Parameters
+    ----------
+    scale : float
+    first : uint64 array, shape (n,)
+        First 64 bits of each uniform.
+    draw, inflate
+        As for `box_muller`.
+    shift : float
+        0, or 1/2 to round down.
+
+    Returns
+    -------
+    int64 array, shape (n,)
+    """
+    uniform, log_error = unit(first)
+    values = -np.log(uniform)
+    error = (log_error + values * 2.0**-50) * (scale * inflate * (1.0 + 2.0**-40))
+    error[first == 0] = np.inf
+    noise, unsure = round_certain(values * scale - shift, error)
+    if unsure.size:
+        arithmetic = interval_arithmetic()
+        for i in unsure:
+            (noise[i],) = refine(arithmetic, partial(_exponentials, shift=shift), scale, (int(first[i]),), draw)
+    return noise
+
+
+def _normals(arithmetic: Any, sigma: float, u: Any, v: Any) -> tuple[Any, ...]:
+    """Compute the two normals of a pair of uniforms, as intervals."""
+    radius = arithmetic.mpf(sigma) * arithmetic.sqrt(-2 * arithmetic.log(u))
+    angle = 2 * arithmetic.pi * v
+    return radius * arithmetic.cos(angle), radius * arithmetic.sin(angle)
+
+
+def _exponentials(arithmetic: Any, scale: float, u: Any, *, shift: float) -> tuple[Any, ...]:
+    """Compute the exponential of a uniform less the shift, as an interval."""
+    return (-arithmetic.mpf(scale) * arithmetic.log(u) - arithmetic.mpf(shift),)

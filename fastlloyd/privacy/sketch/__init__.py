@@ -1,0 +1,1 @@
+"""Flajolet-Martin sketches with phantoms, and what they cost."""

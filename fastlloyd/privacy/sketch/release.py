@@ -1,0 +1,113 @@
+"""Sketches in the ledger, and how many phantoms a stated epsilon and delta need.
+
+Source: Vertical DP, Lemma 1 and Algorithm 3 line 1 (the paper's split); docs/vertical-dp-privacy.md, "Rows add up".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from fastlloyd.errors import ConfigError
+from fastlloyd.privacy.accountant import spent
+from fastlloyd.privacy.release import SKETCH_ROWS, Release
+from fastlloyd.privacy.sketch.level import MAX_PHANTOMS, phantoms_for
+from fastlloyd.privacy.sketch.sketch import GRID_PHANTOMS, SketchShape
+
+ZERO_OUT = "zero-out of one user's row"
+
+
+def sketch_release(
+    shape: SketchShape, groups: int = 1, *, name: str = "partition sketches", run: str = "", data: str = ""
+) -> Release:
+    """Give the release of all parties' sketches together, as each party records it before it sends its own.
+
+    Parameters
+    ----------
+    shape : SketchShape
+    groups : int
+        Groups of parties with a key and sketches of their own: s (s - 1) / 2 for pairs among s parties.
+    name, run, data : str
+        As in `Release`.
+
+    Returns
+    -------
+    Release
+        M `groups` rows of pure `shape.row_epsilon`; without noise for the paper's phantoms, which promise nothing.
+
+    Notes
+    -----
+    Privacy: neighbours are zero-out: one user's row counted or replaced by nothing, at all parties. For a change of
+    the row's values to others, two cells of each row change: take half the noise scale (`change_release`).
+    """
+    if shape.scheme != GRID_PHANTOMS:
+        return Release(
+            run=run, round=0, name=name, mechanism="none", sensitivity=1.0, norm="l1", noise_scale=0.0,
+            neighbours=ZERO_OUT, seen_by="server", data=data,
+        )  # fmt: skip
+    return Release(
+        run=run, round=0, name=name, mechanism=SKETCH_ROWS, sensitivity=1.0, norm="pure",
+        noise_scale=1.0 / shape.row_epsilon, unit="one user", neighbours=ZERO_OUT, seen_by="server", data=data,
+        rows=shape.rows * groups,
+    )  # fmt: skip
+
+
+def change_release(release: Release) -> Release:
+    """Give the same release for neighbours that differ in the values of one user's row: it moves twice as far."""
+    return dataclasses.replace(
+        release, sensitivity=2.0 * release.sensitivity, neighbours="change of one user's row", run=""
+    )
+
+
+def solve_phantoms(shape: SketchShape, groups: int, epsilon: float, delta: float) -> int:
+    """Find the least n_p for which the sketches alone stay within a share of epsilon and delta.
+
+    Parameters
+    ----------
+    shape : SketchShape
+        Its own number of phantoms does not matter.
+    groups : int
+    epsilon, delta : float
+        The share of the sketches.
+
+    Raises
+    ------
+    ConfigError
+        No number of phantoms in range meets the target.
+
+    Notes
+    -----
+    Privacy: composed as the ledger does. A whole number of phantoms leaves epsilon up to a part in n_p below it.
+    """
+    if not (math.isfinite(epsilon) and epsilon > 0.0 and 0.0 <= delta < 1.0):
+        raise ConfigError(f"expected a positive epsilon and delta from 0 to below 1, got {epsilon} and {delta}")
+
+    def enough(phantoms: int) -> bool:
+        candidate = dataclasses.replace(shape, phantoms=phantoms, scheme=GRID_PHANTOMS)
+        return spent([sketch_release(candidate, groups)], delta) <= epsilon
+
+    high = 1
+    while not enough(high):
+        high *= 2
+        if high > MAX_PHANTOMS:
+            raise ConfigError(
+                f"epsilon {epsilon:g} for {shape.rows * groups} rows needs more than {MAX_PHANTOMS} phantoms per cell; "
+                "choose a larger --epsilon or fewer rows (vertical-dp.rows)"
+            )
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def paper_phantoms(rows: int, epsilon: float, delta: float) -> int:
+    """Give the paper's n_p for one party's share: epsilon' = epsilon / (4 sqrt(M log(1 / delta))).
+
+    Notes
+    -----
+    Source: Vertical DP, Algorithm 3 line 1, with epsilon_2 = b epsilon / (2 S) and delta_2 = delta / S.
+    """
+    if not (0.0 < delta < 1.0 and epsilon > 0.0):
+        raise ConfigError(f"expected a positive epsilon and delta between 0 and 1, got {epsilon} and {delta}")
+    return phantoms_for(epsilon / (4.0 * math.sqrt(rows * math.log(1.0 / delta))))

@@ -1,5 +1,0 @@
-"""What parties with different columns of the same records do first: describe columns, and align records.
-
-`schema.py` tells the server each party's public columns, `check.py` makes sure that all parties hold the same ids,
-`intersect.py` finds the ids that all of them hold. `messages.py` holds the messages of the three.
-"""

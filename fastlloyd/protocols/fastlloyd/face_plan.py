@@ -1,0 +1,93 @@
+"""What a run of FastLloyd or a baseline would do, from public numbers alone: rounds, noise, ring, bytes."""
+
+from __future__ import annotations
+
+from fastlloyd.privacy.accountant import SAMPLER_DELTA
+from fastlloyd.privacy.calibration import gaussian_noise_multiplier
+from fastlloyd.privacy.shares import zcdp_noise_multiplier
+from fastlloyd.protocols.fastlloyd.face_inputs import public_parameters
+from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.inputs import plan_inputs, share_caps
+from fastlloyd.run.promise import promise_lines
+
+# A round's time, on links that delay each message by so much:
+#   2 messages one after the other + overhead + records of the largest client * (20 + 3 k + 2 d) ns.
+# Rounded from benchmarks/results: fastlloyd-table3.md, column lan, all rows (the overhead from N = 10,000, a record's
+# cost at k and d of 2 and 5 from N = 100,000), and fastlloyd-scaling.md, processes: N of 1 and 10 million, k of 64
+# and 128, d of 128. All with two clients; no row has both k and d large. Measured wan rounds are 2 ms longer.
+_MESSAGES = 2
+_OVERHEAD_MS = 1.2
+_RECORD_NS, _CLUSTER_NS, _FEATURE_NS = 20, 3, 2
+_LAN_MS, _WAN_MS = 0.25, 25.0
+
+
+def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
+    """Describe the plan of a run, line by line; opens no data but a public --dataset.
+
+    Raises
+    ------
+    ConfigError
+        Public parameters that do not fit, or an unknown number of features.
+    """
+    public, d = plan_inputs(config, clients, d, public_parameters)
+    names = tuple(f"x{i + 1}" for i in range(d))
+    plan = make_plan(public, d=d, names=names)
+    epsilon = check_plan(plan, public, d=d, names=names)
+    grid = 2.0**plan.fraction_bits
+    share = public.n_total / public.k
+    lines = [
+        f"{plan.protocol}: {public.n_total:,} records at most, {d} features, {public.k} clusters, "
+        f"{public.clients} clients (at least {public.min_clients} in each round)",
+        f"rounds: {len(plan.rounds)}",
+        f"arithmetic: ring Z_2^{plan.ring_bits}, {plan.fraction_bits} fraction bits",
+        f"payload: {plan.elements * plan.ring_bits // 8 * 2 * public.clients:,} bytes a round, all parties together",
+        _time_line(plan, max(share_caps(config, clients, public.n_total))),
+    ]
+    if plan.private:
+        delta = f", delta {plan.delta:.3g}" if plan.delta else " (pure)"
+        lines.append(
+            f"privacy: epsilon {epsilon:.6g} of {plan.epsilon:g}{delta}, add-remove record, {plan.mechanism} noise"
+        )
+        lines += promise_lines(config, delta=plan.delta, n_total=plan.n_total)
+        if plan.masking == "pairwise":
+            lines += _share_lines(plan)
+        for t, planned in enumerate(plan.rounds):
+            largest = "at most " if plan.plus is not None else ""
+            radius = "" if planned.radius is None else f"radius {largest}{planned.radius / grid:.3g}, "
+            if plan.is_survey(t):
+                radius = "survey of all records, "
+            sums, counts = planned.sum_scale * public.spread / grid, planned.count_scale * public.spread / grid
+            lines.append(
+                f"  round {t + 1}: {radius}noise on a count {counts:.3g}; on a coordinate of an "
+                f"average cluster's centre {sums / share / 2:.2%} of the feature's range"
+            )
+    else:
+        lines.append("privacy: none on the result; only the sums of each round are masked")
+    return lines
+
+
+def _time_line(plan: Plan, records: int) -> str:
+    """Say about how long the rounds take when the largest client has so many records."""
+    work = _OVERHEAD_MS + records * (_RECORD_NS + _CLUSTER_NS * plan.k + _FEATURE_NS * plan.d) / 1e6
+    lan, wan = (work + _MESSAGES * delay for delay in (_LAN_MS, _WAN_MS))
+    rounds = len(plan.rounds)
+    return (
+        f"time: about {lan:.2f} ms a round on a lan ({_LAN_MS:g} ms per message), {wan:.2f} ms on a wan "
+        f"({_WAN_MS:g} ms); {rounds * lan / 1e3:.3g} s and {rounds * wan / 1e3:.3g} s for all rounds, on a machine "
+        "like that of the benchmarks"
+    )
+
+
+def _share_lines(plan: Plan) -> list[str]:
+    """Say what it costs that the clients add the noise in shares."""
+    counted = plan.clients - plan.known_shares
+    lines = [
+        f"shares: each of {plan.clients} clients adds one, {counted} of them carry the guarantee (an observer may know "
+        f"{plan.known_shares}); {plan.noise_price - 1.0:.1%} more noise in all than a server alone would add"
+    ]
+    if plan.delta > 0.0:
+        delta = plan.delta - SAMPLER_DELTA
+        zcdp = zcdp_noise_multiplier(plan.epsilon, delta) / gaussian_noise_multiplier(plan.epsilon, delta)
+        lines.append(f"  (accounted as the Gaussian that dominates them; by zCDP it would be {zcdp - 1.0:.1%} on top)")
+    return lines

@@ -1,0 +1,238 @@
+"""FedDP-KMeans: one party's run over real links.
+
+The server works on the noisy sums and has the result, as the clients do; it writes the shared files where it shares
+their folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.data.bounds import Bounds, unscale
+from fastlloyd.data.public.mixture import MIXTURE
+from fastlloyd.errors import ConfigError, Reason
+from fastlloyd.life.hello import Schema
+from fastlloyd.masking.fixed import Ring
+from fastlloyd.masking.pairwise import PairwiseMasks
+from fastlloyd.privacy.accountant import ACCOUNTANT, spent
+from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER, Release
+from fastlloyd.protocols.feddp.client import ClientResult, client
+from fastlloyd.protocols.feddp.face_inputs import FedDPCommon, ServerPoints, UserRecords, gather, load
+from fastlloyd.protocols.feddp.face_plan import plan_lines
+from fastlloyd.protocols.feddp.math.noise import draw_share
+from fastlloyd.protocols.feddp.math.stage import Centers
+from fastlloyd.protocols.feddp.plan import Plan
+from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
+from fastlloyd.protocols.feddp.server import ServerResult, server
+from fastlloyd.protocols.feddp.settings import HELP, settings_from
+from fastlloyd.protocols.feddp.sizes import bounds
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.report import document
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.driver import Driver
+from fastlloyd.run.horizontal import begin_client, run_server
+from fastlloyd.run.inputs import OwnRecords
+from fastlloyd.run.outcome import Result, common_part, draw_result, evaluate_result
+from fastlloyd.run.promise import CLIENT, ROW, USER, size_conditions
+from fastlloyd.run.session import Outcome, Session, discarding
+from fastlloyd.run.shared import SharedOutcome
+from fastlloyd.wire.header import SERVER, PartyId, clients
+
+__all__ = ["gather", "load", "plan_lines", "privacy_unit", "serve", "settings_help", "take_part"]
+
+_SERVER_SHOWN = "the server's own points are not protected: the clients see them, projected"
+
+
+def privacy_unit(config: RunConfig) -> str | None:
+    """Say what neighbours differ in; None where nothing is private."""
+    settings = settings_from(config.own_settings)
+    if settings.privacy_level == "record":
+        return ROW
+    generated = config.dataset is not None and config.dataset.partition(":")[0] == MIXTURE
+    return USER if generated or settings.users is not None else CLIENT
+
+
+def settings_help(protocol: str) -> Mapping[str, str]:
+    """Name the settings, and say what each is."""
+    return HELP
+
+
+def serve(session: Session) -> Outcome:
+    """Run the server."""
+    own = session.take_own(ServerPoints)
+    public = session.common.public
+    settings = settings_from(public.settings)
+    outcome = FedDPOutcome(session)
+    points = None if settings.start == "sphere-packing" else own.points
+
+    def make(schema: Schema) -> Plan:
+        if own.names is not None and own.names != schema.names:
+            raise ConfigError(
+                f"--server-data has {len(own.names)} features, the clients have {len(schema.names)}, or other names; "
+                "all parties need the same columns in the same order: name them with --columns",
+                reason=Reason.CONFIG_MISMATCH,
+            )
+        return make_plan(public, d=len(schema.names), names=schema.names, server_points=points)
+
+    with discarding(outcome):
+        played = run_server(
+            session,
+            outcome.files.ledger,
+            kind=Plan,
+            make=make,
+            bounds=bounds,
+            play=lambda plan, stored, done: server(
+                plan, points, restarts=settings.restarts, stored=stored, rounds_done=done
+            ),
+            included=lambda plan, _: clients(plan.clients),
+        )
+        outcome.finish(session, played.driver, played.plan, played.result)
+    return outcome
+
+
+def take_part(session: Session) -> Outcome:
+    """Run a client."""
+    outcome = FedDPOutcome(session)
+    with discarding(outcome):
+        _run_client(session, outcome)
+    return outcome
+
+
+def _run_client(session: Session, outcome: FedDPOutcome) -> None:
+    """Run a client and fill in its outcome."""
+    own = session.take_own(OwnRecords)
+    raw_users = own.raw_users if isinstance(own, UserRecords) else None
+    public, names = session.common.public, own.names
+    begun = begin_client(
+        session,
+        own,
+        outcome.files.ledger,
+        kind=Plan,
+        check=lambda plan: check_plan(plan, public, d=len(names), names=names),
+        bounds=bounds,
+        lifetime_delta=lambda plan: plan.delta,
+    )
+    plan = begun.plan
+    masks = PairwiseMasks(begun.agreement().pairs(begun.driver), Ring(plan.ring_bits), 1, session.facts.run_id)
+    points = own.quantise(plan.fraction_bits)
+    del own
+    begun.start()
+    secret = SecretRandom()
+    result = begun.driver.drive(
+        client(
+            session.me,
+            points,
+            plan,
+            masks,
+            share=lambda t, k: draw_share(plan, t, k, secret),
+            raw_users=raw_users,
+            stored=begun.stored,
+        )
+    )
+    outcome.finish(session, begun.driver, plan, result)
+
+
+class FedDPOutcome(SharedOutcome):
+    """What a party has at the end: every party has the result, a client its labels as well."""
+
+    def finish(self, session: Session, driver: Driver, plan: Plan, result: ServerResult | ClientResult) -> None:
+        """Compare with the others, and note how the run ended."""
+        self.conclude(
+            session,
+            driver,
+            lambda: self._make_result(plan, result.centers, result.costs, result.included),
+            took_part=session.everybody,
+            writers=(SERVER, *session.everybody),
+            raw_labels=result.raw_labels if isinstance(result, ClientResult) else None,
+        )
+
+    def _make_result(
+        self, plan: Plan, centers: Centers, costs: NDArray[np.float64], included: Sequence[Sequence[PartyId]]
+    ) -> Result:
+        bounds: Bounds = self._common.bounds.match(plan.names)
+        releases = self.files.own_releases()
+        centroids = unscale(centers.exact, bounds)
+        sizes = tuple(float(size) for size in centers.noisy_counts)
+        extra = {}
+        if costs.size:
+            from fastlloyd.report.elbow import elbow_csv
+
+            extra["elbow.csv"] = elbow_csv(costs, len(centroids))
+        return Result(
+            common=common_part(
+                self._facts,
+                clients=plan.clients,
+                masking="pairwise",
+                parameters=_parameters(plan, len(centroids)),
+                included=included,
+            ),
+            privacy=partial(self._privacy, plan, releases),
+            features=plan.names,
+            centroids=centroids,
+            noisy_sizes=sizes if any(sizes) else None,
+            against=_against(plan),
+            evaluation=partial(evaluate_result, self._facts, bounds, centers.exact, _client_rows(self._common)),
+            releases=releases,
+            pictures=partial(self._draw, bounds, plan, centroids, sizes, costs),
+            extra=extra,
+        )
+
+    def _privacy(self, plan: Plan, releases: Sequence[Release]) -> document.Privacy:
+        config = self._facts.config
+        neighbours = ADD_REMOVE_USER if plan.by_user else ADD_REMOVE
+        return document.Privacy(
+            epsilon=plan.epsilon,
+            delta=plan.delta,
+            spent_epsilon=spent(releases, plan.delta),
+            neighbours=neighbours,
+            unit=privacy_unit(config),
+            conditions=size_conditions(config),
+            accountant=ACCOUNTANT,
+            releases=[release.to_dict() for release in releases],
+            lifetime_epsilon=self.files.ledger.epsilon(plan.delta, neighbours) if config.state_dir else None,
+            budget=config.budget,
+        )
+
+    def _draw(
+        self,
+        bounds: Bounds,
+        plan: Plan,
+        centroids: NDArray[np.float64],
+        sizes: tuple[float, ...],
+        costs: NDArray[np.float64],
+    ) -> dict[str, bytes]:
+        pictures = draw_result(self._facts, bounds, plan.names, centroids, sizes)
+        if costs.size:
+            from fastlloyd.report.elbow import elbow_plot
+
+            pictures.update(elbow_plot(costs, len(centroids)))
+        return pictures
+
+
+def _client_rows(common: Any) -> NDArray[np.int64] | None:
+    """Give the rows of a demonstration's data set that the clients hold."""
+    if not isinstance(common, FedDPCommon) or common.splits is None:
+        return None
+    return np.concatenate(common.splits)
+
+
+def _parameters(plan: Plan, k: int) -> dict[str, Any]:
+    """Give the public parameters for the report; `k` is the number of clusters in the result."""
+    values = {key: value for key, value in plan.to_json().items() if key not in ("rounds", "names", "protocol")}
+    limit = {"k_max": plan.k} if plan.choose_k else {}
+    steps = [step.kind for step in plan.rounds]
+    return {**values, **limit, "k": k, "noise_price": plan.noise_price, "rounds": len(plan.rounds), "steps": steps}
+
+
+def _against(plan: Plan) -> str:
+    """Say from whom the claim protects."""
+    known = "one client" if plan.known_shares == 1 else f"up to {plan.known_shares} clients together"
+    return (
+        f"{known}, the server, or both together, over all messages to them (each client adds a share of the noise; the "
+        f"server sees the noisy sums; {_SERVER_SHOWN})"
+    )

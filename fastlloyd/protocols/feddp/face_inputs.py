@@ -1,0 +1,249 @@
+"""What the parties of FedDP-KMeans bring: the clients their records and whose they are, the server its own points.
+
+In a demonstration the server's points are rows of the public set that no client gets, or those that the mixture
+generator makes for it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.data.bounds import Bounds, parse_bounds, scale
+from fastlloyd.data.dataset import Dataset
+from fastlloyd.data.public.mixture import MIXTURE, MixtureData, make_mixture, parse_mixture
+from fastlloyd.data.public.named import dataset_bounds
+from fastlloyd.data.split import public_permutation, split_rows
+from fastlloyd.data.table import column_names, read_identifiers, read_table
+from fastlloyd.errors import ConfigError, DataError
+from fastlloyd.privacy.delta import settle_delta
+from fastlloyd.privacy.ledger import keyed_digest
+from fastlloyd.protocols.feddp.parameters import PublicParameters
+from fastlloyd.protocols.feddp.settings import Settings, settings_from
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.inputs import Common, OwnRecords, load_own, public_dataset, settle_size, share_caps
+from fastlloyd.wire.header import PartyId
+
+_HOLD_OUT = 1 << 40
+_PAPER_DELTA = 1e-6  # in all its experiments
+_NOBODY = frozenset({"", "na", "nan", "n/a", "null", "none"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FedDPCommon(Common):
+    """What all parties have alike.
+
+    Attributes
+    ----------
+    server_values : float64 array, shape (s, d), or None
+        The server's points in a demonstration, original units.
+    users : int64 array, shape (n,), or None
+        Whose each row of a demonstration's data set is.
+    """
+
+    server_values: NDArray[np.float64] | None = field(default=None, repr=False)
+    users: NDArray[np.int64] | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerPoints:
+    """The server's own points, scaled to [-1, 1]; `points` is None where it has none."""
+
+    points: NDArray[np.float64] | None = field(repr=False)
+    names: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserRecords(OwnRecords):
+    """A client's records and whose they are.
+
+    Attributes
+    ----------
+    raw_users : int64 array, shape (n,)
+        Which of this client's users each record belongs to.
+    """
+
+    raw_users: NDArray[np.int64] = field(repr=False)
+
+    def digest(self, key: bytes) -> str:
+        """Give a keyed digest of the records and of whose they are; never sent."""
+        return keyed_digest(key, np.column_stack([self.raw_points, self.raw_users.astype(np.float64)]))
+
+
+def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
+    """Give the public parameters of a run.
+
+    Raises
+    ------
+    ConfigError
+        Any that does not fit.
+    """
+    return PublicParameters(
+        clients=clients,
+        min_clients=config.min_clients,
+        k=k,
+        choose_k=config.choose_k,
+        n_total=n_total,
+        epsilon=config.epsilon,
+        delta=settle_delta(config.delta, n_total=n_total, paper=_PAPER_DELTA, accept_large=config.accept_large_delta),
+        rounds=config.rounds,
+        seed=config.seed,
+        ring_bits=config.ring_bits,
+        known_shares=config.known_shares,
+        settings=config.own_settings,
+    )
+
+
+def gather(config: RunConfig, clients: int) -> tuple[RunConfig, FedDPCommon]:
+    """Check what is public and alike for all parties.
+
+    Raises
+    ------
+    ConfigError
+        Any public parameter that does not fit.
+    """
+    config = replace(config, masking="pairwise")  # the server works on the noisy sums: there is no other way
+    settings = settings_from(config.own_settings)
+    if settings.users is not None and settings.privacy_level == "record":
+        raise ConfigError(
+            "--set feddp.users names whose each record is, but feddp.privacy_level is 'record', which protects single "
+            "records: add --set feddp.privacy_level=client, or leave feddp.users out"
+        )
+    if config.dataset is not None and config.dataset.partition(":")[0] == MIXTURE:
+        return _gather_mixture(config, clients)
+    config, dataset = public_dataset(config)
+    if dataset is None:
+        public = public_parameters(config, clients, *settle_size(config, None))
+        caps = share_caps(config, clients, public.n_total)
+        bounds = parse_bounds(config.bounds or "")
+        return config, FedDPCommon(public=public, bounds=bounds, caps=caps, dataset=None, splits=None)
+    return _gather_dataset(config, clients, dataset, settings)
+
+
+def _gather_dataset(
+    config: RunConfig, clients: int, dataset: Dataset, settings: Settings
+) -> tuple[RunConfig, FedDPCommon]:
+    """Split a public set among the clients; without --server-data, some rows of it are the server's."""
+    if settings.users is not None:
+        raise ConfigError(
+            "--set feddp.users names a column of each client's own file (--data); a demonstration with users is "
+            "--dataset mixture:clients=2000,points=50"
+        )
+    rows = len(dataset.values)
+    held = 0 if config.server_data is not None else math.ceil(settings.server_share * rows)
+    if config.server_data is None and rows - held < clients:
+        raise ConfigError(f"--set feddp.server_share: {held} of {rows} rows leave too few for {clients} clients")
+    kept = np.ones(rows, dtype=bool)
+    # Another seed than the split's, whose order would take all these rows from the first clients.
+    kept[public_permutation(rows, config.seed + _HOLD_OUT)[:held]] = False
+    splits = [part[kept[part]] for part in split_rows(rows, clients, config.split, config.seed, labels=dataset.labels)]
+    idle = [client for client, part in enumerate(splits, 1) if not len(part)]
+    if idle:
+        raise ConfigError(
+            f"--set feddp.server_share {settings.server_share:g}: leaves client {idle[0]} without a record; lower it, "
+            "or start fewer clients"
+        )
+    n_total, k = settle_size(config, dataset)
+    if config.n_total is None:
+        n_total = int(kept.sum())
+    return config, FedDPCommon(
+        public=public_parameters(config, clients, n_total, k),
+        bounds=dataset_bounds(dataset, config.bounds),
+        caps=tuple(len(part) for part in splits),
+        dataset=dataset,
+        splits=splits,
+        server_values=dataset.values[~kept] if held else None,
+    )
+
+
+def _gather_mixture(config: RunConfig, clients: int) -> tuple[RunConfig, FedDPCommon]:
+    """Make the paper's mixture and deal its owners out to the clients."""
+    made = make_mixture(parse_mixture(config.dataset or MIXTURE), config.seed)
+    dataset = _mixture_dataset(made)
+    splits = made.rank_rows(clients)
+    return config, FedDPCommon(
+        public=public_parameters(config, clients, *settle_size(config, dataset)),
+        bounds=made.mixture.bounds if config.bounds is None else parse_bounds(config.bounds).match(dataset.names),
+        caps=tuple(len(part) for part in splits),
+        dataset=dataset,
+        splits=splits,
+        server_values=made.server_points if config.server_data is None else None,
+        users=made.owners,
+    )
+
+
+def _mixture_dataset(made: MixtureData) -> Dataset:
+    """Give the clients' records as a public data set."""
+    return Dataset(
+        name=MIXTURE,
+        values=made.points,
+        names=made.mixture.names,
+        labels=made.labels,
+        bounds=made.mixture.bounds,
+        k=made.mixture.k,
+        licence="generated",
+    )
+
+
+def load(config: RunConfig, common: FedDPCommon, me: PartyId) -> OwnRecords | ServerPoints:
+    """Load what this party alone has, scaled to [-1, 1].
+
+    Raises
+    ------
+    DataError
+        A client's records do not fit.
+    ConfigError
+        The server's file does not fit: what the server has is public to the parties of this protocol.
+    """
+    settings = settings_from(config.own_settings)
+    if me.is_server:
+        return _load_server(config, common)
+    own = load_own(config, common, me, ignore=() if settings.users is None else (settings.users,))
+    if settings.privacy_level == "record":
+        return own
+    raw_users = _users(config, common, me, settings, len(own.raw_points))
+    return UserRecords(raw_points=own.raw_points, names=own.names, bounds=own.bounds, raw_users=raw_users)
+
+
+def _load_server(config: RunConfig, common: FedDPCommon) -> ServerPoints:
+    """Load the server's points."""
+    if common.server_values is not None and common.dataset is not None:
+        return ServerPoints(points=scale(common.server_values.copy(), common.bounds), names=common.dataset.names)
+    if config.server_data is None:
+        return ServerPoints(points=None, names=None)
+    columns = config.columns
+    if not columns and common.dataset is not None:
+        columns = common.dataset.names
+    users = settings_from(config.own_settings).users
+    try:
+        ignore = () if users is None or users not in column_names(config.server_data) else (users,)
+        table = read_table(
+            config.server_data, columns=columns, ignore=ignore, missing=config.missing, bounds=common.bounds
+        )
+    except DataError as error:  # nobody's private record
+        raise ConfigError(f"--server-data: {str(error).replace('--data', '--server-data')}") from error
+    matched: Bounds = common.bounds.match(table.names)
+    return ServerPoints(points=scale(table.values, matched, out=table.values), names=table.names)
+
+
+def _users(config: RunConfig, common: FedDPCommon, me: PartyId, settings: Settings, rows: int) -> NDArray[np.int64]:
+    """Find out whose each record is; without a column of users, a client is one user."""
+    if common.users is not None and common.splits is not None:
+        return common.users[common.splits[me.rank - 1]]
+    if settings.users is None:
+        return np.zeros(rows, dtype=np.int64)
+    if config.missing == "drop":
+        raise ConfigError("--missing drop does not go with feddp.users: use midpoint, or complete the rows")
+    path = (config.data or "").replace("{client}", str(me.rank))
+    names = read_identifiers(path, settings.users)
+    blank = [row for row, name in enumerate(names, 1) if name.lower() in _NOBODY]
+    if blank:
+        raise DataError(
+            f"{path}, row {blank[0]}, column {settings.users!r}: expected whose record it is, got nothing (and in "
+            f"{len(blank) - 1} more rows); fill it in, for blank users would count as one"
+        )
+    _, numbers = np.unique(np.array(names), return_inverse=True)
+    return numbers.astype(np.int64).reshape(rows)

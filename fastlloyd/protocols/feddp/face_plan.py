@@ -1,0 +1,57 @@
+"""What a run of FedDP-KMeans would do, from public numbers and the server's own points."""
+
+from __future__ import annotations
+
+from fastlloyd.errors import ConfigError
+from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
+from fastlloyd.protocols.feddp.face_inputs import ServerPoints, gather, load
+from fastlloyd.protocols.feddp.plan import Plan
+from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.promise import promise_lines
+from fastlloyd.wire.header import SERVER
+
+
+def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
+    """Describe the plan of a run, line by line; opens no data but the server's and a public --dataset.
+
+    Raises
+    ------
+    ConfigError
+        Public parameters that do not fit, or an unknown number of features.
+    """
+    config, common = gather(config, clients)
+    own = load(config, common, SERVER)
+    names = own.names if isinstance(own, ServerPoints) else None
+    if names is None:
+        if d is None:
+            raise ConfigError("--d: expected the number of features, or --server-data, which has them")
+        names = tuple(f"x{i + 1}" for i in range(d))
+    if d not in (None, len(names)):
+        raise ConfigError(f"--d: the server's data have {len(names)} features, got {d}; leave it out")
+    points = own.points if isinstance(own, ServerPoints) else None
+    plan = make_plan(common.public, d=len(names), names=names, server_points=points)
+    epsilon = check_plan(plan, common.public, d=len(names), names=names)
+    return [
+        f"feddp: {plan.n_total:,} records at most, {plan.d} features, {'at most ' if plan.choose_k else ''}{plan.k} "
+        f"clusters, {plan.clients} clients, {plan.n_server:,} points of the server",
+        f"arithmetic: ring Z_2^{plan.ring_bits} (outer product: Z_2^64), {plan.fraction_bits} fraction bits (outer "
+        f"product: {plan.outer_bits})",
+        f"privacy: epsilon {epsilon:.6g} of {plan.epsilon:g}, delta {plan.delta:.3g}, "
+        f"{ADD_REMOVE_USER if plan.by_user else ADD_REMOVE}; records are cut to norm {plan.norm_bound:.4g}",
+        *promise_lines(config, delta=plan.delta, n_total=plan.n_total),
+        f"shares: each of {plan.clients} clients adds one, {plan.shares} of them carry the guarantee; "
+        f"{plan.noise_price - 1.0:.1%} more noise in all than a server alone would add",
+        *(_step_line(plan, t) for t in range(len(plan.rounds))),
+    ]
+
+
+def _step_line(plan: Plan, t: int) -> str:
+    """Describe one step."""
+    step = plan.rounds[t]
+    up = plan.elements(t) * plan.ring_of(t) // 8
+    noises = [
+        f"{release.name}: {release.mechanism.split()[1]} noise of {release.noise_multiplier:.3g} times the sensitivity"
+        for release in plan.releases(t)
+    ]
+    return f"  step {t + 1}, {step.kind}: {up:,} bytes up from each client; " + ("; ".join(noises) or "nothing asked")

@@ -1,0 +1,1 @@
+"""What is computed from records and noisy sums, free of messages."""

@@ -1,0 +1,138 @@
+"""What one client computes from its records at record level: integers, each record's part bounded exactly.
+
+Source: FedDP-KMeans, Alg. 1 lines 3, 10 to 13, 19 to 21; Alg. 2 lines 5 to 7.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.kmeans.assign import accumulate, assign, sum_by_label
+from fastlloyd.kmeans.grid import GridPoints
+from fastlloyd.kmeans.layout import join
+from fastlloyd.kmeans.spectral import outer_product
+from fastlloyd.protocols.feddp.math.projection import Projection, project
+from fastlloyd.protocols.feddp.plan import Plan
+
+_BLOCK = 1 << 14
+
+
+class Statistics(Protocol):
+    """What each step asks of a client's records, in the grid units of the plan's releases.
+
+    Notes
+    -----
+    Sees: nobody but the caller, until noise and mask are added.
+    """
+
+    def outer_product(self) -> NDArray[np.int64]:
+        """Give step 1's entries, shape (d (d + 1) / 2,)."""
+        ...
+
+    def weights(self, projection: Projection) -> NDArray[np.int64]:
+        """Give step 2's weights, shape (n_server,)."""
+        ...
+
+    def projected_step(self, projection: Projection, centers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Give step 3's sums and counts, shape (k (d + 1),), by projected centres, shape (k, r)."""
+        ...
+
+    def lloyd_step(self, centers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Give a Lloyd step's sums and counts, shape (k (d + 1),), by centres, shape (k, d)."""
+        ...
+
+
+class RecordStatistics:
+    """Statistics in which one record is protected; `Plan.sensitivities` says how far it moves each.
+
+    Parameters
+    ----------
+    raw_points : GridPoints
+        The client's own records; cut to norm Delta here.
+    plan : Plan
+    """
+
+    def __init__(self, raw_points: GridPoints, plan: Plan) -> None:
+        self._plan = plan
+        self._points = cut_norm(raw_points, plan.norm_limit)
+        self._projected: tuple[Projection, GridPoints] | None = None
+        self._outer: NDArray[np.int64] | None = None
+
+    def outer_product(self) -> NDArray[np.int64]:
+        """Add up x x^T on the coarser grid of 2^-p (Alg. 1, line 4)."""
+        if self._outer is None:
+            shift = self._plan.fraction_bits - self._plan.outer_bits
+            largest = min(1 << self._plan.outer_bits, self._plan.norm_limit)
+            self._outer = outer_product(coarsen(self._points.raw_coordinates, shift), largest)
+        return self._outer
+
+    def weights(self, projection: Projection) -> NDArray[np.int64]:
+        """Count the records nearest to each server point in the projected space (line 12)."""
+        labels = assign(self._project(projection), projection.server_points)
+        return np.bincount(labels, minlength=self._plan.n_server).astype(np.int64) << self._plan.fraction_bits
+
+    def projected_step(self, projection: Projection, centers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Sum and count by the nearest projected centre (lines 20 and 21)."""
+        labels = assign(self._project(projection), centers)
+        sums, counts = sum_by_label(self._points, labels, len(centers))
+        return join(sums, counts << self._plan.fraction_bits)
+
+    def lloyd_step(self, centers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Sum and count by the nearest centre (Alg. 2, lines 6 and 7)."""
+        sums, counts = accumulate(self._points, centers, radius=None, relative=False)
+        return join(sums, counts << self._plan.fraction_bits)
+
+    def _project(self, projection: Projection) -> GridPoints:
+        """Project the own records, once per projection."""
+        if self._projected is None or self._projected[0] is not projection:
+            points = project(self._points, projection.matrix, projection.bits)
+            self._projected = (projection, points)
+        return self._projected[1]
+
+
+def cut_norm(points: GridPoints, limit: int) -> GridPoints:
+    """Shorten points to norm `limit`, truncating towards zero, so that the integer norm is at most `limit`.
+
+    Parameters
+    ----------
+    points : GridPoints
+    limit : int
+        R, grid units.
+
+    Returns
+    -------
+    GridPoints
+        The same object if no point is longer.
+
+    Notes
+    -----
+    Privacy: each point by itself. Squares add up in float64 below 2^53, exactly, so the check is exact.
+    Source: FedDP-KMeans, §5.1.
+    """
+    square = float(limit) * float(limit)
+    long = np.flatnonzero(points.raw_squared_norms > square)
+    if long.size == 0:
+        return points
+    coordinates, norms = points.raw_coordinates.copy(), points.raw_squared_norms.copy()
+    for start in range(0, long.size, _BLOCK):
+        rows = long[start : start + _BLOCK]
+        factor = limit / np.sqrt(norms[rows])
+        while rows.size:
+            cut = np.trunc(points.raw_coordinates[:, rows] * factor)
+            coordinates[:, rows] = cut
+            norms[rows] = np.einsum("ij,ij->j", cut, cut)
+            # Rounding of the factor alone can leave a point too long: take a little more off.
+            again = norms[rows] > square
+            rows, factor = rows[again], factor[again] * (1.0 - 2.0**-30)
+    return GridPoints(coordinates, norms, points.fraction_bits)
+
+
+def coarsen(coordinates: NDArray[np.int32], shift: int) -> NDArray[np.int32]:
+    """Divide by 2^shift, truncating towards zero: no norm grows."""
+    if shift == 0:
+        return coordinates
+    sizes = np.abs(coordinates) >> shift
+    return np.where(coordinates < 0, -sizes, sizes)

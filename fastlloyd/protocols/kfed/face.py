@@ -1,0 +1,161 @@
+"""k-FED: one party's run over real links. It is a baseline: nothing about it is private.
+
+The server sees each client's centres and has the result; it writes the shared files where it shares their folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.data.bounds import unscale
+from fastlloyd.party.message import recall
+from fastlloyd.privacy.delta import automatic_delta
+from fastlloyd.protocols.kfed.client import ClientResult, centers_format, client
+from fastlloyd.protocols.kfed.messages import MergedCenters
+from fastlloyd.protocols.kfed.parameters import PublicParameters
+from fastlloyd.protocols.kfed.plan import Plan, check_plan, make_plan
+from fastlloyd.protocols.kfed.server import ServerResult, server
+from fastlloyd.protocols.kfed.settings import HELP
+from fastlloyd.protocols.kfed.sizes import bounds
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.driver import Driver
+from fastlloyd.run.horizontal import begin_client, run_server
+from fastlloyd.run.inputs import Common, OwnRecords, gather_horizontal, load_own, plan_inputs
+from fastlloyd.run.outcome import Result, common_part, draw_result, evaluate_result, not_private_part
+from fastlloyd.run.session import Outcome, Session, discarding
+from fastlloyd.run.shared import SharedOutcome
+from fastlloyd.wire.header import SERVER, PartyId
+
+_NOT_PRIVATE = "kfed sends means of the clients' records to the server without noise or masks"
+
+
+def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
+    """Give the public parameters of a run."""
+    return PublicParameters(
+        clients=clients,
+        min_clients=config.min_clients,
+        k=k,
+        n_total=n_total,
+        seed=config.seed,
+        settings=config.own_settings,
+    )
+
+
+def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
+    """Check what is public and alike for all parties."""
+    return gather_horizontal(config, clients, public_parameters)
+
+
+def load(config: RunConfig, common: Common, me: PartyId) -> OwnRecords | None:
+    """Load a client's own records; the server has none."""
+    return None if me.is_server else load_own(config, common, me)
+
+
+def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
+    """Describe what a run would do, from public numbers alone."""
+    public, d = plan_inputs(config, clients, d, public_parameters)
+    plan = make_plan(public, d=d, names=tuple(f"x{i + 1}" for i in range(d)))
+    return [
+        f"kfed: {plan.n_total:,} records at most, {d} features, {plan.k} clusters, {plan.clients} clients",
+        f"one round: at most {8 * plan.most_elements:,} bytes up from each client, {8 * plan.k * d:,} down to each",
+        f"privacy: none; {_NOT_PRIVATE}",
+    ]
+
+
+def privacy_unit(config: RunConfig) -> str | None:
+    """Say what neighbours differ in; None where nothing is private."""
+    return None
+
+
+def settings_help(protocol: str) -> Mapping[str, str]:
+    """Name the settings, and say what each is."""
+    return HELP
+
+
+def serve(session: Session) -> Outcome:
+    """Run the server."""
+    public = session.common.public
+    outcome = KFedOutcome(session)
+    with discarding(outcome):
+        played = run_server(
+            session,
+            outcome.files.ledger,
+            kind=Plan,
+            make=lambda schema: make_plan(public, d=len(schema.names), names=schema.names),
+            bounds=bounds,
+            play=lambda plan, stored, done: server(plan, stored=stored.get(0), rounds_done=done),
+            included=lambda plan, reply: recall(MergedCenters, reply, centers_format(plan), "reply-0").included,
+        )
+        outcome.finish(session, played.driver, played.plan, played.result)
+    return outcome
+
+
+def take_part(session: Session) -> Outcome:
+    """Run a client."""
+    outcome = KFedOutcome(session)
+    with discarding(outcome):
+        own = session.take_own(OwnRecords)
+        public, names = session.common.public, own.names
+        begun = begin_client(
+            session,
+            own,
+            outcome.files.ledger,
+            kind=Plan,
+            check=lambda plan: check_plan(plan, public, d=len(names), names=names),
+            bounds=bounds,
+            lifetime_delta=lambda plan: automatic_delta(plan.n_total),
+        )
+        points = own.quantise(begun.plan.fraction_bits)
+        del own
+        begun.keep_facts()
+        begun.start()
+        stored = begun.stored
+        result = begun.driver.drive(
+            client(session.me, points, begun.plan, uplink=stored.uplinks.get(0), reply=stored.replies.get(0))
+        )
+        outcome.finish(session, begun.driver, begun.plan, result)
+    return outcome
+
+
+class KFedOutcome(SharedOutcome):
+    """What a party has at the end: every party has the result, a client its labels as well."""
+
+    def finish(self, session: Session, driver: Driver, plan: Plan, result: ServerResult | ClientResult) -> None:
+        """Compare with the others, and note how the run ended."""
+        self.conclude(
+            session,
+            driver,
+            lambda: self._make_result(plan, result.centers, (result.included,)),
+            took_part=result.included,
+            writers=(SERVER, *result.included),
+            late=result.late if isinstance(result, ServerResult) else frozenset(),
+            raw_labels=result.raw_labels if isinstance(result, ClientResult) else None,
+        )
+
+    def _make_result(self, plan: Plan, centers: NDArray[np.float64], included: Sequence[Sequence[PartyId]]) -> Result:
+        bounds = self._common.bounds.match(plan.names)
+        releases = self.files.own_releases()
+        centroids = unscale(centers, bounds)
+        parameters = {key: value for key, value in plan.to_json().items() if key not in ("names", "protocol")}
+        return Result(
+            common=common_part(
+                self._facts,
+                clients=plan.clients,
+                masking=None,
+                parameters={**parameters, "d": plan.d, "rounds": 1},
+                included=included,
+            ),
+            privacy=partial(not_private_part, self._facts, releases),
+            features=plan.names,
+            centroids=centroids,
+            noisy_sizes=None,
+            against="nobody",
+            not_private_reason=_NOT_PRIVATE,
+            evaluation=partial(evaluate_result, self._facts, bounds, centers),
+            releases=releases,
+            pictures=partial(draw_result, self._facts, bounds, plan.names, centroids, None),
+        )

@@ -1,0 +1,255 @@
+"""SecFC: one party's run over real links.
+
+The result is the labels: every party knows the cluster of every point, and each client which points are its own. The
+server writes `server.json` only; centres exist only where the run reveals them to the clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.data.bounds import Bounds, scale, unscale
+from fastlloyd.life.hello import await_ready, gather_schema, propose_plan
+from fastlloyd.privacy.delta import automatic_delta
+from fastlloyd.privacy.ledger import Ledger
+from fastlloyd.protocols.secfc.client import ClientResult, client
+from fastlloyd.protocols.secfc.math.tournament import count_rounds
+from fastlloyd.protocols.secfc.math.turn import draw_rotation, rotate
+from fastlloyd.protocols.secfc.parameters import PublicParameters
+from fastlloyd.protocols.secfc.plan import Plan, check_plan, make_plan
+from fastlloyd.protocols.secfc.server import server
+from fastlloyd.protocols.secfc.settings import HELP
+from fastlloyd.protocols.secfc.sharing import await_shared, gather_sizes, share_points, tell_size
+from fastlloyd.protocols.secfc.sizes import bounds
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.report import document
+from fastlloyd.run.checks import refuse_resume
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.driver import Driver
+from fastlloyd.run.horizontal import begin_client
+from fastlloyd.run.inputs import Common, OwnRecords, gather_horizontal, load_own, plan_inputs
+from fastlloyd.run.outcome import (
+    Facts,
+    Result,
+    common_part,
+    draw_result,
+    evaluate_result,
+    not_private_part,
+)
+from fastlloyd.run.session import Outcome, Session, discarding
+from fastlloyd.run.shared import ReportOnly, SharedOutcome
+from fastlloyd.wire.header import PartyId
+
+_NOT_PRIVATE = (
+    "the result is exact: every client learns the cluster of every point in every iteration; the server learns {what}"
+)
+_KNOWS = {
+    "random": (
+        "how many clusters have points in each iteration and, of comparisons whose points, clusters and outcomes it "
+        "cannot tell, how close they are, but for a factor of up to 2^17"
+    ),
+    "separated": (
+        "each point's exact squared distances from k points, which tell all points but for secret axes if k is above d"
+    ),
+}
+
+
+def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
+    """Give the public parameters of a run.
+
+    Raises
+    ------
+    ConfigError
+        Any that does not fit.
+    """
+    return PublicParameters(
+        clients=clients,
+        k=k,
+        n_total=n_total,
+        rounds=config.rounds,
+        seed=config.seed,
+        settings=config.own_settings,
+    )
+
+
+def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
+    """Check what is public and alike for all parties.
+
+    Raises
+    ------
+    ConfigError
+        A parameter does not fit, or an interrupted run is to be resumed.
+    """
+    refuse_resume(
+        config,
+        because="fresh shares under the same masks would show their difference",
+        spent="the run adds no noise, so nothing is spent twice",
+    )
+    return gather_horizontal(config, clients, public_parameters)
+
+
+def load(config: RunConfig, common: Common, me: PartyId) -> OwnRecords | None:
+    """Load a client's own records; the server has none."""
+    return None if me.is_server else load_own(config, common, me)
+
+
+def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
+    """Describe what a run would do, from public numbers alone."""
+    public, d = plan_inputs(config, clients, d, public_parameters)
+    sizes = tuple(len(part) for part in np.array_split(np.empty(public.n_total), clients))
+    plan = make_plan(public, d=d, names=tuple(f"x{i + 1}" for i in range(d)), sizes=sizes)
+    element = plan.field.element_bytes
+    return [
+        f"secfc: {plan.n_total:,} records at most, {d} features, {plan.k} clusters, {clients} clients",
+        f"code: l = {plan.segments} segments, any t = {plan.threshold} clients learn nothing from their shares, "
+        f"{plan.needed_answers} answers decode an iteration",
+        f"field: {len(plan.primes)} primes, {element} bytes an element; grid of 2^-{plan.fraction_bits}",
+        f"set-up: {max(sizes) * plan.width * element * (clients - 1):,} bytes of shares from each client",
+        f"iteration: {(plan.k - 1) * plan.n_total * element:,} bytes up from each client in "
+        f"{count_rounds(plan.k)} message(s); at most {plan.rounds} rounds",
+        f"privacy: no noise; {_not_private(plan)}",
+    ]
+
+
+def privacy_unit(config: RunConfig) -> str | None:
+    """Say what neighbours differ in; None where nothing is private."""
+    return None
+
+
+def settings_help(protocol: str) -> Mapping[str, str]:
+    """Name the settings, and say what each is."""
+    return HELP
+
+
+def serve(session: Session) -> Outcome:
+    """Run the server."""
+    ledger = session.ledger or Ledger()
+    driver = session.driver(ledger)
+    common = session.common
+    sizes = driver.drive(gather_sizes(session.everybody, common.caps, padded=common.public.chosen.membership))
+    schema = driver.drive(gather_schema(session.everybody))
+    plan = make_plan(common.public, d=len(schema.names), names=schema.names, sizes=sizes)
+    driver.allow(bounds(plan))
+    driver.drive(propose_plan(session.everybody, plan.to_json(), 0))
+    records = driver.drive(await_shared(plan))
+    driver.drive(await_ready(session.everybody))
+    session.rounds_start(driver)
+    result = driver.drive(server(plan, records))
+    ledger.close()
+    part = _common_part(session.facts, plan, result.included)
+    return ReportOnly(session, driver, part, plan.all_releases(), late=result.late)
+
+
+def take_part(session: Session) -> Outcome:
+    """Run a client."""
+    outcome = ClientOutcome(session)
+    with discarding(outcome):
+        _run_client(session, outcome)
+    return outcome
+
+
+def _run_client(session: Session, outcome: ClientOutcome) -> None:
+    """Run a client and fill in its outcome."""
+    own = session.take_own(OwnRecords)
+    common, me, names = session.common, session.me, own.names
+    told = common.caps[me.rank - 1] if common.public.chosen.membership else len(own.raw_points)
+    session.driver(outcome.files.ledger).drive(tell_size(told))
+    begun = begin_client(
+        session,
+        own,
+        outcome.files.ledger,
+        kind=Plan,
+        check=lambda plan: check_plan(plan, common.public, me=me, names=names, told=told, caps=common.caps),
+        bounds=bounds,
+        lifetime_delta=lambda plan: automatic_delta(plan.n_total),
+    )
+    plan, run_id = begun.plan, session.facts.run_id
+    seed = begun.fresh_seed()
+    rotation = draw_rotation(plan.d, seed=seed, run_id=run_id)
+    points = rotate(own.raw_points, rotation, plan.fraction_bits)
+    del own
+    shares = begun.driver.drive(share_points(me, points, plan, run_id=run_id, secret=SecretRandom()))
+    begun.start()
+    result = begun.driver.drive(client(me, shares, points, plan, rotation=rotation, seed=seed, run_id=run_id))
+    outcome.finish(session, begun.driver, plan, result)
+
+
+def _not_private(plan: Plan) -> str:
+    """Say why the result carries no claim of differential privacy."""
+    return _NOT_PRIVATE.format(what=_KNOWS[plan.start])
+
+
+def _common_part(facts: Facts, plan: Plan, included: Sequence[Sequence[PartyId]]) -> document.Common:
+    values = {key: value for key, value in plan.to_json().items() if key not in ("names", "protocol", "sizes")}
+    return common_part(
+        facts,
+        clients=plan.clients,
+        masking=None,
+        parameters={**values, "rounds": len(included), "needed_answers": plan.needed_answers},
+        included=included,
+    )
+
+
+class ClientOutcome(SharedOutcome):
+    """What a client has at the end."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._bounds: Bounds = session.own.bounds
+        self._names: tuple[str, ...] = session.own.names
+
+    def finish(self, session: Session, driver: Driver, plan: Plan, result: ClientResult) -> None:
+        """Compare with the other clients, and note how the run ended."""
+        inertia = result.raw_inertia
+        self.conclude(
+            session,
+            driver,
+            lambda: self._make_result(plan, result),
+            took_part=result.present,
+            writers=result.present,
+            raw_labels=result.raw_labels,
+            raw_files={} if inertia is None else {f"inertia_{session.me.rank}.csv": f"inertia\n{inertia!r}\n"},
+        )
+
+    def _make_result(self, plan: Plan, result: ClientResult) -> Result:
+        centroids = None if result.centers is None else unscale(result.centers, self._bounds)
+        releases = self.files.own_releases()
+        drawn = centroids is not None and bool(np.isfinite(centroids).all())
+        sizes = "".join(f"{cluster},{size}\n" for cluster, size in enumerate(result.sizes.tolist()))
+        return Result(
+            common=_common_part(self._facts, plan, result.included),
+            privacy=partial(not_private_part, self._facts, releases),
+            features=self._names,
+            centroids=centroids,
+            noisy_sizes=None,
+            against="nobody",
+            not_private_reason=_not_private(plan),
+            evaluation=partial(self._evaluate, plan, result),
+            releases=releases,
+            pictures=partial(draw_result, self._facts, self._bounds, self._names, centroids, None)
+            if drawn and centroids is not None
+            else dict,
+            extra={"sizes.csv": "cluster,size\n" + sizes},
+        )
+
+    def _evaluate(self, plan: Plan, result: ClientResult) -> dict[str, float | None] | None:
+        """Compare with the public data set: from the labels, or from the centres where labels have no owner."""
+        dataset, splits = self._common.dataset, self._common.splits
+        if not self._facts.config.evaluate or dataset is None or splits is None:
+            return None
+        if plan.membership:
+            if result.centers is None or not np.isfinite(result.centers).all():
+                return {"nicv": None, "nicv_central": None}
+            return evaluate_result(self._facts, self._bounds, result.centers)
+        points = scale(dataset.values[np.concatenate(splits)], self._bounds)
+        return evaluate_result(self._facts, self._bounds, _means(points, result.labels))
+
+
+def _means(points: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Give the mean of each cluster that has points, shape (clusters, d)."""
+    used = np.unique(labels[labels >= 0])
+    return np.stack([points[labels == cluster].mean(axis=0) for cluster in used])

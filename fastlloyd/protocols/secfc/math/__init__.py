@@ -1,0 +1,1 @@
+"""Coding, masks and orders: what the parties compute, free of messages."""

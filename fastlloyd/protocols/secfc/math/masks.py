@@ -1,0 +1,92 @@
+"""What hides the answers of one round, from the clients' common seed: alike at all clients, fresh in each round.
+
+Three things, each under a key of its own: a secret order of the values, secret factors, noise and signs (`signs.py`),
+and polynomials that hide what the single segments add (`field/zero_sum.py`).
+
+The keys depend on all that the server has sent so far: one that ever tells two clients different things gets answers
+that do not fit together. The order is that of all values of a round, points and pairs of clusters together.
+
+Source: none in the paper; docs/secfc.md, "What the server learns".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.field.lagrange import Code
+from fastlloyd.field.prime import Elements
+from fastlloyd.field.zero_sum import zero_sum_mask
+from fastlloyd.protocols.secfc.math.signs import SignMasks, sign_masks
+from fastlloyd.randomness import domains
+from fastlloyd.randomness.prg import KeyStream, derive, keystream
+
+_PURPOSES = (domains.SECFC_SUMS, domains.SECFC_SIGNS, domains.SECFC_ORDER)
+_DIGITS = 3
+
+
+class Transcript:
+    """A digest of all that the server has sent in the rounds.
+
+    Parameters
+    ----------
+    run_id : bytes
+    """
+
+    def __init__(self, run_id: bytes) -> None:
+        self._digest = hashlib.sha256(domains.SECFC_REPLIES + run_id)
+
+    def add(self, reply: bytes) -> None:
+        """Take in the body of one reply; with its length, so that no two rows of replies have one digest."""
+        self._digest.update(struct.pack("<Q", len(reply)) + reply)
+
+    @property
+    def digest(self) -> bytes:
+        """32 bytes."""
+        return self._digest.digest()
+
+
+class RoundMasks:
+    """The masks of one round, for one client.
+
+    Parameters
+    ----------
+    code : Code
+    client : int
+        1..n.
+    seed : bytes of length 32
+        The clients' common seed, which the server does not know.
+    replies : bytes of length 32
+        Digest of the run and of all that the server has sent.
+    round_ : int
+        Each has masks of its own.
+
+    Notes
+    -----
+    Sees: every client can compute them for all clients. Nobody may use them for two answers.
+    """
+
+    def __init__(self, code: Code, client: int, *, seed: bytes, replies: bytes, round_: int) -> None:
+        self._code, self._client, self._round = code, client, round_
+        sums, self._signs, self._shuffle = (derive(seed, purpose, replies) for purpose in _PURPOSES)
+        self._sums = KeyStream(sums)
+
+    def shuffled(self, count: int) -> NDArray[np.int64]:
+        """Return 0..count-1 in a secret order: uniform, unless two numbers of 48 bits are equal."""
+        stream = keystream(self._shuffle, struct.pack("<III", self._round, 0, 0), 2 * _DIGITS * count)
+        order = np.arange(count)
+        # numpy sorts 16 bits by counting: three such sorts take less than half the time of one of 64-bit numbers.
+        for digits in np.frombuffer(stream, dtype="<u2").reshape(_DIGITS, count):
+            order = order[np.argsort(digits[order], kind="stable")]
+        return order
+
+    def signs(self, count: int) -> SignMasks:
+        """Return the secrets of the round's comparisons, in the order in which they are sent."""
+        return sign_masks(count, key=self._signs, round_=self._round)
+
+    def sums(self, shape: tuple[int, ...], block: int) -> Elements:
+        """Return what hides the segments in one block of the answer."""
+        return zero_sum_mask(self._code, self._client, shape, stream=self._sums, iteration=self._round, block=block)

@@ -1,0 +1,76 @@
+"""What a run of vertical DP clustering would do, from public numbers alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastlloyd.data.bounds import Bounds
+from fastlloyd.data.vertical import PartyFeatures
+from fastlloyd.errors import ConfigError
+from fastlloyd.privacy.accountant import spent
+from fastlloyd.protocols.vertical_dp.client import synopsis_format
+from fastlloyd.protocols.vertical_dp.face_inputs import gather, public_parameters
+from fastlloyd.protocols.vertical_dp.plan import Plan, make_plan
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.inputs import settle_size
+from fastlloyd.run.promise import promise_lines
+from fastlloyd.run.vertical import load_vertical
+
+
+def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
+    """Describe the plan of a run, line by line; opens no data but a public --dataset.
+
+    Raises
+    ------
+    ConfigError
+        Public parameters that do not fit, or an unknown number of features.
+    """
+    if d is not None and config.data is None and config.dataset is None:
+        public, features = public_parameters(config, clients, *settle_size(config, None)), _guess_features(clients, d)
+    else:
+        config, common = gather(config, clients)
+        public = common.public
+        if common.tables:
+            features = [load_vertical(config, common, place).features for place in range(clients)]
+        else:
+            features = _guess_features(clients, d)
+    plan = make_plan(public, features)
+    lines = [
+        f"{plan.protocol}: {plan.n_total:,} records at most, {plan.d} columns of {plan.clients} parties, {plan.k} "
+        "clusters, one round",
+        f"local clusters: {plan.local_clusters} at each party, a grid of {plan.local_clusters**plan.clients:,} cells",
+    ]
+    sizes = [synopsis_format(plan, place).fixed_bytes for place in range(clients)]
+    if plan.key_groups:
+        lines.append(
+            f"sketches: {len(plan.key_groups)} groups of parties, {plan.rows} rows, {plan.phantoms} phantoms in each "
+            "cell of a group's grid"
+        )
+    lines.append(f"bytes: at most {max(sizes):,} up from a party")
+    lines.append(_privacy_line(plan))
+    if plan.private:
+        lines += promise_lines(config, delta=plan.delta, n_total=plan.n_total)
+    return lines
+
+
+def _privacy_line(plan: Plan) -> str:
+    if not plan.private:
+        return f"privacy: none; {plan.note}"
+    return (
+        f"privacy: epsilon {spent(plan.all_releases(), plan.delta):.6g} of {plan.epsilon:g}, delta {plan.delta:.3g}, "
+        f"{plan.note}; epsilon {plan.change_epsilon():.4g} for a change of one row's values"
+    )
+
+
+def _guess_features(clients: int, d: int | None) -> list[PartyFeatures]:
+    """Deal d columns without names out to the parties."""
+    if d is None or d < clients:
+        raise ConfigError(f"--d: expected the number of columns of all parties together, {clients} or more")
+    parts = np.array_split(np.arange(d), clients)
+    return [
+        PartyFeatures(
+            names=tuple(f"x{i + 1}" for i in part),
+            bounds=Bounds(np.full(len(part), -1.0), np.full(len(part), 1.0), tuple(f"x{i + 1}" for i in part)),
+        )
+        for part in parts
+    ]

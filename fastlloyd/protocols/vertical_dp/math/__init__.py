@@ -1,0 +1,1 @@
+"""Local clustering, estimates from sketches, grid weights: free of messages."""

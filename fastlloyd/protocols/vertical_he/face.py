@@ -1,0 +1,289 @@
+"""Vertical k-means under CKKS: one party's run over real links.
+
+Rank 0 coordinates. With two parties it holds data, and either party computes, whichever is cheaper; with more it
+computes and holds none. Every party has the result.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.data.vertical import PartyFeatures, assemble_centers, assemble_names, check_features
+from fastlloyd.errors import ConfigError, InternalError
+from fastlloyd.life.align.check import check_ids
+from fastlloyd.life.align.columns import (
+    describe_features,
+    gather_columns,
+    gather_count,
+    read_features,
+    tell_columns,
+    tell_count,
+)
+from fastlloyd.life.align.intersect import intersect_ids
+from fastlloyd.life.hello import await_plan, await_ready, propose_plan, tell_ready
+from fastlloyd.life.pairs import agree_pairs
+from fastlloyd.privacy.accountant import ACCOUNTANT, prepare, spent
+from fastlloyd.privacy.ledger import keyed_digest
+from fastlloyd.privacy.release import Release
+from fastlloyd.protocols.vertical_he.computing import computing_party
+from fastlloyd.protocols.vertical_he.face_claim import FLOODING, against, conditions
+from fastlloyd.protocols.vertical_he.face_inputs import RunParameters, gather, load
+from fastlloyd.protocols.vertical_he.face_plan import plan_lines
+from fastlloyd.protocols.vertical_he.holder import key_holder
+from fastlloyd.protocols.vertical_he.math.cost import round_seconds
+from fastlloyd.protocols.vertical_he.owner import owner
+from fastlloyd.protocols.vertical_he.plan import Plan
+from fastlloyd.protocols.vertical_he.proposal import Proposal, change_epsilon, check_plan, make_plan
+from fastlloyd.protocols.vertical_he.rounds import Result as HEResult
+from fastlloyd.protocols.vertical_he.rounds import draw_noise
+from fastlloyd.protocols.vertical_he.settings import HELP
+from fastlloyd.protocols.vertical_he.sizes import bounds, early_sizes
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.report import document
+from fastlloyd.run.checks import accept_plan, check_budget, refuse_old_run
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.driver import Driver
+from fastlloyd.run.outcome import Result, common_part
+from fastlloyd.run.promise import PERSON
+from fastlloyd.run.session import Outcome, Session
+from fastlloyd.run.shared import SharedOutcome
+from fastlloyd.run.vertical import HELP as VERTICAL_HELP
+from fastlloyd.run.vertical import OwnColumns, VerticalCommon
+from fastlloyd.wire.decode import decode
+from fastlloyd.wire.header import SERVER
+
+__all__ = ["gather", "load", "plan_lines", "privacy_unit", "serve", "settings_help", "take_part"]
+
+
+def privacy_unit(config: RunConfig) -> str | None:
+    """Say what neighbours differ in; None where nothing is private."""
+    return PERSON
+
+
+def settings_help(protocol: str) -> Mapping[str, str]:
+    """Name the settings, and say what each is."""
+    return HELP | VERTICAL_HELP
+
+
+def serve(session: Session) -> Outcome:
+    """Run rank 0."""
+    return _run(session)
+
+
+def take_part(session: Session) -> Outcome:
+    """Run another rank."""
+    return _run(session)
+
+
+def _run(session: Session) -> Outcome:
+    """Run a party, whichever part it plays."""
+    outcome = HEOutcome(session)
+    try:
+        _play(session, outcome)
+    except BaseException:
+        outcome.discard()
+        raise
+    return outcome
+
+
+def _play(session: Session, outcome: HEOutcome) -> None:
+    """Align, plan, run the party's part, and fill in its outcome."""
+    me, ledger, secret = session.me, outcome.files.ledger, SecretRandom()
+    own = session.take_own(OwnColumns) if session.own is not None else None
+    digest = "" if own is None else keyed_digest(ledger.digest_key(), own.table.raw_values)
+    refuse_old_run(session, ledger)
+    driver = session.driver(ledger, digest, sizes=early_sizes(session.common.public.n_total))
+    points = None if own is None else _align(session, driver, own, secret)
+    plan, features = _agree(session, driver, own, None if points is None else len(points))
+    if plan.columns(me.rank):
+        check_budget(session, ledger, plan.all_releases(), plan.delta)
+    if me.rank == plan.computing:
+        _check_deadline(session.config, plan)
+    columns = np.zeros((0, plan.n)) if points is None else np.ascontiguousarray(points.T)
+    del own, points
+    if me.is_server:
+        driver.drive(await_ready(session.everybody))
+    else:
+        driver.drive(tell_ready())
+    session.rounds_start(driver)
+    result = _compute(session, driver, plan, columns, secret)
+    outcome.finish(session, driver, plan, features, result)
+
+
+def _align(session: Session, driver: Driver, own: OwnColumns, secret: SecretRandom) -> NDArray[np.float64]:
+    """Bring the owners' records into one order; gives the own ones, shape (n, d_own), scaled."""
+    common, run_id = session.common, session.facts.run_id
+    if not isinstance(common, VerticalCommon):
+        raise InternalError("a vertical protocol was set up with other public facts")
+    owners = common.public.owners
+    pairs = driver.drive(agree_pairs(session.me, owners, run_id=run_id, context=session.digest, secret=secret))
+    ids = own.table.raw_ids
+    if common.alignment.align == "intersect":
+        most = common.public.n_total
+        ids = driver.drive(intersect_ids(session.me, owners, ids, run_id=run_id, most=most, secret=secret))
+    driver.drive(check_ids(ids, pairs, run_id=run_id))
+    return own.points(ids)
+
+
+def _agree(
+    session: Session, driver: Driver, own: OwnColumns | None, n: int | None
+) -> tuple[Plan, tuple[PartyFeatures, ...]]:
+    """Exchange columns and the number of records, and agree on the plan."""
+    public: RunParameters = session.common.public
+    if session.me.is_server:
+        others = tuple(party for party in public.owners if not party.is_server)
+        told = driver.drive(gather_columns(others))
+        features = told if own is None else (own.features, *told)
+        check_features(features)
+        n = driver.drive(gather_count(others, n))
+        plan = make_plan(public.with_records(n), [own_.names for own_ in features])
+        proposal = Proposal(plan, tuple(map(describe_features, features)))
+        driver.allow(bounds(plan))
+        driver.drive(propose_plan(session.everybody, asdict(proposal), 0))
+        return plan, features
+    if own is not None and n is not None:
+        driver.drive(tell_columns(own.features))
+        driver.drive(tell_count(n))
+        prepare()  # rank 0 plans meanwhile, and this party will check the plan
+    values = driver.drive(await_plan()).plan
+    found: list[tuple[PartyFeatures, ...]] = []
+
+    def read(values: Mapping[str, Any]) -> Plan:
+        proposal = decode(Proposal, values, "")
+        plan, features = proposal.plan, tuple(map(read_features, proposal.features))
+        check_plan(plan, public.with_records(plan.n), [own_.names for own_ in features])
+        if own is not None:
+            place = public.owners.index(session.me)
+            same = features[place].names == own.features.names and plan.n == n
+            bounds, mine = features[place].bounds, own.features.bounds
+            if not same or (bounds.lo != mine.lo).any() or (bounds.hi != mine.hi).any():
+                raise ValueError("it describes this party's columns or records in another way than it did itself")
+        found.append(features)
+        return plan
+
+    plan = accept_plan(session, values, read)
+    driver.allow(bounds(plan))
+    return plan, found[0]
+
+
+def _workers(config: RunConfig) -> int:
+    """Give how many processes compute."""
+    return config.workers or len(os.sched_getaffinity(0))
+
+
+def _check_deadline(config: RunConfig, plan: Plan) -> None:
+    """Refuse, before anything is paid for, a run whose rounds would not end within the deadline."""
+    expected = round_seconds(plan, _workers(config))
+    if expected > config.deadline:
+        raise ConfigError(
+            f"--deadline: expected at least {math.ceil(1.5 * expected)} seconds, since a round is estimated at "
+            f"{expected:.0f} with {_workers(config)} workers, got {config.deadline:g}; all parties need the same, or "
+            "use more --workers"
+        )
+
+
+def _compute(
+    session: Session, driver: Driver, plan: Plan, columns: NDArray[np.float64], secret: SecretRandom
+) -> HEResult:
+    """Play the part that the plan gives this party."""
+    me = session.me
+
+    def noise(t: int) -> NDArray[np.int64]:
+        return draw_noise(plan, secret)
+
+    if me.rank == plan.holder:
+        return driver.drive(key_holder(plan, columns, noise))
+    if me.rank != plan.computing:
+        return driver.drive(owner(me, plan, columns))
+    from fastlloyd.protocols.vertical_he.math.workers import open_engine
+
+    with open_engine(plan, columns, _workers(session.config)) as engine:
+        return driver.drive(computing_party(plan, engine, noise))
+
+
+class HEOutcome(SharedOutcome):
+    """What a party has at the end: the released centres."""
+
+    def finish(
+        self, session: Session, driver: Driver, plan: Plan, features: tuple[PartyFeatures, ...], result: HEResult
+    ) -> None:
+        """Compare with the others, and note how the run ended."""
+        everybody = (SERVER, *session.everybody)
+        self.conclude(
+            session,
+            driver,
+            lambda: self._make_result(plan, features, result),
+            took_part=everybody,
+            writers=everybody,
+            heard=everybody if plan.parties > 2 else (),  # two parties have nobody to compare with
+        )
+
+    def _make_result(self, plan: Plan, features: tuple[PartyFeatures, ...], result: HEResult) -> Result:
+        from fastlloyd.run.vertical_report import draw_vertical, evaluate_vertical
+
+        names = assemble_names(features)
+        centroids = assemble_centers(result.centers, features)
+        run = self._facts.run_id.hex()
+        planned = [dataclasses.replace(r, run=run) for r in plan.charged_releases(result.rounds)]
+        releases = self.files.own_releases() or planned
+        sizes = tuple(float(size) for size in result.noisy_counts)
+        return Result(
+            common=common_part(
+                self._facts,
+                clients=plan.parties - 1,
+                masking=None,
+                parameters=_parameters(plan, result.rounds),
+                included=(self._everybody,) * result.rounds,
+            ),
+            privacy=partial(self._privacy, plan, releases),
+            features=names,
+            centroids=centroids,
+            noisy_sizes=sizes,
+            against=against(plan, result.rounds),
+            not_private_reason=None if plan.private else FLOODING,
+            evaluation=partial(evaluate_vertical, self._facts, self._common, names, result.centers),
+            releases=releases,
+            pictures=partial(draw_vertical, self._facts, features, centroids, sizes),
+        )
+
+    def _privacy(self, plan: Plan, releases: Sequence[Release]) -> document.Privacy:
+        config, neighbours = self._facts.config, releases[0].neighbours
+        counted = bool(config.state_dir and self.files.ledger.releases)
+        return document.Privacy(
+            epsilon=plan.epsilon if plan.private else math.inf,
+            delta=plan.delta,
+            spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
+            neighbours=neighbours,
+            unit=privacy_unit(config) if plan.private else None,
+            conditions=conditions(plan),
+            bounded=False,
+            accountant=ACCOUNTANT,
+            releases=[release.to_dict() for release in releases],
+            lifetime_epsilon=self.files.ledger.epsilon(plan.delta, neighbours) if counted else None,
+            budget=config.budget if counted else None,
+        )
+
+
+def _parameters(plan: Plan, rounds: int) -> dict[str, Any]:
+    """Give the public parameters for the report."""
+    values = {key: value for key, value in plan.to_json().items() if key not in ("rounds", "scales")}
+    encryption = {"ring": plan.scales.ring, "prime_bits": list(plan.scales.prime_bits)}
+    change = {"epsilon_for_a_change": change_epsilon(plan)} if plan.private else {}
+    return {
+        **values,
+        **change,
+        "encryption": encryption,
+        "d": plan.d,
+        "rounds": rounds,
+        "planned_rounds": plan.rounds,
+        "n_total": plan.n,
+    }

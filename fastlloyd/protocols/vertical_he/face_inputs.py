@@ -1,0 +1,80 @@
+"""What a run of vertical k-means under CKKS is given: public parameters, and a party's own columns."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastlloyd.privacy.delta import settle_delta
+from fastlloyd.protocols.vertical_he.parameters import PublicParameters
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.vertical import OwnColumns, VerticalCommon, gather_vertical, load_vertical
+from fastlloyd.wire.header import PartyId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunParameters:
+    """What is public before the records are aligned; with their number it makes `PublicParameters`."""
+
+    parties: int
+    k: int
+    n_total: int
+    epsilon: float
+    delta: float | str | None
+    accept_large_delta: bool
+    rounds: int | None
+    seed: int
+    settings: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        self.with_records(self.n_total)
+
+    def with_records(self, n: int) -> PublicParameters:
+        """Give the parameters of a run on n records, checked."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        del values["n_total"]
+        accepted = values.pop("accept_large_delta")
+        values["delta"] = settle_delta(self.delta, n_total=n, paper=1.0 / n, accept_large=accepted)
+        return PublicParameters(**values, n=n)
+
+    @property
+    def owners(self) -> tuple[PartyId, ...]:
+        """Who holds columns."""
+        first = 1 if self.with_records(self.n_total).mode == "server-aided" else 0
+        return tuple(PartyId(rank) for rank in range(first, self.parties))
+
+
+def run_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> RunParameters:
+    """Give what is public before the records are aligned."""
+    return RunParameters(
+        parties=clients + 1,
+        k=k,
+        n_total=n_total,
+        epsilon=config.epsilon,
+        delta=config.delta,
+        accept_large_delta=config.accept_large_delta,
+        rounds=config.rounds,
+        seed=config.seed,
+        settings=config.own_settings,
+    )
+
+
+def gather(config: RunConfig, clients: int) -> tuple[RunConfig, VerticalCommon]:
+    """Check what is public and alike for all parties.
+
+    Raises
+    ------
+    ConfigError
+        A parameter does not fit, or an interrupted run is to be resumed.
+    """
+    # So few records that no delta is too large for them: their number is not known yet.
+    probe = run_parameters(config, clients, config.n_total or max(3, config.k or 2), config.k or 2)
+    return gather_vertical(config, probe.owners, clients, run_parameters)
+
+
+def load(config: RunConfig, common: VerticalCommon, me: PartyId) -> OwnColumns | None:
+    """Load a party's columns; a server without data has none."""
+    owners = common.public.owners
+    return load_vertical(config, common, owners.index(me), me.rank) if me in owners else None

@@ -1,0 +1,77 @@
+"""What a run of vertical k-means under CKKS would do, from public numbers alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastlloyd.data.vertical import VerticalTable
+from fastlloyd.errors import ConfigError
+from fastlloyd.privacy.accountant import spent
+from fastlloyd.protocols.vertical_he.face_inputs import gather, run_parameters
+from fastlloyd.protocols.vertical_he.math.choose import options, planned_option
+from fastlloyd.protocols.vertical_he.parameters import PAIRWISE
+from fastlloyd.protocols.vertical_he.proposal import change_epsilon, try_options
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.inputs import settle_size
+from fastlloyd.run.promise import promise_lines
+
+
+def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
+    """Describe the plan of a run, line by line; opens no data but a public --dataset.
+
+    Raises
+    ------
+    ConfigError
+        Public parameters that do not fit, or an unknown number of features.
+    """
+    tables: tuple[VerticalTable, ...] = ()
+    if d is not None and config.data is None and config.dataset is None:
+        run = run_parameters(config, clients, *settle_size(config, None))
+    else:
+        config, common = gather(config, clients)
+        run, tables = common.public, common.tables
+    owners = run.owners
+    if tables:
+        names = [list(table.names) for table in tables]
+    else:
+        if d is None or d < len(owners):
+            raise ConfigError(f"--d: expected the columns of all {len(owners)} owners together")
+        names = [[f"x{i + 1}" for i in part] for part in np.array_split(np.arange(d), len(owners))]
+    n = len(tables[0].raw_ids) if tables else run.n_total
+    public = run.with_records(n)
+    plan, refused = try_options(public, names)
+    widths = tuple(map(len, names))
+    chosen = planned_option(public, widths, plan.scheme, plan.computing)
+    reasons = dict(refused)
+    lines = [
+        f"vertical-he: {n:,} records, {' + '.join(map(str, widths))} columns, {plan.k} clusters, {plan.mode}, "
+        f"{plan.rounds} rounds",
+        f"choice: {chosen.line(plan.rounds)}",
+    ]
+    others = [choice for choice in options(public, widths) if choice != chosen]
+    lines += [f"  instead of {choice.line(plan.rounds)}" for choice in others if choice not in reasons]
+    lines += [
+        f"  not scheme {choice.scheme}, rank {choice.computing} computing: {reasons[choice]}" for choice in reasons
+    ]
+    lines.append(
+        f"encryption: ring degree {plan.scales.ring}, primes of {', '.join(map(str, plan.scales.prime_bits))} bits "
+        "(128-bit security)"
+    )
+    if plan.private:
+        neighbours = plan.releases(0, seen_by="-")[0].neighbours
+        lines.append(
+            f"privacy: epsilon {spent(plan.all_releases(), plan.delta):.6g} of {plan.epsilon:g}, delta {plan.delta:.3g}"
+            f", {neighbours}; epsilon {change_epsilon(plan):.4g} for any change of a row"
+        )
+        lines += promise_lines(config, delta=plan.delta, n_total=n)
+        if plan.scheme == PAIRWISE:
+            lines.append("privacy of the pairwise circuit is heuristic: the bound on its rounding errors is not proved")
+        if plan.tolerance:
+            lines.append(f"all {plan.rounds} rounds are charged, also where the tolerance ends the run earlier")
+        lines.append(
+            f"noise of each side: {plan.count_scale / plan.unit:.3g} on a count, {plan.sum_scale / plan.unit:.3g} on a "
+            "sum (scaled to [-1, 1])"
+        )
+    else:
+        lines.append("privacy: none on the result; only as much noise as protects the key")
+    return lines

@@ -1,0 +1,1 @@
+"""What the parties compute on ciphertexts: circuits, scales, comparisons, projections."""

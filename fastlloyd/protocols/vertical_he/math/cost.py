@@ -1,0 +1,43 @@
+"""What a plan's rounds cost the computing party, and how many processes can share that.
+
+Source: measured; docs/vertical-he.md.
+"""
+
+from __future__ import annotations
+
+import math
+
+from fastlloyd.protocols.vertical_he.math.choose import encryption_seconds, linear_seconds
+from fastlloyd.protocols.vertical_he.math.circuit import seconds as circuit_seconds
+from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, PROJECTION
+from fastlloyd.protocols.vertical_he.plan import Plan
+
+
+def round_seconds(plan: Plan, workers: int) -> float:
+    """Estimate the seconds of one round, to compare with its deadline.
+
+    Parameters
+    ----------
+    plan : Plan
+    workers : int
+        Processes of the computing party, each on a processor of its own.
+    """
+    count = count_engines(plan, workers)
+    if plan.scheme == PAIRWISE:
+        each = math.ceil(plan.blocks / count)
+        return circuit_seconds(plan.n, plan.k, plan.scales.ring) * each / plan.blocks
+    whole, left, steps = plan.blocks // count, plan.blocks % count, max(plan.k - 1, 1)
+    own = len(plan.columns(plan.computing))
+    share = (whole + left * math.ceil(steps / count) / steps) / plan.blocks
+    seconds = linear_seconds(plan.n, plan.k, plan.degree, own) * share
+    return seconds + (encryption_seconds(plan.n, plan.parts(plan.holder)) if plan.scheme == PROJECTION else 0.0)
+
+
+def count_engines(plan: Plan, workers: int) -> int:
+    """Say how many of the computing party's workers have something to do.
+
+    Notes
+    -----
+    The linear scheme divides what is left over by steps as well, of which there are k in each block.
+    """
+    return min(workers, plan.blocks if plan.scheme == PAIRWISE else max(plan.k, plan.blocks))

@@ -1,0 +1,81 @@
+"""What a computing party computes with: in this process, or spread over workers (`workers.py`).
+
+A party is a coroutine without processes or files; it is handed an engine. An engine takes encrypted blocks in and adds
+up, round by round; it owns the computing party's own columns.
+
+Source: Vertical HE, §3 and §3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.crypto.he.lattice import Sample
+from fastlloyd.protocols.vertical_he.math.linear import LinearEngine
+from fastlloyd.protocols.vertical_he.math.pairwise import PairwiseEngine
+from fastlloyd.protocols.vertical_he.math.projection import ProjectionEngine
+from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, PROJECTION
+from fastlloyd.protocols.vertical_he.plan import Plan
+
+Work = Generator[float, None, Sample]
+
+
+class Engine(Protocol):
+    """Encrypted blocks in, sums out."""
+
+    def keys(self, parts: Sequence[bytes]) -> None:
+        """Take the key holder's public keys; raises ValueError if they do not fit."""
+        ...
+
+    def begin(self, centers: NDArray[np.float64]) -> None:
+        """Hear the centres of a round before its blocks come; only for projection, which has new blocks in each."""
+        ...
+
+    def load(self, owner: int, block: int, parts: Sequence[bytes]) -> None:
+        """Take one owner's encrypted block; raises ValueError if a ciphertext does not fit."""
+        ...
+
+    def evaluate(self, centers: NDArray[np.float64]) -> Work:
+        """Add up one round: yields the fraction done, gives k (d + 1) LWE samples, cluster by cluster."""
+        ...
+
+
+class Computer(Engine, Protocol):
+    """An engine in this process, whose parts can be used apart."""
+
+    plan: Plan
+    modulus: int
+
+    def add_up(self, centers: NDArray[np.float64]) -> Work:
+        """Add up the loaded blocks: yields the fraction done, gives the bare sums; sums of several engines add up."""
+        ...
+
+    def finish(self, centers: NDArray[np.float64], sums: Sample) -> Sample:
+        """Turn the sums over all blocks into fresh samples, cluster by cluster."""
+        ...
+
+
+def shared_blocks(plan: Plan, engines: int) -> range:
+    """Give the blocks that several engines divide among them, step by step: those that do not divide evenly."""
+    return range(plan.blocks - plan.blocks % engines if plan.scheme != PAIRWISE else plan.blocks, plan.blocks)
+
+
+def make_engine(plan: Plan, raw_columns: NDArray[np.float64], *, number: int = 0, engines: int = 1) -> Computer:
+    """Make an engine that computes in this process.
+
+    Parameters
+    ----------
+    plan : Plan
+    raw_columns : float64 array, shape (d_own, n)
+        The computing party's own columns, scaled to [-1, 1]; d_own is 0 for a party without data.
+    number, engines : int
+        Which of how many engines this is: of `shared_blocks` it does every so-manieth step only.
+    """
+    if plan.scheme == PAIRWISE:
+        return PairwiseEngine(plan, raw_columns)
+    kind = ProjectionEngine if plan.scheme == PROJECTION else LinearEngine
+    return kind(plan, raw_columns, turns=dict.fromkeys(shared_blocks(plan, engines), (number, engines)))

@@ -1,0 +1,114 @@
+r"""What the opened sums tell about the encryption's errors and the key, and whether the noise hides it.
+
+Besides sums and noise an opened output holds X: a linear form of secret errors and of the key, which whoever drew the
+other terms may compute with (a hint). With V the variance of all hints of a run on one kind of secret, of variance v
+each, and s^2 that of the noise set aside, the sum of squared norms is B = V / v, and what is left of v is
+
+    1 / (1 / v + 2 B / s^2)  >=  v / 2        if        V <= s^2 / 2.
+
+So one bound serves errors and key alike. V grows with the number of openings, and so does s^2 at a given epsilon.
+
+Source: Kim, Lee, Seo and Song, "Toward practical lattice-based proof of knowledge from Hint-MLWE" (2023);
+docs/vertical-he-privacy.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastlloyd.crypto.he.lattice import ERROR_VARIANCE
+from fastlloyd.errors import RangeError
+from fastlloyd.protocols.vertical_he.math.lwe import ONE_KEY, SWITCH_TAIL, common_key
+from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, Scales
+
+HINT_SHARE = 2.0**-10
+"""Part of each side's noise variance that only floods X; not counted for privacy."""
+MOST_HINTED = 0.5
+FLOODING = 2.0**10
+"""Without differential privacy: noise of each side over the bound on the encryption's errors."""
+_SECRET_VARIANCE = 2.0 / 3.0
+# The plan's noise is calibrated after the scales are chosen; it may come out so much larger or smaller.
+_SPARE = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Openings:
+    """All that a run opens.
+
+    Attributes
+    ----------
+    rounds, n, k, d : int
+    scheme : str
+    shared : bool
+        The key is shared between two parties.
+    """
+
+    rounds: int
+    n: int
+    k: int
+    d: int
+    scheme: str
+    shared: bool
+
+    def hinted(self, scales: Scales) -> float:
+        """Give V in squared integer units, the larger of that on errors and that on the key.
+
+        Notes
+        -----
+        Linear schemes: all clusters' weights of one record together have at most 2 s_w^2 as the sum of their squares
+        (Parseval: the clusters' series are in [0, 1] and sum to 1); an error under a common key is counted as a whole,
+        as if all of it were a form of one kind of secret. Circuit: eight deviations of each output are at most
+        `flood`. The switch to fewer bits rounds N numbers by at most half a step, uniformly, each times a coefficient
+        of the key. Fresh encryptions of zero are counted for errors and key.
+        """
+        outputs = self.rounds * self.k * (self.d + 1)
+        kind = common_key(scales.ring) if self.shared else ONE_KEY
+        zeros = outputs * ERROR_VARIANCE * (1.0 + 2.0 * kind.key**2 * scales.ring)
+        step = 2.0 ** (scales.prime_bits[0] - scales.wire_bits)
+        secret = outputs * scales.ring / 12.0 * step**2 * _SECRET_VARIANCE + zeros
+        if self.scheme != PAIRWISE:
+            errors = self.rounds * (self.d + 1) * 2.0 * self.n * 4.0**scales.weight_bits * kind.variance + zeros
+        else:
+            errors = outputs * (scales.flood * scales.unit / SWITCH_TAIL) ** 2
+        return max(errors, secret)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """One side's noise as the budget asks for it, to choose the scales by.
+
+    Attributes
+    ----------
+    counts, sums : float
+        Standard deviations on a count and on a sum, in counts, but for rounding; without meaning if not private.
+    private : bool
+        If not, the noise is `FLOODING` times the bound on X.
+    openings : Openings
+    """
+
+    counts: float
+    sums: float
+    private: bool
+    openings: Openings
+
+    def largest(self, error: float, flood: float) -> float:
+        """Give the largest standard deviation, in counts, for b and the bound on X."""
+        return (1.0 + _SPARE) * (1.0 + error) * max(self.counts, self.sums) if self.private else FLOODING * flood
+
+    def hides(self, scales: Scales) -> bool:
+        """Say whether the part set aside hides X with these scales."""
+        least = (1.0 - _SPARE) * min(self.counts, self.sums) if self.private else FLOODING * scales.flood
+        return hinted_share(scales, self.openings, least * scales.unit, private=self.private) <= MOST_HINTED
+
+
+def hinted_share(scales: Scales, openings: Openings, least: float, *, private: bool) -> float:
+    """Give V / s^2 for the smaller of the two noises, `least` in integer units."""
+    return openings.hinted(scales) / ((HINT_SHARE if private else 1.0) * least**2)
+
+
+def too_little_noise() -> RangeError:
+    """Say that the noise of this budget hides no scales' errors."""
+    return RangeError(
+        "the noise of this epsilon is too small to hide the encryption's errors with any of its parameters: lower "
+        "--epsilon"
+    )

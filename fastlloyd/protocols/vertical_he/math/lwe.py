@@ -1,0 +1,147 @@
+"""LWE samples: what is sent instead of ciphertexts, and how the key holder opens it.
+
+A sample (constant, vector) modulo q hides the integer constant + <vector, s>, up to a small error. Only these N + 1
+numbers are sent for one output; no other coefficient of the ciphertext leaves. Before, they are switched from q to
+2^w, w = `wire_bits`: every number x becomes round(x 2^w / q), which adds an error of at most (1 + |s|_1) / 2 units.
+
+Source: Vertical HE, §3 (decryption of sums); Micciancio and Walter's "extract" of FHEW-like schemes; docs/protocol.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.crypto.he.lattice import ERROR_BOUND, ERROR_VARIANCE, Sample
+
+SWITCH_TAIL = 8.0
+"""Standard deviations allowed for errors that are sums of many independent small ones: exceeded once in 2^45."""
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """What the encryption's errors may be: a bound on one, their variance, the key's largest coefficient."""
+
+    bound: float
+    variance: float
+    key: float
+
+
+ONE_KEY = Errors(ERROR_BOUND, ERROR_VARIANCE, 1.0)
+
+
+def common_key(ring: int) -> Errors:
+    """Give the errors of encryptions under a common public key of two parties, e_0 + u e + e_1 s.
+
+    Notes
+    -----
+    u and the two parts of s are uniform on -1, 0, 1 and e is the sum of two errors: N coefficients each of variance
+    10.5 (2 / 3 of 2 and 4 / 3). The bound is eight standard deviations, not a worst case.
+    """
+    variance = ERROR_VARIANCE * (1.0 + ring * 8.0 / 3.0)
+    return Errors(SWITCH_TAIL * math.sqrt(variance), variance, 2.0)
+
+
+def add(first: Sample, second: Sample, modulus: int) -> Sample:
+    """Add samples modulo q, one by one."""
+    return Sample(
+        (first.constants + second.constants) % modulus,
+        (first.vectors + second.vectors) % modulus,
+    )
+
+
+def differences(steps: Sample, groups: int, modulus: int) -> Sample:
+    """Turn the sums of `groups` soft steps into those of the clusters between them.
+
+    Parameters
+    ----------
+    steps : Sample of m * groups rows
+        Group by group: step 0, which is 1 everywhere, then the k - 1 steps.
+
+    Returns
+    -------
+    Sample of the same shape
+        Cluster j: step j less step j + 1; the last cluster is the last step.
+    """
+    outputs = steps.constants.size // groups
+    shape = (groups, outputs)
+    constants, vectors = steps.constants.reshape(shape).copy(), steps.vectors.reshape(*shape, -1).copy()
+    constants[:-1] -= steps.constants.reshape(shape)[1:]
+    vectors[:-1] -= steps.vectors.reshape(*shape, -1)[1:]
+    return Sample(constants.reshape(-1) % modulus, vectors.reshape(groups * outputs, -1) % modulus)
+
+
+def switch(sample: Sample, modulus: int, wire_bits: int) -> Sample:
+    """Switch to modulus 2^w, w at most 48."""
+    factor = 2.0**wire_bits / modulus
+    mask = (1 << wire_bits) - 1
+    return Sample(
+        np.rint(sample.constants * factor).astype(np.int64) & mask,
+        np.rint(sample.vectors * factor).astype(np.int64) & mask,
+    )
+
+
+def switch_error(degree: int, modulus: float, wire_bits: int) -> float:
+    """Bound the error of switching, in units of the integer before: `SWITCH_TAIL` deviations of N + 1 roundings.
+
+    Notes
+    -----
+    Each rounding is at most 1/2, times a coefficient of s that is -1, 0 or 1.
+    """
+    return SWITCH_TAIL * math.sqrt((degree + 1) / 4.0) * modulus / 2.0**wire_bits
+
+
+def open_samples(sample: Sample, secret: NDArray[np.int64], modulus: int, wire_bits: int) -> NDArray[np.int64]:
+    """Give the hidden integers, with their errors, shape (m,); run by the key holder.
+
+    Notes
+    -----
+    Sees: the key holder: sums with the other side's noise.
+    """
+    phase = (sample.constants + sample.vectors @ secret) & ((1 << wire_bits) - 1)
+    centred = phase - ((phase >> (wire_bits - 1)) << wire_bits)
+    return np.rint(centred * (modulus / 2.0**wire_bits)).astype(np.int64)
+
+
+def open_part(sample: Sample, share: NDArray[np.int64], modulus: int) -> Sample:
+    """Open a sample under a common key by one party's share: what is left is under the other's.
+
+    Notes
+    -----
+    The caller adds its noise to the constants before they leave: it floods the encryption's errors.
+    """
+    high, low = (sample.vectors >> 30) @ share, (sample.vectors & ((1 << 30) - 1)) @ share
+    inner = [(int(h) << 30) + int(part) for h, part in zip(high, low, strict=True)]
+    constants = [(int(c) + i) % modulus for c, i in zip(sample.constants, inner, strict=True)]
+    return Sample(np.array(constants, dtype=np.int64), sample.vectors)
+
+
+def sample_bytes(degree: int, wire_bits: int) -> int:
+    """Count the bytes of one sample on the wire."""
+    return (degree + 1) * (wire_bits // 8)
+
+
+def encode(sample: Sample, wire_bits: int) -> bytes:
+    """Write samples one after the other, each number in w / 8 bytes, little endian."""
+    table = np.column_stack((sample.constants, sample.vectors)).astype("<u8")
+    return table.view(np.uint8).reshape(*table.shape, 8)[:, :, : wire_bits // 8].tobytes()
+
+
+def decode(data: bytes, count: int, degree: int, wire_bits: int) -> Sample:
+    """Undo `encode`.
+
+    Raises
+    ------
+    ValueError
+        Another length: the sender is at fault.
+    """
+    expected = count * sample_bytes(degree, wire_bits)
+    if len(data) != expected:
+        raise ValueError(f"expected {expected} bytes of {count} samples, got {len(data)}")
+    table = np.zeros((count, degree + 1, 8), dtype=np.uint8)
+    table[:, :, : wire_bits // 8] = np.frombuffer(data, dtype=np.uint8).reshape(count, degree + 1, -1)
+    numbers = table.reshape(count, -1).view("<u8").astype(np.int64)
+    return Sample(numbers[:, 0], numbers[:, 1:])

@@ -1,0 +1,164 @@
+r"""Parameters of the linear scheme by table: ring, prime, scales, and what they prove about errors.
+
+Key holder's integers M_m(i) = round(s_d T_m(b_i)), computing party's W_m(i) = round(s_w w_m(i)). What is opened for one
+output is, in units of 1 / (s_w s_d) of a count,
+
+    sum over i, m of W_m(i) (M_m(i) + e_m(i))  +  noise  +  X,      |e| <= 21 (SEAL's encryption error).
+
+**What one record moves.** Its part is sum over m of W_m(i) (M_m(i) + e_m(i)): integers of this record alone. With F
+features, |W - s_w w| <= 1 (the difference of two roundings), |M + e - s_d T| <= 21.5 and |T| <= 1, it differs from
+s_w s_d p_j(i) (times a coordinate of at most 1 for a sum) by at most
+
+    r s_w s_d,    r = F (1 + 21.5 / s_d) / s_w + 21.5 A / s_d,    A >= sum over m of |w_m| (`window.amplitude`),
+
+in each output: by sqrt(k) r in L2 for the k counts, relative to their sensitivity 1, and by sqrt(k d) r for the k d
+sums, relative to sqrt(d). So b = sqrt(k) r for both. It is exact arithmetic and holds in the worst case. The switch to
+w bits rounds the constant with the record's part in it: that moves it by another q / 2^w, and by 1 when it is opened.
+
+**X**, the part of the error that is the same for neighbours: sums of W e, the fresh encryption of zero, the switch to
+fewer bits. It is flooded: see docs/vertical-he-privacy.md. `flood` bounds it by eight standard deviations.
+
+**Room.** |sums| <= n s_w s_d (1 + b), noise of 12 standard deviations and X must stay below q / 2.
+
+Source: docs/vertical-he-privacy.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from fastlloyd.crypto.he.lattice import ERROR_VARIANCE
+from fastlloyd.errors import RangeError
+from fastlloyd.protocols.vertical_he.math.hints import Noise, too_little_noise
+from fastlloyd.protocols.vertical_he.math.lwe import ONE_KEY, SWITCH_TAIL, Errors, common_key, switch_error
+from fastlloyd.protocols.vertical_he.math.window import amplitude
+from fastlloyd.protocols.vertical_he.parameters import Scales
+
+RINGS = ((2048, 40), (2048, 48), (2048, 50), (2048, 52), (2048, 53), (4096, 60))
+"""Ring degree and bits of the one prime, in the order in which they are tried: what travels grows."""
+WANTED_ERROR = 0.005
+MAX_ERROR = 0.01
+NOISE_TAIL = 12.0
+_LEAST_BITS, _MOST_DATA_BITS, _MOST_WEIGHT_BITS = 10, 26, 20
+
+
+def record_error(
+    k: int,
+    degree: int,
+    data_bits: int,
+    weight_bits: int,
+    *,
+    prime_bits: int,
+    wire_bits: int,
+    errors: Errors = ONE_KEY,
+) -> float:
+    """Give b: the relative part that rounding and encryption error add to the sensitivity."""
+    data, weight = 2.0**data_bits, 2.0**weight_bits
+    wrong = errors.bound + 0.5
+    each = (degree + 2) * (1.0 + wrong / data) / weight + wrong * amplitude(degree) / data
+    return math.sqrt(k) * (each + switched_record(prime_bits, wire_bits, 2.0 ** (data_bits + weight_bits)))
+
+
+def switched_record(prime_bits: int, wire_bits: int, unit: float) -> float:
+    """Bound what the roundings of the switch and of the opening move one output by, in counts."""
+    return (2.0 ** (prime_bits - wire_bits) + 1.0) / unit
+
+
+def flood_bound(n: int, scales: Scales, errors: Errors = ONE_KEY) -> float:
+    """Bound X of one output, in counts.
+
+    Notes
+    -----
+    Sum of W e: the weights of one record and cluster have at most 2 s_w^2 as the sum of their squares (Parseval: the
+    mean of the square of a series in [0, 1] is w_0^2 + sum w_m^2 / 2 <= 1), and b h(b) is within [-1, 1] as well.
+    Encryption of zero: e_0 + u e + e_1 s with ternary u and s has variance at most 10.5 (1 + 2 N) under one key.
+    """
+    sums = math.sqrt(2.0 * n * errors.variance) * 2.0**scales.weight_bits
+    zero = math.sqrt(ERROR_VARIANCE * (1.0 + 2.0 * errors.key**2 * scales.ring))
+    switched = errors.key * switch_error(scales.ring, 2.0 ** scales.prime_bits[0], scales.wire_bits)
+    return (SWITCH_TAIL * math.hypot(sums, zero) + switched + 1.0) / scales.unit
+
+
+def choose_scales(n: int, k: int, degree: int, noise: Noise, *, flooding: bool, shared: bool = False) -> Scales:
+    """Choose the smallest ring and prime with a small enough error.
+
+    Parameters
+    ----------
+    n, k, degree : int
+    noise : Noise
+        For which there must be room, and which must hide X.
+    flooding : bool
+        The noise only floods X: then the most exact parameters win, not the smallest.
+    shared : bool
+        The key is shared between two parties.
+
+    Raises
+    ------
+    RangeError
+        No parameters of the table have b <= 1 % with room for n records and an X that the noise hides; names the mend.
+    """
+    fitting: list[Scales] = []
+    room = False
+    for ring, prime_bits in RINGS:
+        errors = common_key(ring) if shared else ONE_KEY
+        for wire_bits in (40,) if flooding else (32, 40):
+            tried = [
+                dataclasses.replace(scales, flood=flood_bound(n, scales, errors))
+                for scales in _splits(k, degree, ring, prime_bits, wire_bits=wire_bits, errors=errors)
+            ]
+            roomy = [scales for scales in tried if _has_room(n, scales, noise)]
+            hidden = [scales for scales in roomy if noise.hides(scales)]
+            fitting += [min(hidden, key=_flood if flooding else _error)] if hidden else []
+            room = room or bool(roomy)
+    small = [scales for scales in fitting if scales.ring == fitting[0].ring]
+    if small:
+        enough = [scales for scales in small if scales.error <= WANTED_ERROR]
+        return enough[0] if enough and not flooding else min(small, key=_flood if flooding else _error)
+    if room:
+        raise too_little_noise()
+    raise RangeError(
+        f"{n} records and {k} clusters leave no room for sums that one record's rounding moves by at most "
+        f"{MAX_ERROR:.0%}: lower --k or vertical-he.degree, or split the records into several runs"
+    )
+
+
+def _error(scales: Scales) -> tuple[float, float]:
+    return scales.error, scales.flood
+
+
+def _flood(scales: Scales) -> tuple[float, float]:
+    return scales.flood, scales.error
+
+
+def _has_room(n: int, scales: Scales, noise: Noise) -> bool:
+    """Say whether sums, noise and X fit; a prime of b bits is above 2^(b - 1/2), and the last bit is the sign's."""
+    largest = n * (1.0 + scales.error) + NOISE_TAIL * noise.largest(scales.error, scales.flood) + scales.flood
+    return largest * scales.unit < float(2.0 ** (scales.prime_bits[0] - 1.5))
+
+
+def _splits(k: int, degree: int, ring: int, prime_bits: int, *, wire_bits: int, errors: Errors) -> list[Scales]:
+    """Split bits between data and weights, in all ways with a small enough error; X is not yet known."""
+    found: list[Scales] = []
+    for weight_bits in range(_LEAST_BITS, _MOST_WEIGHT_BITS + 1):
+        for data_bits in range(_MOST_DATA_BITS, _LEAST_BITS - 1, -1):
+            error = record_error(
+                k, degree, data_bits, weight_bits, prime_bits=prime_bits, wire_bits=wire_bits, errors=errors
+            )
+            if error > MAX_ERROR:
+                break
+            if data_bits + weight_bits < prime_bits:
+                unit = 2.0 ** (data_bits + weight_bits)
+                found.append(
+                    Scales(
+                        ring=ring,
+                        prime_bits=(prime_bits,),
+                        data_bits=data_bits,
+                        weight_bits=weight_bits,
+                        unit=unit,
+                        wire_bits=wire_bits,
+                        error=error,
+                        flood=0.0,
+                    )
+                )
+    return found

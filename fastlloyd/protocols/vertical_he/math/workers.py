@@ -1,0 +1,358 @@
+"""Worker processes for vertical-he's heavy part: the library that computes on ciphertexts holds Python's lock.
+
+Each worker is a fresh interpreter that runs this module, started with a bare environment: it sees no variable of a
+launcher and never imports mpi4py. It gets the plan and the computing party's columns through its standard input,
+keeps every so-manieth encrypted block (the linear schemes divide what is left over by steps), and answers on its
+standard output; it ends when its input ends.
+
+::
+
+    frame: kind u8 | length u64 | body         little endian
+    SETUP     plan and place among the workers as JSON, length u32 before it, then the columns as float64
+    KEYS      byte strings, each behind its length (u32)
+    BEGIN     centres as float64
+    LOAD      owner u32 | block u32 | byte strings
+    ADD_UP    centres as float64
+    DONE / PROGRESS fraction f64 / SUMS constants and vectors as int64 / REFUSED text / FAILED text
+
+A worker sees what the computing party sees: ciphertexts, and that party's own columns; never the key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import struct
+import subprocess
+import sys
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from enum import IntEnum
+from typing import IO, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.crypto.he.lattice import Sample
+from fastlloyd.errors import ConfigError, FastLloydError, InternalError
+from fastlloyd.protocols.vertical_he.math.cost import count_engines, round_seconds
+from fastlloyd.protocols.vertical_he.math.engine import Computer, Engine, make_engine, shared_blocks
+from fastlloyd.protocols.vertical_he.plan import Plan
+
+_FRAME = struct.Struct("<BQ")
+_LENGTH = struct.Struct("<I")
+_PLACE = struct.Struct("<II")
+_FRACTION = struct.Struct("<d")
+_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV")
+MOST_WORKERS = 256
+# Processor seconds of all rounds below which one process is as fast as several.
+_START_SECONDS = 2.0
+
+
+class _Kind(IntEnum):
+    """What a frame is."""
+
+    SETUP = 1
+    KEYS = 2
+    LOAD = 3
+    ADD_UP = 4
+    DONE = 5
+    PROGRESS = 6
+    SUMS = 7
+    REFUSED = 8
+    FAILED = 9
+    BEGIN = 10
+
+
+class WorkerEngine:
+    """Spreads the blocks over worker processes; implements `vertical_he.engine.Engine`.
+
+    Parameters
+    ----------
+    plan : Plan
+    raw_columns : float64 array, shape (d_own, n)
+        The computing party's columns, scaled to [-1, 1].
+    workers : int
+
+    Raises
+    ------
+    ConfigError
+        Not a sensible number of workers.
+    """
+
+    def __init__(self, plan: Plan, raw_columns: NDArray[np.float64], workers: int) -> None:
+        if not 1 <= workers <= MOST_WORKERS:
+            raise ConfigError(f"--workers: expected 1 to {MOST_WORKERS}, got {workers}")
+        self._plan = plan
+        self._finisher = make_engine(plan, raw_columns[:, :0])
+        self._workers: list[subprocess.Popen[bytes]] = []
+        columns = np.ascontiguousarray(raw_columns, "<f8").tobytes()
+        count = count_engines(plan, workers)
+        self._shared = shared_blocks(plan, count)
+        self._left = self._loads = plan.blocks * len(plan.encrypting)
+        self._busy: set[int] = set()
+        try:
+            for _ in range(count):
+                self._workers.append(_start())
+            for number, worker in enumerate(self._workers):
+                described = json.dumps({"plan": plan.to_json(), "number": number, "engines": count}).encode()
+                self._write(worker, _Kind.SETUP, _LENGTH.pack(len(described)) + described + columns)
+                self._busy.add(number)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers."""
+        for worker in self._workers:
+            for stream in (worker.stdin, worker.stdout):
+                if stream is not None:
+                    with contextlib.suppress(OSError):
+                        stream.close()
+        for worker in self._workers:
+            worker.kill()
+            worker.wait()
+        self._workers = []
+
+    def keys(self, parts: Sequence[bytes]) -> None:
+        """Take the key holder's public keys."""
+        self._finisher.keys(parts)
+        self._tell(range(len(self._workers)), _Kind.KEYS, _join(parts))
+        self._settle()
+
+    def begin(self, centers: NDArray[np.float64]) -> None:
+        """Tell the centres of a round before its blocks."""
+        self._tell(range(len(self._workers)), _Kind.BEGIN, np.ascontiguousarray(centers, "<f8").tobytes())
+
+    def load(self, owner: int, block: int, parts: Sequence[bytes]) -> None:
+        """Hand one encrypted block to its worker.
+
+        With one owner a worker takes it in while the next block comes, and what it refuses is told at its next block,
+        or at the last of all; with several owners at once, for the refusal names the sender.
+        """
+        body = _PLACE.pack(owner, block) + _join(parts)
+        everybody = range(len(self._workers))
+        self._tell(everybody if block in self._shared else (block % len(self._workers),), _Kind.LOAD, body)
+        last = self._left == 1
+        self._left = self._loads if last else self._left - 1
+        if last or len(self._plan.encrypting) > 1:
+            self._settle()
+
+    def evaluate(self, centers: NDArray[np.float64]) -> Generator[float, None, Sample]:
+        """Add up one round on all workers at once."""
+        body = np.ascontiguousarray(centers, "<f8").tobytes()
+        for worker in self._workers:
+            self._write(worker, _Kind.ADD_UP, body)
+        fractions = dict.fromkeys(range(len(self._workers)), 0.0)
+        total = np.zeros((self._plan.outputs, self._plan.scales.ring + 1), dtype=np.int64)
+        modulus = self._finisher.modulus
+        with selectors.DefaultSelector() as selector:
+            for number, worker in enumerate(self._workers):
+                selector.register(_stream(worker.stdout), selectors.EVENT_READ, number)
+            while selector.get_map():
+                for key, _ in selector.select():
+                    kind, content = self._read(self._workers[key.data])
+                    if kind is _Kind.PROGRESS:
+                        (fractions[key.data],) = _FRACTION.unpack(content)
+                        yield sum(fractions.values()) / len(fractions)
+                    else:
+                        total = (total + np.frombuffer(content, "<i8").reshape(total.shape)) % modulus
+                        selector.unregister(key.fileobj)
+        return self._finisher.finish(centers, Sample(total[:, 0], total[:, 1:]))
+
+    def _tell(self, numbers: Iterable[int], kind: _Kind, body: bytes) -> None:
+        """Send a command to some workers, once they have carried out the last one."""
+        for number in numbers:
+            self._settle((number,))
+            self._write(self._workers[number], kind, body)
+            self._busy.add(number)
+
+    def _settle(self, numbers: Iterable[int] | None = None) -> None:
+        """Wait until workers, or all of them, have carried out their last command."""
+        for number in sorted(self._busy if numbers is None else self._busy.intersection(numbers)):
+            self._busy.remove(number)
+            self._read(self._workers[number])
+
+    def _write(self, worker: subprocess.Popen[bytes], kind: _Kind, body: bytes) -> None:
+        try:
+            _send(_stream(worker.stdin), kind, body)
+        except OSError as error:
+            raise InternalError(f"a worker process ended (code {worker.poll()}); give fewer --workers") from error
+
+    def _read(self, worker: subprocess.Popen[bytes]) -> tuple[_Kind, bytes]:
+        frame = _receive(_stream(worker.stdout))
+        if frame is None:
+            raise InternalError(f"a worker process ended (code {worker.wait()}); give fewer --workers, or check memory")
+        kind, body = frame
+        if kind is _Kind.REFUSED:
+            raise ValueError(body.decode())
+        if kind is _Kind.FAILED:
+            raise InternalError(f"a worker process failed: {body.decode()}")
+        return kind, body
+
+
+def worthwhile_engines(plan: Plan, workers: int) -> int:
+    """Say over how many processes to spread the work: one, where starting others takes longer than they save."""
+    return count_engines(plan, workers) if plan.rounds * round_seconds(plan, 1) > _START_SECONDS else 1
+
+
+@contextlib.contextmanager
+def open_engine(plan: Plan, raw_columns: NDArray[np.float64], workers: int) -> Iterator[Engine]:
+    """Give what the computing party computes with: worker processes where they save time, else this process.
+
+    Parameters
+    ----------
+    plan : Plan
+    raw_columns : float64 array, shape (d_own, n)
+        The computing party's columns, scaled to [-1, 1].
+    workers : int
+        At most so many.
+    """
+    if worthwhile_engines(plan, workers) == 1:
+        yield make_engine(plan, raw_columns)
+        return
+    with WorkerEngine(plan, raw_columns, workers) as engine:
+        yield engine
+
+
+def _start() -> subprocess.Popen[bytes]:
+    """Start one worker, with a bare environment and one thread for linear algebra."""
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    return subprocess.Popen(
+        [sys.executable, "-m", "fastlloyd.protocols.vertical_he.math.workers"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**kept, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        bufsize=0,
+    )
+
+
+def _stream(stream: IO[bytes] | None) -> IO[bytes]:
+    if stream is None:
+        raise InternalError("a worker process has no pipes")
+    return stream
+
+
+def _send(stream: IO[bytes], kind: _Kind, body: bytes) -> None:
+    """Write one frame."""
+    left = memoryview(_FRAME.pack(kind, len(body)) + body)
+    while left:
+        left = left[stream.write(left) :]
+    stream.flush()
+
+
+def _receive(stream: IO[bytes]) -> tuple[_Kind, bytes] | None:
+    """Read one frame; None at the end of the stream."""
+    head = _exactly(stream, _FRAME.size)
+    if head is None:
+        return None
+    kind, length = _FRAME.unpack(head)
+    body = _exactly(stream, length)
+    return None if body is None else (_Kind(kind), body)
+
+
+def _exactly(stream: IO[bytes], count: int) -> bytes | None:
+    """Read so many bytes."""
+    pieces: list[bytes] = []
+    while count:
+        piece = stream.read(min(count, 1 << 20))
+        if not piece:
+            return None
+        pieces.append(piece)
+        count -= len(piece)
+    return b"".join(pieces)
+
+
+def _join(parts: Sequence[bytes]) -> bytes:
+    return b"".join(piece for part in parts for piece in (_LENGTH.pack(len(part)), part))
+
+
+def _split(content: bytes) -> list[bytes]:
+    parts, start = [], 0
+    while start < len(content):
+        (length,) = _LENGTH.unpack_from(content, start)
+        start += _LENGTH.size
+        parts.append(content[start : start + length])
+        start += length
+    return parts
+
+
+def _centers(plan: Plan, body: bytes) -> NDArray[np.float64]:
+    return np.frombuffer(body, "<f8").reshape(plan.k, plan.d)
+
+
+class _Worker:
+    """The worker's side: does what the frames say."""
+
+    def __init__(self, out: IO[bytes]) -> None:
+        self._out = out
+        self._engine: Computer | None = None
+
+    def obey(self, kind: _Kind, body: bytes) -> None:
+        """Carry out one command and answer."""
+        if kind is _Kind.SETUP:
+            (length,) = _LENGTH.unpack_from(body)
+            described = json.loads(body[_LENGTH.size : _LENGTH.size + length])
+            plan = Plan.from_json(described["plan"])
+            columns = np.frombuffer(body[_LENGTH.size + length :], "<f8").reshape(-1, plan.n)
+            self._engine = make_engine(plan, columns, number=described["number"], engines=described["engines"])
+            return _send(self._out, _Kind.DONE, b"")
+        if self._engine is None:
+            raise InternalError("a worker got work before its plan")
+        if kind is _Kind.ADD_UP:
+            return self._add_up(self._engine, body)
+        if kind is _Kind.KEYS:
+            self._engine.keys(_split(body))
+        elif kind is _Kind.BEGIN:
+            self._engine.begin(_centers(self._engine.plan, body))
+        else:
+            owner, block = _PLACE.unpack_from(body)
+            self._engine.load(owner, block, _split(body[_PLACE.size :]))
+        return _send(self._out, _Kind.DONE, b"")
+
+    def _add_up(self, engine: Computer, body: bytes) -> None:
+        work = engine.add_up(_centers(engine.plan, body))
+        while True:
+            try:
+                _send(self._out, _Kind.PROGRESS, _FRACTION.pack(next(work)))
+            except StopIteration as end:
+                sums: Sample = end.value
+                table = np.column_stack((sums.constants, sums.vectors)).astype("<i8")
+                return _send(self._out, _Kind.SUMS, table.tobytes())
+
+
+def main() -> None:
+    """Serve frames until the input ends."""
+    # Whatever prints must not disturb the frames.
+    out: Any = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)
+    source = os.fdopen(os.dup(0), "rb", buffering=0)
+    worker = _Worker(out)
+    # A party that was killed leaves broken pipes: nobody is there to tell.
+    with contextlib.suppress(OSError):
+        while (frame := _receive(source)) is not None:
+            _serve(worker, out, frame)
+
+
+def _serve(worker: _Worker, out: IO[bytes], frame: tuple[_Kind, bytes]) -> None:
+    """Carry out one command; what goes wrong is the answer."""
+    try:
+        worker.obey(*frame)
+    except ValueError as error:
+        _send(out, _Kind.REFUSED, str(error).encode())
+    except MemoryError:
+        _send(out, _Kind.FAILED, b"out of memory; give fewer --workers")
+    # The library that computes on ciphertexts reports its own refusals as RuntimeError.
+    except (FastLloydError, RuntimeError) as error:
+        _send(out, _Kind.FAILED, str(error).encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""The label of every key, digest and public stream: no two uses of one secret or seed ever give the same bits.
+
+A label is never given to another use, and what it stands for never changes: a new meaning gets a new label. A key's
+label goes into HKDF, a digest's before its content, a stream's before the public seed. `masking/mask.py` appends
+" nonce" to those of masks.
+
+Source: docs/protocol.md.
+"""
+
+# Keys, by HKDF.
+SEED = b"fastlloyd common seed"
+SEED_CONFIRMATION = b"fastlloyd confirm"
+MASK = b"fastlloyd mask"
+PAIR = b"fastlloyd pair secret"
+PAIR_CONFIRMATION = b"fastlloyd pair confirm"
+PAIR_MASK = b"fastlloyd pair mask"
+ID_CONFIRMATION = b"fastlloyd id digest"
+SKETCH_KEY = b"fastlloyd sketch key"
+SKETCH_USERS = b"fastlloyd sketch users"
+SKETCH_PHANTOMS = b"fastlloyd sketch phantoms"
+SECFC_ROTATION = b"fastlloyd secfc rotation"
+SECFC_LAYER = b"fastlloyd secfc onion layer"
+SECFC_SUMS = b"fastlloyd secfc zero-sum masks"
+SECFC_SIGNS = b"fastlloyd secfc sign masks"
+SECFC_ORDER = b"fastlloyd secfc order of values"
+
+# Digests and signatures.
+SIGNED_RECORD = b"fastlloyd signed record 1\0"
+ROSTER = b"fastlloyd roster 1"
+TRANSCRIPT = b"fastlloyd transcript 1"
+LEDGER = b"fastlloyd ledger 2"
+IDS = b"fastlloyd ids\0"
+SECFC_REPLIES = b"fastlloyd secfc replies"
+ID_POINT = b"fastlloyd identifier to P-256\0"
+
+# Public streams. What ends in a blank has a number or a name after it.
+PUBLIC = b"fastlloyd public\0"
+PERMUTATION = b"fastlloyd public permutation 1\0"
+SPHERE_PACKING = "sphere packing"
+SILHOUETTE = "silhouette sample"
+PLUS_SWAPS = "fastlloyd-plus swaps of round "
+FEDDP_START = "feddp "
+FEDDP_KMEANS = "feddp weighted k-means "
+KFED_LOCAL = "k-fed client "
+SECFC_RANDOM = "secfc random clustering"
+SECFC_FIRST = "secfc first seed"
+SECFC_FURTHER = "secfc further seeds"
+VERTICAL_AXES = "vertical axes "
+VERTICAL_LOCAL = "vertical local "
+VERTICAL_CELLS = "vertical-dp cells"
+VERTICAL_PAIRS = "vertical-dp pairs"
+VERTICAL_KMEANS = "vertical-dp final k-means"
+CENTRAL_KMEANS = "central k-means"

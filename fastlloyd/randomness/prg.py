@@ -1,0 +1,100 @@
+"""Key derivation and the one stream cipher that all expansions use.
+
+Everything that the parties must compute alike comes from here, not from numpy's generators, whose
+streams may change between versions. Each use has a purpose of its own.
+
+Source: RFC 5869 (HKDF), RFC 8439 (ChaCha20).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
+
+from fastlloyd.randomness import domains
+
+KEY_BYTES = 32
+NONCE_BYTES = 12
+BLOCK_BYTES = 64
+"""Of ChaCha20's key stream."""
+_COUNTER_BYTES = 4
+
+
+def derive(secret: bytes, purpose: bytes, context: bytes = b"", salt: bytes | None = None) -> bytes:
+    """Derive a 32-byte key for one purpose and context by HKDF-SHA256."""
+    info = struct.pack("<I", len(purpose)) + purpose + context
+    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=salt, info=info).derive(secret)
+
+
+class KeyStream:
+    """ChaCha20 under one key, from any nonce and block.
+
+    One context serves all nonces: making one costs many times as much as a short stream.
+
+    Parameters
+    ----------
+    key : bytes of length 32
+    """
+
+    __slots__ = ("_cipher",)
+
+    def __init__(self, key: bytes) -> None:
+        self._cipher = Cipher(ChaCha20(key, bytes(_COUNTER_BYTES + NONCE_BYTES)), mode=None).encryptor()
+
+    def read(self, nonce: bytes, length: int, *, block: int = 0) -> bytes:
+        """Return `length` bytes of the key stream.
+
+        Parameters
+        ----------
+        nonce : bytes of length 12
+            Never reused with the same key for another purpose.
+        length : int
+        block : int
+            Where to begin, in blocks of 64 bytes.
+
+        Raises
+        ------
+        ValueError
+            The end lies beyond the cipher's 32-bit counter of blocks.
+        """
+        if block + -(-length // BLOCK_BYTES) > 1 << 32:
+            raise ValueError(f"expected at most 2^32 blocks of key stream, got block {block} and {length} bytes")
+        self._cipher.reset_nonce(block.to_bytes(_COUNTER_BYTES, "little") + nonce)
+        return self._cipher.update(bytes(length))
+
+
+def keystream(key: bytes, nonce: bytes, length: int) -> bytes:
+    """Return the first `length` bytes of a key stream; for a key that is used once."""
+    return KeyStream(key).read(nonce, length)
+
+
+class PublicStream:
+    """Reproducible public randomness from the run's public seed, alike on every machine.
+
+    Parameters
+    ----------
+    seed : int
+        The public `--seed`.
+    purpose : str
+        Keeps the streams of different uses apart.
+    """
+
+    def __init__(self, seed: int, purpose: str) -> None:
+        key = hashlib.sha256(domains.PUBLIC + purpose.encode() + b"\0" + str(int(seed)).encode()).digest()
+        self._encryptor = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
+
+    def uint32(self, count: int) -> NDArray[np.uint64]:
+        """Draw 32-bit numbers, held in uint64."""
+        return np.frombuffer(self._encryptor.update(bytes(4 * count)), dtype="<u4").astype(np.uint64)
+
+    def integers(self, low: int, high: int, count: int) -> NDArray[np.int64]:
+        """Draw integers in [low, high], with a bias below 2^-32 * (high - low)."""
+        spread = np.uint64(high - low + 1)
+        return ((self.uint32(count) * spread) >> np.uint64(32)).astype(np.int64) + low

@@ -1,0 +1,120 @@
+"""Before round 0, among the clients only: the secrets that masks come from, fresh or, on resume, the stored ones.
+
+Source: docs/protocol.md, "Seed" and "Masks".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastlloyd.errors import ConfigError, Reason
+from fastlloyd.life.pairs import agree_pairs, confirm_pairs
+from fastlloyd.life.seed import agree_seed, confirm_seed
+from fastlloyd.masking.pairwise import PairSecrets
+from fastlloyd.randomness.prg import KEY_BYTES
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.run.driver import Driver
+from fastlloyd.run.state import StateDir
+from fastlloyd.wire.header import PartyId
+
+_SEED, _PAIRS = "seed", "pairs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskAgreement:
+    """How one client comes by the secrets of its masks.
+
+    Attributes
+    ----------
+    me : PartyId
+    clients : tuple of PartyId
+        All clients, `me` among them.
+    run_id : bytes
+    context : bytes
+        Digest of everything that the clients must have alike: roster, public parameters, plan, first centres.
+    facts : mapping
+        What a resume compares: the plan, and the digest of the own records.
+    state : StateDir or None
+    resumed : bool
+        Take the stored secrets and compare them with the others'; never make new ones.
+
+    Notes
+    -----
+    Sees: the clients; nothing of it passes the server.
+    """
+
+    me: PartyId
+    clients: tuple[PartyId, ...]
+    run_id: bytes
+    context: bytes
+    facts: Mapping[str, Any]
+    state: StateDir | None
+    resumed: bool
+
+    def seed(self, driver: Driver) -> bytes:
+        """Agree on the common seed, or confirm the stored one.
+
+        Raises
+        ------
+        ConfigError
+            A resumed run has no seed, or it is damaged.
+        SecurityError
+            A pair does not agree; names it.
+        """
+        stored = self._stored(_SEED)
+        if stored is not None:
+            if len(stored) != KEY_BYTES:
+                raise _damaged(f"expected {KEY_BYTES} bytes, got {len(stored)}")
+            driver.drive(confirm_seed(self.me, self.clients, stored, run_id=self.run_id, context=self.context))
+            return stored
+        seed = driver.drive(
+            agree_seed(self.me, self.clients, run_id=self.run_id, context=self.context, secret=SecretRandom())
+        )
+        self._keep(_SEED, seed)
+        return seed
+
+    def pairs(self, driver: Driver) -> PairSecrets:
+        """Agree on a secret with each other client, or confirm the stored ones.
+
+        Raises
+        ------
+        ConfigError
+            A resumed run has no secrets, or they are damaged.
+        SecurityError
+            A pair does not agree; names it.
+        """
+        stored = self._stored(_PAIRS)
+        if stored is None:
+            pairs = driver.drive(
+                agree_pairs(self.me, self.clients, run_id=self.run_id, context=self.context, secret=SecretRandom())
+            )
+            self._keep(_PAIRS, pairs.to_bytes())
+            return pairs
+        try:
+            pairs = PairSecrets.from_bytes(self.me, [party for party in self.clients if party != self.me], stored)
+        except ValueError as error:
+            raise _damaged(str(error)) from error
+        driver.drive(confirm_pairs(pairs, run_id=self.run_id, context=self.context))
+        return pairs
+
+    def _stored(self, name: str) -> bytes | None:
+        """Give what the interrupted run stored; None for a new run."""
+        if not self.resumed or self.state is None:
+            return None
+        content = self.state.load(name)
+        if content is None:
+            raise ConfigError(f"--resume: the stored run has no {name}; start anew", reason=Reason.RESUME)
+        return content
+
+    def _keep(self, name: str, content: bytes) -> None:
+        """Write down what a resume needs."""
+        if self.state is not None:
+            self.state.start({"run_id": self.run_id.hex(), **self.facts})
+            self.state.save(name, content)
+
+
+def _damaged(why: str) -> ConfigError:
+    """Return the error of a resume whose secrets cannot be used."""
+    return ConfigError(f"--resume: the stored secrets are damaged ({why}); start anew", reason=Reason.RESUME)

@@ -1,0 +1,145 @@
+"""Checks at the start of a run that every system with a plan and a ledger makes alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from fastlloyd.errors import ConfigError, DataError, PeerError, RangeError, Reason
+from fastlloyd.life.hello import Schema, refuse_plan
+from fastlloyd.privacy.ledger import Ledger, Release
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.session import Session
+from fastlloyd.wire.header import SERVER
+
+P = TypeVar("P")
+
+
+def accept_plan(session: Session, values: Mapping[str, Any], read: Callable[[Mapping[str, Any]], P]) -> P:
+    """Read and check the server's plan; run by a client.
+
+    Parameters
+    ----------
+    session : Session
+    values : mapping
+        As the server sent it.
+    read : callable
+        Decodes the plan and compares it with the own configuration; raises ValueError, TypeError or KeyError. What
+        it raises as ConfigError is the plan's fault too: the own configuration was checked before.
+
+    Raises
+    ------
+    PeerError
+        The plan does not fit: the server is at fault.
+    """
+    try:
+        plan = read(values)
+    except (ValueError, TypeError, KeyError, ConfigError, RangeError) as error:
+        raise refuse_plan(ValueError(str(error))) from error
+    stored = session.stored.get("plan")
+    if stored is not None and stored != json.loads(json.dumps(values)):
+        raise refuse_plan(ValueError("it is not the plan that the interrupted run started with"))
+    return plan
+
+
+def refuse_old_run(session: Session, ledger: Ledger) -> None:
+    """Refuse a run id that the ledger already holds: its releases would not be counted again."""
+    run = session.facts.run_id.hex()
+    if not session.resumed and any(release.run == run for release in ledger.releases):
+        raise PeerError("the server gave the id of an earlier run to this one, expected a fresh id", rank=0)
+
+
+def refuse_resume(config: RunConfig, *, because: str, spent: str) -> None:
+    """Refuse --resume where a run cannot go on: `because` says why, `spent` what the broken run costs."""
+    if config.resume:
+        raise ConfigError(
+            f"--resume: {config.protocol} starts anew after an interruption, for {because}; leave --resume out "
+            f"({spent})",
+            reason=Reason.RESUME,
+        )
+
+
+def refuse_other_data(session: Session, data_digest: str) -> None:
+    """Refuse to resume on other records than the interrupted run's."""
+    if session.stored.get("data", data_digest) != data_digest:
+        raise DataError(
+            "--resume: these are not the records that the interrupted run started with; resume with the "
+            "same file, or start anew without --resume"
+        )
+
+
+def refuse_ahead(schema: Schema, stored: int, most: int) -> None:
+    """Refuse a client that says it has finished rounds that the server has not closed.
+
+    Parameters
+    ----------
+    schema : Schema
+    stored : int
+        Rounds that the server has closed.
+    most : int
+        Rounds that any party can have finished: those of the plan, none in a new run.
+
+    Raises
+    ------
+    PeerError
+        Names the client. In a resumed run an honest one is ahead only of a server that was restored from a backup.
+    """
+    for party, done in schema.rounds_done.items():
+        if done > most:
+            raise PeerError(
+                f"{party} says that it has finished {done} rounds, expected at most {most}", rank=party.rank
+            )
+        if done > stored:
+            raise PeerError(
+                f"{party} says that it has finished {done} rounds, the server has closed {stored}; resume with the "
+                "newest state directories of the same run",
+                rank=party.rank,
+                reason=Reason.RESUME,
+            )
+
+
+def refuse_closed(closed: int, most: int) -> None:
+    """Refuse a server that says it has closed more rounds than anybody can have finished.
+
+    Raises
+    ------
+    PeerError
+        The server is at fault.
+    """
+    if closed > most:
+        raise PeerError(
+            f"the server says that it has closed {closed} rounds, expected at most {most}; look at its version",
+            rank=SERVER.rank,
+        )
+
+
+def check_budget(session: Session, ledger: Ledger, planned: Sequence[Release], delta: float) -> None:
+    """Stop before a run that would exceed the lifetime budget.
+
+    Parameters
+    ----------
+    session : Session
+    ledger : Ledger
+    planned : sequence of Release
+    delta : float
+        At which the limit is to hold, if this is the first run of the state directory with a limit; afterwards the
+        delta of that first run counts.
+
+    Raises
+    ------
+    ConfigError
+        The state directory holds another limit.
+    BudgetError
+        Names what is spent, what the run needs, and the limit.
+    """
+    if session.state is not None and (limit := session.state.limit(session.config.budget, delta)) is not None:
+        ledger.check_budget(unrecorded(session, ledger, planned), limit.delta, limit.epsilon)
+        session.state.keep_limit(limit)
+
+
+def unrecorded(session: Session, ledger: Ledger, planned: Iterable[Release]) -> list[Release]:
+    """Give the planned releases that this run has not recorded yet (all, unless it resumes)."""
+    run = session.facts.run_id.hex()
+    recorded = {(release.round, release.name) for release in ledger.releases if release.run == run}
+    return [release for release in planned if (release.round, release.name) not in recorded]

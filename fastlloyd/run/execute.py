@@ -1,0 +1,242 @@
+"""One party's run from its inputs to its exit code: start, links, plan, rounds, counters, result.
+
+Alike for mpirun, `fastlloyd run` and any other transport. Every way out is one of the exit codes of
+`errors`, agreed with the other parties, and one sentence.
+
+Source: docs/protocol.md, "A run from start to end".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastlloyd.crypto.link.identity import Identity, make_identity
+from fastlloyd.crypto.link.roster import Roster
+from fastlloyd.errors import (
+    EXIT_OK,
+    Aborted,
+    ConfigError,
+    FastLloydError,
+    InternalError,
+    Interrupted,
+    Reason,
+)
+from fastlloyd.kmeans.metrics import check_available
+from fastlloyd.life.sizes import setup_bounds
+from fastlloyd.net.link.control import Ending, NotStarted, abort, agree_start, leave_together
+from fastlloyd.net.link.secure import SecureLinks
+from fastlloyd.net.meter import Meter
+from fastlloyd.net.transport import Transport
+from fastlloyd.privacy.delta import large_delta
+from fastlloyd.privacy.ledger import Ledger
+from fastlloyd.report.announcer import Announcer
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.inputs import Common, load_identity
+from fastlloyd.run.outcome import Facts
+from fastlloyd.run.session import Outcome, Session, find_face
+from fastlloyd.run.state import StateDir
+from fastlloyd.wire.header import PartyId
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Prepared:
+    """What a party has once its inputs were checked, or why it cannot start."""
+
+    config: RunConfig
+    problem: FastLloydError | None = None
+    common: Common | None = None
+    own: Any = field(default=None, repr=False)
+    identity: Identity
+    roster: Roster | None = None
+    state: StateDir | None = None
+    ledger: Ledger | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def certificates(self) -> Mapping[PartyId, bytes] | None:
+        """The other parties' certificates; None without a roster."""
+        if self.roster is None:
+            return None
+        own = self.identity.certificate_der
+        return {party: der for party, der in self.roster.certificates().items() if der != own}
+
+    @property
+    def run_id(self) -> bytes | None:
+        """The interrupted run's id on resume."""
+        return bytes.fromhex(self.facts["run_id"]) if "run_id" in self.facts else None
+
+
+def execute(config: RunConfig | FastLloydError, transport: Transport, announcer: Announcer) -> Ending:
+    """Run one party to its end.
+
+    Parameters
+    ----------
+    config : RunConfig or FastLloydError
+        Or why there is none: the other parties must hear of it.
+    transport : Transport
+    announcer : Announcer
+
+    Returns
+    -------
+    Ending
+        The agreed exit code; `lost` says that MPI must not be finalised.
+    """
+    started = time.perf_counter()
+    prepared = _prepare(config, transport, announcer)
+    meter = Meter()
+    links = SecureLinks(transport, prepared.identity, prepared.certificates, meter)
+    first = setup_bounds(transport.me)
+    links.bound(message_bytes=first.largest, ahead_bytes=first.ahead_bytes)
+    outcome: Outcome | None = None
+    try:
+        outcome = _run(prepared, links, meter, announcer, started)
+        outcome.write()
+        leave_together(links, deadline_s=prepared.config.setup_deadline, late=outcome.late)
+        if prepared.state is not None:
+            prepared.state.finish()  # not before: whoever could not write its files resumes to have them
+    except Exception as caught:
+        error = _as_ours(caught)
+        if outcome is not None:
+            outcome.discard()
+            if isinstance(error, Aborted) and outcome.fault is not None and outcome.fault.rank == error.by:
+                error = outcome.fault  # it lied to us before it spoke of another
+        _keep_ledger(prepared)
+        try:
+            ending = abort(links, error)
+        except Interrupted:  # a signal that came in the midst of it; there is no second one
+            ending = abort(links, error)
+        _explain(error, ending, announcer)
+        return ending
+    outcome.announce(announcer.note)
+    return Ending(EXIT_OK, transport.me.rank, Reason.INTERNAL, bool(outcome.late))
+
+
+def _prepare(config: RunConfig | FastLloydError, transport: Transport, announcer: Announcer) -> _Prepared:
+    """Check all inputs; a problem is kept, for the others must hear of it."""
+    me, count = transport.me, len(transport.peers)
+    if isinstance(config, FastLloydError):
+        return _Prepared(config=RunConfig(), problem=config, identity=make_identity(str(me), me.rank))
+    prepared = _Prepared(config=config, identity=make_identity(str(me), me.rank))
+    try:
+        system = find_face(config.protocol)
+        if config.evaluate:
+            check_available()
+        prepared.config, prepared.common = system.gather(config, count)
+        prepared.identity, prepared.roster = load_identity(config, me, count)
+        if prepared.roster is not None:
+            announcer.names = {entry.rank: entry.name for entry in prepared.roster.entries}
+        if config.state_dir is not None:
+            prepared.state = StateDir(config.state_dir, me)
+            prepared.ledger = prepared.state.open_ledger()
+            if config.resume:
+                prepared.facts = prepared.state.facts()
+        prepared.own = system.load(prepared.config, prepared.common, me)
+    except Exception as caught:
+        prepared.problem = _as_ours(caught)
+    if prepared.problem is None and announcer.speaks:
+        _point_out(prepared, announcer)
+    return prepared
+
+
+def _point_out(prepared: _Prepared, announcer: Announcer) -> None:
+    """Tell people before the start what they may not have meant."""
+    if prepared.roster is None:
+        announcer.note(
+            "demonstration: links are encrypted but the parties' keys are not authenticated (no --roster and --key)"
+        )
+    public = None if prepared.common is None else prepared.common.public
+    delta = getattr(public, "delta", None)
+    note = large_delta(delta, public.n_total) if public is not None and isinstance(delta, float) else None
+    if note is not None:
+        announcer.note(f"--delta: {note}")
+
+
+def _run(prepared: _Prepared, links: SecureLinks, meter: Meter, announcer: Announcer, started: float) -> Outcome:
+    """Start together, bring the links up, and run this party's role."""
+    config, common = prepared.config, prepared.common
+    run_id = agree_start(links, prepared.problem, deadline_s=config.setup_deadline, run_id=prepared.run_id)
+    if common is None:
+        raise InternalError("the start was agreed although this party has no public parameters")
+    if prepared.run_id is not None and prepared.run_id != run_id:
+        raise ConfigError(
+            "--resume: the stored run of this party is not the one the server resumes; give all parties the "
+            "state directories of the same run",
+            reason=Reason.RESUME,
+        )
+    roster = b"" if prepared.roster is None else prepared.roster.digest()
+    digest = hashlib.sha256(run_id + common.digest(config, roster)).digest()
+    links.connect(digest, deadline_s=config.setup_deadline)
+    facts = Facts(
+        config=config,
+        common=common,
+        run_id=run_id,
+        authenticated=links.authenticated,
+        started=started,
+        me=links.me,
+        resumed=bool(prepared.facts),
+        mpi=announcer.mpi,
+        carrier=announcer.carrier or config.transport,
+        prints=announcer.may_print if config.print_result is None else config.print_result,
+    )
+    session = Session(
+        config=config,
+        common=common,
+        own=prepared.own,
+        state=prepared.state,
+        ledger=prepared.ledger,
+        stored=prepared.facts,
+        facts=facts,
+        links=links,
+        meter=meter,
+        announcer=announcer,
+        digest=digest,
+        identity=prepared.identity,
+        roster=prepared.roster,
+    )
+    prepared.own = None  # the records are the session's now: no second copy stays alive
+    system = find_face(config.protocol)
+    return system.serve(session) if links.me.is_server else system.take_part(session)
+
+
+def _keep_ledger(prepared: _Prepared) -> None:
+    """After a failure, note how long the ledger is and give it back; the run's folder says so too, if this cannot."""
+    if prepared.state is not None and prepared.ledger is not None:
+        with contextlib.suppress(ConfigError):
+            prepared.state.note_ledger()
+        prepared.ledger.close()
+
+
+def _as_ours(error: Exception) -> FastLloydError:
+    """Turn anything unforeseen into an InternalError, with the trace in the log only."""
+    if isinstance(error, FastLloydError):
+        return error
+    _log.exception("unforeseen error")
+    if isinstance(error, MemoryError):
+        return InternalError("out of memory; use fewer records per process or a machine with more memory")
+    wrapped = InternalError(
+        f"{type(error).__name__}: {error}; this is a bug in fastlloyd, please report it (--log-level debug shows where)"
+    )
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def _explain(error: FastLloydError, ending: Ending, announcer: Announcer) -> None:
+    """Print what this rank has to say: its own details, and, where it speaks, what all see."""
+    shared = str(Aborted(rank=ending.rank, reason=ending.reason, code=ending.code, by=ending.by))
+    if isinstance(error, NotStarted):
+        if error.own is not None and (announcer.own_terminal or not error.printed_elsewhere):
+            announcer.complain(str(error.own))
+        if announcer.speaks:
+            announcer.complain(shared)
+    elif not isinstance(error, Aborted):
+        announcer.complain(str(error))
+    elif announcer.speaks:
+        announcer.complain(shared)

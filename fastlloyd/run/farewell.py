@@ -1,0 +1,166 @@
+"""The end of a run over real links: compare, sign, count. Nothing is written before the parties have compared.
+
+Source: docs/protocol.md, "Farewell" and "Signed record".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastlloyd.crypto.link.signature import sign, verifies
+from fastlloyd.errors import PeerError
+from fastlloyd.life.farewell import (
+    Account,
+    Sent,
+    account_client,
+    collect_accounts,
+    compare_transcripts,
+    tell_totals,
+)
+from fastlloyd.report.document import Traffic
+from fastlloyd.report.signed import COVERS, SignedRecord, file_digests
+from fastlloyd.run.driver import Driver
+from fastlloyd.run.outcome import Farewell
+from fastlloyd.run.session import Session
+from fastlloyd.wire.header import SERVER, PartyId
+
+
+def compare(
+    session: Session, driver: Driver, took_part: Sequence[PartyId], heard: tuple[PartyId, ...] | None = None
+) -> None:
+    """Compare with the other clients what they were told; before anything is written.
+
+    Parameters
+    ----------
+    took_part : sequence of PartyId
+        Who must answer.
+    heard : tuple of PartyId, optional
+        Who was told the same; all clients by default.
+
+    Raises
+    ------
+    SecurityError
+        They were told different things: names who told them.
+    PeerTimeout, PeerGone
+        One that took part is silent.
+    """
+    everybody = session.everybody if heard is None else heard
+    driver.drive(compare_transcripts(session.me, everybody, tuple(took_part), driver.transcript))
+
+
+def part(session: Session, driver: Driver, record: SignedRecord, late: frozenset[PartyId] = frozenset()) -> Farewell:
+    """Sign, and exchange counters and signatures; what is wrong with them is noted, for the result is there already.
+
+    Parameters
+    ----------
+    record : SignedRecord
+        What this party signs.
+    late : frozenset of PartyId
+        At the server: who is not waited for.
+    """
+    agreed = driver.transcript.digest()
+    own = _account(session, record, agreed)
+    accounts: dict[PartyId, Account] = {session.me: own}
+    problems: dict[PartyId, str] = {}
+    fault: PeerError | None = None
+    try:
+        if session.me.is_server:
+            for party, message in driver.drive(collect_accounts(session.everybody, late)).items():
+                accounts.update(message.by_party)
+                if message.problem:
+                    problems[party] = message.problem
+        else:
+            totals = driver.drive(account_client(session.me, session.everybody, own))
+            accounts = {**totals.by_party, session.me: own}
+            if totals.problem:
+                problems[SERVER] = totals.problem
+                fault = PeerError(totals.problem, rank=SERVER.rank)
+    except PeerError as error:
+        problems[PartyId(error.rank)] = str(error)
+        fault = error
+    if session.me.is_server:
+        driver.drive(tell_totals(session.everybody, accounts))
+    missing = [party for party in (SERVER, *session.everybody) if party not in accounts]
+    return Farewell(
+        traffic=_sum(accounts, _incomplete(missing, problems)),
+        signatures=_signatures(session, record, agreed, accounts),
+        identity=session.identity if session.roster is not None else None,
+        fault=fault,
+    )
+
+
+def _account(session: Session, record: SignedRecord, agreed: bytes) -> Account:
+    """Give this party's own account, signed where its key is known to the others."""
+    total, meter = session.meter.total_sent(), session.meter
+    sent = Sent(
+        payload_bytes=total.payload_bytes,
+        link_bytes=total.link_bytes,
+        messages=total.messages,
+        setup_bytes=meter.setup_sent().link_bytes,
+    )
+    if session.roster is None:
+        return Account(sent=sent, covers=record.covers)
+    statement = record.statement(session.roster.digest(), agreed, record.covers)
+    return Account(sent=sent, signature=sign(session.identity, statement).hex(), covers=record.covers)
+
+
+def _sum(accounts: Mapping[PartyId, Account], incomplete: str | None) -> Traffic:
+    """Add up what all have sent."""
+    sent = [account.sent for account in accounts.values()]
+    return Traffic(
+        payload_bytes=sum(own.payload_bytes for own in sent),
+        link_bytes=sum(own.link_bytes for own in sent),
+        messages=sum(own.messages for own in sent),
+        setup_bytes=sum(own.setup_bytes for own in sent),
+        incomplete=incomplete,
+    )
+
+
+def _incomplete(missing: Sequence[PartyId], problems: Mapping[PartyId, str]) -> str | None:
+    """Say whose counters are missing, and whose fault that is."""
+    if not missing and not problems:
+        return None
+    why = "; ".join(f"{party}: {problem}" for party, problem in sorted(problems.items()))
+    whose = ", ".join(str(party) for party in missing) or "nobody"
+    return f"the sums lack the counters of {whose}" + (f" ({why})" if why else "")
+
+
+def _signatures(
+    session: Session, record: SignedRecord, agreed: bytes, accounts: Mapping[PartyId, Account]
+) -> dict[str, Any] | None:
+    """Give the report's entry: who signed what this party saw."""
+    roster = session.roster
+    if roster is None:
+        return None
+    digest, certificates = roster.digest(), roster.certificates()
+    known = COVERS[: COVERS.index(record.covers) + 1]
+    statements = {covers: record.statement(digest, agreed, covers) for covers in known}
+    entries = []
+    for party in (SERVER, *session.everybody):
+        account = accounts.get(party)
+        signature, problem = None, None
+        if account is None or not account.signature:
+            problem = "sent no signature"
+        elif account.covers not in statements:
+            problem = "signed a result that this party does not have"
+        elif verifies(certificates[party], statements[account.covers], bytes.fromhex(account.signature)):
+            signature = account.signature
+        else:
+            problem = "signed something else than this party saw"
+        entries.append(
+            {
+                "rank": party.rank,
+                "name": roster.name(party),
+                "covers": "public" if account is None else account.covers,
+                "signature": signature,
+                "problem": problem,
+            }
+        )
+    return {
+        "roster": digest.hex(),
+        "agreed": agreed.hex(),
+        "files": file_digests(record.files),
+        "parties": entries,
+        "writer": {"rank": session.me.rank, "signature": None},
+    }

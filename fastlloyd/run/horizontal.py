@@ -1,0 +1,262 @@
+"""What the systems whose clients hold records of their own have in common: set-up, plan, resume, final exchange.
+
+Source: docs/protocol.md, "A run from start to end".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+from fastlloyd.errors import ConfigError, FastLloydError, Reason
+from fastlloyd.life.hello import (
+    Schema,
+    await_ready,
+    gather_schema,
+    propose_plan,
+    receive_plan,
+    tell_ready,
+)
+from fastlloyd.life.sizes import Bounds
+from fastlloyd.party.effects import Party
+from fastlloyd.party.stored import StoredRounds
+from fastlloyd.privacy.ledger import Ledger, Release
+from fastlloyd.run.agreement import MaskAgreement
+from fastlloyd.run.checks import (
+    accept_plan,
+    check_budget,
+    refuse_ahead,
+    refuse_closed,
+    refuse_old_run,
+    refuse_other_data,
+)
+from fastlloyd.run.driver import Driver
+from fastlloyd.run.inputs import OwnRecords
+from fastlloyd.run.resume import check_stored, refuse_behind, refuse_forgetful_server
+from fastlloyd.run.session import Session
+from fastlloyd.wire.header import PartyId
+
+
+class HorizontalPlan(Protocol):
+    """What these systems' plans have in common."""
+
+    @property
+    def clients(self) -> int:
+        """How many clients take part."""
+        ...
+
+    @property
+    def min_clients(self) -> int:
+        """How many a round needs."""
+        ...
+
+    def all_releases(self) -> tuple[Release, ...]:
+        """Give the releases of all rounds."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Give plain values."""
+        ...
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Read what `to_json` gave."""
+        ...
+
+
+class ServerEnd(Protocol):
+    """What these systems' servers have in common at the end."""
+
+    @property
+    def late(self) -> frozenset[PartyId]:
+        """Clients that missed the last round."""
+        ...
+
+
+P = TypeVar("P", bound=HorizontalPlan)
+R = TypeVar("R", bound=ServerEnd)
+
+
+@dataclass(frozen=True, slots=True)
+class Played(Generic[P, R]):
+    """How a server's rounds ended: plan and result; the farewell is still to come."""
+
+    plan: P
+    result: R
+    driver: Driver
+
+
+def run_server(
+    session: Session,
+    ledger: Ledger,
+    *,
+    kind: type[P],
+    make: Callable[[Schema], P],
+    bounds: Callable[[P], Bounds],
+    play: Callable[[P, Mapping[int, bytes], Mapping[PartyId, int]], Party[R]],
+    included: Callable[[P, bytes], Sequence[PartyId]],
+) -> Played[P, R]:
+    """Run the server from the clients' schemas to the last round.
+
+    Parameters
+    ----------
+    session : Session
+    ledger : Ledger
+    kind : type
+        Of the plan.
+    make : callable
+        From the clients' schema to a fresh plan.
+    bounds : callable
+        From the plan to what each client may send.
+    play : callable
+        From plan, stored replies and what each client has accepted to the server's coroutine.
+    included : callable
+        From plan and the bytes of a reply to the clients whose uplinks are in it.
+    """
+    driver = session.driver(ledger)
+    stored, resumed = session.rounds("reply"), _stored_plan(session, kind)
+    if resumed is not None:
+        check_stored(session, ledger, resumed.all_releases())
+    schema = driver.drive(gather_schema(session.everybody))
+    plan = resumed or make(schema)
+    refuse_ahead(schema, len(stored), _most_finished(session, plan))
+    driver.allow(bounds(plan))
+    driver.expect(plan.all_releases())
+    refuse_behind(stored, schema.rounds_done, lambda body: included(plan, body))
+    driver.drive(propose_plan(session.everybody, plan.to_json(), len(stored)))
+    driver.drive(await_ready(session.everybody))
+    if session.state is not None and not session.resumed:
+        # Not before all are ready: a run that is refused must not make this party forget an interrupted one.
+        session.state.start({"run_id": session.facts.run_id.hex(), "plan": plan.to_json()})
+    session.rounds_start(driver)
+    result = driver.drive(play(plan, stored, schema.rounds_done))
+    return Played(plan, result, driver)
+
+
+def _stored_plan(session: Session, kind: type[P]) -> P | None:
+    """Read the plan of the interrupted run that goes on; None for a new run."""
+    if not session.resumed:
+        return None
+    try:
+        return kind.from_json(session.stored["plan"])
+    except (ValueError, TypeError, KeyError, FastLloydError) as error:
+        raise ConfigError(
+            f"--resume: the stored plan is damaged ({error}); start anew", reason=Reason.RESUME
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Begun(Generic[P]):
+    """A client that has accepted the plan.
+
+    Attributes
+    ----------
+    plan : Plan
+    driver : Driver
+    stored : StoredRounds
+        Of the interrupted run; empty unless this one resumes it.
+    data_digest : str
+        Keyed digest of the own records; never sent.
+    """
+
+    session: Session
+    plan: P
+    driver: Driver
+    stored: StoredRounds
+    data_digest: str
+
+    def agreement(self, start: bytes = b"") -> MaskAgreement:
+        """Give what agrees with the other clients on secrets, bound to the public set-up, the plan and `start`."""
+        session = self.session
+        shared = json.dumps(self.plan.to_json(), sort_keys=True).encode()
+        context = hashlib.sha256(session.digest + hashlib.sha256(shared).digest() + start).digest()
+        return MaskAgreement(
+            me=session.me,
+            clients=session.everybody,
+            run_id=session.facts.run_id,
+            context=context,
+            facts=self.facts,
+            state=session.state,
+            resumed=session.resumed,
+        )
+
+    def fresh_seed(self) -> bytes:
+        """Agree on a seed that the server cannot know, and keep it nowhere: for a protocol without resume."""
+        return replace(self.agreement(), state=None, resumed=False).seed(self.driver)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a resume compares."""
+        return {"plan": self.plan.to_json(), "data": self.data_digest}
+
+    def keep_facts(self) -> None:
+        """Begin a new run in the state directory, for a protocol without secrets among the clients."""
+        session = self.session
+        if session.state is not None and not session.resumed:
+            session.state.start({"run_id": session.facts.run_id.hex(), **self.facts})
+
+    def start(self) -> None:
+        """Tell the server that the set-up is done."""
+        self.driver.drive(tell_ready())
+        self.session.rounds_start(self.driver)
+
+
+def begin_client(
+    session: Session,
+    own: OwnRecords,
+    ledger: Ledger,
+    *,
+    kind: type[P],
+    check: Callable[[P], object],
+    bounds: Callable[[P], Bounds],
+    lifetime_delta: Callable[[P], float],
+    ahead: bool = False,
+) -> Begun[P]:
+    """Introduce a client and accept the server's plan.
+
+    Parameters
+    ----------
+    session : Session
+    own : OwnRecords
+    ledger : Ledger
+    kind : type
+        Of the plan.
+    check : callable
+        Compares the plan with the own configuration; raises ValueError.
+    bounds : callable
+        From the plan to what each peer may send.
+    lifetime_delta : callable
+        From the plan to the delta at which the whole ledger is read for `--budget`.
+    ahead : bool
+        Whether the client's coroutine writes down the next round as soon as it has sent its uplink.
+    """
+    refuse_old_run(session, ledger)
+    data_digest = own.digest(ledger.digest_key())
+    driver = session.driver(ledger, data_digest)
+    replies = session.rounds("reply")
+    refuse_other_data(session, data_digest)
+    if (resumed := _stored_plan(session, kind)) is not None:
+        check_stored(session, ledger, resumed.all_releases(), data_digest=data_digest, ahead=ahead)
+    proposal = driver.drive(receive_plan(own.names, len(replies)))
+
+    def read(values: Mapping[str, Any]) -> P:
+        plan = kind.from_json(values)
+        check(plan)
+        return plan
+
+    plan = accept_plan(session, proposal.plan, read)
+    driver.allow(bounds(plan))
+    driver.expect(plan.all_releases())
+    refuse_closed(proposal.rounds_done, _most_finished(session, plan))
+    refuse_forgetful_server(len(replies), proposal.rounds_done)
+    check_budget(session, ledger, plan.all_releases(), lifetime_delta(plan))
+    stored = StoredRounds(session.rounds("uplink"), replies, proposal.rounds_done)
+    return Begun(session, plan, driver, stored, data_digest)
+
+
+def _most_finished(session: Session, plan: HorizontalPlan) -> int:
+    """Count the rounds that a party can have finished before this start."""
+    return 1 + max(release.round for release in plan.all_releases()) if session.resumed else 0

@@ -1,0 +1,323 @@
+"""What one party brings to a run: public parameters, its own records, its identity. All checked here.
+
+Everything that depends on records is found before the party joins the run. A `ConfigError` depends on
+public things only; a `DataError` stays on its owner's standard error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.crypto.link.identity import Identity, load_key, make_identity, parse_certificate
+from fastlloyd.crypto.link.roster import Roster
+from fastlloyd.data.bounds import Bounds, parse_bounds, scale
+from fastlloyd.data.dataset import Dataset
+from fastlloyd.data.public.named import dataset_bounds, load_named
+from fastlloyd.data.split import split_rows
+from fastlloyd.data.table import read_table
+from fastlloyd.errors import ConfigError, DataError
+from fastlloyd.kmeans.grid import GridPoints, quantise
+from fastlloyd.privacy.ledger import keyed_digest
+from fastlloyd.run.config import RunConfig, public_part
+from fastlloyd.wire.header import PROTOCOL_VERSION, SERVER, PartyId
+
+DEFAULT_DATASET = "photo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Common:
+    """What all parties have alike.
+
+    Attributes
+    ----------
+    public : dataclass
+        The protocol's public parameters.
+    bounds : Bounds
+        Not matched to features where the server has no data.
+    caps : tuple of int
+        Public cap on each client's records.
+    dataset : Dataset or None
+        The public set of a demonstration.
+    splits : list of int64 arrays or None
+    """
+
+    public: Any
+    bounds: Bounds
+    caps: tuple[int, ...]
+    dataset: Dataset | None = field(repr=False)
+    splits: list[NDArray[np.int64]] | None = field(repr=False)
+
+    def digest(self, config: RunConfig, roster: bytes) -> bytes:
+        """Give 32 bytes over everything public that must be equal at all parties."""
+        facts: dict[str, Any] = {
+            **public_part(config),
+            "version": PROTOCOL_VERSION,
+            "resume": config.resume,
+            "public": dataclasses.asdict(self.public),
+            "caps": self.caps,
+            "bounds": [self.bounds.lo.tolist(), self.bounds.hi.tolist(), self.bounds.names],
+            "roster": roster.hex(),
+            "split": None if self.dataset is None else [self.dataset.name, config.split],
+        }
+        return hashlib.sha256(json.dumps(facts, sort_keys=True, default=list).encode()).digest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnRecords:
+    """A client's own records, scaled to [-1, 1].
+
+    Attributes
+    ----------
+    raw_points : float64 array, shape (n, d)
+    names : tuple of str
+    bounds : Bounds
+        Matched to the features.
+    """
+
+    raw_points: NDArray[np.float64] = field(repr=False)
+    names: tuple[str, ...]
+    bounds: Bounds
+
+    def digest(self, key: bytes) -> str:
+        """Give a keyed digest of everything that a resumed run must find unchanged; never sent."""
+        return keyed_digest(key, self.raw_points)
+
+    def quantise(self, fraction_bits: int) -> GridPoints:
+        """Put the points on the grid of 2^-q."""
+        return quantise(self.raw_points, fraction_bits)
+
+
+# (config, clients, n_total, k) to the protocol's public parameters, checked.
+MakePublic = Callable[[RunConfig, int, int, int], Any]
+
+
+def gather_horizontal(config: RunConfig, clients: int, make_public: MakePublic) -> tuple[RunConfig, Common]:
+    """Check what is public and alike for all parties, each client holding records of its own.
+
+    Returns
+    -------
+    config : RunConfig
+        With the default data set filled in.
+    common : Common
+
+    Raises
+    ------
+    ConfigError
+        Any public parameter that does not fit.
+    """
+    config, dataset = public_dataset(config)
+    public = make_public(config, clients, *settle_size(config, dataset))
+    splits = None
+    if dataset is not None:
+        splits = split_rows(dataset.values.shape[0], clients, config.split, config.seed, labels=dataset.labels)
+        bounds = dataset_bounds(dataset, config.bounds)
+        caps = tuple(len(rows) for rows in splits)
+    else:
+        bounds = parse_bounds(config.bounds or "")
+        caps = share_caps(config, clients, public.n_total)
+    return config, Common(public=public, bounds=bounds, caps=caps, dataset=dataset, splits=splits)
+
+
+def public_dataset(config: RunConfig) -> tuple[RunConfig, Dataset | None]:
+    """Load the public set of a demonstration; without any data asked for, the default one."""
+    if config.data is None and config.dataset is None:
+        config = dataclasses.replace(config, dataset=DEFAULT_DATASET)
+    if config.dataset is None:
+        return config, None
+    missing = "refuse" if config.missing == "midpoint" else config.missing
+    return config, load_named(config.dataset, config.data_dir, columns=config.columns, missing=missing)
+
+
+def settle_size(config: RunConfig, dataset: Dataset | None) -> tuple[int, int]:
+    """Give the public N and k, as configured or as the public data set brings them.
+
+    Raises
+    ------
+    ConfigError
+        One of them is missing, or the data set has more records than N.
+    """
+    n_total = config.n_total
+    if dataset is not None:
+        rows = dataset.values.shape[0]
+        n_total = rows if n_total is None else n_total
+        if rows > n_total:
+            raise ConfigError(f"--n-total: expected at least the data set's {rows} records, got {n_total}")
+    if n_total is None:
+        raise ConfigError("--n-total: expected a public upper bound on all records, got none")
+    k = config.k if config.k is not None else (dataset.k if dataset is not None else None)
+    if k is None:
+        raise ConfigError("--k: expected the number of clusters, got none")
+    return n_total, k
+
+
+def plan_inputs(config: RunConfig, clients: int, d: int | None, make_public: MakePublic) -> tuple[Any, int]:
+    """Give the public parameters and the number of features of a run that is only planned.
+
+    Raises
+    ------
+    ConfigError
+        The number of features is not known.
+    """
+    dataset = None
+    if d is None and config.data is None:
+        config, dataset = public_dataset(config)
+        d = len(dataset.names) if dataset is not None else None
+    if d is None or d < 1:
+        raise ConfigError("--d: expected the number of features, 1 or more (it is not read from private data)")
+    return make_public(config, clients, *settle_size(config, dataset)), d
+
+
+def share_caps(config: RunConfig, clients: int, n_total: int) -> tuple[int, ...]:
+    """Give each client's public cap; they sum to at most N."""
+    if not config.client_caps:
+        return (n_total // clients,) * clients
+    if len(config.client_caps) != clients:
+        raise ConfigError(
+            f"--client-caps: expected one number for each of the {clients} clients, got {len(config.client_caps)}"
+        )
+    if sum(config.client_caps) > n_total:
+        raise ConfigError(
+            f"--client-caps: expected a sum of at most --n-total {n_total}, got {sum(config.client_caps)}"
+        )
+    return config.client_caps
+
+
+def load_own(config: RunConfig, common: Common, me: PartyId, *, ignore: tuple[str, ...] = ()) -> OwnRecords:
+    """Load and scale a client's own records; opens that client's file and no other.
+
+    Parameters
+    ----------
+    ignore : tuple of str
+        Columns that are no features.
+
+    Raises
+    ------
+    DataError
+        The file or its records do not fit, or there are more than the public cap.
+    """
+    if common.dataset is not None and common.splits is not None:
+        raw_values = common.dataset.values[common.splits[me.rank - 1]]
+        return OwnRecords(
+            raw_points=scale(raw_values, common.bounds, out=raw_values),
+            names=common.dataset.names,
+            bounds=common.bounds.match(common.dataset.names),
+        )
+    path = (config.data or "").replace("{client}", str(me.rank))
+    table = read_table(path, columns=config.columns, ignore=ignore, missing=config.missing, bounds=common.bounds)
+    rows, cap = len(table.values), common.caps[me.rank - 1]
+    if rows > cap:
+        raise DataError(
+            f"{path} has {rows} records, expected at most {cap}, the public cap of {me}; agree on a larger "
+            "--n-total or on --client-caps, or use fewer records"
+        )
+    bounds = common.bounds.match(table.names)
+    return OwnRecords(raw_points=scale(table.values, bounds, out=table.values), names=table.names, bounds=bounds)
+
+
+def load_identity(config: RunConfig, me: PartyId, clients: int) -> tuple[Identity, Roster | None]:
+    """Give this party's identity, and the roster.
+
+    Without a roster: a fresh key; certificates are exchanged unauthenticated.
+
+    Raises
+    ------
+    ConfigError
+        Roster or key do not fit.
+    """
+    config.check_links()
+    if config.roster is None or config.key is None:
+        return make_identity(str(me), me.rank), None
+    roster = Roster.load(Path(config.roster))
+    roster.check_complete(clients)
+    key = load_key(Path(config.key.replace("{client}", str(me.rank))))
+    return roster.identity(me, key), roster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a party stands among sites that no launcher has numbered.
+
+    Attributes
+    ----------
+    me : PartyId
+    clients : int or None
+        How many the roster has; None without one.
+    identity : Identity or None
+        None without a roster.
+    certificates : mapping from PartyId to DER bytes
+        Of the others, from the roster.
+    """
+
+    me: PartyId
+    clients: int | None = None
+    identity: Identity | None = None
+    certificates: Mapping[PartyId, bytes] = field(default_factory=dict, repr=False)
+
+
+def find_place(config: RunConfig, rank: int | None) -> Place:
+    """Find out which party this is: by its key where there is a roster, else by the rank that was given.
+
+    Parameters
+    ----------
+    config : RunConfig
+    rank : int or None
+        0 for the server; what `--rank` says for a client.
+
+    Raises
+    ------
+    ConfigError
+        Roster, key and rank do not fit together, or say too little.
+    """
+    config.check_links()
+    if config.roster is None or config.key is None:
+        if rank is None:
+            raise ConfigError("--rank: expected this client's number, 1 or more, or --roster and --key, which tell it")
+        return Place(me=PartyId(rank))
+    roster = Roster.load(Path(config.roster))
+    roster.check_complete()
+    _check_subjects(roster)
+    if rank is None and "{client}" in config.key:
+        raise ConfigError(
+            "--key: '{client}' stands for the rank, which the key is to tell; name the file, or add --rank"
+        )
+    key = load_key(Path(config.key.replace("{client}", str(rank))))
+    if rank is None:
+        owner = roster.owner(key)
+        if owner is None:
+            raise ConfigError(
+                "--key: this key belongs to nobody in the roster: give this party's own key, or add its certificate "
+                "with `fastlloyd roster add`, at all parties"
+            )
+        rank = owner.rank
+        if rank == SERVER.rank:
+            raise ConfigError("--key: this is the server's key; `fastlloyd join` is for clients, see `fastlloyd serve`")
+    me = PartyId(rank)
+    identity = roster.identity(me, key)
+    return Place(
+        me=me,
+        clients=len(roster.entries) - 1,
+        identity=identity,
+        certificates={party: der for party, der in roster.certificates().items() if party != me},
+    )
+
+
+def _check_subjects(roster: Roster) -> None:
+    """Refuse equal subjects: of two such certificates OpenSSL finds the first only."""
+    seen: dict[Any, str] = {}
+    for entry in roster.entries:
+        subject = parse_certificate(entry.certificate_der).subject
+        if subject in seen:
+            raise ConfigError(
+                f"--roster: the certificates of {seen[subject]!r} and {entry.name!r} have the same subject, and one of "
+                "them would be refused: make them with `fastlloyd keygen`"
+            )
+        seen[subject] = entry.name

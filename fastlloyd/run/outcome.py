@@ -1,0 +1,379 @@
+"""What each party writes at the end: result files, report, and what it says on its own terminal.
+
+Alike for every system; which party has the result, and what the report claims, the system says. On a shared folder
+one party writes the shared files; every client writes the labels of its own records (mode 0600).
+
+Source: docs/report.md; docs/protocol.md, "Output".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.crypto.link.identity import Identity
+from fastlloyd.data.bounds import Bounds
+from fastlloyd.errors import PeerError
+from fastlloyd.privacy.accountant import ACCOUNTANT
+from fastlloyd.privacy.ledger import Ledger, Release
+from fastlloyd.report import document
+from fastlloyd.report.files import PRIVATE_MODE, RunFolder, centroids_csv, labels_csv
+from fastlloyd.report.signed import Covers, SignedRecord, sign_report
+from fastlloyd.run.config import RunConfig, to_toml
+from fastlloyd.run.inputs import Common
+from fastlloyd.wire.header import PartyId
+
+
+@dataclass(slots=True, kw_only=True)
+class Facts:
+    """Public facts of one party's run, filled in as it goes on."""
+
+    config: RunConfig
+    common: Common
+    run_id: bytes
+    authenticated: bool
+    started: float
+    me: PartyId
+    resumed: bool
+    carrier: str
+    mpi: str | None = None
+    prints: bool = False
+    setup_seconds: float = 0.0
+    round_seconds: list[float] = field(default_factory=list)
+
+    def end_setup(self) -> None:
+        """Note how long everything before round 0 took."""
+        self.setup_seconds = time.perf_counter() - self.started
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Farewell:
+    """What the end of a run has told.
+
+    Attributes
+    ----------
+    traffic : document.Traffic
+        Of all parties whose counters came.
+    signatures : mapping or None
+        Of the report, the writer's still to come; None without a roster.
+    identity : Identity or None
+        The key that this party signs with.
+    fault : PeerError or None
+        What a peer did wrong in it: what it says of others afterwards counts for less.
+    """
+
+    traffic: document.Traffic
+    signatures: Mapping[str, Any] | None = None
+    identity: Identity | None = field(default=None, repr=False)
+    fault: PeerError | None = None
+
+
+def common_part(
+    facts: Facts,
+    *,
+    clients: int,
+    masking: str | None,
+    parameters: Mapping[str, Any],
+    included: Sequence[Sequence[PartyId]],
+) -> document.Common:
+    """Give what report.json and server.json have in common, but for the traffic.
+
+    Parameters
+    ----------
+    facts : Facts
+    clients : int
+    masking : {'common', 'pairwise'} or None
+    parameters : mapping
+        Public parameters of the protocol.
+    included : sequence of sequences of PartyId
+        Per round, who was included.
+    """
+    resumed = len(included) - len(facts.round_seconds)  # rounds closed before a resume were not timed
+    seconds = [None] * resumed + facts.round_seconds
+    return document.Common(
+        run=facts.run_id.hex(),
+        protocol=facts.config.protocol,
+        clients=clients,
+        authenticated=facts.authenticated,
+        masking=masking,
+        parameters={
+            **parameters,
+            "settings": dict(facts.config.own_settings),
+            "client_caps": list(facts.common.caps),
+        },
+        rounds=[
+            document.Round(round=t, seconds=seconds[t], clients_included=[party.rank for party in parties])
+            for t, parties in enumerate(included)
+        ],
+        setup_seconds=facts.setup_seconds,
+        network=document.Network(
+            transport=facts.carrier,
+            delay_seconds=facts.config.delay,
+            profile=facts.config.network,
+            shaping=facts.config.shaping,
+        ),
+        mpi=facts.mpi,
+    )
+
+
+def write_server_report(facts: Facts, common: document.Common, releases: Sequence[Mapping[str, Any]]) -> None:
+    """Write server.json: nothing in it that a server without the result may not see."""
+    folder = RunFolder(facts.config.output, facts.run_id, facts.me)
+    try:
+        folder.write("server.json", document.encode(document.build_server_report(common, releases=releases)))
+    finally:
+        folder.discard()
+
+
+def not_private_part(facts: Facts, releases: Sequence[Release]) -> document.Privacy:
+    """Say of a run without noise that it protects nobody's record."""
+    return document.Privacy(
+        epsilon=math.inf,
+        delta=0.0,
+        spent_epsilon=math.inf,
+        neighbours="add-remove record",
+        accountant=ACCOUNTANT,
+        releases=[release.to_dict() for release in releases],
+        lifetime_epsilon=math.inf if facts.config.state_dir else None,
+        budget=facts.config.budget,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a party that has the result writes down; what takes long is asked of the writer only.
+
+    Attributes
+    ----------
+    common : document.Common
+    privacy : callable
+        Gives the document.Privacy.
+    features : tuple of str
+    centroids : float64 array, shape (k, d), or None
+        Released, in original units; None where the centres are not revealed.
+    noisy_sizes : tuple of float, or None
+    against : str
+        From whom the claim protects.
+    not_private_reason : str or None
+    evaluation : callable
+        Gives a mapping, or None.
+    releases : sequence of Release
+        Of this run, as they stand in the ledger.
+    pictures : callable
+        Gives a mapping from file name to PNG bytes.
+    extra : mapping from file name to text
+        Further shared files.
+    covers : {'result', 'centroids'}
+        What this party has of it and signs: all, or all but the noisy sizes.
+    """
+
+    common: document.Common
+    privacy: Callable[[], document.Privacy]
+    features: tuple[str, ...]
+    centroids: NDArray[np.float64] | None
+    noisy_sizes: tuple[float, ...] | None
+    against: str
+    not_private_reason: str | None = None
+    evaluation: Callable[[], Mapping[str, float | None] | None] = lambda: None
+    releases: Sequence[Release] = ()
+    pictures: Callable[[], Mapping[str, bytes]] = dict
+    extra: Mapping[str, str] = field(default_factory=dict)
+    covers: Covers = "result"
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The files that every party with the result makes alike, by name."""
+        if self.centroids is None:
+            return dict(self.extra)
+        return {"centroids.csv": centroids_csv(self.features, self.centroids), **self.extra}
+
+    def record(self) -> SignedRecord:
+        """Give what a party signs of it."""
+        return SignedRecord(
+            common=self.common,
+            releases=[release.to_dict() for release in self.releases],
+            features=self.features,
+            noisy_sizes=self.noisy_sizes,
+            files=self.files,
+            covers=self.covers,
+        )
+
+
+class ResultFiles:
+    """A party's files: its ledger while it runs, its labels, and the shared files if it is the one to write them.
+
+    Parameters
+    ----------
+    facts : Facts
+    ledger : Ledger or None
+        The ledger over all runs; None for a ledger of this run only.
+
+    Attributes
+    ----------
+    ledger : Ledger
+    """
+
+    def __init__(self, facts: Facts, ledger: Ledger | None) -> None:
+        self._facts = facts
+        self._folder = RunFolder(facts.config.output, facts.run_id, facts.me)
+        self._own_ledger = None if ledger is not None else self._folder.ledger_path
+        self._writes_shared = False
+        self._document: dict[str, Any] | None = None
+        self._centroids: NDArray[np.float64] | None = None
+        try:
+            self.ledger = Ledger(self._folder.ledger_path) if ledger is None else ledger
+        except BaseException:
+            self._folder.discard()
+            raise
+
+    def choose_writer(self, candidates: Sequence[PartyId]) -> None:
+        """Find out whether to write the shared files; before the final exchange, while all are there."""
+        self._writes_shared = self._folder.writes_shared(candidates)
+
+    def own_releases(self) -> list[Release]:
+        """Give this run's releases from the ledger, without the digest of the data."""
+        run = self._facts.run_id.hex()
+        return [dataclasses.replace(release, data="") for release in self.ledger.releases if release.run == run]
+
+    def write(
+        self,
+        raw_labels: NDArray[np.int64] | None,
+        result: Result | None,
+        farewell: Farewell,
+        *,
+        raw_files: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write the own labels, and the shared files if this party is the one to do it.
+
+        Parameters
+        ----------
+        raw_labels : int64 array, shape (n,), or None
+            Of the own records.
+        result : Result or None
+            None for a party that does not have it.
+        farewell : Farewell
+        raw_files : mapping from file name to text, optional
+            Further files that are this party's alone.
+        """
+        own = dict(raw_files or {})
+        if raw_labels is not None:
+            own[f"labels_{self._facts.me.rank}.csv"] = labels_csv(raw_labels)
+        for name, text in own.items():
+            self._folder.write(name, text, mode=PRIVATE_MODE)
+        if self._writes_shared and result is not None:
+            self._write_shared(result, farewell, list(own))
+        self.ledger.close()
+        self._remove_own_ledger()
+        self._folder.discard()
+
+    def _write_shared(self, result: Result, farewell: Farewell, own: list[str]) -> None:
+        texts = {
+            "config.toml": to_toml(self._facts.config),
+            "ledger.jsonl": "".join(release.to_json() + "\n" for release in result.releases),
+            **result.files,
+        }
+        pictures = result.pictures()
+        self._centroids = result.centroids
+        self._document = document.build_report(
+            dataclasses.replace(result.common, traffic=farewell.traffic),
+            privacy=result.privacy(),
+            features=result.features,
+            noisy_sizes=result.noisy_sizes,
+            against=result.against,
+            not_private_reason=result.not_private_reason,
+            evaluation=result.evaluation(),
+            output=[*texts, "report.json", *pictures, *own],
+            signatures=farewell.signatures,
+        )
+        if farewell.identity is not None:
+            self._document["signatures"]["writer"]["signature"] = sign_report(self._document, farewell.identity)
+        for name, picture in pictures.items():
+            self._folder.write(name, picture, mode=PRIVATE_MODE)
+        for name, text in texts.items():
+            if name == "config.toml":
+                self._folder.write(name, text)
+            else:
+                self._folder.write(name, text, mode=PRIVATE_MODE)
+        self._folder.write("report.json", document.encode(self._document), mode=PRIVATE_MODE)
+
+    def _remove_own_ledger(self) -> None:
+        """Without a state directory the run's ledger now stands in ledger.jsonl."""
+        if self._own_ledger is not None:
+            for path in (self._own_ledger, self._own_ledger.with_name(self._own_ledger.name + ".key")):
+                with contextlib.suppress(OSError):
+                    path.unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        """Leave nothing half-written; a ledger with releases in it stays, for they were paid for."""
+        self.ledger.close()
+        if self.ledger.releases and self._own_ledger is not None:
+            kept = f"interrupted-{self._facts.run_id.hex()[:8]}-client-{self._facts.me.rank}.ledger.jsonl"
+            with contextlib.suppress(OSError):
+                self._own_ledger.replace(self._folder.path / kept)
+        self._remove_own_ledger()
+        self._folder.discard()
+
+    def announce(self, note: Callable[[str], None]) -> None:
+        """Print the table, if this party wrote the shared files; values only where they may be printed."""
+        if self._document is None:
+            return
+        from fastlloyd.report.table import render
+
+        note(render(self._document, self._centroids if self._facts.prints else None))
+        note(f"files in {self._folder.path}")
+
+
+def draw_result(
+    facts: Facts,
+    bounds: Bounds,
+    names: tuple[str, ...],
+    centroids: NDArray[np.float64],
+    noisy_sizes: Sequence[float] | None,
+) -> dict[str, bytes]:
+    """Draw pictures and plots of released values; a missing plotting library costs the plots only."""
+    from fastlloyd.report import picture, plot
+
+    dataset = facts.common.dataset
+    drawn = {}
+    if dataset is not None and dataset.image_shape is not None:
+        drawn["palette.png"] = picture.palette_picture(dataset.image_shape, dataset.values, centroids)
+    if plot.available():
+        sizes = None if noisy_sizes is None else list(noisy_sizes)
+        lo, hi = bounds.lo, bounds.hi
+        drawn["centroids.png"] = plot.heat_map(names, centroids, lo, hi, noisy_sizes=sizes)
+        if len(names) == 2:
+            points = None if dataset is None else dataset.values
+            drawn["plane.png"] = plot.plane(names, centroids, lo, hi, noisy_sizes=sizes, public_points=points)
+    return drawn
+
+
+def evaluate_result(
+    facts: Facts, bounds: Bounds, centers: NDArray[np.float64], rows: NDArray[np.int64] | None = None
+) -> dict[str, float | None] | None:
+    """Compare with the public data set, if asked.
+
+    Parameters
+    ----------
+    centers : float64 array, shape (k, d)
+        Released, in the scaled domain.
+    rows : int64 array, optional
+        The rows that the clients hold; all by default.
+    """
+    dataset = facts.common.dataset
+    if not facts.config.evaluate or dataset is None:
+        return None
+    from fastlloyd.data.bounds import scale
+    from fastlloyd.kmeans.metrics import evaluate
+
+    values, labels = dataset.values, dataset.labels
+    if rows is not None:
+        values, labels = values[rows], None if labels is None else labels[rows]
+    return evaluate(scale(values, bounds), centers, labels)

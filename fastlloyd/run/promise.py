@@ -1,0 +1,58 @@
+"""What one unit of privacy is in a run, in words, from the configuration alone; for plans, checks and reports.
+
+Source: docs/privacy.md, "The promise".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fastlloyd.privacy.delta import large_delta
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.session import find_face
+
+ROW = "one record, which is one row of one client"
+CLIENT = "all records of one client"
+USER = "all rows of one user at one client, a user of two clients counting as two"
+PERSON = "one person's row, which all parties' rows with the same id make up"
+_SEVERAL = {
+    ROW: "somebody with g rows",
+    CLIENT: "somebody with records at g clients",
+    USER: "somebody who is a user of g clients",
+    PERSON: "somebody with g ids",
+}
+
+
+def privacy_unit(config: RunConfig) -> str | None:
+    """Say what neighbours differ in; None for a protocol that promises no differential privacy.
+
+    Raises
+    ------
+    ConfigError
+        A setting of the protocol does not fit.
+    """
+    return find_face(config.protocol).privacy_unit(config)
+
+
+def unit_sentence(config: RunConfig) -> str | None:
+    """Say what one unit of privacy is, and what somebody has who stands behind several."""
+    unit = privacy_unit(config)
+    if unit is None:
+        return None
+    delta = "" if config.protocol == "sulloyd" else ", and a larger delta"
+    return f"{unit}; {_SEVERAL[unit]} has g times the epsilon{delta}"
+
+
+def size_conditions(config: RunConfig) -> tuple[str, ...]:
+    """Say that N was counted, where it was: adding or removing a record would change it, and the noise with it."""
+    if config.dataset is None or config.n_total is not None:
+        return ()
+    return ("that N, which is the number of records of this public data set, is the same for neighbours",)
+
+
+def promise_lines(config: RunConfig, *, delta: float, n_total: int) -> Iterator[str]:
+    """Say in a plan of a private run what the unit of privacy is, and whether delta is large."""
+    yield f"unit of privacy: {unit_sentence(config)}"
+    note = large_delta(delta, n_total)
+    if note is not None:
+        yield f"delta: {note}"

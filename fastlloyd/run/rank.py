@@ -1,0 +1,105 @@
+"""One rank's process: its threads, its log, its signals, and the run of its party in it.
+
+Nothing heavy is imported before a party runs, so that --help answers at once.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
+
+from fastlloyd.errors import ConfigError, FastLloydError, Interrupted, printable
+from fastlloyd.run.config import RunConfig
+
+if TYPE_CHECKING:
+    from fastlloyd.net.link.control import Ending
+    from fastlloyd.net.transport import Transport
+    from fastlloyd.report.announcer import Announcer
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def run_party(
+    config: RunConfig | FastLloydError, transport: Transport, announcer: Announcer
+) -> tuple[Ending, Transport]:
+    """Run this process's party from its inputs to its end; signals become an agreed end.
+
+    Returns
+    -------
+    ending : Ending
+    carrier : Transport
+        To be closed by the caller; it may be `transport` with `--delay` added.
+    """
+    from fastlloyd.net.delay import delayed
+    from fastlloyd.run.execute import execute
+
+    # What has been imported stays to the end: the collector need not go through it in the midst of a round.
+    gc.freeze()
+    carrier = delayed(transport, config.delay if isinstance(config, RunConfig) else 0.0)
+    catch_signals()
+    ending = execute(config, carrier, announcer)
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN if ending.code else signal.SIG_DFL)
+    return ending, carrier
+
+
+def catch_signals() -> None:
+    """Turn SIGTERM and SIGINT into an `Interrupted` error where the main thread stands."""
+    for number in _SIGNALS:
+        signal.signal(number, _interrupt)
+
+
+def limit_threads() -> None:
+    """Keep to one thread per rank: ranks share the cores, and spinning BLAS threads would steal them."""
+    for variable in _THREAD_VARIABLES:
+        os.environ.setdefault(variable, "1")
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """Turn a signal into an agreed end."""
+    signal.signal(number, signal.SIG_IGN)
+    raise Interrupted(
+        f"told to stop by {signal.Signals(number).name}: by a person, or by the launcher because another rank ended"
+    )
+
+
+class PlainFormatter(logging.Formatter):
+    """Writes what does not print as escapes: names in a message come from files and peers."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Write the message on one line."""
+        return printable(super().formatMessage(record))
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write the message, and the lines of a trace."""
+        return printable(super().format(record), lines=True)
+
+
+def start_log(config: RunConfig, rank: int) -> None:
+    """Log to a file or to standard error; never records, masks or keys.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be written.
+    """
+    handler: logging.Handler
+    if config.log_file is None:
+        handler = logging.StreamHandler()
+    else:
+        path = config.log_file.replace("{client}", str(rank))
+        try:
+            handler = logging.FileHandler(path, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(
+                f"--log-file {path}: cannot be written ({error.strerror}); check path and rights"
+            ) from error
+    handler.setFormatter(PlainFormatter(f"%(asctime)s rank {rank} %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger("fastlloyd")
+    root.addHandler(handler)
+    root.setLevel(config.log_level.upper())

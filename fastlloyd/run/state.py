@@ -1,0 +1,347 @@
+"""What one party keeps between runs and across a crash: its ledger, and the interrupted run.
+
+::
+
+    DIR/client-1/ledger.jsonl        every release of this party's data, over all runs (mode 0600)
+    DIR/client-1/ledger.jsonl.head   how long the ledger was when it was last opened or closed, and its last link
+    DIR/client-1/budget.json         the lifetime limit on epsilon and its delta, once a run had --budget
+    DIR/client-1/run/...             the run under way: public facts, secrets, uplinks, replies (mode 0600)
+
+Stored uplinks and replies are sent again byte for byte on resume: a mask never covers two vectors, and no noise is
+drawn twice. The run's folder is removed once the run has ended well; the ledger stays.
+
+Each file of `run/` begins with a label: version, run, name, digest, and the mark of the ledger as it was on the disk
+by then. So a file that was cut, changed or taken from another run is refused, and so is a ledger that is shorter than
+any label says. An honest crash gives neither: the ledger is on the disk before anything that rests on it.
+
+Source: docs/protocol.md, "Resume"; docs/operations.md, "State directory, budget, resume".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from fastlloyd.errors import ConfigError, Reason
+from fastlloyd.privacy.chain import Mark
+from fastlloyd.privacy.ledger import Ledger
+from fastlloyd.privacy.record_digest import read_regular
+from fastlloyd.wire.decode import Within, decode, load_json, show
+from fastlloyd.wire.header import PartyId
+
+STATE_VERSION: Final = 2
+
+_FACTS = "facts.json"
+_SECRETS = ("seed", "pairs")
+_RUN_ID = re.compile(r"[0-9a-f]{32}")
+_ROUND = re.compile(r"0|[1-9][0-9]{0,8}")
+_MOST_LABEL_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """What stands beside a ledger."""
+
+    state: Literal[2]
+    ledger: Mark
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A lifetime limit: everything in the ledger together is to spend at most `epsilon` at `delta`."""
+
+    state: Literal[2]
+    epsilon: Annotated[float, Within(0.0, 1e6)]
+    delta: Annotated[float, Within(0.0, 0.5)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Label:
+    """The first line of a file of `run/`; `digest` is the SHA-256 of what follows it."""
+
+    state: Literal[2]
+    run: Annotated[str, Within(32, 32)]
+    name: Annotated[str, Within(1, 64)]
+    ledger: Mark
+    digest: Annotated[str, Within(64, 64)]
+
+
+class StateDir:
+    """One party's state directory.
+
+    Parameters
+    ----------
+    root : str
+        As given by `--state-dir`; '{client}' becomes the rank.
+    me : PartyId
+
+    Raises
+    ------
+    ConfigError
+        The directory cannot be made or written.
+    """
+
+    def __init__(self, root: str, me: PartyId) -> None:
+        own = "server" if me.is_server else f"client-{me.rank}"
+        self.path = Path(root.replace("{client}", str(me.rank))) / own
+        self._run = self.path / "run"
+        self._run_id = ""
+        self._ledger: Ledger | None = None
+        try:
+            self._run.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.path.chmod(0o700)
+        except OSError as error:
+            raise ConfigError(
+                f"--state-dir {root}: cannot be made or written ({error.strerror}); check path and rights",
+                reason=Reason.STATE,
+            ) from error
+
+    def open_ledger(self) -> Ledger:
+        """Open the ledger over all runs, and check that nothing of it is missing.
+
+        Raises
+        ------
+        ConfigError
+            It cannot be opened, is damaged, or is shorter than its head or a file of the interrupted run says.
+        """
+        ledger = Ledger(self.path / "ledger.jsonl")
+        try:
+            self._check_whole(ledger)
+            self._ledger = ledger
+            self.note_ledger()
+        except BaseException:
+            ledger.close()
+            raise
+        return ledger
+
+    def note_ledger(self) -> None:
+        """Write down, durably, how long the ledger is."""
+        if self._ledger is not None:
+            head = _Head(STATE_VERSION, self._ledger.mark)
+            _write(self._head_path, json.dumps(asdict(head)).encode())
+
+    def limit(self, epsilon: float | None, delta: float) -> Limit | None:
+        """Return the limit that holds for this directory: the one that stands in it, or else the one that is given.
+
+        Parameters
+        ----------
+        epsilon : float or None
+            As given by `--budget`.
+        delta : float
+            Of this run; counts only where no limit stands in the directory.
+
+        Raises
+        ------
+        ConfigError
+            The file is damaged, or another limit stands in it: a limit is not changed in passing.
+        """
+        try:
+            kept = decode(Limit, load_json(read_regular(self._limit_path)), "it")
+        except FileNotFoundError:
+            return None if epsilon is None else Limit(STATE_VERSION, epsilon, delta)
+        except (OSError, ValueError) as error:
+            raise _problem(f"{self._limit_path} is damaged ({error}); restore it from its newest copy") from error
+        if epsilon not in (None, kept.epsilon):
+            raise ConfigError(
+                f"--budget {epsilon:g}: expected the limit that {self._limit_path} holds, {kept.epsilon:g} at delta "
+                f"{kept.delta:g}; give that one or none, or remove the file to set another",
+                reason=Reason.STATE,
+            )
+        return kept
+
+    def keep_limit(self, limit: Limit) -> None:
+        """Let a limit hold from now on, also for runs without `--budget`."""
+        if not self._limit_path.exists():
+            _write(self._limit_path, json.dumps(asdict(limit)).encode())
+
+    def start(self, facts: Mapping[str, Any]) -> None:
+        """Begin a new run: forget the last one, write down the public facts of this one."""
+        self._remove_run()
+        self._run_id = facts["run_id"]
+        try:
+            self._run.mkdir(mode=0o700)
+        except OSError as error:
+            raise _problem(
+                f"--state-dir: {self._run} cannot be made ({error.strerror}); check path and rights"
+            ) from error
+        self.save(_FACTS, json.dumps(dict(facts), sort_keys=True).encode())
+
+    def facts(self) -> dict[str, Any]:
+        """Return the facts of the interrupted run: run id, plan, and at a client the digest of its records.
+
+        Raises
+        ------
+        ConfigError
+            There is none to resume, or a file of it is damaged or of another version.
+        """
+        if not (self._run / _FACTS).exists():
+            raise ConfigError(
+                f"--resume: {self.path} holds no interrupted run; start it without --resume", reason=Reason.RESUME
+            )
+        label, content = self._read(_FACTS)
+        self._run_id = label.run
+        try:
+            facts = load_json(content)
+            if not isinstance(facts, dict) or not {"run_id", "plan"} <= set(facts) <= {"run_id", "plan", "data"}:
+                raise ValueError("expected run_id, plan and at a client data")
+            if facts["run_id"] != label.run or not _RUN_ID.fullmatch(label.run):
+                raise ValueError(f"expected 32 hexadecimal digits as run_id, got {show(facts['run_id'])}")
+            if not isinstance(facts["plan"], dict) or not isinstance(facts.get("data", ""), str):
+                raise ValueError("expected an object as plan and a text as data")
+        except ValueError as error:
+            raise self._damaged(_FACTS, error) from error
+        for path in self._files():
+            self._read(path.name)
+        return facts
+
+    def save(self, name: str, content: bytes) -> None:
+        """Keep content under a name, durably: written aside, synced, renamed.
+
+        Raises
+        ------
+        ConfigError
+            The disk is full or not writable.
+        """
+        mark = Ledger().mark if self._ledger is None else self._ledger.mark
+        label = _Label(STATE_VERSION, self._run_id, name, mark, hashlib.sha256(content).hexdigest())
+        _write(self._run / name, json.dumps(asdict(label)).encode() + b"\n" + content)
+
+    def load(self, name: str) -> bytes | None:
+        """Return what was kept under a name, or None.
+
+        Raises
+        ------
+        ConfigError
+            The file is damaged.
+        """
+        return self._read(name)[1] if (self._run / name).exists() else None
+
+    def rounds(self, prefix: str) -> dict[int, bytes]:
+        """Return what was kept as prefix-T for any round T.
+
+        Raises
+        ------
+        ConfigError
+            A file is damaged.
+        """
+        kept = [path.name for path in self._files() if path.name.startswith(f"{prefix}-")]
+        return {int(name.removeprefix(f"{prefix}-")): self._read(name)[1] for name in kept}
+
+    def finish(self) -> None:
+        """Forget the run that ended well, its secrets first."""
+        self.note_ledger()
+        for secret in _SECRETS:
+            with contextlib.suppress(OSError):
+                (self._run / secret).unlink(missing_ok=True)
+        self._remove_run()
+
+    @property
+    def _limit_path(self) -> Path:
+        return self.path / "budget.json"
+
+    @property
+    def _head_path(self) -> Path:
+        return self.path / "ledger.jsonl.head"
+
+    def _check_whole(self, ledger: Ledger) -> None:
+        """Compare the ledger with its head and with the labels of the interrupted run."""
+        marks = [(path.name, mark) for path in self._files() if (mark := self._mark_in(path)) is not None]
+        try:
+            marks.append((self._head_path.name, decode(_Head, load_json(read_regular(self._head_path)), "it").ledger))
+        except FileNotFoundError:
+            if ledger.chained:
+                raise _problem(
+                    f"expected {self._head_path} beside the ledger, got none; restore both from their newest copy"
+                ) from None
+        except (OSError, ValueError) as error:
+            raise _problem(f"{self._head_path} is damaged ({error}); restore it from its newest copy") from error
+        for name, mark in marks:
+            if not ledger.includes(mark):
+                raise _problem(
+                    f"expected the ledger of {self.path} to go on from the {mark.entries} entries that {name} notes, "
+                    f"got another one of {ledger.mark.entries}: it was cut, changed or restored from an old copy; "
+                    "restore the newest copy"
+                )
+
+    def _mark_in(self, path: Path) -> Mark | None:
+        """Return the mark in a file's label, if it has one; a new run does not care for a damaged file."""
+        try:
+            first = read_regular(path, _MOST_LABEL_BYTES).partition(b"\n")[0]
+            return decode(_Label, load_json(first), "the label").ledger
+        except (OSError, ValueError):
+            return None
+
+    def _files(self) -> Iterator[Path]:
+        """Yield the files of the interrupted run; a file that a crash left half-written is not one of them."""
+        known = (_FACTS, *_SECRETS)
+        try:
+            paths = sorted(self._run.iterdir())
+        except OSError as error:
+            raise _problem(f"--state-dir: {self._run} cannot be read ({error.strerror}); check rights") from error
+        for path in paths:
+            kind, _, number = path.name.partition("-")
+            if path.name in known or (kind in ("uplink", "reply") and _ROUND.fullmatch(number)):
+                yield path
+
+    def _read(self, name: str) -> tuple[_Label, bytes]:
+        """Read a file of the interrupted run, and check it against its label."""
+        try:
+            first, _, content = read_regular(self._run / name).partition(b"\n")
+            label = decode(_Label, load_json(first, most_bytes=_MOST_LABEL_BYTES), "the label")
+            if label.name != name or (self._run_id and label.run != self._run_id):
+                raise ValueError(f"it belongs to {label.name!r} of run {label.run}")
+            if label.digest != hashlib.sha256(content).hexdigest():
+                raise ValueError("its content does not fit its digest")
+        except OSError as error:
+            raise _problem(f"--resume: {self._run / name} cannot be read ({error.strerror})", Reason.RESUME) from error
+        except ValueError as error:
+            raise self._damaged(name, error) from error
+        return label, content
+
+    def _damaged(self, name: str, error: ValueError) -> ConfigError:
+        return _problem(
+            f"--resume: {self._run / name} is damaged or of another version of fastlloyd ({error}); resume with the "
+            "version that wrote it, or start anew without --resume (what was released stays in the ledger)",
+            Reason.RESUME,
+        )
+
+    def _remove_run(self) -> None:
+        """Remove the interrupted run."""
+        try:
+            shutil.rmtree(self._run)
+        except OSError as error:
+            raise _problem(
+                f"--state-dir: {self._run} cannot be removed ({error.strerror}); check its rights"
+            ) from error
+
+
+def _problem(text: str, reason: Reason = Reason.STATE) -> ConfigError:
+    """Return an error of which the other parties hear the reason alone."""
+    return ConfigError(text, reason=reason)
+
+
+def _write(target: Path, content: bytes) -> None:
+    """Write a file aside, sync it, rename it, and sync the folder."""
+    aside = target.with_name(f".{target.name}.part")
+    try:
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(target)
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise _problem(f"--state-dir: {target} cannot be written ({error.strerror}); make room") from error

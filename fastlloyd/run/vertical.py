@@ -1,0 +1,202 @@
+"""What the systems have in common whose parties hold different columns of the same records.
+
+Source: docs/protocol.md, "Vertical tables" and "Alignment".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.data.bounds import Bounds, parse_bounds, scale
+from fastlloyd.data.dataset import Dataset
+from fastlloyd.data.public.named import dataset_bounds
+from fastlloyd.data.public.vertical_mixture import gaussian_mixture
+from fastlloyd.data.vertical import ID_COLUMN, PartyFeatures, VerticalTable, read_vertical, split_dataset
+from fastlloyd.errors import ConfigError, DataError
+from fastlloyd.run.checks import refuse_resume
+from fastlloyd.run.config import VERTICAL, RunConfig
+from fastlloyd.run.inputs import Common, MakePublic, public_dataset, settle_size
+from fastlloyd.wire.header import PartyId
+
+VERTICAL_MIXTURE = "vertical-mixture"
+_MIXTURE: dict[str, Callable[[str], Any]] = {"n": int, "d": int, "k": int, "spread": float}
+ALIGNMENTS = ("check", "intersect")
+HELP: dict[str, str] = {
+    "vertical.align": "'check' that all parties hold the same ids, or keep those they all hold: 'intersect'",
+    "vertical.id": f"column that names the records ('{ID_COLUMN}')",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """How records are told apart and brought into one order: `--set vertical.KEY=VALUE`."""
+
+    align: str = "check"
+    id_column: str = ID_COLUMN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerticalCommon(Common):
+    """What all parties have alike.
+
+    Attributes
+    ----------
+    tables : tuple of VerticalTable
+        Each party's columns in a demonstration; empty with own files.
+    alignment : Alignment
+    """
+
+    tables: tuple[VerticalTable, ...] = field(default=(), repr=False)
+    alignment: Alignment = field(default_factory=Alignment)
+
+    def digest(self, config: RunConfig, roster: bytes) -> bytes:
+        """Give 32 bytes over everything public that must be equal at all parties; columns are each party's own."""
+        plain = Common.digest(self, replace(config, columns=()), roster)
+        return hashlib.sha256(plain + json.dumps(asdict(self.alignment), sort_keys=True).encode()).digest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnColumns:
+    """A party's columns.
+
+    Attributes
+    ----------
+    table : VerticalTable
+        Original units, in the order of the ids.
+    features : PartyFeatures
+        What it tells about them.
+    """
+
+    table: VerticalTable = field(repr=False)
+    features: PartyFeatures
+
+    def points(self, common_ids: tuple[str, ...]) -> NDArray[np.float64]:
+        """Give the records with these ids, scaled to [-1, 1], in the order of the ids; shape (n, d_i)."""
+        kept = self.table.restrict(common_ids)
+        return scale(kept.raw_values.copy(), self.features.bounds)
+
+
+def alignment_from(values: Mapping[str, Any]) -> Alignment:
+    """Read the table `[vertical]`.
+
+    Raises
+    ------
+    ConfigError
+        An unknown key or value.
+    """
+    unknown = sorted(set(values) - {"align", "id"})
+    if unknown:
+        raise ConfigError(f"--set vertical.{unknown[0]}: unknown; known are vertical.align and vertical.id")
+    align, id_column = values.get("align", "check"), values.get("id", ID_COLUMN)
+    if align not in ALIGNMENTS:
+        raise ConfigError(f"--set vertical.align: expected 'check' or 'intersect', got {align!r}")
+    if not isinstance(id_column, str) or not id_column:
+        raise ConfigError(f"--set vertical.id: expected the name of a column, got {id_column!r}")
+    return Alignment(align, id_column)
+
+
+def gather_vertical(
+    config: RunConfig, parties: tuple[PartyId, ...], clients: int, make_public: MakePublic
+) -> tuple[RunConfig, VerticalCommon]:
+    """Check what is public and alike for all parties.
+
+    Parameters
+    ----------
+    parties : tuple of PartyId
+        Who holds columns.
+    clients : int
+        Ranks but the server.
+
+    Raises
+    ------
+    ConfigError
+        A public parameter does not fit, or an interrupted run is to be resumed.
+    """
+    refuse_resume(config, because="its keys are kept nowhere", spent="what the broken run released is in the ledger")
+    alignment = alignment_from(config.settings.get(VERTICAL, {}))
+    if config.data is not None:
+        public = make_public(config, clients, *settle_size(config, None))
+        bounds = Bounds(np.array([-1.0]), np.array([1.0]))  # each party has bounds of its own
+        common = VerticalCommon(public=public, bounds=bounds, caps=(), dataset=None, splits=None, alignment=alignment)
+        return config, common
+    config, dataset = _demonstration(config)
+    if dataset is None:
+        raise ConfigError("--data or --dataset: expected one of them")
+    how = "even" if config.split == "iid" else config.split
+    return config, VerticalCommon(
+        public=make_public(config, clients, *settle_size(config, dataset)),
+        bounds=dataset_bounds(dataset, config.bounds),
+        caps=(),
+        dataset=dataset,
+        splits=None,
+        tables=split_dataset(dataset, len(parties), how),
+        alignment=alignment,
+    )
+
+
+def _demonstration(config: RunConfig) -> tuple[RunConfig, Dataset | None]:
+    """Load or make the public set."""
+    name, _, rest = (config.dataset or "").partition(":")
+    if name != VERTICAL_MIXTURE:
+        return public_dataset(config)
+    chosen: dict[str, Any] = {}
+    for pair in filter(None, rest.split(",")):
+        key, _, text = pair.partition("=")
+        kind = _MIXTURE.get(key)
+        try:
+            if kind is None or key in chosen:
+                raise ValueError
+            chosen[key] = kind(text)
+        except ValueError:
+            raise ConfigError(
+                f"--dataset {config.dataset}: expected {VERTICAL_MIXTURE}:NAME=NUMBER,... with each of "
+                f"{', '.join(_MIXTURE)} at most once, got {pair!r}"
+            ) from None
+    return config, gaussian_mixture(**chosen, seed=config.seed)
+
+
+def load_vertical(config: RunConfig, common: VerticalCommon, place: int, number: int | None = None) -> OwnColumns:
+    """Load the columns of the party at `place`, from 0; opens that party's file and no other.
+
+    Parameters
+    ----------
+    number : int, optional
+        What '{client}' stands for in its file names; `place` + 1 by default.
+
+    Raises
+    ------
+    DataError
+        The file or its records do not fit, or there are more than the public N.
+    ConfigError
+        The bounds do not fit the columns.
+    """
+    if common.tables:
+        table = common.tables[place]
+        bounds = common.bounds.match(common.dataset.names) if common.dataset is not None else common.bounds
+        names = () if common.dataset is None else common.dataset.names
+        rows = [names.index(name) for name in table.names]
+        own = Bounds(bounds.lo[rows], bounds.hi[rows], table.names)
+        return OwnColumns(table=table, features=PartyFeatures(names=table.names, bounds=own))
+    return _load_file(config, common, str(place + 1 if number is None else number))
+
+
+def _load_file(config: RunConfig, common: VerticalCommon, number: str) -> OwnColumns:
+    """Load a party's own file; `{client}` in file names becomes its number."""
+    path = (config.data or "").replace("{client}", number)
+    bounds = parse_bounds((config.bounds or "").replace("{client}", number))
+    table = read_vertical(
+        path, id_column=common.alignment.id_column, columns=config.columns, missing=config.missing, bounds=bounds
+    )
+    if len(table.raw_ids) > common.public.n_total:
+        raise DataError(
+            f"{path} has {len(table.raw_ids)} records, expected at most the public N = {common.public.n_total}; agree "
+            "on a larger --n-total"
+        )
+    return OwnColumns(table=table, features=PartyFeatures(names=table.names, bounds=bounds.match(table.names)))

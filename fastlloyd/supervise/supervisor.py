@@ -1,0 +1,387 @@
+"""`fastlloyd run`: starts mpirun, owns the terminal, says in one sentence what went wrong, leaves nothing.
+
+The launcher runs in a session of its own, so that a signal from the terminal reaches only this process,
+which passes it on. Ranks write events to standard output (`report.progress`); these become the progress
+bar, everything else passes through. A killed rank is found out by watching the processes: no launcher
+names it reliably.
+
+Source: docs/operations.md, "How a run ends".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TextIO
+
+from fastlloyd.errors import ConfigError
+from fastlloyd.net.mpi.launcher import Mpirun, TransportName, find_mpirun, mpirun_command
+from fastlloyd.report.progress import Progress, split_event
+from fastlloyd.supervise.banner import BannerFilter
+from fastlloyd.supervise.lifeline import Lifelines
+from fastlloyd.supervise.process import Process, adopting_orphans, collect, kill_marked
+from fastlloyd.supervise.verdict import RankEnd, in_order, judge, name_rank
+
+CLIENT_PROGRAM = ("-m", "fastlloyd.client", "--events")
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_TICK_S = 0.05
+_BLOCK_S = 0.25
+_FINALISE_S = 15.0
+_READ_BYTES = 1 << 16
+
+
+def supervise(
+    n: int,
+    client_argv: Sequence[str],
+    *,
+    transport: TransportName = "shm",
+    quiet: bool = False,
+    debug: bool = False,
+    program: Sequence[str] = CLIENT_PROGRAM,
+    mpirun: Mpirun | None = None,
+    out: TextIO | None = None,
+    err: TextIO | None = None,
+    grace_s: float = 2.0,
+    place: Callable[[Mpirun, int, Sequence[str]], tuple[list[str], dict[str, str]]] | None = None,
+) -> int:
+    """Run `n` ranks under mpirun and stay until all of them are gone.
+
+    Parameters
+    ----------
+    n : int
+        Ranks: one server and n - 1 clients.
+    client_argv : sequence of str
+        Flags of `python -m fastlloyd.client`.
+    transport : {'shm', 'tcp'}
+    quiet : bool
+        No progress.
+    debug : bool
+        Show the launcher's own messages.
+    program : sequence of str
+        What each rank runs under this interpreter.
+    mpirun : Mpirun, optional
+        By default the one of this environment.
+    out, err : text stream, optional
+        By default standard output and error.
+    grace_s : float
+        How long a rank may outlive a failed run before it is killed.
+    place : callable, optional
+        From launcher, ranks and program to the command and its environment, instead of this host alone.
+
+    Returns
+    -------
+    int
+        The code that the ranks agreed on; 3 when a rank was killed or the run was interrupted; 2 when no
+        rank ever started.
+
+    Raises
+    ------
+    ConfigError
+        There is no usable mpirun, or `n` is below 2.
+    """
+    launcher = find_mpirun() if mpirun is None else mpirun
+    words = [sys.executable, *program, *client_argv]
+    if place is not None:
+        command, env = place(launcher, n, words)
+    else:
+        command, env = mpirun_command(launcher, n, words, transport=transport)
+    output = _Output(out or sys.stdout, err or sys.stderr, quiet=quiet, debug=debug)
+    run = _Run(n, output, grace_s)
+    try:
+        with adopting_orphans(), _forwarding(run.interrupt):
+            return run.watch(command, env)
+    finally:
+        output.close()
+
+
+@contextlib.contextmanager
+def _forwarding(handler: Callable[[int], None]) -> Iterator[None]:
+    """Hand signals to `handler` as long as the context lasts; only the main thread can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, lambda number, _: handler(number)) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+@dataclass(slots=True)
+class _Stream:
+    """One output of the launcher, cut into lines."""
+
+    target: TextIO
+    banner: BannerFilter = field(default_factory=BannerFilter)
+    rest: bytes = b""
+
+
+class _Output:
+    """What the launcher writes, sorted into events, the launcher's own words, and the ranks'."""
+
+    def __init__(self, out: TextIO, err: TextIO, *, quiet: bool, debug: bool) -> None:
+        self._err = err
+        self._debug = debug
+        self._progress = Progress(err if err.isatty() else out, quiet=quiet)
+        self._streams = (_Stream(out), _Stream(err))
+        self._last = time.monotonic()
+
+    def feed(self, index: int, chunk: bytes) -> list[dict[str, Any]]:
+        """Take bytes of standard output (0) or error (1), pass text on, give the events."""
+        stream = self._streams[index]
+        self._last = time.monotonic()
+        *lines, stream.rest = (stream.rest + chunk).split(b"\n")
+        events = []
+        for line in lines:
+            rest, event = split_event(line.decode("utf-8", errors="replace") + "\n")
+            if event is not None:
+                events.append(event)
+                self._progress.show(event)
+            if rest:
+                self._show(stream, [rest] if self._debug else stream.banner.feed(rest))
+        return events
+
+    def idle(self) -> None:
+        """Show lines that were held back, once nothing has followed them for a while."""
+        if time.monotonic() - self._last > _BLOCK_S:
+            for stream in self._streams:
+                self._show(stream, stream.banner.flush())
+
+    def finish(self) -> list[dict[str, Any]]:
+        """Take in last lines without their end."""
+        events = []
+        for index, stream in enumerate(self._streams):
+            if stream.rest:
+                events += self.feed(index, b"\n")
+            self._show(stream, stream.banner.flush())
+        return events
+
+    def say(self, sentence: str) -> None:
+        """Print a sentence of our own."""
+        self._progress.write(f"fastlloyd: {sentence}\n", self._err)
+
+    def confess(self) -> None:
+        """Show what was hidden: it is all there is."""
+        for stream in self._streams:
+            self._show(stream, stream.banner.hidden)
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that the launcher names."""
+        return next((s.banner.signal for s in self._streams if s.banner.signal is not None), None)
+
+    def close(self) -> None:
+        """End the progress bar."""
+        self._progress.close()
+
+    def _show(self, stream: _Stream, lines: Sequence[str]) -> None:
+        if lines:
+            self._progress.write("".join(lines), stream.target)
+
+
+class _Run:
+    """One launcher with its ranks, from start to verdict."""
+
+    def __init__(self, n: int, output: _Output, grace_s: float) -> None:
+        self._ends = {rank: RankEnd() for rank in range(n)}
+        self._processes: dict[int, Process] = {}
+        self._output = output
+        self._grace_s = grace_s
+        self._mark = secrets.token_hex(8)
+        self._poll = select.epoll()
+        self._pipes: dict[int, int] = {}
+        self._watched: dict[int, int] = {}
+        self._lifelines: Lifelines
+        self._signals: list[int] = []
+        self._since: dict[str, float] = {}
+        self._explained = False
+        self._launcher: subprocess.Popen[bytes]
+
+    def interrupt(self, number: int) -> None:
+        """Note a signal; the loop passes it on."""
+        self._signals.append(number)
+
+    def watch(self, command: Sequence[str], env: Mapping[str, str]) -> int:
+        """Start the launcher, follow it to its end and give the exit code."""
+        with Lifelines(len(self._ends)) as self._lifelines:
+            try:
+                self._launcher = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env={**os.environ, **env, **self._lifelines.environment, "FASTLLOYD_RUN": self._mark},
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise ConfigError(
+                    f"cannot start {command[0]}: {error.strerror}; `fastlloyd doctor` tests it"
+                ) from error
+            try:
+                self._follow()
+            finally:
+                self._end_all()
+                code = self._launcher.wait()
+                self._release()
+        ends = in_order(self._ends, self._lifelines.fallen)
+        verdict = judge(ends, code, launcher_signal=self._output.signal, interrupted=bool(self._signals))
+        if verdict.sentence is not None and not self._explained:
+            if not any(end.started for end in self._ends.values()):
+                self._output.confess()
+            self._output.say(verdict.sentence)
+        return verdict.code
+
+    def _follow(self) -> None:
+        """Read, draw and reap until the launcher has ended and everything it wrote is read."""
+        for index, pipe in enumerate((self._launcher.stdout, self._launcher.stderr)):
+            if pipe is not None:
+                os.set_blocking(pipe.fileno(), False)
+                self._pipes[pipe.fileno()] = index
+                self._poll.register(pipe.fileno(), select.EPOLLIN)
+        for descriptor in self._lifelines:
+            self._poll.register(descriptor, select.EPOLLIN)
+        passed = 0
+        while self._launcher.poll() is None:
+            self._serve(_TICK_S)
+            self._output.idle()
+            if passed < len(self._signals):
+                self._pass_on(self._signals[passed], again=passed > 0)
+                passed += 1
+            self._enforce()
+        self._serve(0.0)
+        # Orphans may still hold the pipes: they are ended before the rest is read, not waited for.
+        self._end_all()
+        for descriptor in self._pipes:
+            self._read(descriptor)
+        for event in self._output.finish():
+            self._note(event)
+
+    def _serve(self, timeout_s: float) -> None:
+        """Wait a little for output and ends; ends come in the order in which they happened."""
+        for descriptor, _ in self._poll.poll(timeout_s):
+            if descriptor in self._pipes:
+                self._read(descriptor)
+                continue
+            self._poll.unregister(descriptor)
+            if descriptor in self._lifelines:
+                self._lifelines.broke(descriptor)
+            else:
+                self._note_end(self._watched.pop(descriptor))
+
+    def _read(self, descriptor: int) -> None:
+        """Read all that is there."""
+        while True:
+            try:
+                chunk = os.read(descriptor, _READ_BYTES)
+            except BlockingIOError:
+                return
+            if not chunk:
+                with contextlib.suppress(OSError):
+                    self._poll.unregister(descriptor)
+                return
+            for event in self._output.feed(self._pipes[descriptor], chunk):
+                self._note(event)
+
+    def _note(self, event: Mapping[str, Any]) -> None:
+        """Remember what a rank says of itself."""
+        rank = event.get("rank")
+        if rank not in self._ends:
+            return
+        if event["event"] == "done":
+            self._ends[rank] = replace(self._ends[rank], code=event["code"])
+        elif event["event"] == "started" and not self._ends[rank].started:
+            self._ends[rank] = replace(self._ends[rank], started=True)
+            if event["host"] == socket.gethostname():
+                self._watch_rank(rank, Process(event["pid"]))
+
+    def _watch_rank(self, rank: int, process: Process) -> None:
+        """Begin to watch a rank of this host."""
+        self._processes[rank] = process
+        if process.descriptor is not None:
+            self._watched[process.descriptor] = rank
+            self._poll.register(process.descriptor, select.EPOLLIN)
+        elif process.ended:
+            self._note_end(rank)
+
+    def _note_end(self, rank: int) -> None:
+        """Remember that a rank's process has ended, and as which."""
+        place = sum(end.place is not None for end in self._ends.values())
+        status = self._processes[rank].wait_status()
+        self._ends[rank] = replace(self._ends[rank], place=place, status=status)
+
+    def _pass_on(self, number: int, *, again: bool) -> None:
+        """Tell the ranks of a signal; at the second one kill them."""
+        if again:
+            self._end_all()
+            return
+        self._output.say(f"{signal.Signals(number).name} passed on to the ranks; once more kills them")
+        for process in self._processes.values():
+            process.signal(number)
+        # Open MPI's launcher kills ranks before they can speak: it is told only if a rank cannot be reached.
+        if any(rank not in self._processes and not end.finished for rank, end in self._ends.items()):
+            self._signal_launcher(number)
+
+    def _enforce(self) -> None:
+        """Kill what outlives the run: a stopped rank, survivors of a dead one, a launcher that does not end."""
+        ends = self._ends
+        left = [rank for rank, end in ends.items() if not end.finished]
+        failed = any(end.failed for end in ends.values())
+        # After a good run the last client may take its time over its files, unless it is stopped.
+        stopped = 0 < len(left) < len(ends) and all(self._stopped(rank) for rank in left)
+        over = bool(left) and (stopped or (failed and (0 not in left or left == [0])))
+        died = any(end.failed and end.code is None for end in ends.values())
+        if self._held("over", over, self._grace_s):
+            self._explained = True
+            state = "was stopped and " if self._stopped(left[0]) else ""
+            self._output.say(f"{name_rank(left[0])} {state}outlived the run: killed")
+            self._end_all()
+        elif self._held("finalise", not left, _FINALISE_S):
+            self._output.say("all ranks are done but mpirun does not end: killed")
+            self._end_all()
+        elif self._held("died", died, 2 * self._grace_s) or self._held(
+            "interrupted", len(self._signals) > 0, self._grace_s + 1.0
+        ):
+            self._end_all()
+
+    def _held(self, name: str, condition: bool, seconds: float) -> bool:
+        """Whether a condition has held for so long, without a break."""
+        if not condition:
+            self._since.pop(name, None)
+            return False
+        return time.monotonic() - self._since.setdefault(name, time.monotonic()) >= seconds
+
+    def _stopped(self, rank: int) -> bool:
+        return rank in self._processes and self._processes[rank].state == "T"
+
+    def _signal_launcher(self, number: int) -> None:
+        if self._launcher.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._launcher.pid, number)
+
+    def _end_all(self) -> None:
+        """Kill every rank, the launcher's group, and every descendant that is left."""
+        for process in self._processes.values():
+            process.signal(signal.SIGKILL)
+        self._signal_launcher(signal.SIGKILL)
+        kill_marked(f"FASTLLOYD_RUN={self._mark}")
+        collect(process.pid for process in self._processes.values())
+
+    def _release(self) -> None:
+        """Give all descriptors back."""
+        for process in self._processes.values():
+            process.close()
+        for pipe in (self._launcher.stdout, self._launcher.stderr):
+            if pipe is not None:
+                pipe.close()
+        self._poll.close()

@@ -1,0 +1,164 @@
+"""From how the ranks of a run ended to one exit code and at most one sentence: no processes, no I/O.
+
+Source: docs/operations.md, "How a run ends".
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from fastlloyd.errors import EXIT_BUDGET, EXIT_BUG, EXIT_INPUT, EXIT_OK, EXIT_PEER
+from fastlloyd.wire.header import PartyId
+
+# The cause before its consequence: whoever misses a peer may do so because of the other rank's failure.
+_PRECEDENCE = (EXIT_INPUT, EXIT_BUDGET, EXIT_BUG, EXIT_PEER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankEnd:
+    """How one rank ended, as far as it is known.
+
+    Attributes
+    ----------
+    started : bool
+        Whether it said so.
+    code : int or None
+        The exit code that it announced when it was done.
+    place : int or None
+        Which rank it was to end, counted from 0; None if nobody saw it end.
+    status : int or None
+        As `os.waitpid` gives it.
+    """
+
+    started: bool = False
+    code: int | None = None
+    place: int | None = None
+    status: int | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether it said that it was done, or is gone."""
+        return self.code is not None or self.place is not None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it announced a failure, or is gone without a word."""
+        return self.code != EXIT_OK if self.code is not None else self.place is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The exit code of the whole run, and what to print about it."""
+
+    code: int
+    sentence: str | None = None
+
+
+def name_rank(rank: int) -> str:
+    """Name a rank with its part: `rank 2 (client 2)`."""
+    return f"rank {rank} ({PartyId(rank)})"
+
+
+def agree(codes: Sequence[int]) -> int:
+    """Pick the code of a run from those that its ranks announced."""
+    wrong = [code for code in codes if code != EXIT_OK]
+    if not wrong:
+        return EXIT_OK
+    return next((code for code in _PRECEDENCE if code in wrong), EXIT_BUG)
+
+
+def in_order(ends: Mapping[int, RankEnd], fallen: Sequence[int]) -> dict[int, RankEnd]:
+    """Renumber the ends of ranks after the order in which their lifelines broke (`net.lifeline`).
+
+    Parameters
+    ----------
+    ends : mapping from rank to RankEnd
+    fallen : sequence of int
+        Ranks. Where one that ended is not among them, the order in which the ends were seen stays.
+    """
+    seen = [rank for rank, end in ends.items() if end.place is not None]
+    known = {rank: place for place, rank in enumerate(fallen)}
+    if not known.keys() >= set(seen):
+        return dict(ends)
+    places = {rank: place for place, rank in enumerate(sorted(seen, key=known.__getitem__))}
+    return {rank: replace(end, place=places.get(rank)) for rank, end in ends.items()}
+
+
+def judge(
+    ends: Mapping[int, RankEnd], launcher_code: int, *, launcher_signal: int | None = None, interrupted: bool = False
+) -> Verdict:
+    """Judge a run that is over.
+
+    Parameters
+    ----------
+    ends : mapping from rank to RankEnd
+        Every rank of the run.
+    launcher_code : int
+        How mpirun ended, as `subprocess` gives it.
+    launcher_signal : int, optional
+        The signal that mpirun's own message names.
+    interrupted : bool
+        The user asked for the end.
+    """
+    codes = [end.code for end in ends.values() if end.code is not None]
+    agreed = agree(codes)
+    if len(codes) == len(ends):
+        return Verdict(agreed)
+    if interrupted:
+        return Verdict(agreed or EXIT_PEER, "interrupted before the run was over")
+    dead = _first_dead(ends)
+    if dead is not None:
+        return _judge_dead(dead, ends[dead], agreed, launcher_code, launcher_signal)
+    started = [end.started for end in ends.values()]
+    if agreed and all(started):
+        return Verdict(agreed)
+    if launcher_code == EXIT_OK and not any(started):
+        return Verdict(EXIT_OK)
+    return _judge_launcher(ends, agreed, launcher_code, launcher_signal)
+
+
+def _first_dead(ends: Mapping[int, RankEnd]) -> int | None:
+    """Name the rank that was the first of all to end badly, if it did so without a word.
+
+    Ranks that end later are killed by the launcher: they tell nothing.
+    """
+    seen = sorted((end.place, rank) for rank, end in ends.items() if end.place is not None and end.failed)
+    if not seen or ends[seen[0][1]].code is not None:
+        return None
+    return seen[0][1]
+
+
+def _judge_dead(rank: int, end: RankEnd, agreed: int, launcher_code: int, launcher_signal: int | None) -> Verdict:
+    """Judge a run in which a rank ended without saying that it was done."""
+    signal = launcher_signal
+    if end.status is not None:
+        signal = os.WTERMSIG(end.status) if os.WIFSIGNALED(end.status) else None
+    if signal is not None:
+        return Verdict(agreed or EXIT_PEER, f"{name_rank(rank)} died: killed by signal {signal}")
+    if end.status is None:
+        code = launcher_code if launcher_code in _PRECEDENCE else EXIT_PEER
+        return Verdict(agreed or code, f"{name_rank(rank)} ended before the run was over")
+    code = os.waitstatus_to_exitcode(end.status)
+    sentence = f"{name_rank(rank)} ended with exit code {code} before the run was over"
+    return Verdict(agreed or (code if code in _PRECEDENCE else EXIT_BUG), sentence)
+
+
+def _judge_launcher(ends: Mapping[int, RankEnd], agreed: int, code: int, signal: int | None) -> Verdict:
+    """Judge a run from nothing but the launcher's end and who had started."""
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+    missing = [rank for rank, end in ends.items() if not end.started]
+    if len(missing) == len(ends):
+        if code in _PRECEDENCE:
+            return Verdict(code)
+        return Verdict(
+            EXIT_INPUT, f"mpirun {how} before any rank had started: see the lines above, and try `fastlloyd doctor`"
+        )
+    silent = [rank for rank, end in ends.items() if end.started and end.code is None]
+    if missing:
+        names = ", ".join(name_rank(rank) for rank in missing)
+        return Verdict(agreed or EXIT_PEER, f"{names} ended before it had started (mpirun {how})")
+    cause = "" if signal is None else f", a rank was killed by signal {signal}"
+    names = ", ".join(name_rank(rank) for rank in silent)
+    return Verdict(EXIT_PEER, f"mpirun {how}{cause}; not done: {names} (ranks on other hosts cannot be watched)")

@@ -1,0 +1,252 @@
+"""Keys, certificates and their files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa, x25519
+
+from fastlloyd.cli import keygen
+from fastlloyd.crypto.link.identity import (
+    Identity,
+    certificate_bytes,
+    check_name,
+    fingerprint,
+    load_identity,
+    load_key,
+    make_identity,
+    named_in,
+    read_text,
+    save_identity,
+    write_atomically,
+)
+from fastlloyd.errors import ConfigError
+from tests.unit.crypto.link.certificates import forge
+
+
+def secret_of(identity: Identity) -> bytes:
+    return identity.key.private_bytes_raw()
+
+
+def saved(folder, name="north", **options):
+    identity = make_identity(name, 1)
+    save_identity(identity, folder / f"{name}.key", folder / f"{name}.pem", **options)
+    return identity
+
+
+def test_certificate_is_no_authority_unique_and_valid_from_the_day_before():
+    first, second = (x509.load_der_x509_certificate(make_identity("north", 1).certificate_der) for _ in range(2))
+    assert first.subject != second.subject
+    assert first.subject == first.issuer
+    basic = first.extensions.get_extension_for_class(x509.BasicConstraints)
+    assert basic.critical and not basic.value.ca
+    now = datetime.now(UTC)
+    assert timedelta(hours=23) < now - first.not_valid_before_utc < timedelta(hours=25)
+    assert timedelta(days=3649) < first.not_valid_after_utc - now < timedelta(days=3654)
+    first.verify_directly_issued_by(first)
+
+
+def test_name_and_rank_can_be_read_from_the_certificate():
+    assert named_in(make_identity("Klinik Süd", 12).certificate_der) == ("Klinik Süd", 12)
+    assert named_in(make_identity("north").certificate_der) == ("north", None)
+    with pytest.raises(ConfigError, match=r"X\.509"):
+        named_in(b"no certificate")
+
+
+def test_fingerprint_is_sha256_in_groups_of_four():
+    groups = fingerprint(b"").split(" ")
+    assert "".join(groups) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    assert {len(group) for group in groups} == {4}
+
+
+@pytest.mark.parametrize("name", ["", "a" * 65, "a/b", ".hidden", "-flag", " blank", "line\nbreak", "nul\0"])
+def test_names_that_do_not_do_are_refused(name):
+    with pytest.raises(ConfigError, match="name"):
+        check_name(name)
+    check_name("a" * 64)
+
+
+def test_negative_rank_is_refused():
+    with pytest.raises(ConfigError, match="rank"):
+        make_identity("north", -1)
+
+
+def test_key_never_shows_in_repr():
+    identity = make_identity("north", 1)
+    secret = secret_of(identity)
+    shown = repr(identity) + str(identity) + repr([identity])
+    assert secret.hex() not in shown.replace(" ", "") and repr(secret) not in shown
+    assert "north" in shown
+
+
+def test_save_and_load_give_the_same_identity(tmp_path):
+    identity = saved(tmp_path)
+    loaded = load_identity(tmp_path / "north.key")
+    assert loaded.name == "north" and loaded.certificate_der == identity.certificate_der
+    assert secret_of(loaded) == secret_of(identity)
+    assert (tmp_path / "north.key").stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["north.key", "north.pem"]
+
+
+def test_key_is_private_whatever_the_umask(tmp_path):
+    before = os.umask(0)
+    try:
+        saved(tmp_path)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "north.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_existing_files_are_kept_without_force(tmp_path):
+    old = saved(tmp_path)
+    with pytest.raises(ConfigError, match="--force"):
+        saved(tmp_path)
+    assert secret_of(load_identity(tmp_path / "north.key")) == secret_of(old)
+    new = saved(tmp_path, force=True)
+    assert secret_of(load_identity(tmp_path / "north.key")) == secret_of(new) != secret_of(old)
+    (tmp_path / "north.key").unlink()
+    with pytest.raises(ConfigError, match=r"north\.pem exists"):
+        saved(tmp_path)
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o620])
+def test_key_that_others_may_read_is_refused_with_the_mend(tmp_path, mode):
+    saved(tmp_path)
+    (tmp_path / "north.key").chmod(mode)
+    with pytest.raises(ConfigError, match=r"chmod 600 .*north\.key"):
+        load_key(tmp_path / "north.key")
+
+
+def write_private(path, content):
+    path.write_bytes(content)
+    path.chmod(0o600)
+    return path
+
+
+def test_encrypted_key_is_a_sentence_and_not_a_prompt(tmp_path):
+    content = make_identity("north").key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b"passphrase"),
+    )
+    with pytest.raises(ConfigError, match="encrypted"):
+        load_key(write_private(tmp_path / "a.key", content))
+
+
+def test_files_that_are_no_key_are_refused_without_their_content(tmp_path):
+    with pytest.raises(ConfigError, match="no readable private key") as caught:
+        load_key(
+            write_private(tmp_path / "a.key", b"-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n")
+        )
+    assert "c2VjcmV0" not in str(caught.value) and caught.value.__cause__ is None
+    other = rsa.generate_private_key(65537, 2048).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    with pytest.raises(ConfigError, match="Ed25519"):
+        load_key(write_private(tmp_path / "b.key", other))
+    with pytest.raises(ConfigError, match="cannot read the key"):
+        load_key(tmp_path / "missing.key")
+
+
+def test_key_and_certificate_must_belong_together(tmp_path):
+    saved(tmp_path, "north")
+    saved(tmp_path, "south")
+    with pytest.raises(ConfigError, match="does not belong"):
+        load_identity(tmp_path / "north.key", tmp_path / "south.pem")
+    with pytest.raises(ConfigError, match="holds no certificate"):
+        load_identity(tmp_path / "north.key", tmp_path / "north.key")
+
+
+def test_closed_folder_is_a_sentence(tmp_path):
+    with pytest.raises(ConfigError, match="cannot write"):
+        saved(tmp_path / "missing")
+
+
+def test_keygen_writes_both_files_and_prints_no_secret(tmp_path, capsys):
+    assert keygen.main(["--name", "Clinic North", "--rank", "2", "--out", str(tmp_path)]) == 0
+    identity = load_identity(tmp_path / "Clinic North.key")
+    shown = capsys.readouterr().out
+    assert fingerprint(identity.certificate_der) in shown and "roster add" in shown
+    key_text = (tmp_path / "Clinic North.key").read_text().splitlines()[1]
+    assert key_text not in shown
+    assert keygen.main(["--name", "x", "--out", str(tmp_path / "prefix")]) == 0
+    assert (tmp_path / "prefix.key").exists() and (tmp_path / "prefix.pem").exists()
+    with pytest.raises(ConfigError, match="--force"):
+        keygen.main(["--name", "x", "--out", str(tmp_path / "prefix")])
+    assert keygen.main(["--name", "x", "--out", str(tmp_path / "prefix"), "--force"]) == 0
+
+
+def test_a_file_that_cannot_be_put_in_place_is_a_sentence_and_leaves_nothing(tmp_path):
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(ConfigError, match="cannot write .*taken"):
+        write_atomically(tmp_path / "taken", b"content", 0o600)
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_a_certificate_without_a_name_is_called_by_its_rank(tmp_path):
+    unit = x509.NameAttribute(x509.NameOID.ORGANIZATIONAL_UNIT_NAME, "rank 3")
+    land = x509.NameAttribute(x509.NameOID.COUNTRY_NAME, "CH")
+    for part, name in ((unit, "client 3"), (land, "the server")):
+        nameless = forge(subject=x509.Name([part]))
+        save_identity(nameless, tmp_path / f"{name}.key", tmp_path / f"{name}.pem")
+        assert load_identity(tmp_path / f"{name}.key").name == name
+
+
+@cache
+def wrong_keys() -> dict[str, bytes]:
+    """Key files of every kind that does not do."""
+    encoding, kind, plain = serialization.Encoding, serialization.PrivateFormat, serialization.NoEncryption()
+    good = ed25519.Ed25519PrivateKey.generate()
+    pem = good.private_bytes(encoding.PEM, kind.PKCS8, plain)
+    locked = serialization.BestAvailableEncryption(b"word")
+    return {
+        "empty": b"",
+        "garbage": bytes(range(256)),
+        "cut": pem[:60],
+        "certificate": make_identity("a", 1).certificate_pem.encode(),
+        "public": good.public_key().public_bytes(encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo),
+        "encrypted": good.private_bytes(encoding.PEM, kind.PKCS8, locked),
+        "openssh": good.private_bytes(encoding.PEM, kind.OpenSSH, plain),
+        "der": good.private_bytes(encoding.DER, kind.PKCS8, plain),
+        "rsa": rsa.generate_private_key(65537, 2048).private_bytes(encoding.PEM, kind.PKCS8, plain),
+        "ec": ec.generate_private_key(ec.SECP256R1()).private_bytes(encoding.PEM, kind.PKCS8, plain),
+        "x25519": x25519.X25519PrivateKey.generate().private_bytes(encoding.PEM, kind.PKCS8, plain),
+    }
+
+
+@pytest.mark.parametrize("name", wrong_keys())
+def test_a_key_file_of_a_wrong_kind_is_refused_in_a_sentence(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "party.key"
+    path.write_bytes(wrong_keys()[name])
+    path.chmod(0o600)
+    with pytest.raises(ConfigError, match=r"party\.key.*(keygen|openssl)") as caught:
+        load_key(path)
+    assert (caught.value.exit_code, str(caught.value).count("\n")) == (2, 0)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["a pipe", "a folder"])
+def test_what_is_no_ordinary_file_is_refused_at_once(make: Callable[[Path], None], tmp_path: Path) -> None:
+    path = tmp_path / "party.key"
+    make(path)
+    with pytest.raises(ConfigError, match="cannot read the key .*: expected an ordinary file, it is a (pipe|folder)"):
+        load_key(path)
+    with pytest.raises(ConfigError, match="cannot read the roster .*: expected an ordinary file"):
+        read_text(path, "roster")
+    with pytest.raises(ConfigError, match="cannot read the key /dev/zero: expected an ordinary file, it is a device"):
+        load_key(Path("/dev/zero"))
+
+
+def test_two_certificates_in_one_file_are_refused() -> None:
+    pem = make_identity("a", 1).certificate_pem
+    assert certificate_bytes(pem, "one.pem")
+    with pytest.raises(ConfigError, match=r"both\.pem holds 2 certificates: expected exactly one"):
+        certificate_bytes(pem + make_identity("b", 2).certificate_pem, "both.pem")
+    with pytest.raises(ConfigError, match=r"same\.pem holds 2 certificates: expected exactly one"):
+        certificate_bytes(pem + pem, "same.pem")

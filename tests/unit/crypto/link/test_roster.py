@@ -1,0 +1,159 @@
+"""Rosters: reading, checking, writing, and the command."""
+
+from __future__ import annotations
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+
+from fastlloyd.cli import keygen
+from fastlloyd.cli import roster as command
+from fastlloyd.crypto.link.identity import make_identity
+from fastlloyd.crypto.link.roster import Roster, RosterEntry
+from fastlloyd.errors import ConfigError
+from fastlloyd.wire.header import PartyId
+from tests.unit.crypto.link.certificates import forge
+
+
+def entry(rank, name=None, identity=None):
+    identity = identity or make_identity(f"site {rank}", rank)
+    return RosterEntry(name or f"site {rank}", "server" if rank == 0 else "client", rank, identity.certificate_pem)
+
+
+@pytest.fixture(scope="module")
+def three():
+    return Roster(tuple(entry(rank) for rank in (2, 0, 1)))
+
+
+def test_roster_survives_its_file(three, tmp_path):
+    three.save(tmp_path / "roster.toml")
+    loaded = Roster.load(tmp_path / "roster.toml")
+    assert loaded.digest() == three.digest() and len(three.digest()) == 32
+    assert loaded.certificates() == three.certificates()
+    assert [each.rank for each in loaded.entries] == [0, 1, 2]
+    assert [path.name for path in tmp_path.iterdir()] == ["roster.toml"]
+
+
+def test_names_with_quotes_and_umlauts_survive(tmp_path):
+    roster = Roster((entry(0, 'the "Süd" \\ clinic'),))
+    roster.save(tmp_path / "r.toml")
+    assert Roster.load(tmp_path / "r.toml").entries[0].name == 'the "Süd" \\ clinic'
+
+
+def test_digest_depends_on_every_field_and_not_on_the_writing(three):
+    spaced = Roster.parse("# a remark\n" + three.text().replace(" = ", "   =  "))
+    assert spaced.digest() == three.digest()
+    other_name = three.add(entry(2, "else", None), replace=True)
+    other_certificate = three.add(entry(2), replace=True)
+    fewer = Roster(three.entries[:2])
+    digests = {roster.digest() for roster in (three, other_name, other_certificate, fewer)}
+    assert len(digests) == 4
+
+
+def test_complete_means_a_server_and_clients_without_gaps(three):
+    three.check_complete()
+    three.check_complete(2)
+    with pytest.raises(ConfigError, match="lacks client 3"):
+        three.check_complete(3)
+    with pytest.raises(ConfigError, match="names 2 clients, this run has 1"):
+        three.check_complete(1)
+    with pytest.raises(ConfigError, match="lacks the server"):
+        Roster((entry(1),)).check_complete()
+    with pytest.raises(ConfigError, match="lacks client 1"):
+        Roster((entry(0), entry(2))).check_complete()
+    with pytest.raises(ConfigError, match="the server, client 1"):
+        Roster().check_complete()
+
+
+def test_contradictions_are_named(three):
+    shared = make_identity("shared")
+    with pytest.raises(ConfigError, match="same rank"):
+        three.add(entry(2, "other"))
+    with pytest.raises(ConfigError, match="same name"):
+        three.add(entry(3, "site 1"))
+    with pytest.raises(ConfigError, match=r"rank 1.*rank 2.*same key"):
+        Roster((entry(1, identity=shared), entry(2, identity=shared)))
+    with pytest.raises(ConfigError, match="rank 0"):
+        RosterEntry("x", "client", 0, shared.certificate_pem)
+    with pytest.raises(ConfigError, match="rank 0"):
+        RosterEntry("x", "server", 1, shared.certificate_pem)
+    with pytest.raises(ConfigError, match="role"):
+        RosterEntry("x", "boss", 1, shared.certificate_pem)
+
+
+def test_certificates_that_could_vouch_for_others_are_refused():
+    for identity in (forge(authority=True), forge(authority=None)):
+        with pytest.raises(ConfigError, match="may sign other certificates"):
+            entry(1, identity=identity)
+    with pytest.raises(ConfigError, match="not signed by its own key"):
+        entry(1, identity=forge(issuer=make_identity("issuer")))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("nonsense", "not TOML"),
+        ("[other]\n", r"expected \[\[party\]\]"),
+        ("party = 3\n", r"expected \[\[party\]\]"),
+        ('[[party]]\nname = "a"\n', "expected the fields"),
+        ("party = [1]\n", "expected the fields"),
+        ('[[party]]\nname = "a"\nrole = "client"\nrank = true\ncertificate = "x"\n', "whole number"),
+        ('[[party]]\nname = 1\nrole = "client"\nrank = 1\ncertificate = "x"\n', "text as name"),
+        ('[[party]]\nname = "a"\nrole = "client"\nrank = 1\ncertificate = "x"\n', "no certificate"),
+    ],
+)
+def test_malformed_files_are_sentences(text, words):
+    with pytest.raises(ConfigError, match=words):
+        Roster.parse(text)
+
+
+def test_missing_file_is_a_sentence(tmp_path):
+    with pytest.raises(ConfigError, match="cannot read the roster"):
+        Roster.load(tmp_path / "none.toml")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(ConfigError, match="no text file"):
+        Roster.load(tmp_path / "binary")
+
+
+def test_identity_joins_key_and_certificate(three):
+    mine = make_identity("site 2", 2)
+    roster = three.add(entry(2, identity=mine), replace=True)
+    joined = roster.identity(PartyId(2), mine.key)
+    assert joined.certificate_der == mine.certificate_der and joined.name == "site 2"
+    with pytest.raises(ConfigError, match="this process is client 1, but its --key belongs to client 2"):
+        roster.identity(PartyId(1), mine.key)
+    with pytest.raises(ConfigError, match="belongs to nobody"):
+        roster.identity(PartyId(1), make_identity("stranger").key)
+
+
+def test_command_adds_shows_and_checks(tmp_path, capsys):
+    path = tmp_path / "roster.toml"
+    for rank in range(3):
+        keygen.main(["--name", f"site {rank}", "--rank", str(rank), "--out", str(tmp_path / f"p{rank}")])
+        assert command.main(["add", "--roster", str(path), "--cert", str(tmp_path / f"p{rank}.pem")]) == 0
+    assert command.main(["check", "--roster", str(path)]) == 0
+    assert command.main(["show", "--roster", str(path)]) == 0
+    shown = capsys.readouterr().out
+    for each in Roster.load(path).entries:
+        assert shown.count(each.fingerprint) == 3  # keygen, add, show
+    with pytest.raises(ConfigError, match="same rank"):
+        command.main(
+            ["add", "--roster", str(path), "--cert", str(tmp_path / "p1.pem"), "--name", "x", "--role", "client"]
+        )
+    keygen.main(["--name", "fresh", "--out", str(tmp_path / "fresh")])
+    add = ["add", "--roster", str(path), "--cert", str(tmp_path / "fresh.pem")]
+    with pytest.raises(ConfigError, match="states no rank"):
+        command.main(add)
+    before = Roster.load(path).digest()
+    assert command.main([*add, "--rank", "1", "--role", "client", "--replace"]) == 0
+    assert Roster.load(path).digest() != before and Roster.load(path).entries[1].name == "fresh"
+
+
+def test_a_private_key_in_the_certificate_file_stays_out_of_the_roster(tmp_path):
+    identity = make_identity("careless", 1)
+    key = identity.key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+    (tmp_path / "both.pem").write_text(key + identity.certificate_pem)
+    command.main(["add", "--roster", str(tmp_path / "r.toml"), "--cert", str(tmp_path / "both.pem")])
+    assert "PRIVATE" not in (tmp_path / "r.toml").read_text()
+    Roster.load(tmp_path / "r.toml")

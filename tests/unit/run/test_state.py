@@ -1,0 +1,325 @@
+"""The state directory: private, durable, and only what belongs to the run."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fastlloyd.errors import BudgetError, ConfigError, Reason
+from fastlloyd.privacy.ledger import Ledger
+from fastlloyd.privacy.release import Release
+from fastlloyd.run.checks import check_budget
+from fastlloyd.run.state import Limit, StateDir
+from fastlloyd.wire.header import SERVER, PartyId
+
+RUN = "ab" * 16
+FACTS = {"run_id": RUN, "plan": {"k": 3}, "data": "ff"}
+FIRST_LINK = "bd513ac54ec520f7ad6d1a21156578f47c5ddebb72943bbd868cd5306cd374f9"
+
+
+def entry(t: int) -> Release:
+    return Release(run=RUN, round=t, name="sums", mechanism="gaussian", sensitivity=1.0, norm="l2", noise_scale=2.0)
+
+
+@pytest.fixture
+def crashed(tmp_path: Path) -> Path:
+    """A state directory after a crash: two rounds in the ledger, one uplink stored."""
+    state = StateDir(str(tmp_path), PartyId(1))
+    with state.open_ledger() as ledger:
+        state.start(FACTS)
+        state.save("seed", bytes(32))
+        ledger.record([entry(0)])
+        state.save("uplink-0", b"update")
+        ledger.record([entry(1)])
+    return state.path
+
+
+def again(path: Path) -> StateDir:
+    return StateDir(str(path.parent), PartyId(1))
+
+
+def test_each_party_has_its_own_private_folder(tmp_path: Path) -> None:
+    one, server = StateDir(str(tmp_path / "s{client}"), PartyId(1)), StateDir(str(tmp_path / "s"), SERVER)
+    assert one.path == tmp_path / "s1" / "client-1"
+    assert server.path.name == "server"
+    for folder in (one.path, one.path / "run"):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    one.save("seed", b"x")
+    assert stat.S_IMODE((one.path / "run" / "seed").stat().st_mode) == 0o600
+
+
+def test_rounds_read_back_whatever_gaps_there_are(tmp_path: Path) -> None:
+    state = StateDir(str(tmp_path), PartyId(2))
+    state.start(FACTS)
+    for t in (0, 1, 4, 11):
+        state.save(f"uplink-{t}", bytes([t, 10]))
+    (state.path / "run" / ".uplink-5.part").write_bytes(b"half")
+    assert state.rounds("uplink") == {t: bytes([t, 10]) for t in (0, 1, 4, 11)}
+    assert state.rounds("reply") == {}
+    assert state.facts() == FACTS
+
+
+def test_a_new_run_forgets_the_old_one_and_a_finished_one_leaves_no_seed(tmp_path: Path) -> None:
+    state = StateDir(str(tmp_path), PartyId(1))
+    state.start(FACTS)
+    state.save("seed", b"secret")
+    state.start({**FACTS, "run_id": "cd" * 16})
+    assert state.load("seed") is None
+    state.save("seed", b"secret")
+    state.finish()
+    assert not (state.path / "run").exists()
+
+
+def test_resuming_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no interrupted run") as caught:
+        StateDir(str(tmp_path), PartyId(1)).facts()
+    assert caught.value.reason is Reason.RESUME
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="--state-dir") as caught:
+        StateDir(str(tmp_path / "file"), PartyId(1))
+    assert caught.value.reason is Reason.STATE
+
+
+def test_a_full_disk_is_named_and_leaves_what_was_stored(crashed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = again(crashed)
+    state.facts()
+
+    def refuse(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(ConfigError, match="uplink-0 cannot be written .No space left") as caught:
+        state.save("uplink-0", b"other")
+    assert caught.value.reason is Reason.STATE
+    assert state.rounds("uplink") == {0: b"update"}
+
+
+def test_an_honest_crash_can_be_resumed(crashed: Path) -> None:
+    state = again(crashed)
+    with state.open_ledger() as ledger:
+        assert len(ledger.releases) == 2
+        assert state.facts() == FACTS
+        assert (state.load("seed"), state.rounds("uplink")) == (bytes(32), {0: b"update"})
+    label = json.loads((crashed / "run" / "uplink-0").read_bytes().partition(b"\n")[0])
+    assert label["ledger"]["entries"] == 1, "what was on the disk when the uplink was stored"
+
+
+def lines(path: Path) -> list[bytes]:
+    return (path / "ledger.jsonl").read_bytes().splitlines(keepends=True)
+
+
+def unchained(path: Path) -> bytes:
+    """The ledger as fastlloyd 0.1 wrote it."""
+    return b"".join(b'{"run' + line.partition(b'", "run')[2] for line in lines(path))
+
+
+SHORTENED: dict[str, Callable[[Path], bytes | None]] = {
+    "emptied": lambda path: b"",
+    "deleted": lambda path: None,
+    "its first line cut": lambda path: b"".join(lines(path)[1:]),
+    "written anew without digests": unchained,
+}
+
+
+@pytest.mark.parametrize("how", list(SHORTENED))
+@pytest.mark.parametrize("ended", [False, True], ids=["interrupted", "ended well"])
+def test_a_ledger_that_lost_entries_is_refused(crashed: Path, how: str, ended: bool) -> None:
+    if ended:
+        state = again(crashed)
+        with state.open_ledger():
+            state.finish()
+    else:  # a crash in the first run: only the stored uplink tells
+        (crashed / "ledger.jsonl.head").write_text(
+            json.dumps({"state": 2, "ledger": {"entries": 0, "link": FIRST_LINK}})
+        )
+    content = SHORTENED[how](crashed)
+    ledger = crashed / "ledger.jsonl"
+    if content is None:
+        ledger.unlink()
+    else:
+        ledger.write_bytes(content)
+    with pytest.raises(ConfigError, match="ledger") as caught:
+        again(crashed).open_ledger()
+    assert caught.value.reason is Reason.STATE and caught.value.exit_code == 2
+
+
+def test_entries_at_the_end_may_lack_only_if_nothing_rests_on_them(crashed: Path) -> None:
+    content = lines(crashed)
+    (crashed / "ledger.jsonl").write_bytes(content[0])  # the crash could have come before the second
+    with again(crashed).open_ledger() as ledger:
+        assert len(ledger.releases) == 1
+    (crashed / "ledger.jsonl").write_bytes(b"".join(content))
+    with again(crashed).open_ledger():
+        pass
+    (crashed / "ledger.jsonl").write_bytes(content[0])
+    with pytest.raises(ConfigError, match="go on from the 2 entries that ledger.jsonl.head notes"):
+        again(crashed).open_ledger()
+
+
+def test_a_ledger_without_its_head_is_refused(crashed: Path) -> None:
+    (crashed / "ledger.jsonl.head").unlink()
+    with pytest.raises(ConfigError, match=r"ledger.jsonl.head beside the ledger, got none"):
+        again(crashed).open_ledger()
+
+
+def test_a_ledger_of_an_older_version_is_taken_over(tmp_path: Path) -> None:
+    state = StateDir(str(tmp_path), PartyId(1))
+    (state.path / "ledger.jsonl").write_text(entry(0).to_json() + "\n")
+    state.open_ledger().close()
+    assert json.loads((state.path / "ledger.jsonl.head").read_bytes())["ledger"]["entries"] == 1
+    (state.path / "ledger.jsonl").write_bytes(b"")
+    with pytest.raises(ConfigError, match="restored from an old copy"):
+        StateDir(str(tmp_path), PartyId(1)).open_ledger()
+
+
+def relabelled(**changes: object) -> Callable[[bytes], bytes]:
+    def change(content: bytes) -> bytes:
+        first, _, rest = content.partition(b"\n")
+        return json.dumps({**json.loads(first), **changes}).encode() + b"\n" + rest
+
+    return change
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda content: b"",
+    "cut in the label": lambda content: content[:20],
+    "cut in the content": lambda content: content[:-1],
+    "one bit": lambda content: content[:-1] + bytes([content[-1] ^ 1]),
+    "zeros": lambda content: bytes(len(content)),
+    "no JSON": lambda content: b"\xff\xfe" + content,
+    "a list": lambda content: b"[]\n",
+    "deep": lambda content: b"[" * 500 + b"\n",
+    "long": lambda content: b" " * 100_000 + content,
+    "older version": lambda content: content.partition(b"\n")[2],
+    "other version": relabelled(state=3),
+    "state as text": relabelled(state="2"),
+    "state as number": relabelled(state=2.0),
+    "other run": relabelled(run="cd" * 16),
+    "run as number": relabelled(run=1),
+    "other name": relabelled(name="uplink-7"),
+    "entries as truth": relabelled(ledger={"entries": True, "link": "0" * 64}),
+    "digest missing": relabelled(digest=None),
+    "one more field": relabelled(more=1),
+}
+
+
+@pytest.mark.parametrize("name", ["facts.json", "seed", "uplink-0"])
+@pytest.mark.parametrize("how", list(DAMAGES))
+def test_a_damaged_file_ends_a_resume_with_a_sentence(crashed: Path, name: str, how: str) -> None:
+    path = crashed / "run" / name
+    path.write_bytes(DAMAGES[how](path.read_bytes()))
+    state = again(crashed)
+    with state.open_ledger(), pytest.raises(ConfigError, match=r"--resume: .*is damaged or of another") as caught:
+        state.facts()
+    assert caught.value.exit_code == 2 and caught.value.reason is Reason.RESUME
+
+
+@pytest.mark.parametrize("name", ["facts.json", "seed", "uplink-0", "uplink-1", "reply-0"])
+@pytest.mark.parametrize("kind", ["folder", "pipe"])
+def test_what_is_no_file_ends_a_resume_with_a_sentence(crashed: Path, name: str, kind: str) -> None:
+    path = crashed / "run" / name
+    path.unlink(missing_ok=True)
+    path.mkdir() if kind == "folder" else os.mkfifo(path)
+    state = again(crashed)
+    with state.open_ledger(), pytest.raises(ConfigError, match="cannot be read"):
+        state.facts()
+
+
+FACTS_WRONG = {
+    "a list": [],
+    "no plan": {"run_id": RUN},
+    "no run": {"plan": {}},
+    "one more": {**FACTS, "x": 1},
+    "run as number": {**FACTS, "run_id": 3},
+    "another run": {**FACTS, "run_id": "cd" * 16},
+    "plan as list": {**FACTS, "plan": []},
+    "data as number": {**FACTS, "data": 1},
+}
+
+
+@pytest.mark.parametrize("how", list(FACTS_WRONG))
+def test_facts_of_a_wrong_kind_are_refused(crashed: Path, how: str) -> None:
+    state = again(crashed)
+    state.facts()
+    state.save("facts.json", json.dumps(FACTS_WRONG[how]).encode())
+    with pytest.raises(ConfigError, match=r"facts.json is damaged"):
+        again(crashed).facts()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[]", b"\xff", b'{"state": 1, "ledger": {"entries": 0, "link": ""}}', b"[" * 10_000]
+)
+def test_a_damaged_head_is_refused(crashed: Path, content: bytes) -> None:
+    (crashed / "ledger.jsonl.head").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"ledger.jsonl.head is damaged"):
+        again(crashed).open_ledger()
+
+
+def test_two_runs_cannot_use_one_state_directory_at_once(crashed: Path) -> None:
+    with again(crashed).open_ledger(), pytest.raises(ConfigError, match="another run holds it"):
+        again(crashed).open_ledger()
+
+
+def test_a_limit_is_fixed_by_its_first_run(tmp_path: Path) -> None:
+    state = StateDir(str(tmp_path), PartyId(1))
+    assert state.limit(None, 1e-6) is None
+    first = state.limit(1.5, 1e-6)
+    assert first is not None
+    assert state.limit(2.5, 1e-5) == Limit(2, 2.5, 1e-5), "a limit that was not kept does not bind"
+    state.keep_limit(first)
+    for epsilon in (1.5, None):
+        assert state.limit(epsilon, 0.1) == first, "a larger delta does not help"
+    for epsilon in (1.6, 1.4):
+        with pytest.raises(
+            ConfigError, match=r"budget.json holds, 1.5 at delta 1e-06; give that one or none, or remove"
+        ):
+            state.limit(epsilon, 1e-6)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}",
+        b"[2, 1.5, 1e-6]",
+        b'{"state": 2, "epsilon": "1.5", "delta": 1e-6}',
+        b'{"state": 2, "epsilon": NaN, "delta": 1e-6}',
+        b'{"state": 2, "epsilon": 1.5, "delta": 0.9}',
+        b'{"state": 2, "epsilon": -1, "delta": 1e-6}',
+        b'{"state": 2, "epsilon": 1.5, "delta": true}',
+        b'{"state": 1, "epsilon": 1.5, "delta": 1e-6}',
+    ],
+)
+def test_a_damaged_limit_is_refused(tmp_path: Path, content: bytes) -> None:
+    state = StateDir(str(tmp_path), PartyId(1))
+    (state.path / "budget.json").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"budget.json is damaged") as caught:
+        state.limit(None, 1e-6)
+    assert caught.value.reason is Reason.STATE
+
+
+def test_a_larger_delta_does_not_pass_a_limit_that_is_exceeded(tmp_path: Path) -> None:
+    state = StateDir(str(tmp_path), PartyId(1))
+    ledger = Ledger()
+    session: Any = SimpleNamespace(
+        state=state, config=SimpleNamespace(budget=3.0), facts=SimpleNamespace(run_id=bytes.fromhex(RUN))
+    )
+    check_budget(session, ledger, [entry(0)], 1e-6)
+    ledger.record([entry(0)])
+    assert ledger.epsilon(1e-6) < 3.0
+    second = [entry(1)]
+    for budget in (3.0, None):
+        session.config.budget = budget
+        with pytest.raises(BudgetError):
+            check_budget(session, ledger, second, 0.4)

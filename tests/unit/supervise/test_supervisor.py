@@ -1,0 +1,196 @@
+import io
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from fastlloyd.errors import ConfigError
+from fastlloyd.net.mpi.launcher import Mpirun, find_mpirun
+from fastlloyd.supervise.process import marked_processes
+from fastlloyd.supervise.supervisor import supervise
+
+PROGRAM = str(Path(__file__).with_name("programs") / "fake_rank.py")
+ROOT = str(Path(__file__).parents[2])
+
+FAKE_MPIRUN = """#!/bin/sh
+shift 2
+for rank in 0 1 2; do FAKE_RANK=$rank "$@" & done
+status=0
+wait %1 || status=$?; wait %2 || status=$?; wait %3 || status=$?
+exit $status
+"""
+
+# A run here takes a second on an idle machine; ranks that nobody ends wait for 30.
+LIMIT_S = 10
+
+pytestmark = pytest.mark.mpi
+
+
+@pytest.fixture(scope="module")
+def mpirun():
+    try:
+        return find_mpirun()
+    except ConfigError:
+        pytest.skip("no mpirun in this environment")
+
+
+@pytest.fixture
+def fake_mpirun(tmp_path):
+    script = tmp_path / "mpirun"
+    script.write_text(FAKE_MPIRUN)
+    script.chmod(stat.S_IRWXU)
+    return Mpirun(script, "mpich", "0")
+
+
+def run(acts, launcher, **options):
+    out, err = io.StringIO(), io.StringIO()
+    started = time.monotonic()
+    code = supervise(3, [acts], program=[PROGRAM], mpirun=launcher, out=out, err=err, **options)
+    return code, out.getvalue(), err.getvalue(), time.monotonic() - started
+
+
+def test_good_run_shows_progress_and_passes_text(mpirun):
+    code, out, err, _ = run("ok,ok,ok", mpirun)
+    assert (code, err) == (0, "")
+    assert out.splitlines() == ["set-up: 10 ms", "round 1 of 2: 2 clients, 4 ms, 96 B", "text of a rank"]
+
+
+def test_quiet_run_still_passes_text(mpirun):
+    assert run("ok,ok,ok", mpirun, quiet=True)[1] == "text of a rank\n"
+
+
+@pytest.mark.parametrize("code", [2, 3, 4, 70])
+def test_agreed_code_comes_back_without_further_words(mpirun, code):
+    found, out, err, _ = run(f"exit:{code},exit:{code},exit:{code}", mpirun)
+    assert found == code
+    assert "fastlloyd:" not in err and "prterun" not in err and "BAD TERMINATION" not in out
+
+
+@pytest.mark.parametrize("victim", [0, 1, 2])
+def test_killed_rank_is_named_and_nothing_is_left(mpirun, victim):
+    acts = ",".join("kill" if rank == victim else "wait" for rank in range(3))
+    code, out, err, seconds = run(acts, mpirun)
+    part = "the server" if victim == 0 else f"client {victim}"
+    assert code == 3
+    assert f"fastlloyd: rank {victim} ({part}) died: killed by signal 9" in err
+    assert "BAD TERMINATION" not in out + err and "prterun" not in out + err
+    assert seconds < LIMIT_S
+
+
+def test_debug_shows_the_launchers_words(mpirun):
+    _, out, err, _ = run("wait,kill,wait", mpirun, debug=True)
+    assert "BAD TERMINATION" in out + err or "prterun noticed" in out + err
+
+
+def test_stopped_rank_is_killed_after_the_grace(mpirun):
+    code, _, err, seconds = run("ok,stop,ok", mpirun, grace_s=0.5)
+    assert code == 3
+    assert "rank 1 (client 1) was stopped and outlived the run: killed" in err
+    assert seconds < LIMIT_S
+
+
+def test_stopped_rank_does_not_change_the_agreed_code(fake_mpirun):
+    code, _, err, seconds = run("exit:4,stop,exit:4", fake_mpirun, grace_s=0.5)
+    assert code == 4
+    assert err.count("fastlloyd:") == 1 and "outlived the run" in err
+    assert seconds < LIMIT_S
+
+
+def test_survivors_of_a_dead_rank_do_not_wait_for_ever(fake_mpirun):
+    code, _, err, seconds = run("wait,kill,wait", fake_mpirun, grace_s=0.5)
+    assert code == 3
+    assert "rank 1 (client 1) died: killed by signal 9" in err
+    assert seconds < LIMIT_S
+
+
+def test_rank_that_crashes_is_a_bug(fake_mpirun):
+    code, _, err, _ = run("wait,crash:1,wait", fake_mpirun, grace_s=0.2)
+    assert "rank 1 (client 1) ended" in err and "before the run was over" in err
+    assert code in (70, 3)  # 3 where the kernel no longer tells how it ended
+
+
+def test_refusal_of_all_ranks_before_the_start_keeps_its_code(mpirun):
+    code, _, err, _ = run("mute:2,mute:2,mute:2", mpirun)
+    assert (code, err) == (2, "")
+
+
+def test_run_that_never_starts_says_so(mpirun):
+    code, _, err, _ = run("mute:1,mute:1,mute:1", mpirun)
+    assert code == 2
+    assert "before any rank had started" in err and "doctor" in err
+
+
+def test_missing_launcher_is_a_configuration_error(tmp_path):
+    with pytest.raises(ConfigError, match="cannot start"):
+        run("ok", Mpirun(tmp_path / "nothing", "mpich", "0"))
+
+
+def test_single_process_is_refused(fake_mpirun):
+    with pytest.raises(ConfigError, match="at least 2"):
+        supervise(1, [], mpirun=fake_mpirun)
+
+
+def test_works_outside_the_main_thread(fake_mpirun):
+    codes = []
+    thread = threading.Thread(target=lambda: codes.append(run("ok,ok,ok", fake_mpirun)[0]))
+    thread.start()
+    thread.join(20)
+    assert codes == [0]
+
+
+def start_supervisor(acts):
+    code = (
+        "import sys; from fastlloyd.supervise.supervisor import supervise; "
+        f"sys.exit(supervise(3, [{acts!r}], program=[{PROGRAM!r}]))"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": ROOT},
+        start_new_session=True,
+    )
+    while "text of a rank" not in child.stdout.readline():
+        assert child.poll() is None
+    return child
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_reaches_the_ranks_and_they_may_speak(mpirun, number):
+    child = start_supervisor("wait,wait,wait")
+    child.send_signal(number)
+    _, err = child.communicate(timeout=20)
+    assert child.returncode == 3
+    assert f"{number.name} passed on" in err
+    if mpirun.vendor == "mpich":  # Open MPI drops what ranks print once the first of them has failed
+        assert err.count(f"got signal {int(number)}") >= 1
+
+
+def test_second_signal_kills(mpirun):
+    child = start_supervisor("stop,stop,stop")
+    child.send_signal(signal.SIGINT)
+    while "passed on" not in child.stderr.readline():
+        assert child.poll() is None
+    started = time.monotonic()
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=20)
+    assert child.returncode == 3
+    assert time.monotonic() - started < 2
+
+
+def test_nothing_is_left_when_the_launcher_itself_is_killed(tmp_path):
+    script = tmp_path / "mpirun"
+    script.write_text(FAKE_MPIRUN.replace("status=0", "sleep 0.2; kill -9 $$"))
+    script.chmod(stat.S_IRWXU)
+    code, _, err, seconds = run("wait,wait,wait", Mpirun(script, "mpich", "0"), grace_s=0.5)
+    assert code == 3
+    assert "mpirun was killed by signal 9" in err
+    assert seconds < LIMIT_S
+    assert not [pid for pid in marked_processes("FAKE_RANK=0") if pid != os.getpid()]
