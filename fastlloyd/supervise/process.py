@@ -23,6 +23,10 @@ _SET_CHILD_SUBREAPER = 36
 _GET_CHILD_SUBREAPER = 37
 _ENDED = ("Z", "X", "x")
 _PAUSE_S = 0.005
+# For so long a process may be between two programs; it takes milliseconds even on a busy host.
+_EXEC_S = 0.5
+# Places in what `_stat` gives: the size of the memory, and where in it the code and the environment lie.
+_VSIZE, _START_CODE, _ENV_START, _ENV_END = 20, 23, 47, 48
 # struct pidfd_info of linux/pidfd.h: a mask first, the exit status last.
 _PIDFD_INFO = struct.Struct("<Q52xi")
 _PIDFD_INFO_EXIT = 1 << 3
@@ -112,7 +116,7 @@ def marked_processes(mark: str) -> list[int]:
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         with contextlib.suppress(OSError):
-            if wanted in (entry / "environ").read_bytes().split(b"\0"):
+            if wanted in _environment(int(entry.name)).split(b"\0"):
                 found.append(int(entry.name))
     return found
 
@@ -152,6 +156,30 @@ def collect(pids: Iterable[int]) -> None:
     for pid in pids:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
+
+
+def _environment(pid: int) -> bytes:
+    """Read the environment of a process; of one that is just starting another program, once it has it again.
+
+    Without this wait a rank that the launcher was just starting would be taken for a stranger and left behind:
+    between the two programs the kernel shows no environment at all.
+    """
+    end = time.monotonic() + _EXEC_S
+    while True:
+        found = Path(f"/proc/{pid}/environ").read_bytes()
+        if found or not _may_have_environment(pid) or time.monotonic() > end:
+            return found
+        time.sleep(_PAUSE_S / 10)
+
+
+def _may_have_environment(pid: int) -> bool:
+    """Whether an empty environment may be that of a process between two programs, of which memory tells nothing yet."""
+    fields = _stat(pid)
+    if len(fields) <= _ENV_END or fields[0] in _ENDED:
+        return False
+    memory, code, start, end = (int(fields[index]) for index in (_VSIZE, _START_CODE, _ENV_START, _ENV_END))
+    # Threads of the kernel have no memory; where the code lies is set last when a program starts.
+    return memory > 0 and (code == 0 or start < end)
 
 
 def _stat(pid: int) -> list[str]:

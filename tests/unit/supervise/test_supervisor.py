@@ -1,5 +1,4 @@
 import io
-import os
 import signal
 import stat
 import subprocess
@@ -12,11 +11,12 @@ import pytest
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.mpi.launcher import Mpirun, find_mpirun
-from fastlloyd.supervise.process import marked_processes
+from fastlloyd.supervise import supervisor
+from fastlloyd.supervise.process import Process, marked_processes
 from fastlloyd.supervise.supervisor import supervise
+from tests.unit.supervise.programs.watching import PROGRAM, NotedProcess
 
-PROGRAM = str(Path(__file__).with_name("programs") / "fake_rank.py")
-ROOT = str(Path(__file__).parents[2])
+WATCHING = str(Path(PROGRAM).with_name("watching.py"))
 
 FAKE_MPIRUN = """#!/bin/sh
 shift 2
@@ -26,8 +26,8 @@ wait %1 || status=$?; wait %2 || status=$?; wait %3 || status=$?
 exit $status
 """
 
-# A run here takes a second on an idle machine; ranks that nobody ends wait for 30.
-LIMIT_S = 10
+# A run here takes a second on an idle machine; ranks that nobody ends wait for 600.
+LIMIT_S = 60
 
 pytestmark = pytest.mark.mpi
 
@@ -40,10 +40,23 @@ def mpirun():
         pytest.skip("no mpirun in this environment")
 
 
+@pytest.fixture(autouse=True)
+def watched(tmp_path, monkeypatch):
+    folder = tmp_path / "watched"
+    folder.mkdir()
+    monkeypatch.setenv("FAKE_FOLDER", str(folder))
+    monkeypatch.setattr(supervisor, "Process", NotedProcess)
+    return folder
+
+
 @pytest.fixture
 def fake_mpirun(tmp_path):
-    script = tmp_path / "mpirun"
-    script.write_text(FAKE_MPIRUN)
+    return make_mpirun(tmp_path, FAKE_MPIRUN)
+
+
+def make_mpirun(folder, text):
+    script = folder / "mpirun"
+    script.write_text(text)
     script.chmod(stat.S_IRWXU)
     return Mpirun(script, "mpich", "0")
 
@@ -140,21 +153,17 @@ def test_works_outside_the_main_thread(fake_mpirun):
     codes = []
     thread = threading.Thread(target=lambda: codes.append(run("ok,ok,ok", fake_mpirun)[0]))
     thread.start()
-    thread.join(20)
+    thread.join(LIMIT_S)
     assert codes == [0]
 
 
 def start_supervisor(acts):
-    code = (
-        "import sys; from fastlloyd.supervise.supervisor import supervise; "
-        f"sys.exit(supervise(3, [{acts!r}], program=[{PROGRAM!r}]))"
-    )
+    # With so long a grace nothing but signals ends a run.
     child = subprocess.Popen(
-        [sys.executable, "-c", code],
+        [sys.executable, WATCHING, acts, str(2 * LIMIT_S)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": ROOT},
         start_new_session=True,
     )
     while "text of a rank" not in child.stdout.readline():
@@ -166,31 +175,44 @@ def start_supervisor(acts):
 def test_signal_reaches_the_ranks_and_they_may_speak(mpirun, number):
     child = start_supervisor("wait,wait,wait")
     child.send_signal(number)
-    _, err = child.communicate(timeout=20)
+    _, err = child.communicate(timeout=LIMIT_S)
     assert child.returncode == 3
     assert f"{number.name} passed on" in err
     if mpirun.vendor == "mpich":  # Open MPI drops what ranks print once the first of them has failed
         assert err.count(f"got signal {int(number)}") >= 1
 
 
-def test_second_signal_kills(mpirun):
+def test_second_signal_kills(mpirun, watched):
     child = start_supervisor("stop,stop,stop")
+    ranks = [Process(int(path.name)) for path in watched.iterdir()]
+    while {rank.state for rank in ranks} != {"T"}:
+        assert child.poll() is None
     child.send_signal(signal.SIGINT)
     while "passed on" not in child.stderr.readline():
         assert child.poll() is None
-    started = time.monotonic()
     child.send_signal(signal.SIGINT)
-    child.communicate(timeout=20)
+    child.communicate(timeout=LIMIT_S)
     assert child.returncode == 3
-    assert time.monotonic() - started < 2
+    assert all(rank.ended for rank in ranks)
+    for rank in ranks:
+        rank.close()
 
 
-def test_nothing_is_left_when_the_launcher_itself_is_killed(tmp_path):
-    script = tmp_path / "mpirun"
-    script.write_text(FAKE_MPIRUN.replace("status=0", "sleep 0.2; kill -9 $$"))
-    script.chmod(stat.S_IRWXU)
-    code, _, err, seconds = run("wait,wait,wait", Mpirun(script, "mpich", "0"), grace_s=0.5)
+def test_nothing_is_left_when_the_launcher_itself_is_killed(tmp_path, watched):
+    wait = 'while [ "$(ls "$FAKE_FOLDER" | wc -l)" -lt 3 ]; do sleep 0.01; done; kill -9 $$'
+    launcher = make_mpirun(tmp_path, FAKE_MPIRUN.replace("status=0", wait))
+    code, _, err, seconds = run("wait,wait,wait", launcher, grace_s=0.5)
     assert code == 3
     assert "mpirun was killed by signal 9" in err
     assert seconds < LIMIT_S
-    assert not [pid for pid in marked_processes("FAKE_RANK=0") if pid != os.getpid()]
+    assert len(list(watched.iterdir())) == 3
+    assert marked_processes(f"FAKE_FOLDER={watched}") == []
+
+
+def test_nothing_is_left_when_the_launcher_is_killed_while_it_starts_ranks(tmp_path, watched):
+    launcher = make_mpirun(tmp_path, FAKE_MPIRUN.replace("status=0", "kill -9 $$"))
+    for _ in range(5):
+        code, _, err, _ = run("wait,wait,wait", launcher)
+        assert code in (2, 3)  # 2 if no rank has started yet
+        assert "killed by signal 9" in err
+        assert marked_processes(f"FAKE_FOLDER={watched}") == []
