@@ -1,7 +1,7 @@
 """One clustering of a benchmark's records by one method, and what it costs.
 
-The private methods run as the centralised reference, which equals the parties bit by bit, with the sum of all clients'
-shares of noise drawn at once.
+The private methods run centrally (`central.py`), which gives the parties' results bit by bit, with the sum of all
+clients' shares of noise drawn at once.
 
 Source: FedDP-KMeans, §5 "Baselines" and "Evaluation Procedure", App. G.3.
 """
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.bench.feddp.central import CentralResult, pool, run_central, same_pool
 from fastlloyd.bench.feddp.data import Problem, Source, load_problem
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.protocols.feddp.budget import OUTER
@@ -23,7 +24,6 @@ from fastlloyd.protocols.feddp.math.record import Statistics
 from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
-from fastlloyd.protocols.feddp.reference import ReferenceResult, pool, run_reference, same_pool
 from fastlloyd.protocols.kfed.client import local_centers
 from fastlloyd.protocols.kfed.merge import merge_centers
 from fastlloyd.protocols.kfed.parameters import PublicParameters as KfedParameters
@@ -96,7 +96,7 @@ class Workbench:
             self._problem = (key, load_problem(source, self._data_dir, run))
         return self._problem[1]
 
-    def private(self, problem: Problem, trial: Trial) -> tuple[Plan, float, ReferenceResult]:
+    def private(self, problem: Problem, trial: Trial) -> tuple[Plan, float, CentralResult]:
         """Run one private clustering; gives the plan, the epsilon it spends and the result."""
         public = public_parameters(problem, trial)
         names = feature_names(problem.points.shape[1])
@@ -106,7 +106,7 @@ class Workbench:
             plan = published_calibration(plan, problem.half_width)
         statistics = self._statistics(problem, plan)
         silent = None if trial.noise else (lambda t, k: np.zeros(plan.elements(t, k), dtype=np.int64))
-        return plan, epsilon, run_reference(statistics, problem.server_points, plan, silent)
+        return plan, epsilon, run_central(statistics, problem.server_points, plan, silent)
 
     def _statistics(self, problem: Problem, plan: Plan) -> Statistics:
         kept = self._pool

@@ -1,7 +1,8 @@
 """fastlloyd-plus on pooled data, without messages, record by record: what the parties are tested against.
 
-Only what depends on records is written anew here, in Python integers and fractions; what the clients make of the noisy
-answers is `plus.read_survey` and `plus.advance`.
+What depends on records is written anew here, in Python integers and fractions. What the clients make of the noisy
+answers is theirs (`rounds.post_process`): `tests/vectors/make_plus.py`, a program that imports nothing of the package,
+checks that part, and the radius too.
 
 Source: docs/fastlloyd-plus.md.
 """
@@ -17,7 +18,6 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.protocols.fastlloyd.plan import Plan
-from fastlloyd.protocols.fastlloyd.plus import radius
 from fastlloyd.protocols.fastlloyd.plus_plan import square_limit
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, post_process
 
@@ -58,7 +58,10 @@ def enter(record: Row, centers: Centers, plan: Plan, t: int, *, sums: list[Row],
     j = squared.index(min(squared))
     if centers.state is None or plan.plus is None:
         raise ValueError("this plan is not one of fastlloyd-plus")
-    reach, multiple = radius(centers.state, plan, t)
+    nominal = plan.rounds[t].radius or 0
+    wanted = max(centers.state.spread * plan.plus.reach * 2.0**plan.fraction_bits, 1.0)
+    multiple = min(max(1, math.floor(nominal / wanted + 0.5)), nominal)
+    reach = nominal // multiple
     offset = [x - c for x, c in zip(record, grid[j], strict=True)]
     if squared[j] > reach * reach:
         if not plan.plus.shorten:

@@ -1,18 +1,41 @@
 """FastLloyd on pooled data, without messages, line by line: what the parties are tested against.
 
+Written from the paper; it calls nothing of `rounds.py`, `client.py` or `server.py`. It shares with the parties what
+other tests check: the plan with its numbers, rounding to the grid and sphere packing (test vectors). The noise comes
+from the caller.
+
 Source: FastLloyd, Algorithm 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import quantise
+from fastlloyd.kmeans.initial import GRID_BITS, sphere_packing
 from fastlloyd.protocols.fastlloyd.plan import Plan
-from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceCenters:
+    """The last centres.
+
+    Attributes
+    ----------
+    exact : float64 array, shape (k, d)
+        Scaled domain.
+    grid : int64 array, shape (k, d)
+        The same on the grid of 2^-q.
+    noisy_counts : float64 array, shape (k,)
+    """
+
+    exact: NDArray[np.float64]
+    grid: NDArray[np.int64]
+    noisy_counts: NDArray[np.float64]
 
 
 def reference(
@@ -20,7 +43,7 @@ def reference(
     plan: Plan,
     noise: Callable[[int], NDArray[np.int64]],
     start: NDArray[np.float64] | None = None,
-) -> Centers:
+) -> ReferenceCenters:
     """Run the algorithm centrally.
 
     Parameters
@@ -35,14 +58,17 @@ def reference(
     """
     grid = 1 << plan.fraction_bits
     x = quantise(points, plan.fraction_bits).raw_coordinates.T.astype(np.int64)
-    centers = first_centers(plan, start)  # line 3
+    if start is None:  # line 3
+        mu = np.floor(sphere_packing(plan.k, plan.d, plan.seed) * (grid / 2**GRID_BITS) + 0.5).astype(np.int64)
+    else:
+        mu = np.rint(start * grid).astype(np.int64)
+    new, noisy_counts = mu / grid, np.zeros(plan.k)
     for t, planned in enumerate(plan.rounds):  # line 4
-        mu = centers.grid
         distance = ((x[:, None, :] - mu[None]) ** 2).sum(axis=2)
         label = distance.argmin(axis=1)  # line 7
         near = np.ones(len(x), dtype=bool)
         if planned.radius is not None:
-            near = distance.min(axis=1) <= planned.radius**2  # line 8, on the grid
+            near = distance.min(axis=1) <= planned.radius**2  # line 8, with the bound itself (Eq. 4), on the grid
         sums = np.zeros((plan.k, plan.d), dtype=np.int64)
         counts = np.zeros(plan.k, dtype=np.int64)
         for j in range(plan.k):  # lines 11 to 14
@@ -67,8 +93,8 @@ def reference(
             if plan.domain == "fold"
             else np.clip(new, *((-1, 1) if plan.domain == "truncate" else (-16, 16)))
         )
-        centers = Centers(new, np.rint(new * grid).astype(np.int64), noisy_counts)
-    return centers
+        mu = np.rint(new * grid).astype(np.int64)
+    return ReferenceCenters(new, mu, noisy_counts)
 
 
 def _fold(centers: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,36 +1,40 @@
-"""FedDP-KMeans on pooled data, without messages, line by line: what the parties are tested against, and fast.
+"""FedDP-KMeans on pooled data, without messages, record by record: what the parties are tested against.
 
-The integer kernels are those of the parties (tested against plain ones); the course of the algorithm is not.
+Written from the paper, plainly and slowly. It calls nothing of `math/`, `client.py` or `server.py`, so it does not
+repeat their mistakes. It shares with the parties what other tests check: the plan with its numbers, rounding to the
+grid, and what the server draws from the public seed (`kmeans/weighted.py`, `kmeans/initial.py`). The noise comes from
+the caller.
 
-Source: FedDP-KMeans, Algorithms 1 and 2; App. G.4 and H.3.
+The parties give the same bits. Integers are exact here and there. A float decides an integer only where a vector is
+shortened; there the order of operations is the same, but for the norm of a user's outer product, which is exact here:
+the parties' is larger by a part of 10^-13 at most, and an entry that this moves over a whole number would show.
+
+Source: FedDP-KMeans, Algorithms 1 and 2; §5.1 (norm bound), App. G.3 (baselines), G.4 (client level), H.3 (elbow).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.kmeans.grid import quantise, round_centers
-from fastlloyd.protocols.feddp.budget import CENTERS, LLOYD, OUTER, WEIGHTS
-from fastlloyd.protocols.feddp.client import statistics_of
-from fastlloyd.protocols.feddp.math.noise import draw_total
-from fastlloyd.protocols.feddp.math.record import Statistics
-from fastlloyd.protocols.feddp.math.stage import (
-    Centers,
-    ProjectedCenters,
-    cluster_projected,
-    make_centers,
-    make_projection,
-)
-from fastlloyd.protocols.feddp.math.starts import start_centers
+from fastlloyd.kmeans.grid import quantise
+from fastlloyd.kmeans.initial import GRID_BITS, sphere_packing
+from fastlloyd.kmeans.weighted import cluster, seed_centers
 from fastlloyd.protocols.feddp.plan import Plan
-from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.randomness import domains
+from fastlloyd.randomness.prg import PublicStream
 
 Noise = Callable[[int, int], NDArray[np.int64]]
 """From step and number of clusters to the sum of all clients' shares, int64, shape (plan.elements(t, k),)."""
+Row = list[int]
+Rows = list[Row]
+
+_MATRIX_BITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,43 +43,26 @@ class ReferenceResult:
 
     Attributes
     ----------
-    centers : Centers
+    centers : float64 array, shape (k, d)
+    noisy_counts : float64 array, shape (k,)
     costs : float64 array, shape (kmax,) or (0,)
-    projected : ProjectedCenters or None
-        None for the baselines.
+    matrix, pi_q, xi : list of lists of int
+        Pi, the projected server points and the projected centres, on their grids; empty for the baselines.
     """
 
-    centers: Centers
+    centers: NDArray[np.float64]
+    noisy_counts: NDArray[np.float64]
     costs: NDArray[np.float64]
-    projected: ProjectedCenters | None
-
-
-def pool(points: NDArray[np.float64], plan: Plan, users: NDArray[np.int64] | None = None) -> Statistics:
-    """Prepare pooled points once for many runs with plans of the same grids and bounds.
-
-    Parameters
-    ----------
-    points : float64 array, shape (n, d)
-        All clients' records, scaled.
-    plan : Plan
-    users : int64 array, shape (n,), optional
-        Client level: numbers that are unique over all clients.
-    """
-    return statistics_of(quantise(points, plan.fraction_bits), plan, users)
-
-
-def same_pool(one: Plan, other: Plan) -> bool:
-    """Whether what `pool` made for one plan serves another: the same grids, bounds and level."""
-    names = ("d", "n_server", "privacy_level", "norm_bound", "fraction_bits", "outer_bits")
-    clips = ("outer_clip", "weight_clip", "mean_clip", "count_clip")
-    return all(getattr(one, name) == getattr(other, name) for name in (*names, *clips))
+    matrix: Rows
+    pi_q: Rows
+    xi: Rows
 
 
 def run_reference(
-    points: NDArray[np.float64] | Statistics,
+    points: NDArray[np.float64],
     server_points: NDArray[np.float64] | None,
     plan: Plan,
-    noise: Noise | None = None,
+    noise: Noise,
     *,
     users: NDArray[np.int64] | None = None,
     restarts: int = 10,
@@ -84,40 +71,212 @@ def run_reference(
 
     Parameters
     ----------
-    points : float64 array, shape (n, d), or Statistics
-        All clients' records, scaled; or what `pool` made of them for a plan of the same grids and bounds.
+    points : float64 array, shape (n, d)
+        All clients' records, scaled.
     server_points : float64 array, shape (n_server, d), or None
         Scaled.
     plan : Plan
-    noise : callable, optional
-        All clients' shares together; drawn afresh in one go if left out (`noise.draw_total`).
+    noise : callable
+        All clients' shares together.
     users : int64 array, shape (n,), optional
-        With an array of points, at client level.
+        Client level: numbers that are unique over all clients.
     restarts : int
         As for the server.
-
-    Returns
-    -------
-    ReferenceResult
     """
-    data = pool(points, plan, users) if isinstance(points, np.ndarray) else points
-    secret = SecretRandom()
-    draw: Noise = noise or (lambda t, k: draw_total(plan, t, k, secret))
-    kinds = [step.kind for step in plan.rounds]
-    projected = None
-    if kinds[0] == OUTER and server_points is not None:
-        noisy = data.outer_product() + draw(0, plan.k)  # Alg. 1, lines 4 and 6
-        projection = make_projection(noisy, server_points, plan)  # line 7
-        noisy = data.weights(projection) + draw(kinds.index(WEIGHTS), plan.k)  # lines 12 and 15
-        projected = cluster_projected(noisy, projection, plan, restarts)  # line 17
-        k = len(projected.centers)
-        noisy = data.projected_step(projection, projected.centers) + draw(kinds.index(CENTERS), k)  # lines 20 to 23
-        centers = make_centers(noisy, k, plan)  # line 24
+    owners = users.tolist() if plan.by_user and users is not None else [0] * len(points)
+    people: dict[int, Rows] = {}  # at record level all records lie in one heap, and nothing of the heap is cut
+    for owner, record in zip(owners, _rounded(points, plan), strict=True):
+        people.setdefault(owner, []).append(record)
+    everybody, costs = list(people.values()), np.zeros(0)
+    matrix: Rows = []
+    pi_q: Rows = []
+    xi: Rows = []
+    lloyd_steps = range(1, len(plan.rounds))
+    if plan.start == "feddp" and server_points is not None:
+        matrix = _projection(_outer_product(everybody, plan) + noise(0, plan.k), plan)  # Alg. 1, lines 3 to 7
+        pi_q = [_project(record, matrix, plan) for record in _rounded(server_points, plan)]  # line 10
+
+        def seen(record: Row) -> Row:
+            return _project(record, matrix, plan)
+
+        noisy_weights = _weights(everybody, seen, pi_q, plan) + noise(1, plan.k)  # lines 11 to 15
+        xi, costs = _cluster(noisy_weights, pi_q, plan, restarts)  # line 17
+        noisy = _sums_and_counts(everybody, seen, xi, plan) + noise(2, len(xi))  # lines 18 to 23
+        centers, noisy_counts = _divide(noisy, len(xi), plan)  # line 24
+        lloyd_steps = range(3, len(plan.rounds))
     else:
-        k = plan.k
-        centers = Centers(start_centers(plan, server_points, restarts), np.zeros(k))
-    for t, kind in enumerate(kinds):
-        if kind == LLOYD:  # Alg. 2, lines 2 to 11
-            noisy = data.lloyd_step(round_centers(centers.exact, plan.fraction_bits)) + draw(t, k)
-            centers = make_centers(noisy, k, plan)
-    return ReferenceResult(centers, np.zeros(0) if projected is None else projected.costs, projected)
+        centers, noisy_counts = _start(plan, server_points, restarts), np.zeros(plan.k)  # App. G.3
+    for t in lloyd_steps:  # Alg. 2, line 2
+        nu: Rows = np.rint(centers * 2.0**plan.fraction_bits).astype(np.int64).tolist()  # line 4
+        noisy = _sums_and_counts(everybody, list, nu, plan) + noise(t, len(nu))  # lines 5 to 10
+        centers, noisy_counts = _divide(noisy, len(nu), plan)  # line 11
+    return ReferenceResult(centers, noisy_counts, costs, matrix, pi_q, xi)
+
+
+def _rounded(points: NDArray[np.float64], plan: Plan) -> Rows:
+    """Round to the grid and shorten to norm Delta (§5.1), towards zero."""
+    rows: Rows = quantise(points, plan.fraction_bits).raw_coordinates.T.tolist()
+    limit = plan.norm_limit
+    for i, row in enumerate(rows):
+        factor = limit / math.sqrt(max(_square(row), 1))
+        while _square(rows[i]) > limit * limit:
+            rows[i] = [math.trunc(x * factor) for x in row]
+            factor *= 1.0 - 2.0**-30
+    return rows
+
+
+def _outer_product(people: Sequence[Rows], plan: Plan) -> NDArray[np.int64]:
+    """Add up x x^T on the grid of 2^-p; the entries on and above the diagonal (Alg. 1, line 4; App. G.4)."""
+    total = np.zeros((plan.d, plan.d), dtype=np.int64)
+    for own in people:
+        coarse = [[math.trunc(Fraction(x, 1 << plan.fraction_bits - plan.outer_bits)) for x in row] for row in own]
+        if plan.by_user:
+            coarse = _cut_outer(coarse, math.floor(plan.outer_clip * 4**plan.outer_bits))
+        for row in coarse:
+            total += np.outer(row, row)
+    return np.array([total[i, j] for i in range(plan.d) for j in range(i, plan.d)])
+
+
+def _cut_outer(rows: Rows, limit: int) -> Rows:
+    """Shorten one user's records until the Frobenius norm of their outer product is at most `limit`."""
+    found, factor = rows, 1.0
+    while True:
+        x = np.array(found, dtype=object)
+        norm = math.sqrt(sum(int(entry) ** 2 for entry in (x.T @ x).ravel()))
+        if norm <= limit:
+            return found
+        factor *= limit / norm * (1.0 if found is rows else 1.0 - 2.0**-20)
+        found = [[math.trunc(value * math.sqrt(factor)) for value in row] for row in rows]
+
+
+def _projection(noisy: NDArray[np.int64], plan: Plan) -> Rows:
+    """Make the rows of Pi from the eigenvectors of the largest eigenvalues (line 7), on the grid of 2^-16."""
+    matrix, entries = np.zeros((plan.d, plan.d)), iter(noisy.tolist())
+    for i in range(plan.d):
+        for j in range(i, plan.d):
+            matrix[i, j] = matrix[j, i] = next(entries)
+    values, vectors = np.linalg.eigh(matrix)
+    largest = sorted(range(plan.d), key=lambda i: float(values[i]), reverse=True)
+    rows = []
+    for i in largest[: min(plan.k, plan.d)]:
+        row: list[float] = vectors[:, i].tolist()
+        sign = 1.0 if max(row, key=abs) > 0.0 else -1.0
+        rows.append([round(sign * value * 2**_MATRIX_BITS) for value in row])
+    return rows
+
+
+def _project(record: Row, matrix: Rows, plan: Plan) -> Row:
+    """Give Pi x on the grid of 2^-g, half to even."""
+    unit = 2 ** (_MATRIX_BITS + plan.fraction_bits)
+    products = [sum(a * x for a, x in zip(row, record, strict=True)) for row in matrix]
+    return [round(Fraction(product * 2**plan.projected_bits, unit)) for product in products]
+
+
+def _weights(people: Sequence[Rows], seen: Callable[[Row], Row], pi_q: Rows, plan: Plan) -> NDArray[np.int64]:
+    """Count the records nearest to each server point (line 12); a user's counts add up to a bound (App. G.4)."""
+    one, total = 1 << plan.fraction_bits, [0] * len(pi_q)
+    limit = math.floor(plan.weight_clip * one)
+    for own in people:
+        counts = [0] * len(pi_q)
+        for record in own:
+            counts[_nearest(seen(record), pi_q)] += 1
+        cut = plan.by_user and len(own) * one > limit
+        for q, count in enumerate(counts):
+            total[q] += count * limit // len(own) if cut else count * one
+    return np.array(total)
+
+
+def _cluster(noisy: NDArray[np.int64], pi_q: Rows, plan: Plan, restarts: int) -> tuple[Rows, NDArray[np.float64]]:
+    """Cluster the projected server points by their weights (line 17); k by the elbow, if asked for (App. H.3)."""
+    unit = 2.0**plan.projected_bits
+    weights = np.array([max(weight, 0) / 2.0**plan.fraction_bits for weight in noisy.tolist()])
+    found = [
+        cluster(
+            np.array(pi_q) / unit, k, PublicStream(plan.seed, f"{domains.FEDDP_KMEANS}{k}"), weights=weights,
+            restarts=restarts,
+        )
+        for k in range(1 if plan.choose_k else plan.k, plan.k + 1)
+    ]  # fmt: skip
+    costs = [each.cost for each in found]
+    centers = found[_elbow(costs) if plan.choose_k else 0].centers
+    return np.rint(centers * unit).astype(np.int64).tolist(), np.array(costs if plan.choose_k else [])
+
+
+def _elbow(costs: list[float]) -> int:
+    """Find where ln cost lies deepest below the line between its ends; the last place if it never does."""
+    last = len(costs) - 1
+    if last < 2 or costs[0] <= 0.0:
+        return last
+    logs = [math.log(max(cost / costs[0], 1e-4)) for cost in costs]
+    below = [logs[last] * i / last - log for i, log in enumerate(logs)]
+    return below.index(max(below)) if max(below) > 1e-12 else last
+
+
+def _sums_and_counts(
+    people: Sequence[Rows], seen: Callable[[Row], Row], centers: Rows, plan: Plan
+) -> NDArray[np.int64]:
+    """Add up records and 2^q by the nearest centre (lines 20 and 21; Alg. 2, lines 6 and 7)."""
+    one = 1 << plan.fraction_bits
+    sums, counts = np.zeros((len(centers), plan.d), dtype=np.int64), np.zeros(len(centers), dtype=np.int64)
+    for own in people:
+        groups: dict[int, Rows] = {}
+        for record in own:
+            groups.setdefault(_nearest(seen(record), centers), []).append(record)
+        if not plan.by_user:
+            for r, members in groups.items():
+                sums[r], counts[r] = np.sum(members, axis=0), one * len(members)
+            continue
+        # App. G.4: a user gives the mean of each of its clusters, and one unit for each.
+        means = [
+            [math.trunc(Fraction(sum(x), len(x))) for x in zip(*members, strict=True)] for members in groups.values()
+        ]
+        means, unit = _cut_means(means, plan)
+        for r, mean in zip(groups, means, strict=True):
+            sums[r] += mean
+            counts[r] += unit
+    return np.concatenate([sums.ravel(), counts])
+
+
+def _cut_means(means: Rows, plan: Plan) -> tuple[Rows, int]:
+    """Multiply a user's means and units by one factor, until both keep their bounds."""
+    one = 2.0**plan.fraction_bits
+    longest, most = math.floor(plan.mean_clip * one), math.floor(plan.count_clip * one)
+    factor = min(1.0, most / (len(means) * one))
+    while True:
+        cut = [[math.trunc(x * factor) for x in mean] for mean in means]
+        unit, square = math.floor(factor * one), sum(_square(mean) for mean in cut)
+        if square <= longest * longest and unit * len(means) <= most:
+            return cut, unit
+        factor *= min(1.0, longest / math.sqrt(max(square, 1))) * (1.0 - 2.0**-20)
+
+
+def _divide(noisy: NDArray[np.int64], k: int, plan: Plan) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Divide sums by counts, at least 1 (line 24); bring what noise moved out of the domain or of norm Delta back."""
+    values: list[float] = (noisy / 2.0**plan.fraction_bits).tolist()
+    counts, centers = values[k * plan.d :], []
+    for r in range(k):
+        center = [min(max(x / max(counts[r], 1.0), -1.0), 1.0) for x in values[r * plan.d : (r + 1) * plan.d]]
+        length = math.sqrt(sum(x * x for x in center))
+        centers.append([x * (plan.norm_bound / length) if length > plan.norm_bound else x for x in center])
+    return np.array(centers), np.array(counts)
+
+
+def _start(plan: Plan, server_points: NDArray[np.float64] | None, restarts: int) -> NDArray[np.float64]:
+    """Give the start of a baseline (App. G.3): k-means of the server's points, its seeding alone, or packed spheres."""
+    if plan.start == "sphere-packing" or server_points is None:
+        reach = 1.0 if server_points is None else min(1.0, max(abs(x) for row in server_points.tolist() for x in row))
+        return np.asarray(sphere_packing(plan.k, plan.d, plan.seed) * (reach / 2**GRID_BITS))
+    inside, stream = np.clip(server_points, -1.0, 1.0), PublicStream(plan.seed, f"{domains.FEDDP_START}{plan.start}")
+    if plan.start == "server-kmeans++":
+        return seed_centers(inside, plan.k, stream)
+    return cluster(inside, plan.k, stream, restarts=restarts).centers
+
+
+def _nearest(point: Row, centers: Rows) -> int:
+    """Find the nearest centre in exact integers; the first on ties."""
+    squares = [_square([x - c for x, c in zip(point, center, strict=True)]) for center in centers]
+    return squares.index(min(squares))
+
+
+def _square(row: Row) -> int:
+    return sum(x * x for x in row)

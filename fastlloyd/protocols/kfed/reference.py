@@ -1,5 +1,8 @@
 """k-FED without messages, line by line: what the parties are tested against.
 
+It shares with the parties what other tests check: rounding to the grid, and k-means from public draws
+(`kmeans/weighted.py`, against scikit-learn).
+
 Source: Dennis, Li, Smith (2021), Algorithm 2.
 """
 
@@ -11,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import GridPoints
-from fastlloyd.protocols.kfed.client import local_centers
+from fastlloyd.kmeans.weighted import cluster
 from fastlloyd.protocols.kfed.plan import Plan
-from fastlloyd.wire.header import PartyId
+from fastlloyd.randomness import domains
+from fastlloyd.randomness.prg import PublicStream
 
 
 def reference(parts: Sequence[GridPoints], plan: Plan) -> NDArray[np.float64]:
@@ -29,7 +33,7 @@ def reference(parts: Sequence[GridPoints], plan: Plan) -> NDArray[np.float64]:
     -------
     float64 array, shape (k, d)
     """
-    theta = [local_centers(PartyId(z), own, plan) for z, own in enumerate(parts, start=1)]
+    theta = [_local(z, own, plan) for z, own in enumerate(parts, start=1)]  # each client's own k-means
     every = [center for own in theta for center in own]
     if len(every) < plan.k:
         return np.array([every[r % len(every)] for r in range(plan.k)])
@@ -44,6 +48,16 @@ def reference(parts: Sequence[GridPoints], plan: Plan) -> NDArray[np.float64]:
     return np.array(
         [np.sum(group, axis=0) / len(group) if group else every[chosen[r]] for r, group in enumerate(groups)]
     )
+
+
+def _local(z: int, own: GridPoints, plan: Plan) -> list[NDArray[np.float64]]:
+    """Cluster client z's records; give the centres that have any."""
+    if own.n == 0:
+        return []
+    points = own.raw_coordinates.T / 2.0**own.fraction_bits
+    stream = PublicStream(plan.seed, f"{domains.KFED_LOCAL}{z}")
+    found = cluster(points, min(plan.local_k, own.n), stream, restarts=plan.restarts)
+    return [center for r, center in enumerate(found.centers) if r in found.labels]
 
 
 def _squared_distance(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:

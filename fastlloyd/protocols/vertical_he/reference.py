@@ -1,5 +1,7 @@
 """The linear scheme's soft rule on pooled data, without encryption or messages: what the parties are tested against.
 
+It calls nothing of `math/`.
+
 Source: Vertical HE, Figure 1, with the soft steps of `window` in place of its comparison.
 """
 
@@ -8,8 +10,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
-
-from fastlloyd.protocols.vertical_he.math.window import jackson
 
 
 def soft_one_hot(
@@ -77,5 +77,11 @@ def _soft_step(value: float, cut: float, degree: int) -> float:
     """Evaluate the soft version of 1[value > cut] as a Chebyshev series."""
     angle = np.arccos(cut)
     m = np.arange(1, degree + 1)
-    series = np.concatenate(([angle / np.pi], 2.0 * jackson(degree) * np.sin(m * angle) / (m * np.pi)))
+    series = np.concatenate(([angle / np.pi], 2.0 * _damping(degree) * np.sin(m * angle) / (m * np.pi)))
     return float(chebyshev.chebval(value, series))
+
+
+def _damping(degree: int) -> NDArray[np.float64]:
+    """Give Jackson's factors of T_1..T_D: the autocorrelation of one arch of a sine, 1 at lag 0."""
+    arch = np.sin(np.pi * np.arange(1, degree + 2) / (degree + 2))
+    return np.array([float(arch[m:] @ arch[: len(arch) - m]) / float(arch @ arch) for m in range(1, degree + 1)])

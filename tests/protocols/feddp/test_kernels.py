@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
+from fastlloyd.bench.feddp.central import same_pool
 from fastlloyd.errors import InternalError
 from fastlloyd.kmeans import spectral
 from fastlloyd.kmeans.assign import sum_by_label
@@ -27,7 +28,6 @@ from fastlloyd.protocols.feddp.math.record import coarsen
 from fastlloyd.protocols.feddp.math.stage import make_projection
 from fastlloyd.protocols.feddp.math.starts import start_centers
 from fastlloyd.protocols.feddp.math.user import cut_outer
-from fastlloyd.protocols.feddp.reference import same_pool
 from fastlloyd.randomness.prg import PublicStream
 from tests.protocols.feddp.support import mixture, plan_for, random_masks
 

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 from sklearn.cluster import KMeans
 
+from fastlloyd.bench.feddp.central import run_central
 from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.life.pairs import PairPublicKey
@@ -18,6 +19,7 @@ from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY
 from fastlloyd.masking.pairwise import PairSecrets, PairwiseMasks
 from fastlloyd.party.stored import StoredRounds
+from fastlloyd.protocols.feddp.budget import OUTER
 from fastlloyd.protocols.feddp.client import statistics_of
 from fastlloyd.protocols.feddp.math.noise import draw_share
 from fastlloyd.protocols.feddp.math.record import cut_norm
@@ -52,6 +54,9 @@ VARIANTS = {
     "record": {"rounds": 0},
     "record, 64 bits, two steps": {"rounds": 2, "ring_bits": 64},
     "record, k chosen": {"rounds": 1, "choose_k": True},
+    # So many records that outer products need the coarser grid.
+    "record, coarse outer product": {"rounds": 0, "ring_bits": 64, "n_total": 1 << 36},
+    "client, coarse outer product": {"settings": {**USERS, "outer_clip": 0.5}, "ring_bits": 64, "n_total": 1 << 36},
     "client": {"settings": USERS},
     "client, tight bounds": {
         "rounds": 1,
@@ -72,6 +77,7 @@ def data() -> Data:
 def test_parties_equal_the_reference_bit_by_bit_with_the_same_shares(data: Data, changes) -> None:
     # A tenth of the planned noise, so that the centres mean something and a wrong label would show.
     plan = louder(plan_for(data, 4, **changes), 0.1)
+    assert (plan.outer_bits < plan.fraction_bits) == ("n_total" in changes)
     secret = SecretRandom()
     drawn: dict[tuple[PartyId, int], np.ndarray] = {}
 
@@ -84,11 +90,21 @@ def test_parties_equal_the_reference_bit_by_bit_with_the_same_shares(data: Data,
     total = lambda t, k: sum(drawn[me, t] for me in clients(3))  # noqa: E731
     expected = run_reference(data.points, data.server_points, plan, total, users=data.users)
     for result in (got.server, *(got.results[me] for me in clients(3))):
-        assert result.centers.exact.tobytes() == expected.centers.exact.tobytes()
-        assert result.centers.noisy_counts.tobytes() == expected.centers.noisy_counts.tobytes()
+        assert result.centers.exact.tobytes() == expected.centers.tobytes()
+        assert result.centers.noisy_counts.tobytes() == expected.noisy_counts.tobytes()
         assert result.costs.tobytes() == expected.costs.tobytes()
-        assert result.k == len(expected.centers.exact)
+        assert result.k == len(expected.centers)
         assert result.included == (clients(3),) * len(plan.rounds)
+    if plan.rounds[0].kind == OUTER:
+        replies = [got.simulation.saved[SERVER, f"reply-{t}"] for t in range(2)]
+        projection = ProjectionMessage.read(replies[0], plan).projection
+        assert projection.matrix.tolist() == expected.matrix
+        assert projection.server_points.tolist() == expected.pi_q
+        assert ProjectedCentersMessage.read(replies[1], plan).found.centers.tolist() == expected.xi
+    central = run_central(data.points, data.server_points, plan, total, users=data.users)
+    assert central.centers.exact.tobytes() == expected.centers.tobytes()
+    assert central.centers.noisy_counts.tobytes() == expected.noisy_counts.tobytes()
+    assert central.costs.tobytes() == expected.costs.tobytes()
 
 
 def test_without_noise_it_is_the_algorithm_in_floats(data: Data) -> None:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fastlloyd.bench.feddp.central import run_central
 from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
-from fastlloyd.protocols.feddp.reference import run_reference
 from tests.protocols.feddp.support import names
 
 
@@ -50,7 +50,7 @@ def excess(n: int, d: int, k: int, epsilon: float, *, clients: int, seed: int, *
     assert 0.995 * epsilon <= check_plan(plan, public, d=d, names=names(d)) <= epsilon
     best = optimum(points, means)
     users = np.arange(n) // 50
-    results = [run_reference(points, server_points, plan, users=users) for _ in range(3)]
+    results = [run_central(points, server_points, plan, users=users) for _ in range(3)]
     return [cost(points, result.centers.exact) / best - 1 for result in results]
 
 

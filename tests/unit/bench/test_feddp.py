@@ -38,7 +38,7 @@ def figure(*panels: tuple[Source, Size]) -> Figure:
 @pytest.fixture
 def fixed_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same noise each time: how good centres are is up to chance otherwise, with a long tail."""
-    monkeypatch.setattr("fastlloyd.protocols.feddp.reference.SecretRandom", replays())
+    monkeypatch.setattr("fastlloyd.bench.feddp.central.SecretRandom", replays())
 
 
 @pytest.mark.parametrize("level", ["record", "client"])

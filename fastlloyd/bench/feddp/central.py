@@ -1,0 +1,123 @@
+"""FedDP-KMeans on pooled data with the parties' own kernels, without messages: fast enough for the paper's tables.
+
+It checks nothing: the parties and this are both tested against `protocols/feddp/reference.py`, bit by bit.
+
+Source: FedDP-KMeans, Algorithms 1 and 2; App. G.4 and H.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.kmeans.grid import quantise, round_centers
+from fastlloyd.protocols.feddp.budget import CENTERS, LLOYD, OUTER, WEIGHTS
+from fastlloyd.protocols.feddp.client import statistics_of
+from fastlloyd.protocols.feddp.math.noise import draw_total
+from fastlloyd.protocols.feddp.math.record import Statistics
+from fastlloyd.protocols.feddp.math.stage import (
+    Centers,
+    ProjectedCenters,
+    cluster_projected,
+    make_centers,
+    make_projection,
+)
+from fastlloyd.protocols.feddp.math.starts import start_centers
+from fastlloyd.protocols.feddp.plan import Plan
+from fastlloyd.randomness.secret import SecretRandom
+
+Noise = Callable[[int, int], NDArray[np.int64]]
+"""From step and number of clusters to the sum of all clients' shares, int64, shape (plan.elements(t, k),)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CentralResult:
+    """What the server would have at the end.
+
+    Attributes
+    ----------
+    centers : Centers
+    costs : float64 array, shape (kmax,) or (0,)
+    projected : ProjectedCenters or None
+        None for the baselines.
+    """
+
+    centers: Centers
+    costs: NDArray[np.float64]
+    projected: ProjectedCenters | None
+
+
+def pool(points: NDArray[np.float64], plan: Plan, users: NDArray[np.int64] | None = None) -> Statistics:
+    """Prepare pooled points once for many runs with plans of the same grids and bounds.
+
+    Parameters
+    ----------
+    points : float64 array, shape (n, d)
+        All clients' records, scaled.
+    plan : Plan
+    users : int64 array, shape (n,), optional
+        Client level: numbers that are unique over all clients.
+    """
+    return statistics_of(quantise(points, plan.fraction_bits), plan, users)
+
+
+def same_pool(one: Plan, other: Plan) -> bool:
+    """Whether what `pool` made for one plan serves another: the same grids, bounds and level."""
+    names = ("d", "n_server", "privacy_level", "norm_bound", "fraction_bits", "outer_bits")
+    clips = ("outer_clip", "weight_clip", "mean_clip", "count_clip")
+    return all(getattr(one, name) == getattr(other, name) for name in (*names, *clips))
+
+
+def run_central(
+    points: NDArray[np.float64] | Statistics,
+    server_points: NDArray[np.float64] | None,
+    plan: Plan,
+    noise: Noise | None = None,
+    *,
+    users: NDArray[np.int64] | None = None,
+    restarts: int = 10,
+) -> CentralResult:
+    """Run the algorithm centrally.
+
+    Parameters
+    ----------
+    points : float64 array, shape (n, d), or Statistics
+        All clients' records, scaled; or what `pool` made of them for a plan of the same grids and bounds.
+    server_points : float64 array, shape (n_server, d), or None
+        Scaled.
+    plan : Plan
+    noise : callable, optional
+        All clients' shares together; drawn afresh in one go if left out (`noise.draw_total`).
+    users : int64 array, shape (n,), optional
+        With an array of points, at client level.
+    restarts : int
+        As for the server.
+
+    Returns
+    -------
+    CentralResult
+    """
+    data = pool(points, plan, users) if isinstance(points, np.ndarray) else points
+    secret = SecretRandom()
+    draw: Noise = noise or (lambda t, k: draw_total(plan, t, k, secret))
+    kinds = [step.kind for step in plan.rounds]
+    projected = None
+    if kinds[0] == OUTER and server_points is not None:
+        noisy = data.outer_product() + draw(0, plan.k)  # Alg. 1, lines 4 and 6
+        projection = make_projection(noisy, server_points, plan)  # line 7
+        noisy = data.weights(projection) + draw(kinds.index(WEIGHTS), plan.k)  # lines 12 and 15
+        projected = cluster_projected(noisy, projection, plan, restarts)  # line 17
+        k = len(projected.centers)
+        noisy = data.projected_step(projection, projected.centers) + draw(kinds.index(CENTERS), k)  # lines 20 to 23
+        centers = make_centers(noisy, k, plan)  # line 24
+    else:
+        k = plan.k
+        centers = Centers(start_centers(plan, server_points, restarts), np.zeros(k))
+    for t, kind in enumerate(kinds):
+        if kind == LLOYD:  # Alg. 2, lines 2 to 11
+            noisy = data.lloyd_step(round_centers(centers.exact, plan.fraction_bits)) + draw(t, k)
+            centers = make_centers(noisy, k, plan)
+    return CentralResult(centers, np.zeros(0) if projected is None else projected.costs, projected)
