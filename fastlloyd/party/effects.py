@@ -1,17 +1,23 @@
 """What a party coroutine may ask of its runner.
 
-A party is a plain generator. It yields the effects below and returns its result; it owns no socket,
-clock or global randomness. `fastlloyd.run.driver` drives one party over real links, `fastlloyd.run.simulation`
-drives all of them in one thread.
+A party is a plain generator, for its rounds or for its whole life. It yields the effects below and returns its result;
+it owns no socket, file, clock or global randomness. `run/driver.py` drives one party over real links,
+`run/simulation.py` drives all of them in one thread. What goes wrong with an effect is raised where the
+party yields it.
+
+Messages go by `Send`, `Receive` and `Gather`, and `Allow` says what peers may send. All others are about the party's
+own machine (`run/host.py`): `Identify`, `Expect`, `Afford` and `Record` its ledger, `Keep`, `Save`, `Recall` and `Load`
+its state, `Attest` and `Heard` its transcript, `Publish` and `Elect` its people and its files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from fastlloyd.privacy.ledger import Release
+from fastlloyd.party.bounds import Bounds
+from fastlloyd.privacy.release import Release
 from fastlloyd.wire.header import Message, PartyId
 
 T = TypeVar("T")
@@ -92,5 +98,87 @@ class Publish:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-Effect = Send | Receive | Gather | Record | Attest | Save | Publish
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """Set what each peer may send from now on; before the party tells a peer to go on."""
+
+    bounds: Bounds
+
+
+@dataclass(frozen=True, slots=True)
+class Identify:
+    """Say whose records this party's ledger entries are about: a keyed digest, which is never sent."""
+
+    data_digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """Prepare the ledger's entries of what the party is going to record: what is left for a round is to write them."""
+
+    releases: tuple[Release, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Afford:
+    """Check the planned releases that are not recorded yet against the lifetime budget, if there is one.
+
+    `delta` is that at which a budget holds that is set with this run; a budget set earlier keeps its own.
+    """
+
+    releases: tuple[Release, ...]
+    delta: float
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Begin a new run in the state directory with these public facts; nothing in a resumed run."""
+
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Ask for what the interrupted run saved under `KIND-ROUND`; answers a dict from round to bytes."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Ask for what the interrupted run saved under a name; answers bytes, or None."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Ask for the transcript of what was attested; answers a Transcript."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elect:
+    """Find out which of the candidates writes the files that all of them share, while all are there; answers None."""
+
+    candidates: tuple[PartyId, ...]
+
+
+Effect = (
+    Send
+    | Receive
+    | Gather
+    | Record
+    | Attest
+    | Save
+    | Publish
+    | Allow
+    | Identify
+    | Expect
+    | Afford
+    | Keep
+    | Recall
+    | Load
+    | Heard
+    | Elect
+)
 Party = Generator[Effect, Any, T]

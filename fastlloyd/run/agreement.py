@@ -13,10 +13,9 @@ from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.life.pairs import agree_pairs, confirm_pairs
 from fastlloyd.life.seed import agree_seed, confirm_seed
 from fastlloyd.masking.pairwise import PairSecrets
+from fastlloyd.party.effects import Keep, Load, Party, Save
 from fastlloyd.randomness.prg import KEY_BYTES
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.run.driver import Driver
-from fastlloyd.run.state import StateDir
 from fastlloyd.wire.header import PartyId
 
 _SEED, _PAIRS = "seed", "pairs"
@@ -36,9 +35,10 @@ class MaskAgreement:
         Digest of everything that the clients must have alike: roster, public parameters, plan, first centres.
     facts : mapping
         What a resume compares: the plan, and the digest of the own records.
-    state : StateDir or None
     resumed : bool
         Take the stored secrets and compare them with the others'; never make new ones.
+    kept : bool
+        Whether new ones are kept for a resume.
 
     Notes
     -----
@@ -50,10 +50,10 @@ class MaskAgreement:
     run_id: bytes
     context: bytes
     facts: Mapping[str, Any]
-    state: StateDir | None
     resumed: bool
+    kept: bool = True
 
-    def seed(self, driver: Driver) -> bytes:
+    def seed(self) -> Party[bytes]:
         """Agree on the common seed, or confirm the stored one.
 
         Raises
@@ -63,19 +63,19 @@ class MaskAgreement:
         SecurityError
             A pair does not agree; names it.
         """
-        stored = self._stored(_SEED)
+        stored = yield from self._stored(_SEED)
         if stored is not None:
             if len(stored) != KEY_BYTES:
                 raise _damaged(f"expected {KEY_BYTES} bytes, got {len(stored)}")
-            driver.drive(confirm_seed(self.me, self.clients, stored, run_id=self.run_id, context=self.context))
+            yield from confirm_seed(self.me, self.clients, stored, run_id=self.run_id, context=self.context)
             return stored
-        seed = driver.drive(
-            agree_seed(self.me, self.clients, run_id=self.run_id, context=self.context, secret=SecretRandom())
+        seed = yield from agree_seed(
+            self.me, self.clients, run_id=self.run_id, context=self.context, secret=SecretRandom()
         )
-        self._keep(_SEED, seed)
+        yield from self._keep(_SEED, seed)
         return seed
 
-    def pairs(self, driver: Driver) -> PairSecrets:
+    def pairs(self) -> Party[PairSecrets]:
         """Agree on a secret with each other client, or confirm the stored ones.
 
         Raises
@@ -85,34 +85,34 @@ class MaskAgreement:
         SecurityError
             A pair does not agree; names it.
         """
-        stored = self._stored(_PAIRS)
+        stored = yield from self._stored(_PAIRS)
         if stored is None:
-            pairs = driver.drive(
-                agree_pairs(self.me, self.clients, run_id=self.run_id, context=self.context, secret=SecretRandom())
+            pairs = yield from agree_pairs(
+                self.me, self.clients, run_id=self.run_id, context=self.context, secret=SecretRandom()
             )
-            self._keep(_PAIRS, pairs.to_bytes())
+            yield from self._keep(_PAIRS, pairs.to_bytes())
             return pairs
         try:
             pairs = PairSecrets.from_bytes(self.me, [party for party in self.clients if party != self.me], stored)
         except ValueError as error:
             raise _damaged(str(error)) from error
-        driver.drive(confirm_pairs(pairs, run_id=self.run_id, context=self.context))
+        yield from confirm_pairs(pairs, run_id=self.run_id, context=self.context)
         return pairs
 
-    def _stored(self, name: str) -> bytes | None:
+    def _stored(self, name: str) -> Party[bytes | None]:
         """Give what the interrupted run stored; None for a new run."""
-        if not self.resumed or self.state is None:
+        if not self.resumed:
             return None
-        content = self.state.load(name)
+        content: bytes | None = yield Load(name)
         if content is None:
             raise ConfigError(f"--resume: the stored run has no {name}; start anew", reason=Reason.RESUME)
         return content
 
-    def _keep(self, name: str, content: bytes) -> None:
-        """Write down what a resume needs."""
-        if self.state is not None:
-            self.state.start({"run_id": self.run_id.hex(), **self.facts})
-            self.state.save(name, content)
+    def _keep(self, name: str, content: bytes) -> Party[None]:
+        """Have written down what a resume needs."""
+        if self.kept:
+            yield Keep(self.facts)
+            yield Save(name, content)
 
 
 def _damaged(why: str) -> ConfigError:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from fastlloyd.errors import ConfigError, DataError, PeerError, RangeError, Reason
 from fastlloyd.life.hello import Schema, refuse_plan
-from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import SERVER
@@ -43,10 +42,10 @@ def accept_plan(session: Session, values: Mapping[str, Any], read: Callable[[Map
     return plan
 
 
-def refuse_old_run(session: Session, ledger: Ledger) -> None:
+def refuse_old_run(session: Session) -> None:
     """Refuse a run id that the ledger already holds: its releases would not be counted again."""
     run = session.facts.run_id.hex()
-    if not session.resumed and any(release.run == run for release in ledger.releases):
+    if not session.resumed and any(release.run == run for release in session.ledger.releases):
         raise PeerError("the server gave the id of an earlier run to this one, expected a fresh id", rank=0)
 
 
@@ -112,34 +111,3 @@ def refuse_closed(closed: int, most: int) -> None:
             f"the server says that it has closed {closed} rounds, expected at most {most}; look at its version",
             rank=SERVER.rank,
         )
-
-
-def check_budget(session: Session, ledger: Ledger, planned: Sequence[Release], delta: float) -> None:
-    """Stop before a run that would exceed the lifetime budget.
-
-    Parameters
-    ----------
-    session : Session
-    ledger : Ledger
-    planned : sequence of Release
-    delta : float
-        At which the limit is to hold, if this is the first run of the state directory with a limit; afterwards the
-        delta of that first run counts.
-
-    Raises
-    ------
-    ConfigError
-        The state directory holds another limit.
-    BudgetError
-        Names what is spent, what the run needs, and the limit.
-    """
-    if session.state is not None and (limit := session.state.limit(session.config.budget, delta)) is not None:
-        ledger.check_budget(unrecorded(session, ledger, planned), limit.delta, limit.epsilon)
-        session.state.keep_limit(limit)
-
-
-def unrecorded(session: Session, ledger: Ledger, planned: Iterable[Release]) -> list[Release]:
-    """Give the planned releases that this run has not recorded yet (all, unless it resumes)."""
-    run = session.facts.run_id.hex()
-    recorded = {(release.round, release.name) for release in ledger.releases if release.run == run}
-    return [release for release in planned if (release.round, release.name) not in recorded]

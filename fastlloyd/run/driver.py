@@ -1,39 +1,31 @@
 """Drives one party over its links: the only place where parties meet transports, clocks and deadlines.
 
-The party says what it wants (`party.effects`); the driver sends, waits, records and saves. It holds
-messages that came early, drops those of rounds that are over, and names whoever is silent or lies.
-Releases are written to the ledger at once, and a thread waits for the disk while the party goes on; no message
-leaves before they are on it.
+The party says what it wants (`party/effects.py`); the driver sends and waits, the inbox holds messages that came early,
+the host records and saves. Whoever is silent or lies is named.
 
 Source: docs/protocol.md, "How a run ends".
 """
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import logging
-import threading
 import time
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from fastlloyd.errors import InternalError, PeerError, PeerGone, PeerTimeout
-from fastlloyd.life.sizes import MESSAGE_COST, Bounds, setup_bounds
+from fastlloyd.errors import PeerError, PeerGone, PeerTimeout
+from fastlloyd.life.sizes import setup_bounds
 from fastlloyd.net.meter import Meter
-from fastlloyd.party.effects import Attest, Effect, Gather, Party, Publish, Receive, Record, Save, Send
-from fastlloyd.party.transcript import Transcript
-from fastlloyd.privacy.ledger import Ledger, Release
-from fastlloyd.wire.header import FINAL_ROUND, HEADER_BYTES, SERVER, SETUP_ROUND, Header, Message, PartyId, round_order
+from fastlloyd.party.effects import Allow, Effect, Gather, Party, Receive, Send
+from fastlloyd.run.host import Host
+from fastlloyd.run.inbox import Inbox
+from fastlloyd.wire.header import HEADER_BYTES, SERVER, SETUP_ROUND, Header, Message, PartyId
 
 T = TypeVar("T")
 # A client waits this much longer than the server, so that the server names the silent one first.
 GRACE_S = 2.0
-# How long a wait for the disk goes on if a signal has swallowed its end.
-_LOST_RING_S = 0.05
 
 _log = logging.getLogger(__name__)
 
@@ -72,52 +64,21 @@ class Driver:
     meter : Meter
         Counts this party's traffic.
     deadlines : Deadlines
-    ledger : Ledger
-    run_id : bytes
-    data_digest : str
-        Keyed digest of this party's records for its own ledger; never sent.
-    save : callable, optional
-        Keeps (name, content) durably; None where there is no state directory.
-    publish : callable, optional
-        Gets (event, facts) with the seconds since the last event.
-    transcript : Transcript, optional
-        Takes in what several parties are told alike.
+    host : Host
+        The party's own machine.
     """
 
-    def __init__(
-        self,
-        me: PartyId,
-        links: Links,
-        meter: Meter,
-        deadlines: Deadlines,
-        *,
-        ledger: Ledger,
-        run_id: bytes,
-        data_digest: str = "",
-        save: Callable[[str, bytes], None] | None = None,
-        publish: Callable[[str, dict[str, Any]], None] | None = None,
-        transcript: Transcript | None = None,
-    ) -> None:
+    def __init__(self, me: PartyId, links: Links, meter: Meter, deadlines: Deadlines, host: Host) -> None:
         self._me = me
         self._links = links
         self._meter = meter
         self._deadlines = deadlines
-        self._ledger = ledger
-        self._run_id = run_id
-        self._data_digest = data_digest
-        self._save = save
-        self._publish = publish
-        self._bounds = setup_bounds(me)
-        self._expected: dict[tuple[str, int, str], tuple[Release, Release]] = {}
-        self.transcript = Transcript() if transcript is None else transcript
-        self._inbox: dict[PartyId, deque[tuple[Header, bytes]]] = defaultdict(deque)
-        self._inbox_bytes: dict[PartyId, int] = defaultdict(int)
+        self._host = host
+        self._inbox = Inbox(setup_bounds(me))
         self._gone: dict[PartyId, PeerGone] = {}
-        self._disk = _Disk(ledger.settle)
-        self._last_event = time.perf_counter()
 
     def drive(self, party: Party[T]) -> T:
-        """Run a coroutine to its end and give its result.
+        """Run a coroutine to its end and give its result; what goes wrong with an effect is raised where it stands.
 
         Raises
         ------
@@ -126,33 +87,22 @@ class Driver:
         FastLloydError
             Whatever the party raises.
         """
-        answer: Any = None
+        go_on: Callable[[], Effect] = partial(next, party)
         try:
             while True:
                 try:
-                    effect: Effect = party.send(answer)
+                    effect = go_on()
                 except StopIteration as end:
                     result: T = end.value
                     return result
-                answer = self._perform(effect)
+                try:
+                    answer = self._perform(effect)
+                except BaseException as error:
+                    go_on = partial(party.throw, error)
+                else:
+                    go_on = partial(party.send, answer)
         finally:
-            self._disk.close()
-
-    def allow(self, bounds: Bounds) -> None:
-        """Set what each peer may send from now on; a party's set-up calls it before it tells a peer to go on."""
-        self._bounds = bounds
-        self._links.bound(message_bytes=bounds.largest + HEADER_BYTES, ahead_bytes=bounds.ahead_bytes)
-
-    def expect(self, releases: Iterable[Release]) -> None:
-        """Make the ledger's entries of what the party is going to record: what is left for a round is to write them."""
-        self._expected = {release.key: (release, self._entry(release)) for release in releases}
-        self._ledger.prepare(entry for _, entry in self._expected.values())
-
-    def restart_clock(self) -> float:
-        """Give the seconds since the last event and start anew."""
-        now = time.perf_counter()
-        seconds, self._last_event = now - self._last_event, now
-        return seconds
+            self._host.close()
 
     def _perform(self, effect: Effect) -> Any:
         """Carry out one effect."""
@@ -162,42 +112,14 @@ class Driver:
             return self._receive(effect)
         if isinstance(effect, Gather):
             return self._gather(effect)
-        if isinstance(effect, Record):
-            return self._record(effect.releases)
-        if isinstance(effect, Attest):
-            return self.transcript.add(effect.speaker, effect.message, effect.round)
-        if isinstance(effect, Save):
-            self._settle()  # a resumed run sends what is saved: it must be in the ledger by then
-            return None if self._save is None else self._save(effect.name, effect.content)
-        if isinstance(effect, Publish):
-            facts = dict(effect.facts, seconds=self.restart_clock())
-            return None if self._publish is None else self._publish(effect.event, facts)
-        raise InternalError(f"a party yielded {type(effect).__name__}, which is no effect")
-
-    def _record(self, releases: tuple[Release, ...]) -> None:
-        """Add run and data to the releases and write them down; `_settle` waits for the disk."""
-        self._settle()
-        entries = []
-        for release in releases:
-            planned, entry = self._expected.pop(release.key, (None, None))
-            entries.append(entry if entry is not None and planned == release else self._entry(release))
-        self._ledger.begin(entries)
-        if not self._ledger.settled:
-            self._disk.start()
-
-    def _entry(self, release: Release) -> Release:
-        """Return a release as one of this run, of this party's data."""
-        return dataclasses.replace(release, run=self._run_id.hex(), data=self._data_digest)
-
-    def _settle(self) -> None:
-        """Wait until all that was recorded is on the disk."""
-        self._disk.wait()
-        if not self._ledger.settled:  # a signal came before the thread was told
-            self._ledger.settle()
+        if isinstance(effect, Allow):
+            bounds = self._inbox.bounds = effect.bounds
+            return self._links.bound(message_bytes=bounds.largest + HEADER_BYTES, ahead_bytes=bounds.ahead_bytes)
+        return self._host.perform(effect)
 
     def _send(self, effect: Send) -> None:
         """Encode once, send to each, once the ledger is on the disk."""
-        self._settle()
+        self._host.settle()
         message = effect.message
         frame = Header(message.TYPE, effect.round, effect.attempt).encode() + message.body()
         payload = message.payload_bytes
@@ -273,109 +195,16 @@ class Driver:
             header = Header.decode(frame)
         except ValueError as error:
             raise PeerError(f"{peer} sent a malformed message: {error}", rank=peer.rank) from error
-        self._keep(peer, header, frame[HEADER_BYTES:])
+        self._inbox.put(peer, header, frame[HEADER_BYTES:])
         return True
 
-    def _keep(self, peer: PartyId, header: Header, body: bytes) -> None:
-        """Put a message into the peer's queue, if the peer may send it."""
-        if refusal := self._bounds.refusal(header.type, len(body)):
-            raise PeerError(f"{peer} sent {refusal}", rank=peer.rank)
-        waiting = self._inbox_bytes[peer] + len(body) + MESSAGE_COST
-        if waiting > self._bounds.ahead_bytes:
-            raise PeerError(
-                f"{peer} sent more than {self._bounds.ahead_bytes} bytes ahead of time, expected it to wait",
-                rank=peer.rank,
-            )
-        self._inbox_bytes[peer] = waiting
-        self._inbox[peer].append((header, body))
-
-    def _next(self, sender: PartyId) -> tuple[Header, bytes]:
-        """Take the first message out of a queue."""
-        header, body = self._inbox[sender].popleft()
-        self._inbox_bytes[sender] -= len(body) + MESSAGE_COST
-        return header, body
-
     def _take(self, sender: PartyId, effect: Receive | Gather) -> Message | None:
-        """Decode the sender's next message, if it is the one asked for."""
-        queue = self._inbox[sender]
-        while queue and round_order(queue[0][0].round) < round_order(effect.round):
-            header, _ = self._next(sender)
-            _log.info("dropped a late message of type %d, round %d, from %s", header.type, header.round, sender)
-        if not queue:
-            return None
-        header, body = self._next(sender)
-        if header.type != effect.type.TYPE or header.round != effect.round:
-            raise PeerError(
-                f"{sender} sent message type {header.type} of {_name(header.round)}, expected "
-                f"{effect.type.__name__} of {_name(effect.round)}",
-                rank=sender.rank,
-            )
-        try:
-            message: Message = effect.type.read(body, effect.format)
-        except ValueError as error:
-            raise PeerError(f"{sender} sent a malformed {effect.type.__name__}: {error}", rank=sender.rank) from error
-        self._meter.received[sender, header.round].payload_bytes += message.payload_bytes
+        """Decode the sender's next message, if it is there."""
+        message = self._inbox.take(sender, effect)
+        if message is not None:
+            self._meter.received[sender, effect.round].payload_bytes += message.payload_bytes
         return message
 
     def _lose(self, error: PeerGone) -> None:
         """Remember that a peer is gone; whoever needs it will say so."""
         self._gone[PartyId(error.rank)] = error
-
-
-class _Disk:
-    """Waits for the disk in a thread of its own, which begins with the first `start` and ends with `close`.
-
-    A signal's exception can strike the waiting thread at any place, also after a queue gave its item away. So what is
-    done is counted, the queue only wakes, and waiting can be done again.
-    """
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        self._work = work
-        self._orders: SimpleQueue[bool] = SimpleQueue()
-        self._rings: SimpleQueue[None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._ordered = 0
-        self._done = 0
-        self._error: BaseException | None = None
-
-    def start(self) -> None:
-        """Let the thread do its work once; `wait` before the next time."""
-        if self._thread is None:
-            thread = threading.Thread(target=self._serve, name="ledger", daemon=True)
-            thread.start()
-            self._thread = thread
-        self._orders.put(True)
-        self._ordered += 1
-
-    def wait(self) -> None:
-        """Wait until the work is done, and raise what it raised."""
-        while self._done < self._ordered:
-            with contextlib.suppress(Empty):
-                self._rings.get(timeout=_LOST_RING_S)
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
-
-    def close(self) -> None:
-        """Wait and end the thread."""
-        try:
-            self.wait()
-        finally:
-            if self._thread is not None:
-                self._orders.put(False)
-                self._thread.join()
-                self._thread = None
-
-    def _serve(self) -> None:
-        while self._orders.get():
-            try:
-                self._work()
-            except BaseException as caught:
-                self._error = caught
-            self._done += 1
-            self._rings.put(None)
-
-
-def _name(round_: int) -> str:
-    names = {SETUP_ROUND: "the set-up", FINAL_ROUND: "the final exchange"}
-    return names.get(round_, f"round {round_}")

@@ -33,15 +33,18 @@ from fastlloyd.net.link.control import Ending, NotStarted, abort, agree_start, l
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.meter import Meter
 from fastlloyd.net.transport import Transport
+from fastlloyd.party.transcript import Transcript
 from fastlloyd.privacy.delta import large_delta
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.run.config import RunConfig
+from fastlloyd.run.driver import Deadlines, Driver
+from fastlloyd.run.host import Host
 from fastlloyd.run.inputs import Common, load_identity
-from fastlloyd.run.outcome import Facts
-from fastlloyd.run.session import Outcome, Session, find_face
+from fastlloyd.run.outcome import Facts, Files, Outcome, ResultFiles, ServerFiles
+from fastlloyd.run.session import Session, find_face
 from fastlloyd.run.state import StateDir
-from fastlloyd.wire.header import PartyId
+from fastlloyd.wire.header import SERVER, PartyId, clients
 
 _log = logging.getLogger(__name__)
 
@@ -95,19 +98,22 @@ def execute(config: RunConfig | FastLloydError, transport: Transport, announcer:
     links = SecureLinks(transport, prepared.identity, prepared.certificates, meter)
     first = setup_bounds(transport.me)
     links.bound(message_bytes=first.largest, ahead_bytes=first.ahead_bytes)
+    files: Files | None = None
     outcome: Outcome | None = None
     try:
-        outcome = _run(prepared, links, meter, announcer, started)
-        outcome.write()
+        session, files = _meet(prepared, links, meter, announcer, started)
+        outcome = _live(prepared, session, links, files, announcer)
+        files.write(outcome)
         leave_together(links, deadline_s=prepared.config.setup_deadline, late=outcome.late)
         if prepared.state is not None:
             prepared.state.finish()  # not before: whoever could not write its files resumes to have them
     except Exception as caught:
         error = _as_ours(caught)
-        if outcome is not None:
-            outcome.discard()
-            if isinstance(error, Aborted) and outcome.fault is not None and outcome.fault.rank == error.by:
-                error = outcome.fault  # it lied to us before it spoke of another
+        if files is not None:
+            files.discard()
+        fault = None if outcome is None else outcome.fault
+        if isinstance(error, Aborted) and fault is not None and fault.rank == error.by:
+            error = fault  # it lied to us before it spoke of another
         _keep_ledger(prepared)
         try:
             ending = abort(links, error)
@@ -115,7 +121,7 @@ def execute(config: RunConfig | FastLloydError, transport: Transport, announcer:
             ending = abort(links, error)
         _explain(error, ending, announcer)
         return ending
-    outcome.announce(announcer.note)
+    files.announce(announcer.note)
     return Ending(EXIT_OK, transport.me.rank, Reason.INTERNAL, bool(outcome.late))
 
 
@@ -159,8 +165,10 @@ def _point_out(prepared: _Prepared, announcer: Announcer) -> None:
         announcer.note(f"--delta: {note}")
 
 
-def _run(prepared: _Prepared, links: SecureLinks, meter: Meter, announcer: Announcer, started: float) -> Outcome:
-    """Start together, bring the links up, and run this party's role."""
+def _meet(
+    prepared: _Prepared, links: SecureLinks, meter: Meter, announcer: Announcer, started: float
+) -> tuple[Session, Files]:
+    """Start together and bring the links up; gives what this party's life starts from, and what it will write."""
     config, common = prepared.config, prepared.common
     run_id = agree_start(links, prepared.problem, deadline_s=config.setup_deadline, run_id=prepared.run_id)
     if common is None:
@@ -186,24 +194,77 @@ def _run(prepared: _Prepared, links: SecureLinks, meter: Meter, announcer: Annou
         carrier=announcer.carrier or config.transport,
         prints=announcer.may_print if config.print_result is None else config.print_result,
     )
+    writes_result = find_face(config.protocol).writes_result(links.me)
+    files: Files = (ResultFiles if writes_result else ServerFiles)(facts, prepared.ledger)
+    own, prepared.own = prepared.own, None  # the records are the session's now: no second copy stays alive
     session = Session(
+        me=links.me,
+        everybody=clients(len(links.peers)),
         config=config,
         common=common,
-        own=prepared.own,
-        state=prepared.state,
-        ledger=prepared.ledger,
+        own=own,
+        ledger=files.ledger,
         stored=prepared.facts,
         facts=facts,
-        links=links,
         meter=meter,
-        announcer=announcer,
         digest=digest,
         identity=prepared.identity,
         roster=prepared.roster,
     )
-    prepared.own = None  # the records are the session's now: no second copy stays alive
-    system = find_face(config.protocol)
-    return system.serve(session) if links.me.is_server else system.take_part(session)
+    return session, files
+
+
+def _live(prepared: _Prepared, session: Session, links: SecureLinks, files: Files, announcer: Announcer) -> Outcome:
+    """Drive this party's life over its links."""
+    config = prepared.config
+    host = Host(
+        files.ledger,
+        run_id=session.facts.run_id,
+        state=prepared.state,
+        resumed=session.resumed,
+        budget=config.budget,
+        transcript=Transcript(session.digest),
+        publish=Progress(session.facts, session.meter, announcer, session.everybody).publish,
+        elect=files.choose_writer,
+    )
+    deadlines = Deadlines(setup_s=config.setup_deadline, round_s=config.deadline)
+    face = find_face(config.protocol)
+    life = face.serve(session) if session.me.is_server else face.take_part(session)
+    return Driver(session.me, links, session.meter, deadlines, host).drive(life)
+
+
+class Progress:
+    """Notes how long set-up and rounds take; whoever speaks tells people."""
+
+    def __init__(self, facts: Facts, meter: Meter, announcer: Announcer, everybody: tuple[PartyId, ...]) -> None:
+        self._facts = facts
+        self._meter = meter
+        self._announcer = announcer
+        self._peers = tuple(party for party in (SERVER, *everybody) if party != facts.me)
+        self._since = 0.0
+
+    def publish(self, event: str, values: dict[str, Any]) -> None:
+        """Take in one event with the seconds since the last one; a round is told with all payload bytes of it."""
+        if event == "setup":
+            self._since = 0.0
+            self._facts.end_setup()
+            self._tell(event, {"seconds": self._facts.setup_seconds})
+            return
+        if event == "progress":
+            self._since += values["seconds"]
+            self._tell(event, values)
+            return
+        values = {"clients": len(self._peers), **values, "seconds": values["seconds"] + self._since}
+        self._since = 0.0
+        self._facts.round_seconds.append(values["seconds"])
+        if self._announcer.speaks:
+            counts = (self._meter.sent, self._meter.received)
+            payload = sum(c[peer, values["round"]].payload_bytes for c in counts for peer in self._peers)
+            self._tell(event, {**values, "bytes": payload})
+
+    def _tell(self, event: str, values: dict[str, Any]) -> None:
+        if self._announcer.speaks:
+            self._announcer.event(event, **values)
 
 
 def _keep_ledger(prepared: _Prepared) -> None:

@@ -5,8 +5,12 @@ Source: docs/protocol.md, "Farewell" and "Signed record".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fastlloyd.crypto.link.signature import sign, verifies
 from fastlloyd.errors import PeerError
@@ -18,17 +22,88 @@ from fastlloyd.life.farewell import (
     compare_transcripts,
     tell_totals,
 )
+from fastlloyd.party.effects import Elect, Heard, Party
+from fastlloyd.party.transcript import Transcript
+from fastlloyd.privacy.release import Release
+from fastlloyd.report import document
 from fastlloyd.report.document import Traffic
 from fastlloyd.report.signed import COVERS, SignedRecord, file_digests
-from fastlloyd.run.driver import Driver
-from fastlloyd.run.outcome import Farewell
+from fastlloyd.run.outcome import Farewell, Outcome, Result
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import SERVER, PartyId
 
 
-def compare(
-    session: Session, driver: Driver, took_part: Sequence[PartyId], heard: tuple[PartyId, ...] | None = None
-) -> None:
+def conclude(
+    session: Session,
+    make: Callable[[], Result | SignedRecord],
+    *,
+    took_part: Sequence[PartyId],
+    writers: Sequence[PartyId],
+    heard: tuple[PartyId, ...] | None = None,
+    late: frozenset[PartyId] = frozenset(),
+    raw_labels: NDArray[np.int64] | None = None,
+    raw_files: Mapping[str, str] | None = None,
+) -> Party[Outcome]:
+    """Compare with the others, and only then make the result; sign it, and exchange counters.
+
+    Parameters
+    ----------
+    session : Session
+    make : callable
+        Gives the result; of a party without it, what it signs instead.
+    took_part : sequence of PartyId
+        Who must say what it was told.
+    writers : sequence of PartyId
+        Who may write the shared files.
+    heard : tuple of PartyId, optional
+        Who was told the same; all clients by default. A party that is not among them compares nothing.
+    late : frozenset of PartyId
+        At the server: who is not waited for.
+    raw_labels : int64 array, shape (n,), optional
+        Of the own records.
+    raw_files : mapping from file name to text, optional
+        This party's alone.
+
+    Raises
+    ------
+    SecurityError
+        They were told different things: names who told them.
+    PeerTimeout, PeerGone
+        One that took part is silent.
+    """
+    group = session.everybody if heard is None else heard
+    if session.me in group:
+        yield from compare(session, took_part, group)
+    yield Elect(tuple(writers))
+    made = make()
+    result = made if isinstance(made, Result) else None
+    record = made.record() if isinstance(made, Result) else made
+    farewell = yield from part(session, record, late)
+    return Outcome(farewell=farewell, result=result, late=late, raw_labels=raw_labels, raw_files=dict(raw_files or {}))
+
+
+def conclude_without_result(
+    session: Session, common: document.Common, releases: Sequence[Release], late: frozenset[PartyId]
+) -> Party[Outcome]:
+    """Say farewell as a server that learns no result: who was included, and traffic.
+
+    Parameters
+    ----------
+    session : Session
+    common : document.Common
+    releases : sequence of Release
+        Of the plan; noted as this run's.
+    late : frozenset of PartyId
+    """
+    run = session.facts.run_id.hex()
+    record = SignedRecord(
+        common=common, releases=[replace(release, run=run).to_dict() for release in releases], covers="public"
+    )
+    farewell = yield from part(session, record, late)
+    return Outcome(farewell=farewell, record=record, late=late)
+
+
+def compare(session: Session, took_part: Sequence[PartyId], heard: tuple[PartyId, ...] | None = None) -> Party[None]:
     """Compare with the other clients what they were told; before anything is written.
 
     Parameters
@@ -46,10 +121,11 @@ def compare(
         One that took part is silent.
     """
     everybody = session.everybody if heard is None else heard
-    driver.drive(compare_transcripts(session.me, everybody, tuple(took_part), driver.transcript))
+    transcript: Transcript = yield Heard()
+    yield from compare_transcripts(session.me, everybody, tuple(took_part), transcript)
 
 
-def part(session: Session, driver: Driver, record: SignedRecord, late: frozenset[PartyId] = frozenset()) -> Farewell:
+def part(session: Session, record: SignedRecord, late: frozenset[PartyId] = frozenset()) -> Party[Farewell]:
     """Sign, and exchange counters and signatures; what is wrong with them is noted, for the result is there already.
 
     Parameters
@@ -59,19 +135,21 @@ def part(session: Session, driver: Driver, record: SignedRecord, late: frozenset
     late : frozenset of PartyId
         At the server: who is not waited for.
     """
-    agreed = driver.transcript.digest()
+    transcript: Transcript = yield Heard()
+    agreed = transcript.digest()
     own = _account(session, record, agreed)
     accounts: dict[PartyId, Account] = {session.me: own}
     problems: dict[PartyId, str] = {}
     fault: PeerError | None = None
     try:
         if session.me.is_server:
-            for party, message in driver.drive(collect_accounts(session.everybody, late)).items():
+            told = yield from collect_accounts(session.everybody, late)
+            for party, message in told.items():
                 accounts.update(message.by_party)
                 if message.problem:
                     problems[party] = message.problem
         else:
-            totals = driver.drive(account_client(session.me, session.everybody, own))
+            totals = yield from account_client(session.me, session.everybody, own)
             accounts = {**totals.by_party, session.me: own}
             if totals.problem:
                 problems[SERVER] = totals.problem
@@ -80,7 +158,7 @@ def part(session: Session, driver: Driver, record: SignedRecord, late: frozenset
         problems[PartyId(error.rank)] = str(error)
         fault = error
     if session.me.is_server:
-        driver.drive(tell_totals(session.everybody, accounts))
+        yield from tell_totals(session.everybody, accounts)
     missing = [party for party in (SERVER, *session.everybody) if party not in accounts]
     return Farewell(
         traffic=_sum(accounts, _incomplete(missing, problems)),

@@ -20,20 +20,18 @@ from fastlloyd.life.hello import (
     receive_plan,
     tell_ready,
 )
-from fastlloyd.life.sizes import Bounds
-from fastlloyd.party.effects import Party
+from fastlloyd.party.bounds import Bounds
+from fastlloyd.party.effects import Afford, Allow, Expect, Keep, Party, Publish, Recall
 from fastlloyd.party.stored import StoredRounds
-from fastlloyd.privacy.ledger import Ledger, Release
+from fastlloyd.privacy.release import Release
 from fastlloyd.run.agreement import MaskAgreement
 from fastlloyd.run.checks import (
     accept_plan,
-    check_budget,
     refuse_ahead,
     refuse_closed,
     refuse_old_run,
     refuse_other_data,
 )
-from fastlloyd.run.driver import Driver
 from fastlloyd.run.inputs import OwnRecords
 from fastlloyd.run.resume import check_stored, refuse_behind, refuse_forgetful_server
 from fastlloyd.run.session import Session
@@ -80,31 +78,20 @@ P = TypeVar("P", bound=HorizontalPlan)
 R = TypeVar("R", bound=ServerEnd)
 
 
-@dataclass(frozen=True, slots=True)
-class Played(Generic[P, R]):
-    """How a server's rounds ended: plan and result; the farewell is still to come."""
-
-    plan: P
-    result: R
-    driver: Driver
-
-
 def run_server(
     session: Session,
-    ledger: Ledger,
     *,
     kind: type[P],
     make: Callable[[Schema], P],
     bounds: Callable[[P], Bounds],
     play: Callable[[P, Mapping[int, bytes], Mapping[PartyId, int]], Party[R]],
     included: Callable[[P, bytes], Sequence[PartyId]],
-) -> Played[P, R]:
-    """Run the server from the clients' schemas to the last round.
+) -> Party[tuple[P, R]]:
+    """Run the server from the clients' schemas to the last round; gives plan and result.
 
     Parameters
     ----------
     session : Session
-    ledger : Ledger
     kind : type
         Of the plan.
     make : callable
@@ -116,24 +103,24 @@ def run_server(
     included : callable
         From plan and the bytes of a reply to the clients whose uplinks are in it.
     """
-    driver = session.driver(ledger)
-    stored, resumed = session.rounds("reply"), _stored_plan(session, kind)
+    yield from session.begin()
+    stored: Mapping[int, bytes] = yield Recall("reply")
+    resumed = _stored_plan(session, kind)
     if resumed is not None:
-        check_stored(session, ledger, resumed.all_releases())
-    schema = driver.drive(gather_schema(session.everybody))
+        check_stored(session, resumed.all_releases(), uplinks=(yield Recall("uplink")), replies=stored)
+    schema = yield from gather_schema(session.everybody)
     plan = resumed or make(schema)
     refuse_ahead(schema, len(stored), _most_finished(session, plan))
-    driver.allow(bounds(plan))
-    driver.expect(plan.all_releases())
+    yield Allow(bounds(plan))
+    yield Expect(plan.all_releases())
     refuse_behind(stored, schema.rounds_done, lambda body: included(plan, body))
-    driver.drive(propose_plan(session.everybody, plan.to_json(), len(stored)))
-    driver.drive(await_ready(session.everybody))
-    if session.state is not None and not session.resumed:
-        # Not before all are ready: a run that is refused must not make this party forget an interrupted one.
-        session.state.start({"run_id": session.facts.run_id.hex(), "plan": plan.to_json()})
-    session.rounds_start(driver)
-    result = driver.drive(play(plan, stored, schema.rounds_done))
-    return Played(plan, result, driver)
+    yield from propose_plan(session.everybody, plan.to_json(), len(stored))
+    yield from await_ready(session.everybody)
+    # Not before all are ready: a run that is refused must not make this party forget an interrupted one.
+    yield Keep({"plan": plan.to_json()})
+    yield Publish("setup")
+    result = yield from play(plan, stored, schema.rounds_done)
+    return plan, result
 
 
 def _stored_plan(session: Session, kind: type[P]) -> P | None:
@@ -155,7 +142,6 @@ class Begun(Generic[P]):
     Attributes
     ----------
     plan : Plan
-    driver : Driver
     stored : StoredRounds
         Of the interrupted run; empty unless this one resumes it.
     data_digest : str
@@ -164,7 +150,6 @@ class Begun(Generic[P]):
 
     session: Session
     plan: P
-    driver: Driver
     stored: StoredRounds
     data_digest: str
 
@@ -179,49 +164,40 @@ class Begun(Generic[P]):
             run_id=session.facts.run_id,
             context=context,
             facts=self.facts,
-            state=session.state,
             resumed=session.resumed,
         )
 
-    def fresh_seed(self) -> bytes:
+    def fresh_seed(self) -> Party[bytes]:
         """Agree on a seed that the server cannot know, and keep it nowhere: for a protocol without resume."""
-        return replace(self.agreement(), state=None, resumed=False).seed(self.driver)
+        return replace(self.agreement(), resumed=False, kept=False).seed()
 
     @property
     def facts(self) -> dict[str, Any]:
         """What a resume compares."""
         return {"plan": self.plan.to_json(), "data": self.data_digest}
 
-    def keep_facts(self) -> None:
-        """Begin a new run in the state directory, for a protocol without secrets among the clients."""
-        session = self.session
-        if session.state is not None and not session.resumed:
-            session.state.start({"run_id": session.facts.run_id.hex(), **self.facts})
-
-    def start(self) -> None:
+    def start(self) -> Party[None]:
         """Tell the server that the set-up is done."""
-        self.driver.drive(tell_ready())
-        self.session.rounds_start(self.driver)
+        yield from tell_ready()
+        yield Publish("setup")
 
 
 def begin_client(
     session: Session,
     own: OwnRecords,
-    ledger: Ledger,
     *,
     kind: type[P],
     check: Callable[[P], object],
     bounds: Callable[[P], Bounds],
     lifetime_delta: Callable[[P], float],
     ahead: bool = False,
-) -> Begun[P]:
+) -> Party[Begun[P]]:
     """Introduce a client and accept the server's plan.
 
     Parameters
     ----------
     session : Session
     own : OwnRecords
-    ledger : Ledger
     kind : type
         Of the plan.
     check : callable
@@ -233,14 +209,16 @@ def begin_client(
     ahead : bool
         Whether the client's coroutine writes down the next round as soon as it has sent its uplink.
     """
-    refuse_old_run(session, ledger)
-    data_digest = own.digest(ledger.digest_key())
-    driver = session.driver(ledger, data_digest)
-    replies = session.rounds("reply")
+    refuse_old_run(session)
+    data_digest = own.digest(session.ledger.digest_key())
+    yield from session.begin(data_digest)
+    uplinks: Mapping[int, bytes] = yield Recall("uplink")
+    replies: Mapping[int, bytes] = yield Recall("reply")
     refuse_other_data(session, data_digest)
     if (resumed := _stored_plan(session, kind)) is not None:
-        check_stored(session, ledger, resumed.all_releases(), data_digest=data_digest, ahead=ahead)
-    proposal = driver.drive(receive_plan(own.names, len(replies)))
+        planned = resumed.all_releases()
+        check_stored(session, planned, uplinks=uplinks, replies=replies, data_digest=data_digest, ahead=ahead)
+    proposal = yield from receive_plan(own.names, len(replies))
 
     def read(values: Mapping[str, Any]) -> P:
         plan = kind.from_json(values)
@@ -248,13 +226,13 @@ def begin_client(
         return plan
 
     plan = accept_plan(session, proposal.plan, read)
-    driver.allow(bounds(plan))
-    driver.expect(plan.all_releases())
+    yield Allow(bounds(plan))
+    yield Expect(plan.all_releases())
     refuse_closed(proposal.rounds_done, _most_finished(session, plan))
     refuse_forgetful_server(len(replies), proposal.rounds_done)
-    check_budget(session, ledger, plan.all_releases(), lifetime_delta(plan))
-    stored = StoredRounds(session.rounds("uplink"), replies, proposal.rounds_done)
-    return Begun(session, plan, driver, stored, data_digest)
+    yield Afford(plan.all_releases(), lifetime_delta(plan))
+    stored = StoredRounds(uplinks, replies, proposal.rounds_done)
+    return Begun(session, plan, stored, data_digest)
 
 
 def _most_finished(session: Session, plan: HorizontalPlan) -> int:

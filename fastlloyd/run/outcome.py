@@ -14,14 +14,14 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.crypto.link.identity import Identity
 from fastlloyd.data.bounds import Bounds
-from fastlloyd.errors import PeerError
+from fastlloyd.errors import InternalError, PeerError
 from fastlloyd.privacy.accountant import ACCOUNTANT
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.report import document
@@ -124,15 +124,6 @@ def common_part(
     )
 
 
-def write_server_report(facts: Facts, common: document.Common, releases: Sequence[Mapping[str, Any]]) -> None:
-    """Write server.json: nothing in it that a server without the result may not see."""
-    folder = RunFolder(facts.config.output, facts.run_id, facts.me)
-    try:
-        folder.write("server.json", document.encode(document.build_server_report(common, releases=releases)))
-    finally:
-        folder.discard()
-
-
 def not_private_part(facts: Facts, releases: Sequence[Release]) -> document.Privacy:
     """Say of a run without noise that it protects nobody's record."""
     return document.Privacy(
@@ -207,6 +198,98 @@ class Result:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a party has at the end of its life; `write` of its files puts it down.
+
+    Attributes
+    ----------
+    farewell : Farewell
+    result : Result or None
+        None for a party that does not have it.
+    record : SignedRecord or None
+        What a server without the result signed, and its report says.
+    late : frozenset of PartyId
+        Clients that missed the last round; the end does not wait for them.
+    raw_labels : int64 array, shape (n,), or None
+        Of the own records.
+    raw_files : mapping from file name to text
+        Further files that are this party's alone.
+    """
+
+    farewell: Farewell
+    result: Result | None = None
+    record: SignedRecord | None = None
+    late: frozenset[PartyId] = frozenset()
+    raw_labels: NDArray[np.int64] | None = field(default=None, repr=False)
+    raw_files: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def fault(self) -> PeerError | None:
+        """What a peer did wrong in the last exchange; the result stands."""
+        return self.farewell.fault
+
+
+class Files(Protocol):
+    """What a party writes, from the start of its life to the end."""
+
+    ledger: Ledger
+
+    def choose_writer(self, candidates: Sequence[PartyId]) -> None:
+        """Find out whether to write the shared files."""
+        ...
+
+    def write(self, outcome: Outcome) -> None:
+        """Write this party's files."""
+        ...
+
+    def discard(self) -> None:
+        """Leave nothing half-written."""
+        ...
+
+    def announce(self, note: Callable[[str], None]) -> None:
+        """Tell this party's people what came out."""
+        ...
+
+
+class ServerFiles:
+    """The files of a server that learns no result: server.json, and nothing in it that this server may not see.
+
+    Parameters
+    ----------
+    facts : Facts
+    ledger : Ledger or None
+        The ledger over all runs; None for one in memory.
+    """
+
+    def __init__(self, facts: Facts, ledger: Ledger | None) -> None:
+        self._facts = facts
+        self.ledger = ledger or Ledger()
+
+    def choose_writer(self, candidates: Sequence[PartyId]) -> None:
+        """Nothing is shared."""
+
+    def write(self, outcome: Outcome) -> None:
+        """Write server.json."""
+        record = outcome.record
+        if record is None:
+            raise InternalError("a server without a result has no report")
+        self.ledger.close()
+        common = dataclasses.replace(record.common, traffic=outcome.farewell.traffic)
+        folder = RunFolder(self._facts.config.output, self._facts.run_id, self._facts.me)
+        try:
+            report = document.build_server_report(common, releases=record.releases)
+            folder.write("server.json", document.encode(report))
+        finally:
+            folder.discard()
+
+    def discard(self) -> None:
+        """Nothing stays behind."""
+
+    def announce(self, note: Callable[[str], None]) -> None:
+        """The server has nothing to tell: the result is the clients'."""
+
+
 class ResultFiles:
     """A party's files: its ledger while it runs, its labels, and the shared files if it is the one to write them.
 
@@ -238,38 +321,15 @@ class ResultFiles:
         """Find out whether to write the shared files; before the final exchange, while all are there."""
         self._writes_shared = self._folder.writes_shared(candidates)
 
-    def own_releases(self) -> list[Release]:
-        """Give this run's releases from the ledger, without the digest of the data."""
-        run = self._facts.run_id.hex()
-        return [dataclasses.replace(release, data="") for release in self.ledger.releases if release.run == run]
-
-    def write(
-        self,
-        raw_labels: NDArray[np.int64] | None,
-        result: Result | None,
-        farewell: Farewell,
-        *,
-        raw_files: Mapping[str, str] | None = None,
-    ) -> None:
-        """Write the own labels, and the shared files if this party is the one to do it.
-
-        Parameters
-        ----------
-        raw_labels : int64 array, shape (n,), or None
-            Of the own records.
-        result : Result or None
-            None for a party that does not have it.
-        farewell : Farewell
-        raw_files : mapping from file name to text, optional
-            Further files that are this party's alone.
-        """
-        own = dict(raw_files or {})
-        if raw_labels is not None:
-            own[f"labels_{self._facts.me.rank}.csv"] = labels_csv(raw_labels)
+    def write(self, outcome: Outcome) -> None:
+        """Write the own labels, and the shared files if this party is the one to do it."""
+        own = dict(outcome.raw_files)
+        if outcome.raw_labels is not None:
+            own[f"labels_{self._facts.me.rank}.csv"] = labels_csv(outcome.raw_labels)
         for name, text in own.items():
             self._folder.write(name, text, mode=PRIVATE_MODE)
-        if self._writes_shared and result is not None:
-            self._write_shared(result, farewell, list(own))
+        if self._writes_shared and outcome.result is not None:
+            self._write_shared(outcome.result, outcome.farewell, list(own))
         self.ledger.close()
         self._remove_own_ledger()
         self._folder.discard()

@@ -3,7 +3,7 @@
 A party that resumes compares the two before it sends anything. The order of writing decides what a crash at any
 moment can leave, and nothing else is accepted:
 
-1. The ledger holds round t before `uplink-t` or `reply-t` is stored (`driver.Driver` waits for the disk).
+1. The ledger holds round t before `uplink-t` or `reply-t` is stored (`run/host.py` waits for the disk).
 2. Replies are stored in the order of rounds, and `uplink-t` after all replies before it.
 3. The ledger goes no further than the first round without a reply. Only a client that has stored its uplink of that
    round may have written down the next one as well (`protocols/fastlloyd/client.py`).
@@ -21,14 +21,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from fastlloyd.errors import ConfigError, PeerError, Reason
-from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.release import Release
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import SERVER, PartyId
 
 
 def check_stored(
-    session: Session, ledger: Ledger, planned: Sequence[Release], *, data_digest: str = "", ahead: bool = False
+    session: Session,
+    planned: Sequence[Release],
+    *,
+    uplinks: Collection[int],
+    replies: Collection[int],
+    data_digest: str = "",
+    ahead: bool = False,
 ) -> None:
     """Refuse a resume whose ledger and stored rounds are not of one moment.
 
@@ -38,6 +43,8 @@ def check_stored(
     ledger : Ledger
     planned : sequence of Release
         All releases of the run.
+    uplinks, replies : collection of int
+        Rounds that are stored.
     data_digest : str
         As it stands in this party's entries.
     ahead : bool
@@ -50,7 +57,7 @@ def check_stored(
     """
     run = session.facts.run_id.hex()
     expected = {release.key: release for release in (replace(r, run=run, data=data_digest) for r in planned)}
-    entries = [release for release in ledger.releases if release.run == run]
+    entries = [release for release in session.ledger.releases if release.run == run]
     problem = "its ledger has other entries for this run than its plan"
     if all(expected.get(entry.key) == entry for entry in entries):
         names = {entry.key for entry in entries}
@@ -59,8 +66,8 @@ def check_stored(
             released={release.round for release in planned},
             written={entry.round for entry in entries},
             whole=whole,
-            uplinks=session.rounds("uplink"),
-            replies=session.rounds("reply"),
+            uplinks=uplinks,
+            replies=replies,
             ahead=ahead,
         )
     if problem:

@@ -1,23 +1,40 @@
 """All parties of a protocol in one thread: for the estimator, simulations and tests.
 
-The same coroutines as under mpirun, and the same bytes: every message is encoded and decoded. No
-encryption, no clock, no waiting: a wait that cannot be served is a bug of the protocol.
+The same coroutines as under mpirun, for their rounds or for their whole lives, and the same bytes: every message is
+encoded and decoded. No encryption, no clock, no waiting: a wait that cannot be served is a bug of the protocol.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from fastlloyd.errors import InternalError, PeerError
+from fastlloyd.errors import FastLloydError, InternalError, PeerError
 from fastlloyd.net.meter import Meter
-from fastlloyd.party.effects import Attest, Effect, Gather, Party, Publish, Receive, Record, Save, Send
+from fastlloyd.party.effects import (
+    Allow,
+    Attest,
+    Effect,
+    Gather,
+    Heard,
+    Party,
+    Publish,
+    Recall,
+    Receive,
+    Record,
+    Save,
+    Send,
+)
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.privacy.ledger import Release
-from fastlloyd.wire.header import HEADER_BYTES, Header, PartyId, round_order
+from fastlloyd.run.host import Host
+from fastlloyd.run.inbox import Inbox
+from fastlloyd.wire.header import HEADER_BYTES, Header, PartyId
 
 Tap = Callable[[PartyId, PartyId, Header, bytes], bytes | None]
+Step = Callable[[], Effect]
 
 
 class Simulation:
@@ -28,6 +45,10 @@ class Simulation:
     parties : mapping from PartyId to coroutine
     tap : callable, optional
         Sees every message (sender, receiver, header, body) and may return another body, or None to drop it.
+    hosts : mapping from PartyId to Host, optional
+        The parties' own machines, for whole lives; without, what parties ask of them is noted and kept in memory.
+    meters : mapping from PartyId to Meter, optional
+        Those that the parties read themselves.
 
     Attributes
     ----------
@@ -38,17 +59,26 @@ class Simulation:
     transcripts : dict from PartyId to Transcript
     """
 
-    def __init__(self, parties: Mapping[PartyId, Party[Any]], tap: Tap | None = None) -> None:
+    def __init__(
+        self,
+        parties: Mapping[PartyId, Party[Any]],
+        tap: Tap | None = None,
+        *,
+        hosts: Mapping[PartyId, Host] | None = None,
+        meters: Mapping[PartyId, Meter] | None = None,
+    ) -> None:
         self._parties = dict(parties)
         self._tap = tap
-        self._inbox: dict[tuple[PartyId, PartyId], deque[tuple[Header, bytes]]] = defaultdict(deque)
-        self._waiting: dict[PartyId, Effect] = {}
-        self._dropped: set[tuple[PartyId, PartyId, int]] = set()
+        self._hosts = dict(hosts or {})
+        self._inboxes = {party: Inbox() for party in parties}
+        self._waiting: dict[PartyId, Receive | Gather] = {}
         self.releases: dict[PartyId, list[Release]] = defaultdict(list)
-        self.meters: dict[PartyId, Meter] = {party: Meter() for party in parties}
+        self.meters: dict[PartyId, Meter] = {party: (meters or {}).get(party) or Meter() for party in parties}
         self.published: list[tuple[PartyId, Publish]] = []
         self.saved: dict[tuple[PartyId, str], bytes] = {}
-        self.transcripts: dict[PartyId, Transcript] = {party: Transcript() for party in parties}
+        self.transcripts: dict[PartyId, Transcript] = {
+            party: self._hosts[party].transcript if party in self._hosts else Transcript() for party in parties
+        }
 
     def run(self) -> dict[PartyId, Any]:
         """Drive all parties and give their results.
@@ -61,19 +91,23 @@ class Simulation:
             Whatever a party raises.
         """
         results: dict[PartyId, Any] = {}
-        answers: dict[PartyId, Any] = dict.fromkeys(self._parties)
+        steps: dict[PartyId, Step] = {party: partial(next, one) for party, one in self._parties.items()}
         ready = deque(sorted(self._parties))
-        while ready:
-            party = ready.popleft()
-            self._step(party, answers.pop(party, None), results)
-            for other in sorted(self._waiting):
-                answer = self._serve(other)
-                if answer is not None:
-                    del self._waiting[other]
-                    answers[other] = answer
-                    ready.append(other)
-            if not ready and self._waiting:
-                self._close_gathers(ready, answers)
+        try:
+            while ready:
+                party = ready.popleft()
+                self._go_on(party, steps.pop(party), results)
+                for other in sorted(self._waiting):
+                    step = self._serve(other)
+                    if step is not None:
+                        del self._waiting[other]
+                        steps[other] = step
+                        ready.append(other)
+                if not ready and self._waiting:
+                    self._close_gathers(ready, steps)
+        finally:
+            for host in self._hosts.values():
+                host.close()
         if self._waiting:
             stuck = ", ".join(f"{party} waits for {effect}" for party, effect in sorted(self._waiting.items()))
             raise InternalError(f"nothing is under way: {stuck}")
@@ -92,29 +126,46 @@ class Simulation:
             "setup_bytes": sum(meter.setup_sent().link_bytes for meter in meters),
         }
 
-    def _step(self, party: PartyId, answer: Any, results: dict[PartyId, Any]) -> None:
+    def _go_on(self, party: PartyId, step: Step, results: dict[PartyId, Any]) -> None:
         """Advance one party until it waits or ends."""
         coroutine = self._parties[party]
         while True:
             try:
-                effect = coroutine.send(answer)
+                effect = step()
             except StopIteration as end:
                 results[party] = end.value
                 return
-            answer = None
-            if isinstance(effect, Send):
-                self._send(party, effect)
-            elif isinstance(effect, Record):
-                self.releases[party] += [r for r in effect.releases if r not in self.releases[party]]
-            elif isinstance(effect, Attest):
-                self.transcripts[party].add(effect.speaker, effect.message, effect.round)
-            elif isinstance(effect, Save):
-                self.saved[party, effect.name] = effect.content
-            elif isinstance(effect, Publish):
-                self.published.append((party, effect))
-            else:
+            if isinstance(effect, Receive | Gather):
                 self._waiting[party] = effect
                 return
+            try:
+                answer = self._perform(party, effect)
+            except FastLloydError as error:
+                step = partial(coroutine.throw, error)
+            else:
+                step = partial(coroutine.send, answer)
+
+    def _perform(self, party: PartyId, effect: Effect) -> Any:
+        """Note what a party asks of its own machine, and have it done where there is one."""
+        if isinstance(effect, Send):
+            self._send(party, effect)
+            return None
+        if isinstance(effect, Record):
+            self.releases[party] += [r for r in effect.releases if r not in self.releases[party]]
+        elif isinstance(effect, Save):
+            self.saved[party, effect.name] = effect.content
+        elif isinstance(effect, Publish):
+            self.published.append((party, effect))
+        elif isinstance(effect, Allow):
+            self._inboxes[party].bounds = effect.bounds
+            return None
+        if party in self._hosts:
+            return self._hosts[party].perform(effect)
+        if isinstance(effect, Attest):
+            self.transcripts[party].add(effect.speaker, effect.message, effect.round)
+        elif isinstance(effect, Heard):
+            return self.transcripts[party]
+        return {} if isinstance(effect, Recall) else None
 
     def _send(self, sender: PartyId, effect: Send) -> None:
         """Encode a message once per receiver and put it into the inboxes."""
@@ -127,56 +178,39 @@ class Simulation:
             size = HEADER_BYTES + len(body)
             payload = effect.message.payload_bytes
             self.meters[sender].sent[receiver, effect.round].add(1, payload, size)
-            if passed is None:
-                self._dropped.add((sender, receiver, effect.round))
-                continue
-            self.meters[receiver].received[sender, effect.round].add(1, payload, size)
-            self._inbox[receiver, sender].append((header, passed))
+            if passed is not None:
+                self.meters[receiver].received[sender, effect.round].add(1, payload, size)
+                self._inboxes[receiver].put(sender, header, passed)
 
-    def _serve(self, party: PartyId) -> Any:
-        """Answer a waiting party if all it waits for is there."""
-        effect = self._waiting[party]
+    def _serve(self, party: PartyId) -> Step | None:
+        """Give a waiting party's next step, if all it waits for is there."""
+        effect, inbox = self._waiting[party], self._inboxes[party]
         if isinstance(effect, Receive):
-            return self._take(party, effect.sender, effect)
-        if isinstance(effect, Gather):
-            present = {s: m for s in effect.senders if (m := self._peek(party, s, effect)) is not None}
-            wanted = [s for s in effect.senders if s not in effect.late]
-            if all(s in present for s in wanted) and len(present) >= effect.at_least:
-                return {s: self._take(party, s, effect) for s in present}
-        return None
+            return self._answer(party, (effect.sender,)) if inbox.holds(effect.sender, effect.round) else None
+        present = [sender for sender in effect.senders if inbox.holds(sender, effect.round)]
+        awaited = set(effect.senders) - effect.late - set(present)
+        return None if awaited or len(present) < effect.at_least else self._answer(party, present)
 
-    def _close_gathers(self, ready: deque[PartyId], answers: dict[PartyId, Any]) -> None:
+    def _close_gathers(self, ready: deque[PartyId], steps: dict[PartyId, Step]) -> None:
         """Let the deadline pass: a gather goes on without the missing senders."""
         for party, effect in list(self._waiting.items()):
             if not isinstance(effect, Gather):
                 continue
-            present = {s: m for s in effect.senders if (m := self._take(party, s, effect)) is not None}
+            present = [sender for sender in effect.senders if self._inboxes[party].holds(sender, effect.round)]
             if len(present) < effect.at_least:
-                missing = next(s for s in effect.senders if s not in present)
-                raise PeerError(f"{missing} sent nothing in round {effect.round}", rank=missing.rank)
+                missing = next(sender for sender in effect.senders if sender not in present)
+                late = PeerError(f"{missing} sent nothing in round {effect.round}", rank=missing.rank)
+                steps[party] = partial(self._parties[party].throw, late)
+            else:
+                steps[party] = self._answer(party, present)
             del self._waiting[party]
-            answers[party] = present
             ready.append(party)
 
-    def _peek(self, party: PartyId, sender: PartyId, effect: Receive | Gather) -> Any:
-        """Give whether a fitting message waits, dropping those of closed rounds."""
-        queue = self._inbox[party, sender]
-        while queue and round_order(queue[0][0].round) < round_order(effect.round):
-            queue.popleft()
-        return queue[0] if queue else None
-
-    def _take(self, party: PartyId, sender: PartyId, effect: Receive | Gather) -> Any:
-        """Decode the next fitting message."""
-        if self._peek(party, sender, effect) is None:
-            return None
-        header, body = self._inbox[party, sender].popleft()
-        if header.type != effect.type.TYPE or header.round != effect.round:
-            raise PeerError(
-                f"{sender} sent message type {header.type} of round {header.round}, expected "
-                f"{effect.type.__name__} of round {effect.round}",
-                rank=sender.rank,
-            )
+    def _answer(self, party: PartyId, senders: Sequence[PartyId]) -> Step:
+        """Decode what the senders sent; a message that does not belong here is raised where the party waits."""
+        effect, coroutine = self._waiting[party], self._parties[party]
         try:
-            return effect.type.read(body, effect.format)
-        except ValueError as error:
-            raise PeerError(f"{sender} sent a malformed {effect.type.__name__}: {error}", rank=sender.rank) from error
+            messages = {sender: self._inboxes[party].take(sender, effect) for sender in senders}
+        except PeerError as error:
+            return partial(coroutine.throw, error)
+        return partial(coroutine.send, messages if isinstance(effect, Gather) else messages[effect.sender])

@@ -12,9 +12,11 @@ import pytest
 from fastlloyd.errors import ConfigError
 from fastlloyd.life.farewell import Counters, Totals
 from fastlloyd.life.hello import Hello, PlanProposal, propose_plan, receive_plan
-from fastlloyd.life.sizes import Bounds, plan_bounds, setup_bounds
+from fastlloyd.life.sizes import plan_bounds, setup_bounds
+from fastlloyd.party.bounds import Bounds
 from fastlloyd.party.effects import Send
 from fastlloyd.run.driver import Driver
+from fastlloyd.run.inbox import Inbox
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId
 from tests.protocols.whole import run_whole
 
@@ -70,14 +72,14 @@ def test_names_that_the_other_end_would_refuse_are_not_sent() -> None:
 def watch(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[tuple[int, int]]]:
     """Note the size and the bound of every message."""
     seen: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    keep = Driver._keep
+    put = Inbox.put
 
-    def note(driver: Driver, peer: PartyId, header: Header, body: bytes) -> None:
-        bounds = driver._bounds
-        seen[header.type].append((len(body), bounds.sizes.get(header.type, bounds.other_bytes)))
-        keep(driver, peer, header, body)
+    def note(inbox: Inbox, peer: PartyId, header: Header, body: bytes) -> None:
+        assert inbox.bounds is not None
+        seen[header.type].append((len(body), inbox.bounds.sizes.get(header.type, inbox.bounds.other_bytes)))
+        put(inbox, peer, header, body)
 
-    monkeypatch.setattr(Driver, "_keep", note)
+    monkeypatch.setattr(Inbox, "put", note)
     return seen
 
 

@@ -15,9 +15,10 @@ from fastlloyd.data.bounds import Bounds, unscale
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import MaskGenerator, Masks
 from fastlloyd.masking.pairwise import PairwiseMasks
+from fastlloyd.party.effects import Party
 from fastlloyd.party.message import recall
 from fastlloyd.privacy.accountant import ACCOUNTANT, spent
-from fastlloyd.privacy.ledger import Ledger, Release
+from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.face_inputs import gather, load
 from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, VectorFormat
@@ -30,19 +31,19 @@ from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report import document
 from fastlloyd.run.agreement import MaskAgreement
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.driver import Driver
+from fastlloyd.run.farewell import conclude, conclude_without_result
 from fastlloyd.run.horizontal import begin_client, run_server
 from fastlloyd.run.inputs import OwnRecords
 from fastlloyd.run.outcome import (
     Facts,
+    Outcome,
     Result,
     common_part,
     draw_result,
     evaluate_result,
 )
 from fastlloyd.run.promise import ROW, size_conditions
-from fastlloyd.run.session import Outcome, Session, discarding
-from fastlloyd.run.shared import ReportOnly, SharedOutcome
+from fastlloyd.run.session import Session
 from fastlloyd.wire.header import PartyId
 
 __all__ = ["gather", "load", "plan_lines", "privacy_unit", "serve", "settings_help", "take_part"]
@@ -51,6 +52,11 @@ _AGAINST = (
     "any single other client, over all messages to it (the server sees masked values only; it knows the noise, and can "
     "take it off where a client's masks or the result reach it)"
 )
+
+
+def writes_result(me: PartyId) -> bool:
+    """Whether this party may come to have the result."""
+    return not me.is_server
 
 
 def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
@@ -70,14 +76,11 @@ def settings_help(protocol: str) -> Mapping[str, str]:
     return {key: HELP[key] for key in APPLICABLE[protocol]}
 
 
-def serve(session: Session) -> Outcome:
-    """Run the server."""
-    public = session.common.public
-    ledger = session.ledger or Ledger()
-    secret = SecretRandom()
-    played = run_server(
+def serve(session: Session) -> Party[Outcome]:
+    """Live as the server."""
+    public, secret = session.common.public, SecretRandom()
+    plan, result = yield from run_server(
         session,
-        ledger,
         kind=Plan,
         make=lambda schema: make_plan(public, d=len(schema.names), names=schema.names),
         bounds=bounds,
@@ -86,29 +89,17 @@ def serve(session: Session) -> Outcome:
         ),
         included=_included,
     )
-    plan, result = played.plan, played.result
     common = _common_part(session.facts, plan, result.included)
-    outcome = ReportOnly(session, played.driver, common, plan.all_releases(), late=result.late)
-    ledger.close()
-    return outcome
+    return (yield from conclude_without_result(session, common, plan.all_releases(), result.late))
 
 
-def take_part(session: Session) -> Outcome:
-    """Run a client."""
-    outcome = ClientOutcome(session)
-    with discarding(outcome):
-        _run_client(session, outcome)
-    return outcome
-
-
-def _run_client(session: Session, outcome: ClientOutcome) -> None:
-    """Run a client and fill in its outcome."""
+def take_part(session: Session) -> Party[Outcome]:
+    """Live as a client."""
     own = session.take_own(OwnRecords)
-    public, names = session.common.public, own.names
-    begun = begin_client(
+    public, names, bounds_ = session.common.public, own.names, own.bounds
+    begun = yield from begin_client(
         session,
         own,
-        outcome.files.ledger,
         kind=Plan,
         check=lambda plan: check_plan(plan, public, d=len(names), names=names),
         bounds=bounds,
@@ -116,21 +107,29 @@ def _run_client(session: Session, outcome: ClientOutcome) -> None:
         ahead=True,
     )
     plan = begun.plan
-    masks = make_masks(begun.agreement(first_centers(plan).grid.tobytes()), begun.driver, plan)
+    masks = yield from make_masks(begun.agreement(first_centers(plan).grid.tobytes()), plan)
     points = own.quantise(plan.fraction_bits)
     del own  # the scaled copy is no longer needed
-    begun.start()
+    yield from begun.start()
     share = partial(draw_share, plan, secret=SecretRandom()) if plan.masking == "pairwise" else None
-    result = begun.driver.drive(client(session.me, points, plan, masks, share=share, stored=begun.stored))
-    outcome.finish(session, begun.driver, plan, result)
+    result = yield from client(session.me, points, plan, masks, share=share, stored=begun.stored)
+    return (
+        yield from conclude(
+            session,
+            lambda: _make_result(session, plan, names, bounds_, result),
+            took_part=result.included[-1],
+            writers=result.included[-1],
+            raw_labels=result.raw_labels,
+        )
+    )
 
 
-def make_masks(agreement: MaskAgreement, driver: Driver, plan: Plan) -> Masks:
+def make_masks(agreement: MaskAgreement, plan: Plan) -> Party[Masks]:
     """Agree with the other clients on the masks that the plan asks for."""
     ring = Ring(plan.ring_bits)
     if plan.masking == "pairwise":
-        return PairwiseMasks(agreement.pairs(driver), ring, plan.elements, agreement.run_id)
-    return MaskGenerator(agreement.seed(driver), ring, plan.elements, agreement.run_id)
+        return PairwiseMasks((yield from agreement.pairs()), ring, plan.elements, agreement.run_id)
+    return MaskGenerator((yield from agreement.seed()), ring, plan.elements, agreement.run_id)
 
 
 def _included(plan: Plan, reply: bytes) -> tuple[PartyId, ...]:
@@ -167,52 +166,36 @@ def _common_part(facts: Facts, plan: Plan, included: tuple[tuple[PartyId, ...], 
     )
 
 
-class ClientOutcome(SharedOutcome):
-    """What a client has at the end; `take_part` fills it in."""
+def _make_result(session: Session, plan: Plan, names: tuple[str, ...], bounds: Bounds, result: ClientResult) -> Result:
+    """Give what the clients have at the end."""
+    releases = session.own_releases()
+    centroids = unscale(result.centers.exact, bounds)
+    sizes = tuple(float(size) for size in result.centers.noisy_counts)
+    return Result(
+        common=_common_part(session.facts, plan, result.included),
+        privacy=partial(_privacy, session, plan, releases),
+        features=names,
+        centroids=centroids,
+        noisy_sizes=sizes,
+        against=_against(plan),
+        evaluation=partial(evaluate_result, session.facts, bounds, result.centers.exact),
+        releases=releases,
+        pictures=partial(draw_result, session.facts, bounds, names, centroids, sizes),
+    )
 
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
-        self._bounds: Bounds = session.own.bounds
-        self._names: tuple[str, ...] = session.own.names
 
-    def finish(self, session: Session, driver: Driver, plan: Plan, result: ClientResult) -> None:
-        """Compare with the other clients, and note how the run ended."""
-        self.conclude(
-            session,
-            driver,
-            lambda: self._make_result(plan, result),
-            took_part=result.included[-1],
-            writers=result.included[-1],
-            raw_labels=result.raw_labels,
-        )
-
-    def _make_result(self, plan: Plan, result: ClientResult) -> Result:
-        releases = self.files.own_releases()
-        centroids = unscale(result.centers.exact, self._bounds)
-        sizes = tuple(float(size) for size in result.centers.noisy_counts)
-        return Result(
-            common=_common_part(self._facts, plan, result.included),
-            privacy=partial(self._privacy, plan, releases),
-            features=self._names,
-            centroids=centroids,
-            noisy_sizes=sizes,
-            against=_against(plan),
-            evaluation=partial(evaluate_result, self._facts, self._bounds, result.centers.exact),
-            releases=releases,
-            pictures=partial(draw_result, self._facts, self._bounds, self._names, centroids, sizes),
-        )
-
-    def _privacy(self, plan: Plan, releases: Sequence[Release]) -> document.Privacy:
-        config = self._facts.config
-        return document.Privacy(
-            epsilon=plan.epsilon if plan.private else math.inf,
-            delta=plan.delta,
-            spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
-            neighbours="add-remove record",
-            unit=privacy_unit(config),
-            conditions=size_conditions(config),
-            accountant=ACCOUNTANT,
-            releases=[release.to_dict() for release in releases],
-            lifetime_epsilon=self.files.ledger.epsilon(lifetime_delta(plan)) if config.state_dir else None,
-            budget=config.budget,
-        )
+def _privacy(session: Session, plan: Plan, releases: Sequence[Release]) -> document.Privacy:
+    """Give what the report says of privacy."""
+    config = session.config
+    return document.Privacy(
+        epsilon=plan.epsilon if plan.private else math.inf,
+        delta=plan.delta,
+        spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
+        neighbours="add-remove record",
+        unit=privacy_unit(config),
+        conditions=size_conditions(config),
+        accountant=ACCOUNTANT,
+        releases=[release.to_dict() for release in releases],
+        lifetime_epsilon=session.ledger.epsilon(lifetime_delta(plan)) if config.state_dir else None,
+        budget=config.budget,
+    )

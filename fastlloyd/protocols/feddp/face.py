@@ -19,6 +19,7 @@ from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.life.hello import Schema
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.pairwise import PairwiseMasks
+from fastlloyd.party.effects import Party
 from fastlloyd.privacy.accountant import ACCOUNTANT, spent
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER, Release
 from fastlloyd.protocols.feddp.client import ClientResult, client
@@ -34,18 +35,22 @@ from fastlloyd.protocols.feddp.sizes import bounds
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report import document
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.driver import Driver
+from fastlloyd.run.farewell import conclude
 from fastlloyd.run.horizontal import begin_client, run_server
 from fastlloyd.run.inputs import OwnRecords
-from fastlloyd.run.outcome import Result, common_part, draw_result, evaluate_result
+from fastlloyd.run.outcome import Facts, Outcome, Result, common_part, draw_result, evaluate_result
 from fastlloyd.run.promise import CLIENT, ROW, USER, size_conditions
-from fastlloyd.run.session import Outcome, Session, discarding
-from fastlloyd.run.shared import SharedOutcome
+from fastlloyd.run.session import Session
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
-__all__ = ["gather", "load", "plan_lines", "privacy_unit", "serve", "settings_help", "take_part"]
+__all__ = ["gather", "load", "plan_lines", "privacy_unit", "serve", "settings_help", "take_part", "writes_result"]
 
 _SERVER_SHOWN = "the server's own points are not protected: the clients see them, projected"
+
+
+def writes_result(me: PartyId) -> bool:
+    """Whether this party may come to have the result."""
+    return True
 
 
 def privacy_unit(config: RunConfig) -> str | None:
@@ -62,12 +67,11 @@ def settings_help(protocol: str) -> Mapping[str, str]:
     return HELP
 
 
-def serve(session: Session) -> Outcome:
-    """Run the server."""
+def serve(session: Session) -> Party[Outcome]:
+    """Live as the server."""
     own = session.take_own(ServerPoints)
     public = session.common.public
     settings = settings_from(public.settings)
-    outcome = FedDPOutcome(session)
     points = None if settings.start == "sphere-packing" else own.points
 
     def make(schema: Schema) -> Plan:
@@ -79,139 +83,135 @@ def serve(session: Session) -> Outcome:
             )
         return make_plan(public, d=len(schema.names), names=schema.names, server_points=points)
 
-    with discarding(outcome):
-        played = run_server(
-            session,
-            outcome.files.ledger,
-            kind=Plan,
-            make=make,
-            bounds=bounds,
-            play=lambda plan, stored, done: server(
-                plan, points, restarts=settings.restarts, stored=stored, rounds_done=done
-            ),
-            included=lambda plan, _: clients(plan.clients),
-        )
-        outcome.finish(session, played.driver, played.plan, played.result)
-    return outcome
+    plan, result = yield from run_server(
+        session,
+        kind=Plan,
+        make=make,
+        bounds=bounds,
+        play=lambda plan, stored, done: server(
+            plan, points, restarts=settings.restarts, stored=stored, rounds_done=done
+        ),
+        included=lambda plan, _: clients(plan.clients),
+    )
+    return (yield from _conclude(session, plan, result))
 
 
-def take_part(session: Session) -> Outcome:
-    """Run a client."""
-    outcome = FedDPOutcome(session)
-    with discarding(outcome):
-        _run_client(session, outcome)
-    return outcome
-
-
-def _run_client(session: Session, outcome: FedDPOutcome) -> None:
-    """Run a client and fill in its outcome."""
+def take_part(session: Session) -> Party[Outcome]:
+    """Live as a client."""
     own = session.take_own(OwnRecords)
     raw_users = own.raw_users if isinstance(own, UserRecords) else None
     public, names = session.common.public, own.names
-    begun = begin_client(
+    begun = yield from begin_client(
         session,
         own,
-        outcome.files.ledger,
         kind=Plan,
         check=lambda plan: check_plan(plan, public, d=len(names), names=names),
         bounds=bounds,
         lifetime_delta=lambda plan: plan.delta,
     )
     plan = begun.plan
-    masks = PairwiseMasks(begun.agreement().pairs(begun.driver), Ring(plan.ring_bits), 1, session.facts.run_id)
+    pairs = yield from begun.agreement().pairs()
+    masks = PairwiseMasks(pairs, Ring(plan.ring_bits), 1, session.facts.run_id)
     points = own.quantise(plan.fraction_bits)
     del own
-    begun.start()
+    yield from begun.start()
     secret = SecretRandom()
-    result = begun.driver.drive(
-        client(
-            session.me,
-            points,
-            plan,
-            masks,
-            share=lambda t, k: draw_share(plan, t, k, secret),
-            raw_users=raw_users,
-            stored=begun.stored,
-        )
+    result = yield from client(
+        session.me,
+        points,
+        plan,
+        masks,
+        share=lambda t, k: draw_share(plan, t, k, secret),
+        raw_users=raw_users,
+        stored=begun.stored,
     )
-    outcome.finish(session, begun.driver, plan, result)
+    return (yield from _conclude(session, plan, result))
 
 
-class FedDPOutcome(SharedOutcome):
-    """What a party has at the end: every party has the result, a client its labels as well."""
-
-    def finish(self, session: Session, driver: Driver, plan: Plan, result: ServerResult | ClientResult) -> None:
-        """Compare with the others, and note how the run ended."""
-        self.conclude(
+def _conclude(session: Session, plan: Plan, result: ServerResult | ClientResult) -> Party[Outcome]:
+    """Say farewell: every party has the result, a client its labels as well."""
+    return (
+        yield from conclude(
             session,
-            driver,
-            lambda: self._make_result(plan, result.centers, result.costs, result.included),
+            lambda: _make_result(session, plan, result.centers, result.costs, result.included),
             took_part=session.everybody,
             writers=(SERVER, *session.everybody),
             raw_labels=result.raw_labels if isinstance(result, ClientResult) else None,
         )
+    )
 
-    def _make_result(
-        self, plan: Plan, centers: Centers, costs: NDArray[np.float64], included: Sequence[Sequence[PartyId]]
-    ) -> Result:
-        bounds: Bounds = self._common.bounds.match(plan.names)
-        releases = self.files.own_releases()
-        centroids = unscale(centers.exact, bounds)
-        sizes = tuple(float(size) for size in centers.noisy_counts)
-        extra = {}
-        if costs.size:
-            from fastlloyd.report.elbow import elbow_csv
 
-            extra["elbow.csv"] = elbow_csv(costs, len(centroids))
-        return Result(
-            common=common_part(
-                self._facts,
-                clients=plan.clients,
-                masking="pairwise",
-                parameters=_parameters(plan, len(centroids)),
-                included=included,
-            ),
-            privacy=partial(self._privacy, plan, releases),
-            features=plan.names,
-            centroids=centroids,
-            noisy_sizes=sizes if any(sizes) else None,
-            against=_against(plan),
-            evaluation=partial(evaluate_result, self._facts, bounds, centers.exact, _client_rows(self._common)),
-            releases=releases,
-            pictures=partial(self._draw, bounds, plan, centroids, sizes, costs),
-            extra=extra,
-        )
+def _make_result(
+    session: Session,
+    plan: Plan,
+    centers: Centers,
+    costs: NDArray[np.float64],
+    included: Sequence[Sequence[PartyId]],
+) -> Result:
+    """Give what every party has at the end."""
+    facts = session.facts
+    bounds: Bounds = session.common.bounds.match(plan.names)
+    releases = session.own_releases()
+    centroids = unscale(centers.exact, bounds)
+    sizes = tuple(float(size) for size in centers.noisy_counts)
+    extra = {}
+    if costs.size:
+        from fastlloyd.report.elbow import elbow_csv
 
-    def _privacy(self, plan: Plan, releases: Sequence[Release]) -> document.Privacy:
-        config = self._facts.config
-        neighbours = ADD_REMOVE_USER if plan.by_user else ADD_REMOVE
-        return document.Privacy(
-            epsilon=plan.epsilon,
-            delta=plan.delta,
-            spent_epsilon=spent(releases, plan.delta),
-            neighbours=neighbours,
-            unit=privacy_unit(config),
-            conditions=size_conditions(config),
-            accountant=ACCOUNTANT,
-            releases=[release.to_dict() for release in releases],
-            lifetime_epsilon=self.files.ledger.epsilon(plan.delta, neighbours) if config.state_dir else None,
-            budget=config.budget,
-        )
+        extra["elbow.csv"] = elbow_csv(costs, len(centroids))
+    return Result(
+        common=common_part(
+            facts,
+            clients=plan.clients,
+            masking="pairwise",
+            parameters=_parameters(plan, len(centroids)),
+            included=included,
+        ),
+        privacy=partial(_privacy, session, plan, releases),
+        features=plan.names,
+        centroids=centroids,
+        noisy_sizes=sizes if any(sizes) else None,
+        against=_against(plan),
+        evaluation=partial(evaluate_result, facts, bounds, centers.exact, _client_rows(session.common)),
+        releases=releases,
+        pictures=partial(_draw, facts, bounds, plan.names, (centroids, sizes), costs),
+        extra=extra,
+    )
 
-    def _draw(
-        self,
-        bounds: Bounds,
-        plan: Plan,
-        centroids: NDArray[np.float64],
-        sizes: tuple[float, ...],
-        costs: NDArray[np.float64],
-    ) -> dict[str, bytes]:
-        pictures = draw_result(self._facts, bounds, plan.names, centroids, sizes)
-        if costs.size:
-            from fastlloyd.report.elbow import elbow_plot
 
-            pictures.update(elbow_plot(costs, len(centroids)))
-        return pictures
+def _privacy(session: Session, plan: Plan, releases: Sequence[Release]) -> document.Privacy:
+    """Give what the report says of privacy."""
+    config = session.config
+    neighbours = ADD_REMOVE_USER if plan.by_user else ADD_REMOVE
+    return document.Privacy(
+        epsilon=plan.epsilon,
+        delta=plan.delta,
+        spent_epsilon=spent(releases, plan.delta),
+        neighbours=neighbours,
+        unit=privacy_unit(config),
+        conditions=size_conditions(config),
+        accountant=ACCOUNTANT,
+        releases=[release.to_dict() for release in releases],
+        lifetime_epsilon=session.ledger.epsilon(plan.delta, neighbours) if config.state_dir else None,
+        budget=config.budget,
+    )
+
+
+def _draw(
+    facts: Facts,
+    bounds: Bounds,
+    names: tuple[str, ...],
+    result: tuple[NDArray[np.float64], tuple[float, ...]],
+    costs: NDArray[np.float64],
+) -> dict[str, bytes]:
+    """Draw centroids and sizes, and the costs that the number of clusters was chosen by."""
+    centroids, sizes = result
+    pictures = draw_result(facts, bounds, names, centroids, sizes)
+    if costs.size:
+        from fastlloyd.report.elbow import elbow_plot
+
+        pictures.update(elbow_plot(costs, len(centroids)))
+    return pictures
 
 
 def _client_rows(common: Any) -> NDArray[np.int64] | None:

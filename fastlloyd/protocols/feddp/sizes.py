@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fastlloyd.life.sizes import Bounds, plan_bounds
+from fastlloyd.life.sizes import plan_bounds
+from fastlloyd.party.bounds import Bounds
 from fastlloyd.protocols.feddp.messages import (
     CentersMessage,
     MaskedStatistic,

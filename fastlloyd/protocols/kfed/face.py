@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import unscale
+from fastlloyd.party.effects import Keep, Party
 from fastlloyd.party.message import recall
 from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.protocols.kfed.client import ClientResult, centers_format, client
@@ -22,12 +23,11 @@ from fastlloyd.protocols.kfed.server import ServerResult, server
 from fastlloyd.protocols.kfed.settings import HELP
 from fastlloyd.protocols.kfed.sizes import bounds
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.driver import Driver
+from fastlloyd.run.farewell import conclude
 from fastlloyd.run.horizontal import begin_client, run_server
 from fastlloyd.run.inputs import Common, OwnRecords, gather_horizontal, load_own, plan_inputs
-from fastlloyd.run.outcome import Result, common_part, draw_result, evaluate_result, not_private_part
-from fastlloyd.run.session import Outcome, Session, discarding
-from fastlloyd.run.shared import SharedOutcome
+from fastlloyd.run.outcome import Outcome, Result, common_part, draw_result, evaluate_result, not_private_part
+from fastlloyd.run.session import Session
 from fastlloyd.wire.header import SERVER, PartyId
 
 _NOT_PRIVATE = "kfed sends means of the clients' records to the server without noise or masks"
@@ -55,6 +55,11 @@ def load(config: RunConfig, common: Common, me: PartyId) -> OwnRecords | None:
     return None if me.is_server else load_own(config, common, me)
 
 
+def writes_result(me: PartyId) -> bool:
+    """Whether this party may come to have the result."""
+    return True
+
+
 def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     """Describe what a run would do, from public numbers alone."""
     public, d = plan_inputs(config, clients, d, public_parameters)
@@ -76,86 +81,80 @@ def settings_help(protocol: str) -> Mapping[str, str]:
     return HELP
 
 
-def serve(session: Session) -> Outcome:
-    """Run the server."""
+def serve(session: Session) -> Party[Outcome]:
+    """Live as the server."""
     public = session.common.public
-    outcome = KFedOutcome(session)
-    with discarding(outcome):
-        played = run_server(
+    plan, result = yield from run_server(
+        session,
+        kind=Plan,
+        make=lambda schema: make_plan(public, d=len(schema.names), names=schema.names),
+        bounds=bounds,
+        play=lambda plan, stored, done: server(plan, stored=stored.get(0), rounds_done=done),
+        included=lambda plan, reply: recall(MergedCenters, reply, centers_format(plan), "reply-0").included,
+    )
+    return (yield from _conclude(session, plan, result))
+
+
+def take_part(session: Session) -> Party[Outcome]:
+    """Live as a client."""
+    own = session.take_own(OwnRecords)
+    public, names = session.common.public, own.names
+    begun = yield from begin_client(
+        session,
+        own,
+        kind=Plan,
+        check=lambda plan: check_plan(plan, public, d=len(names), names=names),
+        bounds=bounds,
+        lifetime_delta=lambda plan: automatic_delta(plan.n_total),
+    )
+    points = own.quantise(begun.plan.fraction_bits)
+    del own
+    yield Keep(begun.facts)
+    yield from begun.start()
+    stored = begun.stored
+    result = yield from client(
+        session.me, points, begun.plan, uplink=stored.uplinks.get(0), reply=stored.replies.get(0)
+    )
+    return (yield from _conclude(session, begun.plan, result))
+
+
+def _conclude(session: Session, plan: Plan, result: ServerResult | ClientResult) -> Party[Outcome]:
+    """Say farewell: every party has the result, a client its labels as well."""
+    return (
+        yield from conclude(
             session,
-            outcome.files.ledger,
-            kind=Plan,
-            make=lambda schema: make_plan(public, d=len(schema.names), names=schema.names),
-            bounds=bounds,
-            play=lambda plan, stored, done: server(plan, stored=stored.get(0), rounds_done=done),
-            included=lambda plan, reply: recall(MergedCenters, reply, centers_format(plan), "reply-0").included,
-        )
-        outcome.finish(session, played.driver, played.plan, played.result)
-    return outcome
-
-
-def take_part(session: Session) -> Outcome:
-    """Run a client."""
-    outcome = KFedOutcome(session)
-    with discarding(outcome):
-        own = session.take_own(OwnRecords)
-        public, names = session.common.public, own.names
-        begun = begin_client(
-            session,
-            own,
-            outcome.files.ledger,
-            kind=Plan,
-            check=lambda plan: check_plan(plan, public, d=len(names), names=names),
-            bounds=bounds,
-            lifetime_delta=lambda plan: automatic_delta(plan.n_total),
-        )
-        points = own.quantise(begun.plan.fraction_bits)
-        del own
-        begun.keep_facts()
-        begun.start()
-        stored = begun.stored
-        result = begun.driver.drive(
-            client(session.me, points, begun.plan, uplink=stored.uplinks.get(0), reply=stored.replies.get(0))
-        )
-        outcome.finish(session, begun.driver, begun.plan, result)
-    return outcome
-
-
-class KFedOutcome(SharedOutcome):
-    """What a party has at the end: every party has the result, a client its labels as well."""
-
-    def finish(self, session: Session, driver: Driver, plan: Plan, result: ServerResult | ClientResult) -> None:
-        """Compare with the others, and note how the run ended."""
-        self.conclude(
-            session,
-            driver,
-            lambda: self._make_result(plan, result.centers, (result.included,)),
+            lambda: _make_result(session, plan, result.centers, (result.included,)),
             took_part=result.included,
             writers=(SERVER, *result.included),
             late=result.late if isinstance(result, ServerResult) else frozenset(),
             raw_labels=result.raw_labels if isinstance(result, ClientResult) else None,
         )
+    )
 
-    def _make_result(self, plan: Plan, centers: NDArray[np.float64], included: Sequence[Sequence[PartyId]]) -> Result:
-        bounds = self._common.bounds.match(plan.names)
-        releases = self.files.own_releases()
-        centroids = unscale(centers, bounds)
-        parameters = {key: value for key, value in plan.to_json().items() if key not in ("names", "protocol")}
-        return Result(
-            common=common_part(
-                self._facts,
-                clients=plan.clients,
-                masking=None,
-                parameters={**parameters, "d": plan.d, "rounds": 1},
-                included=included,
-            ),
-            privacy=partial(not_private_part, self._facts, releases),
-            features=plan.names,
-            centroids=centroids,
-            noisy_sizes=None,
-            against="nobody",
-            not_private_reason=_NOT_PRIVATE,
-            evaluation=partial(evaluate_result, self._facts, bounds, centers),
-            releases=releases,
-            pictures=partial(draw_result, self._facts, bounds, plan.names, centroids, None),
-        )
+
+def _make_result(
+    session: Session, plan: Plan, centers: NDArray[np.float64], included: Sequence[Sequence[PartyId]]
+) -> Result:
+    """Give what every party has at the end."""
+    bounds, facts = session.common.bounds.match(plan.names), session.facts
+    releases = session.own_releases()
+    centroids = unscale(centers, bounds)
+    parameters = {key: value for key, value in plan.to_json().items() if key not in ("names", "protocol")}
+    return Result(
+        common=common_part(
+            facts,
+            clients=plan.clients,
+            masking=None,
+            parameters={**parameters, "d": plan.d, "rounds": 1},
+            included=included,
+        ),
+        privacy=partial(not_private_part, facts, releases),
+        features=plan.names,
+        centroids=centroids,
+        noisy_sizes=None,
+        against="nobody",
+        not_private_reason=_NOT_PRIVATE,
+        evaluation=partial(evaluate_result, facts, bounds, centers),
+        releases=releases,
+        pictures=partial(draw_result, facts, bounds, plan.names, centroids, None),
+    )

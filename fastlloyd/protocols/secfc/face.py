@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds, scale, unscale
 from fastlloyd.life.hello import await_ready, gather_schema, propose_plan
+from fastlloyd.party.effects import Allow, Party, Publish
 from fastlloyd.privacy.delta import automatic_delta
-from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.protocols.secfc.client import ClientResult, client
 from fastlloyd.protocols.secfc.math.tournament import count_rounds
 from fastlloyd.protocols.secfc.math.turn import draw_rotation, rotate
@@ -29,19 +29,19 @@ from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report import document
 from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.driver import Driver
+from fastlloyd.run.farewell import conclude, conclude_without_result
 from fastlloyd.run.horizontal import begin_client
 from fastlloyd.run.inputs import Common, OwnRecords, gather_horizontal, load_own, plan_inputs
 from fastlloyd.run.outcome import (
     Facts,
+    Outcome,
     Result,
     common_part,
     draw_result,
     evaluate_result,
     not_private_part,
 )
-from fastlloyd.run.session import Outcome, Session, discarding
-from fastlloyd.run.shared import ReportOnly, SharedOutcome
+from fastlloyd.run.session import Session
 from fastlloyd.wire.header import PartyId
 
 _NOT_PRIVATE = (
@@ -97,6 +97,11 @@ def load(config: RunConfig, common: Common, me: PartyId) -> OwnRecords | None:
     return None if me.is_server else load_own(config, common, me)
 
 
+def writes_result(me: PartyId) -> bool:
+    """Whether this party may come to have the result."""
+    return not me.is_server
+
+
 def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     """Describe what a run would do, from public numbers alone."""
     public, d = plan_inputs(config, clients, d, public_parameters)
@@ -125,57 +130,56 @@ def settings_help(protocol: str) -> Mapping[str, str]:
     return HELP
 
 
-def serve(session: Session) -> Outcome:
-    """Run the server."""
-    ledger = session.ledger or Ledger()
-    driver = session.driver(ledger)
+def serve(session: Session) -> Party[Outcome]:
+    """Live as the server."""
     common = session.common
-    sizes = driver.drive(gather_sizes(session.everybody, common.caps, padded=common.public.chosen.membership))
-    schema = driver.drive(gather_schema(session.everybody))
+    yield from session.begin()
+    sizes = yield from gather_sizes(session.everybody, common.caps, padded=common.public.chosen.membership)
+    schema = yield from gather_schema(session.everybody)
     plan = make_plan(common.public, d=len(schema.names), names=schema.names, sizes=sizes)
-    driver.allow(bounds(plan))
-    driver.drive(propose_plan(session.everybody, plan.to_json(), 0))
-    records = driver.drive(await_shared(plan))
-    driver.drive(await_ready(session.everybody))
-    session.rounds_start(driver)
-    result = driver.drive(server(plan, records))
-    ledger.close()
+    yield Allow(bounds(plan))
+    yield from propose_plan(session.everybody, plan.to_json(), 0)
+    records = yield from await_shared(plan)
+    yield from await_ready(session.everybody)
+    yield Publish("setup")
+    result = yield from server(plan, records)
     part = _common_part(session.facts, plan, result.included)
-    return ReportOnly(session, driver, part, plan.all_releases(), late=result.late)
+    return (yield from conclude_without_result(session, part, plan.all_releases(), result.late))
 
 
-def take_part(session: Session) -> Outcome:
-    """Run a client."""
-    outcome = ClientOutcome(session)
-    with discarding(outcome):
-        _run_client(session, outcome)
-    return outcome
-
-
-def _run_client(session: Session, outcome: ClientOutcome) -> None:
-    """Run a client and fill in its outcome."""
+def take_part(session: Session) -> Party[Outcome]:
+    """Live as a client."""
     own = session.take_own(OwnRecords)
-    common, me, names = session.common, session.me, own.names
+    common, me, names, bounds_ = session.common, session.me, own.names, own.bounds
     told = common.caps[me.rank - 1] if common.public.chosen.membership else len(own.raw_points)
-    session.driver(outcome.files.ledger).drive(tell_size(told))
-    begun = begin_client(
+    yield from tell_size(told)
+    begun = yield from begin_client(
         session,
         own,
-        outcome.files.ledger,
         kind=Plan,
         check=lambda plan: check_plan(plan, common.public, me=me, names=names, told=told, caps=common.caps),
         bounds=bounds,
         lifetime_delta=lambda plan: automatic_delta(plan.n_total),
     )
     plan, run_id = begun.plan, session.facts.run_id
-    seed = begun.fresh_seed()
+    seed = yield from begun.fresh_seed()
     rotation = draw_rotation(plan.d, seed=seed, run_id=run_id)
     points = rotate(own.raw_points, rotation, plan.fraction_bits)
     del own
-    shares = begun.driver.drive(share_points(me, points, plan, run_id=run_id, secret=SecretRandom()))
-    begun.start()
-    result = begun.driver.drive(client(me, shares, points, plan, rotation=rotation, seed=seed, run_id=run_id))
-    outcome.finish(session, begun.driver, plan, result)
+    shares = yield from share_points(me, points, plan, run_id=run_id, secret=SecretRandom())
+    yield from begun.start()
+    result = yield from client(me, shares, points, plan, rotation=rotation, seed=seed, run_id=run_id)
+    inertia = result.raw_inertia
+    return (
+        yield from conclude(
+            session,
+            lambda: _make_result(session, plan, names, bounds_, result),
+            took_part=result.present,
+            writers=result.present,
+            raw_labels=result.raw_labels,
+            raw_files={} if inertia is None else {f"inertia_{me.rank}.csv": f"inertia\n{inertia!r}\n"},
+        )
+    )
 
 
 def _not_private(plan: Plan) -> str:
@@ -194,59 +198,41 @@ def _common_part(facts: Facts, plan: Plan, included: Sequence[Sequence[PartyId]]
     )
 
 
-class ClientOutcome(SharedOutcome):
-    """What a client has at the end."""
+def _make_result(session: Session, plan: Plan, names: tuple[str, ...], bounds: Bounds, result: ClientResult) -> Result:
+    """Give what the clients have at the end."""
+    facts = session.facts
+    centroids = None if result.centers is None else unscale(result.centers, bounds)
+    releases = session.own_releases()
+    drawn = centroids is not None and bool(np.isfinite(centroids).all())
+    sizes = "".join(f"{cluster},{size}\n" for cluster, size in enumerate(result.sizes.tolist()))
+    return Result(
+        common=_common_part(facts, plan, result.included),
+        privacy=partial(not_private_part, facts, releases),
+        features=names,
+        centroids=centroids,
+        noisy_sizes=None,
+        against="nobody",
+        not_private_reason=_not_private(plan),
+        evaluation=partial(_evaluate, facts, plan, bounds, result),
+        releases=releases,
+        pictures=partial(draw_result, facts, bounds, names, centroids, None)
+        if drawn and centroids is not None
+        else dict,
+        extra={"sizes.csv": "cluster,size\n" + sizes},
+    )
 
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
-        self._bounds: Bounds = session.own.bounds
-        self._names: tuple[str, ...] = session.own.names
 
-    def finish(self, session: Session, driver: Driver, plan: Plan, result: ClientResult) -> None:
-        """Compare with the other clients, and note how the run ended."""
-        inertia = result.raw_inertia
-        self.conclude(
-            session,
-            driver,
-            lambda: self._make_result(plan, result),
-            took_part=result.present,
-            writers=result.present,
-            raw_labels=result.raw_labels,
-            raw_files={} if inertia is None else {f"inertia_{session.me.rank}.csv": f"inertia\n{inertia!r}\n"},
-        )
-
-    def _make_result(self, plan: Plan, result: ClientResult) -> Result:
-        centroids = None if result.centers is None else unscale(result.centers, self._bounds)
-        releases = self.files.own_releases()
-        drawn = centroids is not None and bool(np.isfinite(centroids).all())
-        sizes = "".join(f"{cluster},{size}\n" for cluster, size in enumerate(result.sizes.tolist()))
-        return Result(
-            common=_common_part(self._facts, plan, result.included),
-            privacy=partial(not_private_part, self._facts, releases),
-            features=self._names,
-            centroids=centroids,
-            noisy_sizes=None,
-            against="nobody",
-            not_private_reason=_not_private(plan),
-            evaluation=partial(self._evaluate, plan, result),
-            releases=releases,
-            pictures=partial(draw_result, self._facts, self._bounds, self._names, centroids, None)
-            if drawn and centroids is not None
-            else dict,
-            extra={"sizes.csv": "cluster,size\n" + sizes},
-        )
-
-    def _evaluate(self, plan: Plan, result: ClientResult) -> dict[str, float | None] | None:
-        """Compare with the public data set: from the labels, or from the centres where labels have no owner."""
-        dataset, splits = self._common.dataset, self._common.splits
-        if not self._facts.config.evaluate or dataset is None or splits is None:
-            return None
-        if plan.membership:
-            if result.centers is None or not np.isfinite(result.centers).all():
-                return {"nicv": None, "nicv_central": None}
-            return evaluate_result(self._facts, self._bounds, result.centers)
-        points = scale(dataset.values[np.concatenate(splits)], self._bounds)
-        return evaluate_result(self._facts, self._bounds, _means(points, result.labels))
+def _evaluate(facts: Facts, plan: Plan, bounds: Bounds, result: ClientResult) -> dict[str, float | None] | None:
+    """Compare with the public data set: from the labels, or from the centres where labels have no owner."""
+    dataset, splits = facts.common.dataset, facts.common.splits
+    if not facts.config.evaluate or dataset is None or splits is None:
+        return None
+    if plan.membership:
+        if result.centers is None or not np.isfinite(result.centers).all():
+            return {"nicv": None, "nicv_central": None}
+        return evaluate_result(facts, bounds, result.centers)
+    points = scale(dataset.values[np.concatenate(splits)], bounds)
+    return evaluate_result(facts, bounds, _means(points, result.labels))
 
 
 def _means(points: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:

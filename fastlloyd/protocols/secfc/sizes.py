@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fastlloyd.life.sizes import Bounds, plan_bounds
+from fastlloyd.life.sizes import plan_bounds
+from fastlloyd.party.bounds import Bounds
 from fastlloyd.protocols.secfc.math.onion import TAG_BYTES, sealed_bytes
 from fastlloyd.protocols.secfc.messages import Assignment, CenterShares, CodedValues, Finished, Roll, Signs
 from fastlloyd.protocols.secfc.plan import Plan

@@ -20,7 +20,7 @@ from fastlloyd.errors import InternalError
 from fastlloyd.life.align.columns import gather_columns, tell_columns
 from fastlloyd.life.align.sizes import align_sizes
 from fastlloyd.life.hello import await_plan, propose_plan
-from fastlloyd.party.effects import Party, Record
+from fastlloyd.party.effects import Afford, Allow, Party, Publish, Record
 from fastlloyd.privacy.accountant import ACCOUNTANT, spent
 from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.privacy.ledger import keyed_digest
@@ -37,23 +37,27 @@ from fastlloyd.protocols.vertical_dp.sizes import bounds
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report import document
 from fastlloyd.report.signed import SignedRecord
-from fastlloyd.run.checks import accept_plan, check_budget, refuse_old_run
+from fastlloyd.run.checks import accept_plan, refuse_old_run
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.driver import Driver
-from fastlloyd.run.outcome import Result, common_part
+from fastlloyd.run.farewell import conclude
+from fastlloyd.run.outcome import Outcome, Result, common_part
 from fastlloyd.run.promise import PERSON
-from fastlloyd.run.session import Outcome, Session, discarding
-from fastlloyd.run.shared import SharedOutcome
+from fastlloyd.run.session import Session
 from fastlloyd.run.vertical import HELP as VERTICAL_HELP
 from fastlloyd.run.vertical import OwnColumns, VerticalCommon
 from fastlloyd.wire.header import SERVER, PartyId
 
-__all__ = ["gather", "load", "plan_lines", "privacy_unit", "serve", "settings_help", "take_part"]
+__all__ = ["gather", "load", "plan_lines", "privacy_unit", "serve", "settings_help", "take_part", "writes_result"]
 
 _AGAINST = (
     "the server and the public, but not between the parties (each of them knows hash keys and could test in another's "
     "sketches what a person's cluster may be)"
 )
+
+
+def writes_result(me: PartyId) -> bool:
+    """Whether this party may come to have the result."""
+    return True
 
 
 def privacy_unit(config: RunConfig) -> str | None:
@@ -66,40 +70,29 @@ def settings_help(protocol: str) -> Mapping[str, str]:
     return {key: HELP[key] for key in APPLICABLE[protocol]} | VERTICAL_HELP
 
 
-def serve(session: Session) -> Outcome:
-    """Run the server."""
-    outcome = VerticalOutcome(session)
-    with discarding(outcome):
-        driver = session.driver(outcome.files.ledger, sizes=align_sizes(session.common.public.n_total))
-        features = driver.drive(gather_columns(session.everybody))
-        plan = make_plan(session.common.public, features)
-        driver.allow(bounds(plan))
-        driver.drive(propose_plan(session.everybody, plan.to_json(), 0))
-        driver.drive(await_prepared(plan))
-        session.rounds_start(driver)
-        driver.drive(_record(plan))  # the parties' own ledgers count; this one is for the report
-        result = driver.drive(server(plan))
-        outcome.finish(session, driver, plan, result.centers, tuple(result.weights.tolist()))
-    return outcome
+def serve(session: Session) -> Party[Outcome]:
+    """Live as the server."""
+    yield from session.begin(sizes=align_sizes(session.common.public.n_total))
+    features = yield from gather_columns(session.everybody)
+    plan = make_plan(session.common.public, features)
+    yield Allow(bounds(plan))
+    yield from propose_plan(session.everybody, plan.to_json(), 0)
+    yield from await_prepared(plan)
+    yield Publish("setup")
+    yield Record(plan.all_releases())  # the parties' own ledgers count; this one is for the report
+    result = yield from server(plan)
+    return (yield from _conclude(session, plan, result.centers, tuple(result.weights.tolist())))
 
 
-def take_part(session: Session) -> Outcome:
-    """Run a party that holds columns."""
-    outcome = VerticalOutcome(session)
-    with discarding(outcome):
-        _run_party(session, outcome)
-    return outcome
-
-
-def _run_party(session: Session, outcome: VerticalOutcome) -> None:
-    """Run a party and fill in its outcome."""
-    own, ledger = session.take_own(OwnColumns), outcome.files.ledger
+def take_part(session: Session) -> Party[Outcome]:
+    """Live as a party that holds columns."""
+    own = session.take_own(OwnColumns)
     public, me, secret = session.common.public, session.me, SecretRandom()
     place, features = me.rank - 1, own.features
-    refuse_old_run(session, ledger)
-    driver = session.driver(ledger, keyed_digest(ledger.digest_key(), own.table.raw_values))
-    driver.drive(tell_columns(features))
-    proposal = driver.drive(await_plan())
+    refuse_old_run(session)
+    yield from session.begin(keyed_digest(session.ledger.digest_key(), own.table.raw_values))
+    yield from tell_columns(features)
+    proposal = yield from await_plan()
 
     def read(values: Mapping[str, Any]) -> Plan:
         plan = Plan.from_json(values)
@@ -107,28 +100,26 @@ def _run_party(session: Session, outcome: VerticalOutcome) -> None:
         return plan
 
     plan = accept_plan(session, proposal.plan, read)
-    driver.allow(bounds(plan))
-    check_budget(session, ledger, plan.all_releases(), automatic_delta(plan.n_total))
+    yield Allow(bounds(plan))
+    yield Afford(plan.all_releases(), automatic_delta(plan.n_total))
     shared = json.dumps(plan.to_json(), sort_keys=True).encode()
-    ready = driver.drive(
-        set_up(
-            me,
-            plan,
-            own.table.raw_ids,
-            align=_alignment(session),
-            run_id=session.facts.run_id,
-            context=hashlib.sha256(session.digest + hashlib.sha256(shared).digest()).digest(),
-            secret=secret,
-        )
+    ready = yield from set_up(
+        me,
+        plan,
+        own.table.raw_ids,
+        align=_alignment(session),
+        run_id=session.facts.run_id,
+        context=hashlib.sha256(session.digest + hashlib.sha256(shared).digest()).digest(),
+        secret=secret,
     )
     try:
-        prepared = driver.drive(prepare(me, own.points(ready.raw_ids), plan, ready.keys, secret=secret))
+        prepared = yield from prepare(me, own.points(ready.raw_ids), plan, ready.keys, secret=secret)
     finally:
         ready.keys.erase()
     del own
-    session.rounds_start(driver)
-    result = driver.drive(client(prepared, plan))
-    outcome.finish(session, driver, plan, result.centers, None)
+    yield Publish("setup")
+    result = yield from client(prepared, plan)
+    return (yield from _conclude(session, plan, result.centers, None))
 
 
 def _alignment(session: Session) -> str:
@@ -139,82 +130,74 @@ def _alignment(session: Session) -> str:
     return common.alignment.align
 
 
-def _record(plan: Plan) -> Party[None]:
-    """Write the releases down before they come in."""
-    yield Record(plan.all_releases())
-
-
 def _writers(session: Session, plan: Plan) -> tuple[PartyId, ...]:
     """Give who has the result."""
     return (SERVER, *session.everybody) if plan.share_result else (SERVER,)
 
 
-class VerticalOutcome(SharedOutcome):
-    """What a party has at the end; the result only at the server, or where it is shared."""
-
-    def finish(
-        self,
-        session: Session,
-        driver: Driver,
-        plan: Plan,
-        centers: NDArray[np.float64] | None,
-        weights: tuple[float, ...] | None,
-    ) -> None:
-        """Compare with the others, and note how the run ended."""
-        self.conclude(
+def _conclude(
+    session: Session, plan: Plan, centers: NDArray[np.float64] | None, weights: tuple[float, ...] | None
+) -> Party[Outcome]:
+    """Say farewell: the server has the result, and the parties where it is shared."""
+    return (
+        yield from conclude(
             session,
-            driver,
-            lambda: self._make_result(plan, centers, weights),
+            lambda: _make_result(session, plan, centers, weights),
             took_part=session.everybody,
             writers=_writers(session, plan),
         )
+    )
 
-    def _make_result(
-        self, plan: Plan, centers: NDArray[np.float64] | None, weights: tuple[float, ...] | None
-    ) -> Result | SignedRecord:
-        releases = self.files.own_releases()
-        common = common_part(
-            self._facts,
-            clients=plan.clients,
-            masking=None,
-            parameters=_parameters(plan),
-            included=(self._everybody,),
-        )
-        if centers is None:
-            return SignedRecord(common=common, releases=[release.to_dict() for release in releases], covers="public")
-        from fastlloyd.run.vertical_report import draw_vertical, evaluate_vertical
 
-        features = plan.features
-        names, centroids = assemble_names(features), assemble_centers(centers, features)
-        return Result(
-            common=common,
-            privacy=partial(self._privacy, plan, releases),
-            features=names,
-            centroids=centroids,
-            noisy_sizes=weights,
-            against=_AGAINST,
-            not_private_reason=None if plan.private else plan.note,
-            evaluation=partial(evaluate_vertical, self._facts, self._common, names, centers),
-            releases=releases,
-            pictures=partial(draw_vertical, self._facts, features, centroids, weights),
-            covers="centroids" if weights is None else "result",
-        )
+def _make_result(
+    session: Session, plan: Plan, centers: NDArray[np.float64] | None, weights: tuple[float, ...] | None
+) -> Result | SignedRecord:
+    """Give what a party has at the end."""
+    facts, releases = session.facts, session.own_releases()
+    common = common_part(
+        facts,
+        clients=plan.clients,
+        masking=None,
+        parameters=_parameters(plan),
+        included=(session.everybody,),
+    )
+    if centers is None:
+        return SignedRecord(common=common, releases=[release.to_dict() for release in releases], covers="public")
+    from fastlloyd.run.vertical_report import draw_vertical, evaluate_vertical
 
-    def _privacy(self, plan: Plan, releases: Sequence[Release]) -> document.Privacy:
-        config, delta = self._facts.config, automatic_delta(plan.n_total)
-        return document.Privacy(
-            epsilon=plan.epsilon if plan.private else math.inf,
-            delta=plan.delta,
-            spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
-            neighbours=ZERO_OUT,
-            unit=privacy_unit(config) if plan.private else None,
-            conditions=_conditions(plan),
-            bounded=False,
-            accountant=ACCOUNTANT,
-            releases=[release.to_dict() for release in releases],
-            lifetime_epsilon=self.files.ledger.epsilon(delta, ZERO_OUT) if config.state_dir else None,
-            budget=config.budget,
-        )
+    features = plan.features
+    names, centroids = assemble_names(features), assemble_centers(centers, features)
+    return Result(
+        common=common,
+        privacy=partial(_privacy, session, plan, releases),
+        features=names,
+        centroids=centroids,
+        noisy_sizes=weights,
+        against=_AGAINST,
+        not_private_reason=None if plan.private else plan.note,
+        evaluation=partial(evaluate_vertical, facts, session.common, names, centers),
+        releases=releases,
+        pictures=partial(draw_vertical, facts, features, centroids, weights),
+        covers="centroids" if weights is None else "result",
+    )
+
+
+def _privacy(session: Session, plan: Plan, releases: Sequence[Release]) -> document.Privacy:
+    """Give what the report says of privacy."""
+    config, delta = session.config, automatic_delta(plan.n_total)
+    return document.Privacy(
+        epsilon=plan.epsilon if plan.private else math.inf,
+        delta=plan.delta,
+        spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
+        neighbours=ZERO_OUT,
+        unit=privacy_unit(config) if plan.private else None,
+        conditions=_conditions(plan),
+        bounded=False,
+        accountant=ACCOUNTANT,
+        releases=[release.to_dict() for release in releases],
+        lifetime_epsilon=session.ledger.epsilon(delta, ZERO_OUT) if config.state_dir else None,
+        budget=config.budget,
+    )
 
 
 def _conditions(plan: Plan) -> list[str]:

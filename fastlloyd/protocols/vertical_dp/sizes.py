@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fastlloyd.life.align.sizes import align_sizes
-from fastlloyd.life.sizes import Bounds, plan_bounds
+from fastlloyd.life.sizes import plan_bounds
+from fastlloyd.party.bounds import Bounds
 from fastlloyd.protocols.vertical_dp.client import synopsis_format
 from fastlloyd.protocols.vertical_dp.messages import FinalCenters, Synopsis
 from fastlloyd.protocols.vertical_dp.plan import Plan

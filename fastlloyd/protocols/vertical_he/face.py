@@ -31,6 +31,7 @@ from fastlloyd.life.align.columns import (
 from fastlloyd.life.align.intersect import intersect_ids
 from fastlloyd.life.hello import await_plan, await_ready, propose_plan, tell_ready
 from fastlloyd.life.pairs import agree_pairs
+from fastlloyd.party.effects import Afford, Allow, Party, Publish
 from fastlloyd.privacy.accountant import ACCOUNTANT, prepare, spent
 from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.privacy.release import Release
@@ -49,19 +50,23 @@ from fastlloyd.protocols.vertical_he.settings import HELP
 from fastlloyd.protocols.vertical_he.sizes import bounds, early_sizes
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report import document
-from fastlloyd.run.checks import accept_plan, check_budget, refuse_old_run
+from fastlloyd.run.checks import accept_plan, refuse_old_run
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.driver import Driver
-from fastlloyd.run.outcome import Result, common_part
+from fastlloyd.run.farewell import conclude
+from fastlloyd.run.outcome import Outcome, Result, common_part
 from fastlloyd.run.promise import PERSON
-from fastlloyd.run.session import Outcome, Session
-from fastlloyd.run.shared import SharedOutcome
+from fastlloyd.run.session import Session
 from fastlloyd.run.vertical import HELP as VERTICAL_HELP
 from fastlloyd.run.vertical import OwnColumns, VerticalCommon
 from fastlloyd.wire.decode import decode
-from fastlloyd.wire.header import SERVER
+from fastlloyd.wire.header import SERVER, PartyId
 
-__all__ = ["gather", "load", "plan_lines", "privacy_unit", "serve", "settings_help", "take_part"]
+__all__ = ["gather", "load", "plan_lines", "privacy_unit", "serve", "settings_help", "take_part", "writes_result"]
+
+
+def writes_result(me: PartyId) -> bool:
+    """Whether this party may come to have the result."""
+    return True
 
 
 def privacy_unit(config: RunConfig) -> str | None:
@@ -74,87 +79,83 @@ def settings_help(protocol: str) -> Mapping[str, str]:
     return HELP | VERTICAL_HELP
 
 
-def serve(session: Session) -> Outcome:
-    """Run rank 0."""
-    return _run(session)
+def serve(session: Session) -> Party[Outcome]:
+    """Live as rank 0."""
+    return _live(session)
 
 
-def take_part(session: Session) -> Outcome:
-    """Run another rank."""
-    return _run(session)
+def take_part(session: Session) -> Party[Outcome]:
+    """Live as another rank."""
+    return _live(session)
 
 
-def _run(session: Session) -> Outcome:
-    """Run a party, whichever part it plays."""
-    outcome = HEOutcome(session)
-    try:
-        _play(session, outcome)
-    except BaseException:
-        outcome.discard()
-        raise
-    return outcome
-
-
-def _play(session: Session, outcome: HEOutcome) -> None:
-    """Align, plan, run the party's part, and fill in its outcome."""
-    me, ledger, secret = session.me, outcome.files.ledger, SecretRandom()
+def _live(session: Session) -> Party[Outcome]:
+    """Align, plan, and play the party's part, whichever that is."""
+    me, secret = session.me, SecretRandom()
     own = session.take_own(OwnColumns) if session.own is not None else None
-    digest = "" if own is None else keyed_digest(ledger.digest_key(), own.table.raw_values)
-    refuse_old_run(session, ledger)
-    driver = session.driver(ledger, digest, sizes=early_sizes(session.common.public.n_total))
-    points = None if own is None else _align(session, driver, own, secret)
-    plan, features = _agree(session, driver, own, None if points is None else len(points))
+    digest = "" if own is None else keyed_digest(session.ledger.digest_key(), own.table.raw_values)
+    refuse_old_run(session)
+    yield from session.begin(digest, early_sizes(session.common.public.n_total))
+    points = None if own is None else (yield from _align(session, own, secret))
+    plan, features = yield from _agree(session, own, None if points is None else len(points))
     if plan.columns(me.rank):
-        check_budget(session, ledger, plan.all_releases(), plan.delta)
+        yield Afford(plan.all_releases(), plan.delta)
     if me.rank == plan.computing:
         _check_deadline(session.config, plan)
     columns = np.zeros((0, plan.n)) if points is None else np.ascontiguousarray(points.T)
     del own, points
     if me.is_server:
-        driver.drive(await_ready(session.everybody))
+        yield from await_ready(session.everybody)
     else:
-        driver.drive(tell_ready())
-    session.rounds_start(driver)
-    result = _compute(session, driver, plan, columns, secret)
-    outcome.finish(session, driver, plan, features, result)
+        yield from tell_ready()
+    yield Publish("setup")
+    result = yield from _compute(session, plan, columns, secret)
+    everybody = (SERVER, *session.everybody)
+    return (
+        yield from conclude(
+            session,
+            lambda: _make_result(session, plan, features, result),
+            took_part=everybody,
+            writers=everybody,
+            heard=everybody if plan.parties > 2 else (),  # two parties have nobody to compare with
+        )
+    )
 
 
-def _align(session: Session, driver: Driver, own: OwnColumns, secret: SecretRandom) -> NDArray[np.float64]:
+def _align(session: Session, own: OwnColumns, secret: SecretRandom) -> Party[NDArray[np.float64]]:
     """Bring the owners' records into one order; gives the own ones, shape (n, d_own), scaled."""
     common, run_id = session.common, session.facts.run_id
     if not isinstance(common, VerticalCommon):
         raise InternalError("a vertical protocol was set up with other public facts")
     owners = common.public.owners
-    pairs = driver.drive(agree_pairs(session.me, owners, run_id=run_id, context=session.digest, secret=secret))
+    pairs = yield from agree_pairs(session.me, owners, run_id=run_id, context=session.digest, secret=secret)
     ids = own.table.raw_ids
     if common.alignment.align == "intersect":
         most = common.public.n_total
-        ids = driver.drive(intersect_ids(session.me, owners, ids, run_id=run_id, most=most, secret=secret))
-    driver.drive(check_ids(ids, pairs, run_id=run_id))
+        ids = yield from intersect_ids(session.me, owners, ids, run_id=run_id, most=most, secret=secret)
+    yield from check_ids(ids, pairs, run_id=run_id)
     return own.points(ids)
 
 
-def _agree(
-    session: Session, driver: Driver, own: OwnColumns | None, n: int | None
-) -> tuple[Plan, tuple[PartyFeatures, ...]]:
+def _agree(session: Session, own: OwnColumns | None, n: int | None) -> Party[tuple[Plan, tuple[PartyFeatures, ...]]]:
     """Exchange columns and the number of records, and agree on the plan."""
     public: RunParameters = session.common.public
     if session.me.is_server:
         others = tuple(party for party in public.owners if not party.is_server)
-        told = driver.drive(gather_columns(others))
+        told = yield from gather_columns(others)
         features = told if own is None else (own.features, *told)
         check_features(features)
-        n = driver.drive(gather_count(others, n))
+        n = yield from gather_count(others, n)
         plan = make_plan(public.with_records(n), [own_.names for own_ in features])
         proposal = Proposal(plan, tuple(map(describe_features, features)))
-        driver.allow(bounds(plan))
-        driver.drive(propose_plan(session.everybody, asdict(proposal), 0))
+        yield Allow(bounds(plan))
+        yield from propose_plan(session.everybody, asdict(proposal), 0)
         return plan, features
     if own is not None and n is not None:
-        driver.drive(tell_columns(own.features))
-        driver.drive(tell_count(n))
+        yield from tell_columns(own.features)
+        yield from tell_count(n)
         prepare()  # rank 0 plans meanwhile, and this party will check the plan
-    values = driver.drive(await_plan()).plan
+    values = (yield from await_plan()).plan
     found: list[tuple[PartyFeatures, ...]] = []
 
     def read(values: Mapping[str, Any]) -> Plan:
@@ -171,7 +172,7 @@ def _agree(
         return plan
 
     plan = accept_plan(session, values, read)
-    driver.allow(bounds(plan))
+    yield Allow(bounds(plan))
     return plan, found[0]
 
 
@@ -191,9 +192,7 @@ def _check_deadline(config: RunConfig, plan: Plan) -> None:
         )
 
 
-def _compute(
-    session: Session, driver: Driver, plan: Plan, columns: NDArray[np.float64], secret: SecretRandom
-) -> HEResult:
+def _compute(session: Session, plan: Plan, columns: NDArray[np.float64], secret: SecretRandom) -> Party[HEResult]:
     """Play the part that the plan gives this party."""
     me = session.me
 
@@ -201,76 +200,63 @@ def _compute(
         return draw_noise(plan, secret)
 
     if me.rank == plan.holder:
-        return driver.drive(key_holder(plan, columns, noise))
+        return (yield from key_holder(plan, columns, noise))
     if me.rank != plan.computing:
-        return driver.drive(owner(me, plan, columns))
+        return (yield from owner(me, plan, columns))
     from fastlloyd.protocols.vertical_he.math.workers import open_engine
 
     with open_engine(plan, columns, _workers(session.config)) as engine:
-        return driver.drive(computing_party(plan, engine, noise))
+        return (yield from computing_party(plan, engine, noise))
 
 
-class HEOutcome(SharedOutcome):
-    """What a party has at the end: the released centres."""
+def _make_result(session: Session, plan: Plan, features: tuple[PartyFeatures, ...], result: HEResult) -> Result:
+    """Give what every party has at the end: the released centres."""
+    from fastlloyd.run.vertical_report import draw_vertical, evaluate_vertical
 
-    def finish(
-        self, session: Session, driver: Driver, plan: Plan, features: tuple[PartyFeatures, ...], result: HEResult
-    ) -> None:
-        """Compare with the others, and note how the run ended."""
-        everybody = (SERVER, *session.everybody)
-        self.conclude(
-            session,
-            driver,
-            lambda: self._make_result(plan, features, result),
-            took_part=everybody,
-            writers=everybody,
-            heard=everybody if plan.parties > 2 else (),  # two parties have nobody to compare with
-        )
+    facts = session.facts
+    names = assemble_names(features)
+    centroids = assemble_centers(result.centers, features)
+    run = facts.run_id.hex()
+    planned = [dataclasses.replace(r, run=run) for r in plan.charged_releases(result.rounds)]
+    releases = session.own_releases() or planned
+    sizes = tuple(float(size) for size in result.noisy_counts)
+    return Result(
+        common=common_part(
+            facts,
+            clients=plan.parties - 1,
+            masking=None,
+            parameters=_parameters(plan, result.rounds),
+            included=(session.everybody,) * result.rounds,
+        ),
+        privacy=partial(_privacy, session, plan, releases),
+        features=names,
+        centroids=centroids,
+        noisy_sizes=sizes,
+        against=against(plan, result.rounds),
+        not_private_reason=None if plan.private else FLOODING,
+        evaluation=partial(evaluate_vertical, facts, session.common, names, result.centers),
+        releases=releases,
+        pictures=partial(draw_vertical, facts, features, centroids, sizes),
+    )
 
-    def _make_result(self, plan: Plan, features: tuple[PartyFeatures, ...], result: HEResult) -> Result:
-        from fastlloyd.run.vertical_report import draw_vertical, evaluate_vertical
 
-        names = assemble_names(features)
-        centroids = assemble_centers(result.centers, features)
-        run = self._facts.run_id.hex()
-        planned = [dataclasses.replace(r, run=run) for r in plan.charged_releases(result.rounds)]
-        releases = self.files.own_releases() or planned
-        sizes = tuple(float(size) for size in result.noisy_counts)
-        return Result(
-            common=common_part(
-                self._facts,
-                clients=plan.parties - 1,
-                masking=None,
-                parameters=_parameters(plan, result.rounds),
-                included=(self._everybody,) * result.rounds,
-            ),
-            privacy=partial(self._privacy, plan, releases),
-            features=names,
-            centroids=centroids,
-            noisy_sizes=sizes,
-            against=against(plan, result.rounds),
-            not_private_reason=None if plan.private else FLOODING,
-            evaluation=partial(evaluate_vertical, self._facts, self._common, names, result.centers),
-            releases=releases,
-            pictures=partial(draw_vertical, self._facts, features, centroids, sizes),
-        )
-
-    def _privacy(self, plan: Plan, releases: Sequence[Release]) -> document.Privacy:
-        config, neighbours = self._facts.config, releases[0].neighbours
-        counted = bool(config.state_dir and self.files.ledger.releases)
-        return document.Privacy(
-            epsilon=plan.epsilon if plan.private else math.inf,
-            delta=plan.delta,
-            spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
-            neighbours=neighbours,
-            unit=privacy_unit(config) if plan.private else None,
-            conditions=conditions(plan),
-            bounded=False,
-            accountant=ACCOUNTANT,
-            releases=[release.to_dict() for release in releases],
-            lifetime_epsilon=self.files.ledger.epsilon(plan.delta, neighbours) if counted else None,
-            budget=config.budget if counted else None,
-        )
+def _privacy(session: Session, plan: Plan, releases: Sequence[Release]) -> document.Privacy:
+    """Give what the report says of privacy."""
+    config, neighbours = session.config, releases[0].neighbours
+    counted = bool(config.state_dir and session.ledger.releases)
+    return document.Privacy(
+        epsilon=plan.epsilon if plan.private else math.inf,
+        delta=plan.delta,
+        spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
+        neighbours=neighbours,
+        unit=privacy_unit(config) if plan.private else None,
+        conditions=conditions(plan),
+        bounded=False,
+        accountant=ACCOUNTANT,
+        releases=[release.to_dict() for release in releases],
+        lifetime_epsilon=session.ledger.epsilon(plan.delta, neighbours) if counted else None,
+        budget=config.budget if counted else None,
+    )
 
 
 def _parameters(plan: Plan, rounds: int) -> dict[str, Any]:

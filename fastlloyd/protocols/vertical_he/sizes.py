@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fastlloyd.life.align.sizes import align_sizes
-from fastlloyd.life.sizes import Bounds, plan_bounds
+from fastlloyd.life.sizes import plan_bounds
+from fastlloyd.party.bounds import Bounds
 from fastlloyd.protocols.vertical_he.frame import block_format, key_format, sums_bytes
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples, NoisySums
 from fastlloyd.protocols.vertical_he.plan import Plan

@@ -23,6 +23,7 @@ from fastlloyd.protocols.secfc.server import server
 from fastlloyd.protocols.secfc.sharing import await_shared, share_points
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.driver import Deadlines, Driver
+from fastlloyd.run.host import Host
 from fastlloyd.wire.header import SERVER, Header, PartyId
 from tests.protocols.secfc.support import RUN_ID, mixture, plan_for
 
@@ -82,7 +83,7 @@ def play(
         party = serve() if me == SERVER else dies(one(me), 1) if me == dying else one(me)
         endpoint = network.endpoint(me)
         deadlines = Deadlines(setup_s=20.0, round_s=deadline_s)
-        driver = Driver(me, Plain(endpoint), Meter(), deadlines, ledger=Ledger(None), run_id=RUN_ID)
+        driver = Driver(me, Plain(endpoint), Meter(), deadlines, Host(Ledger(None), run_id=RUN_ID))
         try:
             result = driver.drive(party)
         except (Died, PeerError) as error:

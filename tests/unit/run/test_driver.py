@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ import pytest
 from fastlloyd.errors import ConfigError, InternalError, Interrupted, PeerError, PeerGone, PeerTimeout
 from fastlloyd.life.hello import Hello, Ready
 from fastlloyd.net.meter import Meter
-from fastlloyd.party.effects import Gather, Publish, Receive, Record, Save, Send
+from fastlloyd.party.effects import Gather, Identify, Publish, Receive, Record, Save, Send
 from fastlloyd.privacy.ledger import Ledger, Release
-from fastlloyd.run.driver import Deadlines, Driver, _Disk
+from fastlloyd.run.driver import Deadlines, Driver
+from fastlloyd.run.host import Host, _Disk
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId, clients
 
 ONE, TWO, THREE = clients(3)
@@ -47,9 +49,14 @@ def message(sender: PartyId, round_: int, kind: int = Ready.TYPE, body: bytes = 
     return sender, Header(kind, round_).encode() + body
 
 
+@dataclass
+class Saving:
+    save: Callable[[str, bytes], None]
+
+
 def driver(links: FakeLinks, me: PartyId = SERVER, ledger: Ledger | None = None, **more: Any) -> Driver:
     deadlines = Deadlines(setup_s=0.0, round_s=0.0)
-    return Driver(me, links, Meter(), deadlines, ledger=ledger or Ledger(None), run_id=bytes(16), **more)
+    return Driver(me, links, Meter(), deadlines, Host(ledger or Ledger(None), run_id=bytes(16), **more))
 
 
 def receive(sender: PartyId, round_: int):
@@ -153,12 +160,13 @@ def test_releases_are_recorded_with_run_and_data_before_what_follows() -> None:
     seen: list[int] = []
 
     def party():
+        yield Identify("d")
         yield Record((release,))
         seen.append(len(ledger.releases))
         yield Record((release,))  # as on resume
         yield Send((ONE,), Ready(), 0)
 
-    driver(links, ledger=ledger, data_digest="d").drive(party())
+    driver(links, ledger=ledger).drive(party())
     assert seen == [1]
     assert [(r.run, r.data) for r in ledger.releases] == [("00" * 16, "d")]
 
@@ -232,7 +240,7 @@ def test_nothing_is_saved_for_a_resume_that_the_ledger_does_not_have(
     with Ledger(tmp_path / "ledger.jsonl") as ledger:
         monkeypatch.setattr("os.fsync", refuse)
         with pytest.raises(ConfigError, match="the ledger"):
-            driver(FakeLinks(), ledger=ledger, save=lambda name, _: saved.append(name)).drive(party())
+            driver(FakeLinks(), ledger=ledger, state=Saving(lambda name, _: saved.append(name))).drive(party())
         assert saved == [] and len(ledger.releases) == 0
 
 
@@ -258,10 +266,10 @@ def test_a_signal_while_waiting_for_the_disk_hangs_nobody(tmp_path: Path) -> Non
     links = FakeLinks()
     with Ledger(tmp_path / "ledger.jsonl") as ledger:
         one = driver(links, ledger=ledger)
-        rings, one._disk._rings = one._disk._rings, Swallowing()
+        rings, one._host._disk._rings = one._host._disk._rings, Swallowing()
         with pytest.raises(Interrupted):
             one.drive(party())
-        assert one._disk._rings.struck >= 1
+        assert one._host._disk._rings.struck >= 1
         assert links.sent == [] and len(ledger.releases) == 1 and ledger.settled
 
 
@@ -275,7 +283,7 @@ def test_saving_and_publishing() -> None:
 
     one = driver(
         FakeLinks(),
-        save=lambda name, content: saved.append((name, content)),
+        state=Saving(lambda name, content: saved.append((name, content))),
         publish=lambda event, facts: published.append((event, facts)),
     )
     one.drive(party())
@@ -330,7 +338,8 @@ def test_a_wait_uses_the_time_that_is_left() -> None:
             return super().receive(timeout_s)
 
     links = Patient(deque([message(ONE, 1), message(TWO, 1)]))
-    one = Driver(SERVER, links, Meter(), Deadlines(setup_s=0.0, round_s=1e6), ledger=Ledger(None), run_id=bytes(16))
+    host = Host(Ledger(None), run_id=bytes(16))
+    one = Driver(SERVER, links, Meter(), Deadlines(setup_s=0.0, round_s=1e6), host)
     one.drive(receive(TWO, 1))
     assert len(asked) == 2 and all(9e5 < seconds <= 1e6 for seconds in asked)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import combinations, product
 from types import SimpleNamespace
 from typing import Any
@@ -43,10 +43,8 @@ def check(state: State, *, ahead: bool = True, **changes: Any) -> None:
     entries, uplinks, replies = state
     ledger = Ledger()
     ledger.record(dataclasses.replace(r, run=RUN, **changes) for r in PLAN.all_releases() if r.round in entries)
-    kept: Mapping[str, frozenset[int]] = {"uplink": uplinks, "reply": replies}
-    facts = SimpleNamespace(run_id=bytes.fromhex(RUN))
-    session: Any = SimpleNamespace(facts=facts, rounds=lambda kind: dict.fromkeys(kept[kind], b""))
-    check_stored(session, ledger, PLAN.all_releases(), ahead=ahead)
+    session: Any = SimpleNamespace(facts=SimpleNamespace(run_id=bytes.fromhex(RUN)), ledger=ledger)
+    check_stored(session, PLAN.all_releases(), uplinks=uplinks, replies=replies, ahead=ahead)
 
 
 def accepted(state: State, **options: Any) -> bool:
@@ -144,13 +142,10 @@ def test_a_torn_pair_of_entries_is_what_a_crash_leaves() -> None:
     ledger = Ledger()
     first: Release = PLAN.all_releases()[0]
     ledger.record([dataclasses.replace(first, run=RUN)])
-    facts = SimpleNamespace(run_id=bytes.fromhex(RUN))
-    kept: dict[str, dict[int, bytes]] = {"uplink": {}, "reply": {}}
-    session: Any = SimpleNamespace(facts=facts, rounds=kept.__getitem__)
-    check_stored(session, ledger, PLAN.all_releases())
-    kept["uplink"] = {0: b""}
+    session: Any = SimpleNamespace(facts=SimpleNamespace(run_id=bytes.fromhex(RUN)), ledger=ledger)
+    check_stored(session, PLAN.all_releases(), uplinks=(), replies=())
     with pytest.raises(ConfigError, match="holds round 0, but the ledger does not"):
-        check_stored(session, ledger, PLAN.all_releases())
+        check_stored(session, PLAN.all_releases(), uplinks=(0,), replies=())
 
 
 def test_a_client_that_was_part_of_a_round_has_the_replies_before_it() -> None:

@@ -1,4 +1,4 @@
-"""What the systems share: the refusal to resume, and outcomes that leave nothing half-written."""
+"""What the faces share: the refusal to resume."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.session import discarding, find_face
+from fastlloyd.run.session import find_face
 
 REFUSED = {
     "secfc": "secfc starts anew after an interruption, for fresh shares under the same masks .* nothing is spent twice",
@@ -22,27 +22,3 @@ def test_a_run_that_cannot_go_on_says_so(protocol: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=f"^--resume: {sentence}") as caught:
         find_face(protocol).gather(config, 2)
     assert caught.value.reason is Reason.RESUME
-
-
-class Written:
-    late = frozenset()
-
-    def __init__(self) -> None:
-        self.kept = True
-
-    def write(self) -> None: ...
-
-    def discard(self) -> None:
-        self.kept = False
-
-    def announce(self, note: object) -> None: ...
-
-
-def test_an_outcome_is_discarded_only_if_the_run_fails() -> None:
-    outcome = Written()
-    with discarding(outcome):
-        pass
-    assert outcome.kept
-    with pytest.raises(KeyboardInterrupt), discarding(outcome):
-        raise KeyboardInterrupt
-    assert not outcome.kept

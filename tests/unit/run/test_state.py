@@ -8,15 +8,14 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from fastlloyd.errors import BudgetError, ConfigError, Reason
+from fastlloyd.party.effects import Afford
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.release import Release
-from fastlloyd.run.checks import check_budget
+from fastlloyd.run.host import Host
 from fastlloyd.run.state import Limit, StateDir
 from fastlloyd.wire.header import SERVER, PartyId
 
@@ -312,14 +311,10 @@ def test_a_damaged_limit_is_refused(tmp_path: Path, content: bytes) -> None:
 def test_a_larger_delta_does_not_pass_a_limit_that_is_exceeded(tmp_path: Path) -> None:
     state = StateDir(str(tmp_path), PartyId(1))
     ledger = Ledger()
-    session: Any = SimpleNamespace(
-        state=state, config=SimpleNamespace(budget=3.0), facts=SimpleNamespace(run_id=bytes.fromhex(RUN))
-    )
-    check_budget(session, ledger, [entry(0)], 1e-6)
+    run_id = bytes.fromhex(RUN)
+    Host(ledger, run_id=run_id, state=state, budget=3.0).perform(Afford((entry(0),), 1e-6))
     ledger.record([entry(0)])
     assert ledger.epsilon(1e-6) < 3.0
-    second = [entry(1)]
     for budget in (3.0, None):
-        session.config.budget = budget
         with pytest.raises(BudgetError):
-            check_budget(session, ledger, second, 0.4)
+            Host(ledger, run_id=run_id, state=state, budget=budget).perform(Afford((entry(1),), 0.4))

@@ -1,0 +1,256 @@
+"""Carries out what a party asks of its own machine: ledger, state, transcript, clock.
+
+Releases are written to the ledger at once, and a thread waits for the disk while the party goes on; no message leaves
+before they are on it (`settle`).
+
+Source: docs/protocol.md, "Resume"; docs/privacy.md, "The ledger".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol
+
+from fastlloyd.errors import InternalError
+from fastlloyd.party.effects import (
+    Afford,
+    Attest,
+    Effect,
+    Elect,
+    Expect,
+    Heard,
+    Identify,
+    Keep,
+    Load,
+    Publish,
+    Recall,
+    Record,
+    Save,
+)
+from fastlloyd.party.transcript import Transcript
+from fastlloyd.privacy.ledger import Ledger, Release
+from fastlloyd.run.state import Limit
+from fastlloyd.wire.header import PartyId
+
+# How long a wait for the disk goes on if a signal has swallowed its end.
+_LOST_RING_S = 0.05
+
+
+class State(Protocol):
+    """What a host needs of `run.state.StateDir`."""
+
+    def start(self, facts: Mapping[str, Any]) -> None:
+        """Begin a new run."""
+        ...
+
+    def save(self, name: str, content: bytes) -> None:
+        """Keep content durably."""
+        ...
+
+    def load(self, name: str) -> bytes | None:
+        """Give what was saved."""
+        ...
+
+    def rounds(self, prefix: str) -> dict[int, bytes]:
+        """Give what was saved for rounds."""
+        ...
+
+    def limit(self, epsilon: float | None, delta: float) -> Limit | None:
+        """Give the lifetime budget that holds."""
+        ...
+
+    def keep_limit(self, limit: Limit) -> None:
+        """Let it hold from now on."""
+        ...
+
+
+class Host:
+    """One party's own machine.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    run_id : bytes
+    state : State, optional
+        None where there is no state directory.
+    resumed : bool
+        Whether the run goes on with the interrupted one in `state`.
+    budget : float, optional
+        The lifetime limit on epsilon that this run asks for.
+    transcript : Transcript, optional
+        Takes in what several parties are told alike.
+    publish : callable, optional
+        Gets (event, facts) with the seconds since the last event.
+    elect : callable, optional
+        Gets the candidates for writing the shared files.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        run_id: bytes,
+        state: State | None = None,
+        resumed: bool = False,
+        budget: float | None = None,
+        transcript: Transcript | None = None,
+        publish: Callable[[str, dict[str, Any]], None] | None = None,
+        elect: Callable[[tuple[PartyId, ...]], None] | None = None,
+    ) -> None:
+        self._ledger = ledger
+        self._run = run_id.hex()
+        self._state = state
+        self._resumed = resumed
+        self._budget = budget
+        self._publish = publish
+        self._elect = elect
+        self._data_digest = ""
+        self._expected: dict[tuple[str, int, str], tuple[Release, Release]] = {}
+        self.transcript = Transcript() if transcript is None else transcript
+        self._disk = _Disk(ledger.settle)
+        self._last_event = time.perf_counter()
+
+    def perform(self, effect: Effect) -> Any:
+        """Carry out one effect and give the answer.
+
+        Raises
+        ------
+        ConfigError, BudgetError
+            Ledger or state cannot be written, or the budget would be exceeded.
+        InternalError
+            It is no effect of this kind.
+        """
+        if isinstance(effect, Record):
+            return self._record(effect.releases)
+        if isinstance(effect, Attest):
+            return self.transcript.add(effect.speaker, effect.message, effect.round)
+        if isinstance(effect, Save):
+            self.settle()  # a resumed run sends what is saved: it must be in the ledger by then
+            return None if self._state is None else self._state.save(effect.name, effect.content)
+        if isinstance(effect, Publish):
+            facts = dict(effect.facts, seconds=self._restart_clock())
+            return None if self._publish is None else self._publish(effect.event, facts)
+        if isinstance(effect, Identify):
+            self._data_digest = effect.data_digest
+            return None
+        if isinstance(effect, Expect):
+            return self._expect(effect.releases)
+        if isinstance(effect, Afford):
+            return self._afford(effect.releases, effect.delta)
+        if isinstance(effect, Keep):
+            if self._state is not None and not self._resumed:
+                self._state.start({"run_id": self._run, **effect.facts})
+            return None
+        if isinstance(effect, Recall):
+            return self._state.rounds(effect.kind) if self._state is not None and self._resumed else {}
+        if isinstance(effect, Load):
+            return self._state.load(effect.name) if self._state is not None and self._resumed else None
+        if isinstance(effect, Heard):
+            return self.transcript
+        if isinstance(effect, Elect):
+            return None if self._elect is None else self._elect(effect.candidates)
+        raise InternalError(f"a party yielded {type(effect).__name__}, which is no effect")
+
+    def settle(self) -> None:
+        """Wait until all that was recorded is on the disk."""
+        self._disk.wait()
+        if not self._ledger.settled:  # a signal came before the thread was told
+            self._ledger.settle()
+
+    def close(self) -> None:
+        """Wait for the disk, and end the thread that does."""
+        self._disk.close()
+
+    def _restart_clock(self) -> float:
+        """Give the seconds since the last event and start anew."""
+        now = time.perf_counter()
+        seconds, self._last_event = now - self._last_event, now
+        return seconds
+
+    def _expect(self, releases: Iterable[Release]) -> None:
+        """Make the ledger's entries of what will be recorded."""
+        self._expected = {release.key: (release, self._entry(release)) for release in releases}
+        self._ledger.prepare(entry for _, entry in self._expected.values())
+
+    def _record(self, releases: tuple[Release, ...]) -> None:
+        """Add run and data to the releases and write them down; `settle` waits for the disk."""
+        self.settle()
+        entries = []
+        for release in releases:
+            planned, entry = self._expected.pop(release.key, (None, None))
+            entries.append(entry if entry is not None and planned == release else self._entry(release))
+        self._ledger.begin(entries)
+        if not self._ledger.settled:
+            self._disk.start()
+
+    def _entry(self, release: Release) -> Release:
+        """Return a release as one of this run, of this party's data."""
+        return dataclasses.replace(release, run=self._run, data=self._data_digest)
+
+    def _afford(self, planned: tuple[Release, ...], delta: float) -> None:
+        """Stop before a run that would exceed the lifetime budget."""
+        if self._state is None or (limit := self._state.limit(self._budget, delta)) is None:
+            return
+        recorded = {(release.round, release.name) for release in self._ledger.releases if release.run == self._run}
+        left = [release for release in planned if (release.round, release.name) not in recorded]
+        self._ledger.check_budget(left, limit.delta, limit.epsilon)
+        self._state.keep_limit(limit)
+
+
+class _Disk:
+    """Waits for the disk in a thread of its own, which begins with the first `start` and ends with `close`.
+
+    A signal's exception can strike the waiting thread at any place, also after a queue gave its item away. So what is
+    done is counted, the queue only wakes, and waiting can be done again.
+    """
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._orders: SimpleQueue[bool] = SimpleQueue()
+        self._rings: SimpleQueue[None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._ordered = 0
+        self._done = 0
+        self._error: BaseException | None = None
+
+    def start(self) -> None:
+        """Let the thread do its work once; `wait` before the next time."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._serve, name="ledger", daemon=True)
+            thread.start()
+            self._thread = thread
+        self._orders.put(True)
+        self._ordered += 1
+
+    def wait(self) -> None:
+        """Wait until the work is done, and raise what it raised."""
+        while self._done < self._ordered:
+            with contextlib.suppress(Empty):
+                self._rings.get(timeout=_LOST_RING_S)
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def close(self) -> None:
+        """Wait and end the thread."""
+        try:
+            self.wait()
+        finally:
+            if self._thread is not None:
+                self._orders.put(False)
+                self._thread.join()
+                self._thread = None
+
+    def _serve(self) -> None:
+        while self._orders.get():
+            try:
+                self._work()
+            except BaseException as caught:
+                self._error = caught
+            self._done += 1
+            self._rings.put(None)
