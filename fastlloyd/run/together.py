@@ -1,0 +1,118 @@
+"""All parties of a run in one thread, each with its whole life: no process, no socket, no file.
+
+The faces' own coroutines, with the same checks of what is public, the same messages and the same ledgers as under
+mpirun; only links, state directories and output folders are left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastlloyd.crypto.link.identity import make_identity
+from fastlloyd.net.meter import Meter
+from fastlloyd.party.transcript import Transcript
+from fastlloyd.privacy.ledger import Ledger
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.host import Host
+from fastlloyd.run.inputs import Common
+from fastlloyd.run.outcome import Facts, Outcome
+from fastlloyd.run.session import Session, find_face
+from fastlloyd.run.simulation import Simulation, Tap
+from fastlloyd.wire.header import SERVER, PartyId, clients
+
+RUN_ID_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """How a run in one thread ended.
+
+    Attributes
+    ----------
+    outcomes : dict from PartyId to Outcome
+    ledgers : dict from PartyId to Ledger
+    meters : dict from PartyId to Meter
+        Of frames; there are no links that add to them.
+    """
+
+    outcomes: dict[PartyId, Outcome]
+    ledgers: dict[PartyId, Ledger] = field(repr=False)
+    meters: dict[PartyId, Meter] = field(repr=False)
+
+
+def run_together(
+    config: RunConfig, n_clients: int, *, owned: Mapping[PartyId, Any] | None = None, tap: Tap | None = None
+) -> Together:
+    """Let all parties of a run live, from the first message to the last.
+
+    Parameters
+    ----------
+    config : RunConfig
+        The same for all parties.
+    n_clients : int
+    owned : mapping from PartyId to object, optional
+        What the parties have, in the place of what the face loads.
+    tap : callable, optional
+        As in `Simulation`.
+
+    Raises
+    ------
+    FastLloydError
+        Whatever a party raises.
+    """
+    face = find_face(config.protocol)
+    config, common = face.gather(config, n_clients)
+    run_id = secrets.token_bytes(RUN_ID_BYTES)
+    digest = hashlib.sha256(run_id + common.digest(config, b"")).digest()
+    everybody = (SERVER, *clients(n_clients))
+    sessions = {}
+    for me in everybody:
+        own = face.load(config, common, me) if owned is None else owned.get(me)
+        sessions[me] = _session(me, everybody[1:], config, common, own, run_id, digest)
+    hosts = {
+        me: Host(session.ledger, run_id=run_id, transcript=Transcript(digest)) for me, session in sessions.items()
+    }
+    lives = {me: face.serve(one) if me.is_server else face.take_part(one) for me, one in sessions.items()}
+    meters = {me: session.meter for me, session in sessions.items()}
+    outcomes = Simulation(lives, tap, hosts=hosts, meters=meters).run()
+    return Together(outcomes, {me: session.ledger for me, session in sessions.items()}, meters)
+
+
+def _session(
+    me: PartyId,
+    everybody: tuple[PartyId, ...],
+    config: RunConfig,
+    common: Common,
+    own: Any,
+    run_id: bytes,
+    digest: bytes,
+) -> Session:
+    facts = Facts(
+        config=config,
+        common=common,
+        run_id=run_id,
+        authenticated=False,
+        started=time.perf_counter(),
+        me=me,
+        resumed=False,
+        carrier="memory",
+    )
+    return Session(
+        me=me,
+        everybody=everybody,
+        config=config,
+        common=common,
+        own=own,
+        ledger=Ledger(),
+        stored={},
+        facts=facts,
+        meter=Meter(),
+        digest=digest,
+        identity=make_identity(str(me), me.rank),
+        roster=None,
+    )
