@@ -11,15 +11,16 @@ from typing import Any
 from fastlloyd.cli.arguments import join_negative_values
 from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
 from fastlloyd.errors import ConfigError
-from fastlloyd.protocols.registry import PROTOCOLS
+from fastlloyd.protocols.registry import PROTOCOLS, names
 from fastlloyd.run.config import (
     LOG_LEVELS,
     MASKINGS,
     MISSING_RULES,
     PAPER_DELTA,
-    TABLES,
     TRANSPORTS,
+    VERTICAL,
     RunConfig,
+    has_table,
     load_config,
     with_values,
 )
@@ -37,7 +38,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     """Add every flag of a run; the defaults are those of `RunConfig`."""
     add = parser.add_argument
     add("--config", metavar="FILE.toml", help="any flag below may stand in it; flags win")
-    add("--protocol", choices=PROTOCOLS, help="default fastlloyd")
+    add("--protocol", metavar=f"{{{','.join(PROTOCOLS)}}}", help="default fastlloyd")
     data = parser.add_argument_group("data")
     data.add_argument(
         "--data",
@@ -165,8 +166,8 @@ def _tables(pairs: Sequence[str], protocol: str) -> dict[str, dict[str, Any]]:
         owner, dot, key = path.partition(".")
         if not equals or not dot or not key or not owner:
             raise ConfigError(f"--set: expected PROTOCOL.KEY=VALUE, got {pair!r}, as in --set {protocol}.alpha=0.8")
-        if owner not in TABLES:
-            raise ConfigError(f"--set: unknown protocol {owner!r}; known are {', '.join(TABLES)}")
+        if not has_table(owner):
+            raise ConfigError(f"--set: unknown protocol {owner!r}; known are {', '.join((*names(), VERTICAL))}")
         try:
             value = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:

@@ -12,7 +12,7 @@ from pathlib import Path
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
 from fastlloyd.errors import EXIT_OK, ConfigError
 from fastlloyd.net.mpi.launcher import TransportName
-from fastlloyd.protocols.registry import PROTOCOLS, ROWS
+from fastlloyd.protocols.registry import knows, rows
 from fastlloyd.report.unit import format_bytes
 from fastlloyd.run.config import RunConfig
 
@@ -80,8 +80,8 @@ def _settings_help(words: Sequence[str]) -> str:
     """List the protocols, and the settings of the one that `--protocol NAME --help` asks about."""
     from fastlloyd.run.session import find_face
 
-    protocol = next((b for a, b in pairwise(words) if a == "--protocol" and b in PROTOCOLS), "fastlloyd")
-    lines = ["protocols:", *(f"  {row.name:<16}{row.summary}" for row in ROWS), ""]
+    protocol = next((b for a, b in pairwise(words) if a == "--protocol" and knows(b)), "fastlloyd")
+    lines = ["protocols:", *(f"  {row.name:<16}{row.summary}" for row in rows()), ""]
     lines += [f"settings of {protocol}, for --set or in the run file's table [{protocol}]:"]
     for key, text in find_face(protocol).settings_help(protocol).items():
         name = key if "." in key else f"{protocol}.{key}"

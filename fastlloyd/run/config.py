@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.protocols.registry import PROTOCOLS
+from fastlloyd.protocols.registry import find, knows
 from fastlloyd.wire.regular import read_regular
 
 VERTICAL = "vertical"
-TABLES = (*PROTOCOLS, VERTICAL)
-"""Tables of a run file: one per protocol, and one that the vertical protocols have in common."""
+"""The table of a run file that the vertical protocols have in common; there is one per protocol besides."""
 TRANSPORTS = ("shm", "tcp")
 MASKINGS = ("common", "pairwise")
 PAPER_DELTA = "paper"
@@ -35,7 +34,7 @@ class RunConfig:
     Attributes
     ----------
     protocol : str
-        One of `PROTOCOLS`.
+        A name of `protocols.registry`.
     data : str or None
         Template of a party's own file; '{client}' becomes the rank.
     dataset : str or None
@@ -129,6 +128,7 @@ class RunConfig:
     log_file: str | None = None
 
     def __post_init__(self) -> None:
+        find(self.protocol)
         for name, options in _CHOICES.items():
             if getattr(self, name) not in options:
                 raise _wrong(name, f"one of {', '.join(map(str, options))}", getattr(self, name))
@@ -181,7 +181,6 @@ class RunConfig:
 
 
 _CHOICES: dict[str, tuple[Any, ...]] = {
-    "protocol": PROTOCOLS,
     "transport": TRANSPORTS,
     "masking": MASKINGS,
     "log_level": LOG_LEVELS,
@@ -261,7 +260,7 @@ def load_config(path: str | Path, flags: Mapping[str, Any] | None = None, *, lin
     merged = dict(values)
     for key, value in (flags or {}).items():
         table = values.get(key)
-        merged[key] = {**table, **value} if key in TABLES and isinstance(table, dict) else value
+        merged[key] = {**table, **value} if isinstance(table, dict) and has_table(key) else value
     try:
         config = with_values(RunConfig(), merged)
         if links:
@@ -301,7 +300,7 @@ def with_values(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
     tables: dict[str, dict[str, Any]] = {}
     for raw_key, value in values.items():
         key = raw_key.replace("-", "_")
-        if raw_key in TABLES and isinstance(value, dict):
+        if isinstance(value, dict) and has_table(raw_key):
             tables[raw_key] = value
         elif key not in kinds or key in _DERIVED:
             known = ", ".join(sorted(set(kinds) - _DERIVED))
@@ -310,9 +309,14 @@ def with_values(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
             chosen |= _number_of_clusters(value)
         else:
             chosen[key] = _convert(key, value, str(kinds[key]))
-    merged = {name: {**config.settings.get(name, {}), **tables.get(name, {})} for name in TABLES}
+    merged = {name: {**config.settings.get(name, {}), **tables.get(name, {})} for name in {**config.settings, **tables}}
     chosen["settings"] = {name: table for name, table in merged.items() if table}
     return replace(config, **chosen)
+
+
+def has_table(name: str) -> bool:
+    """Whether a run file may have a table of this name: a protocol's, or that of the vertical ones."""
+    return name == VERTICAL or knows(name)
 
 
 def _number_of_clusters(value: Any) -> dict[str, Any]:

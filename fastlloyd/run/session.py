@@ -130,4 +130,4 @@ class Face(Protocol):
 
 def find_face(protocol: str) -> Face:
     """Import the module that runs a protocol; no other one is imported."""
-    return cast(Face, import_module(f"fastlloyd.protocols.{find(protocol).folder}.face"))
+    return cast(Face, import_module(f"{find(protocol).package}.face"))

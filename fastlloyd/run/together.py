@@ -73,10 +73,8 @@ def run_together(
     sessions = {}
     for me in everybody:
         own = face.load(config, common, me) if owned is None else owned.get(me)
-        sessions[me] = _session(me, everybody[1:], config, common, own, run_id, digest)
-    hosts = {
-        me: Host(session.ledger, run_id=run_id, transcript=Transcript(digest)) for me, session in sessions.items()
-    }
+        sessions[me] = _session(me, config, common, own, clients=everybody[1:], run_id=run_id, digest=digest)
+    hosts = {me: Host(session.ledger, run_id=run_id, transcript=Transcript(digest)) for me, session in sessions.items()}
     lives = {me: face.serve(one) if me.is_server else face.take_part(one) for me, one in sessions.items()}
     meters = {me: session.meter for me, session in sessions.items()}
     outcomes = Simulation(lives, tap, hosts=hosts, meters=meters).run()
@@ -85,10 +83,11 @@ def run_together(
 
 def _session(
     me: PartyId,
-    everybody: tuple[PartyId, ...],
     config: RunConfig,
     common: Common,
     own: Any,
+    *,
+    clients: tuple[PartyId, ...],
     run_id: bytes,
     digest: bytes,
 ) -> Session:
@@ -104,7 +103,7 @@ def _session(
     )
     return Session(
         me=me,
-        everybody=everybody,
+        everybody=clients,
         config=config,
         common=common,
         own=own,

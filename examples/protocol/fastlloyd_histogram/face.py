@@ -1,0 +1,162 @@
+"""Ties the histogram to runs, data and reports: the one module here that knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from fastlloyd.data.bounds import Bounds, unscale
+from fastlloyd.masking.fixed import Ring
+from fastlloyd.masking.mask import MaskGenerator
+from fastlloyd.party.effects import Keep, Party
+from fastlloyd.privacy.accountant import ACCOUNTANT, spent
+from fastlloyd.privacy.delta import settle_delta
+from fastlloyd.privacy.noise.sampler import round_normal
+from fastlloyd.privacy.release import ADD_REMOVE
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.report.document import Privacy
+from fastlloyd.run.checks import refuse_resume
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.farewell import conclude, conclude_without_result
+from fastlloyd.run.horizontal import begin_client, run_server
+from fastlloyd.run.inputs import Common, OwnRecords, gather_horizontal, load_own, plan_inputs
+from fastlloyd.run.outcome import Outcome, Result, common_part, draw_result, evaluate_result
+from fastlloyd.run.promise import ROW, promise_lines, size_conditions
+from fastlloyd.run.session import Session
+from fastlloyd.wire.header import PartyId, clients
+from fastlloyd_histogram.client import ClientResult, client
+from fastlloyd_histogram.messages import bounds
+from fastlloyd_histogram.plan import RING_BITS, Plan, PublicParameters, bins_of, check_plan, make_plan, middles
+from fastlloyd_histogram.server import server
+
+_AGAINST = "whoever sees the histogram; the server sees masked counts only"
+
+
+def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
+    """Give the public parameters of a run."""
+    delta = settle_delta(config.delta, n_total=n_total, paper=1.0 / n_total, accept_large=config.accept_large_delta)
+    return PublicParameters(clients=clients, k=k, n_total=n_total, epsilon=config.epsilon, delta=delta)
+
+
+def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
+    """Check what is public and alike for all parties."""
+    refuse_resume(config, because="it is a single round", spent="what was released stays in the ledger")
+    return gather_horizontal(config, clients, public_parameters)
+
+
+def load(config: RunConfig, common: Common, me: PartyId) -> OwnRecords | None:
+    """Load a client's own records; the server has none."""
+    return None if me.is_server else load_own(config, common, me)
+
+
+def writes_result(me: PartyId) -> bool:
+    """The clients have the histogram, the server has not."""
+    return not me.is_server
+
+
+def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
+    """Describe what a run would do, from public numbers alone."""
+    public, d = plan_inputs(config, clients, d, public_parameters)
+    plan = make_plan(public, tuple(f"x{i + 1}" for i in range(d)))
+    return [
+        f"histogram: {plan.n_total:,} records at most, {plan.k} bins, {plan.clients} clients",
+        f"one round: {plan.k * RING_BITS // 8:,} bytes up from each client, as many down to each",
+        f"privacy: epsilon {spent(plan.all_releases(), plan.delta):.6g} at delta {plan.delta:.3g}; noise of standard "
+        f"deviation {plan.scale:.3g} on each count",
+        *promise_lines(config, delta=plan.delta, n_total=plan.n_total),
+    ]
+
+
+def privacy_unit(config: RunConfig) -> str | None:
+    """Neighbours differ in one record."""
+    return ROW
+
+
+def settings_help(protocol: str) -> Mapping[str, str]:
+    """There is nothing to set besides k, epsilon and delta."""
+    return {}
+
+
+def serve(session: Session) -> Party[Outcome]:
+    """Live as the server."""
+    public, secret = session.common.public, SecretRandom()
+    plan, result = yield from run_server(
+        session,
+        kind=Plan,
+        make=lambda schema: make_plan(public, schema.names),
+        bounds=bounds,
+        play=lambda plan, stored, done: server(plan, lambda: round_normal(plan.scale, plan.k, secret)),
+        included=lambda plan, reply: clients(plan.clients),
+    )
+    common = _common_part(session, plan)
+    return (yield from conclude_without_result(session, common, plan.all_releases(), result.late))
+
+
+def take_part(session: Session) -> Party[Outcome]:
+    """Live as a client."""
+    own = session.take_own(OwnRecords)
+    public = session.common.public
+    begun = yield from begin_client(
+        session,
+        own,
+        kind=Plan,
+        check=lambda plan: check_plan(plan, public, own.names),
+        bounds=bounds,
+        lifetime_delta=lambda plan: plan.delta,
+    )
+    plan = begun.plan
+    masks = MaskGenerator((yield from begun.fresh_seed()), Ring(RING_BITS), plan.k, session.facts.run_id)
+    yield Keep(begun.facts)
+    yield from begun.start()
+    result = yield from client(session.me, bins_of(own.raw_points, plan.k), plan, masks)
+    everybody = session.everybody
+    return (
+        yield from conclude(
+            session,
+            lambda: _make_result(session, plan, own.bounds, result),
+            took_part=everybody,
+            writers=everybody,
+            raw_labels=result.raw_labels,
+        )
+    )
+
+
+def _common_part(session: Session, plan: Plan) -> Any:
+    values = {key: value for key, value in plan.to_json().items() if key not in ("names", "protocol")}
+    return common_part(
+        session.facts,
+        clients=plan.clients,
+        masking="common",
+        parameters={**values, "d": 1, "rounds": 1},
+        included=(session.everybody,),
+    )
+
+
+def _make_result(session: Session, plan: Plan, bounds: Bounds, result: ClientResult) -> Result:
+    """Give what the clients have at the end: the bins' middles, and the noisy counts as sizes."""
+    facts, releases = session.facts, session.own_releases()
+    points = middles(plan.k)
+    values, sizes = unscale(points, bounds), tuple(map(float, result.counts))
+    return Result(
+        common=_common_part(session, plan),
+        privacy=lambda: Privacy(
+            epsilon=plan.epsilon,
+            delta=plan.delta,
+            spent_epsilon=spent(releases, plan.delta),
+            neighbours=ADD_REMOVE,
+            unit=ROW,
+            conditions=size_conditions(session.config),
+            accountant=ACCOUNTANT,
+            releases=[release.to_dict() for release in releases],
+            lifetime_epsilon=session.ledger.epsilon(plan.delta) if session.config.state_dir else None,
+            budget=session.config.budget,
+        ),
+        features=plan.names,
+        centroids=values,
+        noisy_sizes=sizes,
+        against=_AGAINST,
+        evaluation=partial(evaluate_result, facts, bounds, points),
+        releases=releases,
+        pictures=partial(draw_result, facts, bounds, plan.names, values, sizes),
+    )
