@@ -82,7 +82,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         for transport, kind, play, lie in CASES
     ]
     (folder / "cases.json").write_text(json.dumps(listed))
-    words = ["--listed", str(folder / "cases.json"), "--out", str(folder), "--workers", "2"]
+    words = ["--listed", str(folder / "cases.json"), "--out", str(folder), "--workers", "4"]
     command = [sys.executable, "-m", "tests.adversary.campaign", *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     found = sorted(load(folder), key=lambda each: each["case"])
@@ -90,15 +90,24 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("number", range(len(CASES)), ids=NAMES)
-def test_the_honest_end_alike_and_name_the_liar(kept: list[dict[str, Any]], number: int) -> None:
-    found = kept[number]
-    assert found["faults"] == [] and found["told"], found
+def problem(found: dict[str, Any], *, server_is_named: bool, without_result: bool) -> str | None:
+    """What is wrong with the end of a run."""
     honest = {code for rank, code in enumerate(found["codes"]) if rank != found["liar"]}
-    assert honest == {3}, found
-    if CASES[number] in EQUIVOCATIONS:
-        assert any("the server" in sentence for said in found["said"].values() for sentence in said), found
-    if CASES[number] in LAST:
-        assert any("the server" in sentence for said in found["said"].values() for sentence in said), found
-    else:
-        assert not any(found["results"]), found
+    if found["faults"] or not found["told"]:
+        return "a fault, or the lie was not told"
+    if honest != {3}:
+        return "the honest do not end alike"
+    if server_is_named and not any("the server" in text for said in found["said"].values() for text in said):
+        return "nobody names the server"
+    return "a result was written" if without_result and any(found["results"]) else None
+
+
+def test_the_honest_end_alike_and_name_the_liar(kept: list[dict[str, Any]]) -> None:
+    # One test, so that two workers do not run all cases twice.
+    wrong = {}
+    for name, case, found in zip(NAMES, CASES, kept, strict=True):
+        named = case in EQUIVOCATIONS or case in LAST
+        seen = problem(found, server_is_named=named, without_result=case not in LAST)
+        if seen is not None:
+            wrong[name] = (seen, found)
+    assert not wrong

@@ -209,16 +209,17 @@ def test_whoever_ends_in_the_middle_is_named_by_all_others(parties, tmp_path, nu
 
 
 def test_others_finish_without_a_client_where_that_is_allowed(parties, tmp_path):
-    with Sites(parties, tmp_path, *SLOWLY, "--rounds", "60", "--min-clients", "2") as sites:
+    with Sites(parties, tmp_path, *SLOWLY, "--rounds", "16", "--min-clients", "2") as sites:
         sites.start()
-        sites.until(lambda: "round 3 of 60" in sites.out(0))
+        sites.until(lambda: "round 3 of 16" in sites.out(0))
         sites.processes[2].kill()
         assert sites.codes(0, 1, 3) == [0] * 3, sites.said()
     included = [entry["clients_included"] for entry in report(sites.result(3))["rounds"]]
     assert included[0] == [1, 2, 3] and included[-1] == [1, 3]
 
 
-@pytest.mark.parametrize("rank", [2, 0])
+# The server: as under MPI, tests/mpi/test_faults.py.
+@pytest.mark.parametrize("rank", [2, pytest.param(0, marks=pytest.mark.slow)])
 def test_whoever_hangs_is_named_within_the_deadline(parties, tmp_path, rank):
     with Sites(parties, tmp_path, *SLOWLY) as sites:
         sites.start()
@@ -321,7 +322,9 @@ def test_certificates_with_one_subject_are_refused(alone, parties, tmp_path, cap
     ("protocol", "flags"),
     [
         ("secfc", ("--rounds", "20", "--set", "secfc.reveal_centers=true")),
-        ("feddp", ("--rounds", "1", "--server-data", "{parties}/hospital_1.csv")),
+        ("kfed", ()),
+        # Under MPI: tests/mpi/test_feddp.py.
+        pytest.param("feddp", ("--rounds", "1", "--server-data", "{parties}/hospital_1.csv"), marks=pytest.mark.slow),
     ],
 )
 def test_other_protocols_cross_the_one_port_too(parties, tmp_path, protocol, flags):

@@ -16,6 +16,7 @@ from fastlloyd.report.document import load
 from tests.mpi.support import BUSY_S, GRACE_S, PROGRAMS, Ended, Job, done, hospitals, mpirun, run
 
 pytestmark = pytest.mark.mpi
+slow = pytest.mark.slow
 
 DEADLINE_S = 2.0
 PUBLIC = ("--protocol", "lloyd", "--k", "2", "--bounds", "-1,1", "--n-total", "80", "--output", "res")
@@ -63,13 +64,15 @@ def check_output(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        (["--k", "81"], "--k: expected at most the public N = 80 clusters, got 81"),
-        (["--bounds", "1,-1"], "expected LO < HI, got 1,-1"),
+        # One of each kind: a flag that there is not, a wrong run file, what fits or not once the parties are counted.
+        # The others are as the last one; tests/unit/run/test_config.py has the sentences.
         (["--frobnicate"], "unrecognized arguments: --frobnicate"),
         (["--config", "run.toml"], "unknown key 'epsilom'"),
-        (["--epsilon", "0"], "--epsilon: expected a number from"),
-        (["--client-caps", "10,20,30"], "--client-caps: expected one number for each of the 2 clients, got 3"),
         (["--min-clients", "3"], "--min-clients"),
+        pytest.param(["--k", "81"], "--k: expected at most the public N = 80 clusters, got 81", marks=slow),
+        pytest.param(["--bounds", "1,-1"], "expected LO < HI, got 1,-1", marks=slow),
+        pytest.param(["--epsilon", "0"], "--epsilon: expected a number from", marks=slow),
+        pytest.param(["--client-caps", "10,20,30"], "--client-caps: expected one number for each of", marks=slow),
     ],
 )
 def test_a_wrong_configuration_is_told_once(folder: Path, flags: list[str], sentence: str) -> None:
@@ -85,10 +88,10 @@ def test_a_wrong_configuration_is_told_once(folder: Path, flags: list[str], sent
     ("table", "flags", "sentence"),
     [
         ("f1,f2\n0.1234,nan\n1,1\n", [], "hospital_2.csv, row 1 (line 2), column 'f2'"),
-        ("f1,f2\n0.1234,0\n1,1,1\n", [], "hospital_2.csv"),
-        ("f1,f2\n0.1234,green\n1,1\n", ["--columns", "f1,f2"], "column 'f2'"),
-        ("f1,g2\n0.1234,0\n1,1\n", ["--columns", "f1,f2"], "no column 'f2'"),
         (None, [], "no file hospital_2.csv"),
+        pytest.param("f1,f2\n0.1234,0\n1,1,1\n", [], "hospital_2.csv", marks=slow),
+        pytest.param("f1,f2\n0.1234,green\n1,1\n", ["--columns", "f1,f2"], "column 'f2'", marks=slow),
+        pytest.param("f1,g2\n0.1234,0\n1,1\n", ["--columns", "f1,f2"], "no column 'f2'", marks=slow),
     ],
 )
 def test_what_is_wrong_with_records_is_told_to_their_owner_only(
@@ -147,8 +150,15 @@ def interfere(folder: Path, rank: int, number: int, **options: Any) -> tuple[End
         return ended, ended.seconds - (since - job.started)
 
 
-@pytest.mark.parametrize("supervised", [False, True], ids=["mpirun", "fastlloyd-run"])
-@pytest.mark.parametrize(("rank", "name"), [(2, "client 2"), (0, "the server")])
+@pytest.mark.parametrize(
+    ("rank", "name", "supervised"),
+    [
+        pytest.param(2, "client 2", False, id="client-mpirun"),
+        pytest.param(0, "the server", True, id="server-fastlloyd-run"),
+        pytest.param(2, "client 2", True, id="client-fastlloyd-run", marks=slow),
+        pytest.param(0, "the server", False, id="server-mpirun", marks=slow),
+    ],
+)
 def test_a_stopped_party_is_named_within_the_deadline(folder: Path, rank: int, name: str, supervised: bool) -> None:
     ended, seconds = interfere(folder, rank, signal.SIGSTOP, supervised=supervised)
     check_ending(ended, folder, 3, lost=rank, supervised=supervised)
@@ -156,7 +166,7 @@ def test_a_stopped_party_is_named_within_the_deadline(folder: Path, rank: int, n
     assert re.search(rf"{name} sent no \w+ within \d", ended.said), ended
 
 
-@pytest.mark.parametrize("rank", [0, 2])
+@pytest.mark.parametrize("rank", [pytest.param(0, marks=slow), 2])
 def test_a_killed_party_ends_a_bare_mpirun(folder: Path, rank: int) -> None:
     ended, seconds = interfere(folder, rank, signal.SIGKILL)
     assert ended.code != 0 and not ended.left
@@ -174,7 +184,7 @@ def test_a_killed_party_is_named_by_fastlloyd_run(folder: Path, rank: int, name:
     assert "Traceback" not in ended.err and "====" not in ended.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=slow)])
 def test_a_launcher_told_to_stop_ends_all(folder: Path, number: int) -> None:
     with Job(folder, SLOW) as job:
         job.until(lambda: job.rounds_done() >= 2)
@@ -194,8 +204,9 @@ def test_a_launcher_told_to_stop_ends_all(folder: Path, number: int) -> None:
     ("how", "sentence"),
     [
         ("corrupt", "a record from client 2 was refused"),
-        ("nonsense", "client 2 sent a frame that does not belong here: kind 255"),
-        ("short", "client 2 sent a malformed MaskedUpdate: expected 24 payload bytes, got 20"),
+        # Over TCP: tests/adversary/test_real.py.
+        pytest.param("nonsense", "client 2 sent a frame that does not belong here: kind 255", marks=slow),
+        pytest.param("short", "client 2 sent a malformed MaskedUpdate: expected 24 payload bytes", marks=slow),
         ("later", "client 2 sent message type 32 of round 1, expected MaskedUpdate of round 0"),
     ],
 )

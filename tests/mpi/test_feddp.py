@@ -28,7 +28,7 @@ def server_points(folder: Path, rows: int = 12) -> None:
 
 def test_a_demonstration_chooses_k_and_draws_the_elbow(tmp_path: Path) -> None:
     flags = ["--protocol", "feddp", "--dataset", "mixture:clients=20,points=100,d=8,k=4,variance=0.004,uniform=8"]
-    done(tmp_path, [*flags, "--k", "auto:8", "--epsilon", "4", "--evaluate", "--output", "res"], n=5)
+    done(tmp_path, [*flags, "--k", "auto:8", "--epsilon", "4", "--evaluate", "--output", "res"], n=4)
     folder = tmp_path / "res"
     written = load(folder / "report.json")
     assert written["parameters"]["k"] == 4 and written["parameters"]["k_max"] == 8
@@ -41,9 +41,9 @@ def test_a_demonstration_chooses_k_and_draws_the_elbow(tmp_path: Path) -> None:
     assert (folder / "elbow.png").read_bytes().startswith(b"\x89PNG")
     # Each party's vectors: outer product in 64 bits, weights of 88 points, 4 x 9 sums and counts, in 32 bits.
     up = 8 * 36 + 4 * 88 + 4 * 36
-    assert written["traffic"]["payload_bytes"] >= 4 * up
+    assert written["traffic"]["payload_bytes"] >= 3 * up
     assert not (folder / "server.json").exists(), "the server has the result and writes the report itself"
-    assert {f"labels_{i}.csv" for i in (1, 2, 3, 4)} <= {path.name for path in folder.iterdir()}
+    assert {f"labels_{i}.csv" for i in (1, 2, 3)} <= {path.name for path in folder.iterdir()}
 
 
 def test_own_files_with_users_and_server_data_at_client_level(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from tests.mpi.support import PROGRAMS, ROOT, Ended, done, hospitals, read_matri
 from tests.protocols import support as memory
 
 pytestmark = pytest.mark.mpi
+slow = pytest.mark.slow
 
 OWN = ("--data", "hospital_{client}.csv", "--bounds", "-1,1", "--output", "res")
 IRIS = ("--dataset", "iris", "--output", "res")
@@ -44,11 +45,11 @@ IRIS = ("--dataset", "iris", "--output", "res")
 # protocol, clients, k = d, ring bits, payload bytes per round: 2 M k (d + 1) ring elements
 TRAFFIC = [
     ("fastlloyd", 2, 2, 32, 96),
-    ("sulloyd", 2, 2, 64, 192),
-    ("lloyd", 3, 2, 32, 144),
     ("sulloyd", 3, 2, 64, 288),
-    ("glloyd", 3, 5, 32, 720),
     ("lloyd", 3, 5, 64, 1440),
+    pytest.param("sulloyd", 2, 2, 64, 192, marks=slow),
+    pytest.param("lloyd", 3, 2, 32, 144, marks=slow),
+    pytest.param("glloyd", 3, 5, 32, 720, marks=slow),
 ]
 
 
@@ -251,13 +252,20 @@ def test_a_run_with_a_roster_is_authenticated(authentic: Iris, plain: Iris) -> N
             2,
             r"client 2 \(.*\) did not start: wrong configuration",
         ),
-        (
+        pytest.param(
             "stranger's key",
             {2: ["--key", "{keys}/stranger.key"]},
             2,
             r"client 2 \(.*\) did not start: wrong configuration",
+            marks=slow,
         ),
-        ("no key", {1: ["--key", "{keys}/nobody.key"]}, 2, r"client 1 \(.*\) did not start: wrong configuration"),
+        pytest.param(
+            "no key",
+            {1: ["--key", "{keys}/nobody.key"]},
+            2,
+            r"client 1 \(.*\) did not start: wrong configuration",
+            marks=slow,
+        ),
         (
             "stranger's roster",
             {2: ["--roster", "{keys}/strange.toml", "--key", "{keys}/stranger.key"]},

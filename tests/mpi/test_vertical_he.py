@@ -76,7 +76,10 @@ def test_a_server_without_data_computes_for_two_owners(tmp_path: Path) -> None:
     assert np.abs((found - CENTERS) / np.array([2.0, 50.0])).max() < 0.05  # the weights are soft
 
 
-@pytest.mark.parametrize("settings", [(), ("--set", "vertical-he.computing=1")])
+# Rank 0 computes below, too.
+@pytest.mark.parametrize(
+    "settings", [pytest.param((), marks=pytest.mark.slow), ("--set", "vertical-he.computing=1")], ids=["0", "1"]
+)
 def test_with_a_common_key_both_have_the_centres_and_rank_1_may_compute(
     tmp_path: Path, settings: tuple[str, ...]
 ) -> None:

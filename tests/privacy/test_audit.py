@@ -145,13 +145,13 @@ def test_the_bounds_see_nothing_in_coins_and_little_can_hide_from_them() -> None
     assert epsilon_bound(certain, 0.0, ALARM) == pytest.approx(np.log(1000 / np.log(2e6)), abs=0.02)
 
 
-@pytest.mark.parametrize("scene,runs", [(lattice, 1500), (corners, 1500), (ends, 6000)])
+@pytest.mark.parametrize("scene,runs", [(lattice, 900), (corners, 900), (ends, 3600)])
 def test_attacks_on_the_real_protocol_stay_below_its_epsilon(scene: Callable[[], Scene], runs: int) -> None:
     setting = scene()
     below_the_claim(attack(setting, runs), setting.plan, 0.4)
 
 
-@pytest.mark.parametrize("scene,runs", [(lattice, 1000), (ends, 1500)])
+@pytest.mark.parametrize("scene,runs", [(lattice, 700), (ends, 900)])
 def test_server_and_client_together_stay_below_epsilon_when_the_noise_comes_in_shares(
     scene: Callable[[], Scene], runs: int
 ) -> None:
@@ -160,7 +160,7 @@ def test_server_and_client_together_stay_below_epsilon_when_the_noise_comes_in_s
     assert 0.25 < epsilon_bound(trials, setting.plan.delta, ALARM) <= EPSILON
 
 
-@pytest.mark.parametrize("scene,runs", [(lattice, 320), (ends, 1250)])
+@pytest.mark.parametrize("scene,runs", [(lattice, 96), (ends, 375)])
 def test_shares_with_too_little_noise_are_caught(scene: Callable[[], Scene], runs: int) -> None:
     # Each share has a quarter of the noise that is due.
     setting = in_shares(scene())
@@ -224,14 +224,14 @@ def test_an_attacker_with_a_noise_source_of_its_own_learns_nothing_from_it() -> 
     assert gaussian_bound(trials, ALARM) <= 1.0 / gaussian_noise_multiplier(EPSILON, DELTA)
 
 
-@pytest.mark.parametrize("scene,runs", [(lattice, 640), (corners, 640), (ends, 2500)])
+@pytest.mark.parametrize("scene,runs", [(lattice, 320), (corners, 200), (ends, 1250)])
 def test_noise_for_half_the_sensitivity_is_caught(scene: Callable[[], Scene], runs: int) -> None:
     setting = scene()
     trials = attack(setting, runs, honest(with_noise_times(setting.plan, 0.5, 0.5)))
     assert epsilon_bound(trials, setting.plan.delta, ALARM) > EPSILON
 
 
-@pytest.mark.parametrize("scene,runs", [(lattice, 320), (corners, 320), (ends, 1250)])
+@pytest.mark.parametrize("scene,runs", [(lattice, 96), (corners, 96), (ends, 375)])
 @pytest.mark.parametrize("sums,counts", [(1.0, 0.1), (0.1, 1.0)])
 def test_sums_or_counts_with_too_little_noise_are_caught(
     scene: Callable[[], Scene], runs: int, sums: float, counts: float
@@ -244,16 +244,16 @@ def test_sums_or_counts_with_too_little_noise_are_caught(
 def test_a_round_with_too_little_noise_is_caught() -> None:
     setting = lattice()
     quiet = with_noise_times(setting.plan, 0.2, 0.2)
-    trials = attack(setting, 320, lambda: lambda t: draw_noise(quiet if t == 1 else setting.plan, t, SECRET))
+    trials = attack(setting, 120, lambda: lambda t: draw_noise(quiet if t == 1 else setting.plan, t, SECRET))
     assert epsilon_bound(trials, setting.plan.delta, ALARM) > EPSILON
 
 
 def test_records_kept_outside_the_radius_are_caught() -> None:
     setting = lattice(alpha=0.2, reach=3)
     # As specified, such canaries are left out and nothing tells that they are there.
-    left_out = attack(setting, 100)
+    left_out = attack(setting, 40)
     assert np.ptp(left_out.scores) == 0.0
     wide = tuple(dataclasses.replace(r, radius=3 * (r.radius or 0)) for r in setting.plan.rounds)
     broken = dataclasses.replace(setting, plan=dataclasses.replace(setting.plan, rounds=wide))
-    trials = attack(broken, 320)
+    trials = attack(broken, 160)
     assert epsilon_bound(trials, setting.plan.delta, ALARM) > EPSILON

@@ -87,7 +87,7 @@ def test_the_joint_row_of_two_parties_keeps_its_epsilon(users: list[Cell], phant
     assert loss(users, shape) <= shape.row_epsilon
 
 
-@pytest.mark.parametrize(("parties", "clusters"), [(2, 3), (3, 2)])
+@pytest.mark.parametrize(("parties", "clusters"), [pytest.param(2, 3, marks=pytest.mark.slow), (3, 2)])
 def test_the_joint_row_of_larger_grids_keeps_its_epsilon(parties: int, clusters: int) -> None:
     shape = small(parties, clusters, 1, word_bits=2)
     assert loss([(0,) * parties], shape) <= shape.row_epsilon

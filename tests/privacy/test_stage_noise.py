@@ -42,6 +42,7 @@ RUNS = 8
 """Runs of one test: at least 32 values in a stage. Noise divided by 4 leaves them a chi-square level below 1e-12."""
 LLOYDS = ["fastlloyd", "glloyd", "sulloyd", "fastlloyd-plus"]
 POINTS = blobs(240, 4, 3, seed=2)
+SMALL = {"rows": 64, "local_clusters": 3}
 Weaker = dict[int, tuple[float, float]]
 """Round to factors on the noise of its two parts."""
 
@@ -123,7 +124,7 @@ def test_an_outer_product_with_a_quarter_of_its_noise_is_caught() -> None:
 
 def test_the_number_of_users_has_the_noise_of_its_ledger() -> None:
     columns = vertical_dp.split(vertical_dp.correlated(300, 2), 2)
-    plan = vertical_dp.plan_for(columns, 4)
+    plan = vertical_dp.plan_for(columns, 4, settings=SMALL)
     (release,) = (r for r in plan.all_releases() if r.name == "number of users")
     secret, coins = Replay(3), np.random.default_rng(3)
     # The count is a multiple of 2^-8, its noise a rounded Laplace variable on that grid.
@@ -140,7 +141,7 @@ def test_the_number_of_users_has_the_noise_of_its_ledger() -> None:
 def test_local_releases_have_the_noise_of_their_ledger() -> None:
     # That a party asks for the scales of its releases: tests/protocols/vertical_dp/test_local.py.
     columns = vertical_dp.split(vertical_dp.correlated(300, 2), 2)
-    local = [r for r in vertical_dp.plan_for(columns, 4).all_releases() if "client" in r.name]
+    local = [r for r in vertical_dp.plan_for(columns, 4, settings=SMALL).all_releases() if "client" in r.name]
     draw, coins = laplace_from(Replay(4)), np.random.default_rng(4)
     assert local
     for release in local:
@@ -150,7 +151,7 @@ def test_local_releases_have_the_noise_of_their_ledger() -> None:
 
 def test_sketches_have_the_phantoms_of_their_ledger() -> None:
     columns = vertical_dp.split(vertical_dp.correlated(300, 2), 2)
-    plan = vertical_dp.plan_for(columns, 4)
+    plan = vertical_dp.plan_for(columns, 4, settings=SMALL)
     release = plan.all_releases()[-1]
     # The ledger has one row's pure epsilon, ln(1 + 1 / n_p): so many phantoms are in each cell of the grid.
     phantoms = 1.0 / np.expm1(1.0 / release.noise_scale)

@@ -51,7 +51,14 @@ def test_after_two_stories_nobody_writes_and_the_server_is_named(
 TOLD: dict[str, tuple[int, dict[str, Any]]] = {
     "kfed": (65, {}),
     "feddp": (51, {"settings": {"feddp": {"start": "sphere-packing"}}, "epsilon": 50.0}),
-    "vertical-dp": (105, {"settings": {"vertical-dp": {"share_result": True}}, "k": 2, "epsilon": 8.0}),
+    "vertical-dp": (
+        105,
+        {
+            "settings": {"vertical-dp": {"share_result": True, "rows": 64, "local_clusters": 3}},
+            "k": 2,
+            "epsilon": 8.0,
+        },
+    ),
 }
 
 

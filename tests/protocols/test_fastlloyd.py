@@ -100,7 +100,7 @@ def _updates(points, plan) -> list[bytes]:
 def test_masked_updates_are_uniform_on_the_ring(bits: int) -> None:
     points = blobs(60, 3, 2)
     plan = plan_for(points, 3, rounds=7, ring_bits=bits, protocol="lloyd", settings={})
-    collected = b"".join(body for _ in range(120) for body in _updates(points, plan))
+    collected = b"".join(body for _ in range(40) for body in _updates(points, plan))
     counts = np.bincount(np.frombuffer(collected, dtype=np.uint8), minlength=256)
     # Each byte value equally often; and each byte position by itself. False alarms: below 1e-6 for all of them.
     assert stats.chisquare(counts).pvalue > 3e-7
@@ -125,7 +125,7 @@ def test_noise_on_the_aggregate_matches_the_ledger() -> None:
     points = blobs(50, 2, 2)
     plan = plan_for(points, 2, rounds=2)
     secret = SecretRandom()
-    draws = np.stack([draw_noise(plan, 1, secret) for _ in range(20_000)])
+    draws = np.stack([draw_noise(plan, 1, secret) for _ in range(5000)])
     sums, counts = draws[:, :4].ravel(), draws[:, 4:].ravel()
     for sample, release in ((sums, plan.releases(1)[0]), (counts, plan.releases(1)[1])):
         scaled = sample / (release.sensitivity * release.noise_multiplier)

@@ -111,7 +111,7 @@ def test_a_client_s_uplink_is_uniform(bits: int) -> None:
             collected[sender.rank].append(body)
         return body
 
-    for _ in range(120):
+    for _ in range(40):
         run(points, plan, tap=tap)
     bodies = [np.frombuffer(b"".join(each), dtype=Ring(bits).dtype) for each in collected.values()]
     # One alone, two together; all three are the sums, which are far from uniform.
@@ -126,7 +126,7 @@ def test_a_client_s_uplink_is_uniform(bits: int) -> None:
 def test_the_shares_that_count_have_the_planned_noise(protocol: str) -> None:
     points = blobs(200, 2, 2)
     plan, secret = pairwise(points, 2, clients=4, known_shares=2, protocol=protocol, rounds=2), SecretRandom()
-    draws = np.stack([sum(draw_share(plan, 1, secret) for _ in range(2)) for _ in range(5000)])
+    draws = np.stack([sum(draw_share(plan, 1, secret) for _ in range(2)) for _ in range(2000)])
     sums, counts = draws[:, :4].ravel(), draws[:, 4:].ravel()
     shape = "laplace" if protocol == "sulloyd" else "norm"
     for sample, release in ((sums, plan.releases(1)[0]), (counts, plan.releases(1)[1])):

@@ -51,7 +51,7 @@ def secfc_run(tap: Tap) -> Simulation:
 
 def vertical_dp_run(tap: Tap) -> Simulation:
     columns = vertical_dp.split(vertical_dp.correlated(200, 4), 2)
-    plan = vertical_dp.plan_for(columns, 4, settings={"share_result": True})
+    plan = vertical_dp.plan_for(columns, 4, settings={"share_result": True, "rows": 64, "local_clusters": 3})
     return vertical_dp.run(columns, plan, tap=tap).simulation
 
 

@@ -131,8 +131,8 @@ def test_a_round_s_blocks_are_added_up_as_they_come_and_not_kept() -> None:
 
 
 def test_workers_take_each_round_s_blocks() -> None:
-    points, start = blobs(5000, 2, 3)
-    plan = projection_plan(5000, (1, 2), noise="flooding", degree=8)
+    points, start = blobs(2000, 2, 3)
+    plan = projection_plan(2000, (1, 2), noise="flooding", degree=8)
     with WorkerEngine(plan, columns(plan, points, plan.computing), 2) as engine:
         spread, _ = simulate(plan, points, start, engine=engine, quiet=True)
     alone, _ = simulate(plan, points, start, quiet=True)

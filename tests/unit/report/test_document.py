@@ -1,5 +1,6 @@
 import copy
 import dataclasses
+import functools
 import json
 import math
 from datetime import UTC, datetime
@@ -17,9 +18,13 @@ from .figures import NO_NOISE, RUN, common, privacy, releases, report, server_re
 jsonschema = pytest.importorskip("jsonschema")
 
 
+@functools.cache
+def validator(definition):
+    return jsonschema.Draft202012Validator({**schema(), "$ref": f"#/$defs/{definition}"})
+
+
 def accepted_by_jsonschema(value, definition="report"):
-    rules = {**schema(), "$ref": f"#/$defs/{definition}"}
-    return jsonschema.Draft202012Validator(rules).is_valid(value)
+    return validator(definition).is_valid(value)
 
 
 def accepted(value, definition="report"):

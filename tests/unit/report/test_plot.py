@@ -25,7 +25,7 @@ def arguments(k, d):
     return [f"a feature with a long name {i}" for i in range(d)], centers, np.full(d, -1.0), np.full(d, 1.0)
 
 
-@pytest.mark.parametrize(("k", "d"), [(1, 1), (8, 3), (50, 60)])
+@pytest.mark.parametrize(("k", "d"), [(1, 1), (50, 20)])
 def test_heat_map_of_any_size(matplotlib, k, d):
     image = decode(plot.heat_map(*arguments(k, d), noisy_sizes=[float(i - 1) for i in range(k)]))
     assert image.std() > 5
