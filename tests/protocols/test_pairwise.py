@@ -19,7 +19,8 @@ from fastlloyd.masking.fixed import Ring
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
-from fastlloyd.protocols.fastlloyd.client import _Ahead, client
+from fastlloyd.protocols.fastlloyd.ahead import Ahead
+from fastlloyd.protocols.fastlloyd.client import client
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.fastlloyd.reference import reference
@@ -253,11 +254,11 @@ def test_a_share_made_ahead_is_used_and_any_other_is_drawn_when_needed() -> None
         drawn.append(t)
         return np.full(plan.elements, t + 1)
 
-    ahead = _Ahead(plan, draw)
+    ahead = Ahead(plan, draw)
     ahead.stock(1)
     assert drawn == [1, 2]
     masked = np.zeros(plan.elements, dtype=Ring(plan.ring_bits).dtype)
-    assert [ahead.add_share(masked, t)[0] for t in (1, 0, 2)] == [2, 1, 3]
+    assert [ahead.add_noise(masked, t)[0] for t in (1, 0, 2)] == [2, 1, 3]
     assert drawn == [1, 2, 0]
 
 

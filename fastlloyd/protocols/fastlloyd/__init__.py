@@ -1,6 +1,21 @@
-"""FastLloyd and its baselines: masked sums over the clients, noise from the server.
+"""FastLloyd and its baselines: masked sums over the clients, noise from the server, or in shares from the clients.
 
-`settings.py` holds the paper's symbols and formulas, `plan.py` what follows from them for one run,
-`messages.py` the exchange, `client.py` and `server.py` the two roles, `reference.py` the same algorithm
-without messages. `glloyd`, `sulloyd` and `lloyd` differ in their plan only.
+===================  =================================================================================
+`client.py`          Algorithm 1, client p_i
+`aggregate.py`       lines 15 and 16: Figure 1, GlobalMSA, from a client's side
+`server.py`          Figure 1 from the server's side
+`rounds.py`          lines 3, 6 to 13, 18 to 20: the numbers of one round, and its noise (Eq. 8)
+`ahead.py`           what is made before its round: noise, ledger entries
+`messages.py`        the two messages of a round
+`plus.py`            `fastlloyd-plus`: its updates and post-processing; `plus_swap.py` moves idle clusters
+`settings.py`        the paper's symbols and formulas; `sizes.py`, the largest messages
+`parameters.py`      what the parties agree on
+`plan.py`            what follows from it for one run; `round_plan.py`, `plus_plan.py`: radii and noise
+`reference.py`       the algorithm on pooled data, without messages; `plus_reference.py`
+`face.py`            ties the protocol to runs, data and reports, with `face_inputs.py` and `face_plan.py`
+===================  =================================================================================
+
+`glloyd`, `sulloyd` and `lloyd` differ in their plan only.
+
+Source: Diaa, Humphries, Kerschbaum, "FastLloyd".
 """

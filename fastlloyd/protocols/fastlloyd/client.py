@@ -1,26 +1,27 @@
-"""FastLloyd, Algorithm 1, from client p_i's side."""
+"""FastLloyd, Algorithm 1, from client p_i's side.
+
+The numbers of a round are in `rounds.py`, the exchange of Figure 1 in `aggregate.py`. `fastlloyd-plus` runs the same
+lines: where it differs, `local_update` and `post_process` go to `plus.py`, round 0 being its survey.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.errors import InternalError, PeerError
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints
-from fastlloyd.masking.fixed import Ring, RingArray
-from fastlloyd.masking.mask import NO_HISTORY, Masks, continue_history
-from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Save, Send
-from fastlloyd.party.message import recall
+from fastlloyd.masking.mask import Masks
+from fastlloyd.party.effects import Party, Publish
 from fastlloyd.party.stored import StoredRounds
-from fastlloyd.privacy.release import Release
-from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, VectorFormat
+from fastlloyd.protocols.fastlloyd.aggregate import GlobalMsa
+from fastlloyd.protocols.fastlloyd.ahead import Draw
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, local_update, post_process
-from fastlloyd.wire.header import SERVER, PartyId, clients
+from fastlloyd.wire.header import PartyId
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def client(
     plan: Plan,
     masks: Masks,
     *,
-    share: Callable[[int], NDArray[np.int64]] | None = None,
+    share: Draw | None = None,
     stored: StoredRounds | None = None,
     start: NDArray[np.float64] | None = None,
 ) -> Party[ClientResult]:
@@ -79,88 +80,16 @@ def client(
     Sees: the noisy sums and counts of each round, hence the centres. The server sees masked vectors; with pairwise
     masking their sum as well, in which the masks have cancelled and the noise has not.
     """
-    stored = stored or StoredRounds()
-    shape = VectorFormat(Ring(plan.ring_bits), plan.elements, plan.clients)
-    centers = first_centers(plan, start)
+    global_msa = GlobalMsa(me, plan, masks, share=share, stored=stored or StoredRounds())
+    centers = first_centers(plan, start)  # line 3
     included: list[tuple[PartyId, ...]] = []
-    if plan.masking == "pairwise" and share is None:
-        raise InternalError("a client with pairwise masks has no source of its share of the noise")
-    everybody = clients(plan.clients)
-    ahead = _Ahead(plan, share)
-    ahead.stock(len(stored.replies))
-    history = NO_HISTORY
-    for t in range(len(plan.rounds)):
-        total: RingArray | None = None
-        if t in stored.replies:
-            reply = recall(NoisyMaskedSum, stored.replies[t], shape, f"reply-{t}")
-        else:
-            yield from ahead.record(t)
-            if t >= stored.server_done:
-                if t in stored.uplinks:
-                    update = recall(MaskedUpdate, stored.uplinks[t], shape, f"uplink-{t}")
-                else:
-                    raw_update = local_update(raw_points, centers, plan, t)
-                    masked = shape.ring.encode(raw_update) + masks.mask(t, me, history)
-                    update = MaskedUpdate(ahead.add_share(masked, t).tobytes())
-                    yield Save(f"uplink-{t}", update.data)
-                yield Send((SERVER,), update, t)
-                # A ledger that goes further than `run/` explains is refused on resume: only now.
-                yield from ahead.prepare(t + 1)
-            # Nothing here depends on the answer: do it while the server works.
-            total = masks.total(t, everybody, history)
-            reply = yield Receive(SERVER, NoisyMaskedSum, t, shape)
-            yield Save(f"reply-{t}", reply.body())
-        yield Attest(SERVER, reply, t)
-        if len(reply.included) < plan.min_clients:
-            raise PeerError(
-                f"the server's sum of round {t} includes {len(reply.included)} clients, expected at least "
-                f"{plan.min_clients} (--min-clients)",
-                rank=SERVER.rank,
-            )
-        if total is None or reply.included != everybody:
-            total = masks.total(t, reply.included, history)
-        noisy = shape.ring.decode(reply.elements(shape) - total)
+    for t in range(len(plan.rounds)):  # line 4
+        # Assignment and local update, lines 5 to 13: computed when asked for, so not again on resume.
+        update = partial(local_update, raw_points, centers, plan, t)
+        # Global update, lines 14 to 16: sums and counts in one vector.
+        noisy, among = yield from global_msa.add_up(t, update)
+        # Post-processing, lines 17 to 20.
         centers = post_process(noisy, centers, plan, t)
-        history = continue_history(history, reply.body())
-        included.append(reply.included)
-        yield Publish("round", {"round": t, "rounds": len(plan.rounds), "clients": len(reply.included)})
+        included.append(among)
+        yield Publish("round", {"round": t, "rounds": len(plan.rounds), "clients": len(among)})
     return ClientResult(centers, assign(raw_points, centers.grid), tuple(included))
-
-
-class _Ahead:
-    """Shares of noise and ledger entries made before they are needed; each belongs to its round's number."""
-
-    def __init__(self, plan: Plan, draw: Callable[[int], NDArray[np.int64]] | None) -> None:
-        self._plan = plan
-        self._ring = Ring(plan.ring_bits)
-        self._draw = draw
-        self._shares: dict[int, RingArray] = {}
-        self._releases: dict[int, tuple[Release, ...]] = {}
-        self._recorded: set[int] = set()
-
-    def record(self, t: int) -> Party[None]:
-        """Write round t's releases to the ledger, once."""
-        if t not in self._recorded:
-            self._recorded.add(t)
-            yield Record(self._releases.pop(t, ()) or self._plan.releases(t))
-
-    def prepare(self, t: int) -> Party[None]:
-        """Make the share of round t and write its releases to the ledger, if there is such a round."""
-        if t < len(self._plan.rounds):
-            if self._draw is not None and t not in self._shares:
-                self._shares[t] = self._ring.reduce(self._draw(t))
-            yield from self.record(t)
-
-    def stock(self, t: int) -> None:
-        """Make shares and entries of the rounds from t on, as far as memory is set aside for them."""
-        for later in self._plan.rounds_ahead(t):
-            if self._draw is not None:
-                self._shares[later] = self._ring.reduce(self._draw(later))
-            self._releases[later] = self._plan.releases(later)
-
-    def add_share(self, masked: RingArray, t: int) -> RingArray:
-        """Add this client's share of round t's noise, shape (k (d + 1),), unless the server adds the noise."""
-        if self._draw is None:
-            return masked
-        ready = self._shares.pop(t, None)
-        return masked + (self._ring.reduce(self._draw(t)) if ready is None else ready)

@@ -69,6 +69,8 @@ def local_update(points: GridPoints, centers: Centers, plan: Plan, t: int) -> ND
         return survey_update(points, plan)
     if centers.state is not None:
         return scaled_update(points, centers.grid, centers.state, plan, t)
+    # Nearest centre and radius, lines 6 to 9; R and C, lines 11 to 13. The radius is kept exactly, so a point on it
+    # counts, as in Eq. 4; line 8 has "<".
     raw_sums, raw_counts = accumulate(points, centers.grid, radius=plan.rounds[t].radius, relative=plan.relative)
     return join(raw_sums, raw_counts << plan.fraction_bits)
 
@@ -130,14 +132,14 @@ def post_process(noisy: NDArray[np.int64], centers: Centers, plan: Plan, t: int)
         exact, state = use(noisy_sums, noisy_counts, centers.grid / grid, centers.state, plan)
         return Centers(exact, round_centers(exact, plan.fraction_bits), state.counts, state)
     if plan.relative:
-        step = move(noisy_sums, noisy_counts)
+        step = move(noisy_sums, noisy_counts)  # line 19: U / C
         radius = plan.rounds[t].radius
         if plan.clip and radius is not None:
-            step = clip_step(step, radius / grid)
-        moved = centers.grid / grid + step
+            step = clip_step(step, radius / grid)  # §5.3.5: a centre moves by eta at most
+        moved = centers.grid / grid + step  # line 19: from the centre before
     else:
         moved = move(noisy_sums, noisy_counts)
         if not plan.private:
             moved = np.where((noisy_counts > 0)[:, None], moved, centers.grid / grid)
-    exact = bring_inside(moved, plan.domain)
+    exact = bring_inside(moved, plan.domain)  # line 20: Fold
     return Centers(exact, round_centers(exact, plan.fraction_bits), noisy_counts)

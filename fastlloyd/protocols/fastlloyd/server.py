@@ -1,21 +1,21 @@
 """FastLloyd, Figure 1, from the server's side: add up, add noise, reply. It sees masked vectors only.
 
+Its part of GlobalMSA is called in each round of Algorithm 1, lines 15 and 16, for sums and counts in one vector.
 With pairwise masking it has nothing to take off and no noise to add: the clients' masks cancel in the sum of all
 of them, and their shares of noise add up in it. The server then sees the noisy sums, as the clients do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fastlloyd.masking.fixed import Ring, RingArray
-from fastlloyd.party.effects import Attest, Gather, Party, Publish, Record, Save, Send
+from fastlloyd.masking.fixed import Ring
+from fastlloyd.party.effects import Attest, Gather, Party, Publish, Save, Send
 from fastlloyd.party.message import recall
-from fastlloyd.privacy.release import Release
+from fastlloyd.protocols.fastlloyd.ahead import Ahead, Draw
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, VectorFormat
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.wire.header import SERVER, PartyId, clients
@@ -31,7 +31,7 @@ class ServerResult:
 
 def server(
     plan: Plan,
-    noise: Callable[[int], NDArray[np.int64]],
+    noise: Draw,
     *,
     stored: Mapping[int, bytes] | None = None,
     rounds_done: Mapping[PartyId, int] | None = None,
@@ -55,37 +55,36 @@ def server(
     stored, rounds_done = stored or {}, rounds_done or {}
     shape = VectorFormat(Ring(plan.ring_bits), plan.elements, plan.clients)
     everybody = clients(plan.clients)
-    history: list[tuple[PartyId, ...]] = []
+    included: list[tuple[PartyId, ...]] = []
     late: frozenset[PartyId] = frozenset()
-    first_open = len(stored)
-    drawn: dict[int, RingArray] = {}
-    releases: dict[int, tuple[Release, ...]] = {}
+    ahead = Ahead(plan, noise)
     for t in range(len(plan.rounds)):
         if t in stored:
             reply = recall(NoisyMaskedSum, stored[t], shape, f"reply-{t}")
-            behind = tuple(party for party in everybody if rounds_done.get(party, 0) <= t)
-            yield Attest(SERVER, reply, t)
-            yield Send(behind, reply, t)
-            history.append(reply.included)
+            yield from _send_again(reply, t, tuple(party for party in everybody if rounds_done.get(party, 0) <= t))
+            included.append(reply.included)
             continue
-        if t == first_open:
-            drawn = {later: shape.ring.reduce(noise(later)) for later in plan.rounds_ahead(t)}
-            releases = {later: plan.releases(later) for later in plan.rounds_ahead(t)}
-            yield Record(releases.pop(t))
-        updates = yield Gather(everybody, MaskedUpdate, t, plan.min_clients, shape, late)
-        included = tuple(party for party in everybody if party in updates)
-        total = np.zeros(plan.elements, dtype=shape.ring.dtype) + drawn.pop(t)
-        for party in included:
+        if t == len(stored):
+            ahead.stock(t)
+            yield from ahead.record(t)
+        updates = yield Gather(everybody, MaskedUpdate, t, plan.min_clients, shape, late)  # Enc_i(v_i)
+        among = tuple(party for party in everybody if party in updates)
+        total = np.zeros(plan.elements, dtype=shape.ring.dtype)
+        for party in among:  # "Compute sum"
             total += updates[party].elements(shape)
-        reply = NoisyMaskedSum(total.tobytes(), included, plan.clients)
+        total = ahead.add_noise(total, t)  # "Add noise value": gamma, on the grid of 2^-q
+        reply = NoisyMaskedSum(total.tobytes(), among, plan.clients)
         yield Save(f"reply-{t}", reply.body())
-        yield Send(everybody, reply, t)
+        yield Send(everybody, reply, t)  # Enc(v + gamma)
         yield Attest(SERVER, reply, t)
-        late = frozenset(everybody) - frozenset(included)
-        history.append(included)
-        yield Publish("round", {"round": t, "rounds": len(plan.rounds), "clients": len(included)})
-        if t + 1 < len(plan.rounds):  # while the clients compute
-            if t + 1 not in drawn:
-                drawn[t + 1] = shape.ring.reduce(noise(t + 1))
-            yield Record(releases.pop(t + 1, ()) or plan.releases(t + 1))
-    return ServerResult(tuple(history), late)
+        late = frozenset(everybody) - frozenset(among)
+        included.append(among)
+        yield Publish("round", {"round": t, "rounds": len(plan.rounds), "clients": len(among)})
+        yield from ahead.prepare(t + 1)  # while the clients compute
+    return ServerResult(tuple(included), late)
+
+
+def _send_again(reply: NoisyMaskedSum, t: int, behind: tuple[PartyId, ...]) -> Party[None]:
+    """On resume, send a reply that was fixed before to the clients that have not accepted it."""
+    yield Attest(SERVER, reply, t)
+    yield Send(behind, reply, t)
