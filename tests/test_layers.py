@@ -122,3 +122,9 @@ def test_no_global_or_seeded_randomness(path: Path) -> None:
     text = path.read_text("utf-8")
     for word in ("np.random.seed", "np.random.rand", "np.random.normal", "RandomState"):
         assert word not in text, f"{path.name} uses {word}"
+
+
+def test_unit_tests_stand_where_their_rooms_do() -> None:
+    unit = Path(__file__).parent / "unit"
+    for folder in {path.parent.relative_to(unit) for path in unit.rglob("test_*.py")}:
+        assert (ROOT / folder / "__init__.py").is_file(), f"tests/unit/{folder}: there is no fastlloyd/{folder}"

@@ -13,7 +13,7 @@ from fastlloyd.data.public.embedded import FOLDER, PHOTO, load_photo, pack_photo
 from fastlloyd.data.public.named import FACTS, dataset_bounds, list_named, load_named
 from fastlloyd.errors import ConfigError, DataError
 
-SHARED = Path(__file__).parents[4] / "shared" / "data"
+SHARED = Path(__file__).parents[5] / "shared" / "data"
 needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the folder of data sets is not here")
 
 

@@ -19,7 +19,7 @@ from fastlloyd.protocols.vertical_dp.math.grid import cluster_cells, grid_points
 from fastlloyd.protocols.vertical_dp.math.weights import count_release, estimate_weights, groups_of, noisy_count
 from fastlloyd.randomness.prg import PublicStream
 from fastlloyd.randomness.secret import SecretRandom
-from tests.unit.protocols.vertical_weights import correlated_labels, count_cells
+from tests.unit.protocols.vertical_dp.math.weights import correlated_labels, count_cells
 
 Floats = NDArray[np.float64]
 

@@ -31,7 +31,7 @@ from fastlloyd.protocols.vertical_dp.math.estimate import (
 )
 from fastlloyd.protocols.vertical_dp.math.pair import likelihood_error, likelihood_table
 from fastlloyd.protocols.vertical_dp.math.weights import estimate_weights, groups_of
-from tests.unit.protocols.vertical_weights import correlated_labels, count_cells, draw_sketches
+from tests.unit.protocols.vertical_dp.math.weights import correlated_labels, count_cells, draw_sketches
 
 SIGMAS = 6.0
 KEY = bytes(range(32))
