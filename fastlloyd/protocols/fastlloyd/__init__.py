@@ -12,7 +12,7 @@
 `parameters.py`      what the parties agree on
 `plan.py`            what follows from it for one run; `round_plan.py`, `plus_plan.py`: radii and noise
 `reference.py`       the algorithm on pooled data, without messages; `plus_reference.py`
-`face.py`            ties the protocol to runs, data and reports, with `face_inputs.py` and `face_plan.py`
+`face.py`            ties the protocol to runs, data and reports, with `face_*.py`
 ===================  =================================================================================
 
 `glloyd`, `sulloyd` and `lloyd` differ in their plan only.

@@ -1,6 +1,23 @@
 """FedDP-KMeans: a start from server data and noisy sums, then at most a few private Lloyd steps.
 
-`settings.py` holds what may be chosen, `parameters.py` what the parties agree on, `plan.py` what follows for one run,
-`messages.py` the exchange, `record.py` and `user.py` what a client computes from its records, `stage.py` what the
-server makes of the noisy sums, `client.py` and `server.py` the two roles, `reference.py` the same without messages.
+====================  ==============================================================================
+`client.py`           Algorithms 1 and 2, client j
+`server.py`           Algorithms 1 and 2, the server
+`messages.py`         the exchange, step by step
+`math/record.py`      a client's statistics: Alg. 1 lines 4, 12, 20 and 21; Alg. 2 lines 6 and 7
+`math/user.py`        the same at client level, cut to bounds (App. G.4)
+`math/noise.py`       the clients' shares of noise: lines 6, 15 and 23; Alg. 2 line 10
+`math/stage.py`       what the server makes of noisy sums: lines 7, 17 and 24; Alg. 2 line 11
+`math/projection.py`  Pi, and points seen through it; `math/grid.py`: the grids on which that is exact
+`math/elbow.py`       the choice of k (App. H.3)
+`math/starts.py`      the baselines' starts (App. G.3)
+`settings.py`         what may be chosen; `parameters.py`, what the parties agree on
+`budget.py`           how epsilon is divided (App. H.1)
+`plan.py`             what follows for one run; `proposal.py` makes and checks it
+`sizes.py`            the largest messages
+`reference.py`        the algorithms on pooled data, record by record, without messages
+`face.py`             ties the protocol to runs, data and reports, with `face_*.py`
+====================  ==============================================================================
+
+Source: Scott, Lampert, Saulpic, "Differentially Private Federated k-Means Clustering with Server-Side Data".
 """

@@ -1,4 +1,7 @@
-"""FedDP-KMeans, Algorithms 1 and 2, from client j's side."""
+"""FedDP-KMeans, Algorithms 1 and 2, from client j's side: one masked, noisy statistic up in each step.
+
+Source: FedDP-KMeans, Alg. 1 lines 3 to 6, 9 to 15 and 18 to 23; Alg. 2 lines 3 to 10; App. G.4.
+"""
 
 from __future__ import annotations
 
@@ -107,9 +110,9 @@ class _State:
     def take(self, reply: Reply) -> None:
         """Note what a reply says."""
         if isinstance(reply, ProjectionMessage):
-            self.projection = reply.projection
+            self.projection = reply.projection  # Alg. 1, line 10
         elif isinstance(reply, ProjectedCentersMessage):
-            self.projected = reply.found
+            self.projected = reply.found  # line 19
         elif isinstance(reply, CentersMessage):
             settled = self.projected is not None or self.centers is not None or not self.plan.choose_k
             if settled and len(reply.found.exact) != self.k:
@@ -117,22 +120,22 @@ class _State:
                     f"the server sent {len(reply.found.exact)} centres, expected {self.k}; look at its version",
                     rank=SERVER.rank,
                 )
-            self.centers = reply.found
+            self.centers = reply.found  # Alg. 2, line 4
 
     def statistic(self, t: int) -> NDArray[np.int64]:
-        """Compute step t's statistic of the own records."""
+        """Compute step t's statistic of this client's records."""
         if self._own is None:
             self._own = self._make()
         own, kind = self._own, self.plan.rounds[t].kind
         if kind == OUTER:
-            return own.outer_product()
+            return own.outer_product()  # Alg. 1, line 4
         if self.centers is not None:
-            return own.lloyd_step(round_centers(self.centers.exact, self.plan.fraction_bits))
+            return own.lloyd_step(round_centers(self.centers.exact, self.plan.fraction_bits))  # Alg. 2, lines 5 to 8
         if self.projection is None:
             raise InternalError("a step in the projected space came before the projection")
         if kind == WEIGHTS or self.projected is None:
-            return own.weights(self.projection)
-        return own.projected_step(self.projection, self.projected.centers)
+            return own.weights(self.projection)  # lines 11 to 13
+        return own.projected_step(self.projection, self.projected.centers)  # lines 20 and 21
 
 
 def client(
@@ -182,6 +185,7 @@ def client(
         if step.kind != START and t >= stored.server_done:
             yield Record(plan.releases(t))
             pad = _Pad(me, masks, history, shares)
+            # This client's part of the aggregate: Alg. 1, lines 6, 15 and 23; Alg. 2, line 10.
             yield from _send_uplink(t, state, pad, stored.uplinks.get(t))
         # Nothing here depends on the answer: do it while the server works.
         if t + 1 < len(plan.rounds) and t + 1 not in stored.uplinks and state.knows_length(t + 1):

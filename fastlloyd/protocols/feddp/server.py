@@ -2,6 +2,8 @@
 
 It adds nothing and takes nothing off: the clients' masks cancel in the sum of all of them, and their shares of noise
 add up in it.
+
+Source: FedDP-KMeans, Alg. 1 lines 6 and 7, 15 to 17, 23 and 24; Alg. 2 lines 10 and 11.
 """
 
 from __future__ import annotations
@@ -97,13 +99,13 @@ class _Progress:
         """Make the reply of step t from its noisy sum."""
         plan, kind = self.plan, self.plan.rounds[t].kind
         if kind == START:
-            exact = start_centers(plan, self.server_points, self.restarts)
+            exact = start_centers(plan, self.server_points, self.restarts)  # a baseline, App. G.3
             return CentersMessage(Centers(exact, np.zeros(plan.k)))
         if kind == OUTER and self.server_points is not None:
-            return ProjectionMessage(make_projection(noisy, self.server_points, plan))
-        if kind == WEIGHTS and self.projection is not None:
+            return ProjectionMessage(make_projection(noisy, self.server_points, plan))  # Alg. 1, line 7
+        if kind == WEIGHTS and self.projection is not None:  # line 17
             return ProjectedCentersMessage(cluster_projected(noisy, self.projection, plan, self.restarts))
-        return CentersMessage(make_centers(noisy, self.k, plan))
+        return CentersMessage(make_centers(noisy, self.k, plan))  # line 24; Alg. 2, line 11
 
 
 def server(
@@ -146,7 +148,7 @@ def server(
         noisy = np.zeros(0, dtype=np.int64)
         if step.kind != START:
             yield Record(plan.releases(t))
-            noisy = yield from _gather(plan, t, progress.k, everybody)
+            noisy = yield from _gather(plan, t, progress.k, everybody)  # Alg. 1, lines 6, 15, 23; Alg. 2, line 10
         reply = progress.answer(t, noisy)
         progress.take(reply)
         yield Save(f"reply-{t}", reply.body())

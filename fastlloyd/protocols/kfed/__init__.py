@@ -1,1 +1,15 @@
-"""k-FED: one round, not private; a baseline of FedDP-KMeans and of SecFC."""
+"""k-FED: one round, not private; a baseline of FedDP-KMeans and of SecFC.
+
+===============  ==========================================================================
+`client.py`      Algorithm 2 on a device: k-means of its own records
+`server.py`      Algorithm 2 on the central node; `merge.py`: farthest first, then one round of Lloyd
+`messages.py`    centres up, merged centres down
+`settings.py`    what may be chosen; `parameters.py`, what the parties agree on
+`plan.py`        what follows for one run
+`sizes.py`       the largest messages
+`reference.py`   the algorithm without messages
+`face.py`        ties the protocol to runs, data and reports
+===============  ==========================================================================
+
+Source: Dennis, Li, Smith, "Heterogeneity for the Win: One-Shot Federated Clustering" (2021), Algorithm 2.
+"""

@@ -1,4 +1,7 @@
-"""k-FED from a client's side: cluster the own records, send the centres, label by what comes back."""
+"""k-FED from a client's side: cluster its own records, send the centres, label by what comes back.
+
+Source: Dennis, Li, Smith (2021), Algorithm 2, on each device; SecFC, §3.2, for a summary.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,7 @@ def client(
     else:
         yield Record(plan.releases(0))
         if uplink is None:
-            uplink = encode_centers(local_centers(me, raw_points, plan))
+            uplink = encode_centers(local_centers(me, raw_points, plan))  # Theta^(z), k' centres
             yield Save("uplink-0", uplink)
         yield Send((SERVER,), recall(LocalCenters, uplink, shape, "uplink-0"), 0)
         merged = yield Receive(SERVER, MergedCenters, 0, shape)

@@ -1,4 +1,7 @@
-"""k-FED from the server's side: collect the clients' centres, merge them, send the result to all."""
+"""k-FED from the server's side: collect the clients' centres, merge them, send the result to all.
+
+Source: Dennis, Li, Smith (2021), Algorithm 2, on the central node; `merge.py` for what it computes.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,27 @@
 """SecFC: Lloyd's algorithm on Lagrange-coded shares; exact results, no differential privacy.
 
-`settings.py` holds the paper's symbols, `plan.py` what all parties agree on, `membership.py` and `sharing.py` what the
-clients do before round 0, `client.py` and `server.py` the rounds, `reveal.py` the centres at the end if asked,
-`reference.py` the same on pooled data without messages.
+====================  ==============================================================================
+`sharing.py`          Algorithm 1, phase 1 (lines 1 to 5): shares of all points to all clients
+`membership.py`       with membership privacy, before it: the private union of records (§6)
+`client.py`           phase 2 (lines 6 to 26), client j
+`server.py`           phase 2, the server: lines 18 to 23
+`reveal.py`           the centres at the end, opened by clients to clients (§7)
+`setup_messages.py`   the messages before round 0; `messages.py`, those of the rounds
+`math/start.py`       the first assignment: line 7, and the separated start of §5
+`math/coded.py`       what a client computes on its shares: lines 11 to 13
+`math/signs.py`       the values that the server decodes in place of distances
+`math/tournament.py`  the nearest centre from comparisons: lines 21 and 25
+`math/clusters.py`    the clusters that have points
+`math/masks.py`       what hides a round's answers; `math/turn.py`: the secret rotation of all records
+`math/onion.py`       the layers of encryption of the union
+`settings.py`         what may be chosen; `parameters.py`, what the parties agree on
+`plan.py`             what follows for one run: code, field, limits (§4.1, App. A)
+`sizes.py`            the largest messages
+`reference.py`        Lloyd's algorithm in integers on pooled data, without codes or messages
+`face.py`             ties the protocol to runs, data and reports
+====================  ==============================================================================
+
+The arithmetic of shares, codes and masks is in `fastlloyd/field/`.
+
+Source: Li, Hou, Buyukates, Avestimehr, "Secure Federated Clustering"; docs/secfc.md.
 """

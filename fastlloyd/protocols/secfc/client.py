@@ -1,6 +1,6 @@
 """SecFC, Algorithm 1, from client j's side: values of its shares, up to the last assignment.
 
-Source: SecFC, Alg. 1, lines 9 to 16.
+Source: SecFC, Alg. 1, lines 7, 9 to 16 and 25. `math/coded.py` and `math/signs.py` say how its answers differ.
 """
 
 from __future__ import annotations
@@ -110,16 +110,16 @@ def client(
     """
     coder = Coder(plan.code, shares.elements)
     exchange = _Exchange(me, plan, seed, run_id)
-    labels = first_labels(plan, shares.records)
+    labels = first_labels(plan, shares.records)  # line 7, from the public seed
     history: list[tuple[PartyId, ...]] = []
     state, step = "on", 0
     yield Record(plan.all_releases())
-    while state == "on":
+    while state == "on":  # line 9
         before = labels
         if step < plan.start_rounds:
-            labels, included = yield from exchange.start(coder, labels)
+            labels, included = yield from exchange.start(coder, labels)  # a round of the separated start, §5
         else:
-            labels, included = yield from exchange.iterate(coder, labels)
+            labels, included = yield from exchange.iterate(coder, labels)  # lines 10 to 25
             if (labels == before).all():
                 state = "repeated"
         history.append(included)
@@ -130,7 +130,7 @@ def client(
     t = yield from exchange.end()
     turned, present = None, history[-1]
     if plan.reveal_centers:
-        turned, present = yield from reveal_centers(me, coder, labels, plan, t)
+        turned, present = yield from reveal_centers(me, coder, labels, plan, t)  # §7
     raw_labels = labels[shares.raw_rows]
     sizes = np.bincount(labels, minlength=plan.k).astype(np.int64)
     kept = bool(((sizes == 0) | (sizes >= plan.least_revealed)).all())
@@ -167,19 +167,19 @@ class _Exchange:
     def iterate(self, coder: Coder, labels: NDArray[np.int64]) -> Party[tuple[NDArray[np.int64], tuple[PartyId, ...]]]:
         """Run one iteration of Lloyd; return the next assignment, and whose answers it is from."""
         clusters = Clusters.of(labels, self._plan.k)
-        scores = coder.scores(labels, clusters, self._plan.k)
+        scores = coder.scores(labels, clusters, self._plan.k)  # line 11
         tournament, included, last = Tournament(clusters, len(labels)), set[PartyId](), False
         while not last:
             last, masks = tournament.last, self._masks()
             pairs = tournament.pairs()
             count = pairs[0].size
             order, secrets = masks.shuffled(count), masks.signs(count)
-            data = coder.compare(scores, pairs, order, secrets, masks)
+            data = coder.compare(scores, pairs, order, secrets, masks)  # lines 12 and 13, two centres at a time
             shape = SignsFormat(count, self._plan.clients)
-            reply: Signs = yield from self._ask(data, "last" if last else "more", Signs, shape)
+            reply: Signs = yield from self._ask(data, "last" if last else "more", Signs, shape)  # lines 18 to 23
             positive = np.empty(count, dtype=np.bool_)
             positive[order] = reply.positive
-            tournament.settle((positive ^ secrets.flipped).reshape(pairs[0].shape))
+            tournament.settle((positive ^ secrets.flipped).reshape(pairs[0].shape))  # line 25
             included |= set(reply.included)
         return tournament.labels, tuple(sorted(included))
 

@@ -5,8 +5,8 @@ signs are fair coins and whose sizes are hidden but for 17 octaves, and nothing 
 separated start it decodes exact squared distances from k points. A client knows all masks, so a server and a client
 must not collude.
 
-Source: SecFC, Alg. 1, lines 7, 18 to 25. Differs from the paper: the clients know whose signs these are, so they make
-the assignment and see when it repeats.
+Source: SecFC, Alg. 1, lines 18 to 23; §4.1 "Coded center update". Differs from the paper: the clients know whose signs
+these are, so they make the assignment (line 25) and see when it repeats (line 9).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def server(plan: Plan, records: int) -> Party[ServerResult]:
     while True:
         # Nobody is waited for by name: whoever comes first is taken.
         late = frozenset(plan.everybody)
-        answers: Answers = yield Gather(plan.everybody, CodedValues, t, plan.needed_answers, shape, late)
+        answers: Answers = yield Gather(plan.everybody, CodedValues, t, plan.needed_answers, shape, late)  # line 13
         kind = _agree(answers, plan, t)
         if kind == "end":
             break
@@ -157,14 +157,15 @@ class _Round:
         plan, included = self.plan, tuple(sorted(answers))
         first = answers[included[0]]
         values = first.values(plan.field)
-        decoded = _decode(plan.code, answers, values, most)
+        decoded = _decode(plan.code, answers, values, most)  # lines 18 and 19
         if self.t < plan.start_rounds:
             if values != self.records:
                 raise PeerError(
                     f"{included[0]} sent {values} distances, expected {self.records}", rank=included[0].rank
                 )
-            labels = self.start.advance(plan.field.decode_wide(block) for block in decoded)
+            labels = self.start.advance(plan.field.decode_wide(block) for block in decoded)  # line 7, separated; §5
             return Assignment(labels, included, AssignmentFormat(self.records, plan.k, plan.clients))
+        # In place of line 21: which of two distances is smaller, as a sign that means nothing here.
         positive = [np.zeros(0, dtype=np.bool_), *(plan.field.positive(block) for block in decoded)]
         return Signs(np.concatenate(positive), included, SignsFormat(values, plan.clients))
 

@@ -7,7 +7,7 @@ With membership privacy each client shares a vector for every point of the union
 others; the shares of a point add up (Eq. 6). Whoever has more than t of the shares that one client made can tell its
 zeros from its points: who owns a point is hidden from up to t colluding clients, as the points are.
 
-Source: SecFC, §4.1 "Secure data sharing", Eq. 2; App. B, Eq. 4 to 6.
+Source: SecFC, Alg. 1, lines 1 to 5; §4.1 "Secure data sharing", Eq. 2; §6 and App. B, Eq. 4 to 6.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class _Vectors:
 
     def rows(self, start: int, stop: int) -> NDArray[np.int64]:
         """Give the vectors of the places start..stop-1, shape (stop - start, d)."""
-        block = np.zeros((stop - start, self._points.d), dtype=np.int64)
+        block = np.zeros((stop - start, self._points.d), dtype=np.int64)  # Eq. 4
         first, last = np.searchsorted(self._places, (start, stop))
         chosen = self._order[first:last]
         block[self._places[first:last] - start] = self._points.raw_coordinates[:, chosen].T
@@ -187,7 +187,7 @@ def _exchange(
     others = tuple(party for party in plan.everybody if party != me)
     for block in range(-(-max(counts) // height)):
         spans = {party: _span(counts[party.rank - 1], block, height) for party in plan.everybody}
-        made = code.share(ring.encode(vectors.rows(spans[me].start, spans[me].stop)), secret)
+        made = code.share(ring.encode(vectors.rows(spans[me].start, spans[me].stop)), secret)  # line 3; Eq. 2, Eq. 5
         for party in others:
             yield Send((party,), DataShares(made[:, party.rank - 1], ring, block), SETUP_ROUND)
         own = made[:, me.rank - 1].copy()
@@ -199,7 +199,7 @@ def _exchange(
             shape = ArrayFormat(ring, (span.stop - span.start, plan.width), block)
             message: DataShares = yield Receive(party, DataShares, SETUP_ROUND, shape)
             if plan.membership:
-                own += message.elements
+                own += message.elements  # Eq. 6
             else:
                 _keep(held, message.elements, sum(counts[: party.rank - 1]) + span.start)
         if plan.membership:

@@ -1,9 +1,27 @@
-"""Clustering of columns at different parties: DP local centres and sketches to an untrusted server, in one round.
+"""Clustering of columns at different parties: DP local centres and sketches to an untrusted server.
 
-`settings.py` holds the paper's symbols, `budget.py` how epsilon is divided, `plan.py` what follows for one run,
-`local.py` the parties' own clustering (`local_plan.py`: what it releases), `keys.py` their common keys, `messages.py`
-the exchange, `client.py` and `server.py` the two roles. At the server, `estimate.py` and `pair.py` make tables of
-sketches, `fit.py` grid weights of tables, `grid.py` the final centres; `weights.py` joins them. `reference.py` is the
-same without messages, `baselines.py` what the paper compares with. The sketches are in
-`privacy/sketch/`.
+=====================  =============================================================================
+`client.py`            Algorithm 1, lines 1, 2 and 3 (a): a party with columns
+`server.py`            Algorithm 1, lines 3 and 4: the server
+`keys.py`              before it: secrets, alignment of records, hash keys (§4.3)
+`messages.py`          one message from each party, one back
+`math/local.py`        LocCluster (§3.5); `local_plan.py`: its noise and releases
+`math/weights.py`      WeightEst: from sketches to weights, by the estimators and fits that a run chose
+`math/estimate.py`     inclusion and exclusion of sketches (Algorithm 4)
+`math/pair.py`         ours in its place: the likelihood of two parties' sketches
+`math/fit.py`          from pairs of parties to the grid: maximum entropy, or Algorithm 5
+`math/grid.py`         line 4: k-means on the weighted grid
+`settings.py`          what may be chosen; `parameters.py`, what the parties agree on
+`budget.py`            how epsilon and delta are divided
+`plan.py`              what follows for one run
+`sizes.py`             the largest messages
+`baselines.py`         what the paper compares with (§4.1, §6)
+`reference.py`         the algorithm on pooled columns, without messages; `reference_weights.py`
+`face.py`              ties the protocol to runs, data and reports, with `face_*.py`
+=====================  =============================================================================
+
+MemEnc, the sketches of Algorithms 2 and 3, is `fastlloyd/privacy/sketch/`. `vertical-plain` differs in its plan and in
+what a synopsis holds: labels in clear.
+
+Source: Li, Wang, Li, "Differentially Private Vertical Federated Clustering" (PVLDB 16, 2023); docs/vertical-dp.md.
 """

@@ -1,5 +1,7 @@
 """Vertical DP, Algorithm 1, from the side of a party that holds columns: one message to the server, one back.
 
+Source: Vertical DP, Alg. 1, lines 1, 2 and, for party 1, 3 (a).
+
 There is no resume: keys are never written, so a run that breaks off is started again and pays again.
 """
 
@@ -96,7 +98,7 @@ def client(prepared: Prepared, plan: Plan) -> Party[ClientResult]:
     -----
     Sees: its own records; the final centres if shared. The server sees the message, see `Plan.all_releases`.
     """
-    yield Send((SERVER,), prepared.message, 0)
+    yield Send((SERVER,), prepared.message, 0)  # line 2 (b)
     form = CentersFormat(plan.k, plan.d, plan.share_result)
     reply = yield Receive(SERVER, FinalCenters, 0, form)
     yield Attest(SERVER, reply, 0)
@@ -112,18 +114,18 @@ def _synopsis(
         raise DataError(
             f"{len(raw_points)} records, expected at most the public N = {plan.n_total}; agree on a larger --n-total"
         )
-    local = cluster_locally(raw_points, plan.local_plan(place), laplace_from(secret))
+    local = cluster_locally(raw_points, plan.local_plan(place), laplace_from(secret))  # line 1 (a)
     form = synopsis_format(plan, place)
     if plan.protocol == PLAIN:
         message = Synopsis.write(local.noisy_centers, form, plain_labels=local.raw_labels)
         return local.noisy_centers, message
-    sketches = tuple(
+    sketches = tuple(  # line 2 (a), Alg. 3
         # The paper's phantoms are drawn per party, so its coordinate makes no difference.
         make_sketch(local.raw_labels, group.index(place) if plan.private else 0, keys.of(group), plan.shape, secret)
         for group in plan.key_groups
         if place in group
     )
-    noisy_total = noisy_count(len(raw_points), plan.total_scale, secret) if form.with_total else None
+    noisy_total = noisy_count(len(raw_points), plan.total_scale, secret) if form.with_total else None  # line 3 (a)
     message = Synopsis.write(local.noisy_centers, form, noisy_total=noisy_total, sketches=sketches)
     return local.noisy_centers, message
 

@@ -68,7 +68,7 @@ def server(plan: Plan) -> Party[ServerResult]:
     parties = clients(plan.clients)
     messages: dict[PartyId, Synopsis] = {}
     for place, party in enumerate(parties):
-        messages[party] = yield Receive(party, Synopsis, 0, synopsis_format(plan, place))
+        messages[party] = yield Receive(party, Synopsis, 0, synopsis_format(plan, place))  # line 3 (b)
     if plan.protocol == PLAIN:
         forms = (synopsis_format(plan, place) for place in range(plan.clients))
         _check_users(
@@ -93,16 +93,17 @@ def finish(messages: Sequence[Synopsis], plan: Plan) -> ServerResult:
     """Turn the parties' messages into the final centres."""
     forms = [synopsis_format(plan, place) for place in range(plan.clients)]
     grid = float(1 << FRACTION_BITS)
+    # Line 3 (c): the grid is the product of these; its points are never made.
     local = tuple(message.centers(form) / grid for message, form in zip(messages, forms, strict=True))
     if plan.protocol == PLAIN:
         labels = [message.plain_labels(form) for message, form in zip(messages, forms, strict=True)]
         noisy_total = float(len(labels[0]))
         cells = plain_cells(labels)
     else:
-        noisy_total = possible_total(messages[0].noisy_total(forms[0]), plan)
+        noisy_total = possible_total(messages[0].noisy_total(forms[0]), plan)  # line 3 (a)
         sketches = [message.sketches(form) for message, form in zip(messages, forms, strict=True)]
-        cells = weigh(sketches, noisy_total, plan)
-    found = cluster_cells(cells, local, plan.k, seed=plan.seed)
+        cells = weigh(sketches, noisy_total, plan)  # line 3 (d)
+    found = cluster_cells(cells, local, plan.k, seed=plan.seed)  # line 4 (a)
     return ServerResult(found.centers, found.weights, noisy_total, cells, local)
 
 

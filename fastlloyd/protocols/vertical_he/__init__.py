@@ -1,4 +1,25 @@
 """Vertical k-means under CKKS: parties hold different columns of the same records.
 
-Source: Mazzone et al., "Privacy-preserving vertical k-means clustering" ("Vertical HE" below).
+=====================  =============================================================================
+`computing.py`         Figure 1, Alice: steps (1) to (4)
+`holder.py`            Figure 1, Bob: key, encryption, step (5)
+`owner.py`             further owners of columns (§4.1)
+`rounds.py`            the start, noise (step 4) and centres (step 5), alike at all parties
+`messages.py`          the exchange; `frame.py`, `sizes.py`: how long each message may be
+`math/engine.py`       what a computing party computes with; `math/workers.py`: in several processes
+`math/linear.py`       scheme 'linear', ours: steps (1) to (3) as inner products; `math/window.py`: its soft step
+`math/projection.py`   scheme 'projection', two clusters (§3.1); encrypted anew in each round
+`math/pairwise.py`     scheme 'pairwise', centres two by two (§3.1); `math/arithmetic.py`, `math/coefficients.py`
+`math/circuit.py`      parameters of the pairwise circuit; `math/scales.py`: of the linear scheme
+`math/lwe.py`          what leaves of a ciphertext, and how it is opened
+`math/hints.py`        what the opened sums tell about errors and key
+`math/choose.py`       which scheme, and who plays which part (§3.2, §4); `math/cost.py`
+`settings.py`          what may be chosen; `parameters.py`, what the parties agree on
+`budget.py`            how the budget is spent (§3, "Differential Privacy")
+`plan.py`              what follows for one run; `proposal.py` makes and checks it
+`reference.py`         the linear scheme's soft rule on pooled data, without encryption
+`face.py`              ties the protocol to runs, data and reports, with `face_*.py`
+=====================  =============================================================================
+
+Source: Mazzone et al., "Privacy-preserving vertical k-means clustering" ("Vertical HE" in the modules).
 """

@@ -1,4 +1,8 @@
-"""Vertical HE, Figure 1, from the computing party's side (the paper's Alice, or its server)."""
+"""Vertical HE, Figure 1, from the computing party's side (the paper's Alice, or its server).
+
+Source: Vertical HE, §3, steps (1) to (4) of Figure 1; §4.1 with further owners. Threshold mode
+shares the key as §4.2 does, but between the computing party and the key holder.
+"""
 
 from __future__ import annotations
 
@@ -61,23 +65,23 @@ def computing_party(
     share = KeyShare(context, SecretRandom()) if plan.mode == THRESHOLD else None
     yield from _take_in(plan, engine, share)
     modulus = context.modulus
-    centers, counts = first_centers(plan, start), np.zeros(plan.k)
+    centers, counts = first_centers(plan, start), np.zeros(plan.k)  # "Centroid initialization"
     for t in range(plan.rounds):
         if plan.columns(me.rank):
             yield Record(plan.charged(t, seen_by=str(holder)))
         if plan.scheme == PROJECTION:
             engine.begin(centers)
             yield from _take_blocks(plan, engine, t)
-        sample = yield from _follow(engine.evaluate(centers), t)
+        sample = yield from _follow(engine.evaluate(centers), t)  # steps (1) to (3): distances, clusters, sums
         if share is not None:
-            sample = lwe.open_part(sample, share.coefficients(), modulus)
-        constants = (sample.constants + noise(t) % modulus) % modulus
+            sample = lwe.open_part(sample, share.coefficients(), modulus)  # its share of the decryption
+        constants = (sample.constants + noise(t) % modulus) % modulus  # step (4), noise injection
         switched = lwe.switch(Sample(constants, sample.vectors), modulus, plan.scales.wire_bits)
         yield Send((holder,), NoisySamples(lwe.encode(switched, plan.scales.wire_bits)), t)
         reply: NoisySums = yield Receive(holder, NoisySums, t, sums_format(plan))
         yield Attest(holder, reply, t)
         before = centers
-        centers, counts = post_process(reply.integers(), centers, plan)
+        centers, counts = post_process(reply.integers(), centers, plan)  # step (5), centroid update
         yield Publish("round", {"round": t, "rounds": plan.rounds})
         if settled(before, centers, plan):
             break

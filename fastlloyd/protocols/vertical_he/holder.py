@@ -1,4 +1,9 @@
-"""Vertical HE, Figure 1, from the side of the party that has the key and opens the sums (the paper's Bob)."""
+"""Vertical HE, Figure 1, from the side of the party that has the key and opens the sums (the paper's Bob).
+
+Source: Vertical HE, §3, step (5) of Figure 1; §4.2 for the shared key of threshold mode. Differs from the paper: it
+sends the noisy sums, not the centroids, and every party divides; and it adds noise of its own, so that no party knows
+all of it.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +53,7 @@ def key_holder(
     me, computing = PartyId(plan.holder), PartyId(plan.computing)
     others = tuple(PartyId(rank) for rank in range(plan.parties) if rank != me.rank)
     context = Context(plan.encryption)
-    secret = KeyHolder(context)
+    secret = KeyHolder(context)  # "Generate CKKS keys"
     keys = (secret.public_key(), secret.relin_key()) if plan.scheme == PAIRWISE else (secret.public_key(),)
     yield Send((computing,), KeyMaterial(keys), SETUP_ROUND)
     owners = tuple(PartyId(rank) for rank in plan.encrypting if rank != me.rank)
@@ -59,25 +64,25 @@ def key_holder(
         with blaming(computing, "key"):
             encrypter = join_common(context, keys[0], common.parts[0])
     mine = (plan, context, encrypter, raw_columns)
-    if plan.scheme != PROJECTION:
+    if plan.scheme != PROJECTION:  # "Encrypt data points"
         encrypt_block = linear.encrypt_block if plan.scheme == LINEAR else pairwise.encrypt_block
         yield from _send_blocks(plan, partial(encrypt_block, *mine), SETUP_ROUND)
     raw_key = secret.coefficients()
     wire_bits = plan.scales.wire_bits
     expected = plan.outputs * lwe.sample_bytes(context.degree, wire_bits)
-    centers, counts = first_centers(plan, start), np.zeros(plan.k)
+    centers, counts = first_centers(plan, start), np.zeros(plan.k)  # "Centroid initialization"
     for t in range(plan.rounds):
         yield Record(plan.charged(t, seen_by="the other parties"))
         if plan.scheme == PROJECTION:
             yield from _send_blocks(plan, partial(projection.encrypt_block, *mine, centers=centers), t)
         message: NoisySamples = yield Receive(computing, NoisySamples, t, expected)
         sample = lwe.decode(message.data, plan.outputs, context.degree, wire_bits)
-        noisy = lwe.open_samples(sample, raw_key, context.modulus, wire_bits) + noise(t)
+        noisy = lwe.open_samples(sample, raw_key, context.modulus, wire_bits) + noise(t)  # step (5): decryption
         sums = NoisySums.of(noisy)
         yield Send(others, sums, t)
         yield Attest(me, sums, t)
         before = centers
-        centers, counts = post_process(noisy, centers, plan)
+        centers, counts = post_process(noisy, centers, plan)  # step (5): division
         yield Publish("round", {"round": t, "rounds": plan.rounds})
         if settled(before, centers, plan):
             break

@@ -1,4 +1,8 @@
-"""Vertical HE, §4.1, from the side of a party that only outsources its columns, encrypted, and gets the centres."""
+"""Vertical HE, §4.1, from the side of a party that only outsources its columns, encrypted, and gets the centres.
+
+Source: Vertical HE, §4.1: "encrypt their data and send it to Alice". Differs from the paper: it gets the noisy sums of
+every round, as they are released anyway, and makes the centres itself.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +58,7 @@ def owner(
         reply: NoisySums = yield Receive(holder, NoisySums, t, sums_format(plan))
         yield Attest(holder, reply, t)
         before = centers
-        centers, counts = post_process(reply.integers(), centers, plan)
+        centers, counts = post_process(reply.integers(), centers, plan)  # step (5) of Figure 1
         yield Publish("round", {"round": t, "rounds": plan.rounds})
         if settled(before, centers, plan):
             break

@@ -1,6 +1,6 @@
 """What happens to the numbers of one round outside the encryption, alike at all parties.
 
-Source: Vertical HE, Figure 1 ("Noise Injection", "Centroid Update").
+Source: Vertical HE, §3, Figure 1: the initialisation, steps (4) "Noise Injection" and (5) "Centroid Update".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The clients' shares of each step's noise, and all of them in one draw for centralised runs.
 
-Source: docs/privacy.md, "Noise in shares".
+Source: FedDP-KMeans, Alg. 1 lines 6, 15 and 23, Alg. 2 line 10; docs/privacy.md, "Noise in shares".
 """
 
 from __future__ import annotations

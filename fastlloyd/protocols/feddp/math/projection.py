@@ -1,6 +1,6 @@
 """The public projection of one run, and points in its space: exact functions of each record alone.
 
-Source: FedDP-KMeans, Alg. 1 lines 7, 10 and 17; `grid.py` for why all of it is exact.
+Source: FedDP-KMeans, Alg. 1 lines 7, 10, 12, 17 and 20; `grid.py` for why all of it is exact.
 """
 
 from __future__ import annotations

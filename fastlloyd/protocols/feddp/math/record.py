@@ -1,6 +1,6 @@
 """What one client computes from its records at record level: integers, each record's part bounded exactly.
 
-Source: FedDP-KMeans, Alg. 1 lines 3, 10 to 13, 19 to 21; Alg. 2 lines 5 to 7.
+Source: FedDP-KMeans, Alg. 1 lines 4, 10 to 13, 20 and 21; Alg. 2 lines 5 to 8.
 """
 
 from __future__ import annotations

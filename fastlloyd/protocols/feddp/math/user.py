@@ -3,7 +3,7 @@
 Everything is cut in integers and checked afterwards, so one user moves a statistic by at most the bound, exactly. A
 user is known by a number within one client; somebody who has records at two clients counts as two users.
 
-Source: FedDP-KMeans, App. G.4.
+Source: FedDP-KMeans, App. G.4, for Alg. 1 lines 4, 12, 20 and 21 and Alg. 2 lines 6 and 7.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The clusters of one assignment that have points; public."""
+"""The clusters of one assignment that have points; public.
+
+Source: SecFC, Alg. 1, S_h and |S_h| of lines 11, 13 and 21.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one client computes in one round, on its shares alone (Alg. 1, lines 11 to 15).
+"""What one client computes in one round, on its shares alone (Alg. 1, lines 11 to 13).
 
 In Lloyd's rounds these are the values of `signs.py`, in the rounds of the separated start squared distances from the
 one chosen point. Both are values of polynomials of degree 2 (l + t - 1) at the client's point, whose sum over
@@ -68,14 +68,14 @@ class Coder:
         return self.code.field
 
     def sums(self, labels: NDArray[np.int64], clusters: Clusters, k: int) -> Elements:
-        """Return the shares of the clusters' sums, shape (primes, c, width)."""
+        """Return the shares of the clusters' sums, shape (primes, c, width) (line 11)."""
         total = self.field.zeros((k, self.elements.shape[2]))
         for rows in self._pieces():
             total += self.field.group_sums(self._points(rows), labels[rows], k)
         return self.field.reduce(total)[:, clusters.used]
 
     def scores(self, labels: NDArray[np.int64], clusters: Clusters, k: int) -> Scores:
-        """Return what the comparisons of one iteration need."""
+        """Return what the comparisons of one iteration need: line 13 without |x|^2, which all centres share."""
         ring, sums = self.field, self.sums(labels, clusters, k)
         norms = ring.squared_norms(sums)[..., None]
         linear = ring.multiply(sums, ring.encode(-2 * clusters.sizes)[..., None])

@@ -2,8 +2,8 @@
 
 The clusters in use stand in a row for each point, by number. In each round neighbours are compared, the winners stay,
 and one without a neighbour waits: c - 1 comparisons of a point in ceil(log2 c) rounds. The earlier of two always has
-the lower number, and wins a tie; so the last one left is the nearest, the lowest number among equals (Alg. 1, lines 20
-to 25).
+the lower number, and wins a tie; so the last one left is the nearest, the lowest number among equals (Alg. 1, lines
+21 and 25).
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def basic_table(sketches: Sequence[Levels], shape: SketchShape, total: float) ->
 
     Source: Vertical DP, Algorithm 4.
     """
-    return nearest_table(raw_basic_table(sketches, shape, total), total)
+    return nearest_table(raw_basic_table(sketches, shape, total), total)  # line 11
 
 
 def raw_basic_table(sketches: Sequence[Levels], shape: SketchShape, total: float) -> Table:
@@ -129,12 +129,13 @@ def raw_basic_table(sketches: Sequence[Levels], shape: SketchShape, total: float
     rest = [without_one(levels) for levels in sketches]
     flat = np.empty(shape.cells)
     step = max(1, _BLOCK // shape.rows)
-    for first in range(0, shape.cells, step):
+    for first in range(0, shape.cells, step):  # Alg. 4, lines 3 to 10
         cells = np.arange(first, min(first + step, shape.cells))
         places = np.unravel_index(cells, (shape.clusters,) * shape.parties)
         union = rest[0][:, places[0]]
         for levels, place in zip(rest[1:], places[1:], strict=True):
-            np.maximum(union, levels[:, place], out=union)
+            np.maximum(union, levels[:, place], out=union)  # line 4
+        # Lines 7 to 9.
         flat[cells] = total - (cardinality(union, shape) - union_phantoms(shape))
     return flat.reshape((shape.clusters,) * shape.parties)
 

@@ -155,16 +155,16 @@ def paper_fit(tables: Mapping[Pair, Table], sizes: Sequence[Table], total: float
             f"the paper's fit needs all {clusters}^{parties} grid cells, expected at most {MAX_DENSE_CELLS}; "
             "take fit = 'entropy' or fewer local clusters"
         )
-    grid = np.full((clusters,) * parties, total)
+    grid = np.full((clusters,) * parties, total)  # line 5
     for party, size in enumerate(sizes):
         grid *= (size / total).reshape([-1 if axis == party else 1 for axis in range(parties)])
     pairs = sorted(tables)
-    order = PublicStream(seed, domains.VERTICAL_PAIRS).integers(0, len(pairs) - 1, steps)
+    order = PublicStream(seed, domains.VERTICAL_PAIRS).integers(0, len(pairs) - 1, steps)  # lines 9 and 10
     for choice in order.tolist():
         pair = pairs[choice]
         others = tuple(axis for axis in range(parties) if axis not in pair)
-        difference = grid.sum(axis=others) - tables[pair]
-        grid -= np.expand_dims(difference, others) / clusters ** (parties - 2)
+        difference = grid.sum(axis=others) - tables[pair]  # lines 11 and 12
+        grid -= np.expand_dims(difference, others) / clusters ** (parties - 2)  # lines 13 to 16
         np.maximum(grid, 0.0, out=grid)
     return cells_of(nearest_table(grid, total))
 

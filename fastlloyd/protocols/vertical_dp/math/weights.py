@@ -93,7 +93,7 @@ def estimate_weights(
     if not total > 0.0:
         raise DataError(f"expected a positive estimated number of users, got {total:g}; choose a larger --epsilon")
     table = likelihood_table if estimator == "likelihood" else basic_table
-    tables = {group: table(levels, shape, total) for group, levels in sketches.items()}
+    tables = {group: table(levels, shape, total) for group, levels in sketches.items()}  # Alg. 5, lines 6 to 8
     if len(tables) == 1:
         return cells_of(next(iter(tables.values())))
     pairs = {(group[0], group[-1]): found for group, found in tables.items()}
@@ -135,7 +135,7 @@ def count_release(scale: float, *, run: str = "", data: str = "") -> Release:
 
 
 def _sizes(sketches: Mapping[Group, Sequence[Levels]], shape: SketchShape) -> list[Table]:
-    """Average each party's estimated cluster sizes over its sketches."""
+    """Average each party's estimated cluster sizes over its sketches (Alg. 5, lines 2 to 4)."""
     found: dict[int, list[Table]] = {}
     for group, levels in sketches.items():
         for party, own in zip(group, levels, strict=True):

@@ -3,7 +3,7 @@
 A party is a coroutine without processes or files; it is handed an engine. An engine takes encrypted blocks in and adds
 up, round by round; it owns the computing party's own columns.
 
-Source: Vertical HE, §3 and §3.1.
+Source: Vertical HE, §3, steps (1) to (3) of Figure 1, and §3.1.
 """
 
 from __future__ import annotations

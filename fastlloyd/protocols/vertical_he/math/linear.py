@@ -8,7 +8,7 @@ one addition for each feature, step, output and block (`crypto.exact`).
 T_0 = 1 is sent as well, although it is the same for everybody: a record whose features are all replaced by zeros then
 adds nothing at all, and that is what the neighbours of the privacy claim are.
 
-Source: docs/vertical-he-privacy.md.
+Source: ours, in place of steps (1) to (3) of Vertical HE, §3; docs/vertical-he-privacy.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each worker is a fresh interpreter that runs this module, started with a bare environment: it sees no variable of a
 launcher and never imports mpi4py. It gets the plan and the computing party's columns through its standard input,
-keeps every so-manieth encrypted block (the linear schemes divide what is left over by steps), and answers on its
+keeps every n-th encrypted block (the linear schemes divide what is left over by steps), and answers on its
 standard output; it ends when its input ends.
 
 ::
@@ -16,6 +16,8 @@ standard output; it ends when its input ends.
     DONE / PROGRESS fraction f64 / SUMS constants and vectors as int64 / REFUSED text / FAILED text
 
 A worker sees what the computing party sees: ciphertexts, and that party's own columns; never the key.
+
+Source: Vertical HE, §3, steps (1) to (3) of Figure 1; docs/vertical-he.md.
 """
 
 from __future__ import annotations
