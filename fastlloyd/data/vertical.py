@@ -268,3 +268,10 @@ def own_columns(centers: NDArray[np.float64], features: Sequence[PartyFeatures],
     start = sum(len(own.names) for own in features[:index])
     own = features[index]
     return unscale(centers[:, start : start + len(own.names)], own.bounds)
+
+
+def whole_bounds(features: Sequence[PartyFeatures]) -> Bounds:
+    """Give the bounds of all parties' columns, in their order."""
+    lo = np.concatenate([own.bounds.lo for own in features])
+    hi = np.concatenate([own.bounds.hi for own in features])
+    return Bounds(lo, hi, assemble_names(features))

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from fastlloyd.crypto.link.identity import Identity
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.errors import InternalError, PeerError
-from fastlloyd.privacy.accountant import ACCOUNTANT
-from fastlloyd.privacy.ledger import Ledger, Release
+from fastlloyd.privacy.accountant import ACCOUNTANT, spent
+from fastlloyd.privacy.ledger import Ledger
+from fastlloyd.privacy.release import ADD_REMOVE, Release
 from fastlloyd.report import document
 from fastlloyd.report.files import PRIVATE_MODE, RunFolder, centroids_csv, labels_csv
 from fastlloyd.report.signed import Covers, SignedRecord, sign_report
@@ -124,42 +125,73 @@ def common_part(
     )
 
 
-def not_private_part(facts: Facts, releases: Sequence[Release]) -> document.Privacy:
-    """Say of a run without noise that it protects nobody's record."""
-    return document.Privacy(
-        epsilon=math.inf,
-        delta=0.0,
-        spent_epsilon=math.inf,
-        neighbours="add-remove record",
-        accountant=ACCOUNTANT,
-        releases=[release.to_dict() for release in releases],
-        lifetime_epsilon=math.inf if facts.config.state_dir else None,
-        budget=facts.config.budget,
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a run promises.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        Asked for; epsilon is infinite where nothing is promised.
+    against : str
+        From whom it protects.
+    neighbours : str
+        The relation, as releases name it.
+    unit : str or None
+        What neighbours differ in, in words.
+    conditions : sequence of str
+        What else it rests on.
+    bounded : bool
+        Whether it rests on the public N being a true bound.
+    lifetime_delta : float or None
+        At which the whole ledger is read; None: `delta`.
+    not_private_reason : str or None
+        Why nothing is promised, or towards whom alone.
+    """
+
+    epsilon: float
+    delta: float
+    against: str
+    neighbours: str = ADD_REMOVE
+    unit: str | None = None
+    conditions: Sequence[str] = ()
+    bounded: bool = True
+    lifetime_delta: float | None = None
+    not_private_reason: str | None = None
+
+    @property
+    def private(self) -> bool:
+        """Whether anything is promised."""
+        return math.isfinite(self.epsilon)
+
+
+def no_claim(reason: str) -> Claim:
+    """Say of a run without noise that it protects nobody's record, and why."""
+    return Claim(epsilon=math.inf, delta=0.0, against="nobody", not_private_reason=reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a party that has the result writes down; what takes long is asked of the writer only.
+    """What a party that has the result knows of it: plain values, from which report, files, plots and tables follow.
 
     Attributes
     ----------
     common : document.Common
-    privacy : callable
-        Gives the document.Privacy.
+    claim : Claim
     features : tuple of str
+    bounds : Bounds
+        Of these features, in this order.
     centroids : float64 array, shape (k, d), or None
         Released, in original units; None where the centres are not revealed.
     noisy_sizes : tuple of float, or None
-    against : str
-        From whom the claim protects.
-    not_private_reason : str or None
-    evaluation : callable
-        Gives a mapping, or None.
     releases : sequence of Release
         Of this run, as they stand in the ledger.
-    pictures : callable
-        Gives a mapping from file name to PNG bytes.
+    evaluated : float64 array, shape (k, d), or None
+        Scaled centres that `--evaluate` compares with the true records of a public set; None if there are none.
+    evaluated_rows : int64 array or None
+        The rows of the public set that the clients hold; None for all.
+    costs : float64 array, or None
+        Costs that the number of clusters was chosen by.
     extra : mapping from file name to text
         Further shared files.
     covers : {'result', 'centroids'}
@@ -167,24 +199,29 @@ class Result:
     """
 
     common: document.Common
-    privacy: Callable[[], document.Privacy]
+    claim: Claim
     features: tuple[str, ...]
+    bounds: Bounds
     centroids: NDArray[np.float64] | None
     noisy_sizes: tuple[float, ...] | None
-    against: str
-    not_private_reason: str | None = None
-    evaluation: Callable[[], Mapping[str, float | None] | None] = lambda: None
-    releases: Sequence[Release] = ()
-    pictures: Callable[[], Mapping[str, bytes]] = dict
+    releases: Sequence[Release]
+    evaluated: NDArray[np.float64] | None
+    evaluated_rows: NDArray[np.int64] | None = None
+    costs: NDArray[np.float64] | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
     covers: Covers = "result"
 
     @property
     def files(self) -> dict[str, str]:
         """The files that every party with the result makes alike, by name."""
-        if self.centroids is None:
-            return dict(self.extra)
-        return {"centroids.csv": centroids_csv(self.features, self.centroids), **self.extra}
+        made = dict(self.extra)
+        if self.centroids is not None:
+            made = {"centroids.csv": centroids_csv(self.features, self.centroids), **made}
+            if self.costs is not None:
+                from fastlloyd.report.elbow import elbow_csv
+
+                made["elbow.csv"] = elbow_csv(self.costs, len(self.centroids))
+        return made
 
     def record(self) -> SignedRecord:
         """Give what a party signs of it."""
@@ -340,16 +377,17 @@ class ResultFiles:
             "ledger.jsonl": "".join(release.to_json() + "\n" for release in result.releases),
             **result.files,
         }
-        pictures = result.pictures()
+        claim = result.claim
+        pictures = draw_result(self._facts, result)
         self._centroids = result.centroids
         self._document = document.build_report(
             dataclasses.replace(result.common, traffic=farewell.traffic),
-            privacy=result.privacy(),
+            privacy=privacy_part(claim, result.releases, self.ledger, self._facts.config),
             features=result.features,
             noisy_sizes=result.noisy_sizes,
-            against=result.against,
-            not_private_reason=result.not_private_reason,
-            evaluation=result.evaluation(),
+            against=claim.against,
+            not_private_reason=claim.not_private_reason,
+            evaluation=evaluate_result(self._facts, result),
             output=[*texts, "report.json", *pictures, *own],
             signatures=farewell.signatures,
         )
@@ -391,14 +429,34 @@ class ResultFiles:
         note(f"files in {self._folder.path}")
 
 
-def draw_result(
-    facts: Facts,
-    bounds: Bounds,
-    names: tuple[str, ...],
-    centroids: NDArray[np.float64],
-    noisy_sizes: Sequence[float] | None,
-) -> dict[str, bytes]:
+def privacy_part(claim: Claim, releases: Sequence[Release], ledger: Ledger, config: RunConfig) -> document.Privacy:
+    """Give what the report says of privacy: the claim, and what was spent by this run and by all in the ledger."""
+    counted = bool(config.state_dir and ledger.releases)
+    lifetime = claim.delta if claim.lifetime_delta is None else claim.lifetime_delta
+    return document.Privacy(
+        epsilon=claim.epsilon,
+        delta=claim.delta,
+        spent_epsilon=spent(releases, claim.delta) if claim.private else math.inf,
+        neighbours=claim.neighbours,
+        unit=claim.unit,
+        conditions=claim.conditions,
+        bounded=claim.bounded,
+        accountant=ACCOUNTANT,
+        releases=[release.to_dict() for release in releases],
+        lifetime_epsilon=_lifetime(claim, ledger, lifetime) if counted else None,
+        budget=config.budget if counted else None,
+    )
+
+
+def _lifetime(claim: Claim, ledger: Ledger, delta: float) -> float:
+    return ledger.epsilon(delta, claim.neighbours) if claim.private else math.inf
+
+
+def draw_result(facts: Facts, result: Result) -> dict[str, bytes]:
     """Draw pictures and plots of released values; a missing plotting library costs the plots only."""
+    names, centroids, bounds = result.features, result.centroids, result.bounds
+    if centroids is None or not np.isfinite(centroids).all():
+        return {}
     from fastlloyd.report import picture, plot
 
     dataset = facts.common.dataset
@@ -406,34 +464,33 @@ def draw_result(
     if dataset is not None and dataset.image_shape is not None:
         drawn["palette.png"] = picture.palette_picture(dataset.image_shape, dataset.values, centroids)
     if plot.available():
-        sizes = None if noisy_sizes is None else list(noisy_sizes)
-        lo, hi = bounds.lo, bounds.hi
-        drawn["centroids.png"] = plot.heat_map(names, centroids, lo, hi, noisy_sizes=sizes)
+        sizes = None if result.noisy_sizes is None else list(result.noisy_sizes)
+        drawn["centroids.png"] = plot.heat_map(names, centroids, bounds.lo, bounds.hi, noisy_sizes=sizes)
         if len(names) == 2:
             points = None if dataset is None else dataset.values
-            drawn["plane.png"] = plot.plane(names, centroids, lo, hi, noisy_sizes=sizes, public_points=points)
+            drawn["plane.png"] = plot.plane(
+                names, centroids, bounds.lo, bounds.hi, noisy_sizes=sizes, public_points=points
+            )
+    if result.costs is not None:
+        from fastlloyd.report.elbow import elbow_plot
+
+        drawn.update(elbow_plot(result.costs, len(centroids)))
     return drawn
 
 
-def evaluate_result(
-    facts: Facts, bounds: Bounds, centers: NDArray[np.float64], rows: NDArray[np.int64] | None = None
-) -> dict[str, float | None] | None:
-    """Compare with the public data set, if asked.
-
-    Parameters
-    ----------
-    centers : float64 array, shape (k, d)
-        Released, in the scaled domain.
-    rows : int64 array, optional
-        The rows that the clients hold; all by default.
-    """
+def evaluate_result(facts: Facts, result: Result) -> dict[str, float | None] | None:
+    """Compare with the public data set, if asked; figures are None where there is nothing to compare."""
     dataset = facts.common.dataset
     if not facts.config.evaluate or dataset is None:
         return None
+    if result.evaluated is None:
+        return {"nicv": None, "nicv_central": None}
     from fastlloyd.data.bounds import scale
     from fastlloyd.kmeans.metrics import evaluate
 
     values, labels = dataset.values, dataset.labels
-    if rows is not None:
-        values, labels = values[rows], None if labels is None else labels[rows]
-    return evaluate(scale(values, bounds), centers, labels)
+    if result.evaluated_rows is not None:
+        values = values[result.evaluated_rows]
+        labels = None if labels is None else labels[result.evaluated_rows]
+    columns = [dataset.names.index(name) for name in result.features]
+    return evaluate(scale(values[:, columns], result.bounds), result.evaluated, labels)

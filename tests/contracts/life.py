@@ -24,6 +24,7 @@ from fastlloyd.net.transport import Transport
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.run.config import RunConfig, to_toml
 from fastlloyd.run.execute import execute
+from fastlloyd.run.outcome import privacy_part
 from fastlloyd.run.together import run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.mpi.support import done
@@ -63,9 +64,9 @@ def together(config: RunConfig, n_clients: int, folder: Path) -> list[Life]:
     """All parties in one thread."""
     ended = run_together(config, n_clients)
     lives = []
-    for outcome in ended.outcomes.values():
+    for party, outcome in ended.outcomes.items():
         if outcome.result is not None:
-            privacy = outcome.result.privacy()
+            privacy = privacy_part(outcome.result.claim, outcome.result.releases, ended.ledgers[party], config)
             traffic = outcome.farewell.traffic
             lives.append(
                 Life(outcome.result.files, traffic.payload_bytes, traffic.incomplete is None, privacy.spent_epsilon)

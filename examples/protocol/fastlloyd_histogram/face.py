@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from fastlloyd.data.bounds import Bounds, unscale
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import MaskGenerator
 from fastlloyd.party.effects import Keep, Party
-from fastlloyd.privacy.accountant import ACCOUNTANT, spent
+from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.delta import settle_delta
 from fastlloyd.privacy.noise.sampler import round_normal
-from fastlloyd.privacy.release import ADD_REMOVE
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report.document import Privacy
 from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude, conclude_without_result
 from fastlloyd.run.horizontal import begin_client, run_server
 from fastlloyd.run.inputs import Common, OwnRecords, gather_horizontal, load_own, plan_inputs
-from fastlloyd.run.outcome import Outcome, Result, common_part, draw_result, evaluate_result
+from fastlloyd.run.outcome import Claim, Outcome, Result, common_part
 from fastlloyd.run.promise import ROW, promise_lines, size_conditions
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import PartyId, clients
@@ -135,28 +132,20 @@ def _common_part(session: Session, plan: Plan) -> Any:
 
 def _make_result(session: Session, plan: Plan, bounds: Bounds, result: ClientResult) -> Result:
     """Give what the clients have at the end: the bins' middles, and the noisy counts as sizes."""
-    facts, releases = session.facts, session.own_releases()
     points = middles(plan.k)
-    values, sizes = unscale(points, bounds), tuple(map(float, result.counts))
     return Result(
         common=_common_part(session, plan),
-        privacy=lambda: Privacy(
+        claim=Claim(
             epsilon=plan.epsilon,
             delta=plan.delta,
-            spent_epsilon=spent(releases, plan.delta),
-            neighbours=ADD_REMOVE,
+            against=_AGAINST,
             unit=ROW,
             conditions=size_conditions(session.config),
-            accountant=ACCOUNTANT,
-            releases=[release.to_dict() for release in releases],
-            lifetime_epsilon=session.ledger.epsilon(plan.delta) if session.config.state_dir else None,
-            budget=session.config.budget,
         ),
         features=plan.names,
-        centroids=values,
-        noisy_sizes=sizes,
-        against=_AGAINST,
-        evaluation=partial(evaluate_result, facts, bounds, points),
-        releases=releases,
-        pictures=partial(draw_result, facts, bounds, plan.names, values, sizes),
+        bounds=bounds,
+        centroids=unscale(points, bounds),
+        noisy_sizes=tuple(map(float, result.counts)),
+        releases=session.own_releases(),
+        evaluated=points,
     )

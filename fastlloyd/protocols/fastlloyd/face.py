@@ -7,7 +7,7 @@ only; the result is the clients'.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -17,8 +17,6 @@ from fastlloyd.masking.mask import MaskGenerator, Masks
 from fastlloyd.masking.pairwise import PairwiseMasks
 from fastlloyd.party.effects import Party
 from fastlloyd.party.message import recall
-from fastlloyd.privacy.accountant import ACCOUNTANT, spent
-from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.face_inputs import gather, load
 from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, VectorFormat
@@ -35,12 +33,11 @@ from fastlloyd.run.farewell import conclude, conclude_without_result
 from fastlloyd.run.horizontal import begin_client, run_server
 from fastlloyd.run.inputs import OwnRecords
 from fastlloyd.run.outcome import (
+    Claim,
     Facts,
     Outcome,
     Result,
     common_part,
-    draw_result,
-    evaluate_result,
 )
 from fastlloyd.run.promise import ROW, size_conditions
 from fastlloyd.run.session import Session
@@ -168,34 +165,21 @@ def _common_part(facts: Facts, plan: Plan, included: tuple[tuple[PartyId, ...], 
 
 def _make_result(session: Session, plan: Plan, names: tuple[str, ...], bounds: Bounds, result: ClientResult) -> Result:
     """Give what the clients have at the end."""
-    releases = session.own_releases()
-    centroids = unscale(result.centers.exact, bounds)
     sizes = tuple(float(size) for size in result.centers.noisy_counts)
     return Result(
         common=_common_part(session.facts, plan, result.included),
-        privacy=partial(_privacy, session, plan, releases),
+        claim=Claim(
+            epsilon=plan.epsilon if plan.private else math.inf,
+            delta=plan.delta,
+            against=_against(plan),
+            unit=privacy_unit(session.config),
+            conditions=size_conditions(session.config),
+            lifetime_delta=lifetime_delta(plan),
+        ),
         features=names,
-        centroids=centroids,
+        bounds=bounds,
+        centroids=unscale(result.centers.exact, bounds),
         noisy_sizes=sizes,
-        against=_against(plan),
-        evaluation=partial(evaluate_result, session.facts, bounds, result.centers.exact),
-        releases=releases,
-        pictures=partial(draw_result, session.facts, bounds, names, centroids, sizes),
-    )
-
-
-def _privacy(session: Session, plan: Plan, releases: Sequence[Release]) -> document.Privacy:
-    """Give what the report says of privacy."""
-    config = session.config
-    return document.Privacy(
-        epsilon=plan.epsilon if plan.private else math.inf,
-        delta=plan.delta,
-        spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
-        neighbours="add-remove record",
-        unit=privacy_unit(config),
-        conditions=size_conditions(config),
-        accountant=ACCOUNTANT,
-        releases=[release.to_dict() for release in releases],
-        lifetime_epsilon=session.ledger.epsilon(lifetime_delta(plan)) if config.state_dir else None,
-        budget=config.budget,
+        releases=session.own_releases(),
+        evaluated=result.centers.exact,
     )

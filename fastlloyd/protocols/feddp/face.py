@@ -7,7 +7,6 @@ their folder.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,7 @@ from fastlloyd.life.hello import Schema
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.pairwise import PairwiseMasks
 from fastlloyd.party.effects import Party
-from fastlloyd.privacy.accountant import ACCOUNTANT, spent
-from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER, Release
+from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
 from fastlloyd.protocols.feddp.client import ClientResult, client
 from fastlloyd.protocols.feddp.face_inputs import FedDPCommon, ServerPoints, UserRecords, gather, load
 from fastlloyd.protocols.feddp.face_plan import plan_lines
@@ -33,12 +31,11 @@ from fastlloyd.protocols.feddp.server import ServerResult, server
 from fastlloyd.protocols.feddp.settings import HELP, settings_from
 from fastlloyd.protocols.feddp.sizes import bounds
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report import document
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude
 from fastlloyd.run.horizontal import begin_client, run_server
 from fastlloyd.run.inputs import OwnRecords
-from fastlloyd.run.outcome import Facts, Outcome, Result, common_part, draw_result, evaluate_result
+from fastlloyd.run.outcome import Claim, Outcome, Result, common_part
 from fastlloyd.run.promise import CLIENT, ROW, USER, size_conditions
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import SERVER, PartyId, clients
@@ -151,14 +148,8 @@ def _make_result(
     """Give what every party has at the end."""
     facts = session.facts
     bounds: Bounds = session.common.bounds.match(plan.names)
-    releases = session.own_releases()
     centroids = unscale(centers.exact, bounds)
     sizes = tuple(float(size) for size in centers.noisy_counts)
-    extra = {}
-    if costs.size:
-        from fastlloyd.report.elbow import elbow_csv
-
-        extra["elbow.csv"] = elbow_csv(costs, len(centroids))
     return Result(
         common=common_part(
             facts,
@@ -167,51 +158,23 @@ def _make_result(
             parameters=_parameters(plan, len(centroids)),
             included=included,
         ),
-        privacy=partial(_privacy, session, plan, releases),
+        claim=Claim(
+            epsilon=plan.epsilon,
+            delta=plan.delta,
+            against=_against(plan),
+            neighbours=ADD_REMOVE_USER if plan.by_user else ADD_REMOVE,
+            unit=privacy_unit(session.config),
+            conditions=size_conditions(session.config),
+        ),
         features=plan.names,
+        bounds=bounds,
         centroids=centroids,
         noisy_sizes=sizes if any(sizes) else None,
-        against=_against(plan),
-        evaluation=partial(evaluate_result, facts, bounds, centers.exact, _client_rows(session.common)),
-        releases=releases,
-        pictures=partial(_draw, facts, bounds, plan.names, (centroids, sizes), costs),
-        extra=extra,
+        releases=session.own_releases(),
+        evaluated=centers.exact,
+        evaluated_rows=_client_rows(session.common),
+        costs=costs if costs.size else None,
     )
-
-
-def _privacy(session: Session, plan: Plan, releases: Sequence[Release]) -> document.Privacy:
-    """Give what the report says of privacy."""
-    config = session.config
-    neighbours = ADD_REMOVE_USER if plan.by_user else ADD_REMOVE
-    return document.Privacy(
-        epsilon=plan.epsilon,
-        delta=plan.delta,
-        spent_epsilon=spent(releases, plan.delta),
-        neighbours=neighbours,
-        unit=privacy_unit(config),
-        conditions=size_conditions(config),
-        accountant=ACCOUNTANT,
-        releases=[release.to_dict() for release in releases],
-        lifetime_epsilon=session.ledger.epsilon(plan.delta, neighbours) if config.state_dir else None,
-        budget=config.budget,
-    )
-
-
-def _draw(
-    facts: Facts,
-    bounds: Bounds,
-    names: tuple[str, ...],
-    result: tuple[NDArray[np.float64], tuple[float, ...]],
-    costs: NDArray[np.float64],
-) -> dict[str, bytes]:
-    """Draw centroids and sizes, and the costs that the number of clusters was chosen by."""
-    centroids, sizes = result
-    pictures = draw_result(facts, bounds, names, centroids, sizes)
-    if costs.size:
-        from fastlloyd.report.elbow import elbow_plot
-
-        pictures.update(elbow_plot(costs, len(centroids)))
-    return pictures
 
 
 def _client_rows(common: Any) -> NDArray[np.int64] | None:

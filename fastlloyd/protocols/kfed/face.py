@@ -6,7 +6,6 @@ The server sees each client's centres and has the result; it writes the shared f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +25,7 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude
 from fastlloyd.run.horizontal import begin_client, run_server
 from fastlloyd.run.inputs import Common, OwnRecords, gather_horizontal, load_own, plan_inputs
-from fastlloyd.run.outcome import Outcome, Result, common_part, draw_result, evaluate_result, not_private_part
+from fastlloyd.run.outcome import Outcome, Result, common_part, no_claim
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import SERVER, PartyId
 
@@ -137,8 +136,6 @@ def _make_result(
 ) -> Result:
     """Give what every party has at the end."""
     bounds, facts = session.common.bounds.match(plan.names), session.facts
-    releases = session.own_releases()
-    centroids = unscale(centers, bounds)
     parameters = {key: value for key, value in plan.to_json().items() if key not in ("names", "protocol")}
     return Result(
         common=common_part(
@@ -148,13 +145,11 @@ def _make_result(
             parameters={**parameters, "d": plan.d, "rounds": 1},
             included=included,
         ),
-        privacy=partial(not_private_part, facts, releases),
+        claim=no_claim(_NOT_PRIVATE),
         features=plan.names,
-        centroids=centroids,
+        bounds=bounds,
+        centroids=unscale(centers, bounds),
         noisy_sizes=None,
-        against="nobody",
-        not_private_reason=_NOT_PRIVATE,
-        evaluation=partial(evaluate_result, facts, bounds, centers),
-        releases=releases,
-        pictures=partial(draw_result, facts, bounds, plan.names, centroids, None),
+        releases=session.own_releases(),
+        evaluated=centers,
     )

@@ -7,7 +7,6 @@ server writes `server.json` only; centres exist only where the run reveals them 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +36,7 @@ from fastlloyd.run.outcome import (
     Outcome,
     Result,
     common_part,
-    draw_result,
-    evaluate_result,
-    not_private_part,
+    no_claim,
 )
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import PartyId
@@ -201,38 +198,28 @@ def _common_part(facts: Facts, plan: Plan, included: Sequence[Sequence[PartyId]]
 def _make_result(session: Session, plan: Plan, names: tuple[str, ...], bounds: Bounds, result: ClientResult) -> Result:
     """Give what the clients have at the end."""
     facts = session.facts
-    centroids = None if result.centers is None else unscale(result.centers, bounds)
-    releases = session.own_releases()
-    drawn = centroids is not None and bool(np.isfinite(centroids).all())
     sizes = "".join(f"{cluster},{size}\n" for cluster, size in enumerate(result.sizes.tolist()))
     return Result(
         common=_common_part(facts, plan, result.included),
-        privacy=partial(not_private_part, facts, releases),
+        claim=no_claim(_not_private(plan)),
         features=names,
-        centroids=centroids,
+        bounds=bounds,
+        centroids=None if result.centers is None else unscale(result.centers, bounds),
         noisy_sizes=None,
-        against="nobody",
-        not_private_reason=_not_private(plan),
-        evaluation=partial(_evaluate, facts, plan, bounds, result),
-        releases=releases,
-        pictures=partial(draw_result, facts, bounds, names, centroids, None)
-        if drawn and centroids is not None
-        else dict,
+        releases=session.own_releases(),
+        evaluated=_evaluated(facts, plan, bounds, result),
         extra={"sizes.csv": "cluster,size\n" + sizes},
     )
 
 
-def _evaluate(facts: Facts, plan: Plan, bounds: Bounds, result: ClientResult) -> dict[str, float | None] | None:
-    """Compare with the public data set: from the labels, or from the centres where labels have no owner."""
+def _evaluated(facts: Facts, plan: Plan, bounds: Bounds, result: ClientResult) -> NDArray[np.float64] | None:
+    """Give what is compared with a public data set: means by label, or the centres where labels have no owner."""
     dataset, splits = facts.common.dataset, facts.common.splits
     if not facts.config.evaluate or dataset is None or splits is None:
         return None
-    if plan.membership:
-        if result.centers is None or not np.isfinite(result.centers).all():
-            return {"nicv": None, "nicv_central": None}
-        return evaluate_result(facts, bounds, result.centers)
-    points = scale(dataset.values[np.concatenate(splits)], bounds)
-    return evaluate_result(facts, bounds, _means(points, result.labels))
+    if not plan.membership:
+        return _means(scale(dataset.values[np.concatenate(splits)], bounds), result.labels)
+    return result.centers if result.centers is not None and np.isfinite(result.centers).all() else None
 
 
 def _means(points: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -8,23 +8,20 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.data.vertical import assemble_centers, assemble_names
+from fastlloyd.data.vertical import assemble_centers, assemble_names, whole_bounds
 from fastlloyd.errors import InternalError
 from fastlloyd.life.align.columns import gather_columns, tell_columns
 from fastlloyd.life.align.sizes import align_sizes
 from fastlloyd.life.hello import await_plan, propose_plan
 from fastlloyd.party.effects import Afford, Allow, Party, Publish, Record
-from fastlloyd.privacy.accountant import ACCOUNTANT, spent
 from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.privacy.ledger import keyed_digest
-from fastlloyd.privacy.release import Release
 from fastlloyd.privacy.sketch.release import ZERO_OUT
 from fastlloyd.protocols.vertical_dp.client import client, prepare
 from fastlloyd.protocols.vertical_dp.face_inputs import gather, load
@@ -35,12 +32,11 @@ from fastlloyd.protocols.vertical_dp.server import await_prepared, server
 from fastlloyd.protocols.vertical_dp.settings import APPLICABLE, HELP
 from fastlloyd.protocols.vertical_dp.sizes import bounds
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report import document
 from fastlloyd.report.signed import SignedRecord
 from fastlloyd.run.checks import accept_plan, refuse_old_run
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude
-from fastlloyd.run.outcome import Outcome, Result, common_part
+from fastlloyd.run.outcome import Claim, Outcome, Result, common_part
 from fastlloyd.run.promise import PERSON
 from fastlloyd.run.session import Session
 from fastlloyd.run.vertical import HELP as VERTICAL_HELP
@@ -163,40 +159,27 @@ def _make_result(
     )
     if centers is None:
         return SignedRecord(common=common, releases=[release.to_dict() for release in releases], covers="public")
-    from fastlloyd.run.vertical_report import draw_vertical, evaluate_vertical
-
     features = plan.features
-    names, centroids = assemble_names(features), assemble_centers(centers, features)
     return Result(
         common=common,
-        privacy=partial(_privacy, session, plan, releases),
-        features=names,
-        centroids=centroids,
+        claim=Claim(
+            epsilon=plan.epsilon if plan.private else math.inf,
+            delta=plan.delta,
+            against=_AGAINST,
+            neighbours=ZERO_OUT,
+            unit=privacy_unit(session.config) if plan.private else None,
+            conditions=_conditions(plan),
+            bounded=False,
+            lifetime_delta=automatic_delta(plan.n_total),
+            not_private_reason=None if plan.private else plan.note,
+        ),
+        features=assemble_names(features),
+        bounds=whole_bounds(features),
+        centroids=assemble_centers(centers, features),
         noisy_sizes=weights,
-        against=_AGAINST,
-        not_private_reason=None if plan.private else plan.note,
-        evaluation=partial(evaluate_vertical, facts, session.common, names, centers),
         releases=releases,
-        pictures=partial(draw_vertical, facts, features, centroids, weights),
+        evaluated=centers,
         covers="centroids" if weights is None else "result",
-    )
-
-
-def _privacy(session: Session, plan: Plan, releases: Sequence[Release]) -> document.Privacy:
-    """Give what the report says of privacy."""
-    config, delta = session.config, automatic_delta(plan.n_total)
-    return document.Privacy(
-        epsilon=plan.epsilon if plan.private else math.inf,
-        delta=plan.delta,
-        spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
-        neighbours=ZERO_OUT,
-        unit=privacy_unit(config) if plan.private else None,
-        conditions=_conditions(plan),
-        bounded=False,
-        accountant=ACCOUNTANT,
-        releases=[release.to_dict() for release in releases],
-        lifetime_epsilon=session.ledger.epsilon(delta, ZERO_OUT) if config.state_dir else None,
-        budget=config.budget,
     )
 
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.data.vertical import PartyFeatures, assemble_centers, assemble_names, check_features
+from fastlloyd.data.vertical import PartyFeatures, assemble_centers, assemble_names, check_features, whole_bounds
 from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.life.align.check import check_ids
 from fastlloyd.life.align.columns import (
@@ -32,9 +31,8 @@ from fastlloyd.life.align.intersect import intersect_ids
 from fastlloyd.life.hello import await_plan, await_ready, propose_plan, tell_ready
 from fastlloyd.life.pairs import agree_pairs
 from fastlloyd.party.effects import Afford, Allow, Party, Publish
-from fastlloyd.privacy.accountant import ACCOUNTANT, prepare, spent
+from fastlloyd.privacy.accountant import prepare
 from fastlloyd.privacy.ledger import keyed_digest
-from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.vertical_he.computing import computing_party
 from fastlloyd.protocols.vertical_he.face_claim import FLOODING, against, conditions
 from fastlloyd.protocols.vertical_he.face_inputs import RunParameters, gather, load
@@ -49,11 +47,10 @@ from fastlloyd.protocols.vertical_he.rounds import draw_noise
 from fastlloyd.protocols.vertical_he.settings import HELP
 from fastlloyd.protocols.vertical_he.sizes import bounds, early_sizes
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report import document
 from fastlloyd.run.checks import accept_plan, refuse_old_run
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude
-from fastlloyd.run.outcome import Outcome, Result, common_part
+from fastlloyd.run.outcome import Claim, Outcome, Result, common_part
 from fastlloyd.run.promise import PERSON
 from fastlloyd.run.session import Session
 from fastlloyd.run.vertical import HELP as VERTICAL_HELP
@@ -211,11 +208,7 @@ def _compute(session: Session, plan: Plan, columns: NDArray[np.float64], secret:
 
 def _make_result(session: Session, plan: Plan, features: tuple[PartyFeatures, ...], result: HEResult) -> Result:
     """Give what every party has at the end: the released centres."""
-    from fastlloyd.run.vertical_report import draw_vertical, evaluate_vertical
-
     facts = session.facts
-    names = assemble_names(features)
-    centroids = assemble_centers(result.centers, features)
     run = facts.run_id.hex()
     planned = [dataclasses.replace(r, run=run) for r in plan.charged_releases(result.rounds)]
     releases = session.own_releases() or planned
@@ -228,34 +221,22 @@ def _make_result(session: Session, plan: Plan, features: tuple[PartyFeatures, ..
             parameters=_parameters(plan, result.rounds),
             included=(session.everybody,) * result.rounds,
         ),
-        privacy=partial(_privacy, session, plan, releases),
-        features=names,
-        centroids=centroids,
+        claim=Claim(
+            epsilon=plan.epsilon if plan.private else math.inf,
+            delta=plan.delta,
+            against=against(plan, result.rounds),
+            neighbours=releases[0].neighbours,
+            unit=privacy_unit(session.config) if plan.private else None,
+            conditions=conditions(plan),
+            bounded=False,
+            not_private_reason=None if plan.private else FLOODING,
+        ),
+        features=assemble_names(features),
+        bounds=whole_bounds(features),
+        centroids=assemble_centers(result.centers, features),
         noisy_sizes=sizes,
-        against=against(plan, result.rounds),
-        not_private_reason=None if plan.private else FLOODING,
-        evaluation=partial(evaluate_vertical, facts, session.common, names, result.centers),
         releases=releases,
-        pictures=partial(draw_vertical, facts, features, centroids, sizes),
-    )
-
-
-def _privacy(session: Session, plan: Plan, releases: Sequence[Release]) -> document.Privacy:
-    """Give what the report says of privacy."""
-    config, neighbours = session.config, releases[0].neighbours
-    counted = bool(config.state_dir and session.ledger.releases)
-    return document.Privacy(
-        epsilon=plan.epsilon if plan.private else math.inf,
-        delta=plan.delta,
-        spent_epsilon=spent(releases, plan.delta) if plan.private else math.inf,
-        neighbours=neighbours,
-        unit=privacy_unit(config) if plan.private else None,
-        conditions=conditions(plan),
-        bounded=False,
-        accountant=ACCOUNTANT,
-        releases=[release.to_dict() for release in releases],
-        lifetime_epsilon=session.ledger.epsilon(plan.delta, neighbours) if counted else None,
-        budget=config.budget if counted else None,
+        evaluated=result.centers,
     )
 
 
