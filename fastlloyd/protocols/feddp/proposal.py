@@ -63,7 +63,7 @@ class _Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class _Course:
+class _Division:
     """The steps and how epsilon is divided among them."""
 
     kinds: tuple[Kind, ...]
@@ -105,8 +105,8 @@ def make_plan(
     rounds = default_rounds(settings) if public.rounds is None else public.rounds
     delta = automatic_delta(public.n_total) if public.delta is None else public.delta
     bounds = _bounds(settings, public.k, _norm_bound(settings, server_points, d))
-    course = _Course(steps_of(settings, rounds), epsilon_shares(settings, rounds), public.epsilon, delta)
-    bits, outer_bits, projected = _choose_grids(public, settings, d, bounds, course)
+    division = _Division(steps_of(settings, rounds), epsilon_shares(settings, rounds), public.epsilon, delta)
+    bits, outer_bits, projected = _choose_grids(public, settings, d, bounds, division)
 
     silent = Plan(
         **{name: getattr(public, name) for name in _ALIKE},
@@ -124,11 +124,11 @@ def make_plan(
         fraction_bits=bits,
         outer_bits=outer_bits,
         projected_bits=projected,
-        rounds=tuple(StepPlan(kind=kind, sigma=0.0, scale=0.0) for kind in course.kinds),
+        rounds=tuple(StepPlan(kind=kind, sigma=0.0, scale=0.0) for kind in division.kinds),
     )
 
     def build(factor: float) -> Plan:
-        return _with_noise(silent, course.noise(factor))
+        return _with_noise(silent, division.noise(factor))
 
     factor, _ = calibrate(lambda candidate: build(candidate).all_releases(), public.epsilon, delta, _GUESS)
     if factor > _MARGIN:
@@ -169,7 +169,7 @@ def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str
     delta = automatic_delta(public.n_total) if public.delta is None else public.delta
     if not 0.0 < plan.delta <= delta * (1 + _ACCOUNTING_SLACK):
         raise ValueError(f"the plan has delta {plan.delta:g}, expected at most {delta:g}")
-    _check_grids(plan, public, settings, _Course(kinds, epsilon_shares(settings, rounds), public.epsilon, plan.delta))
+    _check_grids(plan, public, settings, _Division(kinds, epsilon_shares(settings, rounds), public.epsilon, plan.delta))
     epsilon = spent(plan.all_releases(), plan.delta)
     if epsilon > public.epsilon * (1 + _ACCOUNTING_SLACK):
         raise ValueError(f"the plan spends epsilon {epsilon:.6g}, expected at most {public.epsilon:g}")
@@ -193,11 +193,11 @@ def _check_bounds(plan: Plan, settings: Settings, d: int) -> None:
         raise ValueError("the plan's fraction bits are out of range")
 
 
-def _check_grids(plan: Plan, public: PublicParameters, settings: Settings, course: _Course) -> None:
+def _check_grids(plan: Plan, public: PublicParameters, settings: Settings, division: _Division) -> None:
     """Refuse grids other than those that follow from the public bounds: on finer ones a sum may not fit its ring."""
     given = _bounds(settings, plan.k, plan.norm_bound)
     try:
-        expected = _choose_grids(public, settings, plan.d, given, course)
+        expected = _choose_grids(public, settings, plan.d, given, division)
     except (ConfigError, RangeError) as error:
         raise ValueError(f"no grid fits its bounds: {error}") from error
     stated = (plan.fraction_bits, plan.outer_bits, plan.projected_bits)
@@ -263,14 +263,14 @@ def _bounds(settings: Settings, k: int, norm: float) -> _Bounds:
 
 
 def _choose_grids(
-    public: PublicParameters, settings: Settings, d: int, bounds: _Bounds, course: _Course
+    public: PublicParameters, settings: Settings, d: int, bounds: _Bounds, division: _Division
 ) -> tuple[int, int, int]:
     """Choose q, p and g from public quantities."""
-    noise = course.noise(_MARGIN)
+    noise = division.noise(_MARGIN)
     spread = public.spread
     tail = 0.0
     for kind in (WEIGHTS, CENTERS, LLOYD):
-        if kind in course.kinds:
+        if kind in division.kinds:
             gauss, laplace = bounds.sensitivities(settings, kind)
             sigma, scale = noise[kind][0] * gauss, noise[kind][1] * laplace
             tail = max(tail, GAUSSIAN_TAIL * spread * sigma, LAPLACE_TAIL * spread**2 * scale)
@@ -281,7 +281,7 @@ def _choose_grids(
         largest_coordinate=max(1.0, bounds.weight),
         tail=tail,
     )
-    if OUTER not in course.kinds:
+    if OUTER not in division.kinds:
         return bits, bits, 0
     largest = bounds.sensitivities(settings, OUTER)[0]
     sigma = noise[OUTER][0] * largest * spread
