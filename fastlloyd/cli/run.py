@@ -83,8 +83,7 @@ def _settings_help(words: Sequence[str]) -> str:
     protocol = next((b for a, b in pairwise(words) if a == "--protocol" and knows(b)), "fastlloyd")
     lines = ["protocols:", *(f"  {row.name:<16}{row.summary}" for row in rows()), ""]
     lines += [f"settings of {protocol}, for --set or in the run file's table [{protocol}]:"]
-    for key, text in find_face(protocol).settings_help(protocol).items():
-        name = key if "." in key else f"{protocol}.{key}"
+    for name, text in find_face(protocol).settings_help(protocol).items():
         lines += textwrap.wrap(f"{name}  {text}", 78, initial_indent="  ", subsequent_indent=" " * 8)
     return "\n".join(lines)
 

@@ -124,7 +124,7 @@ class Face(Protocol):
         ...
 
     def settings_help(self, protocol: str) -> Mapping[str, str]:
-        """Name the settings of a protocol for `--set`, and say what each is."""
+        """Name the settings of a protocol as `--set` does, PROTOCOL.NAME, and say what each is."""
         ...
 
 

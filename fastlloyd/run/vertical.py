@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from fastlloyd.data.public.named import dataset_bounds
 from fastlloyd.data.public.vertical_mixture import gaussian_mixture
 from fastlloyd.data.vertical import ID_COLUMN, PartyFeatures, VerticalTable, read_vertical, split_dataset
 from fastlloyd.errors import ConfigError, DataError
+from fastlloyd.party.settings import describe_settings, read_settings, setting
 from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.config import VERTICAL, RunConfig
 from fastlloyd.run.inputs import Common, MakePublic, public_dataset, settle_size
@@ -27,19 +28,25 @@ from fastlloyd.wire.header import PartyId
 
 VERTICAL_MIXTURE = "vertical-mixture"
 _MIXTURE: dict[str, Callable[[str], Any]] = {"n": int, "d": int, "k": int, "spread": float}
-ALIGNMENTS = ("check", "intersect")
-HELP: dict[str, str] = {
-    "vertical.align": "'check' that all parties hold the same ids, or keep those they all hold: 'intersect'",
-    "vertical.id": f"column that names the records ('{ID_COLUMN}')",
-}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Alignment:
     """How records are told apart and brought into one order: `--set vertical.KEY=VALUE`."""
 
-    align: str = "check"
-    id_column: str = ID_COLUMN
+    align: str = setting(
+        "check",
+        "'check' that all parties hold the same ids, or keep those they all hold: 'intersect'",
+        choices=("check", "intersect"),
+    )
+    id: str = setting(ID_COLUMN, f"column that names the records ('{ID_COLUMN}')")
+
+    def __post_init__(self) -> None:
+        if not self.id:
+            raise ConfigError("--set vertical.id: expected the name of a column, got ''")
+
+
+HELP = describe_settings(Alignment, VERTICAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +66,8 @@ class VerticalCommon(Common):
     def digest(self, config: RunConfig, roster: bytes) -> bytes:
         """Give 32 bytes over everything public that must be equal at all parties; columns are each party's own."""
         plain = Common.digest(self, replace(config, columns=()), roster)
-        return hashlib.sha256(plain + json.dumps(asdict(self.alignment), sort_keys=True).encode()).digest()
+        chosen = {"align": self.alignment.align, "id_column": self.alignment.id}
+        return hashlib.sha256(plain + json.dumps(chosen, sort_keys=True).encode()).digest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,25 +91,6 @@ class OwnColumns:
         return scale(kept.raw_values.copy(), self.features.bounds)
 
 
-def alignment_from(values: Mapping[str, Any]) -> Alignment:
-    """Read the table `[vertical]`.
-
-    Raises
-    ------
-    ConfigError
-        An unknown key or value.
-    """
-    unknown = sorted(set(values) - {"align", "id"})
-    if unknown:
-        raise ConfigError(f"--set vertical.{unknown[0]}: unknown; known are vertical.align and vertical.id")
-    align, id_column = values.get("align", "check"), values.get("id", ID_COLUMN)
-    if align not in ALIGNMENTS:
-        raise ConfigError(f"--set vertical.align: expected 'check' or 'intersect', got {align!r}")
-    if not isinstance(id_column, str) or not id_column:
-        raise ConfigError(f"--set vertical.id: expected the name of a column, got {id_column!r}")
-    return Alignment(align, id_column)
-
-
 def gather_vertical(
     config: RunConfig, parties: tuple[PartyId, ...], clients: int, make_public: MakePublic
 ) -> tuple[RunConfig, VerticalCommon]:
@@ -120,7 +109,7 @@ def gather_vertical(
         A public parameter does not fit, or an interrupted run is to be resumed.
     """
     refuse_resume(config, because="its keys are kept nowhere", spent="what the broken run released is in the ledger")
-    alignment = alignment_from(config.settings.get(VERTICAL, {}))
+    alignment = read_settings(Alignment(), VERTICAL, config.settings.get(VERTICAL, {}))
     if config.data is not None:
         public = make_public(config, clients, *settle_size(config, None))
         bounds = Bounds(np.array([-1.0]), np.array([1.0]))  # each party has bounds of its own
@@ -192,7 +181,7 @@ def _load_file(config: RunConfig, common: VerticalCommon, number: str) -> OwnCol
     path = (config.data or "").replace("{client}", number)
     bounds = parse_bounds((config.bounds or "").replace("{client}", number))
     table = read_vertical(
-        path, id_column=common.alignment.id_column, columns=config.columns, missing=config.missing, bounds=bounds
+        path, id_column=common.alignment.id, columns=config.columns, missing=config.missing, bounds=bounds
     )
     if len(table.raw_ids) > common.public.n_total:
         raise DataError(

@@ -19,6 +19,7 @@ from fastlloyd.life.hello import Schema
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.pairwise import PairwiseMasks
 from fastlloyd.party.effects import Party
+from fastlloyd.party.settings import describe_settings
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
 from fastlloyd.protocols.feddp.client import ClientResult, client
 from fastlloyd.protocols.feddp.face_inputs import FedDPCommon, ServerPoints, UserRecords, gather, load
@@ -28,7 +29,7 @@ from fastlloyd.protocols.feddp.math.stage import Centers
 from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
 from fastlloyd.protocols.feddp.server import ServerResult, server
-from fastlloyd.protocols.feddp.settings import HELP, settings_from
+from fastlloyd.protocols.feddp.settings import Settings, settings_from
 from fastlloyd.protocols.feddp.sizes import bounds
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.config import RunConfig
@@ -61,7 +62,7 @@ def privacy_unit(config: RunConfig) -> str | None:
 
 def settings_help(protocol: str) -> Mapping[str, str]:
     """Name the settings, and say what each is."""
-    return HELP
+    return describe_settings(Settings, protocol)
 
 
 def serve(session: Session) -> Party[Outcome]:

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import unscale
 from fastlloyd.party.effects import Keep, Party
 from fastlloyd.party.message import recall
+from fastlloyd.party.settings import describe_settings
 from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.protocols.kfed.client import ClientResult, centers_format, client
 from fastlloyd.protocols.kfed.messages import MergedCenters
 from fastlloyd.protocols.kfed.parameters import PublicParameters
 from fastlloyd.protocols.kfed.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.kfed.server import ServerResult, server
-from fastlloyd.protocols.kfed.settings import HELP
+from fastlloyd.protocols.kfed.settings import Settings
 from fastlloyd.protocols.kfed.sizes import bounds
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude
@@ -77,7 +78,7 @@ def privacy_unit(config: RunConfig) -> str | None:
 
 def settings_help(protocol: str) -> Mapping[str, str]:
     """Name the settings, and say what each is."""
-    return HELP
+    return describe_settings(Settings, protocol)
 
 
 def serve(session: Session) -> Party[Outcome]:

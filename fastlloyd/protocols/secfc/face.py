@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import Bounds, scale, unscale
 from fastlloyd.life.hello import await_ready, gather_schema, propose_plan
 from fastlloyd.party.effects import Allow, Party, Publish
+from fastlloyd.party.settings import describe_settings
 from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.protocols.secfc.client import ClientResult, client
 from fastlloyd.protocols.secfc.math.tournament import count_rounds
@@ -21,7 +22,7 @@ from fastlloyd.protocols.secfc.math.turn import draw_rotation, rotate
 from fastlloyd.protocols.secfc.parameters import PublicParameters
 from fastlloyd.protocols.secfc.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.secfc.server import server
-from fastlloyd.protocols.secfc.settings import HELP
+from fastlloyd.protocols.secfc.settings import Settings
 from fastlloyd.protocols.secfc.sharing import await_shared, gather_sizes, share_points, tell_size
 from fastlloyd.protocols.secfc.sizes import bounds
 from fastlloyd.randomness.secret import SecretRandom
@@ -124,7 +125,7 @@ def privacy_unit(config: RunConfig) -> str | None:
 
 def settings_help(protocol: str) -> Mapping[str, str]:
     """Name the settings, and say what each is."""
-    return HELP
+    return describe_settings(Settings, protocol)
 
 
 def serve(session: Session) -> Party[Outcome]:

@@ -20,6 +20,7 @@ from fastlloyd.life.align.columns import gather_columns, tell_columns
 from fastlloyd.life.align.sizes import align_sizes
 from fastlloyd.life.hello import await_plan, propose_plan
 from fastlloyd.party.effects import Afford, Allow, Party, Publish, Record
+from fastlloyd.party.settings import describe_settings
 from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.privacy.sketch.release import ZERO_OUT
@@ -29,7 +30,7 @@ from fastlloyd.protocols.vertical_dp.face_plan import plan_lines
 from fastlloyd.protocols.vertical_dp.keys import set_up
 from fastlloyd.protocols.vertical_dp.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.vertical_dp.server import await_prepared, server
-from fastlloyd.protocols.vertical_dp.settings import APPLICABLE, HELP
+from fastlloyd.protocols.vertical_dp.settings import Settings
 from fastlloyd.protocols.vertical_dp.sizes import bounds
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.signed import SignedRecord
@@ -63,7 +64,7 @@ def privacy_unit(config: RunConfig) -> str | None:
 
 def settings_help(protocol: str) -> Mapping[str, str]:
     """Name the settings, and say what each is."""
-    return {key: HELP[key] for key in APPLICABLE[protocol]} | VERTICAL_HELP
+    return describe_settings(Settings, protocol) | VERTICAL_HELP
 
 
 def serve(session: Session) -> Party[Outcome]:

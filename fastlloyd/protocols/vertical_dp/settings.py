@@ -5,58 +5,20 @@ Source: Vertical DP, Algorithm 1, §5, §6 "Parameter settings".
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.party.settings import read_settings, setting
 from fastlloyd.privacy.sketch.level import GAMMAS
 from fastlloyd.privacy.sketch.sketch import GRID_PHANTOMS, MAX_ROWS, PAPER_PHANTOMS
 from fastlloyd.protocols.vertical_dp.math.weights import FITS, METHODS
 
 PROTOCOLS = ("vertical-dp", "vertical-plain")
-LOCALS = ("lloyd", "dplsf")
-ESTIMATORS = ("auto", "likelihood", "basic")
 TIGHT, PAPER = "tight", "paper"
-COMPOSITIONS = (TIGHT, PAPER)
 MAX_LOCAL_CLUSTERS = 64
-
-APPLICABLE: dict[str, tuple[str, ...]] = {
-    "vertical-dp": (
-        "local",
-        "local_clusters",
-        "total_share",
-        "local_share",
-        "tree_share",
-        "rows",
-        "gamma",
-        "weights",
-        "estimator",
-        "fit",
-        "steps",
-        "composition",
-        "phantoms",
-        "share_result",
-    ),
-    "vertical-plain": ("local_clusters", "share_result"),
-}
-HELP: dict[str, str] = {
-    "local": "local clustering: 'lloyd' (ours: tree of counts, step of Lloyd) or 'dplsf' (means of a tree's leaves)",
-    "local_clusters": "k', clusters per party; 'auto' for the rule of §5.2",
-    "total_share": "share of epsilon for the number of users, 1 - b of Algorithm 1 (0.02)",
-    "local_share": "share of the rest for the local centres of all parties together (0.5)",
-    "tree_share": "share of a party's epsilon for the counts in its tree, the rest is for sums (0.5)",
-    "rows": "M, rows per sketch (4096)",
-    "gamma": "gamma: one level more stands for 1 + gamma times as many users",
-    "weights": "'2pest' (Algorithm 5: sketches of every pair of parties) or 'basic' (Algorithm 4: of all parties)",
-    "estimator": "tables of pairs by 'likelihood' (ours) or 'basic' (unions, Algorithm 4); 'auto': ours where it fits",
-    "fit": "from pairs to the grid: 'entropy' (ours) or 'paper' (additive steps, Algorithm 5)",
-    "steps": "T, steps of Algorithm 5",
-    "composition": "'tight' (privacy loss distributions) or 'paper' (4 sqrt(M log 1/delta), split over the parties)",
-    "phantoms": "'grid' (private), or 'paper' for comparison only: never reported as private",
-    "share_result": "tell the parties the final centres too: true or false",
-}
+_DP = PROTOCOLS[:1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,74 +53,78 @@ class Settings:
         Whether the parties receive the final centres.
     """
 
-    local: str = "lloyd"
-    local_clusters: int | None = None
-    total_share: float = 0.02
-    local_share: float = 0.5
-    tree_share: float = 0.5
-    rows: int = 4096
-    gamma: float = 2.0**-11
-    weights: str = "2pest"
-    estimator: str = "auto"
-    fit: str = "entropy"
-    steps: int = 500
-    composition: str = TIGHT
-    phantoms: str = GRID_PHANTOMS
-    share_result: bool = False
-
-    def __post_init__(self) -> None:
-        _choice("local", self.local, LOCALS)
-        _choice("weights", self.weights, METHODS)
-        _choice("estimator", self.estimator, ESTIMATORS)
-        _choice("fit", self.fit, FITS)
-        _choice("composition", self.composition, COMPOSITIONS)
-        _choice("phantoms", self.phantoms, (GRID_PHANTOMS, PAPER_PHANTOMS))
-        for name in ("total_share", "local_share", "tree_share"):
-            _check(name, getattr(self, name), 0.0 < getattr(self, name) < 1.0, "a number between 0 and 1")
-        clusters = self.local_clusters
-        good = clusters is None or 2 <= clusters <= MAX_LOCAL_CLUSTERS
-        _check("local_clusters", clusters, good, f"'auto' or a whole number from 2 to {MAX_LOCAL_CLUSTERS}")
-        _check("rows", self.rows, 1 <= self.rows <= MAX_ROWS, f"a whole number from 1 to {MAX_ROWS}")
-        low, high = GAMMAS
-        _check("gamma", self.gamma, low <= self.gamma <= high, f"a number from {low:g} to {high:g}")
-        _check("steps", self.steps, 1 <= self.steps <= 100_000, "a whole number from 1 to 100000")
-
-
-def _choice(name: str, value: object, options: tuple[str, ...]) -> None:
-    _check(name, value, value in options, " or ".join(map(repr, options)))
-
-
-def _check(name: str, value: object, good: bool, expected: str) -> None:
-    if not good:
-        raise ConfigError(f"--set {name}: expected {expected}, got {value!r}")
+    local: str = setting(
+        "lloyd",
+        "local clustering: 'lloyd' (ours: tree of counts, step of Lloyd) or 'dplsf' (means of a tree's leaves)",
+        choices=("lloyd", "dplsf"),
+        of=_DP,
+    )
+    local_clusters: int | None = setting(
+        None, "k', clusters per party; 'auto' for the rule of §5.2", least=2, most=MAX_LOCAL_CLUSTERS, auto=True
+    )
+    total_share: float = setting(
+        0.02, "share of epsilon for the number of users, 1 - b of Algorithm 1 (0.02)", above=0, below=1, of=_DP
+    )
+    local_share: float = setting(
+        0.5, "share of the rest for the local centres of all parties together (0.5)", above=0, below=1, of=_DP
+    )
+    tree_share: float = setting(
+        0.5,
+        "share of a party's epsilon for the counts in its tree, the rest is for sums (0.5)",
+        above=0,
+        below=1,
+        of=_DP,
+    )
+    rows: int = setting(4096, "M, rows per sketch (4096)", least=1, most=MAX_ROWS, of=_DP)
+    gamma: float = setting(
+        2.0**-11,
+        "gamma: one level more stands for 1 + gamma times as many users",
+        least=GAMMAS[0],
+        most=GAMMAS[1],
+        of=_DP,
+    )
+    weights: str = setting(
+        "2pest",
+        "'2pest' (Algorithm 5: sketches of every pair of parties) or 'basic' (Algorithm 4: of all parties)",
+        choices=METHODS,
+        of=_DP,
+    )
+    estimator: str = setting(
+        "auto",
+        "tables of pairs by 'likelihood' (ours) or 'basic' (unions, Algorithm 4); 'auto': ours where it fits",
+        choices=("auto", "likelihood", "basic"),
+        of=_DP,
+    )
+    fit: str = setting(
+        "entropy",
+        "from pairs to the grid: 'entropy' (ours) or 'paper' (additive steps, Algorithm 5)",
+        choices=FITS,
+        of=_DP,
+    )
+    steps: int = setting(500, "T, steps of Algorithm 5", least=1, most=100_000, of=_DP)
+    composition: str = setting(
+        TIGHT,
+        "'tight' (privacy loss distributions) or 'paper' (4 sqrt(M log 1/delta), split over the parties)",
+        choices=(TIGHT, PAPER),
+        of=_DP,
+    )
+    phantoms: str = setting(
+        GRID_PHANTOMS,
+        "'grid' (private), or 'paper' for comparison only: never reported as private",
+        choices=(GRID_PHANTOMS, PAPER_PHANTOMS),
+        of=_DP,
+    )
+    share_result: bool = setting(False, "tell the parties the final centres too: true or false")
 
 
 def settings_from(protocol: str, values: Mapping[str, Any]) -> Settings:
-    """Build the settings from `--set` pairs or a TOML table.
+    """Read the settings of one protocol; `read_settings` says what else is refused.
 
     Raises
     ------
     ConfigError
-        An unknown protocol or key, or a value of the wrong kind.
+        No protocol of this folder.
     """
-    if protocol not in APPLICABLE:
+    if protocol not in PROTOCOLS:
         raise ConfigError(f"--protocol: expected one of {', '.join(PROTOCOLS)} here, got {protocol!r}")
-    kinds = {field.name: type(field.default) for field in dataclasses.fields(Settings)}
-    chosen: dict[str, Any] = {}
-    for key, value in values.items():
-        if key not in APPLICABLE[protocol]:
-            raise ConfigError(f"{protocol} has no setting {key!r}; it has {', '.join(sorted(APPLICABLE[protocol]))}")
-        if key == "local_clusters":
-            chosen[key] = None if value in ("auto", None) else _convert(key, value, int)
-        else:
-            chosen[key] = _convert(key, value, kinds[key])
-    return Settings(**chosen)
-
-
-def _convert(key: str, value: Any, kind: type) -> Any:
-    """Accept an int for a float; refuse anything else of another type."""
-    if kind is float and type(value) is int:
-        return float(value)
-    if type(value) is not kind:
-        raise ConfigError(f"--set {key}: expected a value of type {kind.__name__}, got {value!r}")
-    return value
+    return read_settings(Settings(), protocol, values)

@@ -31,6 +31,7 @@ from fastlloyd.life.align.intersect import intersect_ids
 from fastlloyd.life.hello import await_plan, await_ready, propose_plan, tell_ready
 from fastlloyd.life.pairs import agree_pairs
 from fastlloyd.party.effects import Afford, Allow, Party, Publish
+from fastlloyd.party.settings import describe_settings
 from fastlloyd.privacy.accountant import prepare
 from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocols.vertical_he.computing import computing_party
@@ -44,7 +45,7 @@ from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import Proposal, change_epsilon, check_plan, make_plan
 from fastlloyd.protocols.vertical_he.rounds import Result as HEResult
 from fastlloyd.protocols.vertical_he.rounds import draw_noise
-from fastlloyd.protocols.vertical_he.settings import HELP
+from fastlloyd.protocols.vertical_he.settings import Settings
 from fastlloyd.protocols.vertical_he.sizes import bounds, early_sizes
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.checks import accept_plan, refuse_old_run
@@ -73,7 +74,7 @@ def privacy_unit(config: RunConfig) -> str | None:
 
 def settings_help(protocol: str) -> Mapping[str, str]:
     """Name the settings, and say what each is."""
-    return HELP | VERTICAL_HELP
+    return describe_settings(Settings, protocol) | VERTICAL_HELP
 
 
 def serve(session: Session) -> Party[Outcome]:

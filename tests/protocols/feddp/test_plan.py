@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import ConfigError, RangeError
+from fastlloyd.party.settings import describe_settings
 from fastlloyd.privacy.accountant import SAMPLER_DELTA, spent
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
 from fastlloyd.protocols.feddp.budget import (
@@ -25,7 +26,7 @@ from fastlloyd.protocols.feddp.budget import (
 from fastlloyd.protocols.feddp.math.grid import ROW_NORM, choose_outer_bits, choose_projected_bits, projected_limit
 from fastlloyd.protocols.feddp.plan import Plan, StepPlan
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
-from fastlloyd.protocols.feddp.settings import HELP, PROPORTIONS, Settings, default_rounds, settings_from
+from fastlloyd.protocols.feddp.settings import PROPORTIONS, Settings, default_rounds, settings_from
 from tests.protocols.feddp.support import USERS, louder, mixture, names, parameters, plan_for
 
 CASES = {
@@ -116,7 +117,8 @@ def test_steps_follow_the_start() -> None:
 
 
 def test_every_setting_has_help_and_a_default() -> None:
-    assert set(HELP) == {*Settings.__dataclass_fields__}
+    names = {f"feddp.{name}" for name in Settings.__dataclass_fields__}
+    assert describe_settings(Settings, "feddp").keys() == names
     assert settings_from({}) == Settings()
     assert settings_from({"norm_bound": "auto", "restarts": 3, "outer_share": 0.5}).restarts == 3
     assert settings_from({"norm_bound": 1}).norm_bound == 1.0
@@ -126,13 +128,13 @@ def test_every_setting_has_help_and_a_default() -> None:
     "values,text",
     [
         ({"privacy_level": "user"}, "'record' or 'client'"),
-        ({"start": "random"}, "one of 'feddp'"),
-        ({"norm_bound": 0}, "2\\^-6"),
-        ({"norm_bound": float("nan")}, "2\\^-6"),
-        ({"norm_bound": "big"}, "type float"),
+        ({"start": "random"}, "'feddp', 'server-kmeans\\+\\+'"),
+        ({"norm_bound": 0}, "from 0.015625 to 1048576"),
+        ({"norm_bound": float("nan")}, "from 0.015625 to 1048576"),
+        ({"norm_bound": "big"}, "'auto' or a number from"),
         ({"outer_share": 1.0}, "0.001"),
         ({"restarts": 0}, "1 to 1000"),
-        ({"restarts": 2.5}, "type int"),
+        ({"restarts": 2.5}, "a whole number from 1 to 1000"),
         ({"mean_clip": 1.0}, "left out at record level"),
         ({"epsilon": 1.0}, "no setting 'epsilon'"),
     ],

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.party.settings import describe_settings
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
 from fastlloyd.privacy.release import SKETCH_ROWS, Release
 from fastlloyd.privacy.sketch.release import paper_phantoms
 from fastlloyd.protocols.vertical_dp.budget import Split, first_split, tighten
 from fastlloyd.protocols.vertical_dp.plan import Plan, automatic_clusters, check_plan, make_plan
-from fastlloyd.protocols.vertical_dp.settings import APPLICABLE, HELP, Settings, settings_from
+from fastlloyd.protocols.vertical_dp.settings import Settings, settings_from
 from tests.protocols.vertical_dp.support import features_of, parameters
 
 COLUMNS = [np.zeros((1, 2)), np.zeros((1, 3)), np.zeros((1, 1)), np.zeros((1, 2))]
@@ -139,12 +140,12 @@ def test_local_clusters_grow_with_epsilon_and_with_k() -> None:
     "values,message",
     [
         ({"rows": 0}, "rows"),
-        ({"rows": 2.5}, "type int"),
+        ({"rows": 2.5}, "a whole number from 1 to"),
         ({"gamma": 9}, "gamma"),
         ({"local": "other"}, "'lloyd' or 'dplsf'"),
-        ({"local_share": 1.0}, "between 0 and 1"),
+        ({"local_share": 1.0}, "above 0 and below 1"),
         ({"local_clusters": 1}, "local_clusters"),
-        ({"share_result": "yes"}, "type bool"),
+        ({"share_result": "yes"}, "expected true or false"),
         ({"radius": 1}, "has no setting 'radius'"),
     ],
 )
@@ -155,8 +156,9 @@ def test_settings_that_do_not_fit_are_refused(values, message) -> None:
 
 def test_every_setting_is_explained() -> None:
     names = {field.name for field in dataclasses.fields(Settings)}
-    assert set(APPLICABLE["vertical-dp"]) == set(HELP) == names
-    assert set(APPLICABLE["vertical-plain"]) <= names
+    assert describe_settings(Settings, "vertical-dp").keys() == {f"vertical-dp.{name}" for name in names}
+    plain = {"vertical-plain.local_clusters", "vertical-plain.share_result"}
+    assert describe_settings(Settings, "vertical-plain").keys() == plain
     with pytest.raises(ConfigError, match="vertical-plain has no setting 'rows'"):
         settings_from("vertical-plain", {"rows": 8})
     with pytest.raises(ConfigError, match="expected one of"):

@@ -82,7 +82,7 @@ def test_settings_reach_the_protocol() -> None:
         ({"random_state": -1}, "random_state: expected"),
         ({"ring_bits": 33}, "ring_bits: expected 32 or 64"),
         ({"settings": ["alpha"]}, "settings: expected"),
-        ({"settings": {"alpha": -1}}, "settings: alpha: expected"),
+        ({"settings": {"alpha": -1}}, "settings: fastlloyd.alpha: expected a number"),
         ({"settings": {"rho": 0.2}}, "no setting 'rho'"),
         ({"budget": -1}, "budget: expected"),
         ({"ledger": 7}, "ledger: expected"),
