@@ -1,17 +1,14 @@
-"""FastLloyd on one machine, as a scikit-learn estimator.
+"""All protocols on one machine, as a scikit-learn estimator.
 
-All parties run in this process: a server, and one client per array. They are the coroutines that run under mpirun, with
-the same seed agreement, masks, ring and noise; only the network is left out. So whoever holds the whole table gets the
-centres under differential privacy, and whoever plans a federated run can try it out beforehand.
+All parties live in this process, from hello to farewell: the coroutines that run under mpirun, with the same plan,
+checks, masks and noise; only the network is left out. So whoever holds the whole table gets the centres under
+differential privacy, and whoever plans a federated run can try it out beforehand.
 
-Source: FastLloyd, Algorithm 1; docs/estimator.md.
+Source: docs/estimator.md.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,31 +18,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastlloyd.data.bounds import Bounds, scale, unscale
+from fastlloyd.data.bounds import Bounds, scale
 from fastlloyd.errors import ConfigError
-from fastlloyd.estimator.parameter import (
-    ParameterError,
-    check_parameters,
-    in_own_words,
-    match_bounds,
-    public_parameters,
-)
-from fastlloyd.kmeans.grid import quantise
+from fastlloyd.estimator.account import Account
+from fastlloyd.estimator.inputs import is_vertical, prepare
+from fastlloyd.estimator.parameter import ParameterError, check_parameters, in_own_words, match_bounds
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.life.seed import agree_seed
-from fastlloyd.masking.fixed import Ring
-from fastlloyd.masking.mask import MaskGenerator
-from fastlloyd.party.effects import Party
-from fastlloyd.privacy.accountant import change_epsilon
 from fastlloyd.privacy.delta import large_delta
-from fastlloyd.privacy.ledger import Ledger
-from fastlloyd.privacy.release import ADD_REMOVE, ZERO_OUT_RECORD
-from fastlloyd.protocols.fastlloyd.client import ClientResult, client
-from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
-from fastlloyd.protocols.fastlloyd.rounds import draw_noise
-from fastlloyd.protocols.fastlloyd.server import server
-from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.run.simulation import Simulation
+from fastlloyd.privacy.ledger import Ledger, Release
+from fastlloyd.protocols.fastlloyd.plan import Plan
+from fastlloyd.run.together import run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
 try:
@@ -59,7 +41,6 @@ except ImportError as error:
 
 __all__ = ["FastLloyd", "ParameterError"]
 
-_RUN_ID_BYTES = 16
 # A noisy count this near to zero, in standard deviations of its noise, may be that of an empty cluster.
 _EMPTY_DEVIATIONS = 2.0
 
@@ -78,8 +59,8 @@ class FastLloyd(  # scikit-learn has no types
     epsilon : float
         Privacy loss of one fit, from 0.001 to 100; smaller is more private.
     delta : 'auto', 'paper' or float
-        'auto' is 1 / (100 N), 'paper' is 1 / (N ln N). Not used by 'sulloyd', which has delta 0. Where N delta is above
-        0.01 a warning says so.
+        'auto' is 1 / (100 N), 'paper' what the protocol's own paper takes, such as 1 / (N ln N). Not used by 'sulloyd',
+        which has delta 0. Where N delta is above 0.01 a warning says so.
     accept_large_delta : bool
         Take a delta above 1 / N: such a promise is kept even where a whole record comes out in each fit.
     bounds : (lo, hi) or Bounds
@@ -88,9 +69,10 @@ class FastLloyd(  # scikit-learn has no types
     n_total : int or None
         Public upper bound N on the number of records, stated without counting them. None takes the number of rows,
         which thereby becomes public, and the promise is a weaker one: see Notes.
-    protocol : {'fastlloyd', 'fastlloyd-plus', 'glloyd', 'sulloyd', 'lloyd'}
-        'fastlloyd-plus' has less error for the same epsilon (docs/fastlloyd-plus.md); 'lloyd' adds no noise: its
-        result is not private.
+    protocol : str
+        Any that `fastlloyd run --help` lists. 'fastlloyd-plus' has less error for the same epsilon
+        (docs/fastlloyd-plus.md). 'feddp' and 'secfc' need several owners, those whose names begin with 'vertical'
+        blocks of columns: see `fit_federated`. 'lloyd', 'kfed', 'secfc' and 'vertical-plain' are not private.
     rounds : 'auto' or int
     random_state : int or None
         Public randomness only: where the centres start. None starts elsewhere at each fit. The noise has no seed, it
@@ -103,30 +85,36 @@ class FastLloyd(  # scikit-learn has no types
     ledger : path or None
         File that keeps the releases of all fits, also those of clones and other processes. None
         keeps those of this object's fits, in memory.
+    server_data : array, shape (s, d), or None
+        Public points that the server of 'feddp' starts from. **Not protected.**
 
     Attributes
     ----------
-    cluster_centers_ : float64 array, shape (k, d)
-        Released; in the units of X.
-    noisy_counts_ : float64 array, shape (k,)
-        Released; noisy numbers of records within the radius of each centre in the last round.
-    labels_ : int64 array, shape (n,), or list of such arrays after `fit_federated`
-        Of the records given to fit. **Not private**: they belong to the owner of the records.
+    cluster_centers_ : float64 array, shape (k, d), or None
+        Released; in the units of X. 'secfc' shows them only with {'reveal_centers': True}: else None, and NaN where a
+        cluster has too few records.
+    noisy_counts_ : float64 array, shape (k,), or None
+        Released; with 'fastlloyd', noisy numbers of records within the radius of each centre in the last round.
+    labels_ : int64 array, shape (n,), or list of such arrays where `fit_federated` had owners of records
+        Of the records given to fit: the nearest centre, or what the protocol said where it does not show all
+        centres. **Not private**: they belong to the owner of the records.
     epsilon_, delta_ : float
-        What the last fit spent, for `neighbours_`.
+        What the last fit spent, for `neighbours_`; infinite where the protocol claims nothing.
     neighbours_ : str
-        What the last fit protects: 'add-remove record', or without `n_total` 'zero-out of one record'.
+        What the last fit protects: 'add-remove record', or without `n_total` 'zero-out of one record'; 'add-remove
+        user' of 'feddp' with {'privacy_level': 'client'}; of vertical protocols something about one person's row.
     epsilon_for_a_change_ : float
-        What the last fit spent, at `delta_`, for a change of one record's values.
+        What the last fit spent at most, at `delta_`, for a change of one record's values.
     epsilon_spent_ : float
         What all releases in `ledger_` spend together, at `delta_` and for `neighbours_`.
     ledger_ : Ledger
         `ledger_.releases`, and `ledger_.epsilon(delta)`.
     plan_ : Plan
-        Everything public about the last fit: rounds, radii, noise, fraction bits.
+        Everything public about the last fit, as the protocol has it: rounds, radii, noise, fraction bits.
     bounds_ : Bounds
     traffic_ : dict
-        Messages and bytes that all parties sent, under the names of `report.json`; link bytes are without encryption.
+        Messages and bytes that all parties sent up to the farewell, under the names of `report.json`; link bytes are
+        without encryption.
     n_iter_ : int
         Rounds.
     n_features_in_ : int
@@ -148,6 +136,8 @@ class FastLloyd(  # scikit-learn has no types
     * Without it they follow from n: tables of n and n - 1 rows get different noise, and nothing is promised for such a
       pair. What holds: n is public, and neighbours differ in whether one of the n rows counts or is left out, at the
       rounds, delta and noise of n. That is the first case at N = n: same sensitivity, same noise, same epsilon.
+    * With vertical protocols n is the same for neighbours, and `neighbours_` says what they differ in, with `n_total`
+      or without. Whole users ('add-remove user') are protected with `n_total` only; without it such a fit is refused.
     * A change of one record's values is leaving one record out and putting another in: each release moves at most
       twice as far, which `epsilon_for_a_change_` composes.
 
@@ -183,6 +173,7 @@ class FastLloyd(  # scikit-learn has no types
         settings: Mapping[str, Any] | None = None,
         budget: float | None = None,
         ledger: str | Path | None = None,
+        server_data: ArrayLike | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.epsilon = epsilon
@@ -197,6 +188,7 @@ class FastLloyd(  # scikit-learn has no types
         self.settings = settings
         self.budget = budget
         self.ledger = ledger
+        self.server_data = server_data
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Cluster the records of one owner: one client and a server, in memory.
@@ -219,20 +211,28 @@ class FastLloyd(  # scikit-learn has no types
         """
         check_parameters(self)
         self.labels_: NDArray[np.int64] | list[NDArray[np.int64]]
-        (self.labels_,) = self._fit([self._validate(X, reset=True)])
-        _warn(self.plan_, self.noisy_counts_)
+        self.ledger_: Ledger
+        raw_points = self._validate(X, reset=True)
+        if is_vertical(self):
+            raise ParameterError(
+                f"fit: {self.protocol!r} joins the columns of several owners: give fit_federated a list of arrays with "
+                "the same records in the same order, such as np.array_split(X, 2, axis=1)"
+            )
+        (self.labels_,) = self._fit([raw_points])
+        self._warn()
         return self
 
     def fit_federated(self, parts: Iterable[ArrayLike]) -> Self:
-        """Cluster the records of several owners: one client for each array, and a server, in memory.
+        """Cluster the data of several owners: a party for each array, in memory.
 
-        The clients' updates are masked and summed as under mpirun; `labels_` is a list with one array per
-        client, in the order given.
+        The parties are those of a run under mpirun, with the same messages.
 
         Parameters
         ----------
         parts : list of arrays, shapes (n_i, d)
-            The records of each client, all with the same columns.
+            The records of each client, all with the same columns; `labels_` is then a list with one array per client,
+            in the order given. For a vertical protocol of shapes (n, d_i): the columns of each owner, at least two
+            owners, all with the same records in the same order; X is then all columns side by side.
 
         Raises
         ------
@@ -245,16 +245,28 @@ class FastLloyd(  # scikit-learn has no types
                 f"fit_federated: expected a list of arrays, one per client, got one {type(parts).__name__}; "
                 "use fit(X), or np.array_split(X, m) to try m clients"
             )
-        points: list[NDArray[np.float64]] = []
+        vertical = is_vertical(self)
+        raw_parts: list[NDArray[np.float64]] = []
+        names: list[str] = []
         for rank, part in enumerate(parts, start=1):
+            owner = f"owner {rank}" if vertical else str(PartyId(rank))
             try:
-                points.append(self._validate(part, reset=rank == 1))
+                raw_parts.append(self._validate(part, reset=vertical or rank == 1))
             except ValueError as error:
-                raise ParameterError(f"fit_federated, {PartyId(rank)}: {error}") from error
-        if not points:
+                raise ParameterError(f"fit_federated, {owner}: {error}") from error
+            names += getattr(self, "feature_names_in_", ())
+            if vertical and len(raw_parts[-1]) != len(raw_parts[0]):
+                raise ParameterError(
+                    f"fit_federated, {owner}: expected the same {len(raw_parts[0])} records as owner 1 in the same "
+                    f"order, got {len(raw_parts[-1])}; {self.protocol!r} takes blocks of columns"
+                )
+        if not raw_parts:
             raise ParameterError("fit_federated: expected at least one array, got an empty list")
-        self.labels_ = self._fit(points)
-        _warn(self.plan_, self.noisy_counts_)
+        if vertical:
+            self._take_columns(sum(part.shape[1] for part in raw_parts), names)
+        labels = self._fit(raw_parts)
+        self.labels_ = labels[0] if vertical else labels
+        self._warn()
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
@@ -269,7 +281,9 @@ class FastLloyd(  # scikit-learn has no types
         int64 array, shape (n,)
             Ties go to the lowest label. Not private: it belongs to the owner of X.
         """
-        return nearest(*self._scaled(X))[0]
+        points, centers = self._scaled(X)
+        shown = np.flatnonzero(np.isfinite(centers).all(axis=1))
+        return shown[nearest(points, centers[shown])[0]]
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """Give the distance of each record to each centre, in scaled units.
@@ -305,7 +319,7 @@ class FastLloyd(  # scikit-learn has no types
             -n it is the `nicv` of the reports.
         """
         points, centers = self._scaled(X)
-        return -nearest(points, centers)[1] * len(points)
+        return -nearest(points, centers[np.isfinite(centers).all(axis=1)])[1] * len(points)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -317,90 +331,97 @@ class FastLloyd(  # scikit-learn has no types
         checked: NDArray[np.float64] = validate_data(self, X, reset=reset, dtype=np.float64, order="C")
         return checked
 
+    def _take_columns(self, d: int, names: list[str]) -> None:
+        """Note the columns of all owners side by side, for validation looked at one owner's."""
+        self.n_features_in_ = d
+        if len(names) == d:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
     def _scaled(self, X: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Give records and centres in the scaled domain."""
         check_is_fitted(self, "cluster_centers_")
+        if self.cluster_centers_ is None or not np.isfinite(self.cluster_centers_).all(axis=1).any():
+            raise ParameterError(
+                f"the last fit has shown no centre, since {self.protocol!r} as set keeps them hidden: use labels_, or "
+                "look at settings"
+            )
         return scale(self._validate(X, reset=False), self.bounds_), self._scaled_centers()
 
     def _scaled_centers(self) -> NDArray[np.float64]:
         """Give the centres in the scaled domain, not clipped: without folding they may lie outside."""
-        centers = (self.cluster_centers_ - self.bounds_.middle) / self.bounds_.half_width
+        centers = (np.asarray(self.cluster_centers_) - self.bounds_.middle) / self.bounds_.half_width
         return np.asarray(centers, dtype=np.float64)
 
+    def _server_points(self) -> NDArray[np.float64] | None:
+        """Give the server's own points, in the units of X."""
+        if self.server_data is None:
+            return None
+        try:
+            return self._validate(self.server_data, reset=False)
+        except ValueError as error:
+            raise ParameterError(f"server_data: {error}") from error
+
+    def _earlier(self) -> tuple[Release, ...]:
+        """Give what this object's fits have released so far."""
+        return self.ledger_.releases if hasattr(self, "ledger_") else ()
+
     def _fit(self, raw_parts: list[NDArray[np.float64]]) -> list[NDArray[np.int64]]:
-        """Plan, account, run, take over what was released, and give each owner's labels."""
+        """Let the parties live, take over what was released, and give each owner's labels."""
         with in_own_words():
             bounds = match_bounds(self.bounds, self.n_features_in_, getattr(self, "feature_names_in_", None))
-            names = bounds.names or ()
-            public = public_parameters(self, raw_parts)
-            plan = make_plan(public, d=len(names), names=names)
-            epsilon = check_plan(plan, public, d=len(names), names=names)
-            raw_points = [scale(part, bounds) for part in raw_parts]
-            run_id = SecretRandom().bytes(_RUN_ID_BYTES)
-            neighbours = ADD_REMOVE if self.n_total is not None else ZERO_OUT_RECORD
-            ledger = _account(self, plan, run_id, neighbours)
-        simulation, result = _run_parties(raw_points, plan, run_id)
-        self.cluster_centers_ = unscale(result.centers.exact, bounds)
-        self.noisy_counts_ = result.centers.noisy_counts
-        self.plan_, self.bounds_, self.ledger_ = plan, bounds, ledger
-        self.epsilon_, self.delta_ = epsilon, plan.delta
-        self.neighbours_ = neighbours
-        self.epsilon_for_a_change_ = change_epsilon(plan.all_releases(), plan.delta)
-        self.epsilon_spent_ = ledger.epsilon(plan.delta, neighbours)
-        self.traffic_ = simulation.traffic(len(plan.rounds))
-        self.n_iter_ = len(plan.rounds)
-        self._n_features_out = plan.k
-        return [nearest(points, self._scaled_centers())[0] for points in raw_points]
+            inputs = prepare(self, raw_parts, bounds, self._server_points())
+            account = Account(self, self._earlier())
+            ended = run_together(inputs.config, inputs.n_clients, common=inputs.common, afford=account.afford)
+            account.check(ended.ledgers.values())
+        results = [outcome.result for outcome in ended.outcomes.values() if outcome.result is not None]
+        result = max(results, key=lambda one: one.noisy_sizes is not None)
+        rounds, traffic = len(result.common.rounds), ended.outcomes[SERVER].farewell.traffic
+        self.cluster_centers_ = result.centroids
+        self.noisy_counts_ = None if result.noisy_sizes is None else np.array(result.noisy_sizes)
+        self.plan_, self.bounds_, self.ledger_ = account.plan, bounds, account.ledger
+        self.epsilon_, self.delta_ = account.epsilon, account.delta
+        self.neighbours_ = account.neighbours
+        self.epsilon_for_a_change_ = account.epsilon_for_a_change
+        self.epsilon_spent_ = account.epsilon_in_all
+        self.traffic_ = {
+            "payload_bytes": traffic.payload_bytes,
+            "link_bytes": traffic.link_bytes,
+            "messages": traffic.messages,
+            "payload_bytes_per_round": traffic.payload_bytes / rounds,
+            "setup_bytes": traffic.setup_bytes,
+        }
+        self.n_iter_ = rounds
+        self._n_features_out = int(self.n_clusters)
+        if result.centroids is None or not np.isfinite(result.centroids).all():
+            return [np.asarray(ended.outcomes[party].raw_labels) for party in clients(inputs.n_clients)]
+        if is_vertical(self):
+            raw_parts = [np.concatenate(raw_parts, axis=1)]
+        return [nearest(scale(part, bounds), self._scaled_centers())[0] for part in raw_parts]
+
+    def _warn(self) -> None:
+        """Warn of a large delta, and of centres that the noise may have placed alone; by released values only."""
+        n_total = getattr(self.plan_, "n_total", len(self.labels_))
+        if (note := large_delta(self.delta_, n_total)) is not None:
+            warnings.warn(note, UserWarning, stacklevel=3)
+        deviation = _count_deviation(self.plan_)
+        if deviation is None or self.noisy_counts_ is None:
+            return
+        empty = np.flatnonzero(self.noisy_counts_ < max(1.0, _EMPTY_DEVIATIONS * deviation))
+        if empty.size:
+            warnings.warn(
+                f"clusters {', '.join(map(str, empty))}: their noisy numbers of records cannot be told from zero "
+                f"(standard deviation of the noise {deviation:.3g}), so these centres may say nothing about the data; "
+                "take fewer clusters, more records, a larger epsilon or tighter bounds",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
 
 
-def _account(model: FastLloyd, plan: Plan, run_id: bytes, neighbours: str) -> Ledger:
-    """Check the budget and write down all releases of this fit, before any is made.
-
-    They stand there even if the run fails halfway: then too much is counted, never too little.
-    """
-    run, planned = run_id.hex(), plan.all_releases()
-    releases = [dataclasses.replace(release, run=run, neighbours=neighbours) for release in planned]
-    with Ledger(None if model.ledger is None else Path(model.ledger)) as ledger:
-        if model.ledger is None and hasattr(model, "ledger_"):
-            ledger.record(model.ledger_.releases)
-        if model.budget is not None:
-            ledger.check_budget(releases, plan.delta, float(model.budget))
-        ledger.record(releases)
-    return ledger
-
-
-def _run_parties(raw_parts: list[NDArray[np.float64]], plan: Plan, run_id: bytes) -> tuple[Simulation, ClientResult]:
-    """Run the server and all clients in this thread; give client 1's result, which all have alike."""
-    everybody = clients(plan.clients)
-    secret = SecretRandom()
-    context = hashlib.sha256(json.dumps(plan.to_json(), sort_keys=True).encode()).digest()
-
-    def one(me: PartyId) -> Party[ClientResult]:
-        seed = yield from agree_seed(me, everybody, run_id=run_id, context=context, secret=SecretRandom())
-        masks = MaskGenerator(seed, Ring(plan.ring_bits), plan.elements, run_id)
-        raw_points = quantise(raw_parts[me.rank - 1], plan.fraction_bits)
-        return (yield from client(me, raw_points, plan, masks))
-
-    parties: dict[PartyId, Party[Any]] = {me: one(me) for me in everybody}
-    parties[SERVER] = server(plan, lambda t: draw_noise(plan, t, secret))
-    simulation = Simulation(parties)
-    result: ClientResult = simulation.run()[everybody[0]]
-    return simulation, result
-
-
-def _warn(plan: Plan, noisy_counts: NDArray[np.float64]) -> None:
-    """Warn of a large delta, and of centres that the noise may have placed alone; judged by released values only."""
-    if (note := large_delta(plan.delta, plan.n_total)) is not None:
-        warnings.warn(note, UserWarning, stacklevel=3)
+def _count_deviation(plan: Any) -> float | None:
+    """Give the standard deviation of the noise on each of the counts, where the plan says it."""
+    if not isinstance(plan, Plan):
+        return None
     deviation = plan.rounds[-1].count_scale / (1 << plan.fraction_bits)
-    if plan.mechanism == "laplace":
-        deviation *= math.sqrt(2.0)
-    empty = np.flatnonzero(noisy_counts < max(1.0, _EMPTY_DEVIATIONS * deviation))
-    if empty.size:
-        warnings.warn(
-            f"clusters {', '.join(map(str, empty))}: their noisy numbers of records cannot be told from zero (standard "
-            f"deviation of the noise {deviation:.3g}), so these centres may say nothing about the data; take fewer "
-            "clusters, more records, a larger epsilon or tighter bounds",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
+    return deviation * math.sqrt(2.0) if plan.mechanism == "laplace" else deviation

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.errors import BudgetError, ConfigError, DataError, RangeError
-from fastlloyd.privacy.delta import paper_delta, settle_delta
-from fastlloyd.protocols.fastlloyd.plan import MECHANISMS, PublicParameters
+from fastlloyd.protocols.registry import names
 from fastlloyd.run.config import PAPER_DELTA
 
-_FLAG = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
+_FLAG = re.compile(r"--([a-z]+(?:-[a-z]+)*)(?: FILE)?")
+_PROCESSES = re.compile(r"start with -n (\d+)( or more)?(?: \(rank 0 serves\))?")
 _NAMES = {"k": "n_clusters", "seed": "random_state", "set": "settings:"}
 
 
@@ -43,6 +43,7 @@ class Parameters(Protocol):
     settings: Any
     budget: Any
     ledger: Any
+    server_data: Any
 
 
 class ParameterError(ConfigError, ValueError):
@@ -58,6 +59,7 @@ def in_own_words() -> Iterator[None]:
         raise
     except (ConfigError, DataError, RangeError) as error:
         text = _FLAG.sub(lambda flag: _NAMES.get(flag[1], flag[1].replace("-", "_")), str(error))
+        text = _PROCESSES.sub(lambda start: f"give fit_federated {int(start[1]) - 1} arrays{start[2] or ''}", text)
         raise ParameterError(text) from error
 
 
@@ -69,14 +71,13 @@ def check_parameters(model: Parameters) -> None:
             "never taken from X, for its extremes are the values of single records: state what is known beforehand, "
             "such as bounds=(0, 120) for an age; values outside count as the bound"
         )
-    protocols = ", ".join(map(repr, MECHANISMS))
     _check(model, "n_clusters", _is_whole(model.n_clusters, 1, 10_000), "a whole number from 1 to 10000")
     _check(model, "epsilon", _is_number(model.epsilon, 1e-3, 100), "a number from 0.001 to 100")
     delta = model.delta in ("auto", PAPER_DELTA) or _is_number(model.delta, 1e-11, 0.5)
     _check(model, "delta", delta, "'auto', 'paper' or a number from 1e-11 to 0.5")
     _check(model, "accept_large_delta", isinstance(model.accept_large_delta, (bool, np.bool_)), "True or False")
     _check(model, "n_total", model.n_total is None or _is_whole(model.n_total, 3, 10**12), "None or 3 to 10^12")
-    _check(model, "protocol", model.protocol in tuple(MECHANISMS), f"one of {protocols}")
+    _check(model, "protocol", model.protocol in names(), f"one of {', '.join(map(repr, names()))}")
     rounds = model.rounds == "auto" or _is_whole(model.rounds, 1, 1000)
     _check(model, "rounds", rounds, "'auto' or a whole number from 1 to 1000")
     seed = model.random_state is None or _is_whole(model.random_state, 0, 2**63)
@@ -122,39 +123,3 @@ def _read_pair(pair: Any, d: int) -> Bounds:
             f"bounds: expected (lo, hi), two numbers or two arrays of shape ({d},), or a Bounds, got {pair!r}"
         ) from error
     return Bounds(lo, hi)
-
-
-def public_parameters(model: Parameters, raw_parts: list[NDArray[np.float64]]) -> PublicParameters:
-    """Collect what the parties agree on."""
-    n = sum(len(part) for part in raw_parts)
-    n_total = n if model.n_total is None else int(model.n_total)
-    if n_total < max(n, 3):
-        raise ParameterError(
-            f"n_total: expected at least 3 and at least the number of records, got n_total={n_total} with n_samples={n}"
-        )
-    if n_total < model.n_clusters:
-        raise ParameterError(f"n_clusters: expected at most n_total={n_total}, got {model.n_clusters}")
-    # Public randomness, so numpy's generator will do.
-    seed = np.random.default_rng().integers(2**63) if model.random_state is None else model.random_state
-    return PublicParameters(
-        protocol=model.protocol,
-        clients=len(raw_parts),
-        min_clients=len(raw_parts),
-        k=int(model.n_clusters),
-        n_total=n_total,
-        epsilon=float(model.epsilon),
-        delta=_delta(model, n_total),
-        rounds=None if model.rounds == "auto" else int(model.rounds),
-        seed=int(seed),
-        ring_bits=int(model.ring_bits),
-        settings=model.settings or {},
-    )
-
-
-def _delta(model: Parameters, n_total: int) -> float | None:
-    """Settle delta; None where it is the default or not used."""
-    if model.delta == "auto" or MECHANISMS[model.protocol] != "gaussian":
-        return None
-    stated = model.delta if model.delta == PAPER_DELTA else float(model.delta)
-    accept = bool(model.accept_large_delta)
-    return settle_delta(stated, n_total=n_total, paper=paper_delta(n_total), accept_large=accept)

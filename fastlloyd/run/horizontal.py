@@ -230,6 +230,7 @@ def begin_client(
     yield Expect(plan.all_releases())
     refuse_closed(proposal.rounds_done, _most_finished(session, plan))
     refuse_forgetful_server(len(replies), proposal.rounds_done)
+    session.plan = plan
     yield Afford(plan.all_releases(), lifetime_delta(plan))
     stored = StoredRounds(uplinks, replies, proposal.rounds_done)
     return Begun(session, plan, stored, data_digest)

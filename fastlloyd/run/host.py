@@ -84,6 +84,8 @@ class Host:
         The lifetime limit on epsilon that this run asks for.
     transcript : Transcript, optional
         Takes in what several parties are told alike.
+    afford : callable, optional
+        Gets the planned releases in the place of the budget in `state`; raises what refuses the run.
     publish : callable, optional
         Gets (event, facts) with the seconds since the last event.
     elect : callable, optional
@@ -99,6 +101,7 @@ class Host:
         resumed: bool = False,
         budget: float | None = None,
         transcript: Transcript | None = None,
+        afford: Callable[[tuple[Release, ...]], None] | None = None,
         publish: Callable[[str, dict[str, Any]], None] | None = None,
         elect: Callable[[tuple[PartyId, ...]], None] | None = None,
     ) -> None:
@@ -107,6 +110,7 @@ class Host:
         self._state = state
         self._resumed = resumed
         self._budget = budget
+        self._other_budget = afford
         self._publish = publish
         self._elect = elect
         self._data_digest = ""
@@ -194,6 +198,8 @@ class Host:
 
     def _afford(self, planned: tuple[Release, ...], delta: float) -> None:
         """Stop before a run that would exceed the lifetime budget."""
+        if self._other_budget is not None:
+            self._other_budget(planned)
         if self._state is None or (limit := self._state.limit(self._budget, delta)) is None:
             return
         recorded = {(release.round, release.name) for release in self._ledger.releases if release.run == self._run}

@@ -54,6 +54,8 @@ class Session:
     identity : Identity
         The key of this party's links.
     roster : Roster or None
+    plan : object or None
+        The protocol's plan; set by the party before it asks whether the run can be afforded.
     """
 
     me: PartyId
@@ -68,6 +70,7 @@ class Session:
     digest: bytes
     identity: Identity = field(repr=False)
     roster: Roster | None
+    plan: Any = None
 
     @property
     def resumed(self) -> bool:

@@ -113,19 +113,6 @@ class Simulation:
             raise InternalError(f"nothing is under way: {stuck}")
         return results
 
-    def traffic(self, rounds: int) -> dict[str, float]:
-        """Add up what all parties sent, under the names that reports use."""
-        meters = list(self.meters.values())
-        totals = [meter.total_sent() for meter in meters]
-        payload = sum(total.payload_bytes for total in totals)
-        return {
-            "payload_bytes": payload,
-            "link_bytes": sum(total.link_bytes for total in totals),
-            "messages": sum(total.messages for total in totals),
-            "payload_bytes_per_round": payload / rounds,
-            "setup_bytes": sum(meter.setup_sent().link_bytes for meter in meters),
-        }
-
     def _go_on(self, party: PartyId, step: Step, results: dict[PartyId, Any]) -> None:
         """Advance one party until it waits or ends."""
         coroutine = self._parties[party]

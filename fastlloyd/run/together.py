@@ -9,14 +9,15 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from fastlloyd.crypto.link.identity import make_identity
 from fastlloyd.net.meter import Meter
 from fastlloyd.party.transcript import Transcript
-from fastlloyd.privacy.ledger import Ledger
+from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.host import Host
 from fastlloyd.run.inputs import Common
@@ -46,7 +47,13 @@ class Together:
 
 
 def run_together(
-    config: RunConfig, n_clients: int, *, owned: Mapping[PartyId, Any] | None = None, tap: Tap | None = None
+    config: RunConfig,
+    n_clients: int,
+    *,
+    common: Common | None = None,
+    owned: Mapping[PartyId, Any] | None = None,
+    afford: Callable[[Session, tuple[Release, ...]], None] | None = None,
+    tap: Tap | None = None,
 ) -> Together:
     """Let all parties of a run live, from the first message to the last.
 
@@ -55,8 +62,12 @@ def run_together(
     config : RunConfig
         The same for all parties.
     n_clients : int
+    common : Common, optional
+        What is public and alike for all, in the place of what the face gathers; `config` is then as it gave it.
     owned : mapping from PartyId to object, optional
         What the parties have, in the place of what the face loads.
+    afford : callable, optional
+        Gets a party's session and the releases that it has planned, before it makes any; raises what refuses the run.
     tap : callable, optional
         As in `Simulation`.
 
@@ -66,7 +77,8 @@ def run_together(
         Whatever a party raises.
     """
     face = find_face(config.protocol)
-    config, common = face.gather(config, n_clients)
+    if common is None:
+        config, common = face.gather(config, n_clients)
     run_id = secrets.token_bytes(RUN_ID_BYTES)
     digest = hashlib.sha256(run_id + common.digest(config, b"")).digest()
     everybody = (SERVER, *clients(n_clients))
@@ -74,7 +86,15 @@ def run_together(
     for me in everybody:
         own = face.load(config, common, me) if owned is None else owned.get(me)
         sessions[me] = _session(me, config, common, own, clients=everybody[1:], run_id=run_id, digest=digest)
-    hosts = {me: Host(session.ledger, run_id=run_id, transcript=Transcript(digest)) for me, session in sessions.items()}
+    hosts = {
+        me: Host(
+            session.ledger,
+            run_id=run_id,
+            transcript=Transcript(digest),
+            afford=None if afford is None else partial(afford, session),
+        )
+        for me, session in sessions.items()
+    }
     lives = {me: face.serve(one) if me.is_server else face.take_part(one) for me, one in sessions.items()}
     meters = {me: session.meter for me, session in sessions.items()}
     outcomes = Simulation(lives, tap, hosts=hosts, meters=meters).run()

@@ -58,10 +58,13 @@ class VerticalCommon(Common):
     tables : tuple of VerticalTable
         Each party's columns in a demonstration; empty with own files.
     alignment : Alignment
+    owners : tuple of PartyId
+        Who holds columns, in their order.
     """
 
     tables: tuple[VerticalTable, ...] = field(default=(), repr=False)
     alignment: Alignment = field(default_factory=Alignment)
+    owners: tuple[PartyId, ...] = ()
 
     def digest(self, config: RunConfig, roster: bytes) -> bytes:
         """Give 32 bytes over everything public that must be equal at all parties; columns are each party's own."""
@@ -113,7 +116,15 @@ def gather_vertical(
     if config.data is not None:
         public = make_public(config, clients, *settle_size(config, None))
         bounds = Bounds(np.array([-1.0]), np.array([1.0]))  # each party has bounds of its own
-        common = VerticalCommon(public=public, bounds=bounds, caps=(), dataset=None, splits=None, alignment=alignment)
+        common = VerticalCommon(
+            public=public,
+            bounds=bounds,
+            caps=(),
+            dataset=None,
+            splits=None,
+            alignment=alignment,
+            owners=parties,
+        )
         return config, common
     config, dataset = _demonstration(config)
     if dataset is None:
@@ -127,6 +138,7 @@ def gather_vertical(
         splits=None,
         tables=split_dataset(dataset, len(parties), how),
         alignment=alignment,
+        owners=parties,
     )
 
 

@@ -98,6 +98,7 @@ def take_part(session: Session) -> Party[Outcome]:
 
     plan = accept_plan(session, proposal.plan, read)
     yield Allow(bounds(plan))
+    session.plan = plan
     yield Afford(plan.all_releases(), automatic_delta(plan.n_total))
     shared = json.dumps(plan.to_json(), sort_keys=True).encode()
     ready = yield from set_up(

@@ -96,6 +96,7 @@ def _live(session: Session) -> Party[Outcome]:
     yield from session.begin(digest, early_sizes(session.common.public.n_total))
     points = None if own is None else (yield from _align(session, own, secret))
     plan, features = yield from _agree(session, own, None if points is None else len(points))
+    session.plan = plan
     if plan.columns(me.rank):
         yield Afford(plan.all_releases(), plan.delta)
     if me.rank == plan.computing:

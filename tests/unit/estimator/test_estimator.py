@@ -22,10 +22,12 @@ from sklearn.pipeline import make_pipeline
 
 from fastlloyd.data.bounds import Bounds, scale, unscale
 from fastlloyd.errors import BudgetError
-from fastlloyd.estimator import estimator as module
+from fastlloyd.estimator import estimator
 from fastlloyd.estimator.estimator import FastLloyd, ParameterError
+from fastlloyd.protocols.fastlloyd import face as module
 from fastlloyd.protocols.fastlloyd.plan import MECHANISMS
-from fastlloyd.run.simulation import Simulation
+from fastlloyd.run.together import Together, run_together
+from fastlloyd.wire.header import clients
 
 PROTOCOLS = tuple(MECHANISMS)
 LO, HI = np.array([0.0, -5000.0]), np.array([120.0, 5000.0])
@@ -138,26 +140,36 @@ def test_fastlloyd_plus_begins_with_a_survey_and_takes_its_settings() -> None:
     assert plain.ledger_.releases[0].name == "relative sums"
 
 
+@pytest.mark.parametrize("parts", [[], [1, 200, 1700]])
+def test_lloyd_gives_the_centers_it_has_always_given(parts: list[int]) -> None:
+    fitted = model(protocol="lloyd").fit_federated(np.split(people(), parts))
+    assert fitted.cluster_centers_.tolist() == [
+        [19.974154276064674, -2992.893702770717],
+        [100.01081223455851, -2003.9041433215484],
+        [60.01953431709328, 3000.89375098147],
+    ]
+    assert fitted.noisy_counts_.tolist() == [962, 1043, 995]
+    assert fitted.n_iter_ == 7
+
+
 def test_lloyd_claims_no_privacy() -> None:
     fitted = model(protocol="lloyd").fit(people())
     assert fitted.epsilon_ == fitted.epsilon_spent_ == np.inf
 
 
 def test_ledger_holds_what_every_client_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    simulations: list[Simulation] = []
+    ended: list[Together] = []
 
-    class Watched(Simulation):
-        def __init__(self, parties: Any) -> None:
-            super().__init__(parties)
-            simulations.append(self)
+    def watched(*inputs: Any, **options: Any) -> Together:
+        ended.append(run_together(*inputs, **options))
+        return ended[-1]
 
-    monkeypatch.setattr(module, "Simulation", Watched)
+    monkeypatch.setattr(estimator, "run_together", watched)
     fitted = model().fit_federated(np.array_split(people(), 3))
-    (simulation,) = simulations
-    written = [(r.round, r.name, r.mechanism, r.noise_multiplier) for r in fitted.ledger_.releases]
-    assert len(simulation.releases) == 4
-    for recorded in simulation.releases.values():
-        assert [(r.round, r.name, r.mechanism, r.noise_multiplier) for r in recorded] == written
+    written = [(r.run, r.round, r.name, r.mechanism, r.noise_multiplier) for r in fitted.ledger_.releases]
+    for party in clients(3):
+        recorded = ended[0].ledgers[party].releases
+        assert [(r.run, r.round, r.name, r.mechanism, r.noise_multiplier) for r in recorded] == written
 
 
 def test_fits_of_one_object_add_up_and_those_of_a_clone_do_not() -> None:
@@ -363,11 +375,16 @@ def test_traffic_counts_all_parties() -> None:
     X = people()
     traffic = model(n_clusters=2).fit_federated(np.array_split(X, 2)).traffic_
     assert traffic["payload_bytes_per_round"] == 96  # FastLloyd, Table 3, with the 32-bit ring
-    assert traffic["setup_bytes"] == 4 * (8 + 32)
-    wide = model(n_clusters=2, ring_bits=64, rounds=3).fit_federated(np.array_split(X, 2)).traffic_
-    assert wide["payload_bytes"] == 3 * 192
-    assert wide["messages"] == 4 + 3 * 4
-    assert wide["link_bytes"] == wide["payload_bytes"] + wide["setup_bytes"] + 3 * (4 * 8 + 2 * 1)
+    assert traffic["setup_bytes"] > 4 * (8 + 32)  # keys and seed for the masks, and what whole lives begin with
+    three, four = (
+        model(n_clusters=2, ring_bits=64, rounds=rounds).fit_federated(np.array_split(X, 2)).traffic_
+        for rounds in (3, 4)
+    )
+    assert three["payload_bytes"] == 3 * 192
+    assert four["messages"] - three["messages"] == 4
+    # One more round in the plan is text of its own, before round 0.
+    rounds = [fitted["link_bytes"] - fitted["setup_bytes"] for fitted in (three, four)]
+    assert rounds[1] - rounds[0] == 192 + 4 * 8 + 2 * 1
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,165 @@
+"""What the parties of a fit are given: the configuration of a run, and each owner's part of the data.
+
+A fit is set up as a demonstration on a public data set is, which the protocol's face splits among the parties; here the
+set is what the caller has, and nothing of it is read but by its owner.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.data.bounds import Bounds
+from fastlloyd.data.dataset import Dataset
+from fastlloyd.data.vertical import VerticalTable
+from fastlloyd.errors import ConfigError
+from fastlloyd.estimator.parameter import ParameterError, Parameters
+from fastlloyd.protocols.registry import find
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.inputs import Common
+from fastlloyd.run.session import find_face
+from fastlloyd.run.vertical import VerticalCommon
+
+_SOURCE = "memory"
+_NO_DEADLINE_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What `run_together` is given.
+
+    Attributes
+    ----------
+    config : RunConfig
+    n_clients : int
+    common : Common
+        With all parts in it.
+    """
+
+    config: RunConfig
+    n_clients: int
+    common: Common = field(repr=False)
+
+
+def is_vertical(model: Parameters) -> bool:
+    """Whether the parties of the model's protocol hold columns of the same records."""
+    return find(model.protocol).partition == "vertical"
+
+
+def prepare(
+    model: Parameters,
+    raw_parts: list[NDArray[np.float64]],
+    bounds: Bounds,
+    server_points: NDArray[np.float64] | None,
+) -> Inputs:
+    """Give the parties what they start from.
+
+    Parameters
+    ----------
+    model : FastLloyd
+    raw_parts : list of float64 arrays
+        Records of each client; columns of each owner for a vertical protocol.
+    bounds : Bounds
+        Named, of all features.
+    server_points : float64 array, shape (s, d), or None
+
+    Raises
+    ------
+    ConfigError
+        A parameter does not fit the protocol or the data.
+    """
+    vertical = is_vertical(model)
+    n = len(raw_parts[0]) if vertical else sum(map(len, raw_parts))
+    n_total = n if model.n_total is None else int(model.n_total)
+    if n_total < max(n, 3):
+        raise ParameterError(
+            f"n_total: expected at least 3 and at least the number of records, got n_total={n_total} with n_samples={n}"
+        )
+    if n_total < model.n_clusters:
+        raise ParameterError(f"n_clusters: expected at most n_total={n_total}, got {model.n_clusters}")
+    config = _config(model, n_total)
+    if vertical:
+        config, n_clients, common = _gather_vertical(config, raw_parts, bounds)
+    else:
+        n_clients = len(raw_parts)
+        config, common = _gather_horizontal(config, raw_parts, bounds)
+    if server_points is not None:
+        if not hasattr(common, "server_values"):
+            raise ParameterError(f"server_data: expected None, since the server of {model.protocol!r} has no data")
+        of_server: dict[str, Any] = {"server_values": server_points}
+        common = replace(common, **of_server)
+    if hasattr(common, "users") and "users" in config.own_settings:
+        raise ParameterError("settings: users names a column of a file: of arrays, each is one user; leave it out")
+    return Inputs(config=config, n_clients=n_clients, common=common)
+
+
+def _config(model: Parameters, n_total: int) -> RunConfig:
+    """Say what is configured, in the words of a run."""
+    # Public randomness, so numpy's generator will do.
+    seed = np.random.default_rng().integers(2**63) if model.random_state is None else model.random_state
+    return RunConfig(
+        protocol=model.protocol,
+        data=_SOURCE,
+        bounds="-1,1",  # replaced by those of the features
+        k=int(model.n_clusters),
+        n_total=n_total,
+        epsilon=float(model.epsilon),
+        delta=None if model.delta == "auto" else model.delta if isinstance(model.delta, str) else float(model.delta),
+        accept_large_delta=bool(model.accept_large_delta),
+        rounds=None if model.rounds == "auto" else int(model.rounds),
+        seed=int(seed),
+        ring_bits=int(model.ring_bits),
+        settings={model.protocol: dict(model.settings or {})},
+        deadline=_NO_DEADLINE_S,
+    )
+
+
+def _gather_horizontal(
+    config: RunConfig, raw_parts: list[NDArray[np.float64]], bounds: Bounds
+) -> tuple[RunConfig, Common]:
+    """Give each client its records."""
+    sizes = tuple(map(len, raw_parts))
+    config, common = find_face(config.protocol).gather(replace(config, client_caps=sizes), len(sizes))
+    splits = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+    return config, replace(common, bounds=bounds, dataset=_dataset(np.concatenate(raw_parts), bounds), splits=splits)
+
+
+def _gather_vertical(
+    config: RunConfig, raw_parts: list[NDArray[np.float64]], bounds: Bounds
+) -> tuple[RunConfig, int, Common]:
+    """Give each owner its columns, of the same records in the same order."""
+    config, n_clients, common = _find_owners(config, len(raw_parts))
+    width = len(str(len(raw_parts[0])))
+    raw_ids = tuple(f"{row:0{width}d}" for row in range(len(raw_parts[0])))
+    names = np.split(np.array(bounds.names, dtype=object), np.cumsum([part.shape[1] for part in raw_parts])[:-1])
+    tables = tuple(
+        VerticalTable(raw_ids=raw_ids, raw_values=part, names=tuple(own), source=f"columns of {owner}")
+        for part, own, owner in zip(raw_parts, names, common.owners, strict=True)
+    )
+    dataset = _dataset(np.empty((0, len(bounds))), bounds)
+    return config, n_clients, replace(common, bounds=bounds, dataset=dataset, tables=tables)
+
+
+def _find_owners(config: RunConfig, parts: int) -> tuple[RunConfig, int, VerticalCommon]:
+    """Find out whether one of the owners is the server, or all are clients; the protocol and its settings say it."""
+    if parts < 2:
+        raise ParameterError(
+            f"fit_federated: {config.protocol!r} joins columns: expected at least 2 arrays, got {parts}"
+        )
+    refused = ConfigError(f"{config.protocol}: expected another number of owners, got {parts}")
+    for n_clients in (parts - 1, parts):
+        try:
+            gathered, common = find_face(config.protocol).gather(config, n_clients)
+        except ConfigError as error:
+            refused = error
+            continue
+        if isinstance(common, VerticalCommon) and len(common.owners) == parts:
+            return gathered, n_clients, common
+    raise refused
+
+
+def _dataset(raw_values: NDArray[np.float64], bounds: Bounds) -> Dataset:
+    return Dataset(name=_SOURCE, values=raw_values, names=bounds.names or ())
