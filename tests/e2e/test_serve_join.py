@@ -22,11 +22,11 @@ from fastlloyd.report.schema import validate
 from tests.mpi.support import ROOT, Job, hospitals, read_matrix, report
 
 CLIENTS = 3
-LIMIT_S = 40.0
+LIMIT_S = 90.0
 DEADLINE_S = 2.0
 GRACE_S = 5.0
 # Python needs a moment to leave where other tests keep all cores busy; the contract knows no such moment.
-BUSY_S = 3.0
+BUSY_S = 10.0
 # Enough rounds, slow enough, to be in the middle of when something happens; no privacy to be calibrated.
 SLOWLY = ("--protocol", "lloyd", "--rounds", "600", "--delay", "0.02")
 
@@ -209,9 +209,9 @@ def test_whoever_ends_in_the_middle_is_named_by_all_others(parties, tmp_path, nu
 
 
 def test_others_finish_without_a_client_where_that_is_allowed(parties, tmp_path):
-    with Sites(parties, tmp_path, *SLOWLY, "--rounds", "16", "--min-clients", "2") as sites:
+    with Sites(parties, tmp_path, *SLOWLY, "--rounds", "24", "--min-clients", "2") as sites:
         sites.start()
-        sites.until(lambda: "round 3 of 16" in sites.out(0))
+        sites.until(lambda: "round 3 of 24" in sites.out(0))
         sites.processes[2].kill()
         assert sites.codes(0, 1, 3) == [0] * 3, sites.said()
     included = [entry["clients_included"] for entry in report(sites.result(3))["rounds"]]
@@ -235,12 +235,12 @@ def test_whoever_hangs_is_named_within_the_deadline(parties, tmp_path, rank):
 
 
 def test_a_client_that_never_comes_is_named(parties, tmp_path):
-    with Sites(parties, tmp_path, "--setup-deadline", "3") as sites:
+    with Sites(parties, tmp_path, "--setup-deadline", "6") as sites:
         sites.serve()
         sites.join(1)
         sites.join(3)
-        assert sites.codes(0, 1, 3, limit_s=3 + GRACE_S + BUSY_S) == [3] * 3, sites.said()
-    assert "client 2 (clinic south) did not report within 3 s" in sites.err(0)
+        assert sites.codes(0, 1, 3, limit_s=6 + GRACE_S + BUSY_S) == [3] * 3, sites.said()
+    assert "client 2 (clinic south) did not report within 6 s" in sites.err(0)
     assert "client 2 (clinic south) did not answer" in sites.err(1)
 
 
@@ -331,7 +331,7 @@ def test_other_protocols_cross_the_one_port_too(parties, tmp_path, protocol, fla
     words = [flag.replace("{parties}", str(parties)) for flag in flags]
     with Sites(parties, tmp_path, "--protocol", protocol, *words) as sites:
         sites.start()
-        assert sites.codes(0, 1, 2, 3, limit_s=3 * LIMIT_S) == [0] * 4, sites.said()
+        assert sites.codes(0, 1, 2, 3, limit_s=LIMIT_S) == [0] * 4, sites.said()
     texts = {(sites.result(rank) / "centroids.csv").read_text() for rank in (1, 2, 3)}
     assert len(texts) == 1
     document = report(sites.result(1))

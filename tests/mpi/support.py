@@ -30,7 +30,7 @@ LIMIT_S = 60.0
 # What a run may take beyond its deadline to end: the contract's five seconds.
 GRACE_S = 5.0
 # What a busy machine may take beside that; the contract knows no such moment.
-BUSY_S = 3.0
+BUSY_S = 10.0
 _TICK_S = 0.02
 _RANK_VARIABLES = (b"PMI_RANK=", b"OMPI_COMM_WORLD_RANK=")
 
@@ -130,7 +130,7 @@ class Job:
     ) -> None:
         self._sweep()
 
-    def until(self, condition: Callable[[], object], limit_s: float = 20.0) -> None:
+    def until(self, condition: Callable[[], object], limit_s: float = LIMIT_S) -> None:
         """Wait until something is so; fail when the run ends before, or it takes too long."""
         end = time.monotonic() + limit_s
         while not condition():
@@ -162,12 +162,12 @@ class Job:
         return time.monotonic()
 
     def finish(self, limit_s: float = LIMIT_S) -> Ended:
-        """Wait for the end; what still runs two seconds later is told and killed."""
+        """Wait for the end; what still runs ten seconds later is told and killed."""
         try:
             self.process.wait(limit_s)
-            end = time.monotonic() + 2.0
+            end = time.monotonic() + BUSY_S
             while marked_processes(self._mark) and time.monotonic() < end:
-                os.sched_yield()
+                time.sleep(_TICK_S)
         finally:
             left = self._sweep()
         return self._ended(left)

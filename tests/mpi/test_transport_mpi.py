@@ -25,7 +25,9 @@ pytestmark = pytest.mark.mpi
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).with_name("programs")
-LIMIT_S = 25.0
+LIMIT_S = 40.0
+# A second on an idle machine; whoever waits for a rank that hangs waits for the limit.
+SOON_S = 20.0
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 # A network namespace of its own: nobody else's traffic is counted there.
 ISOLATED = ("unshare", "-rn", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
@@ -63,7 +65,7 @@ def marked(marker: str) -> Iterator[int]:
 
 
 def execute(command: list[str], env: dict[str, str] | None = None) -> Ended:
-    """Run to the end, within the limit; what is still running two seconds later is told and killed."""
+    """Run to the end, within the limit; what is still running ten seconds later is told and killed."""
     marker = f"fastlloyd-test-{uuid.uuid4().hex}"
     full_env = os.environ | {"PYTHONPATH": str(ROOT), "FASTLLOYD_TEST_MARK": marker} | (env or {})
     started = time.monotonic()
@@ -78,8 +80,8 @@ def execute(command: list[str], env: dict[str, str] | None = None) -> Ended:
     try:
         out, err = process.communicate(timeout=LIMIT_S)
         seconds = time.monotonic() - started
-        while any(marked(marker)) and time.monotonic() < started + seconds + 2:
-            os.sched_yield()
+        while any(marked(marker)) and time.monotonic() < started + seconds + 10:
+            time.sleep(0.02)
     finally:
         left = tuple(marked(marker))
         for pid in left:
@@ -135,14 +137,14 @@ def test_a_rank_that_never_starts_ends_the_others() -> None:
     ended = launch("fault.py", "absent")
     assert ended.code != 0
     assert "MPI did not start within 0.5 s" in ended.err
-    assert ended.seconds < 6 and not ended.left
+    assert ended.seconds < SOON_S and not ended.left
 
 
 def test_a_rank_that_never_closes_ends_the_others() -> None:
     ended = launch("fault.py", "unfinished")
     assert ended.code != 0
     assert "MPI did not finalise within 0.5 s" in ended.err
-    assert ended.seconds < 6 and not ended.left
+    assert ended.seconds < SOON_S and not ended.left
 
 
 def test_a_rank_stopped_within_a_frame_holds_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +153,7 @@ def test_a_rank_stopped_within_a_frame_holds_nobody(tmp_path: Path, monkeypatch:
     ended = launch("fault.py", "stopped")
     assert ended.code != 0
     assert "client 2 did not take its last frames within 0.5 s" in said.read_text(), ended
-    assert ended.seconds < 10 and not ended.left
+    assert ended.seconds < SOON_S and not ended.left
 
 
 def test_survivors_hear_of_a_death_once_and_go_on() -> None:
