@@ -9,7 +9,6 @@ Source: docs/estimator.md.
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,12 +20,12 @@ from numpy.typing import ArrayLike, NDArray
 from fastlloyd.data.bounds import Bounds, scale
 from fastlloyd.errors import ConfigError
 from fastlloyd.estimator.account import Account
+from fastlloyd.estimator.doubt import doubt_centers
 from fastlloyd.estimator.inputs import is_vertical, prepare
 from fastlloyd.estimator.parameter import ParameterError, check_parameters, in_own_words, match_bounds
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.privacy.delta import large_delta
 from fastlloyd.privacy.ledger import Ledger, Release
-from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.run.together import run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
@@ -41,8 +40,7 @@ except ImportError as error:
 
 __all__ = ["FastLloyd", "ParameterError"]
 
-# A noisy count this near to zero, in standard deviations of its noise, may be that of an empty cluster.
-_EMPTY_DEVIATIONS = 2.0
+_TRAFFIC = ("payload_bytes", "link_bytes", "messages", "setup_bytes")
 
 
 class FastLloyd(  # scikit-learn has no types
@@ -385,13 +383,8 @@ class FastLloyd(  # scikit-learn has no types
         self.neighbours_ = account.neighbours
         self.epsilon_for_a_change_ = account.epsilon_for_a_change
         self.epsilon_spent_ = account.epsilon_in_all
-        self.traffic_ = {
-            "payload_bytes": traffic.payload_bytes,
-            "link_bytes": traffic.link_bytes,
-            "messages": traffic.messages,
-            "payload_bytes_per_round": traffic.payload_bytes / rounds,
-            "setup_bytes": traffic.setup_bytes,
-        }
+        self.traffic_ = {name: getattr(traffic, name) for name in _TRAFFIC}
+        self.traffic_["payload_bytes_per_round"] = traffic.payload_bytes / rounds
         self.n_iter_ = rounds
         self._n_features_out = int(self.n_clusters)
         if result.centroids is None or not np.isfinite(result.centroids).all():
@@ -401,27 +394,8 @@ class FastLloyd(  # scikit-learn has no types
         return [nearest(scale(part, bounds), self._scaled_centers())[0] for part in raw_parts]
 
     def _warn(self) -> None:
-        """Warn of a large delta, and of centres that the noise may have placed alone; by released values only."""
-        n_total = getattr(self.plan_, "n_total", len(self.labels_))
-        if (note := large_delta(self.delta_, n_total)) is not None:
+        """Warn of a large delta, and of centres that say nothing."""
+        if (note := large_delta(self.delta_, getattr(self.plan_, "n_total", len(self.labels_)))) is not None:
             warnings.warn(note, UserWarning, stacklevel=3)
-        deviation = _count_deviation(self.plan_)
-        if deviation is None or self.noisy_counts_ is None:
-            return
-        empty = np.flatnonzero(self.noisy_counts_ < max(1.0, _EMPTY_DEVIATIONS * deviation))
-        if empty.size:
-            warnings.warn(
-                f"clusters {', '.join(map(str, empty))}: their noisy numbers of records cannot be told from zero "
-                f"(standard deviation of the noise {deviation:.3g}), so these centres may say nothing about the data; "
-                "take fewer clusters, more records, a larger epsilon or tighter bounds",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-
-
-def _count_deviation(plan: Any) -> float | None:
-    """Give the standard deviation of the noise on each of the counts, where the plan says it."""
-    if not isinstance(plan, Plan):
-        return None
-    deviation = plan.rounds[-1].count_scale / (1 << plan.fraction_bits)
-    return deviation * math.sqrt(2.0) if plan.mechanism == "laplace" else deviation
+        if (doubt := doubt_centers(self.plan_, self.noisy_counts_)) is not None:
+            warnings.warn(doubt, ConvergenceWarning, stacklevel=3)

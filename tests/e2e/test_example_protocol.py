@@ -129,3 +129,18 @@ sizes = {outcome.result.noisy_sizes for outcome in outcomes[1:]}
 assert len(sizes) == 1 and sum(len(outcome.raw_labels) for outcome in outcomes[1:]) == 150
 """
     installed(sys.executable, "-c", program, cwd=tmp_path)
+
+
+def test_the_estimator_runs_it(installed: Command, tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    program = """
+import numpy as np
+from fastlloyd import FastLloyd
+
+X = np.repeat([[4.5], [5.5], [6.5], [7.5]], [40, 30, 20, 10], axis=0)
+model = FastLloyd(4, protocol="histogram", epsilon=80.0, bounds=(4, 8), n_total=100).fit_federated([X[::2], X[1::2]])
+assert model.cluster_centers_.tolist() == [[4.5], [5.5], [6.5], [7.5]]
+assert np.abs(model.noisy_counts_ - [40, 30, 20, 10]).max() <= 2
+assert 79.9 <= model.epsilon_ == model.epsilon_spent_ <= 80.0 and len(model.ledger_.releases) == 1
+"""
+    installed(sys.executable, "-c", program, cwd=tmp_path)
