@@ -121,7 +121,7 @@ class Settings:
     def __post_init__(self) -> None:
         if self.min_rounds > self.max_rounds:
             raise ConfigError(
-                f"--set min_rounds, max_rounds: expected min <= max, got {(self.min_rounds, self.max_rounds)!r}"
+                f"--set max_rounds: expected at least min_rounds = {self.min_rounds}, got {self.max_rounds}"
             )
 
 

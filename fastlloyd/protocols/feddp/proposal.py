@@ -214,7 +214,7 @@ def _check_server_points(
             return 0
         raise ConfigError(
             f"feddp: the start {settings.start!r} needs the server's own data, got none; give --server-data FILE, or "
-            "--set start=sphere-packing"
+            "--set feddp.start=sphere-packing"
         )
     if server_points.ndim != 2 or server_points.shape[1] != d:
         raise ConfigError(

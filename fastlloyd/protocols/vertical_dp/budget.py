@@ -94,7 +94,7 @@ def first_split(settings: Settings, *, parties: int, groups: int, epsilon: float
     if phantoms > MAX_PHANTOMS:
         raise ConfigError(
             f"epsilon {epsilon:g} for {settings.rows * groups} rows of sketches needs {phantoms} phantoms per cell, at "
-            f"most {MAX_PHANTOMS} are possible; choose a larger --epsilon or fewer rows (--set rows)"
+            f"most {MAX_PHANTOMS} are possible; choose a larger --epsilon or fewer rows (--set vertical-dp.rows)"
         )
     return Split(
         total_epsilon=settings.total_share * epsilon,

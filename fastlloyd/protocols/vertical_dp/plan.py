@@ -231,8 +231,8 @@ def _draft(public: PublicParameters, settings: Settings, features: Sequence[Part
     fine = pairs and settings.phantoms == GRID_PHANTOMS and settings.gamma <= MAX_GAMMA
     if settings.estimator == "likelihood" and not fine:
         raise ConfigError(
-            "--set estimator: 'likelihood' is for pairs (weights = '2pest'), phantoms = 'grid' and gamma <= 2^-8; take "
-            "'auto' or 'basic'"
+            "--set vertical-dp.estimator: 'likelihood' is for pairs (weights = '2pest'), phantoms = 'grid' and "
+            "gamma <= 2^-8; take 'auto' or 'basic'"
         )
     return Plan(
         protocol=public.protocol,

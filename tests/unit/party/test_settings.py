@@ -99,6 +99,12 @@ def test_the_error_follows_from_the_declaration(name: str, value: object, senten
     assert str(caught.value).startswith(f"--set one.{name}: {sentence}")
 
 
+def test_a_long_value_is_cut_in_the_error() -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_settings(Settings(), "one", {"start": "x\n" * 10_000})
+    assert len(str(caught.value)) < 200 and str(caught.value).isprintable()
+
+
 def test_a_protocol_has_the_settings_that_name_it_or_none() -> None:
     assert list(describe_settings(Settings, "one")) == [f"one.{name}" for name in NAMES]
     assert list(describe_settings(Settings, "two")) == [f"two.{name}" for name in NAMES if name != "alpha"]
