@@ -12,7 +12,7 @@ from pathlib import Path
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
 from fastlloyd.errors import EXIT_OK, ConfigError
 from fastlloyd.net.mpi.launcher import TransportName
-from fastlloyd.protocols.registry import knows, rows
+from fastlloyd.protocols.registry import knows, summaries
 from fastlloyd.report.unit import format_bytes
 from fastlloyd.run.config import RunConfig
 
@@ -81,7 +81,7 @@ def _settings_help(words: Sequence[str]) -> str:
     from fastlloyd.run.session import find_face
 
     protocol = next((b for a, b in pairwise(words) if a == "--protocol" and knows(b)), "fastlloyd")
-    lines = ["protocols:", *(f"  {row.name:<16}{row.summary}" for row in rows()), ""]
+    lines = ["protocols:", *(f"  {name:<16}{summary}" for name, summary in summaries()), ""]
     lines += [f"settings of {protocol}, for --set or in the run file's table [{protocol}]:"]
     for name, text in find_face(protocol).settings_help(protocol).items():
         lines += textwrap.wrap(f"{name}  {text}", 78, initial_indent="  ", subsequent_indent=" " * 8)

@@ -50,7 +50,8 @@ class Account:
     def afford(self, session: Session, planned: tuple[Release, ...]) -> None:
         """Check the budget and write down all that is planned; the other parties plan the same.
 
-        It stands there even if the run fails halfway: then too much is counted, never too little.
+        In a ledger file it stands even if the run fails halfway: then too much is counted, never too little. Without a
+        file it counts once the fit is given away.
 
         Raises
         ------

@@ -9,9 +9,12 @@ Source: docs/adding-a-protocol.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from fastlloyd.errors import ConfigError
 
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "fastlloyd.protocols"
+RESERVED = ("vertical",)
+"""Names of tables in a run file that are no protocol's."""
+Partition = Literal["horizontal", "vertical"]
+_NAME = re.compile("[a-z][a-z0-9-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +46,7 @@ class Row:
 
     name: str
     package: str
-    partition: Literal["horizontal", "vertical"]
+    partition: Partition
     summary: str
 
 
@@ -81,25 +88,58 @@ def find(name: str) -> Row:
     ConfigError
         No protocol has this name, or the distribution that adds it is at fault.
     """
-    row = _BY_NAME.get(name) or next((row for row in _outside(name)), None)
-    if row is None:
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    points = [point for point in _entry_points() if point.name == name]
+    if not points:
         raise ConfigError(f"--protocol: expected one of {', '.join(names())}, got {name!r}")
-    return row
+    if len(points) > 1:
+        raise _refuse(points[0], f"{_owner(points[1])} adds another of this name")
+    return _load(points[0])
+
+
+def load_face(name: str, offers: Iterable[str]) -> ModuleType:
+    """Import the module `face` of a protocol; no other protocol is imported.
+
+    Parameters
+    ----------
+    name : str
+    offers : iterable of str
+        The functions that it must have.
+
+    Raises
+    ------
+    ConfigError
+        As for `find`; or another distribution's face cannot be imported or lacks a function.
+    """
+    module = f"{find(name).package}.face"
+    if name in _BY_NAME:
+        return import_module(module)
+    point = next(point for point in _entry_points() if point.name == name)
+    face: ModuleType = _guarded(point, lambda: import_module(module))
+    missing = [function for function in offers if not callable(getattr(face, function, None))]
+    if missing:
+        raise _refuse(point, f"{module} has no {', '.join(missing)}")
+    return face
 
 
 def knows(name: str) -> bool:
     """Whether a protocol has this name; imports none."""
-    return name in _BY_NAME or name in _outside_names()
+    return name in _BY_NAME or name in names()
 
 
 def names() -> tuple[str, ...]:
     """Give the names of all protocols, this package's first; imports none."""
-    return (*PROTOCOLS, *_outside_names())
+    return tuple(dict.fromkeys((*PROTOCOLS, *(point.name for point in _entry_points()))))
 
 
-def rows() -> tuple[Row, ...]:
-    """Give the rows of all protocols, this package's first."""
-    return (*ROWS, *_outside())
+def summaries() -> Iterator[tuple[str, str]]:
+    """Give name and one line of each protocol; of one that cannot be used, that it cannot."""
+    for name in names():
+        try:
+            yield name, find(name).summary
+        except ConfigError:
+            yield name, "cannot be used; `fastlloyd plan --protocol` says why"
 
 
 def _entry_points() -> Iterator[EntryPoint]:
@@ -111,23 +151,31 @@ def _entry_points() -> Iterator[EntryPoint]:
             yield point
 
 
-def _outside_names() -> tuple[str, ...]:
-    return tuple(point.name for point in _entry_points())
+def _load(point: EntryPoint) -> Row:
+    """Load another distribution's row, and check it."""
+    row = _guarded(point, point.load)
+    if not isinstance(row, Row) or row.name != point.name:
+        raise _refuse(point, f"expected a Row named {point.name!r}, got {row!r}")
+    if not _NAME.fullmatch(row.name) or row.name in RESERVED:
+        raise _refuse(point, "its name is not made of small letters, digits and dashes, or is taken")
+    if row.partition not in get_args(Partition):
+        raise _refuse(point, f"expected the partition {' or '.join(get_args(Partition))}, got {row.partition!r}")
+    return row
 
 
-def _outside(name: str | None = None) -> Iterator[Row]:
-    """Load the rows of other distributions, or the one with this name."""
-    for point in _entry_points():
-        if name in (None, point.name):
-            try:
-                row = point.load()
-            except Exception as error:
-                raise _refuse(point, f"it cannot be imported ({type(error).__name__}: {error})") from error
-            if not isinstance(row, Row) or row.name != point.name:
-                raise _refuse(point, f"expected a Row named {point.name!r}, got {row!r}")
-            yield row
+def _guarded(point: EntryPoint, work: Callable[[], Any]) -> Any:
+    """Import what is not this package's: whatever goes wrong is a sentence about its distribution."""
+    try:
+        return work()
+    except (Exception, SystemExit) as error:
+        raise _refuse(point, f"it cannot be imported ({type(error).__name__}: {error})") from error
+
+
+def _owner(point: EntryPoint) -> str:
+    return "a distribution" if point.dist is None else f"the distribution {point.dist.name!r}"
 
 
 def _refuse(point: EntryPoint, why: str) -> ConfigError:
-    owner = "a distribution" if point.dist is None else f"the distribution {point.dist.name!r}"
-    return ConfigError(f"--protocol {point.name}: {owner} adds it as {point.value!r}, but {why}; mend or remove it")
+    return ConfigError(
+        f"--protocol {point.name}: {_owner(point)} adds it as {point.value!r}, but {why}; mend or remove it"
+    )

@@ -102,7 +102,11 @@ class Driver:
                 else:
                     go_on = partial(party.send, answer)
         finally:
-            self._host.close()
+            del go_on  # it may hold the error, whose trace holds this frame
+            try:
+                party.close()
+            finally:
+                self._host.close()
 
     def _perform(self, effect: Effect) -> Any:
         """Carry out one effect."""

@@ -12,9 +12,10 @@ import contextlib
 import hashlib
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from fastlloyd.crypto.link.identity import Identity, make_identity
 from fastlloyd.crypto.link.roster import Roster
@@ -45,6 +46,8 @@ from fastlloyd.run.outcome import Facts, Files, Outcome, ResultFiles, ServerFile
 from fastlloyd.run.session import Session, find_face
 from fastlloyd.run.state import StateDir
 from fastlloyd.wire.header import SERVER, PartyId, clients
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -110,15 +113,12 @@ def execute(config: RunConfig | FastLloydError, transport: Transport, announcer:
     except Exception as caught:
         error = _as_ours(caught)
         if files is not None:
-            files.discard()
+            _in_spite_of_a_signal(files.discard)
         fault = None if outcome is None else outcome.fault
         if isinstance(error, Aborted) and fault is not None and fault.rank == error.by:
             error = fault  # it lied to us before it spoke of another
-        _keep_ledger(prepared)
-        try:
-            ending = abort(links, error)
-        except Interrupted:  # a signal that came in the midst of it; there is no second one
-            ending = abort(links, error)
+        _in_spite_of_a_signal(partial(_keep_ledger, prepared))
+        ending = _in_spite_of_a_signal(partial(abort, links, error))
         _explain(error, ending, announcer)
         return ending
     files.announce(announcer.note)
@@ -273,6 +273,14 @@ def _keep_ledger(prepared: _Prepared) -> None:
         with contextlib.suppress(ConfigError):
             prepared.state.note_ledger()
         prepared.ledger.close()
+
+
+def _in_spite_of_a_signal(work: Callable[[], T]) -> T:
+    """Do what must be done after a failure; a signal that comes in the midst of it is the only one."""
+    try:
+        return work()
+    except Interrupted:
+        return work()
 
 
 def _as_ours(error: Exception) -> FastLloydError:

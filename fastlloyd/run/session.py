@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any, Protocol, TypeVar, cast
 
 from fastlloyd.crypto.link.identity import Identity
@@ -18,7 +17,7 @@ from fastlloyd.life.sizes import setup_bounds
 from fastlloyd.net.meter import Meter
 from fastlloyd.party.effects import Allow, Identify, Party
 from fastlloyd.privacy.ledger import Ledger, Release
-from fastlloyd.protocols.registry import find
+from fastlloyd.protocols.registry import load_face
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import Common
 from fastlloyd.run.outcome import Facts, Outcome
@@ -132,5 +131,11 @@ class Face(Protocol):
 
 
 def find_face(protocol: str) -> Face:
-    """Import the module that runs a protocol; no other one is imported."""
-    return cast(Face, import_module(f"{find(protocol).package}.face"))
+    """Import the module that runs a protocol; no other one is imported.
+
+    Raises
+    ------
+    ConfigError
+        There is no such protocol, or the distribution that adds it is at fault.
+    """
+    return cast(Face, load_face(protocol, (name for name in vars(Face) if not name.startswith("_"))))

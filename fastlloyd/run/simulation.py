@@ -106,6 +106,10 @@ class Simulation:
                 if not ready and self._waiting:
                     self._close_gathers(ready, steps)
         finally:
+            step = None
+            steps.clear()
+            for one in self._parties.values():
+                one.close()
             for host in self._hosts.values():
                 host.close()
         if self._waiting:
@@ -116,21 +120,24 @@ class Simulation:
     def _go_on(self, party: PartyId, step: Step, results: dict[PartyId, Any]) -> None:
         """Advance one party until it waits or ends."""
         coroutine = self._parties[party]
-        while True:
-            try:
-                effect = step()
-            except StopIteration as end:
-                results[party] = end.value
-                return
-            if isinstance(effect, Receive | Gather):
-                self._waiting[party] = effect
-                return
-            try:
-                answer = self._perform(party, effect)
-            except FastLloydError as error:
-                step = partial(coroutine.throw, error)
-            else:
-                step = partial(coroutine.send, answer)
+        try:
+            while True:
+                try:
+                    effect = step()
+                except StopIteration as end:
+                    results[party] = end.value
+                    return
+                if isinstance(effect, Receive | Gather):
+                    self._waiting[party] = effect
+                    return
+                try:
+                    answer = self._perform(party, effect)
+                except FastLloydError as error:
+                    step = partial(coroutine.throw, error)
+                else:
+                    step = partial(coroutine.send, answer)
+        finally:
+            del step  # it may hold the error, whose trace holds this frame
 
     def _perform(self, party: PartyId, effect: Effect) -> Any:
         """Note what a party asks of its own machine, and have it done where there is one."""

@@ -18,6 +18,7 @@ from fastlloyd.party.effects import Gather, Identify, Publish, Receive, Record, 
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.run.driver import Deadlines, Driver
 from fastlloyd.run.host import Host, _Disk
+from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId, clients
 
 ONE, TWO, THREE = clients(3)
@@ -360,3 +361,48 @@ def test_the_thread_that_waits_for_the_disk_has_ended_once_it_is_closed() -> Non
     disk.close()
     assert (worked, joined) == ([1], ["ledger"])
     disk.close()
+
+
+def test_a_party_that_loses_a_peer_cleans_up_before_the_driver_goes_on() -> None:
+    done: list[str] = []
+
+    def party():
+        try:
+            yield Receive(TWO, Ready, 1)
+        finally:
+            done.append("erased")
+
+    with pytest.raises(PeerTimeout):
+        driver(FakeLinks()).drive(party())
+    assert done == ["erased"]
+
+
+def test_a_party_may_do_without_an_answer() -> None:
+    def party():
+        try:
+            yield Receive(TWO, Ready, 1)
+        except PeerTimeout as error:
+            yield Send((ONE,), Ready(), 2)
+            return error.rank
+
+    links = FakeLinks()
+    assert driver(links).drive(party()) == 2
+    assert [peer for peer, _, _ in links.sent] == [ONE]
+
+
+def test_nobody_is_left_suspended_when_one_party_of_a_simulation_fails() -> None:
+    closed: list[str] = []
+
+    def waits():
+        try:
+            yield Receive(SERVER, Ready, 1)
+        finally:
+            closed.append("closed")
+
+    def fails():
+        yield Publish("round")
+        raise ConfigError("no")
+
+    with pytest.raises(ConfigError):
+        Simulation({ONE: waits(), TWO: fails()}).run()
+    assert closed == ["closed"]

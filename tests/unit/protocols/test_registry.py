@@ -1,0 +1,96 @@
+"""Protocols of other distributions: what is wrong with one is a sentence about it, and harms no other."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from fastlloyd.errors import ConfigError
+from fastlloyd.protocols import registry
+from fastlloyd.protocols.registry import GROUP, PROTOCOLS, find, knows, names, summaries
+from fastlloyd.run.session import find_face
+
+ROW = "from fastlloyd.protocols.registry import Row\nROW = Row({name!r}, {package!r}, {partition!r}, 'a line')\n"
+
+
+@pytest.fixture
+def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Gives what adds an entry point whose module has this source."""
+    points: list[EntryPoint] = []
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(registry, "_entry_points", lambda: iter(points))
+
+    def add(name: str, source: str, module: str = "stranger") -> None:
+        (tmp_path / f"{module}.py").write_text(source)
+        points.append(EntryPoint(name, f"{module}:ROW", GROUP))
+
+    yield add
+    for module in [name for name in sys.modules if name.startswith("stranger")]:
+        del sys.modules[module]
+
+
+def row(name: str, package: str = "stranger", partition: str = "horizontal") -> str:
+    return ROW.format(name=name, package=package, partition=partition)
+
+
+def test_a_row_of_another_distribution_is_found(added) -> None:
+    added("other", row("other"))
+    assert knows("other") and names() == (*PROTOCOLS, "other") and find("other").summary == "a line"
+    assert ("other", "a line") in list(summaries())
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "why"),
+    [
+        ("other", "raise RuntimeError('no')", r"it cannot be imported \(RuntimeError: no\)"),
+        ("other", "raise SystemExit(0)", r"it cannot be imported \(SystemExit: 0\)"),
+        ("other", "import nowhere_at_all", "it cannot be imported"),
+        ("other", "ROW = 5", "expected a Row named 'other', got 5"),
+        ("other", row("third"), "expected a Row named 'other'"),
+        ("other", row("other", partition="diagonal"), "expected the partition horizontal or vertical, got 'diagonal'"),
+        ("vertical", row("vertical"), "or is taken"),
+        ("Other!", row("Other!"), "small letters"),
+    ],
+)
+def test_a_distribution_at_fault_is_named_and_the_others_go_on(added, name: str, source: str, why: str) -> None:
+    added(name, source)
+    with pytest.raises(ConfigError, match=f"--protocol {name}: a distribution adds it as 'stranger:ROW', but .*{why}"):
+        find(name)
+    assert dict(summaries())[name].startswith("cannot be used")
+    assert dict(summaries())["kfed"].startswith("k-FED") and find_face("kfed") is not None
+
+
+@pytest.mark.parametrize(
+    ("package", "why"),
+    [("stranger_missing", "it cannot be imported"), ("fastlloyd.net.link", "it cannot be imported")],
+)
+def test_a_face_that_is_not_there_is_the_distributions_fault(added, package: str, why: str) -> None:
+    added("other", row("other", package=package))
+    with pytest.raises(ConfigError, match=why):
+        find_face("other")
+
+
+def test_a_face_must_offer_all(added, tmp_path: Path) -> None:
+    (tmp_path / "stranger_package").mkdir()
+    (tmp_path / "stranger_package" / "__init__.py").write_text("")
+    (tmp_path / "stranger_package" / "face.py").write_text("def gather(): ...\ndef load(): ...\n")
+    added("other", row("other", package="stranger_package"))
+    with pytest.raises(ConfigError, match="stranger_package.face has no writes_result, serve, take_part"):
+        find_face("other")
+
+
+def test_two_of_one_name_are_refused(added) -> None:
+    added("other", row("other"))
+    added("other", row("other"), module="stranger2")
+    with pytest.raises(ConfigError, match="a distribution adds another of this name"):
+        find("other")
+    assert names().count("other") == 1
+
+
+def test_no_distribution_takes_a_name_of_this_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("kfed", "nowhere:ROW", GROUP)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [point])
+    assert names() == PROTOCOLS and find("kfed").package == "fastlloyd.protocols.kfed"
