@@ -14,7 +14,7 @@ PIP := -m pip install --quiet --disable-pip-version-check
 
 help:
 	@echo "make demo      set up $(VENV) and cluster a photograph's pixels over 3 processes at epsilon = 1"
-	@echo "make test      set up $(VENV) and run the tests (under ten minutes on two cores)"
+	@echo "make test      set up $(VENV) and run the tests (about seven minutes on two cores)"
 	@echo "make test-fast only unit tests, about a minute"
 	@echo "make test-all  the tests and the long sweeps"
 	@echo "make lint      ruff and mypy"
