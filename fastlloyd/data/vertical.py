@@ -271,7 +271,7 @@ def own_columns(centers: NDArray[np.float64], features: Sequence[PartyFeatures],
 
 
 def whole_bounds(features: Sequence[PartyFeatures]) -> Bounds:
-    """Give the bounds of all parties' columns, in their order."""
+    """Return the bounds of all parties' columns, in order."""
     lo = np.concatenate([own.bounds.lo for own in features])
     hi = np.concatenate([own.bounds.hi for own in features])
     return Bounds(lo, hi, assemble_names(features))

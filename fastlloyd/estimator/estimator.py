@@ -353,7 +353,7 @@ class FastLloyd(  # scikit-learn has no types
         return np.asarray(centers, dtype=np.float64)
 
     def _server_points(self) -> NDArray[np.float64] | None:
-        """Give the server's own points, in the units of X."""
+        """Return the server's own points, in the units of X."""
         if self.server_data is None:
             return None
         try:
@@ -362,7 +362,7 @@ class FastLloyd(  # scikit-learn has no types
             raise ParameterError(f"server_data: {error}") from error
 
     def _earlier(self) -> tuple[Release, ...]:
-        """Give what this object's fits have released so far."""
+        """Return what this object's fits have released so far."""
         return self.ledger_.releases if hasattr(self, "ledger_") else ()
 
     def _fit(self, raw_parts: list[NDArray[np.float64]]) -> list[NDArray[np.int64]]:

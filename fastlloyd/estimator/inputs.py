@@ -55,7 +55,7 @@ def prepare(
     bounds: Bounds,
     server_points: NDArray[np.float64] | None,
 ) -> Inputs:
-    """Give the parties what they start from.
+    """Prepare what the parties start from.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def _config(model: Parameters, n_total: int) -> RunConfig:
 def _gather_horizontal(
     config: RunConfig, raw_parts: list[NDArray[np.float64]], bounds: Bounds
 ) -> tuple[RunConfig, Common]:
-    """Give each client its records."""
+    """Return the records of each client."""
     sizes = tuple(map(len, raw_parts))
     config, common = find_face(config.protocol).gather(replace(config, client_caps=sizes), len(sizes))
     splits = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
@@ -130,7 +130,7 @@ def _gather_horizontal(
 def _gather_vertical(
     config: RunConfig, raw_parts: list[NDArray[np.float64]], bounds: Bounds
 ) -> tuple[RunConfig, int, Common]:
-    """Give each owner its columns, of the same records in the same order."""
+    """Return the columns of each owner, of the same records in the same order."""
     config, n_clients, common = _find_owners(config, len(raw_parts))
     width = len(str(len(raw_parts[0])))
     raw_ids = tuple(f"{row:0{width}d}" for row in range(len(raw_parts[0])))

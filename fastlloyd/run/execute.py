@@ -40,9 +40,10 @@ from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.driver import Deadlines, Driver
+from fastlloyd.run.files import Files, ResultFiles, ServerFiles
 from fastlloyd.run.host import Host
 from fastlloyd.run.inputs import Common, load_identity
-from fastlloyd.run.outcome import Facts, Files, Outcome, ResultFiles, ServerFiles
+from fastlloyd.run.outcome import Facts, Outcome
 from fastlloyd.run.session import Session, find_face
 from fastlloyd.run.state import StateDir
 from fastlloyd.wire.header import SERVER, PartyId, clients

@@ -1,34 +1,29 @@
-"""What each party writes at the end: result files, report, and what it says on its own terminal.
+"""What a party has at the end, as values: facts of its run, claim, result, and what the farewell told.
 
-Alike for every system; which party has the result, and what the report claims, the system says. On a shared folder
-one party writes the shared files; every client writes the labels of its own records (mode 0600).
+Which party has the result, and what it claims, the protocol's face says. `run/files.py` writes all of it down.
 
-Source: docs/report.md; docs/protocol.md, "Output".
+Source: docs/report.md.
 """
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.crypto.link.identity import Identity
 from fastlloyd.data.bounds import Bounds
-from fastlloyd.errors import InternalError, PeerError
-from fastlloyd.privacy.accountant import ACCOUNTANT, spent
-from fastlloyd.privacy.ledger import Ledger
+from fastlloyd.errors import PeerError
 from fastlloyd.privacy.release import ADD_REMOVE, Release
 from fastlloyd.report import document
-from fastlloyd.report.files import PRIVATE_MODE, RunFolder, centroids_csv, labels_csv
-from fastlloyd.report.signed import Covers, SignedRecord, sign_report
-from fastlloyd.run.config import RunConfig, to_toml
+from fastlloyd.report.files import centroids_csv
+from fastlloyd.report.signed import Covers, SignedRecord
+from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import Common
 from fastlloyd.wire.header import PartyId
 
@@ -265,232 +260,3 @@ class Outcome:
     def fault(self) -> PeerError | None:
         """What a peer did wrong in the last exchange; the result stands."""
         return self.farewell.fault
-
-
-class Files(Protocol):
-    """What a party writes, from the start of its life to the end."""
-
-    ledger: Ledger
-
-    def choose_writer(self, candidates: Sequence[PartyId]) -> None:
-        """Find out whether to write the shared files."""
-        ...
-
-    def write(self, outcome: Outcome) -> None:
-        """Write this party's files."""
-        ...
-
-    def discard(self) -> None:
-        """Leave nothing half-written."""
-        ...
-
-    def announce(self, note: Callable[[str], None]) -> None:
-        """Tell this party's people what came out."""
-        ...
-
-
-class ServerFiles:
-    """The files of a server that learns no result: server.json, and nothing in it that this server may not see.
-
-    Parameters
-    ----------
-    facts : Facts
-    ledger : Ledger or None
-        The ledger over all runs; None for one in memory.
-    """
-
-    def __init__(self, facts: Facts, ledger: Ledger | None) -> None:
-        self._facts = facts
-        self.ledger = ledger or Ledger()
-
-    def choose_writer(self, candidates: Sequence[PartyId]) -> None:
-        """Nothing is shared."""
-
-    def write(self, outcome: Outcome) -> None:
-        """Write server.json."""
-        record = outcome.record
-        if record is None:
-            raise InternalError("a server without a result has no report")
-        self.ledger.close()
-        common = dataclasses.replace(record.common, traffic=outcome.farewell.traffic)
-        folder = RunFolder(self._facts.config.output, self._facts.run_id, self._facts.me)
-        try:
-            report = document.build_server_report(common, releases=record.releases)
-            folder.write("server.json", document.encode(report))
-        finally:
-            folder.discard()
-
-    def discard(self) -> None:
-        """Nothing stays behind."""
-
-    def announce(self, note: Callable[[str], None]) -> None:
-        """The server has nothing to tell: the result is the clients'."""
-
-
-class ResultFiles:
-    """A party's files: its ledger while it runs, its labels, and the shared files if it is the one to write them.
-
-    Parameters
-    ----------
-    facts : Facts
-    ledger : Ledger or None
-        The ledger over all runs; None for a ledger of this run only.
-
-    Attributes
-    ----------
-    ledger : Ledger
-    """
-
-    def __init__(self, facts: Facts, ledger: Ledger | None) -> None:
-        self._facts = facts
-        self._folder = RunFolder(facts.config.output, facts.run_id, facts.me)
-        self._own_ledger = None if ledger is not None else self._folder.ledger_path
-        self._writes_shared = False
-        self._document: dict[str, Any] | None = None
-        self._centroids: NDArray[np.float64] | None = None
-        try:
-            self.ledger = Ledger(self._folder.ledger_path) if ledger is None else ledger
-        except BaseException:
-            self._folder.discard()
-            raise
-
-    def choose_writer(self, candidates: Sequence[PartyId]) -> None:
-        """Find out whether to write the shared files; before the final exchange, while all are there."""
-        self._writes_shared = self._folder.writes_shared(candidates)
-
-    def write(self, outcome: Outcome) -> None:
-        """Write the own labels, and the shared files if this party is the one to do it."""
-        own = dict(outcome.raw_files)
-        if outcome.raw_labels is not None:
-            own[f"labels_{self._facts.me.rank}.csv"] = labels_csv(outcome.raw_labels)
-        for name, text in own.items():
-            self._folder.write(name, text, mode=PRIVATE_MODE)
-        if self._writes_shared and outcome.result is not None:
-            self._write_shared(outcome.result, outcome.farewell, list(own))
-        self.ledger.close()
-        self._remove_own_ledger()
-        self._folder.discard()
-
-    def _write_shared(self, result: Result, farewell: Farewell, own: list[str]) -> None:
-        texts = {
-            "config.toml": to_toml(self._facts.config),
-            "ledger.jsonl": "".join(release.to_json() + "\n" for release in result.releases),
-            **result.files,
-        }
-        claim = result.claim
-        pictures = draw_result(self._facts, result)
-        self._centroids = result.centroids
-        self._document = document.build_report(
-            dataclasses.replace(result.common, traffic=farewell.traffic),
-            privacy=privacy_part(claim, result.releases, self.ledger, self._facts.config),
-            features=result.features,
-            noisy_sizes=result.noisy_sizes,
-            against=claim.against,
-            not_private_reason=claim.not_private_reason,
-            evaluation=evaluate_result(self._facts, result),
-            output=[*texts, "report.json", *pictures, *own],
-            signatures=farewell.signatures,
-        )
-        if farewell.identity is not None:
-            self._document["signatures"]["writer"]["signature"] = sign_report(self._document, farewell.identity)
-        for name, picture in pictures.items():
-            self._folder.write(name, picture, mode=PRIVATE_MODE)
-        for name, text in texts.items():
-            if name == "config.toml":
-                self._folder.write(name, text)
-            else:
-                self._folder.write(name, text, mode=PRIVATE_MODE)
-        self._folder.write("report.json", document.encode(self._document), mode=PRIVATE_MODE)
-
-    def _remove_own_ledger(self) -> None:
-        """Without a state directory the run's ledger now stands in ledger.jsonl."""
-        if self._own_ledger is not None:
-            for path in (self._own_ledger, self._own_ledger.with_name(self._own_ledger.name + ".key")):
-                with contextlib.suppress(OSError):
-                    path.unlink(missing_ok=True)
-
-    def discard(self) -> None:
-        """Leave nothing half-written; a ledger with releases in it stays, for they were paid for."""
-        self.ledger.close()
-        if self.ledger.releases and self._own_ledger is not None:
-            kept = f"interrupted-{self._facts.run_id.hex()[:8]}-client-{self._facts.me.rank}.ledger.jsonl"
-            with contextlib.suppress(OSError):
-                self._own_ledger.replace(self._folder.path / kept)
-        self._remove_own_ledger()
-        self._folder.discard()
-
-    def announce(self, note: Callable[[str], None]) -> None:
-        """Print the table, if this party wrote the shared files; values only where they may be printed."""
-        if self._document is None:
-            return
-        from fastlloyd.report.table import render
-
-        note(render(self._document, self._centroids if self._facts.prints else None))
-        note(f"files in {self._folder.path}")
-
-
-def privacy_part(claim: Claim, releases: Sequence[Release], ledger: Ledger, config: RunConfig) -> document.Privacy:
-    """Give what the report says of privacy: the claim, and what was spent by this run and by all in the ledger."""
-    counted = bool(config.state_dir and ledger.releases)
-    lifetime = claim.delta if claim.lifetime_delta is None else claim.lifetime_delta
-    return document.Privacy(
-        epsilon=claim.epsilon,
-        delta=claim.delta,
-        spent_epsilon=spent(releases, claim.delta) if claim.private else math.inf,
-        neighbours=claim.neighbours,
-        unit=claim.unit,
-        conditions=claim.conditions,
-        bounded=claim.bounded,
-        accountant=ACCOUNTANT,
-        releases=[release.to_dict() for release in releases],
-        lifetime_epsilon=_lifetime(claim, ledger, lifetime) if counted else None,
-        budget=config.budget if counted else None,
-    )
-
-
-def _lifetime(claim: Claim, ledger: Ledger, delta: float) -> float:
-    return ledger.epsilon(delta, claim.neighbours) if claim.private else math.inf
-
-
-def draw_result(facts: Facts, result: Result) -> dict[str, bytes]:
-    """Draw pictures and plots of released values; a missing plotting library costs the plots only."""
-    names, centroids, bounds = result.features, result.centroids, result.bounds
-    if centroids is None or not np.isfinite(centroids).all():
-        return {}
-    from fastlloyd.report import picture, plot
-
-    dataset = facts.common.dataset
-    drawn = {}
-    if dataset is not None and dataset.image_shape is not None:
-        drawn["palette.png"] = picture.palette_picture(dataset.image_shape, dataset.values, centroids)
-    if plot.available():
-        sizes = None if result.noisy_sizes is None else list(result.noisy_sizes)
-        drawn["centroids.png"] = plot.heat_map(names, centroids, bounds.lo, bounds.hi, noisy_sizes=sizes)
-        if len(names) == 2:
-            points = None if dataset is None else dataset.values
-            drawn["plane.png"] = plot.plane(
-                names, centroids, bounds.lo, bounds.hi, noisy_sizes=sizes, public_points=points
-            )
-    if result.costs is not None:
-        from fastlloyd.report.elbow import elbow_plot
-
-        drawn.update(elbow_plot(result.costs, len(centroids)))
-    return drawn
-
-
-def evaluate_result(facts: Facts, result: Result) -> dict[str, float | None] | None:
-    """Compare with the public data set, if asked; figures are None where there is nothing to compare."""
-    dataset = facts.common.dataset
-    if not facts.config.evaluate or dataset is None:
-        return None
-    if result.evaluated is None:
-        return {"nicv": None, "nicv_central": None}
-    from fastlloyd.data.bounds import scale
-    from fastlloyd.kmeans.metrics import evaluate
-
-    values, labels = dataset.values, dataset.labels
-    if result.evaluated_rows is not None:
-        values = values[result.evaluated_rows]
-        labels = None if labels is None else labels[result.evaluated_rows]
-    columns = [dataset.names.index(name) for name in result.features]
-    return evaluate(scale(values[:, columns], result.bounds), result.evaluated, labels)

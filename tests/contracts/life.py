@@ -24,7 +24,7 @@ from fastlloyd.net.transport import Transport
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.run.config import RunConfig, to_toml
 from fastlloyd.run.execute import execute
-from fastlloyd.run.outcome import privacy_part
+from fastlloyd.run.files import privacy_part
 from fastlloyd.run.together import run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.mpi.support import done

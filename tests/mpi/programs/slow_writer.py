@@ -5,7 +5,7 @@ import threading
 
 from fastlloyd.client import main
 from fastlloyd.net.mpi.transport import MpiTransport
-from fastlloyd.run.outcome import ResultFiles
+from fastlloyd.run.files import ResultFiles
 from fastlloyd.wire.header import PartyId
 
 start, write = MpiTransport.__init__, ResultFiles.write

@@ -13,8 +13,8 @@ from fastlloyd.net.memory import MemoryNetwork
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.execute import execute
+from fastlloyd.run.files import ResultFiles
 from fastlloyd.run.horizontal import Begun
-from fastlloyd.run.outcome import ResultFiles
 from fastlloyd.wire.header import PartyId
 
 
