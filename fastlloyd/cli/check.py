@@ -17,9 +17,9 @@ from fastlloyd.cli.arguments import join_negative_values, name_list
 from fastlloyd.cli.check_key import check_links
 from fastlloyd.cli.options import Parser
 from fastlloyd.data.bounds import Bounds, count_outside, parse_bounds
-from fastlloyd.data.table import Table, read_table
+from fastlloyd.data.table import MISSING_RULES, Table, read_table
 from fastlloyd.errors import EXIT_OK, ConfigError, DataError, printable
-from fastlloyd.run.config import MISSING_RULES, RunConfig, load_config
+from fastlloyd.run.config import RunConfig, load_config
 from fastlloyd.run.promise import unit_sentence
 
 _SHOWN = 20

@@ -7,135 +7,146 @@ here as plain `set` pairs. Secrets never stand in it.
 from __future__ import annotations
 
 import json
-import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.protocols.registry import find, knows
+from fastlloyd.protocols.registry import PROTOCOLS, find, knows
+from fastlloyd.run.option import AUTO, option, options_of
 from fastlloyd.wire.regular import read_regular
 
 VERTICAL = "vertical"
 """The table of a run file that the vertical protocols have in common; there is one per protocol besides."""
-TRANSPORTS = ("shm", "tcp")
-MASKINGS = ("common", "pairwise")
 PAPER_DELTA = "paper"
-LOG_LEVELS = ("debug", "info", "warning", "error")
-MISSING_RULES = ("refuse", "drop", "midpoint")
+_AUTO_K = "auto:"
+DATA, TASK, LINKS, OUT = "data", "clustering and privacy", "aggregation and links", "state and output"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
-    """Everything a user may set for one run, with its default.
+    """Everything a user may set for one run: each option with its default, its help and what fits (`Option`).
 
-    Attributes
-    ----------
-    protocol : str
-        A name of `protocols.registry`.
-    data : str or None
-        Template of a party's own file; '{client}' becomes the rank.
-    dataset : str or None
-        Name or file of one public data set that is split among the clients (demonstration).
-    settings : dict
-        Per protocol, its own settings; only those of `protocol` count.
-    data_dir : str or None
-        Folder of NAME.csv.gz files for `dataset`.
-    columns : tuple of str
-        Feature columns to use, by name; empty for all numeric ones.
-    missing : str
-        What to do with missing values: 'refuse', 'drop' the row, or fill with the 'midpoint' of the bounds.
-    k : int or None
-        Number of clusters; None only where a default data set brings its own. Set to 'auto:KMAX', it is KMAX and
-        `choose_k` is true.
-    choose_k : bool
-        The protocol chooses the number of clusters, at most `k` (feddp); set by 'auto:KMAX' alone.
-    server_data : str or None
-        File of the server's own records (feddp); read by the server only, and shown to the clients.
-    epsilon : float
-    delta : float or None
-        None means 'auto': 1 / (100 N) with the public N; 'paper' is what the protocol's own paper takes.
-    accept_large_delta : bool
-        Take a delta above 1 / N.
-    rounds : int or None
-        None means 'auto': the protocol's public formula.
-    bounds : str or None
-        'LO,HI', a CSV file `feature,lo,hi`, or 'auto-public'.
-    n_total : int or None
-        Public upper bound N on the number of records of all clients together.
-    client_caps : tuple of int
-        Public caps on each client's records; they sum to at most N. Empty: N // M each.
-    budget : float or None
-        Lifetime limit on epsilon; needs `state_dir`.
-    seed : int
-        Public randomness only: start, splits, generators.
-    masking : str
-        'common' masks that the server cannot take off, or 'pairwise' masks that cancel in its sum.
-    known_shares : int
-        With pairwise masking, t: of how many clients an observer may know the shares of noise.
-    workers : int or None
-        Processes for the heavy part of vertical-he at the party that computes; None: one per core.
-    network : str or None
-        Profile of the shaped network that `fastlloyd run` made.
-    shaping : str or None
-        Who shapes it, 'netem' or 'emulator'; set by `fastlloyd run`.
-    deadline : float
-        Seconds per round; `setup_deadline` covers everything before round 0.
+    Two fields are no options, for other code sets them: `settings` holds the table of each protocol, by its name, and
+    `choose_k` says that the protocol chooses the number of clusters, at most `k`, as 'auto:KMAX' asks for.
     """
 
-    protocol: str = "fastlloyd"
-    data: str | None = None
-    dataset: str | None = None
-    data_dir: str | None = None
-    split: str = "iid"
-    columns: tuple[str, ...] = ()
-    missing: str = "refuse"
-    k: int | None = None
+    protocol: str = option(
+        "fastlloyd", "default %(default)s", "", f"{{{','.join(PROTOCOLS)}}}", public=True, common=True
+    )
+    data: str | None = option(
+        None,
+        "this rank's records: '{client}' becomes 1..M; csv, csv.gz, npy, npz, parquet",
+        DATA,
+        "TEMPLATE",
+        common=True,
+    )
+    dataset: str | None = option(
+        None, "demonstration: one public set, split among the clients", DATA, "NAME|FILE", common=True
+    )
+    data_dir: str | None = option(None, "where --dataset NAME is looked up (default $FASTLLOYD_DATA)", DATA, "DIR")
+    split: str = option("iid", "how --dataset is split (default %(default)s)", DATA, "iid|label|even|CSV")
+    columns: tuple[str, ...] = option(
+        (), "feature columns by name (default: all numeric)", DATA, "A,B,..", public=True, common=True
+    )
+    missing: str = option(
+        "refuse",
+        "missing values: refuse (default), drop the row, midpoint",
+        DATA,
+        choices=("refuse", "drop", "midpoint"),
+    )
+    # None only where a default data set brings its own.
+    k: int | None = option(
+        None,
+        "number of clusters; auto:KMAX lets feddp choose",
+        TASK,
+        "K|auto:KMAX",
+        within=(1, 10_000),
+        public=True,
+        common=True,
+    )
     choose_k: bool = False
-    server_data: str | None = None
-    epsilon: float = 1.0
-    delta: float | str | None = None
-    accept_large_delta: bool = False
-    rounds: int | None = None
-    bounds: str | None = None
-    n_total: int | None = None
-    client_caps: tuple[int, ...] = ()
-    budget: float | None = None
-    seed: int = 0
-    masking: str = "common"
-    known_shares: int = 1
-    ring_bits: int = 32
-    min_clients: int | None = None
-    roster: str | None = None
-    key: str | None = None
+    server_data: str | None = option(
+        None, "feddp: records that the server may use and the clients may see", DATA, "FILE"
+    )
+    epsilon: float = option(
+        1.0, "total epsilon of the run (default %(default)g)", TASK, within=(1e-3, 100), public=True, common=True
+    )
+    delta: float | str | None = option(
+        None,
+        "default auto: 1 / (100 N); paper: the protocol's paper's",
+        TASK,
+        "D|auto|paper",
+        within=(1e-11, 0.5),
+        public=True,
+    )
+    accept_large_delta: bool = option(False, "allow a delta above 1 / N, which promises little", TASK)
+    rounds: int | None = option(
+        None, "default auto: the protocol's public formula", TASK, "T|auto", within=(0, 1000), public=True
+    )
+    bounds: str | None = option(None, "public bounds of the features", DATA, "LO,HI|FILE|auto-public", common=True)
+    n_total: int | None = option(
+        None, "public upper bound on all records together", DATA, "N", within=(3, 1e12), public=True, common=True
+    )
+    client_caps: tuple[int, ...] = option((), "public cap per client (default N // M)", DATA, "N1,N2,..", public=True)
+    budget: float | None = option(
+        None, "lifetime limit on epsilon; needs --state-dir", TASK, "E", within=(0, 1e6), common=True
+    )
+    seed: int = option(
+        0, "public randomness only: start and splits (default %(default)s)", TASK, within=(0, 2.0**63), public=True
+    )
+    masking: str = option(
+        "common",
+        "%(default)s (default), or pairwise: noise in shares by the clients",
+        LINKS,
+        choices=("common", "pairwise"),
+        public=True,
+    )
+    known_shares: int = option(
+        1,
+        "pairwise: shares that an observer may know (default %(default)s)",
+        LINKS,
+        "T",
+        within=(1, 100_000),
+        public=True,
+    )
+    ring_bits: int = option(32, "default %(default)s", LINKS, choices=(32, 64), public=True)
+    min_clients: int | None = option(
+        None, "go on without slow clients (default: all)", LINKS, "M", within=(1, 100_000), public=True
+    )
+    roster: str | None = option(
+        None, "TOML of pinned certificates; without it: demonstration", LINKS, "FILE", common=True
+    )
+    key: str | None = option(None, "this party's own key; '{client}' becomes the rank", LINKS, "FILE", common=True)
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
-    workers: int | None = None
-    transport: str = "shm"
-    network: str | None = None
-    shaping: str | None = None
-    delay: float = 0.0
-    deadline: float = 60.0
-    setup_deadline: float = 300.0
-    state_dir: str | None = None
-    resume: bool = False
-    output: str = "fastlloyd-run"
-    evaluate: bool = False
-    print_result: bool | None = None
-    quiet: bool = False
-    log_level: str = "warning"
-    log_file: str | None = None
+    workers: int | None = option(
+        None, "vertical-he: processes that compute (default: cores)", LINKS, "W", within=(1, 256)
+    )
+    transport: str = option("shm", "%(default)s (default) or tcp, also on one host", LINKS, choices=("shm", "tcp"))
+    network: str | None = option(None, "fastlloyd run: a host per rank, shaped (scripts/netem)", LINKS, "PROFILE")
+    shaping: str | None = option(None, "who shapes --network: netem or emulator", LINKS, hidden=True)
+    delay: float = option(0.0, "injected per message", LINKS, "SECONDS", within=(0, 60))
+    deadline: float = option(60.0, "per round (default %(default)g)", LINKS, "SECONDS", within=(0.5, 86_400))
+    setup_deadline: float = option(
+        300.0, "before round 0 (default %(default)g)", LINKS, "SECONDS", within=(0.5, 86_400)
+    )
+    state_dir: str | None = option(
+        None, "ledger over runs, and what --resume needs (private to each party)", OUT, "DIR", common=True
+    )
+    resume: bool = option(False, "go on with the interrupted run in --state-dir", OUT, common=True)
+    output: str = option("fastlloyd-run", "default ./%(default)s; may contain '{client}'", OUT, "DIR", common=True)
+    evaluate: bool = option(False, "metrics on the true data (--dataset only)", DATA)
+    print_result: bool | None = option(None, "print the table (default: one host)", OUT)
+    quiet: bool = option(False, "no progress, no table", OUT)
+    log_level: str = option("warning", "default %(default)s", OUT, choices=("debug", "info", "warning", "error"))
+    log_file: str | None = option(None, "'{client}' becomes the rank; default: standard error", OUT, "FILE")
 
     def __post_init__(self) -> None:
         find(self.protocol)
-        for name, options in _CHOICES.items():
-            if getattr(self, name) not in options:
-                raise _wrong(name, f"one of {', '.join(map(str, options))}", getattr(self, name))
-        for name, (low, high) in _RANGES.items():
-            value = getattr(self, name)
-            if value not in (None, PAPER_DELTA) and not (math.isfinite(value) and low <= value <= high):
-                raise _wrong(name, f"a number from {low:g} to {high:g}", value)
+        for entry in OPTIONS.values():
+            entry.check(getattr(self, entry.name))
         if self.data is not None and self.dataset is not None:
             raise ConfigError("--data and --dataset exclude each other: own files, or one public set that is split")
         if self.data is not None:
@@ -145,7 +156,7 @@ class RunConfig:
         if self.resume and self.state_dir is None:
             raise ConfigError("--resume needs the --state-dir of the interrupted run")
         if any(cap < 0 for cap in self.client_caps):
-            raise _wrong("client_caps", "numbers of records, 0 or more", self.client_caps)
+            raise OPTIONS["client_caps"].wrong("numbers of records, 0 or more", self.client_caps)
 
     def check_links(self) -> None:
         """Refuse a roster without a key, or a key without a roster: a run would otherwise prove nobody's name.
@@ -180,54 +191,7 @@ class RunConfig:
             raise ConfigError("--data needs --k, the number of clusters")
 
 
-_CHOICES: dict[str, tuple[Any, ...]] = {
-    "transport": TRANSPORTS,
-    "masking": MASKINGS,
-    "log_level": LOG_LEVELS,
-    "missing": MISSING_RULES,
-    "ring_bits": (32, 64),
-}
-_RANGES: dict[str, tuple[float, float]] = {
-    "epsilon": (1e-3, 100.0),
-    "delta": (1e-11, 0.5),
-    "k": (1, 10_000),
-    "rounds": (0, 1000),
-    "n_total": (3, 1e12),
-    "budget": (0.0, 1e6),
-    "min_clients": (1, 100_000),
-    "known_shares": (1, 100_000),
-    "workers": (1, 256),
-    "delay": (0.0, 60.0),
-    "deadline": (0.5, 86_400.0),
-    "setup_deadline": (0.5, 86_400.0),
-    "seed": (0, 2.0**63),
-}
-_AUTOMATIC = ("delta", "rounds")
-_OTHERWISE = {"delta": ", 'auto' or 'paper'", "rounds": " or 'auto'"}
-_DERIVED = frozenset({"settings", "choose_k"})
-_AUTO_K = "auto:"
-# What all parties must have alike; the rest is each party's own business.
-_PUBLIC = (
-    "protocol",
-    "columns",
-    "k",
-    "choose_k",
-    "epsilon",
-    "delta",
-    "rounds",
-    "n_total",
-    "client_caps",
-    "seed",
-    "masking",
-    "known_shares",
-    "ring_bits",
-    "min_clients",
-)
-
-
-def _wrong(name: str, expected: str, value: object) -> ConfigError:
-    flag = "--" + name.replace("_", "-")
-    return ConfigError(f"{flag}: expected {expected}, got {value!r}")
+OPTIONS = options_of(RunConfig)
 
 
 def load_config(path: str | Path, flags: Mapping[str, Any] | None = None, *, links: bool = True) -> RunConfig:
@@ -295,20 +259,21 @@ def with_values(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
     ConfigError
         An unknown key or a value of the wrong type or range.
     """
-    kinds = {entry.name: entry.type for entry in fields(RunConfig)}
     chosen: dict[str, Any] = {}
     tables: dict[str, dict[str, Any]] = {}
     for raw_key, value in values.items():
         key = raw_key.replace("-", "_")
         if isinstance(value, dict) and has_table(raw_key):
             tables[raw_key] = value
-        elif key not in kinds or key in _DERIVED:
-            known = ", ".join(sorted(set(kinds) - _DERIVED))
+        elif key not in OPTIONS:
+            known = ", ".join(sorted(OPTIONS))
             raise ConfigError(f"unknown key {raw_key!r}; known are {known}, and one table per protocol")
         elif key == "k":
             chosen |= _number_of_clusters(value)
+        elif key == "bounds" and isinstance(value, list):
+            chosen[key] = ",".join(map(str, value))
         else:
-            chosen[key] = _convert(key, value, str(kinds[key]))
+            chosen[key] = OPTIONS[key].read(value)
     merged = {name: {**config.settings.get(name, {}), **tables.get(name, {})} for name in {**config.settings, **tables}}
     chosen["settings"] = {name: table for name, table in merged.items() if table}
     return replace(config, **chosen)
@@ -324,49 +289,26 @@ def _number_of_clusters(value: Any) -> dict[str, Any]:
     if isinstance(value, str) and value.startswith(_AUTO_K) and value.removeprefix(_AUTO_K).isdecimal():
         return {"k": int(value.removeprefix(_AUTO_K)), "choose_k": True}
     if type(value) is not int and value is not None:
-        raise _wrong("k", "a whole number, or 'auto:KMAX' where the protocol can choose", value)
+        raise OPTIONS["k"].wrong("a whole number, or 'auto:KMAX' where the protocol can choose", value)
     return {"k": value, "choose_k": False}
 
 
-def _convert(key: str, value: Any, kind: str) -> Any:
-    """Check a value against a field's annotation; 'auto' stands for None where that is allowed."""
-    if key in _AUTOMATIC and value == "auto":
-        return None
-    if key == "delta" and value == PAPER_DELTA:
-        return value
-    if kind.startswith("tuple"):
-        item = int if "int" in kind else str
-        if not isinstance(value, list | tuple) or not all(type(entry) is item for entry in value):
-            raise _wrong(key, f"a list of {'whole numbers' if item is int else 'names'}", value)
-        return tuple(value)
-    if key == "bounds" and isinstance(value, list):
-        value = ",".join(str(entry) for entry in value)
-    if value is None and "None" in kind:
-        return None
-    base = {"str": str, "int": int, "float": float, "bool": bool}[kind.partition(" ")[0]]
-    if base is float and type(value) is int:
-        value = float(value)
-    if type(value) is not base:
-        words = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
-        raise _wrong(key, words[base] + _OTHERWISE.get(key, ""), value)
-    return value
-
-
 def public_part(config: RunConfig) -> dict[str, Any]:
-    """Give what all parties must have alike, as plain values."""
-    return {**{name: getattr(config, name) for name in _PUBLIC}, "settings": config.own_settings}
+    """Return what all parties must have alike, as plain values."""
+    public = {name: getattr(config, name) for name, entry in OPTIONS.items() if entry.public}
+    return {**public, "choose_k": config.choose_k, "settings": config.own_settings}
 
 
 def to_toml(config: RunConfig) -> str:
     """Write a configuration as a run file; `load_config` reads it back."""
     lines = []
-    for entry in fields(RunConfig):
-        value = getattr(config, entry.name)
-        if entry.name in _DERIVED or (value is None and entry.name not in _AUTOMATIC):
+    for name, entry in OPTIONS.items():
+        value = getattr(config, name)
+        if value is None and not entry.automatic:
             continue
-        if entry.name == "k" and config.choose_k:
+        if name == "k" and config.choose_k:
             value = f"{_AUTO_K}{value}"
-        lines.append(f"{entry.name} = {_toml('auto' if value is None else value)}")
+        lines.append(f"{name} = {_toml(AUTO if value is None else value)}")
     for protocol, table in sorted(config.settings.items()):
         lines += ["", f"[{protocol}]"]
         lines += [f"{key} = {_toml(value)}" for key, value in sorted(table.items())]

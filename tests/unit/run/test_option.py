@@ -1,0 +1,124 @@
+"""Options that are declared once: what is read, what is refused with which sentence, and what the help shows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import pytest
+
+from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
+from fastlloyd.errors import ConfigError
+from fastlloyd.run.config import OPTIONS
+from fastlloyd.run.option import option, options_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    rounds: int | None = option(None, "how many", "task", "T|auto", within=(0, 9), public=True)
+    delta: float | str | None = option(None, "default %(default)s", "task", "D|auto|paper", within=(0.1, 0.5))
+    columns: tuple[str, ...] = option((), "names", metavar="A,B")
+    per_client: tuple[int, ...] = option((), "caps")
+    mode: str = option("shm", "%(default)s or tcp", choices=("shm", "tcp"), common=True)
+    quiet: bool = option(False, "say nothing")
+    derived: bool = False
+
+
+DECLARED = options_of(Config)
+
+
+@pytest.mark.parametrize(
+    "name,value,read",
+    [
+        ("rounds", 3, 3),
+        ("rounds", None, None),
+        ("rounds", "auto", None),
+        ("delta", "auto", None),
+        ("delta", "paper", "paper"),
+        ("delta", 1, 1.0),
+        ("columns", ["a", "b"], ("a", "b")),
+        ("per_client", [1, 2], (1, 2)),
+        ("mode", "tcp", "tcp"),
+        ("quiet", True, True),
+    ],
+)
+def test_what_fits_is_read_in_its_declared_kind(name: str, value: object, read: object) -> None:
+    found = DECLARED[name].read(value)
+    assert found == read and type(found) is type(read)
+
+
+@pytest.mark.parametrize(
+    "name,value,sentence",
+    [
+        ("rounds", 2.0, "--rounds: expected a whole number or 'auto', got 2.0"),
+        ("rounds", "paper", "--rounds: expected a whole number or 'auto', got 'paper'"),
+        ("delta", "x", "--delta: expected a number, 'auto' or 'paper', got 'x'"),
+        ("columns", ["a", 1], "--columns: expected a list of names, got ['a', 1]"),
+        ("per_client", "1", "--per-client: expected a list of whole numbers, got '1'"),
+        ("mode", None, "--mode: expected text, got None"),
+        ("quiet", 1, "--quiet: expected true or false, got 1"),
+    ],
+)
+def test_another_kind_is_refused(name: str, value: object, sentence: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        DECLARED[name].read(value)
+    assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize(
+    "name,value,sentence",
+    [
+        ("rounds", 10, "--rounds: expected a number from 0 to 9, got 10"),
+        ("delta", math.nan, "--delta: expected a number from 0.1 to 0.5, got nan"),
+        ("mode", "udp", "--mode: expected one of shm, tcp, got 'udp'"),
+    ],
+)
+def test_what_is_out_of_range_is_refused(name: str, value: object, sentence: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        DECLARED[name].check(value)
+    assert str(caught.value) == sentence
+    for fitting in {"rounds": (None, 0, 9), "delta": (None, "paper", 0.1), "mode": ("tcp",)}[name]:
+        DECLARED[name].check(fitting)
+
+
+def test_a_field_without_a_declaration_is_no_option() -> None:
+    assert list(DECLARED) == ["rounds", "delta", "columns", "per_client", "mode", "quiet"]
+    assert (DECLARED["mode"].help, DECLARED["mode"].common, DECLARED["rounds"].public) == ("shm or tcp", True, True)
+
+
+def test_what_all_parties_must_have_alike_is_no_path_of_one_of_them() -> None:
+    assert {name for name, entry in OPTIONS.items() if entry.public} == {
+        *("protocol", "columns", "k", "epsilon", "delta", "rounds", "n_total", "client_caps", "seed"),
+        *("masking", "known_shares", "ring_bits", "min_clients"),
+    }
+
+
+def test_the_help_shows_every_option_but_the_hidden_ones() -> None:
+    parser = Parser(prog="test")
+    add_run_options(parser)
+    shown = parser.format_help()
+    for entry in OPTIONS.values():
+        assert (f"  {entry.flag}" in shown) == (not entry.hidden), entry.name
+        assert entry.help and not (entry.hidden and entry.common), entry.name
+    assert 8 <= sum(entry.common for entry in OPTIONS.values()) <= 16
+
+
+@pytest.mark.parametrize(
+    "argv,sentence",
+    [
+        (("--epsilon", "x"), "argument --epsilon: expected a number, got 'x'; see test --help"),
+        (("--delta", "x"), "argument --delta: expected a number, 'auto' or 'paper', got 'x'; see test --help"),
+        (("--k", "x"), "argument --k: expected a whole number or 'auto:KMAX', got 'x'; see test --help"),
+        (
+            ("--client-caps", "1,x"),
+            "argument --client-caps: expected a list of whole numbers, got '1,x'; see test --help",
+        ),
+        (("--rounds", "autos"), "--rounds: expected a whole number or 'auto', got 'autos'"),
+    ],
+)
+def test_a_flag_that_cannot_be_read_says_what_the_key_expects(argv: tuple[str, str], sentence: str) -> None:
+    parser = Parser(prog="test")
+    add_run_options(parser)
+    with pytest.raises(ConfigError) as caught:
+        parse_run_options(parser, argv)
+    assert str(caught.value) == sentence
