@@ -28,6 +28,7 @@ PLACES = {
     "dp_accounting": {"privacy/"},
     "mpmath": {"privacy/"},
     "matplotlib": {"report/"},
+    "jinja2": {"report/page/"},
     "pyarrow": {"data/"},
     "sklearn": {"estimator/", "kmeans/metrics.py", "bench/"},
     "tqdm": {"report/", "bench/"},

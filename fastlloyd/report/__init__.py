@@ -1,1 +1,1 @@
-"""What a run leaves behind: report, tables, plots, progress. Released and public values only."""
+"""What a run leaves behind: report, tables, plots, pages, progress. Released and public values only."""

@@ -1,0 +1,85 @@
+"""Fills in the package's templates: whatever a value says, it stands on the page as text.
+
+Names of features and parties come from files and peers. Each value is made printable first, so that control characters
+and marks that turn the direction show as escapes, and is then escaped for HTML.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from fastlloyd.errors import ConfigError, printable
+from fastlloyd.report.unit import format_bytes, format_count, format_epsilon, format_seconds
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+HOW_TO_INSTALL = "pages need jinja2: install it with `pip install 'fastlloyd[report]'`"
+
+
+def available() -> bool:
+    """Return whether jinja2 is installed."""
+    return find_spec("jinja2") is not None
+
+
+def render(template: str, **values: Any) -> str:
+    """Return a page as text.
+
+    Parameters
+    ----------
+    template : str
+        Name of a file in `templates/`; pages extend `base.html`.
+    **values
+        What the template names. The filters `bytes`, `count` (with a noun), `epsilon`, `number` and `seconds` write
+        numbers as everywhere else.
+
+    Raises
+    ------
+    ConfigError
+        jinja2 is not installed.
+    """
+    return _environment().get_template(template).render(**values)
+
+
+def format_number(value: float, digits: int = 4) -> str:
+    """Write a number with so many digits, and a true minus sign.
+
+    Examples
+    --------
+    >>> format_number(-1234.5678), format_number(0.5, 2)
+    ('\u22121235', '0.5')
+    """
+    # Adding zero takes the sign from a negative zero.
+    text = f"{float(value) + 0.0:.{digits}g}"
+    whole = abs(value) < 1e15 and "e+" in text
+    return (f"{value:.0f}" if whole else text).replace("-", "\u2212")
+
+
+@cache
+def _environment() -> Environment:
+    """Return jinja2's environment for all pages."""
+    try:
+        from jinja2 import Environment, FunctionLoader, StrictUndefined
+    except ImportError as error:
+        raise ConfigError(HOW_TO_INSTALL) from error
+    folder = resources.files("fastlloyd.report.page").joinpath("templates")
+    environment = Environment(
+        autoescape=True,
+        finalize=_shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=FunctionLoader(lambda name: folder.joinpath(name).read_text("utf-8")),
+    )
+    environment.filters.update(
+        bytes=format_bytes, count=format_count, epsilon=format_epsilon, number=format_number, seconds=format_seconds
+    )
+    return environment
+
+
+def _shown(value: Any) -> Any:
+    """Return a value as printable text; what is markup already stays."""
+    return value if hasattr(value, "__html__") else printable(str(value), lines=True)

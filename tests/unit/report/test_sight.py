@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+
+from fastlloyd.protocols.registry import PROTOCOLS
+from fastlloyd.report.sight import Sights, who_sees
+
+
+def sights(protocol, parameters=(), **known) -> Sights:
+    found = who_sees(protocol, dict(parameters), **known)
+    assert found is not None
+    return found
+
+
+def protection(found, who):
+    return next(sight.protection for sight in (*found.alone, *found.together) if sight.who == who)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_each_protocol_says_who_sees_what(protocol):
+    found = sights(protocol)
+    assert len(found.alone) >= 3 and found.together
+    assert all(sight.who and sight.sees and sight.protection for sight in (*found.alone, *found.together))
+
+
+def test_a_protocol_of_another_distribution_has_no_words_here():
+    assert who_sees("histogram", {}) is None
+
+
+@pytest.mark.parametrize("protocol", ["lloyd", "kfed", "vertical-plain"])
+def test_nothing_protects_records_where_there_is_no_noise(protocol):
+    assert "nothing" in {sight.protection for sight in sights(protocol).alone}
+
+
+@pytest.mark.parametrize("protocol", ["fastlloyd", "lloyd"])
+def test_common_masks_fall_where_the_server_meets_a_client(protocol):
+    assert protection(sights(protocol, masking="common"), "the server and any one client") == "nothing"
+
+
+def test_noise_in_shares_holds_against_the_server_and_as_many_clients_as_were_planned_for():
+    found = sights("fastlloyd", {"known_shares": 3}, masking="pairwise")
+    assert "promise" in protection(found, "the server and up to 3 clients")
+    assert "less noise" in protection(found, "more than 3 of the clients, with or without the server")
+
+
+def test_settings_that_show_more_are_said():
+    told = sights("secfc", {"start": "separated", "reveal_centers": True, "segments": 2, "threshold": 1})
+    server, client = told.alone[:2]
+    assert "exact distances" in server.sees and "final centres" in client.sees and "whose" in client.sees
+    assert "3 clients" in {sight.who for sight in told.together}
+    assert "whose" not in sights("secfc", {"membership": True}).alone[1].sees
+    assert protection(sights("vertical-he", {"private": False}), "the computing party") == "nothing"
+
+
+def test_links_whose_keys_nobody_checked_are_called_so():
+    assert "nobody checked" in protection(sights("fastlloyd", authenticated=False), "the network")
+    assert "nobody" not in protection(sights("fastlloyd"), "the network")
