@@ -35,7 +35,7 @@ umask 077
 for rank in $(seq 0 "$1"); do
     name=server
     ((rank == 0)) || name=client-$rank
-    fastlloyd keygen --name "$name" --rank "$rank" --out "$name/own" >/dev/null
+    fastlloyd keygen --name "$name" --rank "$rank" --prefix "$name/own" >/dev/null
     fastlloyd roster add --roster public/roster.toml --cert "$name/own.pem" >/dev/null
 done
 fastlloyd roster check --roster public/roster.toml

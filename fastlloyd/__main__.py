@@ -6,7 +6,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from fastlloyd.errors import FastLloydError
+from fastlloyd.errors import FastLloydError, did_you_mean
 from fastlloyd.version import __version__
 
 _COMMANDS = {
@@ -42,7 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.write(f"fastlloyd {__version__}\n")
         return 0
     if words[0] not in _COMMANDS:
-        sys.stderr.write(f"fastlloyd: unknown command {words[0]!r}; known are {', '.join(_COMMANDS)}\n")
+        close = did_you_mean(words[0], _COMMANDS)
+        sys.stderr.write(f"fastlloyd: unknown command {words[0]!r}{close}; known are {', '.join(_COMMANDS)}\n")
         return 2
     try:
         command = importlib.import_module(f"fastlloyd.cli.{words[0]}")

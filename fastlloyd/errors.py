@@ -24,6 +24,7 @@ Source: docs/protocol.md, "How a run ends".
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from enum import IntEnum
 
 EXIT_OK = 0
@@ -53,6 +54,21 @@ def printable(text: str, *, lines: bool = False) -> str:
         each if each.isprintable() or (lines and each == "\n") else each.encode("unicode_escape").decode()
         for each in text
     )
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return the known name that a word was probably meant to be, as a remark to put after the word; '' for none.
+
+    Examples
+    --------
+    >>> did_you_mean("epsilom", ["delta", "epsilon"])
+    " (did you mean 'epsilon'?)"
+    """
+    from difflib import get_close_matches  # needed only where something is wrong
+
+    names = {name.casefold(): name for name in known}
+    close = get_close_matches(word.casefold(), names, n=1, cutoff=0.6)
+    return f" (did you mean {names[close[0]]!r}?)" if close else ""
 
 
 class Reason(IntEnum):

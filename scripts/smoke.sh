@@ -18,7 +18,7 @@ failed=0
 roster() {
   local rank
   for rank in 0 1 2; do
-    "$1" -m fastlloyd keygen --name "party $rank" --rank "$rank" --out "$2/party-$rank" >/dev/null
+    "$1" -m fastlloyd keygen --name "party $rank" --rank "$rank" --prefix "$2/party-$rank" >/dev/null
     "$1" -m fastlloyd roster add --roster "$2/roster.toml" --cert "$2/party-$rank.pem" >/dev/null
   done
   "$1" -m fastlloyd roster check --roster "$2/roster.toml"

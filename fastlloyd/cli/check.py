@@ -17,7 +17,7 @@ from fastlloyd.cli.arguments import join_negative_values, name_list
 from fastlloyd.cli.check_key import check_links
 from fastlloyd.cli.options import Parser
 from fastlloyd.data.bounds import Bounds, count_outside, parse_bounds
-from fastlloyd.data.table import MISSING_RULES, Table, read_table
+from fastlloyd.data.table import MISSING_RULES, Table, missing_words, read_table
 from fastlloyd.errors import EXIT_OK, ConfigError, DataError, printable
 from fastlloyd.run.config import RunConfig, load_config
 from fastlloyd.run.promise import unit_sentence
@@ -170,6 +170,8 @@ def _summary(table: Table, question: _Question) -> Iterator[str]:
     outcome = {"refuse": "none", "drop": "dropped", "midpoint": "filled with the middle of the bounds"}
     rows = "" if question.missing == "refuse" else f"{table.missing_rows:,} rows "
     yield f"missing   {rows}{outcome[question.missing]} (rule: {question.missing})"
+    if table.missing_in:
+        yield f"          values: {missing_words(table.missing_in)}"
     cap = _cap(question)
     if cap is not None:
         yield f"cap       {cap[0]:,} rows, {cap[1]}"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 
+from fastlloyd.cli.options import Parser
 from fastlloyd.crypto.link.identity import fingerprint, make_identity, save_identity
-from fastlloyd.errors import EXIT_OK
+from fastlloyd.errors import EXIT_OK, ConfigError
+
+_FOLDER_MODE = 0o700
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -17,11 +19,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises
     ------
     ConfigError
-        The name does not do, or a file is there already.
+        The name does not do, a file is there already, or the folder cannot be made.
     """
     options = _parser().parse_args(argv)
     identity = make_identity(options.name, options.rank)
-    key_path, certificate_path = _paths(options.out, options.name)
+    prefix = f"{_folder(options.out) / options.name}" if options.prefix is None else options.prefix
+    key_path, certificate_path = Path(f"{prefix}.key"), Path(f"{prefix}.pem")
     save_identity(identity, key_path, certificate_path, force=options.force)
     rank = "--role ROLE --rank RANK" if options.rank is None else ""
     add = f"fastlloyd roster add --roster ROSTER.toml --cert {quote(certificate_path.name)} {rank}".rstrip()
@@ -34,20 +37,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     return EXIT_OK
 
 
-def _paths(out: str, name: str) -> tuple[Path, Path]:
-    """Read --out as a folder if it is one or ends in '/', else as the beginning of both file names."""
-    folder = Path(out).is_dir() or out.endswith("/")
-    prefix = str(Path(out) / name) if folder else out
-    return Path(f"{prefix}.key"), Path(f"{prefix}.pem")
+def _folder(out: str) -> Path:
+    """Return the folder of --out; a new one is for its owner alone."""
+    folder = Path(out)
+    try:
+        folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--out {out}: cannot be made a folder ({error.strerror}); name another one") from error
+    return folder
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     """Describe the flags."""
-    parser = argparse.ArgumentParser(prog="fastlloyd keygen", description="Make a party's key and certificate.")
+    parser = Parser(prog="fastlloyd keygen", description="Make a party's key and certificate.")
     parser.add_argument("--name", required=True, help="name of the organisation or party, as it stands in the roster")
     parser.add_argument("--rank", type=int, help="0 for the server, 1 and up for clients, if known already")
-    parser.add_argument(
-        "--out", default=".", metavar="DIR_OR_PREFIX", help="an existing folder, or the file names' beginning"
-    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--out", default=".", metavar="DIR", help="folder of NAME.key and NAME.pem, made if it is new")
+    where.add_argument("--prefix", metavar="PATH", help="instead of --out: how both file names begin")
     parser.add_argument("--force", action="store_true", help="replace files that are there")
     return parser

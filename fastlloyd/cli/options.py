@@ -11,7 +11,7 @@ from typing import Any
 
 from fastlloyd.cli.arguments import join_negative_values, name_list
 from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, did_you_mean
 from fastlloyd.protocols.registry import PROTOCOLS, names
 from fastlloyd.run.config import OPTIONS, TASK, VERTICAL, RunConfig, has_table, load_config, with_values
 from fastlloyd.run.option import Option
@@ -22,7 +22,13 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> Any:
         """Raise instead of printing."""
-        raise ConfigError(f"{message}; see {self.prog} --help")
+        raise ConfigError(f"{message}{self._meant(message)}; see {self.prog} --help")
+
+    def _meant(self, message: str) -> str:
+        """Return what the first unknown flag was probably meant to be."""
+        _, found, words = message.partition("unrecognized arguments: ")
+        flags = [word.partition("=")[0] for word in words.split() if word.startswith("-")]
+        return did_you_mean(flags[0], self._option_string_actions) if found and flags else ""
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +98,10 @@ def _tables(pairs: Sequence[str], protocol: str) -> dict[str, dict[str, Any]]:
         if not equals or not dot or not key or not owner:
             raise ConfigError(f"--set: expected PROTOCOL.KEY=VALUE, got {pair!r}, as in --set {protocol}.alpha=0.8")
         if not has_table(owner):
-            raise ConfigError(f"--set: unknown protocol {owner!r}; known are {', '.join((*names(), VERTICAL))}")
+            known = (*names(), VERTICAL)
+            raise ConfigError(
+                f"--set: unknown protocol {owner!r}{did_you_mean(owner, known)}; known are {', '.join(known)}"
+            )
         try:
             value = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:

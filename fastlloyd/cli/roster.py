@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from fastlloyd.cli.options import Parser
 from fastlloyd.crypto.link.identity import certificate_bytes, group_hex, named_in, read_text
 from fastlloyd.crypto.link.roster import ROLES, Roster, RosterEntry
 from fastlloyd.errors import EXIT_OK, ConfigError
@@ -57,9 +58,9 @@ def _show(roster: Roster) -> None:
     print(f"digest of the roster: {group_hex(roster.digest())}")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     """Describe the flags."""
-    parser = argparse.ArgumentParser(prog="fastlloyd roster", description="Keep the list of parties.")
+    parser = Parser(prog="fastlloyd roster", description="Keep the list of parties.")
     actions = parser.add_subparsers(dest="action", required=True)
     add = actions.add_parser("add", help="add a party's certificate; makes the file if there is none")
     show = actions.add_parser("show", help="list the parties and their fingerprints")

@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.errors import ConfigError, DataError
+from fastlloyd.errors import ConfigError, DataError, did_you_mean
 
 AUTO_PUBLIC = "auto-public"
 
@@ -95,8 +95,9 @@ class Bounds:
             index = {name: i for i, name in enumerate(self.names)}
             lacking = [name for name in names if name not in index]
             if lacking:
+                close = did_you_mean(lacking[0], self.names)
                 raise ConfigError(
-                    f"the bounds name no feature {_listed(lacking)}: they hold {_listed(self.names)}; "
+                    f"the bounds name no feature {_listed(lacking)}{close}: they hold {_listed(self.names)}; "
                     "add a row 'feature,lo,hi' to the bounds file or leave the feature out with --columns"
                 )
             order = [index[name] for name in names]

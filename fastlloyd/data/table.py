@@ -8,7 +8,7 @@ standard error.
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.columnar import read_parquet, read_parquet_head, read_parquet_texts
 from fastlloyd.data.delimited import Cells, read_cells, read_head, read_texts
-from fastlloyd.errors import ConfigError, DataError
+from fastlloyd.errors import ConfigError, DataError, did_you_mean
 
 Missing = Literal["refuse", "drop", "midpoint"]
 
@@ -43,6 +43,8 @@ class Table:
         Columns of the file that are not used: not asked for, identifiers or text.
     missing_rows : int
         Rows with a missing value that were dropped or filled; stays with the owner.
+    missing_in : mapping of str to int
+        Missing values of each column that lacks any, as many as the file has; stays with the owner.
     """
 
     values: NDArray[np.float64] = field(repr=False)
@@ -50,6 +52,7 @@ class Table:
     source: str
     ignored: tuple[str, ...] = ()
     missing_rows: int = field(default=0, repr=False)
+    missing_in: Mapping[str, int] = field(default_factory=dict, repr=False)
 
 
 def read_table(
@@ -111,8 +114,11 @@ def read_table(
     used = tuple(names[index] for index in chosen)
     ignored = tuple(name or "(no name)" for i, name in enumerate(names) if i not in set(chosen))
     _refuse_infinite(path, cells, used)
+    missing_in = _count_missing(cells.values, used)
+    if missing_in and missing == "refuse":
+        raise _refused(path, cells, used, missing_in)
     values, missing_rows = _settle_missing(path, cells, used, missing, bounds)
-    return Table(values, used, str(path), ignored, missing_rows)
+    return Table(values, used, str(path), ignored, missing_rows, missing_in)
 
 
 def column_names(path: str | Path) -> tuple[str, ...]:
@@ -151,8 +157,10 @@ def read_identifiers(path: str | Path, column: str) -> tuple[str, ...]:
     path = Path(path)
     names = column_names(path)
     if column not in names:
-        shown = ", ".join(map(repr, names[:20])) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-        raise DataError(f"{path}: no column {column!r} to name the records; it has {shown}; set the id column")
+        close = did_you_mean(column, names)
+        raise DataError(
+            f"{path}: no column {column!r}{close} to name the records; it has {_listed(names)}; set the id column"
+        )
     index, suffix = names.index(column), _suffix(path)
     if suffix in (".csv", ".csv.gz"):
         return read_texts(path, read_head(path), index)
@@ -304,10 +312,8 @@ def _chosen(
     _refuse_twice(columns, "--columns names")
     unknown = [name for name in (*columns, *ignore) if name not in names]
     if unknown:
-        raise DataError(
-            f"{path}: no column {', '.join(map(repr, unknown))}; it has {', '.join(map(repr, names[:20]))}"
-            + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-        )
+        wanted = ", ".join(f"{name!r}{did_you_mean(name, names)}" for name in unknown)
+        raise DataError(f"{path}: no column {wanted}; it has {_listed(names)}")
     if columns:
         chosen = [names.index(name) for name in columns if name not in ignore]
     else:
@@ -319,6 +325,12 @@ def _chosen(
             "a decimal point, and name identifiers in --columns if they are meant"
         )
     return chosen
+
+
+def _listed(names: Sequence[str], limit: int = 20) -> str:
+    """Write the first names in quotes."""
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(map(repr, names[:limit])) + more
 
 
 def _is_identifier(name: str) -> bool:
@@ -346,6 +358,42 @@ def _refuse_infinite(path: Path, cells: Cells, names: tuple[str, ...]) -> None:
             raise DataError(f"{place}: expected a finite number, got an infinite one; correct the cell")
 
 
+def _count_missing(values: NDArray[np.float64], names: tuple[str, ...]) -> dict[str, int]:
+    """Count the missing values of each column that lacks any."""
+    counts = np.zeros(len(names), dtype=np.int64)
+    step = max(1, _BLOCK_VALUES // values.shape[1])
+    for start in range(0, len(values), step):
+        counts += np.count_nonzero(np.isnan(values[start : start + step]), axis=0)
+    return {name: int(count) for name, count in zip(names, counts, strict=True) if count}
+
+
+def missing_words(missing_in: Mapping[str, int], limit: int = 20) -> str:
+    """Say which columns lack how many values.
+
+    Examples
+    --------
+    >>> missing_words({"age": 2, "dose": 11})
+    "2 in 'age', 11 in 'dose'"
+    """
+    shown = [f"{count:,} in {name!r}" for name, count in list(missing_in.items())[:limit]]
+    rest = len(missing_in) - limit
+    return ", ".join(shown) + (f" and more in {rest} other columns" if rest > 0 else "")
+
+
+def _refused(path: Path, cells: Cells, names: tuple[str, ...], missing_in: Mapping[str, int]) -> DataError:
+    """Return the error of a file with missing values: the first place, and how many each column lacks."""
+    values = cells.values
+    step = max(1, _BLOCK_VALUES // values.shape[1])
+    starts = range(0, len(values), step)
+    start = next(at for at in starts if np.isnan(values[at : at + step]).any())
+    row, column = (int(i) for i in np.argwhere(np.isnan(values[start : start + step]))[0])
+    return DataError(
+        f"{_place(path, cells, start + row, names[column])}: the value is missing or NaN (missing values: "
+        f"{missing_words(missing_in)}); fill them in, or choose --missing drop (the row) or --missing midpoint (of the "
+        "bounds)"
+    )
+
+
 def _settle_missing(
     path: Path, cells: Cells, names: tuple[str, ...], rule: str, bounds: Bounds | None
 ) -> tuple[NDArray[np.float64], int]:
@@ -358,14 +406,7 @@ def _settle_missing(
         block = values[start : start + step]
         gaps = np.isnan(block)
         incomplete = gaps.any(axis=1)
-        count = int(incomplete.sum())
-        missing_rows += count
-        if count and rule == "refuse":
-            row, column = (int(i) for i in np.argwhere(gaps)[0])
-            raise DataError(
-                f"{_place(path, cells, start + row, names[column])}: the value is missing or NaN; fill it "
-                "in, or choose --missing drop (the row) or --missing midpoint (of the bounds)"
-            )
+        missing_rows += int(incomplete.sum())
         if middle is not None:
             np.copyto(block, middle, where=gaps)
         elif missing_rows:

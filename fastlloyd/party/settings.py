@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar, cast, get_args, get_type_hints
 
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, did_you_mean
 from fastlloyd.wire.decode import show
 
 T = TypeVar("T")
@@ -140,7 +140,8 @@ def read_settings(defaults: T, owner: str, values: Mapping[str, object]) -> T:
     chosen: dict[str, object] = {}
     for name, value in values.items():
         if name not in rules:
-            raise ConfigError(f"{owner} has no setting {show(name)}; it has {', '.join(sorted(rules))}")
+            close = did_you_mean(name, rules)
+            raise ConfigError(f"{owner} has no setting {show(name)}{close}; it has {', '.join(sorted(rules))}")
         kind, rule = rules[name]
         if rule.auto and (value is None or value == AUTO):
             chosen[name] = getattr(defaults, name)

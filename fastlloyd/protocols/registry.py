@@ -16,7 +16,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -92,7 +92,8 @@ def find(name: str) -> Row:
         return _BY_NAME[name]
     points = [point for point in _entry_points() if point.name == name]
     if not points:
-        raise ConfigError(f"--protocol: expected one of {', '.join(names())}, got {name!r}")
+        known = names()
+        raise ConfigError(f"--protocol: expected one of {', '.join(known)}, got {name!r}{did_you_mean(name, known)}")
     if len(points) > 1:
         raise _refuse(points[0], f"{_owner(points[1])} adds another of this name")
     return _load(points[0])

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fastlloyd.errors import ConfigError
-from fastlloyd.protocols.registry import PROTOCOLS, find, knows
+from fastlloyd.errors import ConfigError, did_you_mean
+from fastlloyd.protocols.registry import PROTOCOLS, find, knows, names
 from fastlloyd.run.option import AUTO, option, options_of
 from fastlloyd.wire.regular import read_regular
 
@@ -267,7 +267,8 @@ def with_values(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
             tables[raw_key] = value
         elif key not in OPTIONS:
             known = ", ".join(sorted(OPTIONS))
-            raise ConfigError(f"unknown key {raw_key!r}; known are {known}, and one table per protocol")
+            close = did_you_mean(key, (*OPTIONS, *names()))
+            raise ConfigError(f"unknown key {raw_key!r}{close}; known are {known}, and one table per protocol")
         elif key == "k":
             chosen |= _number_of_clusters(value)
         elif key == "bounds" and isinstance(value, list):

@@ -123,6 +123,8 @@ def execute(config: RunConfig | FastLloydError, transport: Transport, announcer:
         _explain(error, ending, announcer)
         return ending
     files.announce(announcer.note)
+    if announcer.own_terminal:
+        announcer.note(files.farewell)
     return Ending(EXIT_OK, transport.me.rank, Reason.INTERNAL, bool(outcome.late))
 
 

@@ -34,6 +34,11 @@ class Files(Protocol):
 
     ledger: Ledger
 
+    @property
+    def farewell(self) -> str:
+        """The last line on the terminal of a party that has one of its own."""
+        ...
+
     def choose_writer(self, candidates: Sequence[PartyId]) -> None:
         """Find out whether to write the shared files."""
         ...
@@ -64,6 +69,12 @@ class ServerFiles:
     def __init__(self, facts: Facts, ledger: Ledger | None) -> None:
         self._facts = facts
         self.ledger = ledger or Ledger()
+
+    @property
+    def farewell(self) -> str:
+        """Say that all is over, and who has the result."""
+        folder = self._facts.config.output.replace("{client}", str(self._facts.me.rank))
+        return f"done: the clients have the result; what was released stands in {folder}/server.json"
 
     def choose_writer(self, candidates: Sequence[PartyId]) -> None:
         """Nothing is shared."""
@@ -115,6 +126,11 @@ class ResultFiles:
         except BaseException:
             self._folder.discard()
             raise
+
+    @property
+    def farewell(self) -> str:
+        """Say that all is over."""
+        return "done"
 
     def choose_writer(self, candidates: Sequence[PartyId]) -> None:
         """Find out whether to write the shared files; before the final exchange, while all are there."""

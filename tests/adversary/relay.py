@@ -32,7 +32,7 @@ def make_roster(folder: Path, names: Sequence[str]) -> Path:
     with (folder / "log").open("w") as log, contextlib.redirect_stdout(log):
         for rank, name in enumerate(names):
             key = str(folder / f"party_{rank}")
-            assert main(["keygen", "--name", name, "--rank", str(rank), "--out", key]) == 0
+            assert main(["keygen", "--name", name, "--rank", str(rank), "--prefix", key]) == 0
             assert main(["roster", "add", *roster, "--cert", f"{key}.pem"]) == 0
     return folder
 

@@ -38,7 +38,7 @@ def parties(tmp_path_factory):
     roster = ["--roster", str(folder / "roster.toml")]
     for rank, name in enumerate(["operator", "clinic north", "clinic south", "clinic west"]):
         with contextlib.redirect_stdout(None):
-            main(["keygen", "--name", name, "--rank", str(rank), "--out", str(folder / f"party_{rank}")])
+            main(["keygen", "--name", name, "--rank", str(rank), "--prefix", str(folder / f"party_{rank}")])
             main(["roster", "add", *roster, "--cert", str(folder / f"party_{rank}.pem")])
     hospitals(folder, clients=CLIENTS)
     (folder / "run.toml").write_text(
@@ -151,6 +151,8 @@ def test_three_hospitals_and_an_operator_with_strangers_at_the_door(parties, tmp
     assert server["parties"]["authenticated"] is True and server["network"]["transport"] == "serve/join"
     assert "3 of 3" in sites.out(0) and "round 4 of 4: 3 clients" in sites.out(0)
     assert "cluster" not in sites.out(0)
+    assert sites.out(0).splitlines()[-1].startswith("done: the clients have the result; ")
+    assert [sites.out(rank).splitlines()[-1] for rank in (1, 2, 3)] == ["done"] * 3
     assert sites.err(0).count("dropped a connection from 127.0.0.1") == 1
 
 
@@ -311,7 +313,7 @@ def test_certificates_with_one_subject_are_refused(alone, parties, tmp_path, cap
     with monkeypatch.context() as patched, contextlib.redirect_stdout(None):
         patched.setattr(x509, "random_serial_number", lambda: 7)
         for rank in (0, 1, 2):
-            main(["keygen", "--name", "clinic", "--out", str(tmp_path / f"p{rank}")])
+            main(["keygen", "--name", "clinic", "--prefix", str(tmp_path / f"p{rank}")])
             words = ["--cert", str(tmp_path / f"p{rank}.pem"), "--name", f"party {rank}", "--rank", str(rank)]
             main(["roster", "add", *roster, *words])
     assert main(["serve", "--listen", "127.0.0.1:0", *roster, "--key", str(tmp_path / "p0.key")]) == 2

@@ -225,10 +225,10 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """party-0 .. party-2 in roster.toml, and a stranger with a roster in which it is client 2."""
     folder = tmp_path_factory.mktemp("keys")
     for rank in range(3):
-        fastlloyd("keygen", "--name", f"party {rank}", "--rank", rank, "--out", folder / f"party-{rank}")
+        fastlloyd("keygen", "--name", f"party {rank}", "--rank", rank, "--prefix", folder / f"party-{rank}")
         fastlloyd("roster", "add", "--roster", folder / "roster.toml", "--cert", folder / f"party-{rank}.pem")
     shutil.copy(folder / "roster.toml", folder / "strange.toml")
-    fastlloyd("keygen", "--name", "stranger", "--rank", 2, "--out", folder / "stranger")
+    fastlloyd("keygen", "--name", "stranger", "--rank", 2, "--prefix", folder / "stranger")
     fastlloyd("roster", "add", "--roster", folder / "strange.toml", "--cert", folder / "stranger.pem", "--replace")
     return folder
 

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
-from fastlloyd.protocols.feddp.face_inputs import ServerPoints, gather, load
+from fastlloyd.protocols.feddp.face_inputs import ServerPoints, gather, load, public_parameters
+from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
+from fastlloyd.protocols.feddp.settings import settings_from
 from fastlloyd.run.config import RunConfig
+from fastlloyd.run.inputs import settle_size
 from fastlloyd.run.promise import promise_lines
 from fastlloyd.wire.header import SERVER
+
+_ASSUMED = (
+    "assumed: as many points of the server as clusters, of the largest norm; the run needs --server-data FILE, and its "
+    "noise is at most this",
+)
 
 
 def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
@@ -20,6 +33,40 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     ConfigError
         Public parameters that do not fit, or an unknown number of features.
     """
+    assumed = d is not None and config.dataset is None and config.server_data is None
+    public, names, points = _without_points(config, clients, d) if assumed and d else _from_data(config, clients, d)
+    plan = make_plan(public, d=len(names), names=names, server_points=points)
+    epsilon = check_plan(plan, public, d=len(names), names=names)
+    return [
+        f"feddp: {plan.n_total:,} records at most, {plan.d} features, {'at most ' if plan.choose_k else ''}{plan.k} "
+        f"clusters, {plan.clients} clients, {plan.n_server:,} points of the server",
+        f"arithmetic: ring Z_2^{plan.ring_bits} (outer product: Z_2^64), {plan.fraction_bits} fraction bits (outer "
+        f"product: {plan.outer_bits})",
+        f"privacy: epsilon {epsilon:.6g} of {plan.epsilon:g}, delta {plan.delta:.3g}, "
+        f"{ADD_REMOVE_USER if plan.by_user else ADD_REMOVE}; records are cut to norm {plan.norm_bound:.4g}",
+        *(_ASSUMED if assumed and points is not None else ()),
+        *promise_lines(config, delta=plan.delta, n_total=plan.n_total),
+        f"shares: each of {plan.clients} clients adds one, {plan.shares} of them carry the guarantee; "
+        f"{plan.noise_price - 1.0:.1%} more noise in all than a server alone would add",
+        *(_step_line(plan, t) for t in range(len(plan.rounds))),
+    ]
+
+
+def _without_points(
+    config: RunConfig, clients: int, d: int
+) -> tuple[PublicParameters, tuple[str, ...], NDArray[np.float64] | None]:
+    """Plan from `--d` alone: as few points of the server as there may be, in a corner, where the norm is largest."""
+    config = replace(config, masking="pairwise")
+    public = public_parameters(config, clients, *settle_size(config, None))
+    names = tuple(f"x{i + 1}" for i in range(d))
+    starts_alone = settings_from(config.own_settings).start == "sphere-packing"
+    return public, names, None if starts_alone else np.ones((public.k, d))
+
+
+def _from_data(
+    config: RunConfig, clients: int, d: int | None
+) -> tuple[PublicParameters, tuple[str, ...], NDArray[np.float64] | None]:
+    """Plan with the server's own points, or the public data set that holds them."""
     config, common = gather(config, clients)
     own = load(config, common, SERVER)
     names = own.names if isinstance(own, ServerPoints) else None
@@ -29,21 +76,7 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
         names = tuple(f"x{i + 1}" for i in range(d))
     if d not in (None, len(names)):
         raise ConfigError(f"--d: the server's data have {len(names)} features, got {d}; leave it out")
-    points = own.points if isinstance(own, ServerPoints) else None
-    plan = make_plan(common.public, d=len(names), names=names, server_points=points)
-    epsilon = check_plan(plan, common.public, d=len(names), names=names)
-    return [
-        f"feddp: {plan.n_total:,} records at most, {plan.d} features, {'at most ' if plan.choose_k else ''}{plan.k} "
-        f"clusters, {plan.clients} clients, {plan.n_server:,} points of the server",
-        f"arithmetic: ring Z_2^{plan.ring_bits} (outer product: Z_2^64), {plan.fraction_bits} fraction bits (outer "
-        f"product: {plan.outer_bits})",
-        f"privacy: epsilon {epsilon:.6g} of {plan.epsilon:g}, delta {plan.delta:.3g}, "
-        f"{ADD_REMOVE_USER if plan.by_user else ADD_REMOVE}; records are cut to norm {plan.norm_bound:.4g}",
-        *promise_lines(config, delta=plan.delta, n_total=plan.n_total),
-        f"shares: each of {plan.clients} clients adds one, {plan.shares} of them carry the guarantee; "
-        f"{plan.noise_price - 1.0:.1%} more noise in all than a server alone would add",
-        *(_step_line(plan, t) for t in range(len(plan.rounds))),
-    ]
+    return common.public, names, own.points if isinstance(own, ServerPoints) else None
 
 
 def _step_line(plan: Plan, t: int) -> str:

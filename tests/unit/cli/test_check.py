@@ -37,6 +37,18 @@ def test_a_summary_that_ends_ready(records, capsys):
     assert "10 rows, the public N of all clients together" in text
 
 
+def test_missing_values_are_counted_for_each_column(tmp_path, capsys):
+    path = tmp_path / "clinic.csv"
+    path.write_text("age,dose,site\n1,,7\n2,NA,7\n,3,7\n4,5,7\n")
+    assert main(["--data", str(path), "--missing", "drop"]) == 0
+    text = "\n".join(lines(capsys))
+    assert "missing   3 rows dropped" in text and "values: 1 in 'age', 2 in 'dose'\n" in text
+    with pytest.raises(
+        DataError, match=r"row 1 \(line 2\), column 'dose': .*missing values: 1 in 'age', 2 in 'dose'\)"
+    ):
+        main(["--data", str(path)])
+
+
 def test_values_outside_are_counted_per_feature(records, capsys):
     assert main(["--data", str(records), "--bounds", "0,6", "--missing", "drop"]) == 0
     out = lines(capsys)

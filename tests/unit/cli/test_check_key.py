@@ -22,7 +22,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with keys of all parties, a roster, a run file without a key, and records."""
     folder = tmp_path_factory.mktemp("site")
     for rank, name in enumerate(NAMES):
-        keygen.main(["--name", name, "--rank", str(rank), "--out", str(folder / str(rank))])
+        keygen.main(["--name", name, "--rank", str(rank), "--prefix", str(folder / str(rank))])
         roster.main(["add", "--roster", str(folder / "roster.toml"), "--cert", str(folder / f"{rank}.pem")])
     (folder / "run.toml").write_text(RUN.format(folder / "roster.toml"))
     (folder / "records.csv").write_text("a,b\n0,0\n1,1\n0.5,1\n")
@@ -115,7 +115,7 @@ def test_a_file_that_is_wrong_ends_the_check(site: Path, tmp_path: Path, capsys:
     with pytest.raises(ConfigError, match=r"client 1, but its --key belongs to client 2 \('south'\)"):
         checked(site, capsys, "--client", "1", "--key", str(site / "2.key"))
     assert "rows      3" in capsys.readouterr().out  # after what could be checked
-    keygen.main(["--name", "stranger", "--rank", "3", "--out", str(tmp_path / "stranger")])
+    keygen.main(["--name", "stranger", "--rank", "3", "--prefix", str(tmp_path / "stranger")])
     with pytest.raises(ConfigError, match="belongs to nobody"):
         checked(site, capsys, "--key", str(tmp_path / "stranger.key"))
     with pytest.raises(ConfigError, match="--client 3: the roster has 2 clients"):
@@ -132,7 +132,7 @@ def test_no_word_of_keys_without_a_roster(site: Path, capsys: pytest.CaptureFixt
 
 
 def test_a_key_of_nobody_names_no_other_client(site: Path, tmp_path: Path) -> None:
-    keygen.main(["--name", "stranger", "--rank", "3", "--out", str(tmp_path / "stranger")])
+    keygen.main(["--name", "stranger", "--rank", "3", "--prefix", str(tmp_path / "stranger")])
     config = RunConfig(roster=str(site / "roster.toml"), key=str(tmp_path / "stranger.key"))
     with pytest.raises(ConfigError, match="--key: this key belongs to nobody in the roster") as caught:
         find_place(config, None)

@@ -176,11 +176,20 @@ def test_keygen_writes_both_files_and_prints_no_secret(tmp_path, capsys):
     assert fingerprint(identity.certificate_der) in shown and "roster add" in shown
     key_text = (tmp_path / "Clinic North.key").read_text().splitlines()[1]
     assert key_text not in shown
-    assert keygen.main(["--name", "x", "--out", str(tmp_path / "prefix")]) == 0
+    assert keygen.main(["--name", "x", "--prefix", str(tmp_path / "prefix")]) == 0
     assert (tmp_path / "prefix.key").exists() and (tmp_path / "prefix.pem").exists()
     with pytest.raises(ConfigError, match="--force"):
-        keygen.main(["--name", "x", "--out", str(tmp_path / "prefix")])
-    assert keygen.main(["--name", "x", "--out", str(tmp_path / "prefix"), "--force"]) == 0
+        keygen.main(["--name", "x", "--prefix", str(tmp_path / "prefix")])
+    assert keygen.main(["--name", "x", "--prefix", str(tmp_path / "prefix"), "--force"]) == 0
+
+
+def test_keygen_makes_its_folder_for_the_owner_alone(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert keygen.main(["--name", "hospital-1", "--rank", "1", "--out", "keys"]) == 0  # as README has it
+    assert {path.name for path in Path("keys").iterdir()} == {"hospital-1.key", "hospital-1.pem"}
+    assert Path("keys").stat().st_mode & 0o777 == 0o700
+    with pytest.raises(ConfigError, match=r"--out keys/hospital-1\.pem: cannot be made a folder"):
+        keygen.main(["--name", "hospital-2", "--out", "keys/hospital-1.pem"])
 
 
 def test_a_file_that_cannot_be_put_in_place_is_a_sentence_and_leaves_nothing(tmp_path):

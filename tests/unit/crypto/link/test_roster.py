@@ -128,7 +128,7 @@ def test_identity_joins_key_and_certificate(three):
 def test_command_adds_shows_and_checks(tmp_path, capsys):
     path = tmp_path / "roster.toml"
     for rank in range(3):
-        keygen.main(["--name", f"site {rank}", "--rank", str(rank), "--out", str(tmp_path / f"p{rank}")])
+        keygen.main(["--name", f"site {rank}", "--rank", str(rank), "--prefix", str(tmp_path / f"p{rank}")])
         assert command.main(["add", "--roster", str(path), "--cert", str(tmp_path / f"p{rank}.pem")]) == 0
     assert command.main(["check", "--roster", str(path)]) == 0
     assert command.main(["show", "--roster", str(path)]) == 0
@@ -139,7 +139,7 @@ def test_command_adds_shows_and_checks(tmp_path, capsys):
         command.main(
             ["add", "--roster", str(path), "--cert", str(tmp_path / "p1.pem"), "--name", "x", "--role", "client"]
         )
-    keygen.main(["--name", "fresh", "--out", str(tmp_path / "fresh")])
+    keygen.main(["--name", "fresh", "--prefix", str(tmp_path / "fresh")])
     add = ["add", "--roster", str(path), "--cert", str(tmp_path / "fresh.pem")]
     with pytest.raises(ConfigError, match="states no rank"):
         command.main(add)
