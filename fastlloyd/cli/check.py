@@ -19,6 +19,7 @@ from fastlloyd.cli.options import Parser
 from fastlloyd.data.bounds import Bounds, count_outside, parse_bounds
 from fastlloyd.data.table import MISSING_RULES, Table, missing_words, read_table
 from fastlloyd.errors import EXIT_OK, ConfigError, DataError, printable
+from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig, load_config
 from fastlloyd.run.promise import unit_sentence
 
@@ -147,7 +148,7 @@ def _cap(question: _Question) -> tuple[int, str] | None:
     if question.n_total is None:
         return None
     if question.clients is not None:
-        return question.n_total // question.clients, f"the cap of each of {question.clients} clients"
+        return question.n_total // question.clients, f"the cap of each of {format_count(question.clients, 'client')}"
     return question.n_total, "the public N of all clients together"
 
 
@@ -155,7 +156,7 @@ def _check_cap(rows: int, question: _Question) -> None:
     cap = _cap(question)
     if cap is not None and rows > cap[0]:
         raise DataError(
-            f"{rows:,} rows are more than {cap[0]:,}, {cap[1]}; agree on a larger --n-total or larger "
+            f"{format_count(rows, 'row')} are more than {cap[0]:,}, {cap[1]}; agree on a larger --n-total or larger "
             "client_caps with the other parties, or bring fewer rows"
         )
 
@@ -168,13 +169,13 @@ def _summary(table: Table, question: _Question) -> Iterator[str]:
     if table.ignored:
         yield f"          {len(table.ignored)} ignored: {_listed(table.ignored)}"
     outcome = {"refuse": "none", "drop": "dropped", "midpoint": "filled with the middle of the bounds"}
-    rows = "" if question.missing == "refuse" else f"{table.missing_rows:,} rows "
+    rows = "" if question.missing == "refuse" else f"{format_count(table.missing_rows, 'row')} "
     yield f"missing   {rows}{outcome[question.missing]} (rule: {question.missing})"
     if table.missing_in:
         yield f"          values: {missing_words(table.missing_in)}"
     cap = _cap(question)
     if cap is not None:
-        yield f"cap       {cap[0]:,} rows, {cap[1]}"
+        yield f"cap       {format_count(cap[0], 'row')}, {cap[1]}"
     elif question.client_caps:
         yield "cap       not checked: say which client this is with --client"
     else:
@@ -209,7 +210,7 @@ def _hints(values: NDArray[np.float64], names: tuple[str, ...], k: int | None) -
     """Say what is legal but may not be meant."""
     constant = [name for name, same in zip(names, values.min(axis=0) == values.max(axis=0), strict=True) if same]
     if constant:
-        yield f"constant  {len(constant)} columns hold one value only: {_listed(constant)}"
+        yield f"constant  one value only in {format_count(len(constant), 'column')}: {_listed(constant)}"
     twice = len(values) - _count_distinct(values)
     if twice:
         yield f"repeated  {twice:,} of the rows equal an earlier one; fine if records can be alike"

@@ -13,6 +13,7 @@ from pathlib import Path
 from fastlloyd.crypto.link.identity import load_key
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.errors import ConfigError
+from fastlloyd.report.unit import format_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def check_links(roster: str | None, key: str | None, client: int | None) -> Link
         return LinkCheck((f"roster    missing: no file {roster}; the key is not checked",), f"the roster {roster}")
     parties = Roster.load(Path(roster))
     parties.check_complete()
-    told = f"roster    complete: the server and {len(parties.entries) - 1} clients"
+    told = f"roster    complete: the server and {format_count(len(parties.entries) - 1, 'client')}"
     entries = _chosen(parties, client)
     if key is None:
         missing = f"the key of {_named(entries)}"
@@ -74,7 +75,7 @@ def _chosen(roster: Roster, client: int | None) -> Sequence[RosterEntry]:
         return roster.entries
     own = [entry for entry in roster.entries if entry.rank == client]
     if not own:
-        raise ConfigError(f"--client {client}: the roster has {len(roster.entries) - 1} clients")
+        raise ConfigError(f"--client {client}: the roster has {format_count(len(roster.entries) - 1, 'client')}")
     return own
 
 

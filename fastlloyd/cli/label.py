@@ -19,6 +19,7 @@ from fastlloyd.data.public.named import dataset_bounds, load_named
 from fastlloyd.data.table import column_names, read_table
 from fastlloyd.errors import EXIT_OK, ConfigError
 from fastlloyd.report.display import csv_text
+from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig, load_config
 
 _BLOCK_VALUES = 1 << 18
@@ -54,7 +55,10 @@ def main(argv: Sequence[str]) -> int:
         centroids, records = scale(centroids, matched), scale(records, matched, out=records)
     write_labels(Path(options.out), nearest(records, centroids))
     space = "in original units, since no bounds were given" if matched is None else "scaled by the bounds"
-    print(f"labelled {len(records):,} records by {len(centroids)} centroids ({space}): {options.out}")
+    print(
+        f"labelled {format_count(len(records), 'record')} by {format_count(len(centroids), 'centroid')} ({space}): "
+        f"{options.out}"
+    )
     return EXIT_OK
 
 

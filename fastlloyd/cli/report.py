@@ -19,6 +19,7 @@ from fastlloyd.privacy.release import Release
 from fastlloyd.report.display import csv_text
 from fastlloyd.report.document import load, public_releases
 from fastlloyd.report.table import render, render_server
+from fastlloyd.report.unit import format_count
 from fastlloyd.wire.regular import read_regular
 
 # How far a recomputed epsilon may differ between two versions of the accounting library.
@@ -101,8 +102,8 @@ def verify(folder: Path, roster: Path | None = None) -> str:
     value = "an infinite epsilon" if math.isinf(epsilon) else f"epsilon {epsilon:.9g}"
     asked = "" if privacy["epsilon"] is None else f", asked for was {privacy['epsilon']:g}"
     accounting = (
-        f"verified: {len(releases)} releases in ledger.jsonl are those of report.json and compose to {value} at delta "
-        f"{privacy['delta']:.3g}, as report.json says{asked}"
+        f"verified: ledger.jsonl holds the {format_count(len(releases), 'release')} of report.json, together {value} "
+        f"at delta {privacy['delta']:.3g}, as report.json says{asked}"
     )
     return f"{accounting}\n{_signed(folder, document, roster)}"
 

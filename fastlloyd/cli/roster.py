@@ -10,6 +10,7 @@ from fastlloyd.cli.options import Parser
 from fastlloyd.crypto.link.identity import certificate_bytes, group_hex, named_in, read_text
 from fastlloyd.crypto.link.roster import ROLES, Roster, RosterEntry
 from fastlloyd.errors import EXIT_OK, ConfigError
+from fastlloyd.report.unit import format_count
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,7 +30,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     else:
         roster = Roster.load(path)
         roster.check_complete()
-        print(f"complete: the server and {len(roster.entries) - 1} clients, digest {group_hex(roster.digest())}")
+        print(
+            f"complete: the server and {format_count(len(roster.entries) - 1, 'client')}, digest "
+            f"{group_hex(roster.digest())}"
+        )
     return EXIT_OK
 
 

@@ -46,7 +46,9 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError("--clients: expected the number of clients, or a --roster, which tells it")
     count: int = arguments.clients if place.clients is None else place.clients
     if arguments.clients not in (None, count):
-        raise ConfigError(f"--clients: the roster names {count} clients, got {arguments.clients}; leave the flag out")
+        raise ConfigError(
+            f"--clients: the roster names {format_count(count, 'client')}, got {arguments.clients}; leave the flag out"
+        )
     keys = connection_keys(place)
     start_log(config, SERVER.rank)
     catch_signals()

@@ -22,7 +22,7 @@ from typing import Any
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.delta import large_delta
 from fastlloyd.report.schema import validate
-from fastlloyd.report.unit import format_epsilon
+from fastlloyd.report.unit import format_count, format_epsilon
 from fastlloyd.version import __version__
 from fastlloyd.wire.regular import read_regular
 
@@ -290,7 +290,7 @@ def claim(privacy: Privacy, *, n_total: int | None, against: str, reason: str | 
     # The noise is made of ChaCha20's bits: against unbounded readers nothing is claimed.
     conditions = ["that ChaCha20 cannot be told from random bits", *privacy.conditions]
     if n_total is not None and privacy.bounded:
-        conditions.insert(0, f"that all clients together hold at most {n_total:,} records")
+        conditions.insert(0, f"that all clients together hold at most {format_count(n_total, 'record')}")
     bound = f", on condition {' and '.join(conditions)}"
     delta = f" and delta = {privacy.delta:.3g}" if privacy.delta > 0 else ""
     note = None if n_total is None else large_delta(privacy.delta, n_total)

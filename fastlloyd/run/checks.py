@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from fastlloyd.errors import ConfigError, DataError, PeerError, RangeError, Reason
 from fastlloyd.life.hello import Schema, refuse_plan
+from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import SERVER
@@ -87,12 +88,13 @@ def refuse_ahead(schema: Schema, stored: int, most: int) -> None:
     for party, done in schema.rounds_done.items():
         if done > most:
             raise PeerError(
-                f"{party} says that it has finished {done} rounds, expected at most {most}", rank=party.rank
+                f"{party} says that it has finished {format_count(done, 'round')}, expected at most {most}",
+                rank=party.rank,
             )
         if done > stored:
             raise PeerError(
-                f"{party} says that it has finished {done} rounds, the server has closed {stored}; resume with the "
-                "newest state directories of the same run",
+                f"{party} says that it has finished {format_count(done, 'round')}, the server has closed {stored}; "
+                "resume with the newest state directories of the same run",
                 rank=party.rank,
                 reason=Reason.RESUME,
             )
@@ -108,6 +110,7 @@ def refuse_closed(closed: int, most: int) -> None:
     """
     if closed > most:
         raise PeerError(
-            f"the server says that it has closed {closed} rounds, expected at most {most}; look at its version",
+            f"the server says that it has closed {format_count(closed, 'round')}, expected at most {most}; "
+            "look at its version",
             rank=SERVER.rank,
         )

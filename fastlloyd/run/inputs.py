@@ -27,6 +27,7 @@ from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.kmeans.grid import GridPoints, quantise
 from fastlloyd.privacy.ledger import keyed_digest
+from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig, public_part
 from fastlloyd.wire.header import PROTOCOL_VERSION, SERVER, PartyId
 
@@ -150,7 +151,9 @@ def settle_size(config: RunConfig, dataset: Dataset | None) -> tuple[int, int]:
         rows = dataset.values.shape[0]
         n_total = rows if n_total is None else n_total
         if rows > n_total:
-            raise ConfigError(f"--n-total: expected at least the data set's {rows} records, got {n_total}")
+            raise ConfigError(
+                f"--n-total: expected at least the data set's {format_count(rows, 'record')}, got {n_total}"
+            )
     if n_total is None:
         raise ConfigError("--n-total: expected a public upper bound on all records, got none")
     k = config.k if config.k is not None else (dataset.k if dataset is not None else None)
@@ -216,8 +219,8 @@ def load_own(config: RunConfig, common: Common, me: PartyId, *, ignore: tuple[st
     rows, cap = len(table.values), common.caps[me.rank - 1]
     if rows > cap:
         raise DataError(
-            f"{path} has {rows} records, expected at most {cap}, the public cap of {me}; agree on a larger "
-            "--n-total or on --client-caps, or use fewer records"
+            f"{path} has {format_count(rows, 'record')}, expected at most {cap}, the public cap of {me}; agree on a "
+            "larger --n-total or on --client-caps, or use fewer records"
         )
     bounds = common.bounds.match(table.names)
     return OwnRecords(raw_points=scale(table.values, bounds, out=table.values), names=table.names, bounds=bounds)

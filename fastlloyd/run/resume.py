@@ -22,6 +22,7 @@ from dataclasses import replace
 
 from fastlloyd.errors import ConfigError, PeerError, Reason
 from fastlloyd.privacy.release import Release
+from fastlloyd.report.unit import format_count
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import SERVER, PartyId
 
@@ -131,8 +132,9 @@ def refuse_behind(
     for t in sorted(stored):
         for party in included(stored[t]):
             if rounds_done.get(party, 0) < t:
+                stored_rounds = format_count(rounds_done.get(party, 0), "round")
                 raise PeerError(
-                    f"{party} was part of round {t}, but has stored the replies of {rounds_done.get(party, 0)} rounds "
+                    f"{party} was part of round {t}, but has stored the replies of {stored_rounds} "
                     "only: its state directory was restored from an old copy; put back its newest state, or start anew "
                     "without --resume",
                     rank=party.rank,
@@ -150,9 +152,9 @@ def refuse_forgetful_server(own_rounds: int, server_rounds: int) -> None:
     """
     if server_rounds < own_rounds:
         raise PeerError(
-            f"the server has closed {server_rounds} rounds, but this client has the replies of {own_rounds}: the "
-            "server's state directory was restored from an old copy; put back its newest state, or start anew without "
-            "--resume",
+            f"the server has closed {format_count(server_rounds, 'round')}, but this client has the replies of "
+            f"{own_rounds}: the server's state directory was restored from an old copy; put back its newest state, or "
+            "start anew without --resume",
             rank=SERVER.rank,
             reason=Reason.RESUME,
         )

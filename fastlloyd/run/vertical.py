@@ -21,6 +21,7 @@ from fastlloyd.data.public.vertical_mixture import gaussian_mixture
 from fastlloyd.data.vertical import ID_COLUMN, PartyFeatures, VerticalTable, read_vertical, split_dataset
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.party.settings import describe_settings, read_settings, setting
+from fastlloyd.report.unit import format_count
 from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.config import VERTICAL, RunConfig
 from fastlloyd.run.inputs import Common, MakePublic, public_dataset, settle_size
@@ -197,7 +198,7 @@ def _load_file(config: RunConfig, common: VerticalCommon, number: str) -> OwnCol
     )
     if len(table.raw_ids) > common.public.n_total:
         raise DataError(
-            f"{path} has {len(table.raw_ids)} records, expected at most the public N = {common.public.n_total}; agree "
-            "on a larger --n-total"
+            f"{path} has {format_count(len(table.raw_ids), 'record')}, expected at most the public N = "
+            f"{common.public.n_total}; agree on a larger --n-total"
         )
     return OwnColumns(table=table, features=PartyFeatures(names=table.names, bounds=bounds.match(table.names)))

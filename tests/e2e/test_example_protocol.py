@@ -92,7 +92,7 @@ def test_it_runs_under_mpirun_and_its_report_verifies(installed: Command, tmp_pa
     installed(launcher, *words, cwd=tmp_path)
     check(tmp_path / "result")
     verified = fastlloyd(installed, "report", "result", "--verify", cwd=tmp_path).stdout
-    assert "verified: 1 releases in ledger.jsonl are those of report.json" in verified
+    assert "verified: ledger.jsonl holds the 1 release of report.json" in verified
 
 
 def test_it_runs_between_sites(installed: Command, tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ def test_half_a_state_that_was_restored_is_refused(crashed: Path, what: dict[str
 def test_a_whole_state_that_was_restored_is_noticed_by_the_server(crashed: Path) -> None:
     rewind(crashed, "client-1", 1)
     ended = refused(crashed, [*STATE, "--resume"], 3)
-    assert "client 1 was part of round 2, but has stored the replies of 1 rounds only" in ended.ranks[0].err
+    assert "client 1 was part of round 2, but has stored the replies of 1 round only" in ended.ranks[0].err
 
 
 def test_a_server_that_was_restored_is_noticed(crashed: Path) -> None:

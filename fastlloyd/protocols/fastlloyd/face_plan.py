@@ -7,6 +7,7 @@ from fastlloyd.privacy.calibration import gaussian_noise_multiplier
 from fastlloyd.privacy.shares import zcdp_noise_multiplier
 from fastlloyd.protocols.fastlloyd.face_inputs import public_parameters
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
+from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import plan_inputs, share_caps
 from fastlloyd.run.promise import promise_lines
@@ -37,8 +38,9 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     grid = 2.0**plan.fraction_bits
     share = public.n_total / public.k
     lines = [
-        f"{plan.protocol}: {public.n_total:,} records at most, {d} features, {public.k} clusters, "
-        f"{public.clients} clients (at least {public.min_clients} in each round)",
+        f"{plan.protocol}: {format_count(public.n_total, 'record')} at most, {format_count(d, 'feature')}, "
+        f"{format_count(public.k, 'cluster')}, {format_count(public.clients, 'client')} "
+        f"(at least {public.min_clients} in each round)",
         f"rounds: {len(plan.rounds)}",
         f"arithmetic: ring Z_2^{plan.ring_bits}, {plan.fraction_bits} fraction bits",
         f"payload: {plan.elements * plan.ring_bits // 8 * 2 * public.clients:,} bytes a round, all parties together",

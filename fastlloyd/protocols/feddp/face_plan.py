@@ -14,6 +14,7 @@ from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
 from fastlloyd.protocols.feddp.settings import settings_from
+from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import settle_size
 from fastlloyd.run.promise import promise_lines
@@ -38,8 +39,9 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     plan = make_plan(public, d=len(names), names=names, server_points=points)
     epsilon = check_plan(plan, public, d=len(names), names=names)
     return [
-        f"feddp: {plan.n_total:,} records at most, {plan.d} features, {'at most ' if plan.choose_k else ''}{plan.k} "
-        f"clusters, {plan.clients} clients, {plan.n_server:,} points of the server",
+        f"feddp: {format_count(plan.n_total, 'record')} at most, {format_count(plan.d, 'feature')}, "
+        f"{'at most ' if plan.choose_k else ''}{format_count(plan.k, 'cluster')}, "
+        f"{format_count(plan.clients, 'client')}, {format_count(plan.n_server, 'point')} of the server",
         f"arithmetic: ring Z_2^{plan.ring_bits} (outer product: Z_2^64), {plan.fraction_bits} fraction bits (outer "
         f"product: {plan.outer_bits})",
         f"privacy: epsilon {epsilon:.6g} of {plan.epsilon:g}, delta {plan.delta:.3g}, "
@@ -75,7 +77,7 @@ def _from_data(
             raise ConfigError("--d: expected the number of features, or --server-data, which has them")
         names = tuple(f"x{i + 1}" for i in range(d))
     if d not in (None, len(names)):
-        raise ConfigError(f"--d: the server's data have {len(names)} features, got {d}; leave it out")
+        raise ConfigError(f"--d: the server's data have {format_count(len(names), 'feature')}, got {d}; leave it out")
     return common.public, names, own.points if isinstance(own, ServerPoints) else None
 
 

@@ -22,6 +22,7 @@ from fastlloyd.protocols.kfed.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.kfed.server import ServerResult, server
 from fastlloyd.protocols.kfed.settings import Settings
 from fastlloyd.protocols.kfed.sizes import bounds
+from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude
 from fastlloyd.run.horizontal import begin_client, run_server
@@ -65,7 +66,8 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     public, d = plan_inputs(config, clients, d, public_parameters)
     plan = make_plan(public, d=d, names=tuple(f"x{i + 1}" for i in range(d)))
     return [
-        f"kfed: {plan.n_total:,} records at most, {d} features, {plan.k} clusters, {plan.clients} clients",
+        f"kfed: {format_count(plan.n_total, 'record')} at most, {format_count(d, 'feature')}, "
+        f"{format_count(plan.k, 'cluster')}, {format_count(plan.clients, 'client')}",
         f"one round: at most {8 * plan.most_elements:,} bytes up from each client, {8 * plan.k * d:,} down to each",
         f"privacy: none; {_NOT_PRIVATE}",
     ]

@@ -27,6 +27,7 @@ from fastlloyd.protocols.secfc.sharing import await_shared, gather_sizes, share_
 from fastlloyd.protocols.secfc.sizes import bounds
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report import document
+from fastlloyd.report.unit import format_count
 from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude, conclude_without_result
@@ -107,13 +108,15 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     plan = make_plan(public, d=d, names=tuple(f"x{i + 1}" for i in range(d)), sizes=sizes)
     element = plan.field.element_bytes
     return [
-        f"secfc: {plan.n_total:,} records at most, {d} features, {plan.k} clusters, {clients} clients",
-        f"code: l = {plan.segments} segments, any t = {plan.threshold} clients learn nothing from their shares, "
-        f"{plan.needed_answers} answers decode an iteration",
-        f"field: {len(plan.primes)} primes, {element} bytes an element; grid of 2^-{plan.fraction_bits}",
+        f"secfc: {format_count(plan.n_total, 'record')} at most, {format_count(d, 'feature')}, "
+        f"{format_count(plan.k, 'cluster')}, {format_count(clients, 'client')}",
+        f"code: l = {format_count(plan.segments, 'segment')}, any t = {plan.threshold} clients learn nothing from "
+        f"their shares, {plan.needed_answers} answers decode an iteration",
+        f"field: {format_count(len(plan.primes), 'prime')}, {element} bytes an element; "
+        f"grid of 2^-{plan.fraction_bits}",
         f"set-up: {max(sizes) * plan.width * element * (clients - 1):,} bytes of shares from each client",
         f"iteration: {(plan.k - 1) * plan.n_total * element:,} bytes up from each client in "
-        f"{count_rounds(plan.k)} message(s); at most {plan.rounds} rounds",
+        f"{format_count(count_rounds(plan.k), 'message')}; at most {format_count(plan.rounds, 'round')}",
         f"privacy: no noise; {_not_private(plan)}",
     ]
 

@@ -11,6 +11,7 @@ from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.vertical_dp.client import synopsis_format
 from fastlloyd.protocols.vertical_dp.face_inputs import gather, public_parameters
 from fastlloyd.protocols.vertical_dp.plan import Plan, make_plan
+from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import settle_size
 from fastlloyd.run.promise import promise_lines
@@ -36,15 +37,15 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
             features = _guess_features(clients, d)
     plan = make_plan(public, features)
     lines = [
-        f"{plan.protocol}: {plan.n_total:,} records at most, {plan.d} columns of {plan.clients} parties, {plan.k} "
-        "clusters, one round",
+        f"{plan.protocol}: {format_count(plan.n_total, 'record')} at most, {format_count(plan.d, 'column')} of "
+        f"{plan.clients} parties, {format_count(plan.k, 'cluster')}, one round",
         f"local clusters: {plan.local_clusters} at each party, a grid of {plan.local_clusters**plan.clients:,} cells",
     ]
     sizes = [synopsis_format(plan, place).fixed_bytes for place in range(clients)]
     if plan.key_groups:
         lines.append(
-            f"sketches: {len(plan.key_groups)} groups of parties, {plan.rows} rows, {plan.phantoms} phantoms in each "
-            "cell of a group's grid"
+            f"sketches: {format_count(len(plan.key_groups), 'group')} of parties, {format_count(plan.rows, 'row')}, "
+            f"{format_count(plan.phantoms, 'phantom')} in each cell of a group's grid"
         )
     lines.append(f"bytes: at most {max(sizes):,} up from a party")
     lines.append(_privacy_line(plan))

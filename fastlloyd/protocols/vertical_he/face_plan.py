@@ -11,6 +11,7 @@ from fastlloyd.protocols.vertical_he.face_inputs import gather, run_parameters
 from fastlloyd.protocols.vertical_he.math.choose import options, planned_option
 from fastlloyd.protocols.vertical_he.parameters import PAIRWISE
 from fastlloyd.protocols.vertical_he.proposal import change_epsilon, try_options
+from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import settle_size
 from fastlloyd.run.promise import promise_lines
@@ -44,8 +45,8 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     chosen = planned_option(public, widths, plan.scheme, plan.computing)
     reasons = dict(refused)
     lines = [
-        f"vertical-he: {n:,} records, {' + '.join(map(str, widths))} columns, {plan.k} clusters, {plan.mode}, "
-        f"{plan.rounds} rounds",
+        f"vertical-he: {format_count(n, 'record')}, {' + '.join(map(str, widths))} columns, "
+        f"{format_count(plan.k, 'cluster')}, {plan.mode}, {format_count(plan.rounds, 'round')}",
         f"choice: {chosen.line(plan.rounds)}",
     ]
     others = [choice for choice in options(public, widths) if choice != chosen]

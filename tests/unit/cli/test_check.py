@@ -29,9 +29,9 @@ def test_a_summary_that_ends_ready(records, capsys):
     assert "rows      4" in text
     assert "3 used: age, dose, site" in text
     assert "2 ignored: id, name" in text
-    assert "1 rows filled with the middle of the bounds (rule: midpoint)" in text
+    assert "1 row filled with the middle of the bounds (rule: midpoint)" in text
     assert "0 of 12 values lie outside" in text
-    assert "1 columns hold one value only: site" in text
+    assert "one value only in 1 column: site" in text
     assert "1 of the rows equal an earlier one" in text
     assert "fewer than k = 9" in text
     assert "10 rows, the public N of all clients together" in text

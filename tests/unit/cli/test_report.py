@@ -120,7 +120,7 @@ def test_folder_without_a_run(tmp_path):
 @pytest.mark.parametrize(("mechanism", "delta"), [("gaussian", DELTA), ("laplace", 0.0), ("none", DELTA)])
 def test_untouched_run_verifies(write_run, capsys, mechanism, delta):
     assert main(["--verify", str(write_run(mechanism, delta))]) == 0
-    assert capsys.readouterr().out.startswith("verified: 4 releases")
+    assert capsys.readouterr().out.startswith("verified: ledger.jsonl holds the 4 releases of report.json")
 
 
 @pytest.mark.parametrize(
@@ -172,4 +172,4 @@ def test_other_runs_in_the_ledger_do_not_matter(write_run):
     other = Release(run="aa", round=0, name="sums", mechanism="gaussian", sensitivity=1.0, norm="l2", noise_scale=5.0)
     with (folder / "ledger.jsonl").open("a") as file:
         file.write(other.to_json() + "\n")
-    assert verify(folder).startswith("verified: 4 releases")
+    assert verify(folder).startswith("verified: ledger.jsonl holds the 4 releases of report.json")

@@ -153,7 +153,7 @@ def test_a_client_that_was_part_of_a_round_has_the_replies_before_it() -> None:
     included = {b"both": clients(2), b"first": clients(1)}.__getitem__
     refuse_behind(stored, {PartyId(1): 2, PartyId(2): 1}, included)
     with pytest.raises(
-        PeerError, match="client 1 was part of round 2, but has stored the replies of 1 rounds"
+        PeerError, match="client 1 was part of round 2, but has stored the replies of 1 round"
     ) as caught:
         refuse_behind(stored, {PartyId(1): 1, PartyId(2): 1}, included)
     assert (caught.value.rank, caught.value.reason) == (1, Reason.RESUME)
@@ -163,6 +163,6 @@ def test_a_client_that_was_part_of_a_round_has_the_replies_before_it() -> None:
 
 def test_a_server_that_forgot_rounds_is_named() -> None:
     refuse_forgetful_server(2, 2)
-    with pytest.raises(PeerError, match="the server has closed 1 rounds") as caught:
+    with pytest.raises(PeerError, match="the server has closed 1 round,") as caught:
         refuse_forgetful_server(2, 1)
     assert (caught.value.rank, caught.value.reason) == (0, Reason.RESUME)
