@@ -57,9 +57,9 @@ class Common:
     dataset: Dataset | None = field(repr=False)
     splits: list[NDArray[np.int64]] | None = field(repr=False)
 
-    def digest(self, config: RunConfig, roster: bytes) -> bytes:
-        """Give 32 bytes over everything public that must be equal at all parties."""
-        facts: dict[str, Any] = {
+    def facts(self, config: RunConfig, roster: bytes) -> dict[str, Any]:
+        """Return everything public that must be equal at all parties, by name; `roster` is the roster's digest."""
+        return {
             **public_part(config),
             "version": PROTOCOL_VERSION,
             "resume": config.resume,
@@ -69,6 +69,10 @@ class Common:
             "roster": roster.hex(),
             "split": None if self.dataset is None else [self.dataset.name, config.split],
         }
+
+    def digest(self, config: RunConfig, roster: bytes) -> bytes:
+        """Give 32 bytes over everything public that must be equal at all parties."""
+        facts = Common.facts(self, config, roster)
         return hashlib.sha256(json.dumps(facts, sort_keys=True, default=list).encode()).digest()
 
 
