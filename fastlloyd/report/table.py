@@ -51,7 +51,12 @@ def render(document: Mapping[str, Any], centroids: NDArray[np.float64] | None = 
     if centroids is not None:
         sizes = document["result"]["noisy_sizes"]
         lines += [*_centroid_lines(centroids, document["result"]["features"], sizes, width), ""]
-    facts = [*_privacy_facts(document), *_cost_facts(document), ("signed", _signed(document["signatures"]))]
+    facts = [
+        *_quality_facts(document),
+        *_privacy_facts(document),
+        *_cost_facts(document),
+        ("signed", _signed(document["signatures"])),
+    ]
     if document["output"]:
         facts.append(("files", ", ".join(document["output"])))
     return printable("\n".join([*lines, *_wrapped(facts, width)]), lines=True) + "\n"
@@ -110,6 +115,15 @@ def _centroid_lines(
         yield f"{'...':>7} {d - shown} more features in centroids.csv"
 
 
+def _quality_facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Say how much of the result is signal; reports before schema 3 say nothing."""
+    quality = document.get("quality")
+    if quality is not None:
+        yield "verdict", quality["sentence"]
+        for warning in quality["warnings"]:
+            yield "", f"WARNING: {warning}"
+
+
 def _privacy_facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Say what the run claims, what it does not, and how good it is."""
     yield "privacy", _privacy(document)
@@ -126,7 +140,7 @@ def _privacy_facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         )
     if document["evaluation"] is not None:
         figures = {name: value for name, value in document["evaluation"].items() if value is not None}
-        yield "quality", ", ".join(f"{_METRICS.get(name, name)} {value:.4g}" for name, value in figures.items())
+        yield "metrics", ", ".join(f"{_METRICS.get(name, name)} {value:.4g}" for name, value in figures.items())
 
 
 def _cost_facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

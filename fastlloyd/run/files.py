@@ -163,6 +163,7 @@ class ResultFiles:
             privacy=privacy_part(claim, result.releases, self.ledger, self._facts.config),
             features=result.features,
             noisy_sizes=result.noisy_sizes,
+            quality=result.quality,
             against=claim.against,
             not_private_reason=claim.not_private_reason,
             evaluation=evaluate_result(self._facts, result),

@@ -22,6 +22,7 @@ from fastlloyd.errors import PeerError
 from fastlloyd.privacy.release import ADD_REMOVE, Release
 from fastlloyd.report import document
 from fastlloyd.report.files import centroids_csv
+from fastlloyd.report.quality import UNKNOWN, Noise, Quality, judge
 from fastlloyd.report.signed import Covers, SignedRecord
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import Common
@@ -179,6 +180,8 @@ class Result:
     centroids : float64 array, shape (k, d), or None
         Released, in original units; None where the centres are not revealed.
     noisy_sizes : tuple of float, or None
+    noise : Noise
+        How far off the released values may be.
     releases : sequence of Release
         Of this run, as they stand in the ledger.
     evaluated : float64 array, shape (k, d), or None
@@ -203,6 +206,7 @@ class Result:
     evaluated: NDArray[np.float64] | None
     evaluated_rows: NDArray[np.int64] | None = None
     costs: NDArray[np.float64] | None = None
+    noise: Noise = UNKNOWN
     extra: Mapping[str, str] = field(default_factory=dict)
     covers: Covers = "result"
 
@@ -217,6 +221,12 @@ class Result:
 
                 made["elbow.csv"] = elbow_csv(self.costs, len(self.centroids))
         return made
+
+    @property
+    def quality(self) -> Quality:
+        """How much of the result is signal."""
+        lo, hi = self.bounds.lo, self.bounds.hi
+        return judge(self.noise, centroids=self.centroids, sizes=self.noisy_sizes, lo=lo, hi=hi)
 
     def record(self) -> SignedRecord:
         """Give what a party signs of it."""

@@ -19,20 +19,15 @@ if TYPE_CHECKING:
     from fastlloyd.net.link.control import Ending
     from fastlloyd.net.transport import Transport
     from fastlloyd.report.announcer import Announcer
-    from fastlloyd.run.execute import Approve
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def run_party(
-    config: RunConfig | FastLloydError,
-    transport: Transport,
-    announcer: Announcer,
-    *,
-    approve: Approve | None = None,
+    config: RunConfig | FastLloydError, transport: Transport, announcer: Announcer
 ) -> tuple[Ending, Transport]:
-    """Run this process's party from its inputs to its end; signals become an agreed end. `approve`: as for `execute`.
+    """Run this process's party from its inputs to its end; signals become an agreed end.
 
     Returns
     -------
@@ -47,7 +42,7 @@ def run_party(
     gc.freeze()
     carrier = delayed(transport, config.delay if isinstance(config, RunConfig) else 0.0)
     catch_signals()
-    ending = execute(config, carrier, announcer, approve=approve)
+    ending = execute(config, carrier, announcer)
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN if ending.code else signal.SIG_DFL)
     return ending, carrier

@@ -50,6 +50,7 @@ class Life:
     payload_bytes: int
     messages_counted: bool
     spent_epsilon: float | None
+    verdict: str
 
 
 Runner = Callable[[RunConfig, int, Path], list[Life]]
@@ -69,7 +70,13 @@ def together(config: RunConfig, n_clients: int, folder: Path) -> list[Life]:
             privacy = privacy_part(outcome.result.claim, outcome.result.releases, ended.ledgers[party], config)
             traffic = outcome.farewell.traffic
             lives.append(
-                Life(outcome.result.files, traffic.payload_bytes, traffic.incomplete is None, privacy.spent_epsilon)
+                Life(
+                    outcome.result.files,
+                    traffic.payload_bytes,
+                    traffic.incomplete is None,
+                    privacy.spent_epsilon,
+                    outcome.result.quality.verdict,
+                )
             )
     return lives
 
@@ -117,6 +124,7 @@ def check(protocol: str, runner: Runner, folder: Path) -> None:
         # Noise is planned from public numbers alone.
         assert life.spent_epsilon == pytest.approx(expected[0].spent_epsilon, rel=1e-12)
         assert life.payload_bytes > 0
+        assert (life.verdict == "exact") == (protocol in EXACT)
 
 
 def _threads(
@@ -154,7 +162,13 @@ def _written(folder: Path) -> list[Life]:
     spent = report["privacy"]["spent_epsilon"]
     traffic = report["traffic"]
     return [
-        Life(files, traffic["payload_bytes"], not traffic.get("incomplete"), float("inf") if spent is None else spent)
+        Life(
+            files,
+            traffic["payload_bytes"],
+            not traffic.get("incomplete"),
+            float("inf") if spent is None else spent,
+            report["quality"]["verdict"],
+        )
     ]
 
 

@@ -1,8 +1,6 @@
 """Signatures of a party's roster key under statements about a run.
 
-Each kind of statement has a label of its own, so that a signature under one never serves as one under another.
-
-Source: docs/protocol.md, "Signed record" and "Approval".
+Source: docs/protocol.md, "Signed record".
 """
 
 from __future__ import annotations
@@ -14,13 +12,13 @@ from fastlloyd.crypto.link.identity import Identity, parse_certificate
 from fastlloyd.randomness import domains
 
 
-def sign(identity: Identity, statement: bytes, label: bytes = domains.SIGNED_RECORD) -> bytes:
-    """Sign a statement; gives 64 bytes. `label` says what kind of statement it is."""
+def sign(identity: Identity, statement: bytes) -> bytes:
+    """Sign a statement; gives 64 bytes."""
     # TLS 1.3 signs other bytes with the same key: 64 spaces come first there, a label here.
-    return identity.key.sign(label + statement)
+    return identity.key.sign(domains.SIGNED_RECORD + statement)
 
 
-def verifies(certificate_der: bytes, statement: bytes, signature: bytes, label: bytes = domains.SIGNED_RECORD) -> bool:
+def verifies(certificate_der: bytes, statement: bytes, signature: bytes) -> bool:
     """Whether the signature is of the certificate's key, under this statement.
 
     Raises
@@ -32,7 +30,7 @@ def verifies(certificate_der: bytes, statement: bytes, signature: bytes, label: 
     if not isinstance(key, Ed25519PublicKey):
         return False
     try:
-        key.verify(signature, label + statement)
+        key.verify(signature, domains.SIGNED_RECORD + statement)
     except InvalidSignature:
         return False
     return True

@@ -20,6 +20,7 @@ from fastlloyd.party.message import recall
 from fastlloyd.party.settings import describe_settings
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.face_inputs import gather, load
+from fastlloyd.protocols.fastlloyd.face_noise import noise_of
 from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, VectorFormat
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, lifetime_delta, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share, first_centers
@@ -181,6 +182,7 @@ def _make_result(session: Session, plan: Plan, names: tuple[str, ...], bounds: B
         bounds=bounds,
         centroids=unscale(result.centers.exact, bounds),
         noisy_sizes=sizes,
+        noise=noise_of(plan, result.centers),
         releases=session.own_releases(),
         evaluated=result.centers.exact,
     )

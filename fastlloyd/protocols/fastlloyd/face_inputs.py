@@ -5,7 +5,8 @@ from __future__ import annotations
 from fastlloyd.privacy.delta import paper_delta, settle_delta
 from fastlloyd.protocols.fastlloyd.parameters import MECHANISMS, PublicParameters
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import Common, fill_public, gather_horizontal, load_client
+from fastlloyd.run.inputs import Common, OwnRecords, gather_horizontal, load_own
+from fastlloyd.wire.header import PartyId
 
 
 def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
@@ -16,18 +17,24 @@ def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> 
     ConfigError
         Any that does not fit.
     """
-    delta = None
-    if MECHANISMS[config.protocol] == "gaussian":
-        paper = paper_delta(n_total)
-        delta = settle_delta(config.delta, n_total=n_total, paper=paper, accept_large=config.accept_large_delta)
-    return fill_public(
-        PublicParameters,
-        config,
+    return PublicParameters(
+        protocol=config.protocol,
         clients=clients,
         min_clients=clients if config.min_clients is None else config.min_clients,
         k=k,
         n_total=n_total,
-        delta=delta,
+        epsilon=config.epsilon,
+        delta=settle_delta(
+            config.delta, n_total=n_total, paper=paper_delta(n_total), accept_large=config.accept_large_delta
+        )
+        if MECHANISMS[config.protocol] == "gaussian"
+        else None,
+        rounds=config.rounds,
+        seed=config.seed,
+        ring_bits=config.ring_bits,
+        masking=config.masking,
+        known_shares=config.known_shares,
+        settings=config.own_settings,
     )
 
 
@@ -36,4 +43,6 @@ def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
     return gather_horizontal(config, clients, public_parameters)
 
 
-load = load_client
+def load(config: RunConfig, common: Common, me: PartyId) -> OwnRecords | None:
+    """Load a client's own records; the server has none."""
+    return None if me.is_server else load_own(config, common, me)

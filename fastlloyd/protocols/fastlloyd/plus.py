@@ -24,7 +24,7 @@ from fastlloyd.kmeans.assign import accumulate
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.kmeans.layout import join
 from fastlloyd.kmeans.update import truncate
-from fastlloyd.privacy.release import SHARED
+from fastlloyd.privacy.release import NORM_OF, SHARED
 from fastlloyd.privacy.shares import spread
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.plus_plan import FEATURE_FLOOR, SPREAD_LIMITS, SPREAD_PRIOR, square_limit
@@ -157,7 +157,7 @@ def read_survey(
     -----
     Sees: the clients. Post-processing.
     """
-    sum_noise, count_noise = _noise(plan, 0)
+    sum_noise, count_noise = noise_deviations(plan, 0)
     records = min(max(float(noisy_counts[0]), 0.5 * count_noise, 1.0), float(plan.n_total))
     doubt = _square(sum_noise / records)
     middle = noisy_sums[0] / records * (_MIDDLE_VARIANCE / (_MIDDLE_VARIANCE + doubt))
@@ -205,13 +205,13 @@ def advance(
     if plan.plus is None:
         raise ValueError("this plan is not one of fastlloyd-plus")
     _, multiple = radius(state, plan, t)
-    sum_noise, count_noise = _noise(plan, t)
+    sum_noise, count_noise = noise_deviations(plan, t)
     age = t - int(plan.plus.survey)
     counts, count_variance = _weigh_counts(noisy_counts, count_noise, state, plan, age)
-    divisor = np.maximum(counts, _LEAST_SHARE * state.records / plan.k)[:, None]
-    step = noisy_sums / float(multiple) / divisor
-    doubt = (sum_noise / float(multiple) / divisor[:, 0]) ** 2
-    expected = _square(state.spread) / plan.d * _square(plan.plus.cell) * _power(_STEP_DECAY, age)
+    divisor = _divisor(counts, state.records / plan.k)
+    step = noisy_sums / float(multiple) / divisor[:, None]
+    doubt = (sum_noise / float(multiple) / divisor) ** 2
+    expected = _expected_square(state, plan, age)
     before = state.variance + expected
     gain = before / (before + doubt) if plan.plus.shrink else np.ones(plan.k)
     moved = truncate(centers + gain[:, None] * step)
@@ -221,6 +221,48 @@ def advance(
     if plan.plus.swap and plan.k > 2 and t < len(plan.rounds) - _QUIET_ROUNDS:
         return _swap(moved, known, plan, t)
     return moved, known
+
+
+def last_doubt(plan: Plan, state: State) -> tuple[Floats, Floats, int]:
+    """Return the variance of the noise on the last round's steps, shape (k,), what they were divided by, and m.
+
+    Parameters
+    ----------
+    state : State
+        After the last round.
+    """
+    last = len(plan.rounds) - 1
+    multiple = radius(state, plan, last)[1]
+    divisor = _divisor(state.counts, state.records / plan.k)
+    return (noise_deviations(plan, last)[0] / float(multiple) / divisor) ** 2, divisor, multiple
+
+
+def expected_deviation(plan: Plan) -> float:
+    """Return how far off an average centre is expected to be: standard deviation of a coordinate, scaled domain.
+
+    The rounds' weighing with what is known before any round: equal clusters of the public N, features of the usual
+    variance.
+    """
+    if plan.plus is None:
+        raise ValueError("this plan is not one of fastlloyd-plus")
+    state, known = first_state(plan, given=False), 0.0
+    for t in range(int(plan.plus.survey), len(plan.rounds)):
+        multiple = radius(state, plan, t)[1]
+        doubt = _square(noise_deviations(plan, t)[0] / float(multiple) / (plan.n_total / plan.k))
+        before = known + _expected_square(state, plan, t - int(plan.plus.survey))
+        known = before * doubt / (before + doubt) if plan.plus.shrink else doubt
+    return math.sqrt(known)
+
+
+def _expected_square(state: State, plan: Plan, age: int) -> float:
+    """Return the square that a coordinate of a centre's step is expected to have."""
+    cell = 1.0 if plan.plus is None else plan.plus.cell
+    return _square(state.spread) / plan.d * _square(cell) * _power(_STEP_DECAY, age)
+
+
+def _divisor(counts: Floats, share: float) -> Floats:
+    """Return what sums are divided by: the counts, but not less than a part of an equal share."""
+    return np.maximum(counts, _LEAST_SHARE * share)
 
 
 def _weigh_counts(noisy: Floats, count_noise: float, state: State, plan: Plan, age: int) -> tuple[Floats, Floats]:
@@ -258,10 +300,12 @@ def _state(plan: Plan, middle: Floats, deviation: Floats, records: float, *, giv
     return State(middle, deviation, records, share, (_COUNT_DOUBT * share) ** 2, np.zeros(plan.k), given)
 
 
-def _noise(plan: Plan, t: int) -> tuple[float, float]:
-    """Give the standard deviation of all noise on a sum and on a count, in the units of the domain."""
+def noise_deviations(plan: Plan, t: int) -> tuple[float, float]:
+    """Return the standard deviation of all noise on a sum and on a count, in the units of the domain."""
     planned, grid = plan.rounds[t], float(1 << plan.fraction_bits)
     more = spread(plan.clients, plan.known_shares) if plan.mechanism in SHARED else 1.0
+    if NORM_OF.get(plan.mechanism) == "l1":
+        more *= math.sqrt(2.0)  # the plan has the scale b
     return planned.sum_scale * more / grid, planned.count_scale * more / grid
 
 

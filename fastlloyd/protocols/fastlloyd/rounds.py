@@ -38,12 +38,15 @@ class Centers:
         Of the round that made them; zeros for the start.
     state : State or None
         What fastlloyd-plus knows besides.
+    released : int64 array, shape (k (d + 1),), or None
+        The noisy sums and counts of the round that made them; None for the start.
     """
 
     exact: NDArray[np.float64]
     grid: NDArray[np.int64]
     noisy_counts: NDArray[np.float64]
     state: State | None = None
+    released: NDArray[np.int64] | None = None
 
 
 def first_centers(plan: Plan, start: NDArray[np.float64] | None = None) -> Centers:
@@ -130,7 +133,7 @@ def post_process(noisy: NDArray[np.int64], centers: Centers, plan: Plan, t: int)
     if centers.state is not None:
         use = read_survey if plan.is_survey(t) else partial(advance, t=t)
         exact, state = use(noisy_sums, noisy_counts, centers.grid / grid, centers.state, plan)
-        return Centers(exact, round_centers(exact, plan.fraction_bits), state.counts, state)
+        return Centers(exact, round_centers(exact, plan.fraction_bits), state.counts, state, noisy)
     if plan.relative:
         step = move(noisy_sums, noisy_counts)  # line 19: U / C
         radius = plan.rounds[t].radius
@@ -142,4 +145,4 @@ def post_process(noisy: NDArray[np.int64], centers: Centers, plan: Plan, t: int)
         if not plan.private:
             moved = np.where((noisy_counts > 0)[:, None], moved, centers.grid / grid)
     exact = bring_inside(moved, plan.domain)  # line 20: Fold
-    return Centers(exact, round_centers(exact, plan.fraction_bits), noisy_counts)
+    return Centers(exact, round_centers(exact, plan.fraction_bits), noisy_counts, released=noisy)

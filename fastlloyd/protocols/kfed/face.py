@@ -22,11 +22,12 @@ from fastlloyd.protocols.kfed.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.kfed.server import ServerResult, server
 from fastlloyd.protocols.kfed.settings import Settings
 from fastlloyd.protocols.kfed.sizes import bounds
+from fastlloyd.report.quality import EXACT
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude
 from fastlloyd.run.horizontal import begin_client, run_server
-from fastlloyd.run.inputs import Common, OwnRecords, fill_public, gather_horizontal, load_client, plan_inputs
+from fastlloyd.run.inputs import Common, OwnRecords, gather_horizontal, load_own, plan_inputs
 from fastlloyd.run.outcome import Outcome, Result, common_part, no_claim
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import SERVER, PartyId
@@ -36,7 +37,14 @@ _NOT_PRIVATE = "kfed sends means of the clients' records to the server without n
 
 def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
     """Give the public parameters of a run."""
-    return fill_public(PublicParameters, config, clients=clients, k=k, n_total=n_total)
+    return PublicParameters(
+        clients=clients,
+        min_clients=config.min_clients,
+        k=k,
+        n_total=n_total,
+        seed=config.seed,
+        settings=config.own_settings,
+    )
 
 
 def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
@@ -44,7 +52,9 @@ def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
     return gather_horizontal(config, clients, public_parameters)
 
 
-load = load_client
+def load(config: RunConfig, common: Common, me: PartyId) -> OwnRecords | None:
+    """Load a client's own records; the server has none."""
+    return None if me.is_server else load_own(config, common, me)
 
 
 def writes_result(me: PartyId) -> bool:
@@ -144,6 +154,7 @@ def _make_result(
         bounds=bounds,
         centroids=unscale(centers, bounds),
         noisy_sizes=None,
+        noise=EXACT,
         releases=session.own_releases(),
         evaluated=centers,
     )

@@ -27,12 +27,13 @@ from fastlloyd.protocols.secfc.sharing import await_shared, gather_sizes, share_
 from fastlloyd.protocols.secfc.sizes import bounds
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report import document
+from fastlloyd.report.quality import EXACT
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude, conclude_without_result
 from fastlloyd.run.horizontal import begin_client
-from fastlloyd.run.inputs import Common, OwnRecords, fill_public, gather_horizontal, load_client, plan_inputs
+from fastlloyd.run.inputs import Common, OwnRecords, gather_horizontal, load_own, plan_inputs
 from fastlloyd.run.outcome import (
     Facts,
     Outcome,
@@ -65,7 +66,14 @@ def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> 
     ConfigError
         Any that does not fit.
     """
-    return fill_public(PublicParameters, config, clients=clients, k=k, n_total=n_total)
+    return PublicParameters(
+        clients=clients,
+        k=k,
+        n_total=n_total,
+        rounds=config.rounds,
+        seed=config.seed,
+        settings=config.own_settings,
+    )
 
 
 def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
@@ -84,7 +92,9 @@ def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
     return gather_horizontal(config, clients, public_parameters)
 
 
-load = load_client
+def load(config: RunConfig, common: Common, me: PartyId) -> OwnRecords | None:
+    """Load a client's own records; the server has none."""
+    return None if me.is_server else load_own(config, common, me)
 
 
 def writes_result(me: PartyId) -> bool:
@@ -201,6 +211,7 @@ def _make_result(session: Session, plan: Plan, names: tuple[str, ...], bounds: B
         bounds=bounds,
         centroids=None if result.centers is None else unscale(result.centers, bounds),
         noisy_sizes=None,
+        noise=EXACT,
         releases=session.own_releases(),
         evaluated=_evaluated(facts, plan, bounds, result),
         extra={"sizes.csv": "cluster,size\n" + sizes},

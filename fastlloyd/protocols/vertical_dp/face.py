@@ -33,6 +33,7 @@ from fastlloyd.protocols.vertical_dp.server import await_prepared, server
 from fastlloyd.protocols.vertical_dp.settings import Settings
 from fastlloyd.protocols.vertical_dp.sizes import bounds
 from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.report.quality import EXACT, UNKNOWN
 from fastlloyd.report.signed import SignedRecord
 from fastlloyd.run.checks import accept_plan, refuse_old_run
 from fastlloyd.run.config import RunConfig
@@ -179,6 +180,7 @@ def _make_result(
         bounds=whole_bounds(features),
         centroids=assemble_centers(centers, features),
         noisy_sizes=weights,
+        noise=UNKNOWN if plan.private else EXACT,
         releases=releases,
         evaluated=centers,
         covers="centroids" if weights is None else "result",

@@ -48,6 +48,7 @@ from fastlloyd.protocols.vertical_he.rounds import draw_noise
 from fastlloyd.protocols.vertical_he.settings import Settings
 from fastlloyd.protocols.vertical_he.sizes import bounds, early_sizes
 from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.report.quality import EXACT, UNKNOWN
 from fastlloyd.run.checks import accept_plan, refuse_old_run
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude
@@ -237,6 +238,7 @@ def _make_result(session: Session, plan: Plan, features: tuple[PartyFeatures, ..
         bounds=whole_bounds(features),
         centroids=assemble_centers(result.centers, features),
         noisy_sizes=sizes,
+        noise=UNKNOWN if plan.private else EXACT,
         releases=releases,
         evaluated=result.centers,
     )

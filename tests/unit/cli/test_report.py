@@ -18,6 +18,7 @@ from fastlloyd.report.document import (
     encode,
 )
 from fastlloyd.report.files import centroids_csv
+from fastlloyd.report.quality import Quality
 
 RUN = "00ff"
 DELTA = 1e-6
@@ -57,7 +58,14 @@ def write_run(tmp_path):
             accountant="PLD",
             releases=[release.to_dict() for release in releases],
         )
-        document = build_report(common, privacy=privacy, features=["a", "b"], noisy_sizes=[1.0, 2.0], against="all")
+        document = build_report(
+            common,
+            privacy=privacy,
+            features=["a", "b"],
+            noisy_sizes=[1.0, 2.0],
+            quality=Quality(verdict="poor", sentence="poor: much noise", warnings=("noise is large",)),
+            against="all",
+        )
         for path, value in changes.items():
             *parents, last = path.split("__")
             place = document
@@ -79,6 +87,21 @@ def test_shows_a_finished_run_again(write_run, capsys):
     assert main([str(write_run())]) == 0
     text = capsys.readouterr().out
     assert "4.5" in text and "epsilon" in text
+
+
+def test_a_finished_run_says_how_good_it_is_and_one_of_the_schema_before_does_not(write_run, capsys):
+    folder = write_run()
+    assert main([str(folder)]) == 0
+    text = capsys.readouterr().out
+    assert "verdict   poor: much noise" in text and "WARNING: noise is large" in text
+    path = folder / "report.json"
+    document = json.loads(path.read_text())
+    del document["quality"]
+    path.write_text(json.dumps({**document, "schema": 2}))
+    assert main([str(folder)]) == 0 and main(["--verify", str(folder)]) == 0
+    text = capsys.readouterr().out
+    assert "verified: ledger.jsonl holds the 4 releases" in text
+    assert "verdict   " not in text
 
 
 def test_names_of_a_report_are_shown_without_their_escapes(write_run, capsys):
@@ -135,7 +158,7 @@ def test_untouched_run_verifies(write_run, capsys, mechanism, delta):
         ({"privacy__releases": []}, "not in report.json"),
         ({"run": "00aa"}, "not in ledger.jsonl"),
         ({"rounds": [{"round": 7, "seconds": 1.0, "clients_included": [1]}]}, "round 7 took place"),
-        ({"schema": 9}, "schema: expected 2"),
+        ({"schema": 9}, r"schema: expected one of \[2, 3\]"),
     ],
 )
 def test_changed_report_is_found_out(write_run, changes, words):

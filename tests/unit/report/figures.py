@@ -4,6 +4,7 @@ import math
 
 from fastlloyd.privacy.release import Release
 from fastlloyd.report.document import Common, Network, Privacy, Round, Traffic, build_report, build_server_report
+from fastlloyd.report.quality import Quality
 
 RUN = "0123456789abcdef"
 
@@ -54,6 +55,7 @@ def report(**changes):
         "privacy": privacy(),
         "features": ["age", "dose"],
         "noisy_sizes": [10.4, -3.0, 12000.0],
+        "quality": Quality(verdict="good", sentence="good: little noise"),
         "against": "any single other client",
         "output": ["report.json", "centroids.csv"],
     }

@@ -45,7 +45,7 @@ def test_report_has_every_section_and_reads_back(tmp_path):
     path.write_text(document.encode(made))
     assert document.load(path) == made
     assert accepted_by_jsonschema(made)
-    assert made["schema"] == 2 and made["run"] == RUN
+    assert made["schema"] == 3 and made["run"] == RUN
     assert made["parties"] == {"clients": 2, "authenticated": False, "masking": "common"}
     assert made["rounds"][1] == {"round": 1, "seconds": 0.25, "clients_included": [1, 2]}
     assert made["timing"] == {
@@ -154,6 +154,9 @@ def test_wrong_figures_are_refused_where_they_are_built(value):
 
 CHANGES = [
     ("schema", 1),
+    ("schema", 2),
+    ("schema", 2.0),
+    ("schema", 4),
     ("schema", True),
     ("run", "XYZ"),
     ("run", 5),
@@ -183,6 +186,13 @@ CHANGES = [
     ("result", {"features": ["a"], "noisy_sizes": [None]}),
     ("network", {"transport": "shm", "delay_seconds": -1}),
     ("output", ["../elsewhere"]),
+    ("quality", None),
+    ("quality", {**report()["quality"], "verdict": "excellent"}),
+    ("quality", {**report()["quality"], "sentence": ""}),
+    ("quality", {**report()["quality"], "empty": [-1]}),
+    ("quality", {**report()["quality"], "overlapping": [[0, 1]], "size_ranges": [[0.0, 1.5]]}),
+    ("quality", {**report()["quality"], "expected": {"centre_noise": None, "verdict": "unknown", "sentence": "no"}}),
+    ("quality", {**report()["quality"], "more": 1}),
     ("output", []),
     ("unknown", 1),
 ]
@@ -200,6 +210,13 @@ def test_every_section_is_required(section):
     del changed[section]
     assert not accepted(changed)
     assert not accepted_by_jsonschema(changed)
+
+
+def test_reports_of_the_schema_before_are_read_without_a_verdict():
+    old = report()
+    del old["quality"]
+    old["schema"] = 2
+    assert accepted(old) and accepted_by_jsonschema(old)
 
 
 def places(value, path=()):
@@ -247,4 +264,4 @@ def test_missing_file_says_what_to_give(tmp_path):
 
 def test_shipped_schema_is_canonical_json():
     json.dumps(schema(), allow_nan=False)
-    assert schema()["$defs"]["report"]["properties"]["schema"]["const"] == document.SCHEMA
+    assert schema()["$defs"]["report"]["properties"]["schema"]["enum"] == [2, document.SCHEMA]

@@ -19,6 +19,7 @@ from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import Release
 from fastlloyd.report.document import Common, Network, Privacy, Round, build_report, encode
 from fastlloyd.report.files import centroids_csv
+from fastlloyd.report.quality import Quality
 from fastlloyd.report.signed import SignedRecord, file_digests, sign_report
 
 RUN, DELTA, AGREED = "00ff", 1e-6, bytes(range(32))
@@ -78,6 +79,7 @@ def folder(tmp_path: Path) -> Path:
         privacy=privacy,
         features=["a", "b"],
         noisy_sizes=[3.5, 4.5],
+        quality=Quality(verdict="good", sentence="good: little noise"),
         against="all",
         signatures=signatures,
     )

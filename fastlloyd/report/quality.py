@@ -1,0 +1,346 @@
+"""How much of a result is signal: what to expect of a plan, and what the noise leaves of what was released.
+
+A protocol's face says how much noise lies on what it released (`Noise`); this module judges it, alike for every
+protocol.
+
+Privacy: post-processing. Everything here follows from public numbers, from released values and from the known
+distribution of the noise; no record, label or exact count enters. So a verdict may be read wherever the result may.
+
+Source: docs/report.md, "Quality".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Verdict = Literal["good", "fair", "poor", "noise", "exact", "unknown"]
+
+ERROR_RATE = 0.05
+"""How often a range misses, and how often two equal centres are told apart in a whole result."""
+PRIOR_VARIANCE = 0.15
+"""Variance of a feature on [-1, 1] before anything is known: between a bell and an even spread."""
+_GRADES: tuple[tuple[Verdict, float], ...] = (("good", 0.05), ("fair", 0.25), ("poor", 1.0))
+_MOST_PAIRS = 1_000_000
+_LISTED = 12
+# A centre on a bound counts where the noise on that coordinate is at least this share of the range, for records may lie
+# on a bound as well.
+_LEAST_ON_BOUND = 0.01
+_MEND = "take fewer clusters or features, more records or a larger epsilon"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What a plan says of the noise, from public numbers alone.
+
+    Attributes
+    ----------
+    centre_noise : float or None
+        Standard deviation of the noise on one coordinate of an average centre, as a share of the feature's range; None
+        where the plan cannot tell.
+    k, d : int
+        Clusters, features.
+    """
+
+    centre_noise: float | None
+    k: int
+    d: int
+
+    @property
+    def verdict(self) -> Verdict:
+        """The grade of what the noise would cost, over what clusters cost if features vary as is usual."""
+        if self.centre_noise is None:
+            return "unknown"
+        usual = PRIOR_VARIANCE * self.k ** (-2.0 / self.d)
+        return _grade((2.0 * self.centre_noise) ** 2 / usual)
+
+    @property
+    def sentence(self) -> str:
+        """What to expect, in one sentence without a full stop."""
+        if self.centre_noise is None:
+            return "how much noise lies on a centre cannot be told before the run"
+        head = f"noise of {percent(self.centre_noise)} of the range on an average centre"
+        if self.verdict == "noise":
+            return f"{head}: this result would be noise; {_MEND}"
+        return f"{head}: {self.verdict}" + (f"; {_MEND}" if self.verdict == "poor" else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry of the report."""
+        return {"centre_noise": self.centre_noise, "verdict": self.verdict, "sentence": self.sentence}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """How far off a released result may be by the noise alone, in the order of its clusters.
+
+    Attributes
+    ----------
+    exact : bool
+        No noise was added at all.
+    size_ranges : float64 array, shape (k, 2), or None
+        95 % ranges of the sizes, records; None where there are no sizes, or nothing tells.
+    centre_deviations : float64 array, shape (k, d), or None
+        Standard deviation on each coordinate, scaled domain [-1, 1]; infinite where it may be anywhere.
+    tail : float
+        Half the width of a 95 % range over the standard deviation.
+    within : float or None
+        Cost of clusters without noise, squared distance per record in the scaled domain, as releases tell; None where
+        none does.
+    expected : Expected or None
+        What the plan said.
+    """
+
+    exact: bool = False
+    size_ranges: NDArray[np.float64] | None = None
+    centre_deviations: NDArray[np.float64] | None = None
+    tail: float = NormalDist().inv_cdf(1.0 - ERROR_RATE / 2.0)
+    within: float | None = None
+    expected: Expected | None = None
+
+
+EXACT = Noise(exact=True)
+UNKNOWN = Noise()
+NORMAL_TAIL = NormalDist().inv_cdf(1.0 - ERROR_RATE / 2.0)
+LAPLACE_TAIL = math.log(1.0 / ERROR_RATE) / math.sqrt(2.0)
+"""Half the width of a 95 % range of Laplace noise over its standard deviation; plenty for sums of such noise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """The verdict on a result; `to_dict` is the entry `quality` of report.json.
+
+    Attributes
+    ----------
+    verdict : {'good', 'fair', 'poor', 'noise', 'exact', 'unknown'}
+        'exact': no noise was added; 'unknown': nothing released tells.
+    sentence : str
+        The same in words, with the figure.
+    warnings : tuple of str
+        Sentences; empty where there is nothing to warn of.
+    expected : Expected or None
+    size_ranges : float64 array, shape (k, 2), or None
+        Records.
+    centre_margins : float64 array, shape (k, d), or None
+        Half the width of the 95 % range of each coordinate, original units.
+    empty, at_bounds : tuple of int
+        Clusters whose size cannot be told from 0; clusters that the noise may have put on a bound.
+    overlapping : tuple of pairs of int
+        Centres that cannot be told apart.
+    """
+
+    verdict: Verdict
+    sentence: str
+    warnings: tuple[str, ...] = ()
+    expected: Expected | None = None
+    size_ranges: NDArray[np.float64] | None = None
+    centre_margins: NDArray[np.float64] | None = None
+    empty: tuple[int, ...] = ()
+    at_bounds: tuple[int, ...] = ()
+    overlapping: tuple[tuple[int, int], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry of the report."""
+        return {
+            "verdict": self.verdict,
+            "sentence": self.sentence,
+            "warnings": list(self.warnings),
+            "expected": None if self.expected is None else self.expected.to_dict(),
+            "size_ranges": None if self.size_ranges is None else self.size_ranges.tolist(),
+            "centre_margins": None if self.centre_margins is None else self.centre_margins.tolist(),
+            "empty": list(self.empty),
+            "at_bounds": list(self.at_bounds),
+            "overlapping": [list(pair) for pair in self.overlapping],
+        }
+
+
+def judge(
+    noise: Noise,
+    *,
+    centroids: NDArray[np.float64] | None,
+    sizes: Sequence[float] | None,
+    lo: NDArray[np.float64],
+    hi: NDArray[np.float64],
+) -> Quality:
+    """Judge a result.
+
+    Parameters
+    ----------
+    noise : Noise
+    centroids : float64 array, shape (k, d), or None
+        Released, in original units.
+    sizes : sequence of float, length k, or None
+        Released.
+    lo, hi : float64 array, shape (d,)
+        The public bounds.
+
+    Privacy
+    -------
+    Post-processing of released values and of the known noise.
+    """
+    if noise.exact:
+        return Quality(verdict="exact", sentence="exact: no noise was added to this result")
+    half = (hi - lo) / 2.0
+    empty: tuple[int, ...] = ()
+    if noise.size_ranges is not None:
+        empty = tuple(np.flatnonzero(noise.size_ranges[:, 0] < 1.0).tolist())
+    if centroids is None or noise.centre_deviations is None or not np.isfinite(centroids).all():
+        return _unknown(noise, empty)
+    scaled = (centroids - (lo + hi) / 2.0) / half
+    deviations = np.minimum(noise.centre_deviations, 2.0)
+    # Nothing lies outside the domain, so a range ends where the domain does.
+    margins = np.minimum(noise.tail * deviations, 1.0 + np.abs(scaled))
+    on_bound = (np.abs(scaled) >= 1.0 - 1e-9) & (margins >= 2.0 * _LEAST_ON_BOUND)
+    at_bounds = tuple(np.flatnonzero(on_bound.any(axis=1)).tolist())
+    pairs = overlapping(scaled, deviations)
+    verdict, figure = _after(noise, scaled, deviations, sizes)
+    if verdict in ("good", "fair") and (empty or pairs):
+        verdict = "poor"
+    lost = len({*empty, *(max(pair) for pair in pairs)})
+    if 2 * lost >= len(scaled) and lost:
+        verdict = "noise"
+    return Quality(
+        verdict=verdict,
+        sentence=f"{verdict}: {figure}",
+        warnings=tuple(_warnings(verdict, figure, noise.expected, empty=empty, at_bounds=at_bounds, pairs=pairs)),
+        expected=noise.expected,
+        size_ranges=noise.size_ranges,
+        centre_margins=margins * half,
+        empty=empty,
+        at_bounds=at_bounds,
+        overlapping=pairs,
+    )
+
+
+def overlapping(
+    centres: NDArray[np.float64], deviations: NDArray[np.float64], *, error_rate: float = ERROR_RATE
+) -> tuple[tuple[int, int], ...]:
+    """Return the pairs of centres that cannot be told apart.
+
+    The squared differences over their variances, added up over all features, are compared with the quantile of
+    chi-squared with d degrees of freedom. Two equal centres of a result are told apart with a probability of at most
+    `error_rate` for all pairs together (Bonferroni), as far as the noise is normal.
+
+    Parameters
+    ----------
+    centres, deviations : float64 array, shape (k, d)
+        In the same units.
+    """
+    k, d = centres.shape
+    count = k * (k - 1) // 2
+    if not 0 < count <= _MOST_PAIRS:
+        return ()
+    limit = chi_squared_quantile(1.0 - error_rate / count, d)
+    found = []
+    variances = np.maximum(deviations, 1e-12) ** 2
+    for one in range(k - 1):
+        apart = ((centres[one] - centres[one + 1 :]) ** 2 / (variances[one] + variances[one + 1 :])).sum(axis=1)
+        found += [(one, one + 1 + int(other)) for other in np.flatnonzero(apart <= limit)]
+    return tuple(found)
+
+
+def chi_squared_quantile(level: float, degrees: int) -> float:
+    """Return the quantile of chi-squared by Wilson and Hilferty's cube: within 3 % for 0.95 and above.
+
+    Examples
+    --------
+    >>> round(chi_squared_quantile(0.95, 10), 1)
+    18.3
+    """
+    part = 2.0 / (9.0 * degrees)
+    return float(degrees * (1.0 - part + NormalDist().inv_cdf(level) * math.sqrt(part)) ** 3)
+
+
+def percent(share: float) -> str:
+    """Write a share with two digits.
+
+    Examples
+    --------
+    >>> percent(0.0044), percent(4.789)
+    ('0.44 %', '479 %')
+    """
+    return f"{100 * share:.0f} %" if share >= 0.995 else f"{100 * share:.2g} %"
+
+
+def _grade(cost: float) -> Verdict:
+    """Grade what the noise costs over what clusters cost without it."""
+    return next((verdict for verdict, most in _GRADES if cost <= most), "noise")
+
+
+def _unknown(noise: Noise, empty: tuple[int, ...]) -> Quality:
+    """Judge a result of whose centres nothing is known."""
+    expected = noise.expected
+    sentence = "unknown: nothing that was released tells how much noise lies on the centres"
+    if expected is not None and expected.centre_noise is not None:
+        sentence += f"; the plan expected {expected.sentence}"
+    verdict: Verdict = "poor" if empty else "unknown"
+    return Quality(
+        verdict=verdict,
+        sentence=sentence.replace("unknown", verdict, 1),
+        warnings=tuple(_warnings(verdict, "", expected, empty=empty)),
+        expected=expected,
+        size_ranges=noise.size_ranges,
+        empty=empty,
+    )
+
+
+def _after(
+    noise: Noise, scaled: NDArray[np.float64], deviations: NDArray[np.float64], sizes: Sequence[float] | None
+) -> tuple[Verdict, str]:
+    """Grade the noise on released centres, and say how large it is."""
+    k, d = scaled.shape
+    weights = np.ones(k) if sizes is None else np.maximum(np.asarray(sizes, dtype=np.float64), 0.0)
+    if weights.sum() <= 0.0:
+        weights = np.ones(k)
+    weights /= weights.sum()
+    added = float(weights @ (deviations**2).sum(axis=1))
+    usual = d * PRIOR_VARIANCE * k ** (-2.0 / d)
+    within = usual if noise.within is None else max(min(noise.within, usual), 1e-12)
+    typical = math.sqrt(added / d) / 2.0
+    figure = f"noise of {percent(typical)} of the range on a centre, {percent(added / within)} of the clusters' cost"
+    return _grade(added / within), figure
+
+
+def _warnings(
+    verdict: Verdict,
+    figure: str,
+    expected: Expected | None,
+    *,
+    empty: Sequence[int],
+    at_bounds: Sequence[int] = (),
+    pairs: Sequence[tuple[int, int]] = (),
+) -> list[str]:
+    """Say what is doubtful, each in one sentence."""
+    said = []
+    if verdict == "noise":
+        said.append(f"this result is mostly noise ({figure}): do not use it; {_MEND}")
+    elif verdict in ("fair", "poor") and figure:
+        said.append(f"noise may have made this result worse than it could be ({figure})")
+    if expected is not None and expected.verdict == "noise":
+        said.append(f"the plan said: {expected.sentence}")
+    if empty:
+        said.append(f"{_named('cluster', empty)} cannot be told from empty: 0 lies within the 95 % range of the size")
+    if at_bounds:
+        said.append(f"{_named('centre', at_bounds)} may lie on a bound for the noise alone")
+    if pairs:
+        shown = ", ".join(f"{one} and {other}" for one, other in pairs[:_LISTED])
+        more = f" and {len(pairs) - _LISTED} more pairs" if len(pairs) > _LISTED else ""
+        said.append(f"centres {shown}{more} cannot be told apart by more than noise")
+    return said
+
+
+def _named(noun: str, numbers: Sequence[int]) -> str:
+    """Name clusters by their numbers.
+
+    Examples
+    --------
+    >>> _named("cluster", [1]), _named("cluster", [1, 3])
+    ('cluster 1', 'clusters 1, 3')
+    """
+    more = f" and {len(numbers) - _LISTED} more" if len(numbers) > _LISTED else ""
+    return f"{noun}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers[:_LISTED]))}{more}"

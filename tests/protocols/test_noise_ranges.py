@@ -1,0 +1,87 @@
+"""The 95 % ranges of a result hold the truth as often as they say: against the same run's sums without noise."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from fastlloyd.bench.utility.run import generator_noise
+from fastlloyd.kmeans.grid import quantise
+from fastlloyd.kmeans.layout import split
+from fastlloyd.protocols.fastlloyd.face_noise import expect, noise_of, ratio_deviations
+from fastlloyd.protocols.fastlloyd.plus import radius
+from fastlloyd.protocols.fastlloyd.rounds import first_centers, local_update, post_process
+from fastlloyd.report.quality import NORMAL_TAIL
+from tests.protocols.support import blobs, plan_for
+
+RUNS = 150
+
+
+def _misses(protocol: str, *, epsilon: float, n: int, k: int, d: int) -> tuple[float, float]:
+    """Return how often ranges of sizes and of coordinates miss, over runs with fixed noise."""
+    points = blobs(n, k, d, seed=3)
+    plan = plan_for(points, k, protocol=protocol, epsilon=epsilon, clients=2)
+    grid, last = float(1 << plan.fraction_bits), len(plan.rounds) - 1
+    quantised = quantise(points, plan.fraction_bits)
+    sizes, coordinates = [], []
+    for seed in range(RUNS):
+        noise = generator_noise(plan, np.random.default_rng([seed, n, k, d]))
+        centers = first_centers(plan)
+        for t in range(len(plan.rounds)):
+            before, update = centers, local_update(quantised, centers, plan, t)
+            centers = post_process(update + noise(t), centers, plan, t)
+        told = noise_of(plan, centers)
+        sums, counts = split(update.astype(np.float64) / grid, k, d)
+        held = counts > 0
+        assert told.size_ranges is not None and told.centre_deviations is not None
+        sizes.append((told.size_ranges[:, 0] <= counts) & (counts <= told.size_ranges[:, 1]))
+        means = sums[held] / counts[held, None]
+        if before.state is not None:
+            means /= radius(before.state, plan, last)[1]
+        if plan.relative:
+            means += before.grid[held] / grid
+        off = np.abs(centers.exact[held] - means)
+        coordinates.append((off <= told.tail * np.minimum(told.centre_deviations[held], 2.0)).ravel())
+    return 1.0 - float(np.mean(np.concatenate(sizes))), 1.0 - float(np.mean(np.concatenate(coordinates)))
+
+
+@pytest.mark.parametrize("epsilon,n,k,d", [(1.0, 400, 3, 2), (0.3, 2000, 4, 5), (5.0, 1000, 5, 3)])
+@pytest.mark.parametrize("protocol", ["fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd"])
+def test_ranges_hold_the_truth(protocol: str, epsilon: float, n: int, k: int, d: int) -> None:
+    sizes, coordinates = _misses(protocol, epsilon=epsilon, n=n, k=k, d=d)
+    # Noise is fixed, so this is no matter of chance; three deviations leave room for what so few clusters tell of 5 %.
+    most = 0.05 + 3.0 * math.sqrt(0.05 * 0.95 / (RUNS * k))
+    assert sizes <= most and coordinates <= most
+
+
+def test_a_count_near_zero_says_nothing_of_its_centre() -> None:
+    found = ratio_deviations(np.zeros((2, 3)), np.array([10.0, 1.0]), sums=0.1, counts=1.0, tail=NORMAL_TAIL)
+    assert np.isinf(found[1]).all() and (found[0] > 0.01).all() and (found[0] < 0.0103).all()
+
+
+def test_without_noise_a_result_is_exact() -> None:
+    points = blobs(100, 3, 2)
+    plan = plan_for(points, 3, protocol="lloyd")
+    assert noise_of(plan, first_centers(plan)).exact
+
+
+@pytest.mark.parametrize("protocol", ["fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd"])
+def test_a_plan_expects_less_noise_with_more_records_or_a_larger_epsilon(protocol: str) -> None:
+    def expected(n: int, epsilon: float) -> float:
+        plan = plan_for(np.zeros((n, 3)), 4, protocol=protocol, epsilon=epsilon, rounds=5)
+        found = expect(plan).centre_noise
+        assert found is not None
+        return found
+
+    assert expected(4000, 1.0) < expected(1000, 1.0) < expected(1000, 0.3)
+
+
+def test_noise_in_shares_counts_in_full() -> None:
+    points = blobs(300, 3, 2)
+    plan = plan_for(points, 3, protocol="fastlloyd", clients=3, masking="pairwise")
+    alone = dataclasses.replace(plan, mechanism="gaussian", masking="common")
+    some, all_ = expect(alone).centre_noise, expect(plan).centre_noise
+    assert some is not None and all_ == pytest.approx(some * 1.5**0.5)

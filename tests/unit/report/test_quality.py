@@ -1,0 +1,161 @@
+"""The verdict on a result: what is warned of, what is not, and how often its tests err."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from fastlloyd.report.quality import (
+    EXACT,
+    LAPLACE_TAIL,
+    NORMAL_TAIL,
+    UNKNOWN,
+    Expected,
+    Noise,
+    chi_squared_quantile,
+    judge,
+    overlapping,
+    percent,
+)
+from fastlloyd.report.schema import schema, validate
+
+LO, HI = np.array([0.0, -1.0]), np.array([10.0, 1.0])
+CENTROIDS = np.array([[2.0, 0.5], [8.0, -0.5]])
+SIZES = [60.0, 40.0]
+
+
+def noise(deviation=0.005, size=1.0, **changes):
+    values = {
+        "size_ranges": np.array([[s - 2 * size, s + 2 * size] for s in SIZES]),
+        "centre_deviations": np.full((2, 2), deviation),
+        "expected": Expected(centre_noise=deviation / 2, k=2, d=2),
+        **changes,
+    }
+    return Noise(**values)
+
+
+def judged(noise, centroids=CENTROIDS, sizes=SIZES):
+    return judge(noise, centroids=centroids, sizes=sizes, lo=LO, hi=HI)
+
+
+def test_little_noise_is_good_and_warns_of_nothing():
+    found = judged(noise())
+    assert found.verdict == "good" and found.warnings == () and found.sentence.startswith("good: noise of 0.25 %")
+    assert not (found.empty or found.at_bounds or found.overlapping)
+    # Half a range: 1.96 deviations, in each feature's own units.
+    assert found.centre_margins == pytest.approx(np.tile([0.049, 0.0098], (2, 1)), rel=1e-2)
+    assert found.size_ranges.tolist() == [[58.0, 62.0], [38.0, 42.0]]
+
+
+@pytest.mark.parametrize("deviation", [0.005, 0.05, 0.15, 0.5, 2.0, math.inf])
+def test_more_noise_is_never_a_better_verdict_and_all_but_good_is_warned_of(deviation):
+    grades = ["good", "fair", "poor", "noise"]
+    found, better = judged(noise(deviation, expected=None)), judged(noise(deviation / 2, expected=None))
+    assert grades.index(found.verdict) >= grades.index(better.verdict)
+    assert (found.verdict == "good") == (not found.warnings)
+
+
+def test_a_plan_that_said_noise_is_told_again():
+    found = judged(noise(expected=Expected(centre_noise=4.79, k=2, d=2)))
+    assert any("479 % of the range" in warning and "would be noise" in warning for warning in found.warnings)
+
+
+def test_a_size_that_may_be_zero_is_empty_and_never_good():
+    found = judged(noise(size_ranges=np.array([[0.0, 30.0], [38.0, 42.0]])))
+    assert found.empty == (0,) and found.verdict == "noise"  # half of the clusters
+    assert any(warning.startswith("cluster 0 cannot be told from empty") for warning in found.warnings)
+
+
+def test_centres_on_a_bound_are_named_where_noise_may_have_put_them_there():
+    edge = np.array([[2.0, 1.0], [8.0, -0.5]])
+    assert judged(noise(0.02), edge).at_bounds == (0,)
+    assert judged(noise(0.001), edge).at_bounds == ()  # records lie there
+
+
+def test_margins_end_with_the_domain():
+    found = judged(noise(math.inf))
+    assert found.verdict == "noise"
+    assert found.centre_margins == pytest.approx(np.array([[8.0, 1.5], [8.0, 1.5]]))
+    assert np.isfinite(found.centre_margins).all()
+
+
+def test_close_centres_cannot_be_told_apart_and_distant_ones_can():
+    assert judged(noise(0.01), np.array([[2.0, 0.5], [2.1, 0.5]])).overlapping == ((0, 1),)
+    assert judged(noise(0.01)).overlapping == ()
+
+
+def test_two_equal_centres_are_told_apart_as_often_as_is_said():
+    rng = np.random.default_rng(5)
+    k, d, runs = 6, 3, 2000
+    deviations = rng.uniform(0.01, 0.1, (k, d))
+    pairs = k * (k - 1) // 2
+    errors = sum(len(overlapping(rng.normal(0.0, deviations), deviations)) < pairs for _ in range(runs))
+    assert errors <= 0.05 * runs + 4 * math.sqrt(0.05 * 0.95 * runs)
+    assert errors >= 0.01 * runs  # and the test has not lost its power
+
+
+@given(st.integers(1, 500), st.floats(0.9, 0.99999))
+def test_the_quantile_of_chi_squared_is_near_scipys(degrees, level):
+    stats = pytest.importorskip("scipy.stats")
+    assert chi_squared_quantile(level, degrees) == pytest.approx(stats.chi2.ppf(level, degrees), rel=0.06)
+
+
+def test_without_noise_nothing_is_judged_and_without_knowledge_neither():
+    assert judged(EXACT).to_dict()["verdict"] == "exact" and not judged(EXACT).warnings
+    assert judged(UNKNOWN).verdict == "unknown" and not judged(UNKNOWN).warnings
+    hidden = judged(noise(), None, None)
+    assert hidden.verdict == "unknown" and "the plan expected" in hidden.sentence
+    assert judged(Noise(size_ranges=np.array([[0.0, 9.0], [1.0, 2.0]])), None, None).verdict == "poor"
+
+
+@given(
+    arrays(float, (3, 2), elements=st.floats(-1, 1)),
+    arrays(float, (3, 2), elements=st.floats(0, 1e6) | st.just(math.inf)),
+    arrays(float, 3, elements=st.floats(-1e6, 1e6)),
+    st.none() | st.floats(0, 10),
+    st.none() | st.floats(0, 10),
+)
+def test_every_verdict_fits_the_schema(scaled, deviations, sizes, within, expected):
+    noise = Noise(
+        size_ranges=np.column_stack([sizes, sizes + 1.0]),
+        centre_deviations=deviations,
+        within=within,
+        expected=Expected(centre_noise=expected, k=3, d=2),
+    )
+    found = judge(noise, centroids=(LO + HI) / 2 + scaled * (HI - LO) / 2, sizes=list(sizes), lo=LO, hi=HI)
+    entry = found.to_dict()
+    assert set(entry) == set(schema()["$defs"]["quality"]["required"])
+    from .figures import report
+
+    validate(report(quality=found))
+    assert found.verdict in ("good", "fair", "poor", "noise")
+    assert (found.verdict == "good") <= (not (found.empty or found.overlapping))
+
+
+@pytest.mark.parametrize(
+    ("share", "verdict", "words"),
+    [
+        (0.004, "good", "noise of 0.4 % of the range on an average centre: good"),
+        (0.1, "poor", "poor; take fewer"),
+        (4.789, "noise", "noise of 479 % of the range on an average centre: this result would be noise; take fewer"),
+        (None, "unknown", "cannot be told"),
+    ],
+)
+def test_what_to_expect_is_one_sentence(share, verdict, words):
+    found = Expected(centre_noise=share, k=2, d=2)
+    assert found.verdict == verdict and words in found.sentence
+
+
+@given(st.floats(0, 1e4))
+def test_percent_is_near(share):
+    assert float(percent(share).removesuffix(" %")) == pytest.approx(100 * share, rel=0.06, abs=1e-12)
+
+
+def test_tails_are_those_of_95_percent_ranges():
+    rng = np.random.default_rng(3)
+    draws = rng.laplace(0.0, 1.0, 200_000)
+    assert np.mean(np.abs(draws) <= LAPLACE_TAIL * math.sqrt(2.0)) == pytest.approx(0.95, abs=0.003)
+    assert np.mean(np.abs(rng.normal(size=200_000)) <= NORMAL_TAIL) == pytest.approx(0.95, abs=0.003)
