@@ -10,7 +10,7 @@ PARALLEL := -n logical --maxprocesses 8 --dist worksteal
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-all lint format smoke openmpi clean
+.PHONY: help demo test test-fast test-all lint format docs smoke openmpi clean
 
 help:
 	@echo "make demo      set up $(VENV) and cluster a photograph's pixels over 3 processes at epsilon = 1"
@@ -18,6 +18,7 @@ help:
 	@echo "make test-fast only unit tests, about a minute"
 	@echo "make test-all  the tests and the long sweeps"
 	@echo "make lint      ruff and mypy"
+	@echo "make docs      the documents as a site with a search: build/docs/index.html"
 	@echo "make smoke     one run over TCP with each MPI, report checked against its schema"
 	@echo "make openmpi   a second environment, $(OPENMPI_VENV), with Open MPI instead of MPICH"
 
@@ -64,6 +65,10 @@ $(OPENMPI_VENV)/.openmpi: pyproject.toml
 	$(call environment,$(OPENMPI_VENV),openmpi$(comma)test)
 	@touch $@
 
+$(VENV)/.docs: pyproject.toml
+	$(call environment,$(VENV),docs)
+	@touch $@
+
 demo: $(VENV)/.demo
 	@$(BIN)/fastlloyd run -n 3 --output fastlloyd-run
 
@@ -83,6 +88,10 @@ lint: $(VENV)/.test
 
 format: $(VENV)/.test
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+# Every warning is an error: a link that leads nowhere, a docstring that cannot be read.
+docs: $(VENV)/.docs
+	@$(BIN)/python -m sphinx -q -j auto -W --keep-going -b html -c docs . build/docs && echo "see build/docs/index.html"
 
 openmpi: $(OPENMPI_VENV)/.openmpi
 

@@ -15,13 +15,25 @@ ROOT = Path(__file__).parents[1] / "fastlloyd"
 ROOMS = [
     *("version", "errors", "protocols", "randomness", "wire", "field", "kmeans", "masking"),
     *("crypto", "crypto/he", "crypto/link", "privacy/noise", "privacy", "privacy/sketch", "data", "data/public"),
-    *("net", "net/link", "net/mpi", "net/tcp", "party", "report", "life", "life/align", "run", "protocols/NAME"),
+    *(
+        "net",
+        "net/link",
+        "net/mpi",
+        "net/tcp",
+        "party",
+        "report",
+        "life",
+        "life/align",
+        "run",
+        "dossier",
+        "protocols/NAME",
+    ),
     *("estimator", "supervise", "bench", "cli", "client", "server", "__init__", "__main__"),
 ]
 LEVEL = {name: level for level, name in enumerate(ROOMS)}
 MOST_FILES = 25
 DOORS = {"__init__.py", "__main__.py", "client.py", "server.py", "errors.py", "version.py"}
-FACE_ONLY = {"run", "report", "data", "data/public"}
+FACE_ONLY = {"run", "dossier", "report", "data", "data/public"}
 PLACES = {
     "mpi4py": {"net/mpi/transport.py"},
     "tenseal": {"crypto/he/seal.py"},

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
 from fastlloyd.cli.serve import CARRIER, CONNECTION, connection_keys
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.tcp.address import parse_address
+from fastlloyd.run.config import RunConfig
 from fastlloyd.run.rank import catch_signals, limit_threads, run_party, start_log
+
+if TYPE_CHECKING:
+    from fastlloyd.run.execute import Approve
+    from fastlloyd.run.inputs import Place
 
 
 def main(argv: Sequence[str]) -> int:
@@ -32,6 +39,7 @@ def main(argv: Sequence[str]) -> int:
     from fastlloyd.run.inputs import find_place
 
     place = find_place(config, arguments.rank)
+    approve = None if arguments.approval is None else _approved(Path(arguments.approval), config, place)
     keys = connection_keys(place)
     start_log(config, place.me.rank)
     catch_signals()
@@ -41,9 +49,29 @@ def main(argv: Sequence[str]) -> int:
             f"joined {address} as {place.me} of {len(transport.peers)} ({CONNECTION[keys is not None]}); "
             "waiting for the others"
         )
-        ending, carrier = run_party(config, transport, announcer)
+        ending, carrier = run_party(config, transport, announcer, approve=approve)
         carrier.close(lost=ending.lost)
     return ending.code
+
+
+def _approved(path: Path, config: RunConfig, place: Place) -> Approve:
+    """Return what refuses a run that this client has not approved; the file is checked at once."""
+    from fastlloyd.crypto.link.roster import Roster
+    from fastlloyd.dossier.approval import check_approval, read_approval
+    from fastlloyd.dossier.values import public_values
+
+    if config.roster is None:
+        raise ConfigError("--approval: needs --roster and --key, whose owner has approved")
+    roster = Roster.load(Path(config.roster))
+    approval = read_approval(path, roster)
+    if approval.party != place.me:
+        raise ConfigError(
+            f"--approval {path}: it is the approval of {approval.name!r} ({approval.party}), and this is {place.me}; "
+            "give this party's own"
+        )
+    return lambda config, common, _: check_approval(
+        approval, public_values(config, common, roster), f"--approval {path}"
+    )
 
 
 def _parser() -> Parser:
@@ -55,6 +83,9 @@ def _parser() -> Parser:
     )
     parser.add_argument("--server", required=True, metavar="HOST:PORT", help="where `fastlloyd serve` listens")
     parser.add_argument("--rank", type=int, metavar="R", help="this client's number (default: as roster and key say)")
+    parser.add_argument(
+        "--approval", metavar="FILE", help="what `fastlloyd agree` wrote; a run with other public values is refused"
+    )
     add_run_options(parser)
     return parser
 

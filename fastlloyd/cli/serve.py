@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
@@ -17,7 +18,8 @@ from fastlloyd.wire.header import SERVER
 
 if TYPE_CHECKING:
     from fastlloyd.net.tcp.admission import Keys
-    from fastlloyd.run.inputs import Place
+    from fastlloyd.run.execute import Approve
+    from fastlloyd.run.inputs import Common, Place
 
 CARRIER = "serve/join"
 CONNECTION = ("plain TCP: without --roster and --key nobody proves who it is", "TLS 1.3, keys of the roster")
@@ -34,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
     """
     limit_threads()
     config, arguments = parse_run_options(_parser(), argv)
-    config = _without_records(config)
+    config = without_records(config)
     address = parse_address(arguments.listen, "--listen", listening=True)
     from fastlloyd.net.tcp.hub import TcpServer
     from fastlloyd.report.announcer import Announcer
@@ -49,6 +51,8 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError(
             f"--clients: the roster names {format_count(count, 'client')}, got {arguments.clients}; leave the flag out"
         )
+    folder = arguments.require_approvals
+    approve = None if folder is None else _approved(Path(folder), config)
     keys = connection_keys(place)
     start_log(config, SERVER.rank)
     catch_signals()
@@ -62,7 +66,7 @@ def main(argv: Sequence[str]) -> int:
             f"listening at {at} ({CONNECTION[keys is not None]}); waiting {config.setup_deadline:g} s for "
             f"{format_count(count, 'client')}"
         )
-        ending, carrier = run_party(config, transport, announcer)
+        ending, carrier = run_party(config, transport, announcer, approve=approve)
         carrier.close(lost=ending.lost)
     return ending.code
 
@@ -78,12 +82,31 @@ def connection_keys(place: Place) -> Keys | None:
     return Keys(pinned_context(place.identity, trusted, server_side=place.me.is_server), trusted)
 
 
-def _without_records(config: RunConfig) -> RunConfig:
+def without_records(config: RunConfig) -> RunConfig:
     """Expect records at the clients, if the flags speak of any; the server itself opens no file."""
     speaks = config.bounds is not None or config.n_total is not None or bool(config.client_caps)
     if config.data is None and config.dataset is None and speaks:
         return replace(config, data="(at the clients)")
     return config
+
+
+def _approved(folder: Path, config: RunConfig) -> Approve:
+    """Return what refuses a run that not all clients have approved; their files are checked at once."""
+    from fastlloyd.crypto.link.roster import Roster
+    from fastlloyd.dossier.approval import check_approval, read_approvals
+    from fastlloyd.dossier.values import public_values
+
+    if config.roster is None:
+        raise ConfigError("--require-approvals: needs --roster and --key, which say who may approve")
+    roster = Roster.load(Path(config.roster))
+    approvals = read_approvals(folder, roster)
+
+    def check(config: RunConfig, common: Common, _: Roster | None) -> None:
+        values = public_values(config, common, roster)
+        for path, approval in approvals.items():
+            check_approval(approval, values, str(path))
+
+    return check
 
 
 def _parser() -> Parser:
@@ -97,6 +120,11 @@ def _parser() -> Parser:
         "--listen", required=True, metavar="HOST:PORT", help="where clients connect; *:PORT for all addresses"
     )
     parser.add_argument("--clients", type=int, metavar="M", help="how many clients (default: as the roster says)")
+    parser.add_argument(
+        "--require-approvals",
+        metavar="DIR",
+        help="refuse the run unless DIR has an approval of each client (`fastlloyd agree`) of exactly this run",
+    )
     add_run_options(parser)
     return parser
 

@@ -126,8 +126,8 @@ class FastLloyd(  # scikit-learn has no types
 
     There is no `inertia_`: it would be computed from the records without noise. `score` gives it, for the caller.
 
-    Privacy: cluster_centers_, noisy_counts_ and what is computed from these alone are
-    (epsilon_, delta_)-differentially private for `neighbours_`. Fits add up: see `epsilon_spent_` and `budget`.
+    Privacy: `cluster_centers_`, `noisy_counts_` and what is computed from these alone are
+    (`epsilon_`, `delta_`)-differentially private for `neighbours_`. Fits add up: see `epsilon_spent_` and `budget`.
 
     * With `n_total`, neighbours are tables of at most N rows, one with a row more than the other. Rounds, delta and
       noise follow from N, which both have, so the sensitivities of docs/privacy.md hold for them.

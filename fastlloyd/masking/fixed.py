@@ -109,7 +109,7 @@ def choose_fraction_bits(
 
     * N * max(largest_coordinate, 1) * 2^q + tail * 2^q < 2^(b - 1): sums, counts and noise fit the ring;
     * 2q + 2 + log2(4 d B^2) < 53 with B the largest centre coordinate: every product and partial sum of
-      the scores |c|^2 - 2 x.c is an integer below 2^53, so float64 computes it exactly in any order.
+      the scores `|c|^2 - 2 x.c` is an integer below 2^53, so float64 computes it exactly in any order.
 
     Parameters
     ----------

@@ -1,12 +1,18 @@
-"""What the plans of several protocols have in common: they travel as plain values and are compared field by field."""
+"""What plans have in common: they travel as plain values, follow from public numbers, spend at most epsilon."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
+from fastlloyd.privacy.accountant import spent
+from fastlloyd.privacy.release import Release
 from fastlloyd.wire.decode import decode
+
+ACCOUNTING_SLACK = 1e-9
+"""How far a recomputed epsilon may differ between two versions of the accounting library."""
+_AUTOMATIC = ("delta", "rounds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +20,7 @@ class PlainPlan:
     """A plan that the server sends as a JSON object of its fields."""
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain values; `from_json` is the inverse."""
+        """Return plain values; `from_json` is the inverse."""
         return asdict(self)
 
     @classmethod
@@ -29,7 +35,7 @@ class PlainPlan:
         return decode(cls, values, "plan")
 
     def values(self) -> dict[str, Any]:
-        """Give the fields by name, as they are."""
+        """Return the fields by name, as they are."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def compare(self, expected: Mapping[str, Any]) -> None:
@@ -44,3 +50,45 @@ class PlainPlan:
             got = getattr(self, name)
             if got != wanted:
                 raise ValueError(f"the plan has {name} = {got!r}, expected {wanted!r}")
+
+
+def alike(kind: type[PlainPlan], *sources: object, but: tuple[str, ...] = _AUTOMATIC) -> dict[str, Any]:
+    """Return what a plan takes over as it is: each field that a source has an attribute of the same name for.
+
+    Parameters
+    ----------
+    kind : type
+        Of the plan.
+    sources : object
+        Public parameters, settings.
+    but : tuple of str
+        Fields that are settled otherwise, such as those that the public parameters leave to a formula.
+    """
+    names = {field.name for field in fields(kind)} - set(but)
+    return {name: getattr(source, name) for source in sources for name in names if hasattr(source, name)}
+
+
+def check_delta(delta: float, allowed: float) -> None:
+    """Refuse a planned delta above the allowed one, and none where one is allowed.
+
+    Raises
+    ------
+    ValueError
+        The server is at fault.
+    """
+    if not (0.0 < delta <= allowed * (1 + ACCOUNTING_SLACK) or delta == allowed == 0.0):
+        raise ValueError(f"the plan has delta {delta:g}, expected at most {allowed:g}")
+
+
+def check_epsilon(releases: Sequence[Release], delta: float, *, most: float, private: bool = True) -> float:
+    """Return the epsilon of planned releases; refuse one above `most` where the plan is to be private.
+
+    Raises
+    ------
+    ValueError
+        The server is at fault.
+    """
+    epsilon = spent(releases, delta)
+    if private and not epsilon <= most * (1 + ACCOUNTING_SLACK):
+        raise ValueError(f"the plan spends epsilon {epsilon:.6g}, expected at most {most:g}")
+    return epsilon

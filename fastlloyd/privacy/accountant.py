@@ -9,7 +9,7 @@ How releases enter
   Adaptive Gaussian events of multipliers m_1, .., m_T compose to mu-GDP with mu^2 = sum 1 / m_t^2, and so to
   exactly one epsilon at each delta: a ledger with Gaussian noise alone is accounted for by that formula.
 * **Laplace.** With independent Laplace noise of scale b on every coordinate the privacy loss is at most
-  sum_h |x_h - x'_h| / b <= D / b for L1 sensitivity D: the release has pure epsilon D / b, and
+  `sum_h |x_h - x'_h| / b <= D / b` for L1 sensitivity D: the release has pure epsilon D / b, and
   a Laplace event of noise multiplier b / D dominates it.
 * **Noise in shares** enters by its guaranteed part, as the continuous mechanism that dominates that
   (`privacy/shares.py`).

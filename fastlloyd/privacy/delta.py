@@ -30,6 +30,11 @@ def automatic_delta(n_total: int) -> float:
     return LARGEST_SHARE / n_total
 
 
+def stated_delta(delta: float | None, n_total: int) -> float:
+    """Return delta as stated, or the default."""
+    return automatic_delta(n_total) if delta is None else delta
+
+
 def paper_delta(n_total: int) -> float:
     """Give FastLloyd's 1 / (N ln N) (§6.1.1), N public."""
     return 1.0 / (n_total * math.log(n_total))

@@ -26,6 +26,7 @@ SECFC_ORDER = b"fastlloyd secfc order of values"
 
 # Digests and signatures.
 SIGNED_RECORD = b"fastlloyd signed record 1\0"
+APPROVAL = b"fastlloyd approval 1\0"
 ROSTER = b"fastlloyd roster 1"
 TRANSCRIPT = b"fastlloyd transcript 1"
 LEDGER = b"fastlloyd ledger 2"

@@ -81,7 +81,17 @@ class _Prepared:
         return bytes.fromhex(self.facts["run_id"]) if "run_id" in self.facts else None
 
 
-def execute(config: RunConfig | FastLloydError, transport: Transport, announcer: Announcer) -> Ending:
+# (configuration, what is public, roster) of the run that is about to start; raises what refuses it.
+Approve = Callable[[RunConfig, Common, Roster | None], None]
+
+
+def execute(
+    config: RunConfig | FastLloydError,
+    transport: Transport,
+    announcer: Announcer,
+    *,
+    approve: Approve | None = None,
+) -> Ending:
     """Run one party to its end.
 
     Parameters
@@ -90,6 +100,8 @@ def execute(config: RunConfig | FastLloydError, transport: Transport, announcer:
         Or why there is none: the other parties must hear of it.
     transport : Transport
     announcer : Announcer
+    approve : callable, optional
+        Sees the public facts that the links will be confirmed with, before this party's records are opened.
 
     Returns
     -------
@@ -97,7 +109,7 @@ def execute(config: RunConfig | FastLloydError, transport: Transport, announcer:
         The agreed exit code; `lost` says that MPI must not be finalised.
     """
     started = time.perf_counter()
-    prepared = _prepare(config, transport, announcer)
+    prepared = _prepare(config, transport, announcer, approve)
     meter = Meter()
     links = SecureLinks(transport, prepared.identity, prepared.certificates, meter)
     first = setup_bounds(transport.me)
@@ -128,7 +140,9 @@ def execute(config: RunConfig | FastLloydError, transport: Transport, announcer:
     return Ending(EXIT_OK, transport.me.rank, Reason.INTERNAL, bool(outcome.late))
 
 
-def _prepare(config: RunConfig | FastLloydError, transport: Transport, announcer: Announcer) -> _Prepared:
+def _prepare(
+    config: RunConfig | FastLloydError, transport: Transport, announcer: Announcer, approve: Approve | None
+) -> _Prepared:
     """Check all inputs; a problem is kept, for the others must hear of it."""
     me, count = transport.me, len(transport.peers)
     if isinstance(config, FastLloydError):
@@ -142,6 +156,8 @@ def _prepare(config: RunConfig | FastLloydError, transport: Transport, announcer
         prepared.identity, prepared.roster = load_identity(config, me, count)
         if prepared.roster is not None:
             announcer.names = {entry.rank: entry.name for entry in prepared.roster.entries}
+        if approve is not None:
+            approve(prepared.config, prepared.common, prepared.roster)
         if config.state_dir is not None:
             prepared.state = StateDir(config.state_dir, me)
             prepared.ledger = prepared.state.open_ledger()

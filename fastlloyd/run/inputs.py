@@ -10,9 +10,9 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +28,11 @@ from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.kmeans.grid import GridPoints, quantise
 from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.report.unit import format_count
-from fastlloyd.run.config import RunConfig, public_part
+from fastlloyd.run.config import OPTIONS, RunConfig, public_part
 from fastlloyd.wire.header import PROTOCOL_VERSION, SERVER, PartyId
 
 DEFAULT_DATASET = "photo"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +58,9 @@ class Common:
     dataset: Dataset | None = field(repr=False)
     splits: list[NDArray[np.int64]] | None = field(repr=False)
 
-    def digest(self, config: RunConfig, roster: bytes) -> bytes:
-        """Give 32 bytes over everything public that must be equal at all parties."""
-        facts: dict[str, Any] = {
+    def facts(self, config: RunConfig, roster: bytes) -> dict[str, Any]:
+        """Return everything public that must be equal at all parties, by name; `roster` is the roster's digest."""
+        return {
             **public_part(config),
             "version": PROTOCOL_VERSION,
             "resume": config.resume,
@@ -69,6 +70,10 @@ class Common:
             "roster": roster.hex(),
             "split": None if self.dataset is None else [self.dataset.name, config.split],
         }
+
+    def digest(self, config: RunConfig, roster: bytes) -> bytes:
+        """Give 32 bytes over everything public that must be equal at all parties."""
+        facts = Common.facts(self, config, roster)
         return hashlib.sha256(json.dumps(facts, sort_keys=True, default=list).encode()).digest()
 
 
@@ -95,6 +100,26 @@ class OwnRecords:
     def quantise(self, fraction_bits: int) -> GridPoints:
         """Put the points on the grid of 2^-q."""
         return quantise(self.raw_points, fraction_bits)
+
+
+def fill_public(kind: type[T], config: RunConfig, **settled: Any) -> T:
+    """Return a protocol's public parameters: what is settled, and all others as the run's options of the same name.
+
+    Parameters
+    ----------
+    kind : dataclass
+    config : RunConfig
+    settled : object
+        What the configuration alone does not tell, by name.
+
+    Raises
+    ------
+    ConfigError
+        Any that does not fit.
+    """
+    names = {entry.name for entry in fields(cast(Any, kind))}
+    own = {"settings": config.own_settings} if "settings" in names else {}
+    return kind(**{**{name: getattr(config, name) for name in names & OPTIONS.keys()}, **own, **settled})
 
 
 # (config, clients, n_total, k) to the protocol's public parameters, checked.
@@ -192,6 +217,11 @@ def share_caps(config: RunConfig, clients: int, n_total: int) -> tuple[int, ...]
             f"--client-caps: expected a sum of at most --n-total {n_total}, got {sum(config.client_caps)}"
         )
     return config.client_caps
+
+
+def load_client(config: RunConfig, common: Common, me: PartyId) -> OwnRecords | None:
+    """Load a client's own records; the server has none."""
+    return None if me.is_server else load_own(config, common, me)
 
 
 def load_own(config: RunConfig, common: Common, me: PartyId, *, ignore: tuple[str, ...] = ()) -> OwnRecords:

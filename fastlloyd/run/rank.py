@@ -19,15 +19,20 @@ if TYPE_CHECKING:
     from fastlloyd.net.link.control import Ending
     from fastlloyd.net.transport import Transport
     from fastlloyd.report.announcer import Announcer
+    from fastlloyd.run.execute import Approve
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def run_party(
-    config: RunConfig | FastLloydError, transport: Transport, announcer: Announcer
+    config: RunConfig | FastLloydError,
+    transport: Transport,
+    announcer: Announcer,
+    *,
+    approve: Approve | None = None,
 ) -> tuple[Ending, Transport]:
-    """Run this process's party from its inputs to its end; signals become an agreed end.
+    """Run this process's party from its inputs to its end; signals become an agreed end. `approve`: as for `execute`.
 
     Returns
     -------
@@ -42,7 +47,7 @@ def run_party(
     gc.freeze()
     carrier = delayed(transport, config.delay if isinstance(config, RunConfig) else 0.0)
     catch_signals()
-    ending = execute(config, carrier, announcer)
+    ending = execute(config, carrier, announcer, approve=approve)
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN if ending.code else signal.SIG_DFL)
     return ending, carrier

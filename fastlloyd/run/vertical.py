@@ -67,11 +67,17 @@ class VerticalCommon(Common):
     alignment: Alignment = field(default_factory=Alignment)
     owners: tuple[PartyId, ...] = ()
 
+    def facts(self, config: RunConfig, roster: bytes) -> dict[str, Any]:
+        """Return everything public that must be equal at all parties; columns are each party's own."""
+        return {**Common.facts(self, replace(config, columns=()), roster), VERTICAL: self._chosen()}
+
     def digest(self, config: RunConfig, roster: bytes) -> bytes:
         """Give 32 bytes over everything public that must be equal at all parties; columns are each party's own."""
         plain = Common.digest(self, replace(config, columns=()), roster)
-        chosen = {"align": self.alignment.align, "id_column": self.alignment.id}
-        return hashlib.sha256(plain + json.dumps(chosen, sort_keys=True).encode()).digest()
+        return hashlib.sha256(plain + json.dumps(self._chosen(), sort_keys=True).encode()).digest()
+
+    def _chosen(self) -> dict[str, str]:
+        return {"align": self.alignment.align, "id_column": self.alignment.id}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,13 +123,21 @@ class Sites:
 
 
 def test_three_hospitals_and_an_operator_with_strangers_at_the_door(parties, tmp_path):
+    approvals = tmp_path / "approvals"
+    approvals.mkdir()
+    for rank in range(1, CLIENTS + 1):
+        key, output = str(parties / f"party_{rank}.key"), str(approvals / f"{rank}.json")
+        with contextlib.redirect_stdout(None):
+            assert (
+                main(["agree", "--config", str(parties / "run.toml"), "--key", key, "--output", output, "--yes"]) == 0
+            )
     with Sites(parties, tmp_path) as sites:
-        sites.serve()
+        sites.serve("--require-approvals", str(approvals))
         strangers = [socket.create_connection(("127.0.0.1", sites.port)) for _ in range(3)]
         strangers[0].sendall(b"GET / HTTP/1.1\r\n\r\n")
         strangers[1].sendall(bytes.fromhex("1603010200010001fc0303"))
         for rank in range(1, CLIENTS + 1):
-            sites.join(rank)
+            sites.join(rank, "--approval", str(approvals / f"{rank}.json"))
         assert sites.codes(0, 1, 2, 3) == [0] * 4, sites.said()
         for stranger in strangers:
             stranger.close()

@@ -17,7 +17,7 @@ from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude, conclude_without_result
 from fastlloyd.run.horizontal import begin_client, run_server
-from fastlloyd.run.inputs import Common, OwnRecords, gather_horizontal, load_own, plan_inputs
+from fastlloyd.run.inputs import Common, OwnRecords, fill_public, gather_horizontal, load_client, plan_inputs
 from fastlloyd.run.outcome import Claim, Outcome, Result, common_part
 from fastlloyd.run.promise import ROW, promise_lines, size_conditions
 from fastlloyd.run.session import Session
@@ -33,7 +33,7 @@ _AGAINST = "whoever sees the histogram; the server sees masked counts only"
 def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
     """Give the public parameters of a run."""
     delta = settle_delta(config.delta, n_total=n_total, paper=1.0 / n_total, accept_large=config.accept_large_delta)
-    return PublicParameters(clients=clients, k=k, n_total=n_total, epsilon=config.epsilon, delta=delta)
+    return fill_public(PublicParameters, config, clients=clients, k=k, n_total=n_total, delta=delta)
 
 
 def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
@@ -42,9 +42,7 @@ def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
     return gather_horizontal(config, clients, public_parameters)
 
 
-def load(config: RunConfig, common: Common, me: PartyId) -> OwnRecords | None:
-    """Load a client's own records; the server has none."""
-    return None if me.is_server else load_own(config, common, me)
+load = load_client
 
 
 def writes_result(me: PartyId) -> bool:

@@ -12,17 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError, RangeError
-from fastlloyd.party.planned import PlainPlan
-from fastlloyd.privacy.accountant import SAMPLER_DELTA, spent
+from fastlloyd.party.planned import ACCOUNTING_SLACK, PlainPlan, alike, check_epsilon
+from fastlloyd.privacy.accountant import SAMPLER_DELTA
 from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier
-from fastlloyd.privacy.delta import automatic_delta
-from fastlloyd.privacy.limits import check_numbers
+from fastlloyd.privacy.delta import stated_delta
+from fastlloyd.privacy.limits import check_clients, check_numbers
 from fastlloyd.privacy.release import Release
 
 RING_BITS = 32
 # The noise passes that many standard deviations with a chance below 2^-100.
 _TAIL = 12.0
-_SLACK = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +51,7 @@ class PublicParameters:
     delta: float | None
 
     def __post_init__(self) -> None:
-        if self.clients < 1:
-            raise ConfigError("expected at least one client, got none; start with -n 2 or more (rank 0 serves)")
+        check_clients(self.clients)
         if not 2 <= self.k <= 10_000:
             raise ConfigError(f"--k: expected 2 to 10000 bins, got {self.k}")
         check_numbers(n_total=self.n_total, epsilon=self.epsilon, delta=self.delta)
@@ -110,19 +108,15 @@ def make_plan(public: PublicParameters, names: tuple[str, ...]) -> Plan:
     """
     if len(names) != 1:
         raise ConfigError(f"histogram takes one column, got {len(names)}: name it with --columns")
-    delta = automatic_delta(public.n_total) if public.delta is None else public.delta
+    delta = stated_delta(public.delta, public.n_total)
     start = gaussian_noise_multiplier(public.epsilon, delta - SAMPLER_DELTA)
     scale, _ = calibrate(_releases, public.epsilon, delta, start)
     if public.n_total + _TAIL * scale >= 1 << (RING_BITS - 1):
         raise RangeError(f"--n-total: counts of {public.n_total} records with this noise do not fit {RING_BITS} bits")
     return Plan(
-        protocol=public.protocol,
-        clients=public.clients,
+        **alike(Plan, public),
         min_clients=public.clients,
-        k=public.k,
         names=names,
-        n_total=public.n_total,
-        epsilon=public.epsilon,
         delta=delta,
         scale=scale,
     )
@@ -138,10 +132,9 @@ def check_plan(plan: Plan, public: PublicParameters, names: tuple[str, ...]) -> 
     """
     own = make_plan(public, names)
     plan.compare({name: value for name, value in own.values().items() if name != "scale"})
-    epsilon = spent(plan.all_releases(), plan.delta)
-    if not epsilon <= public.epsilon * (1.0 + _SLACK) or not plan.scale <= own.scale * (1.0 + _SLACK):
-        raise ValueError(f"it spends epsilon {epsilon:g}, expected {public.epsilon:g}")
-    return epsilon
+    if not plan.scale <= own.scale * (1.0 + ACCOUNTING_SLACK):
+        raise ValueError(f"it has noise of scale {plan.scale:g}, expected at most {own.scale:g}")
+    return check_epsilon(plan.all_releases(), plan.delta, most=public.epsilon)
 
 
 def bins_of(points: NDArray[np.float64], k: int) -> NDArray[np.int64]:

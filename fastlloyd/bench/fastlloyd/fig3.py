@@ -5,6 +5,7 @@ Source: FastLloyd, §6.2.3, Figure 3.
 
 from __future__ import annotations
 
+from fastlloyd.bench.engine.chart import Panel, line_panels
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import markdown_table
 from fastlloyd.bench.utility.data import (
@@ -18,7 +19,6 @@ from fastlloyd.bench.utility.data import (
 from fastlloyd.bench.utility.measure import Measured, measure_jobs
 from fastlloyd.bench.utility.plan import EPSILONS, PAPER, PLUS, SULLOYD, list_cells
 from fastlloyd.bench.utility.report import Curves, conditions, long_csv, mean_ratio, ratio_text, write_files
-from fastlloyd.report.chart import Panel, line_panels
 from fastlloyd.report.plot import available
 
 NAME = "fastlloyd-fig3"

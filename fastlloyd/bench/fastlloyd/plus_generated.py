@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fastlloyd.bench.engine.chart import Panel, line_panels
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import markdown_table
 from fastlloyd.bench.utility.data import Source, ablation_sources, fresh_sources, synth_source
 from fastlloyd.bench.utility.measure import Measured, measure_jobs
 from fastlloyd.bench.utility.plan import EPSILONS, FASTLLOYD, PLUS, Method, list_cells
 from fastlloyd.bench.utility.report import Curves, conditions, heat_map, long_csv, mean_ratio, ratio_text, write_files
-from fastlloyd.report.chart import Panel, line_panels
 from fastlloyd.report.plot import available
 
 NAME = "fastlloyd-plus-generated"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fastlloyd.bench.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd.bench.engine.chart import Panel, line_panels
 from fastlloyd.bench.engine.generate import Source, Workspace
 from fastlloyd.bench.engine.machine import busy, cores, describe_machine, describe_software, load
 from fastlloyd.bench.engine.memory import run_in_memory
@@ -24,7 +25,6 @@ from fastlloyd.errors import RangeError
 from fastlloyd.net.mpi.launcher import Mpirun, find_mpirun
 from fastlloyd.privacy.delta import paper_delta
 from fastlloyd.protocols.fastlloyd.plan import PublicParameters, make_plan
-from fastlloyd.report.chart import Panel, line_panels
 from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available
 

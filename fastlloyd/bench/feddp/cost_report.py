@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from fastlloyd.bench.engine.cells import Cell
+from fastlloyd.bench.engine.chart import Panel as ChartPanel
+from fastlloyd.bench.engine.chart import line_panels
 from fastlloyd.bench.engine.tables import Summary, csv_table, markdown_table, summarise
 from fastlloyd.bench.feddp.data import Source
 from fastlloyd.bench.feddp.plan import OURS, PUBLISHED, Figure, Size
 from fastlloyd.bench.feddp.run import DELTA, KFED, OPTIMAL, STARTS
-from fastlloyd.report.chart import Panel as ChartPanel
-from fastlloyd.report.chart import line_panels
 from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available
 

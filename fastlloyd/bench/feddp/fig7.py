@@ -11,12 +11,12 @@ from functools import partial
 from typing import Any
 
 from fastlloyd.bench.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd.bench.engine.chart import Panel, line_panels
 from fastlloyd.bench.engine.machine import describe_machine
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import csv_table, markdown_table
 from fastlloyd.bench.feddp.data import mixture_source
 from fastlloyd.bench.feddp.run import DELTA, Trial, Workbench
-from fastlloyd.report.chart import Panel, line_panels
 from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available
 from fastlloyd.version import __version__

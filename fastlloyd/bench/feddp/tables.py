@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from fastlloyd.bench.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd.bench.engine.chart import Bars, bar_chart
 from fastlloyd.bench.engine.machine import describe_machine
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import csv_table, markdown_table
 from fastlloyd.bench.feddp.data import Source, mixture_source
 from fastlloyd.bench.feddp.run import DELTA, Trial, Workbench
 from fastlloyd.protocols.feddp.settings import PROPORTIONS
-from fastlloyd.report.chart import Bars, bar_chart
 from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available
 from fastlloyd.version import __version__

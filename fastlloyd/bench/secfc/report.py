@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fastlloyd.bench.engine.cells import Cell
+from fastlloyd.bench.engine.chart import Bars, bar_chart
 from fastlloyd.bench.engine.tables import csv_table, markdown_table
 from fastlloyd.bench.secfc.plan import LLOYD, METHODS, PROTOCOL, SECFC, Column, Figure, Table
-from fastlloyd.report.chart import Bars, bar_chart
 from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available
 

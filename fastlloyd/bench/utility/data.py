@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.bench.utility.cluster_generation import generate_clusters, rising_sizes
 from fastlloyd.data.bounds import scale
-from fastlloyd.data.public.cluster_generation import generate_clusters, rising_sizes
 from fastlloyd.data.public.named import FACTS, dataset_bounds, load_named
 from fastlloyd.errors import ConfigError
 

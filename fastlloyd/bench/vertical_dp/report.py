@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
+from fastlloyd.bench.engine.chart import Panel as ChartPanel
+from fastlloyd.bench.engine.chart import line_panels
 from fastlloyd.bench.engine.tables import csv_table, markdown_table, summarise
 from fastlloyd.bench.vertical_dp.plan import (
     IND_LAP,
@@ -20,8 +22,6 @@ from fastlloyd.bench.vertical_dp.plan import (
     View,
 )
 from fastlloyd.bench.vertical_dp.run import Method
-from fastlloyd.report.chart import Panel as ChartPanel
-from fastlloyd.report.chart import line_panels
 from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available
 

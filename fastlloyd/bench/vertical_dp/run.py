@@ -18,18 +18,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.bench.vertical_dp.data import Array, K, Problem, Source, load_problem
-from fastlloyd.data.bounds import Bounds
-from fastlloyd.data.vertical import PartyFeatures
-from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.privacy.sketch.sketch import Levels, make_sketch
-from fastlloyd.protocols.vertical_dp.baselines import (
+from fastlloyd.bench.vertical_dp.baselines import (
     central_dplsf,
     central_kmeans,
     ind_lap_cells,
     ldp_agg_cells,
     ldp_supports,
 )
+from fastlloyd.bench.vertical_dp.data import Array, K, Problem, Source, load_problem
+from fastlloyd.data.bounds import Bounds
+from fastlloyd.data.vertical import PartyFeatures
+from fastlloyd.kmeans.metrics import nearest
+from fastlloyd.privacy.sketch.sketch import Levels, make_sketch
 from fastlloyd.protocols.vertical_dp.client import laplace_from
 from fastlloyd.protocols.vertical_dp.local_plan import LocalPlan, automatic_levels
 from fastlloyd.protocols.vertical_dp.math.fit import Cells, fit_tables

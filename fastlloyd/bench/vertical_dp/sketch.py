@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fastlloyd.bench.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd.bench.engine.chart import Panel, line_panels
 from fastlloyd.bench.engine.machine import describe_machine
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import csv_table, markdown_table
@@ -38,7 +39,6 @@ from fastlloyd.protocols.vertical_dp.math.local import GRID, LocalClusters
 from fastlloyd.protocols.vertical_dp.math.pair import likelihood_error, likelihood_table
 from fastlloyd.protocols.vertical_dp.server import plain_cells
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report.chart import Panel, line_panels
 from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available
 from fastlloyd.version import __version__

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from fastlloyd.bench.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd.bench.engine.chart import Bars, bar_chart
 from fastlloyd.bench.engine.machine import describe_machine, load
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import csv_table, markdown_table
+from fastlloyd.bench.vertical_dp.baselines import ldp_agg_cells, ldp_supports
 from fastlloyd.bench.vertical_dp.data import MIXTURE, even
 from fastlloyd.bench.vertical_dp.plan import IND_LAP, LDP_PAIRS, MENDED_PAIRS, OURS_FIVE, PAPER_PAIRS, PLAIN
 from fastlloyd.bench.vertical_dp.run import (
@@ -29,12 +31,10 @@ from fastlloyd.bench.vertical_dp.run import (
     plan_of,
 )
 from fastlloyd.privacy.sketch.sketch import SketchShape, make_sketch
-from fastlloyd.protocols.vertical_dp.baselines import ldp_agg_cells, ldp_supports
 from fastlloyd.protocols.vertical_dp.client import synopsis_format
 from fastlloyd.protocols.vertical_dp.plan import Plan
 from fastlloyd.protocols.vertical_dp.server import weigh
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report.chart import Bars, bar_chart
 from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available
 from fastlloyd.version import __version__

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.bench.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd.bench.engine.chart import Panel, line_panels
 from fastlloyd.bench.engine.machine import busy, cores, describe_machine, load
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.runner import Hosts
@@ -23,7 +24,6 @@ from fastlloyd.bench.vertical_he.network import Traffic
 from fastlloyd.bench.vertical_he.run import Case, run_case
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.mpi.launcher import Mpirun, find_mpirun
-from fastlloyd.report.chart import Panel, line_panels
 from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available
 from fastlloyd.version import __version__

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastlloyd.bench.engine.cells import Cell
+from fastlloyd.bench.engine.chart import Panel
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.vertical_he.common import Sheet, Timer, compute_seconds, tables, traffic_of
 from fastlloyd.bench.vertical_he.network import NETWORKS, plain_seconds, tcp_seconds
 from fastlloyd.bench.vertical_he.paper import published
 from fastlloyd.bench.vertical_he.run import Case, synthetic
-from fastlloyd.report.chart import Panel
 
 NAME = "vertical-he-fig4"
 NETWORK = "regWAN500"

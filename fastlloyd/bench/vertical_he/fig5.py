@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastlloyd.bench.engine.cells import Cell
+from fastlloyd.bench.engine.chart import Panel
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.vertical_he.common import IN_MEMORY, Sheet, tables
 from fastlloyd.bench.vertical_he.data import load_points
 from fastlloyd.bench.vertical_he.paper import CLUSTERS_OF, UTILITY
 from fastlloyd.bench.vertical_he.run import Case
 from fastlloyd.bench.vertical_he.utility import measure_private
-from fastlloyd.report.chart import Panel
 
 NAME = "vertical-he-fig5"
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fastlloyd.bench.engine.cells import Cell
+from fastlloyd.bench.engine.chart import Panel
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.shaped import shaped_network, why_not
 from fastlloyd.bench.vertical_he.common import Sheet, Timer, compute_seconds
@@ -22,7 +23,6 @@ from fastlloyd.bench.vertical_he.network import NETWORKS
 from fastlloyd.bench.vertical_he.paper import CLUSTERS, SIZES, published
 from fastlloyd.bench.vertical_he.run import Case, synthetic
 from fastlloyd.bench.vertical_he.table3_report import ROUNDS, Measured, write_report
-from fastlloyd.report.chart import Panel
 
 NAME = "vertical-he-table3"
 

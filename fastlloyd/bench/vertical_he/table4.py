@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.bench.engine.cells import Cell
+from fastlloyd.bench.engine.chart import Bars, bar_chart
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import csv_table, markdown_table
 from fastlloyd.bench.vertical_he.common import IN_MEMORY, Sheet, shown, tables
@@ -21,7 +22,6 @@ from fastlloyd.bench.vertical_he.paper import CLUSTERS_OF, UTILITY, Utility
 from fastlloyd.bench.vertical_he.run import Case, plan_case
 from fastlloyd.bench.vertical_he.utility import measure_private, measure_quiet
 from fastlloyd.errors import ConfigError, RangeError
-from fastlloyd.report.chart import Bars, bar_chart
 from fastlloyd.report.plot import available
 
 NAME = "vertical-he-table4"

@@ -1,6 +1,8 @@
 """Signatures of a party's roster key under statements about a run.
 
-Source: docs/protocol.md, "Signed record".
+Each kind of statement has a label of its own, so that a signature under one never serves as one under another.
+
+Source: docs/protocol.md, "Signed record" and "Approval".
 """
 
 from __future__ import annotations
@@ -12,13 +14,13 @@ from fastlloyd.crypto.link.identity import Identity, parse_certificate
 from fastlloyd.randomness import domains
 
 
-def sign(identity: Identity, statement: bytes) -> bytes:
-    """Sign a statement; gives 64 bytes."""
+def sign(identity: Identity, statement: bytes, label: bytes = domains.SIGNED_RECORD) -> bytes:
+    """Sign a statement; gives 64 bytes. `label` says what kind of statement it is."""
     # TLS 1.3 signs other bytes with the same key: 64 spaces come first there, a label here.
-    return identity.key.sign(domains.SIGNED_RECORD + statement)
+    return identity.key.sign(label + statement)
 
 
-def verifies(certificate_der: bytes, statement: bytes, signature: bytes) -> bool:
+def verifies(certificate_der: bytes, statement: bytes, signature: bytes, label: bytes = domains.SIGNED_RECORD) -> bool:
     """Whether the signature is of the certificate's key, under this statement.
 
     Raises
@@ -30,7 +32,7 @@ def verifies(certificate_der: bytes, statement: bytes, signature: bytes) -> bool
     if not isinstance(key, Ed25519PublicKey):
         return False
     try:
-        key.verify(signature, domains.SIGNED_RECORD + statement)
+        key.verify(signature, label + statement)
     except InvalidSignature:
         return False
     return True

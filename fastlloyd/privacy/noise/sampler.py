@@ -96,7 +96,7 @@ def round_normal(sigma: float, size: int | tuple[int, ...], secret: SecretRandom
 
 
 def round_laplace(scale: float, size: int | tuple[int, ...], secret: SecretRandom) -> NDArray[np.int64]:
-    """Draw integers distributed as round(b L), L standard Laplace (density exp(-|x|) / 2).
+    """Draw integers distributed as round(b L), L standard Laplace (density `exp(-|x|) / 2`).
 
     Parameters
     ----------

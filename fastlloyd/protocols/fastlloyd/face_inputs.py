@@ -5,8 +5,7 @@ from __future__ import annotations
 from fastlloyd.privacy.delta import paper_delta, settle_delta
 from fastlloyd.protocols.fastlloyd.parameters import MECHANISMS, PublicParameters
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import Common, OwnRecords, gather_horizontal, load_own
-from fastlloyd.wire.header import PartyId
+from fastlloyd.run.inputs import Common, fill_public, gather_horizontal, load_client
 
 
 def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
@@ -17,24 +16,18 @@ def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> 
     ConfigError
         Any that does not fit.
     """
-    return PublicParameters(
-        protocol=config.protocol,
+    delta = None
+    if MECHANISMS[config.protocol] == "gaussian":
+        paper = paper_delta(n_total)
+        delta = settle_delta(config.delta, n_total=n_total, paper=paper, accept_large=config.accept_large_delta)
+    return fill_public(
+        PublicParameters,
+        config,
         clients=clients,
         min_clients=clients if config.min_clients is None else config.min_clients,
         k=k,
         n_total=n_total,
-        epsilon=config.epsilon,
-        delta=settle_delta(
-            config.delta, n_total=n_total, paper=paper_delta(n_total), accept_large=config.accept_large_delta
-        )
-        if MECHANISMS[config.protocol] == "gaussian"
-        else None,
-        rounds=config.rounds,
-        seed=config.seed,
-        ring_bits=config.ring_bits,
-        masking=config.masking,
-        known_shares=config.known_shares,
-        settings=config.own_settings,
+        delta=delta,
     )
 
 
@@ -43,6 +36,4 @@ def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
     return gather_horizontal(config, clients, public_parameters)
 
 
-def load(config: RunConfig, common: Common, me: PartyId) -> OwnRecords | None:
-    """Load a client's own records; the server has none."""
-    return None if me.is_server else load_own(config, common, me)
+load = load_client

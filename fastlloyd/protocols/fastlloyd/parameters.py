@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.privacy.limits import check_numbers
+from fastlloyd.privacy.limits import check_clients, check_clusters, check_numbers, check_rounds
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES
 from fastlloyd.privacy.shares import spread
 from fastlloyd.protocols.fastlloyd.settings import settings_from
@@ -54,21 +54,11 @@ class PublicParameters:
     known_shares: int = 1
 
     def __post_init__(self) -> None:
-        if self.clients < 1:
-            raise ConfigError("expected at least one client, got none; start with -n 2 or more (rank 0 serves)")
-        if not 1 <= self.min_clients <= self.clients:
-            raise ConfigError(f"--min-clients: expected 1 to {self.clients} (the clients), got {self.min_clients}")
+        check_clients(self.clients, self.min_clients)
         _check_masking(self)
-        if self.k < 1:
-            raise ConfigError(f"--k: expected at least 1 cluster, got {self.k}")
-        if self.k > self.n_total:
-            raise ConfigError(
-                f"--k: expected at most the public N = {self.n_total} clusters, got {self.k}; lower --k or "
-                "check --n-total"
-            )
+        check_clusters(self.k, self.n_total)
         check_numbers(n_total=self.n_total, epsilon=self.epsilon, delta=self.delta)
-        if self.rounds is not None and not 1 <= self.rounds <= 1000:
-            raise ConfigError(f"--rounds: expected 'auto' or 1 to 1000, got {self.rounds}")
+        check_rounds(self.rounds)
         settings_from(self.protocol, self.settings)
 
     @property

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastlloyd.errors import RangeError
-from fastlloyd.party.planned import PlainPlan
-from fastlloyd.privacy.accountant import spent
+from fastlloyd.party.planned import PlainPlan, alike, check_delta, check_epsilon
 from fastlloyd.privacy.calibration import SAMPLER_DELTA, calibrate, gaussian_noise_multiplier
-from fastlloyd.privacy.delta import automatic_delta
+from fastlloyd.privacy.delta import automatic_delta, stated_delta
 from fastlloyd.privacy.release import NORM_OF, SHARED, Release
 from fastlloyd.privacy.shares import noise_price
 from fastlloyd.protocols.fastlloyd.parameters import MECHANISMS, PublicParameters
@@ -38,8 +37,6 @@ __all__ = [
 MAX_ROUNDS = 1000
 # Ring elements that a party keeps ready for rounds to come (8 MiB at most).
 _READY_ELEMENTS = 1 << 20
-# How far a recomputed epsilon may differ between two versions of the accounting library.
-_ACCOUNTING_SLACK = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +141,6 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...]) -> Pl
         The ring is too narrow for these public bounds; names the mend.
     """
     settings = settings_from(public.protocol, public.settings)
-    mechanism = public.mechanism
     delta = _allowed_delta(public)
     sigma = _sigma(public, delta)
     count = public.rounds or automatic_rounds(
@@ -162,21 +158,11 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...]) -> Pl
 
     def build(factor: float) -> Plan:
         return Plan(
-            protocol=public.protocol,
-            clients=public.clients,
-            min_clients=public.min_clients,
-            k=public.k,
+            **alike(Plan, public),
             d=d,
             names=names,
-            n_total=public.n_total,
-            epsilon=public.epsilon,
             delta=delta,
-            seed=public.seed,
-            ring_bits=public.ring_bits,
             fraction_bits=bits,
-            masking=public.masking,
-            known_shares=public.known_shares,
-            mechanism=mechanism,
             relative=outline.relative,
             clip=outline.clip,
             domain=settings.domain,
@@ -184,7 +170,7 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...]) -> Pl
             plus=outline.plus,
         )
 
-    if mechanism == "none":
+    if public.mechanism == "none":
         return build(1.0)
     factor, _ = calibrate(lambda candidate: build(candidate).all_releases(), public.epsilon, delta, 1.0)
     return build(factor)
@@ -203,45 +189,21 @@ def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str
     ValueError
         The plan differs from the configuration or spends more than epsilon: the server is at fault.
     """
-    expected = {
-        "protocol": public.protocol,
-        "clients": public.clients,
-        "min_clients": public.min_clients,
-        "k": public.k,
-        "d": d,
-        "names": names,
-        "n_total": public.n_total,
-        "epsilon": public.epsilon,
-        "seed": public.seed,
-        "ring_bits": public.ring_bits,
-        "masking": public.masking,
-        "known_shares": public.known_shares,
-        "mechanism": public.mechanism,
-    }
-    plan.compare(expected)
+    plan.compare({**alike(Plan, public), "d": d, "names": names})
     if public.rounds is not None and len(plan.rounds) != public.rounds:
         raise ValueError(f"the plan has {len(plan.rounds)} rounds, expected {public.rounds}")
-    _check_delta(plan, public)
+    check_delta(plan.delta, _allowed_delta(public))
     settings = settings_from(public.protocol, public.settings)
     sigma = _sigma(public, _allowed_delta(public))
     _check_ranges(plan, Outline(public, settings, d=d, sigma=sigma, count=len(plan.rounds)))
-    epsilon = spent(plan.all_releases(), plan.delta)
-    if plan.private and epsilon > public.epsilon * (1 + _ACCOUNTING_SLACK):
-        raise ValueError(f"the plan spends epsilon {epsilon:.6g}, expected at most {public.epsilon:g}")
-    return epsilon
+    return check_epsilon(plan.all_releases(), plan.delta, most=public.epsilon, private=plan.private)
 
 
 def _allowed_delta(public: PublicParameters) -> float:
     """Give delta: as stated or by the formula for Gaussian noise, 0 for Laplace noise and none."""
     if NORM_OF.get(public.mechanism) != "l2":
         return 0.0
-    return automatic_delta(public.n_total) if public.delta is None else public.delta
-
-
-def _check_delta(plan: Plan, public: PublicParameters) -> None:
-    allowed = _allowed_delta(public)
-    if plan.delta > allowed * (1 + _ACCOUNTING_SLACK):
-        raise ValueError(f"the plan has delta {plan.delta:g}, expected at most {allowed:g}")
+    return stated_delta(public.delta, public.n_total)
 
 
 def _check_ranges(plan: Plan, outline: Outline) -> None:

@@ -24,7 +24,7 @@ from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.settings import Settings, settings_from
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import Common, OwnRecords, load_own, public_dataset, settle_size, share_caps
+from fastlloyd.run.inputs import Common, OwnRecords, fill_public, load_own, public_dataset, settle_size, share_caps
 from fastlloyd.wire.header import PartyId
 
 _HOLD_OUT = 1 << 40
@@ -81,20 +81,8 @@ def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> 
     ConfigError
         Any that does not fit.
     """
-    return PublicParameters(
-        clients=clients,
-        min_clients=config.min_clients,
-        k=k,
-        choose_k=config.choose_k,
-        n_total=n_total,
-        epsilon=config.epsilon,
-        delta=settle_delta(config.delta, n_total=n_total, paper=_PAPER_DELTA, accept_large=config.accept_large_delta),
-        rounds=config.rounds,
-        seed=config.seed,
-        ring_bits=config.ring_bits,
-        known_shares=config.known_shares,
-        settings=config.own_settings,
-    )
+    delta = settle_delta(config.delta, n_total=n_total, paper=_PAPER_DELTA, accept_large=config.accept_large_delta)
+    return fill_public(PublicParameters, config, clients=clients, k=k, n_total=n_total, delta=delta, masking="pairwise")
 
 
 def gather(config: RunConfig, clients: int) -> tuple[RunConfig, FedDPCommon]:

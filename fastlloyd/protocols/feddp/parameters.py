@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.privacy.limits import check_numbers
+from fastlloyd.privacy.limits import check_clusters, check_numbers, check_rounds
 from fastlloyd.privacy.shares import spread
 from fastlloyd.protocols.feddp.settings import settings_from
 
@@ -58,16 +58,10 @@ class PublicParameters:
 
     def __post_init__(self) -> None:
         _check_clients(self)
-        if not 1 <= self.k <= min(self.n_total, 10_000):
-            raise ConfigError(
-                f"--k: expected 1 to 10000 clusters, at most the public N = {self.n_total}, got {self.k}; lower --k or "
-                "check --n-total"
-            )
+        check_clusters(self.k, self.n_total)
         check_numbers(n_total=self.n_total, epsilon=self.epsilon, delta=self.delta)
         settings = settings_from(self.settings)
-        least = 0 if settings.start == "feddp" else 1
-        if self.rounds is not None and not least <= self.rounds <= 1000:
-            raise ConfigError(f"--rounds: expected 'auto' or {least} to 1000 Lloyd steps, got {self.rounds}")
+        check_rounds(self.rounds, least=0 if settings.start == "feddp" else 1, what=" Lloyd steps")
         if self.choose_k and settings.start != "feddp":
             raise ConfigError(
                 f"--k auto: the elbow is read off steps 1 and 2, which start {settings.start!r} leaves out; give --k"

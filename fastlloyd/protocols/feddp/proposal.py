@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.masking.fixed import GAUSSIAN_TAIL, LAPLACE_TAIL, choose_fraction_bits
-from fastlloyd.privacy.accountant import spent
+from fastlloyd.party.planned import ACCOUNTING_SLACK, alike, check_delta, check_epsilon
 from fastlloyd.privacy.calibration import calibrate
-from fastlloyd.privacy.delta import automatic_delta
+from fastlloyd.privacy.delta import stated_delta
 from fastlloyd.protocols.feddp.budget import (
     CENTERS,
     LLOYD,
@@ -37,9 +37,6 @@ from fastlloyd.protocols.feddp.settings import Settings, default_rounds, setting
 _MARGIN = 1.25
 # What composition saves against adding up, about.
 _GUESS = 0.8
-_ACCOUNTING_SLACK = 1e-9
-# What a plan takes over from the public parameters as it is.
-_ALIKE = ("protocol", "clients", "k", "choose_k", "n_total", "epsilon", "seed", "ring_bits", "known_shares")
 MAX_SERVER_POINTS = 1 << 22
 
 
@@ -103,13 +100,13 @@ def make_plan(
     settings = settings_from(public.settings)
     count = _check_server_points(server_points, settings, public, d)
     rounds = default_rounds(settings) if public.rounds is None else public.rounds
-    delta = automatic_delta(public.n_total) if public.delta is None else public.delta
+    delta = stated_delta(public.delta, public.n_total)
     bounds = _bounds(settings, public.k, _norm_bound(settings, server_points, d))
     division = _Division(steps_of(settings, rounds), epsilon_shares(settings, rounds), public.epsilon, delta)
     bits, outer_bits, projected = _choose_grids(public, settings, d, bounds, division)
 
     silent = Plan(
-        **{name: getattr(public, name) for name in _ALIKE},
+        **alike(Plan, public),
         d=d,
         names=names,
         n_server=count,
@@ -153,32 +150,22 @@ def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str
         The plan differs from the configuration or spends more than epsilon: the server is at fault.
     """
     settings = settings_from(public.settings)
-    expected = {
-        **{name: getattr(public, name) for name in _ALIKE},
-        "d": d,
-        "names": names,
-        "privacy_level": settings.privacy_level,
-        "start": settings.start,
-    }
-    plan.compare(expected)
+    chosen = {"privacy_level": settings.privacy_level, "start": settings.start}
+    plan.compare({**alike(Plan, public), **chosen, "d": d, "names": names})
     _check_bounds(plan, settings, d)
     rounds = default_rounds(settings) if public.rounds is None else public.rounds
     kinds = tuple(step.kind for step in plan.rounds)
     if kinds != steps_of(settings, rounds):
         raise ValueError(f"the plan has the steps {', '.join(kinds)}, expected {', '.join(steps_of(settings, rounds))}")
-    delta = automatic_delta(public.n_total) if public.delta is None else public.delta
-    if not 0.0 < plan.delta <= delta * (1 + _ACCOUNTING_SLACK):
-        raise ValueError(f"the plan has delta {plan.delta:g}, expected at most {delta:g}")
+    delta = stated_delta(public.delta, public.n_total)
+    check_delta(plan.delta, delta)
     _check_grids(plan, public, settings, _Division(kinds, epsilon_shares(settings, rounds), public.epsilon, plan.delta))
-    epsilon = spent(plan.all_releases(), plan.delta)
-    if epsilon > public.epsilon * (1 + _ACCOUNTING_SLACK):
-        raise ValueError(f"the plan spends epsilon {epsilon:.6g}, expected at most {public.epsilon:g}")
-    return epsilon
+    return check_epsilon(plan.all_releases(), plan.delta, most=public.epsilon)
 
 
 def _check_bounds(plan: Plan, settings: Settings, d: int) -> None:
     """Refuse bounds and grids that the configuration does not give or that arithmetic cannot hold."""
-    if not (0.0 < plan.norm_bound <= math.sqrt(d) * (1 + _ACCOUNTING_SLACK)):
+    if not (0.0 < plan.norm_bound <= math.sqrt(d) * (1 + ACCOUNTING_SLACK)):
         raise ValueError(f"the plan's norm bound {plan.norm_bound:g} is out of range")
     if settings.norm_bound is not None and plan.norm_bound != min(settings.norm_bound, math.sqrt(d)):
         raise ValueError(f"the plan has norm_bound = {plan.norm_bound:g}, expected {settings.norm_bound:g}")

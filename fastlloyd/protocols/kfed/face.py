@@ -27,7 +27,7 @@ from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude
 from fastlloyd.run.horizontal import begin_client, run_server
-from fastlloyd.run.inputs import Common, OwnRecords, gather_horizontal, load_own, plan_inputs
+from fastlloyd.run.inputs import Common, OwnRecords, fill_public, gather_horizontal, load_client, plan_inputs
 from fastlloyd.run.outcome import Outcome, Result, common_part, no_claim
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import SERVER, PartyId
@@ -37,14 +37,7 @@ _NOT_PRIVATE = "kfed sends means of the clients' records to the server without n
 
 def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
     """Give the public parameters of a run."""
-    return PublicParameters(
-        clients=clients,
-        min_clients=config.min_clients,
-        k=k,
-        n_total=n_total,
-        seed=config.seed,
-        settings=config.own_settings,
-    )
+    return fill_public(PublicParameters, config, clients=clients, k=k, n_total=n_total)
 
 
 def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
@@ -52,9 +45,7 @@ def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
     return gather_horizontal(config, clients, public_parameters)
 
 
-def load(config: RunConfig, common: Common, me: PartyId) -> OwnRecords | None:
-    """Load a client's own records; the server has none."""
-    return None if me.is_server else load_own(config, common, me)
+load = load_client
 
 
 def writes_result(me: PartyId) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastlloyd.errors import ConfigError
+from fastlloyd.privacy.limits import check_clients, check_clusters
 from fastlloyd.protocols.kfed.settings import settings_from
 
 
@@ -39,15 +39,8 @@ class PublicParameters:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.clients < 1:
-            raise ConfigError("expected at least one client, got none; start with -n 2 or more (rank 0 serves)")
-        if self.min_clients is not None and not 1 <= self.min_clients <= self.clients:
-            raise ConfigError(f"--min-clients: expected 1 to {self.clients} (the clients), got {self.min_clients}")
-        if not 1 <= self.k <= min(self.n_total, 10_000):
-            raise ConfigError(
-                f"--k: expected 1 to 10000 clusters, at most the public N = {self.n_total}, got {self.k}; lower --k or "
-                "check --n-total"
-            )
+        check_clients(self.clients, self.min_clients)
+        check_clusters(self.k, self.n_total)
         settings_from(self.settings)
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.masking.fixed import choose_fraction_bits
-from fastlloyd.party.planned import PlainPlan
+from fastlloyd.party.planned import PlainPlan, alike
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.kfed.parameters import PublicParameters
 from fastlloyd.protocols.kfed.settings import settings_from
@@ -80,18 +80,13 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...]) -> Pl
     """
     settings = settings_from(public.settings)
     return Plan(
-        protocol=public.protocol,
-        clients=public.clients,
+        **alike(Plan, public, settings, but=("min_clients", "local_k")),
         min_clients=public.least_clients,
-        k=public.k,
         d=d,
         names=names,
-        n_total=public.n_total,
-        seed=public.seed,
         # No sum travels in a ring; what remains is that a label is exact.
         fraction_bits=choose_fraction_bits(ring_bits=64, n_total=1, d=d, largest_coordinate=1.0, tail=0.0),
         local_k=public.k if settings.local_k is None else settings.local_k,
-        restarts=settings.restarts,
     )
 
 

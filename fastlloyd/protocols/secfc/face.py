@@ -33,7 +33,7 @@ from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude, conclude_without_result
 from fastlloyd.run.horizontal import begin_client
-from fastlloyd.run.inputs import Common, OwnRecords, gather_horizontal, load_own, plan_inputs
+from fastlloyd.run.inputs import Common, OwnRecords, fill_public, gather_horizontal, load_client, plan_inputs
 from fastlloyd.run.outcome import (
     Facts,
     Outcome,
@@ -66,14 +66,7 @@ def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> 
     ConfigError
         Any that does not fit.
     """
-    return PublicParameters(
-        clients=clients,
-        k=k,
-        n_total=n_total,
-        rounds=config.rounds,
-        seed=config.seed,
-        settings=config.own_settings,
-    )
+    return fill_public(PublicParameters, config, clients=clients, k=k, n_total=n_total)
 
 
 def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
@@ -92,9 +85,7 @@ def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
     return gather_horizontal(config, clients, public_parameters)
 
 
-def load(config: RunConfig, common: Common, me: PartyId) -> OwnRecords | None:
-    """Load a client's own records; the server has none."""
-    return None if me.is_server else load_own(config, common, me)
+load = load_client
 
 
 def writes_result(me: PartyId) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.field.prime import MAX_RECORDS
+from fastlloyd.privacy.limits import check_clusters, check_rounds
 from fastlloyd.protocols.secfc.settings import Settings, settings_from, settle_code
 
 PROTOCOL = "secfc"
@@ -39,19 +40,10 @@ class PublicParameters:
     protocol: str = PROTOCOL
 
     def __post_init__(self) -> None:
-        if self.k < 1:
-            raise ConfigError(f"--k: expected at least 1 cluster, got {self.k}")
         if not 1 <= self.n_total < MAX_RECORDS:
             raise ConfigError(f"--n-total: expected 1 to {MAX_RECORDS - 1} records, got {self.n_total}")
-        if self.k > MAX_CLUSTERS:
-            raise ConfigError(f"--k: secfc expects at most {MAX_CLUSTERS} clusters, got {self.k}")
-        if self.k > self.n_total:
-            raise ConfigError(
-                f"--k: expected at most the public N = {self.n_total} clusters, got {self.k}; lower --k or "
-                "check --n-total"
-            )
-        if self.rounds is not None and not 1 <= self.rounds <= 1000:
-            raise ConfigError(f"--rounds: expected 'auto' or 1 to 1000, got {self.rounds}")
+        check_clusters(self.k, self.n_total, most=MAX_CLUSTERS)
+        check_rounds(self.rounds)
         settle_code(self.chosen, self.clients)
 
     @property

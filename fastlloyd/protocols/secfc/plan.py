@@ -17,13 +17,13 @@ from functools import lru_cache
 from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.field.lagrange import Code
 from fastlloyd.field.prime import Field, choose_field
-from fastlloyd.party.planned import PlainPlan
+from fastlloyd.party.planned import PlainPlan, alike
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.secfc.math.onion import sealed_bytes
 from fastlloyd.protocols.secfc.math.signs import largest_value
 from fastlloyd.protocols.secfc.math.tournament import count_rounds
 from fastlloyd.protocols.secfc.math.turn import squared_norm_bound
-from fastlloyd.protocols.secfc.parameters import PROTOCOL, PublicParameters
+from fastlloyd.protocols.secfc.parameters import PublicParameters
 from fastlloyd.protocols.secfc.settings import DEFAULT_ITERATIONS, settle_code
 from fastlloyd.wire.header import PartyId, clients
 
@@ -191,22 +191,12 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...], sizes
     squared_norm = squared_norm_bound(d, chosen.fraction_bits)
     field = choose_field(largest_value(n_total=public.n_total, squared_norm=squared_norm))
     plan = Plan(
-        protocol=PROTOCOL,
-        clients=public.clients,
-        k=public.k,
+        **alike(Plan, public, chosen, but=("segments", "threshold")),
         d=d,
         names=names,
-        n_total=public.n_total,
         sizes=sizes,
-        seed=public.seed,
         segments=segments,
         threshold=threshold,
-        start=chosen.start,
-        membership=chosen.membership,
-        reveal_centers=chosen.reveal_centers,
-        least_revealed=chosen.least_revealed,
-        extra_answers=chosen.extra_answers,
-        fraction_bits=chosen.fraction_bits,
         primes=field.primes,
         iterations=public.rounds or DEFAULT_ITERATIONS,
     )

@@ -15,7 +15,6 @@
 `budget.py`            how epsilon and delta are divided
 `plan.py`              what follows for one run
 `sizes.py`             the largest messages
-`baselines.py`         what the paper compares with (§4.1, §6)
 `reference.py`         the algorithm on pooled columns, without messages; `reference_weights.py`
 `face.py`              ties the protocol to runs, data and reports, with `face_*.py`
 =====================  =============================================================================

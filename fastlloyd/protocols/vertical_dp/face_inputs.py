@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastlloyd.privacy.delta import settle_delta
 from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
 from fastlloyd.run.config import RunConfig
+from fastlloyd.run.inputs import fill_public
 from fastlloyd.run.vertical import OwnColumns, VerticalCommon, gather_vertical, load_vertical
 from fastlloyd.wire.header import PartyId
 from fastlloyd.wire.header import clients as name_clients
@@ -18,16 +19,8 @@ def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> 
     ConfigError
         Any that does not fit.
     """
-    return PublicParameters(
-        protocol=config.protocol,
-        clients=clients,
-        k=k,
-        n_total=n_total,
-        epsilon=config.epsilon,
-        delta=settle_delta(config.delta, n_total=n_total, paper=1.0 / n_total, accept_large=config.accept_large_delta),
-        seed=config.seed,
-        settings=config.own_settings,
-    )
+    delta = settle_delta(config.delta, n_total=n_total, paper=1.0 / n_total, accept_large=config.accept_large_delta)
+    return fill_public(PublicParameters, config, clients=clients, k=k, n_total=n_total, delta=delta)
 
 
 def gather(config: RunConfig, clients: int) -> tuple[RunConfig, VerticalCommon]:

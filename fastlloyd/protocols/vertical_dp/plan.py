@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 from fastlloyd.errors import ConfigError, InternalError, RangeError
 from fastlloyd.life.align.columns import PartyFeatures, features_of
-from fastlloyd.party.planned import PlainPlan
+from fastlloyd.party.planned import ACCOUNTING_SLACK, PlainPlan, alike, check_epsilon
 from fastlloyd.privacy.accountant import spent
-from fastlloyd.privacy.delta import automatic_delta
+from fastlloyd.privacy.delta import stated_delta
 from fastlloyd.privacy.release import Release
 from fastlloyd.privacy.sketch.release import ZERO_OUT, change_release, sketch_release
 from fastlloyd.privacy.sketch.sketch import GRID_PHANTOMS, PAPER_PHANTOMS, SketchShape
@@ -42,11 +42,11 @@ SCOPE = (
     "towards the server and the public, not between the parties: whoever knows the hash keys, that is each party, can "
     "test in the other's sketches what a user's cluster may be"
 )
-# How far two versions of the accounting library may differ.
-_ACCOUNTING_SLACK = 1e-9
 _SPLIT_SLACK = 1e-6
 # What the calibration changes.
 _TIGHTENED = frozenset({"total_scale", "local_epsilon", "phantoms"})
+# What is not taken over from the public parameters and settings as it is.
+_SETTLED = ("delta", "local_clusters", "phantoms", "estimator")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +203,7 @@ def make_plan(public: PublicParameters, features: Sequence[PartyFeatures]) -> Pl
         split = tighten(split, build, epsilon=public.epsilon, delta=draft.delta)
     plan = _with_split(draft, split)
     total = spent(plan.all_releases(), plan.delta) if plan.private else 0.0
-    if total > public.epsilon * (1.0 + _ACCOUNTING_SLACK):
+    if total > public.epsilon * (1.0 + ACCOUNTING_SLACK):
         raise InternalError(f"the plan spends epsilon {total:.6g}, expected at most {public.epsilon:g}")
     return plan
 
@@ -235,31 +235,18 @@ def _draft(public: PublicParameters, settings: Settings, features: Sequence[Part
             "gamma <= 2^-8; take 'auto' or 'basic'"
         )
     return Plan(
-        protocol=public.protocol,
-        clients=public.clients,
-        k=public.k,
+        **alike(Plan, public, settings, but=_SETTLED),
         names=tuple(own.names for own in features),
         lo=tuple(tuple(own.bounds.lo.tolist()) for own in features),
         hi=tuple(tuple(own.bounds.hi.tolist()) for own in features),
-        n_total=public.n_total,
-        epsilon=public.epsilon,
-        delta=automatic_delta(public.n_total) if public.delta is None else public.delta,
-        seed=public.seed,
-        local=settings.local,
+        delta=stated_delta(public.delta, public.n_total),
         local_clusters=2,
         levels=1,
         local_epsilon=0.0,
-        tree_share=settings.tree_share,
         total_scale=0.0,
-        rows=settings.rows,
-        gamma=settings.gamma,
         phantoms=1,
         scheme=settings.phantoms,
-        weights=settings.weights,
         estimator="basic" if settings.estimator == "basic" or not fine else "likelihood",
-        fit=settings.fit,
-        steps=settings.steps,
-        share_result=settings.share_result,
     )
 
 
@@ -345,9 +332,6 @@ def check_plan(plan: Plan, public: PublicParameters, *, place: int, own: PartyFe
     ):
         raise ValueError("the plan divides epsilon in another way than the configuration")
     try:
-        epsilon = spent(plan.all_releases(), plan.delta)
+        return check_epsilon(plan.all_releases(), plan.delta, most=public.epsilon, private=plan.private)
     except (ConfigError, RangeError) as error:
         raise ValueError(f"its releases are none: {error}") from error
-    if plan.private and epsilon > public.epsilon * (1.0 + _ACCOUNTING_SLACK):
-        raise ValueError(f"the plan spends epsilon {epsilon:.6g}, expected at most {public.epsilon:g}")
-    return epsilon

@@ -10,6 +10,7 @@ from typing import Any
 from fastlloyd.privacy.delta import settle_delta
 from fastlloyd.protocols.vertical_he.parameters import PublicParameters
 from fastlloyd.run.config import RunConfig
+from fastlloyd.run.inputs import fill_public
 from fastlloyd.run.vertical import OwnColumns, VerticalCommon, gather_vertical, load_vertical
 from fastlloyd.wire.header import PartyId
 
@@ -48,17 +49,7 @@ class RunParameters:
 
 def run_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> RunParameters:
     """Give what is public before the records are aligned."""
-    return RunParameters(
-        parties=clients + 1,
-        k=k,
-        n_total=n_total,
-        epsilon=config.epsilon,
-        delta=config.delta,
-        accept_large_delta=config.accept_large_delta,
-        rounds=config.rounds,
-        seed=config.seed,
-        settings=config.own_settings,
-    )
+    return fill_public(RunParameters, config, parties=clients + 1, k=k, n_total=n_total)
 
 
 def gather(config: RunConfig, clients: int) -> tuple[RunConfig, VerticalCommon]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.privacy.calibration import SAMPLER_DELTA
-from fastlloyd.privacy.delta import automatic_delta
+from fastlloyd.privacy.delta import stated_delta
+from fastlloyd.privacy.limits import check_numbers, check_rounds
 from fastlloyd.protocols.vertical_he.settings import Settings, settings_from
 
 DEFAULT_ROUNDS = 10
@@ -51,12 +50,8 @@ class PublicParameters:
             raise ConfigError(
                 f"expected at least 3 records and at most as many clusters, got n = {self.n}, k = {self.k}"
             )
-        if not (math.isfinite(self.epsilon) and 0 < self.epsilon <= 100):
-            raise ConfigError(f"--epsilon: expected a number in (0, 100], got {self.epsilon:g}")
-        if self.delta is not None and not 2 * SAMPLER_DELTA < self.delta < 1:
-            raise ConfigError(f"--delta: expected 'auto' or a number in (1e-11, 1), got {self.delta:g}")
-        if self.rounds is not None and not 1 <= self.rounds <= 1000:
-            raise ConfigError(f"--rounds: expected 'auto' or 1 to 1000, got {self.rounds}")
+        check_numbers(n_total=self.n, epsilon=self.epsilon, delta=self.delta)
+        check_rounds(self.rounds)
         chosen = self.chosen
         if chosen.mode in ("two-party", THRESHOLD) and self.parties != 2:
             raise ConfigError(
@@ -82,7 +77,7 @@ class PublicParameters:
     @property
     def allowed_delta(self) -> float:
         """Delta as stated, or the default; the paper's experiments take 1 / n."""
-        return automatic_delta(self.n) if self.delta is None else self.delta
+        return stated_delta(self.delta, self.n)
 
     @property
     def count_rounds(self) -> int:

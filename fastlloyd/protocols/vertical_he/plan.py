@@ -6,29 +6,22 @@ Source: Vertical HE, §3 ("Differential Privacy"); docs/vertical-he-privacy.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 from fastlloyd.crypto.he.lattice import Parameters
+from fastlloyd.party.planned import PlainPlan
 from fastlloyd.privacy.release import Release
-from fastlloyd.protocols.vertical_he.math.hints import (
-    HINT_SHARE,
-)
-from fastlloyd.protocols.vertical_he.parameters import (
-    LINEAR,
-    PAIRWISE,
-    Scales,
-)
-from fastlloyd.wire.decode import decode
+from fastlloyd.protocols.vertical_he.math.hints import HINT_SHARE
+from fastlloyd.protocols.vertical_he.parameters import LINEAR, PAIRWISE, Scales
 
 ZERO_OUT = "zero-out of one user's row"
 MIDDLE = "one user's values, at one party or all, replaced by the middle of their bounds"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(PlainPlan):
     """Everything public that one run needs; the same on all parties.
 
     Attributes
@@ -178,21 +171,6 @@ class Plan:
     def all_releases(self, *, seen_by: str = "another party") -> tuple[Release, ...]:
         """Give the releases of all rounds in order."""
         return tuple(release for t in range(self.rounds) for release in self.releases(t, seen_by=seen_by))
-
-    def to_json(self) -> dict[str, Any]:
-        """Give plain values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Read a plan that came from a peer.
-
-        Raises
-        ------
-        ValueError
-            Not a plan: the sender is at fault.
-        """
-        return decode(cls, values, "plan")
 
 
 def movement(scheme: str) -> float:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from fastlloyd.errors import RangeError
 from fastlloyd.life.align.messages import Columns
+from fastlloyd.party.planned import alike, check_epsilon
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.calibration import calibrate
 from fastlloyd.protocols.vertical_he.budget import automatic_rounds, multipliers
@@ -101,18 +102,10 @@ def _plan_option(public: PublicParameters, names: Sequence[Sequence[str]], choic
     noise = Noise(counts=counts, sums=sums * math.sqrt(d), private=private, openings=openings)
     scales = _choose_scales(public, choice, noise)
     base = Plan(
-        mode=public.mode,
-        scheme=choice.scheme,
-        computing=choice.computing,
-        holder=choice.holder,
-        parties=public.parties,
+        **alike(Plan, public, choice),
         owners=tuple(range(1 if public.mode == "server-aided" else 0, public.parties)),
         names=tuple(tuple(map(str, own)) for own in names),
-        k=public.k,
-        n=public.n,
-        epsilon=public.epsilon,
         delta=public.allowed_delta,
-        seed=public.seed,
         rounds=rounds,
         tolerance=settings.tolerance,
         private=private,
@@ -154,24 +147,19 @@ def check_plan(plan: Plan, public: PublicParameters, names: Sequence[Sequence[st
         The plan differs or spends more than epsilon: the sender is at fault.
     """
     own = make_plan(public, names)
-    for field in dataclasses.fields(Plan):
-        mine, theirs = getattr(own, field.name), getattr(plan, field.name)
-        close = isinstance(mine, float) and isinstance(theirs, float) and math.isclose(mine, theirs, rel_tol=_SLACK)
-        if mine != theirs and not close and field.name != "scales":
-            raise ValueError(f"the plan has {field.name} = {theirs!r}, expected {mine!r}")
-    for field in dataclasses.fields(Scales):
-        mine, theirs = getattr(own.scales, field.name), getattr(plan.scales, field.name)
-        # Only the two bounds may differ by roundings; the unit is a power of two.
-        close = field.name in ("error", "flood") and math.isclose(mine, theirs, rel_tol=_SLACK)
-        if mine != theirs and not close:
-            raise ValueError(f"the plan has {field.name} = {theirs!r}, expected {mine!r}")
+    for ours, told in ((own, plan), (own.scales, plan.scales)):
+        for field in dataclasses.fields(ours):
+            mine, theirs = getattr(ours, field.name), getattr(told, field.name)
+            # Numbers may differ by roundings; the unit is a power of two.
+            numbers = isinstance(mine, float) and isinstance(theirs, float) and field.name != "unit"
+            close = numbers and math.isclose(mine, theirs, rel_tol=_SLACK)
+            if mine != theirs and not close and field.name != "scales":
+                raise ValueError(f"the plan has {field.name} = {theirs!r}, expected {mine!r}")
     if plan == own and plan.private:
         return public.epsilon  # the own plan was calibrated to it
     # Noise is the peer's, what a record moves is this party's own.
-    epsilon = spent(dataclasses.replace(plan, scales=own.scales).all_releases(), own.delta)
-    if plan.private and epsilon > public.epsilon * (1 + 1e-9):
-        raise ValueError(f"the plan spends epsilon {epsilon:.6g}, expected at most {public.epsilon:g}")
-    return epsilon
+    releases = dataclasses.replace(plan, scales=own.scales).all_releases()
+    return check_epsilon(releases, own.delta, most=public.epsilon, private=plan.private)
 
 
 def change_epsilon(plan: Plan) -> float:

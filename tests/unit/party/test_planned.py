@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.party.planned import PlainPlan
-from fastlloyd.privacy.limits import check_numbers
+from fastlloyd.party.planned import PlainPlan, alike, check_delta, check_epsilon
+from fastlloyd.privacy.accountant import spent
+from fastlloyd.privacy.limits import check_clients, check_clusters, check_numbers, check_rounds
+from fastlloyd.privacy.release import Release
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,3 +59,62 @@ def test_public_numbers_have_limits(changes: dict[str, float], sentence: str) ->
     check_numbers(**fine)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=sentence):
         check_numbers(**{**fine, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("check", "sentence"),
+    [
+        (lambda: check_clients(0), "expected at least one client, got none"),
+        (lambda: check_clients(3, 0), "--min-clients: expected 1 to 3 .the clients., got 0"),
+        (lambda: check_clients(3, 4), "--min-clients: expected 1 to 3 .the clients., got 4"),
+        (lambda: check_clusters(0, 10), "--k: expected 1 to 10000 clusters, got 0"),
+        (lambda: check_clusters(10_001, 10**6), "--k: expected 1 to 10000 clusters, got 10001"),
+        (lambda: check_clusters(11, 10), "--k: expected at most the public N = 10 clusters, got 11"),
+        (lambda: check_rounds(0), "--rounds: expected 'auto' or 1 to 1000, got 0"),
+        (lambda: check_rounds(1001, least=0, what=" steps"), "--rounds: expected 'auto' or 0 to 1000 steps, got 1001"),
+    ],
+)
+def test_numbers_of_clients_clusters_and_rounds_have_limits(check: Callable[[], None], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        check()
+    check_clients(3, 3)
+    check_clusters(10, 10)
+    check_rounds(0, least=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(PlainPlan):
+    k: int
+    start: str
+    delta: float
+
+
+PUBLIC = SimpleNamespace(k=3, delta=None, rounds=None, seed=7)
+NOISY = (Release(round=0, name="counts", mechanism="gaussian", norm="l2", sensitivity=1.0, noise_scale=5.0),)
+
+
+def test_fields_of_the_same_name_are_taken_over_but_those_that_a_formula_settles() -> None:
+    settings = SimpleNamespace(start="random", k_of_another=1)
+    assert alike(Plan, PUBLIC) == {"k": 3}
+    assert alike(Plan, PUBLIC, settings) == {"k": 3, "start": "random"}
+    assert alike(Plan, PUBLIC, settings, but=("start",)) == {"k": 3, "delta": None}
+
+
+@pytest.mark.parametrize("delta,allowed", [(1e-5, 1e-5), (1e-9, 1e-5), (0.0, 0.0)])
+def test_a_delta_up_to_the_allowed_one_passes(delta: float, allowed: float) -> None:
+    check_delta(delta, allowed)
+
+
+@pytest.mark.parametrize("delta,allowed", [(1.1e-5, 1e-5), (0.0, 1e-5), (-1e-5, 1e-5), (math.nan, 1e-5), (-1.0, 0.0)])
+def test_another_delta_is_refused(delta: float, allowed: float) -> None:
+    with pytest.raises(ValueError, match="the plan has delta .*, expected at most"):
+        check_delta(delta, allowed)
+
+
+def test_epsilon_is_what_the_releases_spend_and_at_most_the_limit() -> None:
+    epsilon = spent(NOISY, 1e-6)
+    assert check_epsilon(NOISY, 1e-6, most=epsilon) == epsilon
+    assert check_epsilon(NOISY, 1e-6, most=0.5 * epsilon, private=False) == epsilon
+    for most in (0.999 * epsilon, math.nan):
+        with pytest.raises(ValueError, match=f"spends epsilon {epsilon:.6g}, expected at most"):
+            check_epsilon(NOISY, 1e-6, most=most)

@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from fastlloyd.report.chart import Bars, Panel, bar_chart, line_panels
+from fastlloyd.bench.engine.chart import Bars, Panel, bar_chart, line_panels
 
 pytest.importorskip("matplotlib")
 Image = pytest.importorskip("PIL.Image")

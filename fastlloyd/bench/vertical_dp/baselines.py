@@ -1,6 +1,6 @@
 """What the paper compares with: other ways to the grid weights, and k-means on pooled columns.
 
-For benchmarks and tests, on one machine: nothing here is sent. Weights come from the parties' labels, privately for
+On one machine: nothing here is sent. Weights come from the parties' labels, privately for
 IND-LAP (one histogram per party, Laplace) and LDP-AGG (every user's label by randomised response, or by hashing).
 
 Source: Vertical DP, §4.1, §6 "Compared methods"; Wang et al. (2017), for GRR and OLH.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastlloyd.data.public.cluster_generation import Z, generate_clusters, min_gap, rising_sizes
+from fastlloyd.bench.utility.cluster_generation import Z, generate_clusters, min_gap, rising_sizes
 from fastlloyd.errors import ConfigError
 
 

@@ -9,18 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastlloyd.data.bounds import scale
-from fastlloyd.data.public.named import dataset_bounds, load_named
-from fastlloyd.data.vertical import split_dataset
-from fastlloyd.errors import ConfigError
-from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.protocols.vertical_dp.baselines import (
+from fastlloyd.bench.vertical_dp.baselines import (
     central_dplsf,
     central_kmeans,
     ind_lap_cells,
     ldp_agg_cells,
     ldp_supports,
 )
+from fastlloyd.data.bounds import scale
+from fastlloyd.data.public.named import dataset_bounds, load_named
+from fastlloyd.data.vertical import split_dataset
+from fastlloyd.errors import ConfigError
+from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.protocols.vertical_dp.math.fit import Cells
 from fastlloyd.protocols.vertical_dp.math.grid import cluster_cells
 from fastlloyd.protocols.vertical_dp.server import plain_cells

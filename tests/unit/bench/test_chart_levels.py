@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastlloyd.report.chart import Panel, line_panels
+from fastlloyd.bench.engine.chart import Panel, line_panels
 
 
 def _draw(count: int, **changes: object) -> bytes:

@@ -1,0 +1,72 @@
+"""The site: every Markdown page of the repository where it lies, and the public names' docstrings.
+
+`make docs` builds it. The source folder is the repository's root, so that a link between two files works here as it
+does in an editor. Nothing is fetched, neither by the build nor by the pages.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from numpydoc.docscrape import NumpyDocString
+
+from fastlloyd.version import __version__
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+project = "fastlloyd"
+author = "The fastlloyd developers"
+release = version = __version__
+extensions = ["myst_nb", "sphinx.ext.autodoc", "numpydoc"]
+
+OWN_SECTIONS = ("Sees", "Privacy", "Source")
+
+root_doc = "docs/README"
+include_patterns = [
+    *("*.md", "docs/*.md", "docs/api/*.rst", "docs/*.ipynb", "benchmarks/results/*.md", "launch/*.md", "docker/*.md"),
+    *("examples/**/README.md", "scripts/netem/README.md", "fastlloyd/data/public/embedded/ATTRIBUTION.md"),
+]
+exclude_patterns = [".*", "build", "dist", "fastlloyd-run*", "tests", "**/__pycache__"]
+nitpicky = True
+# Types of the standard library, numpy and scikit-learn lie on other sites, and nothing is fetched from there.
+nitpick_ignore_regex = [("py:.*", r".*")]
+
+myst_heading_anchors = 4
+nb_execution_mode = "off"  # a test runs the notebook and compares its output
+
+default_role = "literal"
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # numpydoc's sections have the types, with shapes and units
+numpydoc_show_class_members = False
+
+html_theme = "furo"
+html_title = f"fastlloyd {version}"
+html_copy_source = False
+html_show_sphinx = False
+templates_path = ["_templates"]
+html_additional_pages = {"index": "to-the-site.html"}
+
+
+def show_contents(app: Sphinx, document: str, source: list[str]) -> None:
+    """Uncover the tables of contents that comments hide from other viewers."""
+    source[0] = source[0].replace("<!-- site\n", "").replace("\nsite -->", "")
+
+
+def merge_sections(*event: Any) -> None:
+    """Put our own sections under Notes: numpydoc leaves out those that it does not know."""
+    lines: list[str] = event[-1]
+    heads = [at for at, line in enumerate(lines[1:]) if lines[at] and line == "-" * len(lines[at])]
+    sections = {lines[at]: lines[at + 2 : end] for at, end in pairwise([*heads, len(lines)])}
+    own = [line for name in OWN_SECTIONS if name in sections for line in (f"**{name}.**", *sections.pop(name), "")]
+    if own:
+        sections["Notes"] = [*sections.get("Notes", []), "", *own]
+        lines[heads[0] :] = [line for name, body in sections.items() for line in (name, "-" * len(name), *body, "")]
+
+
+def setup(app: Sphinx) -> None:
+    """Connect the hooks above."""
+    NumpyDocString.sections.update(dict.fromkeys(OWN_SECTIONS, ()))
+    app.connect("source-read", show_contents)
+    app.connect("autodoc-process-docstring", merge_sections, priority=400)  # before numpydoc, which has 500

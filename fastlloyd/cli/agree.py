@@ -1,0 +1,101 @@
+"""`fastlloyd agree`: show a site what it is about to take part in, and write its signed approval."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fastlloyd.cli.options import Parser
+from fastlloyd.cli.serve import without_records
+from fastlloyd.crypto.link.identity import group_hex, write_atomically
+from fastlloyd.crypto.link.roster import Roster
+from fastlloyd.dossier.approval import sign_approval
+from fastlloyd.dossier.values import digest, flatten, public_values, show_value
+from fastlloyd.errors import EXIT_OK, ConfigError, printable
+from fastlloyd.run.config import load_config
+from fastlloyd.run.inputs import find_place
+from fastlloyd.run.session import find_face
+
+_MODE = 0o644
+
+
+def main(argv: Sequence[str]) -> int:
+    """Show the run, ask, and write the approval.
+
+    Raises
+    ------
+    ConfigError
+        Run file, roster or key do not fit, nobody can be asked, or the answer was not yes.
+    """
+    options = _parser().parse_args(argv)
+    given = {name: getattr(options, name) for name in ("roster", "key") if getattr(options, name) is not None}
+    config = load_config(options.config, given)
+    if config.roster is None:
+        raise ConfigError("agree needs --roster and --key: an approval is signed with this site's key")
+    place = find_place(config, None)
+    roster = Roster.load(Path(config.roster))
+    if place.identity is None or place.clients is None:
+        raise ConfigError("agree needs --roster and --key: an approval is signed with this site's key")
+    path = Path(options.output or f"approval_{place.me.rank}.json")
+    if path.exists():
+        raise ConfigError(f"{path} exists already: name another file with --output, or remove it")
+    config, common = find_face(config.protocol).gather(without_records(config), place.clients)
+    values = public_values(config, common, roster)
+    name = roster.name(place.me)
+    print(f"{printable(name)} ({place.me}) is asked to take part in this run:\n")
+    print(*_value_lines(values), sep="\n")
+    print(f"\ndigest of all these values: {group_hex(digest(values))}")
+    if not options.yes:
+        _ask()
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    approval = sign_approval(values, place.identity, roster, approved_at=now)
+    write_atomically(path, approval.text().encode(), _MODE)
+    print(
+        f"approved: {path}; `fastlloyd join --approval {path}` refuses any other run. Send a copy to the operator if "
+        "asked for it"
+    )
+    return EXIT_OK
+
+
+def _value_lines(values: dict[str, object]) -> list[str]:
+    """List the public values, one a line."""
+    plain = [(printable(name), show_value(value)) for name, value in flatten(values)]
+    width = min(max(len(name) for name, _ in plain), 32)
+    return [f"  {name:<{width}}  {value}" for name, value in plain]
+
+
+def _ask() -> None:
+    """Ask the person at the terminal.
+
+    Raises
+    ------
+    ConfigError
+        There is no terminal, or the answer is not yes.
+    """
+    if not sys.stdin.isatty():
+        raise ConfigError("nobody to ask: standard input is no terminal; add --yes where a person has decided already")
+    print("Type yes to approve exactly this: ", end="", flush=True)
+    if sys.stdin.readline().strip().lower() != "yes":
+        raise ConfigError("not approved; nothing was written")
+
+
+def _parser() -> Parser:
+    """Describe the flags."""
+    parser = Parser(
+        prog="fastlloyd agree",
+        description="Show this site what it is about to take part in, and write its signed approval; opens no records "
+        "and contacts nobody.",
+        epilog="Exit codes: 0 approved, 2 not approved, or bad input.",
+    )
+    parser.add_argument("--config", required=True, metavar="FILE.toml", help="the run file that all parties share")
+    parser.add_argument("--roster", metavar="FILE", help="the parties (default: as the run file says)")
+    parser.add_argument("--key", metavar="FILE", help="this site's own key (default: as the run file says)")
+    parser.add_argument("--output", metavar="FILE", help="where the approval goes (default approval_RANK.json)")
+    parser.add_argument("--yes", action="store_true", help="do not ask; for scripts")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

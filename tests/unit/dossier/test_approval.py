@@ -1,0 +1,302 @@
+"""Approvals: each value that differs is named, and a file that anybody may have written is taken apart strictly."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastlloyd.__main__ import main
+from fastlloyd.cli.join import _approved as approved_by_client
+from fastlloyd.cli.serve import _approved as approved_by_all
+from fastlloyd.crypto.link.identity import Identity, make_identity, save_identity
+from fastlloyd.crypto.link.roster import Roster, RosterEntry
+from fastlloyd.dossier.approval import Approval, check_approval, read_approval, read_approvals, sign_approval
+from fastlloyd.dossier.values import differences, digest, public_values
+from fastlloyd.errors import ConfigError
+from fastlloyd.net.memory import MemoryNetwork
+from fastlloyd.report.announcer import Announcer
+from fastlloyd.run.config import RunConfig, with_values
+from fastlloyd.run.execute import execute
+from fastlloyd.run.inputs import Place
+from fastlloyd.run.session import find_face
+from fastlloyd.wire.header import PartyId
+
+IDENTITIES = [make_identity(f"site {rank}", rank) for rank in range(3)]
+NOW = "2026-11-22T18:00:00+00:00"
+PUBLIC: dict[str, Any] = {"data": "own.csv", "bounds": "0,10", "n_total": 150, "k": 3, "rounds": 1}
+
+
+def roster(identities: list[Identity]) -> Roster:
+    return Roster(
+        tuple(
+            RosterEntry(one.name, "client" if rank else "server", rank, one.certificate_pem)
+            for rank, one in enumerate(identities)
+        )
+    )
+
+
+ROSTER = roster(IDENTITIES)
+
+
+def values(config: RunConfig, parties: Roster = ROSTER) -> dict[str, Any]:
+    filled, common = find_face(config.protocol).gather(config, len(parties.entries) - 1)
+    return public_values(filled, common, parties)
+
+
+AGREED = RunConfig(**PUBLIC)
+VALUES = values(AGREED)
+APPROVAL = sign_approval(VALUES, IDENTITIES[1], ROSTER, approved_at=NOW)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"protocol": "glloyd"}, "protocol: approved fastlloyd, this run has glloyd"),
+        ({"columns": ["age", "dose"]}, "columns: approved none, this run has age, dose"),
+        ({"k": 4}, "k: approved 3, this run has 4"),
+        ({"epsilon": 2}, "epsilon: approved 1, this run has 2"),
+        ({"delta": 1e-5}, "delta: approved none given, this run has 1e-05"),
+        ({"rounds": 2}, "rounds: approved 1, this run has 2"),
+        ({"n_total": 160}, "n_total: approved 150, this run has 160"),
+        ({"client_caps": [100, 50]}, "client_caps: approved none, this run has 100, 50"),
+        ({"seed": 7}, "seed: approved 0, this run has 7"),
+        ({"masking": "pairwise"}, "masking: approved common, this run has pairwise"),
+        ({"ring_bits": 64}, "ring_bits: approved 32, this run has 64"),
+        ({"min_clients": 1}, "min_clients: approved none given, this run has 1"),
+        ({"fastlloyd": {"alpha": 0.7}}, "settings.alpha: approved nothing, this run has 0.7"),
+        ({"bounds": "0,12"}, "bounds.every feature: approved 0, 10, this run has 0, 12"),
+        ({"masking": "pairwise", "known_shares": 1, "epsilon": 3.5}, "epsilon: approved 1, this run has 3.5"),
+    ],
+)
+def test_each_public_value_that_differs_is_named_with_both(change: Mapping[str, Any], sentence: str) -> None:
+    found = differences(VALUES, values(with_values(AGREED, change)))
+    assert sentence in found
+    with pytest.raises(ConfigError, match="this is not the run that 'site 1' \\(client 1\\) approved: "):
+        check_approval(APPROVAL, values(with_values(AGREED, change)), "--approval")
+
+
+def test_a_value_that_follows_is_told_only_where_what_it_follows_from_is_not() -> None:
+    found = differences(VALUES, values(with_values(AGREED, {"epsilon": 2})))
+    assert found == ["epsilon: approved 1, this run has 2"]
+
+
+def test_another_party_or_key_is_named_and_not_the_roster_s_digest() -> None:
+    other = roster([*IDENTITIES[:2], make_identity("clinic", 2)])
+    found = differences(VALUES, values(AGREED, other))
+    assert len(found) == 2
+    assert "parties.client 2.name: approved site 2, this run has clinic" in found
+    assert all("fingerprint" in text or "name" in text for text in found)
+
+
+def test_what_is_each_party_s_own_business_needs_no_approval() -> None:
+    own = with_values(AGREED, {"deadline": 5, "output": "there", "missing": "drop", "quiet": True, "log_level": "info"})
+    check_approval(APPROVAL, values(own), "--approval")
+    resumed = with_values(AGREED, {"resume": True, "state_dir": "state"})
+    check_approval(APPROVAL, values(resumed), "--approval")
+
+
+def test_alignment_of_vertical_tables_is_part_of_it_and_columns_are_not() -> None:
+    config = RunConfig(protocol="vertical-dp", **PUBLIC | {"rounds": None})
+    agreed = values(config)
+    assert agreed["bounds"] is None
+    assert differences(agreed, values(with_values(config, {"columns": ["age"]}))) == []
+    found = differences(agreed, values(with_values(config, {"vertical": {"align": "intersect"}})))
+    assert found == ["vertical.align: approved check, this run has intersect"]
+
+
+def test_names_with_dots_do_not_hide_a_difference() -> None:
+    before, now = {"bounds": {"a.b": [0, 1]}}, {"bounds": {"a": {"b": [0, 1]}}}
+    approval = sign_approval(before, IDENTITIES[1], ROSTER, approved_at=NOW)
+    with pytest.raises(ConfigError, match="the same values under other names"):
+        check_approval(approval, now, "--approval")
+
+
+def written(path: Path, text: str | bytes) -> Path:
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_what_agree_writes_is_read_again(tmp_path: Path) -> None:
+    path = written(tmp_path / "approval.json", APPROVAL.text())
+    assert read_approval(path, ROSTER) == APPROVAL
+    assert APPROVAL.digest == digest(VALUES).hex()
+
+
+def changed(**fields: Any) -> str:
+    content = json.loads(APPROVAL.text()) | fields
+    return json.dumps(content, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "expected JSON"),
+        (b"\xff\xfe", "expected JSON in UTF-8"),
+        ("[]", "expected an object"),
+        ("{}", "expected the fields"),
+        (b" " * ((1 << 24) + 1), "expected JSON of at most"),
+        (json.dumps(json.loads(APPROVAL.text())), "in another form"),
+        (APPROVAL.text() + " ", "in another form"),
+        (APPROVAL.text().replace('"rank": 1', '"rank": 1, "rank": 1'), "each key once"),
+        (changed(more=1), "with ['more'] in addition"),
+        (changed(approval=2), "approval: expected one of 1, got 2"),
+        (changed(rank=True), "rank: expected an integer"),
+        (changed(rank=-1), "rank: expected an integer"),
+        (changed(name=""), "name: expected a text of 1 to 64"),
+        (changed(values=[]), "values: expected an object"),
+        (changed(values={"epsilon": "\ud800"}).encode("utf-8", "surrogatepass"), "expected JSON in UTF-8"),
+        (changed(values=VALUES | {"epsilon": 2.0}), "its digest is not that of its values"),
+        (changed(digest="0" * 64), "its digest is not that of its values"),
+        (changed(signature="00"), "signature: expected a text of 128"),
+        (changed(signature="zz" * 64), "is not signed with the key"),
+        (changed(signature="00" * 64), "is not signed with the key"),
+        (changed(approved_at="2025-01-01T00:00:00+00:00"), "is not signed with the key"),
+        (changed(rank=2, name="site 2"), "is not signed with the key"),
+        (changed(rank=2), "who is not in this roster"),
+        (changed(rank=9), "who is not in this roster"),
+    ],
+)
+def test_a_file_that_is_no_approval_is_refused(tmp_path: Path, text: str | bytes, sentence: str) -> None:
+    path = written(tmp_path / "approval.json", text)
+    with pytest.raises(ConfigError) as caught:
+        read_approval(path, ROSTER)
+    assert sentence in str(caught.value) and str(path) in str(caught.value)
+
+
+def test_another_roster_another_signer_and_no_file(tmp_path: Path) -> None:
+    path = written(tmp_path / "approval.json", APPROVAL.text())
+    replaced = roster([IDENTITIES[0], make_identity("site 1", 1), IDENTITIES[2]])
+    with pytest.raises(ConfigError, match="the key was replaced since"):
+        read_approval(path, replaced)
+    with pytest.raises(ConfigError, match="belongs to nobody"):
+        sign_approval(VALUES, make_identity("stranger"), ROSTER, approved_at=NOW)
+    with pytest.raises(ConfigError, match="cannot read the approval"):
+        read_approval(tmp_path / "nothing.json", ROSTER)
+    with pytest.raises(ConfigError, match="it is a folder"):
+        read_approval(tmp_path, ROSTER)
+
+
+def test_a_signed_record_does_not_pass_for_an_approval(tmp_path: Path) -> None:
+    from fastlloyd.crypto.link.signature import sign
+
+    record = sign(IDENTITIES[1], APPROVAL.statement()).hex()
+    path = written(tmp_path / "approval.json", replace(APPROVAL, signature=record).text())
+    with pytest.raises(ConfigError, match="is not signed with the key"):
+        read_approval(path, ROSTER)
+
+
+def test_a_folder_needs_one_approval_of_each_client(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no approval of 'site 1' \\(client 1\\), 'site 2' \\(client 2\\)"):
+        read_approvals(tmp_path, ROSTER)
+    written(tmp_path / "one.json", APPROVAL.text())
+    written(tmp_path / "notes.txt", "not looked at")
+    with pytest.raises(ConfigError, match="no approval of 'site 2'"):
+        read_approvals(tmp_path, ROSTER)
+    written(tmp_path / "two.json", sign_approval(VALUES, IDENTITIES[2], ROSTER, approved_at=NOW).text())
+    assert len(read_approvals(tmp_path, ROSTER)) == 2
+    written(tmp_path / "three.json", APPROVAL.text())
+    with pytest.raises(ConfigError, match="are both approvals of client 1"):
+        read_approvals(tmp_path, ROSTER)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_approvals(tmp_path / "nowhere", ROSTER)
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Keys, roster, run file and records of three parties, in the current folder."""
+    for rank, one in enumerate(IDENTITIES):
+        save_identity(one, tmp_path / f"{rank}.key", tmp_path / f"{rank}.pem")
+        (tmp_path / f"{rank}.csv").write_text("age,dose\n" + "1,2\n3,4\n9,8\n" * 10)
+    ROSTER.save(tmp_path / "roster.toml")
+    (tmp_path / "run.toml").write_text(
+        'roster = "roster.toml"\nbounds = "0,10"\nn_total = 150\nk = 3\nrounds = 1\nprotocol = "lloyd"\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+AGREE = ("agree", "--config", "run.toml", "--key", "1.key")
+
+
+def test_agree_shows_everything_and_writes_only_what_a_person_has_approved(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
+    assert main([*AGREE]) == 2
+    assert "add --yes where a person has decided" in capsys.readouterr().err
+    for answer in ("no\n", "\n", "", "y\n"):
+        monkeypatch.setattr("sys.stdin", Terminal(answer))
+        assert main([*AGREE]) == 2
+        assert "not approved; nothing was written" in capsys.readouterr().err
+        assert not list(site.glob("approval*"))
+    monkeypatch.setattr("sys.stdin", Terminal("yes\n"))
+    assert main([*AGREE]) == 0
+    shown = capsys.readouterr().out
+    assert "site 1 (client 1)" in shown and "n_total" in shown and "bounds.every feature" in shown
+    approval = read_approval(site / "approval_1.json", ROSTER)
+    assert (approval.rank, approval.values["protocol"]) == (1, "lloyd")
+    assert main([*AGREE, "--yes"]) == 2
+    assert "exists already" in capsys.readouterr().err
+
+
+def run(folder: Path, approvals: Mapping[int, Any], **change: Any) -> tuple[list[int], list[str]]:
+    """Run all parties over links with the roster's keys; give their exit codes and what each said."""
+    network, said = MemoryNetwork(3), ["", "", ""]
+
+    class Heard(Announcer):
+        def complain(self, sentence: str) -> None:
+            said[self.me.rank] += sentence
+
+    def one(rank: int) -> int:
+        config = RunConfig(
+            **PUBLIC
+            | {"protocol": "lloyd", "data": str(folder / "{client}.csv"), "roster": str(folder / "roster.toml")}
+            | {"key": str(folder / f"{rank}.key"), "output": str(folder / f"out{rank}"), **change}
+        )
+        me = PartyId(rank)
+        with network.endpoint(me) as transport:
+            announcer = Heard(me, quiet=True, own_terminal=True)
+            return execute(config, transport, announcer, approve=approvals.get(rank)).code
+
+    with ThreadPoolExecutor(3) as pool:
+        return list(pool.map(one, range(3))), said
+
+
+def test_a_run_is_refused_by_who_approved_another_one(site: Path) -> None:
+    for rank in (1, 2):
+        assert main(["agree", "--config", "run.toml", "--key", f"{rank}.key", "--yes"]) == 0
+    config = RunConfig(roster="roster.toml", key="1.key")
+    client = approved_by_client(site / "approval_1.json", config, Place(me=PartyId(1)))
+    server = approved_by_all(site, config)
+    assert run(site, {0: server, 1: client})[0] == [0, 0, 0]
+    codes, said = run(site, {1: client}, k=4)
+    assert codes == [2, 2, 2]
+    assert "k: approved 3, this run has 4" in said[1] and "approved" not in said[0] + said[2]
+    codes, said = run(site, {0: server}, k=4)
+    assert codes == [2, 2, 2]
+    assert "'site 1' (client 1) approved: k: approved 3, this run has 4" in said[0]
+    assert "approved" not in said[1] + said[2]
+    with pytest.raises(ConfigError, match="it is the approval of 'site 1' \\(client 1\\), and this is client 2"):
+        approved_by_client(site / "approval_1.json", config, Place(me=PartyId(2)))
+
+
+def test_approvals_without_a_roster_prove_nothing(site: Path) -> None:
+    with pytest.raises(ConfigError, match="--approval: needs --roster and --key"):
+        approved_by_client(site / "approval_1.json", RunConfig(), Place(me=PartyId(1)))
+    with pytest.raises(ConfigError, match="--require-approvals: needs --roster and --key"):
+        approved_by_all(site, RunConfig())
+
+
+def test_an_approval_hides_nothing_of_what_is_signed() -> None:
+    assert isinstance(APPROVAL, Approval) and json.loads(APPROVAL.text())["values"] == VALUES
