@@ -152,12 +152,14 @@ def kinds_of_buffer(party: Party) -> None:
 def timeout_accuracy(party: Party) -> None:
     def measure() -> None:
         for timeout_s in (0.0, 0.003, 0.06):
-            started = time.monotonic()
-            assert party.transport.receive(timeout_s) is None
-            waited_s = time.monotonic() - started
-            assert waited_s >= timeout_s, f"gave up after {waited_s} s of {timeout_s} s"
-            # Half a second is for a busy machine, not for the transport.
-            assert waited_s < timeout_s + 0.5, f"waited {waited_s} s instead of {timeout_s} s"
+            waits = []
+            # The shortest of several: a busy machine makes one wait long, the transport would make all.
+            while not waits or (min(waits) >= timeout_s + 0.5 and len(waits) < 5):
+                started = time.monotonic()
+                assert party.transport.receive(timeout_s) is None
+                waits.append(time.monotonic() - started)
+                assert waits[-1] >= timeout_s, f"gave up after {waits[-1]} s of {timeout_s} s"
+            assert min(waits) < timeout_s + 0.5, f"waited {min(waits)} s instead of {timeout_s} s"
 
     if party.me == SERVER:
         measure()

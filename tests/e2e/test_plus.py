@@ -46,7 +46,7 @@ def test_a_crashed_run_is_resumed_and_releases_each_round_once(tmp_path: Path) -
 
 def test_a_client_that_stops_answering_costs_its_own_rounds_only(tmp_path: Path) -> None:
     hospitals(tmp_path, clients=3)
-    flags = [*FLAGS, "--n-total", "120", "--delay", "0.05", "--deadline", "1", "--min-clients", "2"]
+    flags = [*FLAGS, "--n-total", "120", "--delay", "0.05", "--deadline", "2", "--min-clients", "2"]
     flags += ["--rounds", "20"]
     with Job(tmp_path, flags, n=4) as job:
         job.until(lambda: job.rounds_done() >= 2, limit_s=START_S)

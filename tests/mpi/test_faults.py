@@ -22,6 +22,7 @@ DEADLINE_S = 2.0
 PUBLIC = ("--protocol", "lloyd", "--k", "2", "--bounds", "-1,1", "--n-total", "80", "--output", "res")
 FLAGS = ("--data", "hospital_{client}.csv", *PUBLIC)
 # About ten rounds a second, twenty seconds in all: time to interfere.
+MISSING = ("--delay", "0.05", "--deadline", str(DEADLINE_S), "--min-clients", "2")
 SLOW = (*FLAGS, "--rounds", "200", "--delay", "0.05", "--deadline", str(DEADLINE_S))
 KEPT = r"interrupted-\w+-client-\d\.ledger\.jsonl|\.fastlloyd-\w+-\d(\.ledger\.jsonl(\.key)?)?"
 
@@ -222,7 +223,7 @@ def test_a_lying_client_is_named(folder: Path, how: str, sentence: str) -> None:
 
 def test_a_client_that_comes_back_costs_its_own_rounds_only(tmp_path: Path) -> None:
     hospitals(tmp_path, clients=3)
-    flags = [*FLAGS, "--n-total", "120", "--rounds", "24", "--delay", "0.05", "--deadline", "1", "--min-clients", "2"]
+    flags = [*FLAGS, *MISSING, "--n-total", "120", "--rounds", "24"]
     with Job(tmp_path, flags, n=4) as job:
         job.until(lambda: job.rounds_done() >= 2)
         job.kill(3, signal.SIGSTOP)
@@ -241,8 +242,7 @@ def test_a_client_that_never_comes_back_costs_nobody_the_result(tmp_path: Path) 
     pytest.importorskip("sklearn")
     # The evaluation takes client 1 seconds after the last message: the server must not end the job meanwhile.
     flags = ["--dataset", "iris", "--protocol", "lloyd", "--evaluate", "--output", "res"]
-    slow = ["--rounds", "8", "--delay", "0.05", "--deadline", "1", "--min-clients", "2"]
-    with Job(tmp_path, [*flags, *slow], n=4) as job:
+    with Job(tmp_path, [*flags, *MISSING, "--rounds", "8"], n=4) as job:
         job.until(lambda: job.rounds_done() >= 2)
         job.kill(3, signal.SIGSTOP)
         ended = job.finish()

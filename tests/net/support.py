@@ -15,6 +15,10 @@ from fastlloyd.wire.header import PartyId
 
 CONTEXT = bytes(range(32))
 LIMIT_S = 30.0
+# What may take five seconds by the contract, on a machine that others keep busy.
+BUSY_S = 15.0
+# A deadline that a silent party lets pass, and all others meet, on such a machine too.
+SHORT_S = 2.0
 
 
 @cache

@@ -23,7 +23,7 @@ from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.memory import MemoryNetwork
 from fastlloyd.net.meter import Meter
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId
-from tests.net.support import CONTEXT, LIMIT_S, at_once, connect_all, connected, identity, make_links
+from tests.net.support import CONTEXT, LIMIT_S, SHORT_S, at_once, connect_all, connected, identity, make_links
 
 ONE, TWO = PartyId(1), PartyId(2)
 
@@ -131,7 +131,7 @@ def test_nothing_travels_in_clear():
 
 def test_impostor_is_refused_and_learns_it():
     links = make_links(2, change=lambda party: {"identity": make_identity("x", 1)} if party == ONE else {})
-    errors = connect_all(links, deadline_s=5.0)
+    errors = connect_all(links, deadline_s=LIMIT_S)
     assert [type(error) for error in errors] == [SecurityError, SecurityError]
     assert [error.rank for error in errors] == [1, 0]
     assert "compare the fingerprints" in str(errors[0]) and "roster add" in str(errors[0])
@@ -142,7 +142,7 @@ def test_impostor_is_refused_by_clients_too():
     links = make_links(3, change=lambda party: {"identity": make_identity("x", 2)} if party == TWO else {})
     errors = at_once(
         [
-            lambda each=each: each.connect(CONTEXT, deadline_s=5.0, peers=[TWO if each.me == ONE else ONE])
+            lambda each=each: each.connect(CONTEXT, deadline_s=LIMIT_S, peers=[TWO if each.me == ONE else ONE])
             for each in links[1:]
         ]
     )
@@ -157,7 +157,7 @@ def test_roster_without_a_peer_is_refused_at_once():
 
 def test_party_without_roster_among_parties_with_one_is_named():
     links = make_links(2, change=lambda party: {"certificates": None} if party == ONE else {})
-    errors = connect_all(links, deadline_s=1.0)
+    errors = connect_all(links, deadline_s=SHORT_S)
     assert isinstance(errors[0], SecurityError) and errors[0].rank == 1 and "--roster" in str(errors[0])
 
 
@@ -209,7 +209,7 @@ def test_other_protocol_version_is_named():
 
 def test_silent_peer_is_named():
     links = make_links(3)
-    errors = connect_all(links[:2], deadline_s=1.0)
+    errors = connect_all(links[:2], deadline_s=SHORT_S)
     assert [type(error) for error in errors] == [PeerTimeout, PeerTimeout]
     assert [error.rank for error in errors] == [2, 2]
     with pytest.raises(PeerTimeout, match="the server"):

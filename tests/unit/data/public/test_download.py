@@ -92,7 +92,7 @@ def plain_opener() -> urllib.request.OpenerDirector:
 @pytest.fixture
 def get(shelf: Shelf) -> Get:
     def one(file: Remote) -> bytes:
-        return fetch(file.url, limit_bytes=file.size, opener=plain_opener(), timeout_s=5.0)
+        return fetch(file.url, limit_bytes=file.size, opener=plain_opener(), timeout_s=60.0)
 
     return one
 
@@ -199,7 +199,7 @@ def test_a_disk_that_fails_between_the_files_leaves_nothing(
 def test_what_is_no_such_file_is_refused(shelf: Shelf, path: str, limit: int, text: str) -> None:
     shelf.files.update({"/a.txt": TEXT, "/cut": TEXT})
     with pytest.raises(DataError, match=text):
-        fetch(shelf.url + path, limit_bytes=limit, opener=plain_opener(), timeout_s=5.0)
+        fetch(shelf.url + path, limit_bytes=limit, opener=plain_opener(), timeout_s=60.0)
 
 
 def test_a_server_that_is_not_there_or_too_slow(shelf: Shelf) -> None:
