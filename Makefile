@@ -70,7 +70,7 @@ $(VENV)/.docs: pyproject.toml
 	@touch $@
 
 demo: $(VENV)/.demo
-	@$(BIN)/fastlloyd run -n 3 --output fastlloyd-run
+	@$(BIN)/fastlloyd run -n 3 --output fastlloyd-run --overwrite
 
 test: $(VENV)/.test
 	@$(BIN)/python -m pytest $(PARALLEL)

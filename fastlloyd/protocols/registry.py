@@ -42,12 +42,15 @@ class Row:
         Whether the parties hold records of their own, or columns of the same records.
     summary : str
         What it is, in one line.
+    chooses_k : bool
+        Whether it can choose the number of clusters, up to a largest one (`--k auto:KMAX`).
     """
 
     name: str
     package: str
     partition: Partition
     summary: str
+    chooses_k: bool = False
 
 
 _HERE = "fastlloyd.protocols"
@@ -62,7 +65,13 @@ ROWS = (
     Row("glloyd", f"{_HERE}.fastlloyd", "horizontal", "Gaussian noise on plain sums and counts, a baseline"),
     Row("sulloyd", f"{_HERE}.fastlloyd", "horizontal", "Laplace noise on plain sums and counts, a baseline"),
     Row("lloyd", f"{_HERE}.fastlloyd", "horizontal", "masked sums without noise: nobody's record is protected"),
-    Row("feddp", f"{_HERE}.feddp", "horizontal", "FedDP-KMeans: starts from records that the server has"),
+    Row(
+        "feddp",
+        f"{_HERE}.feddp",
+        "horizontal",
+        "FedDP-KMeans: starts from records that the server has",
+        chooses_k=True,
+    ),
     Row("kfed", f"{_HERE}.kfed", "horizontal", "k-FED: one exchange of local centres in the clear"),
     Row("secfc", f"{_HERE}.secfc", "horizontal", "SecFC: exact k-means over coded shares, without noise"),
     Row("vertical-dp", f"{_HERE}.vertical_dp", "vertical", "private sketches, one message from each party"),

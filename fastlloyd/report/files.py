@@ -76,6 +76,11 @@ def labels_csv(labels: NDArray[np.int64]) -> str:
     return "label\n" + "".join(f"{label}\n" for label in labels.tolist())
 
 
+def output_folder(template: str, me: PartyId) -> Path:
+    """Return a party's output folder; '{client}' becomes its rank."""
+    return Path(template.replace("{client}", str(me.rank)))
+
+
 class RunFolder:
     """The output folder of one party's run.
 
@@ -86,6 +91,12 @@ class RunFolder:
     run_id : bytes
     me : PartyId
 
+    Attributes
+    ----------
+    path : Path
+    written : set of str
+        Names of the files that this party has written.
+
     Raises
     ------
     ConfigError
@@ -93,9 +104,10 @@ class RunFolder:
     """
 
     def __init__(self, template: str, run_id: bytes, me: PartyId) -> None:
-        self.path = Path(template.replace("{client}", str(me.rank)))
+        self.path = output_folder(template, me)
         self._run = run_id.hex()
         self._me = me
+        self.written: set[str] = set()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._forget_stale()
@@ -124,7 +136,14 @@ class RunFolder:
         """Write one result file and give its path."""
         target = self.path / name
         write_atomic(target, content, mode=mode)
+        self.written.add(name)
         return target
+
+    def here(self) -> frozenset[int]:
+        """Return the ranks of the parties that write to this folder, to be asked as for `writes_shared`."""
+        start = self._marker(self._me).name.rpartition("-")[0] + "-"
+        ranks = (path.name.removeprefix(start) for path in self.path.glob(f"{start}*"))
+        return frozenset(int(rank) for rank in ranks if rank.isdecimal())
 
     def discard(self) -> None:
         """Leave no marker behind; idempotent."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fastlloyd.errors import ConfigError, did_you_mean
-from fastlloyd.protocols.registry import PROTOCOLS, find, knows, names
+from fastlloyd.protocols.registry import PROTOCOLS, ROWS, find, knows, names
 from fastlloyd.run.option import AUTO, option, options_of
 from fastlloyd.wire.regular import read_regular
 
@@ -60,7 +60,7 @@ class RunConfig:
     # None only where a default data set brings its own.
     k: int | None = option(
         None,
-        "number of clusters; auto:KMAX lets feddp choose",
+        f"number of clusters; auto:KMAX lets {', '.join(row.name for row in ROWS if row.chooses_k)} choose",
         TASK,
         "K|auto:KMAX",
         within=(1, 10_000),
@@ -137,6 +137,7 @@ class RunConfig:
     )
     resume: bool = option(False, "go on with the interrupted run in --state-dir", OUT, common=True)
     output: str = option("fastlloyd-run", "default ./%(default)s; may contain '{client}'", OUT, "DIR", common=True)
+    overwrite: bool = option(False, "replace the files of another run in --output", OUT, common=True)
     evaluate: bool = option(False, "metrics on the true data (--dataset only)", DATA)
     print_result: bool | None = option(None, "print the table (default: one host)", OUT)
     quiet: bool = option(False, "no progress, no table", OUT)
@@ -144,9 +145,15 @@ class RunConfig:
     log_file: str | None = option(None, "'{client}' becomes the rank; default: standard error", OUT, "FILE")
 
     def __post_init__(self) -> None:
-        find(self.protocol)
+        chooses = find(self.protocol).chooses_k
         for entry in OPTIONS.values():
             entry.check(getattr(self, entry.name))
+        if self.choose_k and not chooses:
+            able = ", ".join(row.name for row in ROWS if row.chooses_k)
+            raise ConfigError(
+                f"--k {_AUTO_K}{self.k}: {self.protocol} does not choose the number of clusters; give --k a number, or "
+                f"take a --protocol that does ({able})"
+            )
         if self.data is not None and self.dataset is not None:
             raise ConfigError("--data and --dataset exclude each other: own files, or one public set that is split")
         if self.data is not None:

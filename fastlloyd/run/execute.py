@@ -38,6 +38,8 @@ from fastlloyd.party.transcript import Transcript
 from fastlloyd.privacy.delta import large_delta
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.report.announcer import Announcer
+from fastlloyd.report.earlier import find_earlier
+from fastlloyd.report.files import output_folder
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.driver import Deadlines, Driver
 from fastlloyd.run.files import Files, ResultFiles, ServerFiles
@@ -46,6 +48,7 @@ from fastlloyd.run.inputs import Common, load_identity
 from fastlloyd.run.outcome import Facts, Outcome
 from fastlloyd.run.session import Session, find_face
 from fastlloyd.run.state import StateDir
+from fastlloyd.run.vertical import VerticalCommon
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
 T = TypeVar("T")
@@ -163,12 +166,28 @@ def _prepare(
             prepared.ledger = prepared.state.open_ledger()
             if config.resume:
                 prepared.facts = prepared.state.facts()
+        if announcer.one_host:
+            _refuse_one_file(prepared.config, prepared.common, count)
+        if not config.overwrite:
+            own_run = None if prepared.run_id is None else prepared.run_id.hex()
+            find_earlier(output_folder(config.output, me)).refuse(own_run)
         prepared.own = system.load(prepared.config, prepared.common, me)
     except Exception as caught:
         prepared.problem = _as_ours(caught)
     if prepared.problem is None and announcer.speaks:
         _point_out(prepared, announcer)
     return prepared
+
+
+def _refuse_one_file(config: RunConfig, common: Common, clients: int) -> None:
+    """Refuse one file of records for several parties: on one host, the same path is the same records."""
+    holders = len(common.owners) if isinstance(common, VerticalCommon) else clients
+    if config.data is not None and holders > 1 and "{client}" not in config.data:
+        raise ConfigError(
+            f"--data {config.data}: all {holders} parties with records run on this host and would read this one file, "
+            "so each record would count several times; name one file for each, with '{client}' in the place of its "
+            "number (--data 'hospital_{client}.csv'), or split a public set with --dataset"
+        )
 
 
 def _point_out(prepared: _Prepared, announcer: Announcer) -> None:

@@ -22,7 +22,8 @@ from fastlloyd.privacy.accountant import ACCOUNTANT, spent
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.release import Release
 from fastlloyd.report import document
-from fastlloyd.report.files import PRIVATE_MODE, RunFolder, labels_csv
+from fastlloyd.report.earlier import Earlier, find_earlier
+from fastlloyd.report.files import PRIVATE_MODE, RunFolder, labels_csv, output_folder
 from fastlloyd.report.signed import sign_report
 from fastlloyd.run.config import RunConfig, to_toml
 from fastlloyd.run.outcome import Claim, Facts, Farewell, Outcome, Result
@@ -69,12 +70,13 @@ class ServerFiles:
     def __init__(self, facts: Facts, ledger: Ledger | None) -> None:
         self._facts = facts
         self.ledger = ledger or Ledger()
+        self._folder = RunFolder(facts.config.output, facts.run_id, facts.me)
+        self._earlier = _find_earlier(facts)
 
     @property
     def farewell(self) -> str:
         """Say that all is over, and who has the result."""
-        folder = self._facts.config.output.replace("{client}", str(self._facts.me.rank))
-        return f"done: the clients have the result; what was released stands in {folder}/server.json"
+        return f"done: the clients have the result; what was released stands in {self._folder.path / 'server.json'}"
 
     def choose_writer(self, candidates: Sequence[PartyId]) -> None:
         """Nothing is shared."""
@@ -86,15 +88,19 @@ class ServerFiles:
             raise InternalError("a server without a result has no report")
         self.ledger.close()
         common = dataclasses.replace(record.common, traffic=outcome.farewell.traffic)
-        folder = RunFolder(self._facts.config.output, self._facts.run_id, self._facts.me)
         try:
             report = document.build_server_report(common, releases=record.releases)
-            folder.write("server.json", document.encode(report))
+            self._folder.write("server.json", document.encode(report))
+            # A client that shares the folder has its marker there, or has written its report.
+            own_run = self._facts.run_id.hex()
+            if len(self._folder.here()) == 1 and find_earlier(self._folder.path).runs.get("report.json") != own_run:
+                self._earlier.clear(lambda _: True, self._folder.written)
         finally:
-            folder.discard()
+            self._folder.discard()
 
     def discard(self) -> None:
-        """Nothing stays behind."""
+        """Leave no marker behind."""
+        self._folder.discard()
 
     def announce(self, note: Callable[[str], None]) -> None:
         """The server has nothing to tell: the result is the clients'."""
@@ -119,9 +125,11 @@ class ResultFiles:
         self._folder = RunFolder(facts.config.output, facts.run_id, facts.me)
         self._own_ledger = None if ledger is not None else self._folder.ledger_path
         self._writes_shared = False
+        self._here: frozenset[int] = frozenset()
         self._document: dict[str, Any] | None = None
         self._centroids: NDArray[np.float64] | None = None
         try:
+            self._earlier = _find_earlier(facts)
             self.ledger = Ledger(self._folder.ledger_path) if ledger is None else ledger
         except BaseException:
             self._folder.discard()
@@ -135,6 +143,7 @@ class ResultFiles:
     def choose_writer(self, candidates: Sequence[PartyId]) -> None:
         """Find out whether to write the shared files; before the final exchange, while all are there."""
         self._writes_shared = self._folder.writes_shared(candidates)
+        self._here = self._folder.here()
 
     def write(self, outcome: Outcome) -> None:
         """Write the own labels, and the shared files if this party is the one to do it."""
@@ -145,6 +154,9 @@ class ResultFiles:
             self._folder.write(name, text, mode=PRIVATE_MODE)
         if self._writes_shared and outcome.result is not None:
             self._write_shared(outcome.result, outcome.farewell, list(own))
+        # Of the earlier run: what was this party's, and, by the one that writes for all, what is nobody's here.
+        me, shared = self._facts.me.rank, self._writes_shared
+        self._earlier.clear(lambda rank: rank == me or (shared and rank not in self._here), self._folder.written)
         self.ledger.close()
         self._remove_own_ledger()
         self._folder.discard()
@@ -206,6 +218,14 @@ class ResultFiles:
 
         note(render(self._document, self._centroids if self._facts.prints else None))
         note(f"files in {self._folder.path}")
+
+
+def _find_earlier(facts: Facts) -> Earlier:
+    """Return what another run has left in this party's folder: there is nothing unless `--overwrite` allowed it."""
+    folder = output_folder(facts.config.output, facts.me)
+    earlier = find_earlier(folder)
+    replaced = facts.config.overwrite and not earlier.is_of(facts.run_id.hex())
+    return earlier if replaced else Earlier(folder, {}, ())
 
 
 def privacy_part(claim: Claim, releases: Sequence[Release], ledger: Ledger, config: RunConfig) -> document.Privacy:

@@ -23,7 +23,7 @@ ROUNDS = 8
 FLAGS = ("--data", "hospital_{client}.csv", "--k", "2", "--bounds", "-1,1", "--n-total", "80", "--output", "res")
 STATE = (*FLAGS, "--protocol", "glloyd", "--rounds", str(ROUNDS), "--state-dir", "state")
 # Composed by dp-accounting, which takes each rank a second to import; Gaussian noise needs it not.
-LAPLACE = (*STATE, "--protocol", "sulloyd")
+LAPLACE = (*STATE, "--protocol", "sulloyd", "--overwrite")
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.mpi
 slow = pytest.mark.slow
 
 DEADLINE_S = 2.0
-PUBLIC = ("--protocol", "lloyd", "--k", "2", "--bounds", "-1,1", "--n-total", "80", "--output", "res")
+PUBLIC = ("--protocol", "lloyd", "--k", "2", "--bounds", "-1,1", "--n-total", "80", "--output", "res", "--overwrite")
 FLAGS = ("--data", "hospital_{client}.csv", *PUBLIC)
 # About ten rounds a second, twenty seconds in all: time to interfere.
 MISSING = ("--delay", "0.05", "--deadline", str(DEADLINE_S), "--min-clients", "2")

@@ -40,6 +40,36 @@ OWN = ("--data", "hospital_{client}.csv", "--bounds", "-1,1", "--output", "res")
 IRIS = ("--dataset", "iris", "--output", "res")
 
 
+# --- what a folder and a file are for ------------------------------------------------------------------
+
+
+def test_files_of_another_run_are_refused_and_then_replaced(tmp_path: Path) -> None:
+    flags = [*IRIS, "--protocol", "lloyd", "--bounds", "0,10", "--k", "3", "--rounds", "2"]
+    done(tmp_path, flags, n=4)
+    (tmp_path / "res" / "notes.txt").write_text("mine")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "res").iterdir()}
+    assert "labels_3.csv" in before
+
+    ended = run(tmp_path, flags)
+    assert (ended.code, ended.codes, ended.left) == (2, {2}, ()), ended
+    assert "got one with files of another run" in ended.ranks[0].err and "--overwrite" in ended.ranks[0].err
+    assert ended.ranks[0].err.count("\n") == 1 and ended.ranks[1].err == ended.ranks[2].err == ""
+    assert {path.name: path.read_bytes() for path in (tmp_path / "res").iterdir()} == before
+
+    done(tmp_path, [*flags, "--overwrite"])
+    left = {path.name for path in (tmp_path / "res").iterdir()}
+    assert left == before.keys() - {"labels_3.csv"}
+    assert load(tmp_path / "res" / "report.json")["run"] == report(tmp_path / "res", "server.json")["run"]
+
+
+def test_one_file_is_not_several_clients(tmp_path: Path) -> None:
+    hospitals(tmp_path)
+    ended = run(tmp_path, ["--data", "hospital_1.csv", *OWN[2:], "--k", "2", "--n-total", "80"])
+    assert (ended.code, ended.codes, ended.left) == (2, {2}, ()), ended
+    assert "--data hospital_1.csv: all 2 parties with records run on this host" in ended.ranks[0].err
+    assert not (tmp_path / "res").exists()
+
+
 # --- traffic, protocols, rings, numbers of clients -----------------------------------------------------
 
 # protocol, clients, k = d, ring bits, payload bytes per round: 2 M k (d + 1) ring elements

@@ -51,3 +51,11 @@ def test_feddp_is_planned_without_data(capsys: pytest.CaptureFixture[str]) -> No
     said = capsys.readouterr().out
     assert "feddp: 2,000 records at most, 3 features, 3 clusters" in said
     assert "the run needs --server-data FILE, and its noise is at most this" in said and "norm 1.732" in said
+
+
+def test_a_protocol_that_cannot_choose_k_says_which_can(capsys: pytest.CaptureFixture[str]) -> None:
+    for protocol in ("fastlloyd", "secfc", "vertical-he"):
+        assert main([*PLAN, "--protocol", protocol, "--k", "auto:8"]) == 2
+        said = capsys.readouterr().err
+        assert f"--k auto:8: {protocol} does not choose the number of clusters" in said and "(feddp)" in said
+    assert main([*PLAN, "--protocol", "feddp", "--k", "auto:8"]) == 0

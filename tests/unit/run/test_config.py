@@ -156,12 +156,12 @@ def test_a_mistake_is_laid_to_flag_or_file(tmp_path):
 
 
 def test_k_is_a_number_or_a_limit_for_the_choice(tmp_path: Path) -> None:
-    config = with_values(RunConfig(), {"protocol": "lloyd", "k": "auto:20"})
+    config = with_values(RunConfig(), {"protocol": "feddp", "k": "auto:20"})
     assert (config.k, config.choose_k) == (20, True)
     file = tmp_path / "run.toml"
     file.write_text(to_toml(config))
     assert load_config(file) == config
-    assert with_values(config, {"k": 3}) == with_values(RunConfig(), {"protocol": "lloyd", "k": 3})
+    assert with_values(config, {"k": 3}) == with_values(RunConfig(), {"protocol": "feddp", "k": 3})
     for wrong in ("auto", "auto:", "auto:x", "auto:-3", 2.5, True):
         with pytest.raises(ConfigError, match="auto:KMAX"):
             with_values(RunConfig(), {"k": wrong})
