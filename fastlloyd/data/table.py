@@ -172,30 +172,6 @@ def read_identifiers(path: str | Path, column: str) -> tuple[str, ...]:
     return tuple(str(int(number)) for number in numbers)
 
 
-def as_matrix(array: Any, *, source: str) -> NDArray[np.float64]:
-    """Check an array and give it as float64, shape (n, d), C-contiguous.
-
-    Parameters
-    ----------
-    array : array of integers or floating point numbers, shape (n, d)
-    source : str
-        What to call it in an error.
-
-    Returns
-    -------
-    float64 array, shape (n, d)
-        `array` itself where it fits already. NaN and infinite values are let through.
-
-    Raises
-    ------
-    DataError
-        Another number of axes, no rows or columns, or numbers of another kind.
-    """
-    array = np.asanyarray(array)
-    _check_matrix(array, source)
-    return np.ascontiguousarray(array, dtype=np.float64)
-
-
 def _check_matrix(array: NDArray[Any], source: str) -> None:
     """Refuse everything that is not a non-empty matrix of real numbers."""
     kinds = {"c": "complex numbers", "O": "Python objects", "b": "truth values", "U": "text", "S": "text"}

@@ -49,25 +49,6 @@ class Unlocated(ValueError):
         self.slack = slack
 
 
-def wrong_entries(code: Code, answers: Elements, responders: Sequence[int]) -> NDArray[np.bool_]:
-    """Tell at which entries the answers contradict each other.
-
-    Parameters
-    ----------
-    code : Code
-    answers : array, shape (primes, answers, ...)
-        Residues, centred or in 0..p - 1; in the order of the responders, at least 2l + 2t - 1.
-    responders : sequence of int
-
-    Returns
-    -------
-    bool array, shape (...)
-        All false with just 2l + 2t - 1 answers: these cannot contradict each other.
-    """
-    found = np.asarray(_syndromes(code, answers, _checked(code, responders)).any(axis=(0, 1)))
-    return found.reshape(answers.shape[2:])
-
-
 def locate_wrong(code: Code, answers: Elements, responders: Sequence[int]) -> tuple[int, ...]:
     """Name the clients whose answers are wrong, as long as these are at most half the slack.
 

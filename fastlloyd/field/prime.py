@@ -137,22 +137,6 @@ class Field:
         """Give the integers in [-largest, largest] as Python integers, in an object array."""
         return self.decode_wide(elements).integers()
 
-    def decode_int64(self, elements: Elements) -> NDArray[np.int64]:
-        """Give the integers in [-largest, largest] as int64.
-
-        Raises
-        ------
-        RangeError
-            The modulus is above 2^64 and an integer does not fit; `decode_wide` and `decode` take any.
-        """
-        if self.modulus < 1 << 64:
-            digits = mixed_radix(elements, self.primes)
-            value: NDArray[np.int64] = digits[-1].astype(np.int64)
-            for p, digit in zip(self.primes[-2::-1], digits[-2::-1], strict=True):
-                value = value * p + digit.astype(np.int64)
-            return value
-        return self.decode_wide(elements).int64()
-
     def decode_wide(self, elements: Elements) -> Wide:
         """Give the integers in [-largest, largest] in limbs, which add, multiply and compare exactly.
 

@@ -89,23 +89,8 @@ class Wide:
         left, right = _align(self.limbs, other.limbs)
         return type(self)(np.stack([np.where(where, b, a) for a, b in zip(left, right, strict=True)]))
 
-    def int64(self) -> NDArray[np.int64]:
-        """Give the integers as int64.
-
-        Raises
-        ------
-        RangeError
-            One does not fit.
-        """
-        if self.less(Wide.of(np.int64(-(2**63)))).any() or Wide.of(np.int64(2**63 - 1)).less(self).any():
-            raise RangeError("an integer does not fit 64 bits; use the wide form or Python integers")
-        total = np.zeros(self.shape, dtype=np.uint64)
-        for i, limb in enumerate(self.limbs[: 64 // LIMB_BITS + 1]):
-            total += limb.astype(np.uint64) << np.uint64(LIMB_BITS * i)
-        return total.view(np.int64)
-
     def integers(self) -> NDArray[Any]:
-        """Give the integers as Python integers, in an object array."""
+        """Return the integers as Python integers, in an object array."""
         total = np.zeros(self.shape, dtype=object)
         for limb in self.limbs[::-1]:
             total = total * (1 << LIMB_BITS) + limb.astype(object)

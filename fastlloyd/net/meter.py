@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from fastlloyd.wire.header import FINAL_ROUND, SETUP_ROUND, PartyId
+from fastlloyd.wire.header import SETUP_ROUND, PartyId
 
 
 @dataclass(slots=True)
@@ -48,14 +48,6 @@ class Meter:
     def setup_sent(self) -> Count:
         """Sum what was sent before round 0."""
         return _sum(count for (_, round_), count in self.sent.items() if round_ == SETUP_ROUND)
-
-    def rounds_sent(self) -> dict[int, Count]:
-        """Sum what was sent per protocol round, set-up and final exchange left out."""
-        rounds: dict[int, Count] = {}
-        for (_, round_), count in self.sent.items():
-            if round_ not in (SETUP_ROUND, FINAL_ROUND):
-                rounds.setdefault(round_, Count()).add(count.messages, count.payload_bytes, count.link_bytes)
-        return rounds
 
 
 def _sum(counts: Iterable[Count]) -> Count:

@@ -134,22 +134,6 @@ def noise_price(release: Release) -> float:
     return 1.0
 
 
-def share_correction(share: float, shares: int, elements: int) -> float:
-    """Bound zeta: by what factor exp(zeta) probabilities differ from those of the continuous mechanism.
-
-    Parameters
-    ----------
-    share : float
-        Standard deviation s of one share, grid units.
-    shares : int
-        m - t.
-    elements : int
-        L, all coordinates released.
-    """
-    half_tau = 5.0 * math.fsum(math.exp(-2.0 * math.pi**2 * share**2 * k / (k + 1)) for k in range(1, shares))
-    return elements * (half_tau + 5.0 * math.exp(-2.0 * (math.pi * SMOOTHING) ** 2))
-
-
 def zcdp(share: float, shares: int, sensitivity: float, elements: int) -> float:
     """Give rho of the sum of discrete Gaussian shares by Kairouz, Liu and Steinke's Theorem 1, for comparison.
 

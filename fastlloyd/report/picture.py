@@ -7,31 +7,17 @@ from __future__ import annotations
 
 import struct
 import zlib
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.report.files import write_atomic
 
 _GAP = 12
 _STRIP = 48
 _BACKGROUND = 255
 _BLOCK_VALUES = 1 << 21
 _LUMINANCE = np.array([0.299, 0.587, 0.114])
-
-
-def write_palette_picture(
-    path: Path,
-    image_shape: tuple[int, ...],
-    pixels: NDArray[np.float64],
-    centroids: NDArray[np.float64],
-    *,
-    labels: NDArray[np.int64] | None = None,
-) -> None:
-    """Write `palette_picture` to a file."""
-    write_atomic(path, palette_picture(image_shape, pixels, centroids, labels=labels))
 
 
 def palette_picture(

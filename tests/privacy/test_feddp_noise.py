@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fastlloyd.bench.feddp.central import draw_total
 from fastlloyd.protocols.feddp.budget import START
-from fastlloyd.protocols.feddp.math.noise import draw_share, draw_total
+from fastlloyd.protocols.feddp.math.noise import draw_share
 from fastlloyd.protocols.feddp.plan import StepPlan
 from fastlloyd.randomness.secret import SecretRandom
 from tests.privacy.test_feddp_sensitivity import KINDS, bare_plan

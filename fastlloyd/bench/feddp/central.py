@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import quantise, round_centers
+from fastlloyd.privacy.noise.discrete import discrete_gaussian, polya_difference
+from fastlloyd.privacy.shares import draw_laplace_share
 from fastlloyd.protocols.feddp.budget import CENTERS, LLOYD, OUTER, WEIGHTS
 from fastlloyd.protocols.feddp.client import statistics_of
-from fastlloyd.protocols.feddp.math.noise import draw_total
+from fastlloyd.protocols.feddp.math.noise import noisy_elements
 from fastlloyd.protocols.feddp.math.record import Statistics
 from fastlloyd.protocols.feddp.math.stage import (
     Centers,
@@ -90,7 +93,7 @@ def run_central(
         Scaled.
     plan : Plan
     noise : callable, optional
-        All clients' shares together; drawn afresh in one go if left out (`noise.draw_total`).
+        All clients' shares together; drawn afresh in one go if left out (`draw_total`).
     users : int64 array, shape (n,), optional
         With an array of points, at client level.
     restarts : int
@@ -121,3 +124,24 @@ def run_central(
             noisy = data.lloyd_step(round_centers(centers.exact, plan.fraction_bits)) + draw(t, k)
             centers = make_centers(noisy, k, plan)
     return CentralResult(centers, np.zeros(0) if projected is None else projected.costs, projected)
+
+
+def draw_total(plan: Plan, t: int, k: int, secret: SecretRandom) -> NDArray[np.int64]:
+    """Draw the sum of all m clients' shares at once; same parameters and distribution.
+
+    Notes
+    -----
+    Gaussian: discrete, of variance m / (m - t) sigma^2, which the sum of m shares is up to a factor exp(10^-60) on
+    each probability. Laplace: m - t Polya shares are one discrete Laplace variable, exactly; the t others are drawn.
+    """
+    step, shares = plan.rounds[t], plan.shares
+    gaussian, laplace = noisy_elements(plan, t, k)
+    parts = [np.zeros(0, dtype=np.int64)]
+    if gaussian:
+        parts.append(discrete_gaussian(Fraction(step.sigma) ** 2 * plan.clients / shares, gaussian, secret))
+    if laplace:
+        noise = polya_difference(step.scale, 1, laplace, secret)
+        for _ in range(plan.known_shares):
+            noise = noise + draw_laplace_share(step.scale, shares, laplace, secret)
+        parts.append(noise)
+    return np.concatenate(parts)

@@ -20,10 +20,10 @@ from fastlloyd.bench.engine.machine import describe_machine
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import csv_table, markdown_table
 from fastlloyd.bench.vertical_dp.data import MIXTURE, K, Problem, even, load_problem
+from fastlloyd.bench.vertical_dp.phantoms import solve_phantoms
 from fastlloyd.bench.vertical_dp.plan import PLAIN
 from fastlloyd.bench.vertical_dp.run import Labels, local_clusters, plan_of, weight_error
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.privacy.sketch.release import solve_phantoms
 from fastlloyd.privacy.sketch.sketch import SketchShape, make_sketch
 from fastlloyd.protocols.vertical_dp.math.estimate import (
     Table,

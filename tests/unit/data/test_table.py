@@ -11,7 +11,7 @@ import pytest
 
 from fastlloyd.data.bounds import Bounds, parse_bounds
 from fastlloyd.data.delimited import SAMPLE_ROWS
-from fastlloyd.data.table import as_matrix, column_names, read_table
+from fastlloyd.data.table import column_names, read_table
 from fastlloyd.errors import ConfigError, DataError
 
 
@@ -301,8 +301,6 @@ def test_arrays_that_are_no_matrix(tmp_path, array, sentence):
     for name in ("v.npy", "v.npz"):
         with pytest.raises(DataError, match=sentence):
             read_table(tmp_path / name)
-    with pytest.raises(DataError, match=sentence):
-        as_matrix(array, source="X")
 
 
 class Trap:
@@ -386,9 +384,3 @@ def test_records_do_not_show_in_the_repr(write):
 
 def test_column_names_lists_all_columns(write):
     assert column_names(write("id,a,name\n1,2,x\n")) == ("id", "a", "name")
-
-
-def test_as_matrix_takes_a_fitting_array_as_it_is():
-    values = np.ones((3, 2))
-    assert as_matrix(values, source="X") is values
-    np.testing.assert_array_equal(as_matrix([[1, 2]], source="X"), [[1.0, 2.0]])

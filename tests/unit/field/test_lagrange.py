@@ -68,10 +68,10 @@ def test_any_l_plus_t_clients_recover_a_point(sizes: tuple[int, int, int], d: in
     for _ in range(5):
         chosen = rng.permutation(code.clients)[: code.reveal]
         opened = code.decode_segments(shares[:, chosen], chosen + 1)
-        assert (REAL.decode_int64(code.join(opened, d)) == points).all()
+        assert (REAL.decode(code.join(opened, d)) == points).all()
     # One share less fits any point: the shares then say nothing of the last segment.
     fewer = code.decode_segments(shares[:, : code.reveal - 1], range(1, code.reveal), degree=code.degree - 1)
-    assert (REAL.decode_int64(code.join(fewer, d)) != points).any()
+    assert (REAL.decode(code.join(fewer, d)) != points).any()
 
 
 @pytest.mark.parametrize(("l", "t", "n"), [(1, 1, 3), (1, 2, 5), (2, 2, 7), (3, 1, 7)])
@@ -141,9 +141,9 @@ def test_scores_decode_to_those_of_the_integers_from_any_enough_clients(
     mu = np.stack([points[labels == h].sum(axis=0) for h in range(k)])
     exact = (mu**2).sum(axis=1) - 2 * np.bincount(labels, minlength=k) * (points @ mu.T)
     chosen = rng.permutation(code.clients)[: code.recovery]
-    assert (REAL.decode_int64(code.decode_sums(answers[:, chosen], chosen + 1)) == exact).all()
+    assert (REAL.decode(code.decode_sums(answers[:, chosen], chosen + 1)) == exact).all()
     # Each segment's part of the score is there to be decoded too: what `zero_sum.py` is for.
-    parts = REAL.decode_int64(code.decode_segments(answers, range(1, n + more + 1), degree=2 * code.degree))
+    parts = REAL.decode(code.decode_segments(answers, range(1, n + more + 1), degree=2 * code.degree))
     width = code.width(d)
     for u in range(l):
         x, c = points[:, u * width : (u + 1) * width], mu[:, u * width : (u + 1) * width]
@@ -163,8 +163,8 @@ def test_splitting_fills_up_with_zeros_and_joining_undoes_it() -> None:
     code = Code(REAL, 3, 1, 7)
     points = np.arange(1, 15).reshape(2, 7)
     segments = code.split(REAL.encode(points))
-    assert REAL.decode_int64(segments)[:, 0].tolist() == [[1, 2, 3], [4, 5, 6], [7, 0, 0]]
-    assert (REAL.decode_int64(code.join(segments, 7)) == points).all()
+    assert REAL.decode(segments)[:, 0].tolist() == [[1, 2, 3], [4, 5, 6], [7, 0, 0]]
+    assert (REAL.decode(code.join(segments, 7)) == points).all()
 
 
 def test_too_few_clients_name_the_mend() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fastlloyd.errors import InternalError
 from fastlloyd.field.lagrange import Code
-from fastlloyd.field.locate import Unlocated, locate_wrong, wrong_entries
+from fastlloyd.field.locate import Unlocated, locate_wrong
 from fastlloyd.field.prime import Elements, Field, choose_field
 from fastlloyd.randomness.secret import SecretRandom
 
@@ -36,7 +36,6 @@ def test_up_to_half_the_slack_of_wrong_clients_are_named(
     responders = data.draw(st.permutations(range(1, code.clients + 1)))[: code.recovery + slack]
     wrong = data.draw(st.permutations(responders))[: data.draw(st.integers(0, slack // 2))]
     sent = answers(code)
-    touched = np.zeros(SHAPE, dtype=bool)
     for client in wrong:
         entries = data.draw(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 2)), min_size=1, max_size=4))
         for entry in set(entries):
@@ -44,10 +43,8 @@ def test_up_to_half_the_slack_of_wrong_clients_are_named(
             error[data.draw(st.integers(0, len(REAL.primes) - 1))] = data.draw(st.sampled_from([1, -1, 77, 30_000]))
             at = (slice(None), client - 1, *entry)
             sent[at] = REAL.add(sent[at], error)
-            touched[entry] = True
     seen = sent[:, [j - 1 for j in responders]]
     assert locate_wrong(code, seen, responders) == tuple(sorted(wrong))
-    assert (wrong_entries(code, seen, responders) == touched).all()
 
 
 @pytest.mark.parametrize(("slack", "wrong"), [(1, [2]), (2, [2, 5]), (3, [1, 2]), (4, [1, 2, 3])])
@@ -61,7 +58,6 @@ def test_more_wrong_clients_are_noticed_and_nobody_is_blamed(slack: int, wrong: 
     with pytest.raises(Unlocated, match=f"with {slack} more answers than needed at most {slack // 2} wrong") as caught:
         locate_wrong(code, sent, range(1, code.clients + 1))
     assert caught.value.slack == slack
-    assert wrong_entries(code, sent, range(1, code.clients + 1)).sum() == 3
 
 
 def test_clients_wrong_at_different_entries_are_all_named() -> None:
@@ -104,7 +100,6 @@ def test_without_slack_nothing_can_be_noticed() -> None:
     code = Code(REAL, 2, 1, 5)
     noise = REAL.uniform((5, 4), SecretRandom())
     assert locate_wrong(code, noise, range(1, 6)) == ()
-    assert not wrong_entries(code, noise, range(1, 6)).any()
 
 
 def test_every_single_wrong_client_is_named_in_a_tiny_field() -> None:

@@ -18,14 +18,30 @@ from fastlloyd.privacy.accountant import SAMPLER_DELTA, gdp_delta, spent
 from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
 from fastlloyd.privacy.shares import (
+    SMOOTHING,
     event_multiplier,
     noise_price,
-    share_correction,
     spread,
     zcdp,
     zcdp_epsilon,
     zcdp_noise_multiplier,
 )
+
+
+def share_correction(share: float, shares: int, elements: int) -> float:
+    """Bound zeta: by what factor exp(zeta) probabilities differ from those of the continuous mechanism.
+
+    Parameters
+    ----------
+    share : float
+        Standard deviation s of one share, grid units.
+    shares : int
+        m - t.
+    elements : int
+        L, all coordinates released.
+    """
+    half_tau = 5.0 * math.fsum(math.exp(-2.0 * math.pi**2 * share**2 * k / (k + 1)) for k in range(1, shares))
+    return elements * (half_tau + 5.0 * math.exp(-2.0 * (math.pi * SMOOTHING) ** 2))
 
 
 def shares(mechanism: str, norm: str, scale: float, m: int, t: int, sensitivity: float, number: int) -> Release:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.report.picture import encode_png, palette_picture, write_palette_picture
+from fastlloyd.report.picture import encode_png, palette_picture
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -64,8 +64,3 @@ def test_blocks_do_not_change_the_picture(monkeypatch):
 def test_shapes_that_do_not_fit(pixels, centers):
     with pytest.raises(ConfigError, match="palette picture"):
         palette_picture((2, 2, 3), np.zeros(pixels), np.zeros(centers))
-
-
-def test_written_file(tmp_path):
-    write_palette_picture(tmp_path / "palette.png", (2, 2, 3), np.zeros((4, 3)), np.zeros((1, 3)))
-    assert decode((tmp_path / "palette.png").read_bytes()).shape == (86, 40, 3)

@@ -1,16 +1,13 @@
-"""The clients' shares of each step's noise, and all of them in one draw for centralised runs.
+"""The clients' shares of each step's noise.
 
 Source: FedDP-KMeans, Alg. 1 lines 6, 15 and 23, Alg. 2 line 10; docs/privacy.md, "Noise in shares".
 """
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.privacy.noise.discrete import discrete_gaussian, polya_difference
 from fastlloyd.privacy.shares import draw_gaussian_share, draw_laplace_share
 from fastlloyd.protocols.feddp.budget import OUTER, WEIGHTS
 from fastlloyd.protocols.feddp.plan import Plan
@@ -26,7 +23,7 @@ def draw_share(plan: Plan, t: int, k: int, secret: SecretRandom) -> NDArray[np.i
     Privacy: m - t shares together have the scales of the plan (`privacy/shares.py`).
     """
     step, shares = plan.rounds[t], plan.shares
-    gaussian, laplace = _sizes(plan, t, k)
+    gaussian, laplace = noisy_elements(plan, t, k)
     return np.concatenate(
         [
             draw_gaussian_share(step.sigma, shares, gaussian, secret) if gaussian else np.zeros(0, dtype=np.int64),
@@ -35,29 +32,8 @@ def draw_share(plan: Plan, t: int, k: int, secret: SecretRandom) -> NDArray[np.i
     )
 
 
-def draw_total(plan: Plan, t: int, k: int, secret: SecretRandom) -> NDArray[np.int64]:
-    """Draw the sum of all m clients' shares at once; same parameters and distribution.
-
-    Notes
-    -----
-    Gaussian: discrete, of variance m / (m - t) sigma^2, which the sum of m shares is up to a factor exp(10^-60) on
-    each probability. Laplace: m - t Polya shares are one discrete Laplace variable, exactly; the t others are drawn.
-    """
-    step, shares = plan.rounds[t], plan.shares
-    gaussian, laplace = _sizes(plan, t, k)
-    parts = [np.zeros(0, dtype=np.int64)]
-    if gaussian:
-        parts.append(discrete_gaussian(Fraction(step.sigma) ** 2 * plan.clients / shares, gaussian, secret))
-    if laplace:
-        noise = polya_difference(step.scale, 1, laplace, secret)
-        for _ in range(plan.known_shares):
-            noise = noise + draw_laplace_share(step.scale, shares, laplace, secret)
-        parts.append(noise)
-    return np.concatenate(parts)
-
-
-def _sizes(plan: Plan, t: int, k: int) -> tuple[int, int]:
-    """Give how many elements of step t carry Gaussian and Laplace noise."""
+def noisy_elements(plan: Plan, t: int, k: int) -> tuple[int, int]:
+    """Return how many elements of step t carry Gaussian and Laplace noise."""
     total, kind = plan.elements(t, k), plan.rounds[t].kind
     if kind == OUTER:
         return total, 0

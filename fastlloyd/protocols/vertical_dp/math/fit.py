@@ -197,11 +197,6 @@ def thin(weights: Table, count: int, stream: PublicStream) -> tuple[NDArray[np.i
     return kept, new, float(weights[light].sum())
 
 
-def misfit(cells: Cells, tables: Mapping[Pair, Table], total: float) -> float:
-    """Give the largest difference between a table and the grid's, summed over its cells, over n-hat."""
-    return max(float(np.abs(cells.table(pair, len(table)) - table).sum()) / total for pair, table in tables.items())
-
-
 def _check_tables(tables: Mapping[Pair, Table], total: float) -> tuple[int, int]:
     """Check the tables; give the number of parties and of local clusters."""
     parties = 1 + max((j for _, j in tables), default=0)

@@ -94,11 +94,6 @@ def cluster_cells(
     return min(results, key=lambda result: result.cost)
 
 
-def grid_points(places: NDArray[np.int64], local_centers: Sequence[Centers]) -> Centers:
-    """Give the points of some cells, shape (c, d)."""
-    return np.hstack([centers[places[:, party]] for party, centers in enumerate(local_centers)])
-
-
 def _distances(
     places: NDArray[np.int64], local_centers: Sequence[Centers], centers: Sequence[Centers]
 ) -> NDArray[np.float64]:

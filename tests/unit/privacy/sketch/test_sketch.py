@@ -21,7 +21,7 @@ from fastlloyd.privacy.release import SKETCH_ROWS, Release
 from fastlloyd.privacy.sketch.encoding import level_bits, pack_sketch, sketch_bytes, unpack_sketch
 from fastlloyd.privacy.sketch.hash import RECORDS_PER_NONCE, cell_blocks, raw_maxima, user_words
 from fastlloyd.privacy.sketch.level import level_table, phantom_table, phantoms_for, row_epsilon
-from fastlloyd.privacy.sketch.release import change_release, paper_phantoms, sketch_release, solve_phantoms
+from fastlloyd.privacy.sketch.release import change_release, paper_phantoms, sketch_release
 from fastlloyd.privacy.sketch.sketch import Levels, SketchShape, join_levels, make_sketch, party_phantoms
 from fastlloyd.randomness.secret import SecretRandom
 
@@ -297,31 +297,6 @@ def test_releases_of_rows_that_do_not_fit_are_refused(changes: dict[str, object]
         dataclasses.replace(rows_release(0.1, 10), **changes)
 
 
-@pytest.mark.parametrize(("groups", "epsilon"), [(1, 0.5), (6, 0.5), (1, 4.0)])
-def test_solved_phantoms_meet_the_target_and_one_fewer_does_not(groups: int, epsilon: float) -> None:
-    shape = SketchShape(rows=1024, clusters=3, gamma=0.05, phantoms=1)
-    phantoms = solve_phantoms(shape, groups, epsilon, 1e-5)
-    costs = [
-        spent([sketch_release(dataclasses.replace(shape, phantoms=count), groups)], 1e-5)
-        for count in (phantoms, phantoms - 1)
-    ]
-    assert costs[0] <= epsilon < costs[1]
-
-
-def test_tight_composition_needs_fewer_phantoms_than_the_papers_formula() -> None:
-    shape = SketchShape(rows=4096, clusters=5, gamma=0.05, phantoms=1)
-    ours = solve_phantoms(shape, 1, 0.5, 1e-5)
-    papers = paper_phantoms(4096, 0.5, 1e-5)
-    assert 3.0 < papers / ours < 4.5
-    # The paper also splits epsilon and delta over its S = 2 parties.
-    assert paper_phantoms(4096, 0.25, 0.5e-5) > 6 * ours
-
-
-def test_no_number_of_phantoms_is_refused_in_words() -> None:
-    with pytest.raises(ConfigError, match="larger --epsilon"):
-        solve_phantoms(SketchShape(rows=1 << 16, clusters=2, gamma=1.0, phantoms=1), 120, 1e-5, 0.0)
-
-
 def test_sketches_of_fresh_keys_differ() -> None:
     labels = np.zeros(20, dtype=np.int64)
     one, two = (make_sketch(labels, 0, os.urandom(32), shape_of(rows=64)) for _ in range(2))
@@ -330,32 +305,16 @@ def test_sketches_of_fresh_keys_differ() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, math.nan])
 def test_phantoms_for_no_epsilon_are_refused(epsilon: float) -> None:
-    shape = shape_of(gamma=1.0)
     with pytest.raises(ConfigError, match="expected a positive epsilon per row"):
         phantoms_for(epsilon)
-    with pytest.raises(ConfigError, match="expected a positive epsilon and delta"):
-        solve_phantoms(shape, 1, epsilon, 1e-5)
     with pytest.raises(ConfigError, match="expected a positive epsilon"):
         paper_phantoms(16, epsilon, 1e-5)
 
 
 @pytest.mark.parametrize("delta", [-1e-9, 1.0, math.nan])
 def test_phantoms_for_no_delta_are_refused(delta: float) -> None:
-    with pytest.raises(ConfigError, match="delta from 0 to below 1"):
-        solve_phantoms(shape_of(gamma=1.0), 1, 1.0, delta)
     with pytest.raises(ConfigError, match="delta between 0 and 1"):
         paper_phantoms(16, 1.0, delta)
-
-
-def test_the_largest_number_of_phantoms_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    shape = shape_of(gamma=1.0)
-    needed = solve_phantoms(shape, 1, 1.0, 0.0)
-    most = 1 << (needed - 1).bit_length()
-    monkeypatch.setattr("fastlloyd.privacy.sketch.release.MAX_PHANTOMS", most)
-    assert solve_phantoms(shape, 1, 1.0, 0.0) == needed
-    monkeypatch.setattr("fastlloyd.privacy.sketch.release.MAX_PHANTOMS", most - 1)
-    with pytest.raises(ConfigError, match="needs more than"):
-        solve_phantoms(shape, 1, 1.0, 0.0)
 
 
 @pytest.mark.parametrize("gamma", [2.0**-12 * 0.999, 2.001, math.nan])

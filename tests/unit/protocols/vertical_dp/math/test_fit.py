@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -14,14 +14,24 @@ from sklearn.cluster import KMeans
 
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.privacy.sketch.sketch import SketchShape, make_sketch
-from fastlloyd.protocols.vertical_dp.math.fit import Cells, cells_of, fit_tables, misfit, paper_fit, thin
-from fastlloyd.protocols.vertical_dp.math.grid import cluster_cells, grid_points
+from fastlloyd.protocols.vertical_dp.math.fit import Cells, cells_of, fit_tables, paper_fit, thin
+from fastlloyd.protocols.vertical_dp.math.grid import cluster_cells
 from fastlloyd.protocols.vertical_dp.math.weights import count_release, estimate_weights, groups_of, noisy_count
 from fastlloyd.randomness.prg import PublicStream
 from fastlloyd.randomness.secret import SecretRandom
 from tests.unit.protocols.vertical_dp.math.weights import correlated_labels, count_cells
 
 Floats = NDArray[np.float64]
+
+
+def misfit(cells: Cells, tables: Mapping[tuple[int, int], Floats], total: float) -> float:
+    """Return the largest difference between a table and the grid's, summed over its cells, over n-hat."""
+    return max(float(np.abs(cells.table(pair, len(table)) - table).sum()) / total for pair, table in tables.items())
+
+
+def grid_points(places: NDArray[np.int64], local_centers: Sequence[Floats]) -> Floats:
+    """Return the points of some cells, shape (c, d)."""
+    return np.hstack([centers[places[:, party]] for party, centers in enumerate(local_centers)])
 
 
 def pair_tables(grid: Floats) -> dict[tuple[int, int], Floats]:
