@@ -31,11 +31,12 @@ def parser(prog: str = "mpirun -n N python -m fastlloyd.client") -> Parser:
     """Make the parser of a rank's command line."""
     made = Parser(
         prog=prog,
+        usage="%(prog)s [flags]",
         description="Run one rank of a federated clustering: rank 0 serves, ranks 1 to N - 1 are clients. "
         "Without flags: FastLloyd at epsilon = 1 on the pixels of a photograph.",
         epilog="Exit codes: 0 done, 2 bad input or configuration, 3 a peer failed, 4 budget exceeded, 70 a bug.",
     )
-    add_run_options(made)
+    add_run_options(made, unused=("network",))
     return made
 
 

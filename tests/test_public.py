@@ -23,9 +23,9 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 
 def test_help_of_every_command_answers() -> None:
-    from fastlloyd.__main__ import _COMMANDS
+    from fastlloyd.cli import COMMANDS
 
-    for command in _COMMANDS:
+    for command in COMMANDS:
         done = subprocess.run(
             [sys.executable, "-m", "fastlloyd", command, "--help"],
             capture_output=True,

@@ -1,1 +1,19 @@
 """The command line: one file per subcommand."""
+
+COMMANDS = {
+    "run": "run all ranks on this machine or a host list, supervised, with a progress bar",
+    "serve": "serve a run for sites that no mpirun can start: one open port",
+    "join": "join a run as one of its clients, over outgoing TCP only",
+    "check": "check one party's file alone; contacts nobody",
+    "agree": "show this site what it would take part in, and sign its approval",
+    "label": "label new records with released centroids",
+    "report": "show a finished run again, or verify its privacy from the ledger",
+    "plan": "show what a run would do: rounds, noise, ring, bytes; no data needed",
+    "bench": "regenerate a paper's table or figure with our figures beside the published ones",
+    "datasets": "list the public data sets, or fetch them",
+    "keygen": "make this party's key and certificate",
+    "roster": "add, show or check pinned certificates",
+    "doctor": "check this environment and say what to mend",
+    "completion": "print the script by which a shell completes commands and flags",
+}
+"""The subcommands, in the order in which people meet them, and one line about each."""

@@ -29,7 +29,7 @@ def main(argv: Sequence[str]) -> int:
     ConfigError
         Run file, roster or key do not fit, nobody can be asked, or the answer was not yes.
     """
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     given = {name: getattr(options, name) for name in ("roster", "key") if getattr(options, name) is not None}
     config = load_config(options.config, given)
     if config.roster is None:
@@ -81,8 +81,8 @@ def _ask() -> None:
         raise ConfigError("not approved; nothing was written")
 
 
-def _parser() -> Parser:
-    """Describe the flags."""
+def parser() -> Parser:
+    """Return the parser of the flags."""
     parser = Parser(
         prog="fastlloyd agree",
         description="Show this site what it is about to take part in, and write its signed approval; opens no records "

@@ -17,7 +17,7 @@ from fastlloyd.errors import EXIT_OK, ConfigError, Interrupted
 
 
 def parser() -> Parser:
-    """Make the parser."""
+    """Return the parser of the flags."""
     made = Parser(
         prog="fastlloyd bench",
         description="Regenerate a table or figure of a paper: CSV, Markdown and PNG, published figures beside ours. "

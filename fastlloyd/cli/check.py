@@ -43,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
     ----
     Whoever reads this terminal.
     """
-    question = _question(_parser().parse_args(join_negative_values(argv, ("--bounds",))))
+    question = _question(parser().parse_args(join_negative_values(argv, ("--bounds",))))
     bounds = None if question.bounds is None else parse_bounds(question.bounds)
     table = read_table(_path(question), columns=question.columns, missing=question.missing, bounds=bounds)
     matched = None if bounds is None else bounds.match(table.names)
@@ -62,7 +62,8 @@ def main(argv: Sequence[str]) -> int:
     return EXIT_OK
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
+    """Return the parser of the flags."""
     parser = Parser(
         prog="fastlloyd check",
         description="Check one party's records alone. Contacts nobody; the summary stays on this terminal.",

@@ -37,6 +37,16 @@ def main(argv: Sequence[str], *, get: Get = get_file) -> int:
     DataError
         A file in it is unreadable, or one elsewhere cannot be had or is another one.
     """
+    options = parser().parse_args(list(argv))
+    if options.action == "download":
+        return _download(options.names, options.data_dir, options.force, get)
+    if options.force:
+        raise ConfigError("--force means nothing to a list; it is for `fastlloyd datasets download NAME`")
+    return _list(options.data_dir)
+
+
+def parser() -> Parser:
+    """Return the parser of the flags."""
     parser = Parser(
         prog="fastlloyd datasets",
         description="List the public data sets for --dataset NAME, or fetch them.",
@@ -51,12 +61,7 @@ def main(argv: Sequence[str], *, get: Get = get_file) -> int:
         help=f"folder of NAME.csv.gz and NAME.labels.csv.gz files (default: ${DATA_DIR_VARIABLE})",
     )
     parser.add_argument("--force", action="store_true", help="replace files that are there")
-    options = parser.parse_args(list(argv))
-    if options.action == "download":
-        return _download(options.names, options.data_dir, options.force, get)
-    if options.force:
-        raise ConfigError("--force means nothing to a list; it is for `fastlloyd datasets download NAME`")
-    return _list(options.data_dir)
+    return parser
 
 
 def _list(data_dir: str | None) -> int:

@@ -49,10 +49,7 @@ def main(argv: Sequence[str]) -> int:
     int
         0 when nothing fails (warnings are fine), else 2.
     """
-    parser = Parser(prog="fastlloyd doctor", description="Check this environment and say what to mend.")
-    parser.add_argument("--ranks", type=int, default=3, metavar="N", help="processes that will share this host")
-    parser.add_argument("--probe", choices=("shm", "tcp"), help="internal: what each rank of the test runs")
-    arguments = parser.parse_args(list(argv))
+    arguments = parser().parse_args(list(argv))
     if arguments.probe is not None:
         return probe(arguments.probe)
     failed = 0
@@ -62,6 +59,14 @@ def main(argv: Sequence[str]) -> int:
         sys.stdout.flush()
     sys.stdout.write("all well\n" if not failed else f"{format_count(failed, 'check')} failed\n")
     return EXIT_INPUT if failed else EXIT_OK
+
+
+def parser() -> Parser:
+    """Return the parser of the flags."""
+    parser = Parser(prog="fastlloyd doctor", description="Check this environment and say what to mend.")
+    parser.add_argument("--ranks", type=int, default=3, metavar="N", help="processes that will share this host")
+    parser.add_argument("--probe", choices=("shm", "tcp"), help="internal: what each rank of the test runs")
+    return parser
 
 
 def examine(ranks: int) -> Iterator[Finding]:

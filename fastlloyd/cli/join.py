@@ -30,7 +30,7 @@ def main(argv: Sequence[str]) -> int:
         No server let this client in.
     """
     limit_threads()
-    config, arguments = parse_run_options(_parser(), argv)
+    config, arguments = parse_run_options(parser(), argv)
     address = parse_address(arguments.server, "--server")
     if arguments.rank is not None and arguments.rank < 1:
         raise ConfigError(f"--rank: expected a client's number, 1 or more, got {arguments.rank}")
@@ -74,10 +74,11 @@ def _approved(path: Path, config: RunConfig, place: Place) -> Approve:
     )
 
 
-def _parser() -> Parser:
-    """Describe the flags."""
+def parser() -> Parser:
+    """Return the parser of the flags."""
     parser = Parser(
         prog="fastlloyd join",
+        usage="%(prog)s --server HOST:PORT [flags]",
         description="Join a federated clustering that `fastlloyd serve` serves (docs/sites.md).",
         epilog="Exit codes: 0 done, 2 bad input or configuration, 3 a peer failed, 4 budget exceeded, 70 a bug.",
     )
@@ -86,7 +87,7 @@ def _parser() -> Parser:
     parser.add_argument(
         "--approval", metavar="FILE", help="what `fastlloyd agree` wrote; a run with other public values is refused"
     )
-    add_run_options(parser)
+    add_run_options(parser, unused=("transport", "network"))
     return parser
 
 

@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     ConfigError
         The name does not do, a file is there already, or the folder cannot be made.
     """
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     identity = make_identity(options.name, options.rank)
     prefix = f"{_folder(options.out) / options.name}" if options.prefix is None else options.prefix
     key_path, certificate_path = Path(f"{prefix}.key"), Path(f"{prefix}.pem")
@@ -47,8 +47,8 @@ def _folder(out: str) -> Path:
     return folder
 
 
-def _parser() -> Parser:
-    """Describe the flags."""
+def parser() -> Parser:
+    """Return the parser of the flags."""
     parser = Parser(prog="fastlloyd keygen", description="Make a party's key and certificate.")
     parser.add_argument("--name", required=True, help="name of the organisation or party, as it stands in the roster")
     parser.add_argument("--rank", type=int, help="0 for the server, 1 and up for clients, if known already")

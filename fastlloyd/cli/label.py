@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import secrets
 from collections.abc import Sequence
@@ -42,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
     ----
     Nobody but the owner: the labels are written with mode 0600 and not printed.
     """
-    options = _parser().parse_args(join_negative_values(argv, ("--bounds",)))
+    options = parser().parse_args(join_negative_values(argv, ("--bounds",)))
     config = None if options.config is None else load_config(options.config, links=False)
     bounds = _bounds(options.bounds, config)
     header = column_names(options.centroids)
@@ -113,7 +112,8 @@ def write_labels(path: Path, labels: NDArray[np.int64]) -> None:
         raise ConfigError(f"--out {path}: cannot write it ({error.strerror}); choose another place") from error
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
+    """Return the parser of the flags."""
     parser = Parser(
         prog="fastlloyd label",
         description="Label records by the nearest centroid of a finished run. Columns are matched by name.",

@@ -6,8 +6,8 @@ import argparse
 import functools
 import os
 import tomllib
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NoReturn
 
 from fastlloyd.cli.arguments import join_negative_values, name_list
 from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
@@ -15,6 +15,9 @@ from fastlloyd.errors import ConfigError, did_you_mean
 from fastlloyd.protocols.registry import PROTOCOLS, names
 from fastlloyd.run.config import OPTIONS, TASK, VERTICAL, RunConfig, has_table, load_config, with_values
 from fastlloyd.run.option import Option
+
+_ABOUT = "about"
+"""Attribute of a flag of a run: its help where all flags are shown."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -31,33 +34,58 @@ class Parser(argparse.ArgumentParser):
         return did_you_mean(flags[0], self._option_string_actions) if found and flags else ""
 
 
-def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """Add every flag of a run, as `RunConfig` declares it; a flag that is not given is None."""
-    parser.add_argument("--config", metavar="FILE.toml", help="any flag below may stand in it; flags win")
+class _HelpAll(argparse.Action):
+    """Print the help of all flags, not only of those that most people need."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
+        super().__init__(option_strings, dest, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        show_all(parser)
+        parser.print_help()
+        parser.exit()
+
+
+def show_all(parser: argparse.ArgumentParser) -> None:
+    """Let a parser's help show every flag that its command uses."""
+    for action in parser._actions:
+        action.help = getattr(action, _ABOUT, action.help)
+
+
+def add_run_options(parser: argparse.ArgumentParser, *, unused: Collection[str] = ()) -> None:
+    """Add every flag of a run, as `RunConfig` declares it; a flag that is not given is None.
+
+    Parameters
+    ----------
+    unused : collection of str
+        Options that a command takes and does not use, for it reads the run file of a command that does; no help shows
+        them.
+    """
+    parser.add_argument("--help-all", action=_HelpAll, help="show all flags, not only those that most people need")
+    parser.add_argument("--config", metavar="FILE.toml", help="run file: any flag below may stand in it; flags win")
     parser.add_argument("--events", action="store_true", help=argparse.SUPPRESS)
     groups: dict[str, argparse._ActionsContainer] = {"": parser}
     for option in OPTIONS.values():
         if option.group not in groups:
             groups[option.group] = parser.add_argument_group(option.group)
-        _add_flag(groups[option.group], option)
-    groups[TASK].add_argument(
-        "--set",
-        action="append",
-        metavar="PROTOCOL.KEY=VALUE",
-        dest="set_",
-        help="a setting of one protocol (repeatable)",
+        action = _add_flag(groups[option.group], option)
+        if not option.hidden and option.name not in unused:
+            setattr(action, _ABOUT, option.help)
+            action.help = option.help if option.common else argparse.SUPPRESS
+    action = groups[TASK].add_argument(
+        "--set", action="append", metavar="PROTOCOL.KEY=VALUE", dest="set_", help=argparse.SUPPRESS
     )
+    setattr(action, _ABOUT, "a setting of one protocol (repeatable)")
 
 
-def _add_flag(group: argparse._ActionsContainer, option: Option) -> None:
-    """Add the flag of one option."""
-    about = argparse.SUPPRESS if option.hidden else option.help
+def _add_flag(group: argparse._ActionsContainer, option: Option) -> argparse.Action:
+    """Add the flag of one option, which no help shows yet."""
+    quiet: dict[str, Any] = {"help": argparse.SUPPRESS}
     if option.kind == "bool":
-        action = argparse.BooleanOptionalAction if option.optional else "store_true"
-        group.add_argument(option.flag, action=action, default=None, help=about)
-    else:
-        read = functools.partial(_read_flag, option)
-        group.add_argument(option.flag, type=read, choices=option.choices or None, metavar=option.metavar, help=about)
+        kind = argparse.BooleanOptionalAction if option.optional else "store_true"
+        return group.add_argument(option.flag, action=kind, default=None, **quiet)
+    read = functools.partial(_read_flag, option)
+    return group.add_argument(option.flag, type=read, choices=option.choices or None, metavar=option.metavar, **quiet)
 
 
 def parse_run_options(

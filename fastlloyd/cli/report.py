@@ -43,13 +43,7 @@ def main(argv: Sequence[str]) -> int:
     ----
     Whoever reads the terminal sees released values.
     """
-    parser = Parser(prog="fastlloyd report", description="Show a finished run again, or verify its privacy.")
-    parser.add_argument("folder", metavar="DIR", type=Path, nargs="?", default=Path("fastlloyd-run"))
-    parser.add_argument("--verify", action="store_true", help="recompute epsilon from DIR/ledger.jsonl and compare")
-    parser.add_argument(
-        "--roster", metavar="FILE", type=Path, help="with --verify: check the parties' signatures against this roster"
-    )
-    arguments = parser.parse_args(list(argv))
+    arguments = parser().parse_args(list(argv))
     folder: Path = arguments.folder
     if arguments.roster is not None and not arguments.verify:
         raise ConfigError("--roster: expected with --verify, which checks the signatures; add --verify")
@@ -62,6 +56,17 @@ def main(argv: Sequence[str]) -> int:
     document = load(folder / "report.json")
     sys.stdout.write(render(document, read_centroids(folder / "centroids.csv", document["result"]["features"])))
     return EXIT_OK
+
+
+def parser() -> Parser:
+    """Return the parser of the flags."""
+    parser = Parser(prog="fastlloyd report", description="Show a finished run again, or verify its privacy.")
+    parser.add_argument("folder", metavar="DIR", type=Path, nargs="?", default=Path("fastlloyd-run"))
+    parser.add_argument("--verify", action="store_true", help="recompute epsilon from DIR/ledger.jsonl and compare")
+    parser.add_argument(
+        "--roster", metavar="FILE", type=Path, help="with --verify: check the parties' signatures against this roster"
+    )
+    return parser
 
 
 def verify(folder: Path, roster: Path | None = None) -> str:

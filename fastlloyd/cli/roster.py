@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     ConfigError
         The roster or certificate does not do.
     """
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     path = Path(options.roster)
     if options.action == "add":
         _add(options, path)
@@ -62,8 +62,8 @@ def _show(roster: Roster) -> None:
     print(f"digest of the roster: {group_hex(roster.digest())}")
 
 
-def _parser() -> Parser:
-    """Describe the flags."""
+def parser() -> Parser:
+    """Return the parser of the flags."""
     parser = Parser(prog="fastlloyd roster", description="Keep the list of parties.")
     actions = parser.add_subparsers(dest="action", required=True)
     add = actions.add_parser("add", help="add a party's certificate; makes the file if there is none")

@@ -8,29 +8,22 @@ import textwrap
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
 from fastlloyd.errors import EXIT_OK, ConfigError
-from fastlloyd.net.mpi.launcher import TransportName
-from fastlloyd.protocols.registry import knows, summaries
+from fastlloyd.protocols.registry import PROTOCOLS, knows, summaries
 from fastlloyd.report.unit import format_bytes
 from fastlloyd.run.config import RunConfig
+
+if TYPE_CHECKING:
+    from fastlloyd.net.mpi.launcher import TransportName
 
 
 def main(argv: Sequence[str]) -> int:
     """Start the ranks under the mpirun of this environment and stay until all are gone."""
     words = list(argv)
-    parser = Parser(
-        prog="fastlloyd run",
-        description="Run a federated clustering: rank 0 serves, ranks 1 to N - 1 are clients.",
-        epilog=_settings_help(words) if {"-h", "--help"} & set(words) else None,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "-n", type=int, default=3, metavar="N", help="processes: one server and N - 1 clients (default 3)"
-    )
-    add_run_options(parser)
-    config, arguments = parse_run_options(parser, words)
+    config, arguments = parse_run_options(parser(words), words)
     if arguments.n < 2:
         raise ConfigError(f"-n: expected at least 2 processes (the server and one client), got {arguments.n}")
     from fastlloyd.supervise.supervisor import supervise
@@ -41,6 +34,22 @@ def main(argv: Sequence[str]) -> int:
         return _run_shaped(arguments.n, words, config, debug=debug)
     transport: TransportName = "tcp" if config.transport == "tcp" else "shm"
     return supervise(arguments.n, words, transport=transport, quiet=config.quiet, debug=debug)
+
+
+def parser(words: Sequence[str] = ()) -> Parser:
+    """Return the parser of the flags; the end of its help depends on the words of the command line."""
+    parser = Parser(
+        prog="fastlloyd run",
+        usage="%(prog)s [-n N] [flags]",
+        description="Run a federated clustering: rank 0 serves, ranks 1 to N - 1 are clients.",
+        epilog=_protocols_help(words) if {"-h", "--help", "--help-all"} & set(words) else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "-n", type=int, default=3, metavar="N", help="processes: one server and N - 1 clients (default 3)"
+    )
+    add_run_options(parser)
+    return parser
 
 
 def _run_shaped(n: int, words: Sequence[str], config: RunConfig, *, debug: bool) -> int:
@@ -76,12 +85,15 @@ def _without_n(words: Sequence[str]) -> list[str]:
     return kept
 
 
-def _settings_help(words: Sequence[str]) -> str:
-    """List the protocols, and the settings of the one that `--protocol NAME --help` asks about."""
+def _protocols_help(words: Sequence[str]) -> str:
+    """List the protocols, and the settings of one: of all flags' help, or where `--protocol NAME --help` asks."""
+    asked = next((b for a, b in pairwise(words) if a == "--protocol" and knows(b)), None)
+    lines = ["protocols:", *(f"  {name:<16}{summary}" for name, summary in summaries()), ""]
+    if asked is None and "--help-all" not in words:
+        return "\n".join([*lines, "settings of a protocol: fastlloyd run --protocol NAME --help"])
     from fastlloyd.run.session import find_face
 
-    protocol = next((b for a, b in pairwise(words) if a == "--protocol" and knows(b)), "fastlloyd")
-    lines = ["protocols:", *(f"  {name:<16}{summary}" for name, summary in summaries()), ""]
+    protocol = PROTOCOLS[0] if asked is None else asked
     lines += [f"settings of {protocol}, for --set or in the run file's table [{protocol}]:"]
     for name, text in find_face(protocol).settings_help(protocol).items():
         lines += textwrap.wrap(f"{name}  {text}", 78, initial_indent="  ", subsequent_indent=" " * 8)

@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
         Flags, roster, key, or a port that cannot be had.
     """
     limit_threads()
-    config, arguments = parse_run_options(_parser(), argv)
+    config, arguments = parse_run_options(parser(), argv)
     config = without_records(config)
     address = parse_address(arguments.listen, "--listen", listening=True)
     from fastlloyd.net.tcp.hub import TcpServer
@@ -109,10 +109,11 @@ def _approved(folder: Path, config: RunConfig) -> Approve:
     return check
 
 
-def _parser() -> Parser:
-    """Describe the flags."""
+def parser() -> Parser:
+    """Return the parser of the flags."""
     parser = Parser(
         prog="fastlloyd serve",
+        usage="%(prog)s --listen HOST:PORT [flags]",
         description="Serve a federated clustering; the clients come by `fastlloyd join` (docs/sites.md).",
         epilog="Exit codes: 0 done, 2 bad input or configuration, 3 a peer failed, 4 budget exceeded, 70 a bug.",
     )
@@ -125,7 +126,7 @@ def _parser() -> Parser:
         metavar="DIR",
         help="refuse the run unless DIR has an approval of each client (`fastlloyd agree`) of exactly this run",
     )
-    add_run_options(parser)
+    add_run_options(parser, unused=("data", "missing", "evaluate", "budget", "transport", "network", "print_result"))
     return parser
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fastlloyd.errors import ConfigError, did_you_mean
-from fastlloyd.protocols.registry import PROTOCOLS, ROWS, find, knows, names
+from fastlloyd.protocols.registry import ROWS, find, knows, names
 from fastlloyd.run.option import AUTO, option, options_of
 from fastlloyd.wire.regular import read_regular
 
@@ -33,9 +33,7 @@ class RunConfig:
     `choose_k` says that the protocol chooses the number of clusters, at most `k`, as 'auto:KMAX' asks for.
     """
 
-    protocol: str = option(
-        "fastlloyd", "default %(default)s", "", f"{{{','.join(PROTOCOLS)}}}", public=True, common=True
-    )
+    protocol: str = option("fastlloyd", "default %(default)s", "", "NAME", public=True, common=True)
     data: str | None = option(
         None,
         "this rank's records: '{client}' becomes 1..M; csv, csv.gz, npy, npz, parquet",

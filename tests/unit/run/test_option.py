@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
+from fastlloyd.cli.options import Parser, add_run_options, parse_run_options, show_all
 from fastlloyd.errors import ConfigError
 from fastlloyd.run.config import OPTIONS
 from fastlloyd.run.option import option, options_of
@@ -96,6 +96,7 @@ def test_what_all_parties_must_have_alike_is_no_path_of_one_of_them() -> None:
 def test_the_help_shows_every_option_but_the_hidden_ones() -> None:
     parser = Parser(prog="test")
     add_run_options(parser)
+    show_all(parser)
     shown = parser.format_help()
     for entry in OPTIONS.values():
         assert (f"  {entry.flag}" in shown) == (not entry.hidden), entry.name
