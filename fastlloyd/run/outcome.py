@@ -167,6 +167,30 @@ def no_claim(reason: str) -> Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Foreseen:
+    """What a run would claim and release, from public numbers alone; a face that has `foresee` returns it.
+
+    Attributes
+    ----------
+    claim : Claim
+        As the report of that run will have it.
+    releases : sequence of Release
+        All that are planned.
+    parameters : mapping
+        As in the report.
+    masking : {'common', 'pairwise'} or None
+    note : str
+        What was assumed because it is not known before the run; empty: nothing.
+    """
+
+    claim: Claim
+    releases: Sequence[Release]
+    parameters: Mapping[str, Any]
+    masking: str | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """What a party that has the result knows of it: plain values, from which report, files, plots and tables follow.
 

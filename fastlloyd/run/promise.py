@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from fastlloyd.privacy.delta import large_delta
 from fastlloyd.run.config import RunConfig
+from fastlloyd.run.outcome import Foreseen
 from fastlloyd.run.session import find_face
 
 ROW = "one record, which is one row of one client"
@@ -32,6 +33,19 @@ def privacy_unit(config: RunConfig) -> str | None:
         A setting of the protocol does not fit.
     """
     return find_face(config.protocol).privacy_unit(config)
+
+
+def foresee(config: RunConfig, clients: int, d: int | None) -> Foreseen | None:
+    """Return what a run would claim and release; None where a protocol of another distribution does not say.
+
+    Raises
+    ------
+    ConfigError
+        Public parameters that do not fit, or an unknown number of features.
+    """
+    say = getattr(find_face(config.protocol), "foresee", None)
+    found: Foreseen | None = None if say is None else say(config, clients, d)
+    return found
 
 
 def unit_sentence(config: RunConfig) -> str | None:

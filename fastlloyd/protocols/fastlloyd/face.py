@@ -19,7 +19,7 @@ from fastlloyd.party.effects import Party
 from fastlloyd.party.message import recall
 from fastlloyd.party.settings import describe_settings
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
-from fastlloyd.protocols.fastlloyd.face_inputs import gather, load
+from fastlloyd.protocols.fastlloyd.face_inputs import gather, load, public_parameters
 from fastlloyd.protocols.fastlloyd.face_noise import noise_of
 from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, VectorFormat
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, lifetime_delta, make_plan
@@ -33,10 +33,11 @@ from fastlloyd.run.agreement import MaskAgreement
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude, conclude_without_result
 from fastlloyd.run.horizontal import begin_client, run_server
-from fastlloyd.run.inputs import OwnRecords
+from fastlloyd.run.inputs import OwnRecords, plan_inputs
 from fastlloyd.run.outcome import (
     Claim,
     Facts,
+    Foreseen,
     Outcome,
     Result,
     common_part,
@@ -63,6 +64,15 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     from fastlloyd.protocols.fastlloyd.face_plan import plan_lines as describe
 
     return describe(config, clients, d)
+
+
+def foresee(config: RunConfig, clients: int, d: int | None) -> Foreseen:
+    """Return what a run would claim and release, from public numbers alone."""
+    public, d = plan_inputs(config, clients, d, public_parameters)
+    plan = make_plan(public, d=d, names=tuple(f"x{i + 1}" for i in range(d)))
+    return Foreseen(
+        claim=_claim(config, plan), releases=plan.all_releases(), parameters=plan.to_json(), masking=plan.masking
+    )
 
 
 def privacy_unit(config: RunConfig) -> str | None:
@@ -155,6 +165,18 @@ def _against(plan: Plan) -> str:
     )
 
 
+def _claim(config: RunConfig, plan: Plan) -> Claim:
+    """Say what the run promises."""
+    return Claim(
+        epsilon=plan.epsilon if plan.private else math.inf,
+        delta=plan.delta,
+        against=_against(plan),
+        unit=privacy_unit(config),
+        conditions=size_conditions(config),
+        lifetime_delta=lifetime_delta(plan),
+    )
+
+
 def _common_part(facts: Facts, plan: Plan, included: tuple[tuple[PartyId, ...], ...]) -> document.Common:
     return common_part(
         facts,
@@ -170,14 +192,7 @@ def _make_result(session: Session, plan: Plan, names: tuple[str, ...], bounds: B
     sizes = tuple(float(size) for size in result.centers.noisy_counts)
     return Result(
         common=_common_part(session.facts, plan, result.included),
-        claim=Claim(
-            epsilon=plan.epsilon if plan.private else math.inf,
-            delta=plan.delta,
-            against=_against(plan),
-            unit=privacy_unit(session.config),
-            conditions=size_conditions(session.config),
-            lifetime_delta=lifetime_delta(plan),
-        ),
+        claim=_claim(session.config, plan),
         features=names,
         bounds=bounds,
         centroids=unscale(result.centers.exact, bounds),

@@ -23,7 +23,7 @@ from fastlloyd.party.settings import describe_settings
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
 from fastlloyd.protocols.feddp.client import ClientResult, client
 from fastlloyd.protocols.feddp.face_inputs import FedDPCommon, ServerPoints, UserRecords, gather, load
-from fastlloyd.protocols.feddp.face_plan import plan_lines
+from fastlloyd.protocols.feddp.face_plan import make_foreseen, plan_lines
 from fastlloyd.protocols.feddp.math.noise import draw_share
 from fastlloyd.protocols.feddp.math.stage import Centers
 from fastlloyd.protocols.feddp.plan import Plan
@@ -36,7 +36,7 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude
 from fastlloyd.run.horizontal import begin_client, run_server
 from fastlloyd.run.inputs import OwnRecords
-from fastlloyd.run.outcome import Claim, Outcome, Result, common_part
+from fastlloyd.run.outcome import Claim, Foreseen, Outcome, Result, common_part
 from fastlloyd.run.promise import CLIENT, ROW, USER, size_conditions
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import SERVER, PartyId, clients
@@ -49,6 +49,18 @@ _SERVER_SHOWN = "the server's own points are not protected: the clients see them
 def writes_result(me: PartyId) -> bool:
     """Whether this party may come to have the result."""
     return True
+
+
+def foresee(config: RunConfig, clients: int, d: int | None) -> Foreseen:
+    """Return what a run would claim and release, from public numbers alone."""
+    plan, note = make_foreseen(config, clients, d)
+    return Foreseen(
+        claim=_claim(config, plan),
+        releases=plan.all_releases(),
+        parameters=plan.to_json(),
+        masking="pairwise",
+        note=note,
+    )
 
 
 def privacy_unit(config: RunConfig) -> str | None:
@@ -159,14 +171,7 @@ def _make_result(
             parameters=_parameters(plan, len(centroids)),
             included=included,
         ),
-        claim=Claim(
-            epsilon=plan.epsilon,
-            delta=plan.delta,
-            against=_against(plan),
-            neighbours=ADD_REMOVE_USER if plan.by_user else ADD_REMOVE,
-            unit=privacy_unit(session.config),
-            conditions=size_conditions(session.config),
-        ),
+        claim=_claim(session.config, plan),
         features=plan.names,
         bounds=bounds,
         centroids=centroids,
@@ -175,6 +180,18 @@ def _make_result(
         evaluated=centers.exact,
         evaluated_rows=_client_rows(session.common),
         costs=costs if costs.size else None,
+    )
+
+
+def _claim(config: RunConfig, plan: Plan) -> Claim:
+    """Say what the run promises."""
+    return Claim(
+        epsilon=plan.epsilon,
+        delta=plan.delta,
+        against=_against(plan),
+        neighbours=ADD_REMOVE_USER if plan.by_user else ADD_REMOVE,
+        unit=privacy_unit(config),
+        conditions=size_conditions(config),
     )
 
 

@@ -54,6 +54,18 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     ]
 
 
+def make_foreseen(config: RunConfig, clients: int, d: int | None) -> tuple[Plan, str]:
+    """Return the plan of a run without looking at the server's file, and what was assumed of it."""
+    if config.dataset is not None:
+        public, names, points = _from_data(config, clients, d)
+        return make_plan(public, d=len(names), names=names, server_points=points), ""
+    if d is None:
+        raise ConfigError("--d: expected the number of features, 1 or more (it is not read from private data)")
+    public, names, points = _without_points(config, clients, d)
+    plan = make_plan(public, d=len(names), names=names, server_points=points)
+    return plan, "" if points is None else _ASSUMED[0]
+
+
 def _without_points(
     config: RunConfig, clients: int, d: int
 ) -> tuple[PublicParameters, tuple[str, ...], NDArray[np.float64] | None]:

@@ -28,7 +28,7 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude
 from fastlloyd.run.horizontal import begin_client, run_server
 from fastlloyd.run.inputs import Common, OwnRecords, fill_public, gather_horizontal, load_client, plan_inputs
-from fastlloyd.run.outcome import Outcome, Result, common_part, no_claim
+from fastlloyd.run.outcome import Foreseen, Outcome, Result, common_part, no_claim
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import SERVER, PartyId
 
@@ -63,6 +63,13 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
         f"one round: at most {8 * plan.most_elements:,} bytes up from each client, {8 * plan.k * d:,} down to each",
         f"privacy: none; {_NOT_PRIVATE}",
     ]
+
+
+def foresee(config: RunConfig, clients: int, d: int | None) -> Foreseen:
+    """Return what a run would claim and release, from public numbers alone."""
+    public, d = plan_inputs(config, clients, d, public_parameters)
+    plan = make_plan(public, d=d, names=tuple(f"x{i + 1}" for i in range(d)))
+    return Foreseen(claim=no_claim(_NOT_PRIVATE), releases=plan.all_releases(), parameters=plan.to_json())
 
 
 def privacy_unit(config: RunConfig) -> str | None:

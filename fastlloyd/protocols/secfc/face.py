@@ -36,6 +36,7 @@ from fastlloyd.run.horizontal import begin_client
 from fastlloyd.run.inputs import Common, OwnRecords, fill_public, gather_horizontal, load_client, plan_inputs
 from fastlloyd.run.outcome import (
     Facts,
+    Foreseen,
     Outcome,
     Result,
     common_part,
@@ -111,6 +112,14 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
         f"{format_count(count_rounds(plan.k), 'message')}; at most {format_count(plan.rounds, 'round')}",
         f"privacy: no noise; {_not_private(plan)}",
     ]
+
+
+def foresee(config: RunConfig, clients: int, d: int | None) -> Foreseen:
+    """Return what a run would claim and release, from public numbers alone."""
+    public, d = plan_inputs(config, clients, d, public_parameters)
+    sizes = tuple(len(part) for part in np.array_split(np.empty(public.n_total), clients))
+    plan = make_plan(public, d=d, names=tuple(f"x{i + 1}" for i in range(d)), sizes=sizes)
+    return Foreseen(claim=no_claim(_not_private(plan)), releases=plan.all_releases(), parameters=plan.to_json())
 
 
 def privacy_unit(config: RunConfig) -> str | None:

@@ -26,7 +26,7 @@ from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.privacy.sketch.release import ZERO_OUT
 from fastlloyd.protocols.vertical_dp.client import client, prepare
 from fastlloyd.protocols.vertical_dp.face_inputs import gather, load
-from fastlloyd.protocols.vertical_dp.face_plan import plan_lines
+from fastlloyd.protocols.vertical_dp.face_plan import plan_lines, planned
 from fastlloyd.protocols.vertical_dp.keys import set_up
 from fastlloyd.protocols.vertical_dp.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.vertical_dp.server import await_prepared, server
@@ -38,7 +38,7 @@ from fastlloyd.report.signed import SignedRecord
 from fastlloyd.run.checks import accept_plan, refuse_old_run
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude
-from fastlloyd.run.outcome import Claim, Outcome, Result, common_part
+from fastlloyd.run.outcome import Claim, Foreseen, Outcome, Result, common_part
 from fastlloyd.run.promise import PERSON
 from fastlloyd.run.session import Session
 from fastlloyd.run.vertical import HELP as VERTICAL_HELP
@@ -56,6 +56,12 @@ _AGAINST = (
 def writes_result(me: PartyId) -> bool:
     """Whether this party may come to have the result."""
     return True
+
+
+def foresee(config: RunConfig, clients: int, d: int | None) -> Foreseen:
+    """Return what a run would claim and release, from public numbers alone."""
+    plan = planned(config, clients, d)
+    return Foreseen(claim=_claim(config, plan), releases=plan.all_releases(), parameters=plan.to_json())
 
 
 def privacy_unit(config: RunConfig) -> str | None:
@@ -165,17 +171,7 @@ def _make_result(
     features = plan.features
     return Result(
         common=common,
-        claim=Claim(
-            epsilon=plan.epsilon if plan.private else math.inf,
-            delta=plan.delta,
-            against=_AGAINST,
-            neighbours=ZERO_OUT,
-            unit=privacy_unit(session.config) if plan.private else None,
-            conditions=_conditions(plan),
-            bounded=False,
-            lifetime_delta=automatic_delta(plan.n_total),
-            not_private_reason=None if plan.private else plan.note,
-        ),
+        claim=_claim(session.config, plan),
         features=assemble_names(features),
         bounds=whole_bounds(features),
         centroids=assemble_centers(centers, features),
@@ -184,6 +180,21 @@ def _make_result(
         releases=releases,
         evaluated=centers,
         covers="centroids" if weights is None else "result",
+    )
+
+
+def _claim(config: RunConfig, plan: Plan) -> Claim:
+    """Say what the run promises."""
+    return Claim(
+        epsilon=plan.epsilon if plan.private else math.inf,
+        delta=plan.delta,
+        against=_AGAINST,
+        neighbours=ZERO_OUT,
+        unit=privacy_unit(config) if plan.private else None,
+        conditions=_conditions(plan),
+        bounded=False,
+        lifetime_delta=automatic_delta(plan.n_total),
+        not_private_reason=None if plan.private else plan.note,
     )
 
 

@@ -26,16 +26,7 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     ConfigError
         Public parameters that do not fit, or an unknown number of features.
     """
-    if d is not None and config.data is None and config.dataset is None:
-        public, features = public_parameters(config, clients, *settle_size(config, None)), _guess_features(clients, d)
-    else:
-        config, common = gather(config, clients)
-        public = common.public
-        if common.tables:
-            features = [load_vertical(config, common, place).features for place in range(clients)]
-        else:
-            features = _guess_features(clients, d)
-    plan = make_plan(public, features)
+    plan = planned(config, clients, d)
     lines = [
         f"{plan.protocol}: {format_count(plan.n_total, 'record')} at most, {format_count(plan.d, 'column')} of "
         f"{plan.clients} parties, {format_count(plan.k, 'cluster')}, one round",
@@ -52,6 +43,26 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     if plan.private:
         lines += promise_lines(config, delta=plan.delta, n_total=plan.n_total)
     return lines
+
+
+def planned(config: RunConfig, clients: int, d: int | None) -> Plan:
+    """Return the plan of a run; without names of columns, `d` of them are dealt out to the parties.
+
+    Raises
+    ------
+    ConfigError
+        Public parameters that do not fit, or an unknown number of features.
+    """
+    if d is not None and config.data is None and config.dataset is None:
+        public, features = public_parameters(config, clients, *settle_size(config, None)), _guess_features(clients, d)
+    else:
+        config, common = gather(config, clients)
+        public = common.public
+        if common.tables:
+            features = [load_vertical(config, common, place).features for place in range(clients)]
+        else:
+            features = _guess_features(clients, d)
+    return make_plan(public, features)
 
 
 def _privacy_line(plan: Plan) -> str:

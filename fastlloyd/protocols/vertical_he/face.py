@@ -37,7 +37,7 @@ from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocols.vertical_he.computing import computing_party
 from fastlloyd.protocols.vertical_he.face_claim import FLOODING, against, conditions
 from fastlloyd.protocols.vertical_he.face_inputs import RunParameters, gather, load
-from fastlloyd.protocols.vertical_he.face_plan import plan_lines
+from fastlloyd.protocols.vertical_he.face_plan import plan_lines, planned
 from fastlloyd.protocols.vertical_he.holder import key_holder
 from fastlloyd.protocols.vertical_he.math.cost import round_seconds
 from fastlloyd.protocols.vertical_he.owner import owner
@@ -52,7 +52,7 @@ from fastlloyd.report.quality import EXACT, UNKNOWN
 from fastlloyd.run.checks import accept_plan, refuse_old_run
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude
-from fastlloyd.run.outcome import Claim, Outcome, Result, common_part
+from fastlloyd.run.outcome import Claim, Foreseen, Outcome, Result, common_part
 from fastlloyd.run.promise import PERSON
 from fastlloyd.run.session import Session
 from fastlloyd.run.vertical import HELP as VERTICAL_HELP
@@ -66,6 +66,15 @@ __all__ = ["gather", "load", "plan_lines", "privacy_unit", "serve", "settings_he
 def writes_result(me: PartyId) -> bool:
     """Whether this party may come to have the result."""
     return True
+
+
+def foresee(config: RunConfig, clients: int, d: int | None) -> Foreseen:
+    """Return what a run would claim and release, from public numbers alone."""
+    plan = planned(config, clients, d)
+    releases = plan.all_releases()
+    claim = _claim(config, plan, plan.rounds, releases[0].neighbours)
+    note = f"assumed: exactly {plan.n:,} records in common; their number is known once the parties have compared ids"
+    return Foreseen(claim=claim, releases=releases, parameters=_parameters(plan, plan.rounds), note=note)
 
 
 def privacy_unit(config: RunConfig) -> str | None:
@@ -224,16 +233,7 @@ def _make_result(session: Session, plan: Plan, features: tuple[PartyFeatures, ..
             parameters=_parameters(plan, result.rounds),
             included=(session.everybody,) * result.rounds,
         ),
-        claim=Claim(
-            epsilon=plan.epsilon if plan.private else math.inf,
-            delta=plan.delta,
-            against=against(plan, result.rounds),
-            neighbours=releases[0].neighbours,
-            unit=privacy_unit(session.config) if plan.private else None,
-            conditions=conditions(plan),
-            bounded=False,
-            not_private_reason=None if plan.private else FLOODING,
-        ),
+        claim=_claim(session.config, plan, result.rounds, releases[0].neighbours),
         features=assemble_names(features),
         bounds=whole_bounds(features),
         centroids=assemble_centers(result.centers, features),
@@ -241,6 +241,20 @@ def _make_result(session: Session, plan: Plan, features: tuple[PartyFeatures, ..
         noise=UNKNOWN if plan.private else EXACT,
         releases=releases,
         evaluated=result.centers,
+    )
+
+
+def _claim(config: RunConfig, plan: Plan, rounds: int, neighbours: str) -> Claim:
+    """Say what the run promises."""
+    return Claim(
+        epsilon=plan.epsilon if plan.private else math.inf,
+        delta=plan.delta,
+        against=against(plan, rounds),
+        neighbours=neighbours,
+        unit=privacy_unit(config) if plan.private else None,
+        conditions=conditions(plan),
+        bounded=False,
+        not_private_reason=None if plan.private else FLOODING,
     )
 
 

@@ -9,12 +9,19 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.vertical_he.face_inputs import gather, run_parameters
 from fastlloyd.protocols.vertical_he.math.choose import options, planned_option
-from fastlloyd.protocols.vertical_he.parameters import PAIRWISE
+from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, PublicParameters
+from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import change_epsilon, try_options
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import settle_size
 from fastlloyd.run.promise import promise_lines
+
+
+def planned(config: RunConfig, clients: int, d: int | None) -> Plan:
+    """Return the plan of a run with as many records as there may be; errors as for `plan_lines`."""
+    public, names = _public(config, clients, d)
+    return try_options(public, names)[0]
 
 
 def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
@@ -25,21 +32,8 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     ConfigError
         Public parameters that do not fit, or an unknown number of features.
     """
-    tables: tuple[VerticalTable, ...] = ()
-    if d is not None and config.data is None and config.dataset is None:
-        run = run_parameters(config, clients, *settle_size(config, None))
-    else:
-        config, common = gather(config, clients)
-        run, tables = common.public, common.tables
-    owners = run.owners
-    if tables:
-        names = [list(table.names) for table in tables]
-    else:
-        if d is None or d < len(owners):
-            raise ConfigError(f"--d: expected the columns of all {len(owners)} owners together")
-        names = [[f"x{i + 1}" for i in part] for part in np.array_split(np.arange(d), len(owners))]
-    n = len(tables[0].raw_ids) if tables else run.n_total
-    public = run.with_records(n)
+    public, names = _public(config, clients, d)
+    n = public.n
     plan, refused = try_options(public, names)
     widths = tuple(map(len, names))
     chosen = planned_option(public, widths, plan.scheme, plan.computing)
@@ -76,3 +70,22 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     else:
         lines.append("privacy: none on the result; only as much noise as protects the key")
     return lines
+
+
+def _public(config: RunConfig, clients: int, d: int | None) -> tuple[PublicParameters, list[list[str]]]:
+    """Return the public parameters, and the names of each owner's columns."""
+    tables: tuple[VerticalTable, ...] = ()
+    if d is not None and config.data is None and config.dataset is None:
+        run = run_parameters(config, clients, *settle_size(config, None))
+    else:
+        config, common = gather(config, clients)
+        run, tables = common.public, common.tables
+    owners = run.owners
+    if tables:
+        names = [list(table.names) for table in tables]
+    else:
+        if d is None or d < len(owners):
+            raise ConfigError(f"--d: expected the columns of all {len(owners)} owners together")
+        names = [[f"x{i + 1}" for i in part] for part in np.array_split(np.arange(d), len(owners))]
+    n = len(tables[0].raw_ids) if tables else run.n_total
+    return run.with_records(n), names
