@@ -1,0 +1,81 @@
+"""Who can read what: the documents have the same tables, and every message that is sent stands in them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastlloyd.dossier.messages import MESSAGES, messages
+from fastlloyd.protocols.registry import PROTOCOLS
+from fastlloyd.run.config import RunConfig, with_values
+from fastlloyd.run.together import run_together
+from fastlloyd.wire import numbers
+from fastlloyd.wire.header import Header, PartyId
+
+DOCS = Path(__file__).parents[3] / "docs"
+PAGES = sorted({one.page for one in MESSAGES})
+NUMBERS = {value: name for name, value in vars(numbers).items() if name.isupper()}
+
+
+def plain(text: str) -> str:
+    """Take the marks off a cell of a Markdown table: bold, code, links."""
+    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).replace("**", "").replace("`", "").strip()
+
+
+def rows(page: str) -> list[tuple[str, ...]]:
+    """The rows of a page's tables of messages: sender and receiver stand in their second column."""
+    found: list[tuple[str, ...]] = []
+    inside = False
+    for line in (DOCS / page).read_text().splitlines():
+        cells = tuple(plain(cell) for cell in line.strip().strip("|").split("|"))
+        inside = line.startswith("|") and (inside or cells[:2] == ("message", "sender, receiver"))
+        if inside and cells[0] != "message" and set(cells[0]) != {"-"}:
+            found.append(cells[:4])
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_documents_say_the_same(page: str) -> None:
+    ours = [(one.name, one.route, one.server, one.others) for one in MESSAGES if one.page == page]
+    theirs = [row for row in rows(page) if row not in SHARED.get(page, ())]
+    assert sorted(ours) == sorted(theirs)
+
+
+# A page may repeat rows that stand elsewhere for all systems.
+SHARED = {"vertical-dp.md": [("PlanProposal", "server to parties", "public plan", "public plan")]}
+
+RUNS: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in PROTOCOLS),
+    ("fastlloyd", {"masking": "pairwise"}),
+    ("lloyd", {"masking": "pairwise"}),
+    ("secfc", {"secfc": {"membership": True, "reveal_centers": True}}),
+    ("secfc", {"secfc": {"start": "separated"}}),
+    ("vertical-dp", {"vertical": {"align": "intersect"}}),
+    ("vertical-dp", {"vertical-dp": {"weights": "basic", "share_result": True}}),
+]
+
+
+@pytest.mark.parametrize(("protocol", "values"), RUNS, ids=str)
+def test_every_message_that_is_sent_is_told_and_nothing_else(protocol: str, values: dict[str, Any]) -> None:
+    config = with_values(
+        RunConfig(protocol=protocol, dataset="iris", bounds="0,10", k=2, rounds=1, epsilon=10.0), values
+    )
+    sent: set[str] = set()
+
+    def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes:
+        sent.add(NUMBERS[header.type])
+        return body
+
+    run_together(config, 5 if protocol == "secfc" else 3, tap=tap)
+    facts = {
+        "masking": "pairwise" if protocol == "feddp" else config.masking,
+        "align": values.get("vertical", {}).get("align"),
+        **config.own_settings,
+    }
+    told = {NUMBERS[number] for one in messages(protocol, facts) for number in one.types}
+    # The seed is for one kind of weights; the row says so.
+    assert told - sent <= ({"SEED_CONTRIBUTION"} if protocol.startswith("vertical") else set())
+    assert sent <= told
