@@ -29,21 +29,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if words[0] not in COMMANDS:
         close = did_you_mean(words[0], COMMANDS)
-        sys.stderr.write(f"fastlloyd: unknown command {words[0]!r}{close}; known are {', '.join(COMMANDS)}\n")
+        _complain(f"unknown command {words[0]!r}{close}; known are {', '.join(COMMANDS)}")
         return 2
     try:
         command = importlib.import_module(f"fastlloyd.cli.{words[0]}")
         code: int = command.main(words[1:])
     except FastLloydError as error:
-        sys.stderr.write(f"fastlloyd: {error}\n")
+        _complain(str(error))
         return error.exit_code
     except BrokenPipeError:
         sys.stderr.close()
         return 0
     except KeyboardInterrupt:
-        sys.stderr.write("fastlloyd: interrupted\n")
+        _complain("interrupted")
         return 3
     return code
+
+
+def _complain(sentence: str) -> None:
+    """Print the sentence of an error."""
+    from fastlloyd.report.colour import paint
+
+    sys.stderr.write(paint(f"fastlloyd: {sentence}\n", sys.stderr))
 
 
 if __name__ == "__main__":

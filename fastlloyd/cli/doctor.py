@@ -20,6 +20,7 @@ from pathlib import Path
 from fastlloyd.cli.options import Parser
 from fastlloyd.errors import EXIT_INPUT, EXIT_OK, ConfigError, FastLloydError
 from fastlloyd.net.mpi.launcher import HOW_TO_INSTALL, Mpirun, TransportName, detect, find_mpirun, mpirun_command
+from fastlloyd.report.colour import paint
 from fastlloyd.report.unit import format_bytes, format_count, format_seconds
 
 OK, NOTE, WARN, FAIL = "ok", "note", "warn", "FAIL"
@@ -55,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
     failed = 0
     for finding in examine(arguments.ranks):
         failed += finding.level == FAIL
-        sys.stdout.write(f"{finding.level:<5} {finding.text}\n")
+        sys.stdout.write(paint(f"{finding.level:<5} {finding.text}\n", sys.stdout))
         sys.stdout.flush()
     sys.stdout.write("all well\n" if not failed else f"{format_count(failed, 'check')} failed\n")
     return EXIT_INPUT if failed else EXIT_OK

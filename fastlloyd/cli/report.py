@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fastlloyd.cli.options import Parser
 from fastlloyd.errors import EXIT_OK, ConfigError, printable
 from fastlloyd.privacy.release import Release
+from fastlloyd.report.colour import paint
 from fastlloyd.report.display import csv_text
 from fastlloyd.report.document import load, public_releases
 from fastlloyd.report.table import render, render_server
@@ -51,10 +52,11 @@ def main(argv: Sequence[str]) -> int:
         sys.stdout.write(printable(verify(folder, arguments.roster), lines=True) + "\n")
         return EXIT_OK
     if not (folder / "report.json").exists() and (folder / "server.json").exists():
-        sys.stdout.write(render_server(load(folder / "server.json", "server")))
+        sys.stdout.write(paint(render_server(load(folder / "server.json", "server")), sys.stdout))
         return EXIT_OK
     document = load(folder / "report.json")
-    sys.stdout.write(render(document, read_centroids(folder / "centroids.csv", document["result"]["features"])))
+    table = render(document, read_centroids(folder / "centroids.csv", document["result"]["features"]))
+    sys.stdout.write(paint(table, sys.stdout))
     return EXIT_OK
 
 

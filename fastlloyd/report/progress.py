@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from fastlloyd.errors import printable
+from fastlloyd.report.colour import paint
 from fastlloyd.report.unit import format_bytes, format_count, format_seconds
 
 PREFIX = "@fastlloyd "
@@ -129,7 +130,7 @@ class Progress:
         """Pass other output through without tearing the bar."""
         if self._bar is not None:
             self._bar.clear()
-        stream.write(text)
+        stream.write(paint(text, stream))
         stream.flush()
         if self._bar is not None:
             self._bar.refresh()
