@@ -23,9 +23,9 @@ from fastlloyd.errors import (
     Reason,
 )
 from fastlloyd.net.link import control
-from fastlloyd.net.link.control import Ending, NotStarted, abort, agree_start
+from fastlloyd.net.link.control import Ending, NotStarted, abort, agree_start, leave_together
 from fastlloyd.net.link.frame import DIGEST_BYTES, NO_DIGEST, Kind, Notice, Start, Verdict
-from fastlloyd.wire.header import FINAL_ROUND, SERVER, SETUP_ROUND, PartyId
+from fastlloyd.wire.header import FINAL_ROUND, SERVER, SETUP_ROUND, Header, PartyId
 from tests.net.support import BUSY_S, CONTEXT, LIMIT_S, SHORT_S, at_once, connected, make_links
 
 ONE, TWO, THREE = PartyId(1), PartyId(2), PartyId(3)
@@ -360,6 +360,52 @@ def test_agreed_ending_is_not_agreed_again():
     begin = time.monotonic()
     assert abort(links[1], DataError("later")) == Ending(4, 0, Reason.BUDGET, lost=False)
     assert time.monotonic() - begin < BUSY_S
+
+
+# --- after a good run ---
+
+
+def flood(links):
+    """Let client 2 tell client 1 again and again what nobody asks for any more, and then that the run ends."""
+    message = Header(33, FINAL_ROUND, 0).encode() + bytes(20_000)
+    for _ in range(5):
+        links[2].send(ONE, message, payload_bytes=0, round=FINAL_ROUND)
+    links[2].post(ONE, Kind.ABORT, Notice(1, Reason.PROTOCOL, 3).encode(), FINAL_ROUND)
+    links[2].close(lost=True)
+
+
+def test_a_client_that_floods_the_end_makes_no_other_one_fail():
+    links = connected(3)
+    links[1].bound(message_bytes=30_000, ahead_bytes=30_000)
+    flood(links)
+    links[0].post(ONE, Kind.DONE, b"", FINAL_ROUND)
+    links[0].close()
+    leave_together(links[1], deadline_s=LIMIT_S)
+    assert SERVER in links[1].finished
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_only_the_server_ends_the_end(gone):
+    links = connected(3)
+    links[1].bound(message_bytes=30_000, ahead_bytes=30_000)
+    flood(links)
+    if gone:
+        links[0].close(lost=True)
+    else:
+        links[0].post(ONE, Kind.ABORT, Notice(2, Reason.OUTPUT, 2).encode(), FINAL_ROUND)
+    with pytest.raises(PeerGone if gone else Aborted) as caught:
+        leave_together(links[1], deadline_s=LIMIT_S)
+    assert caught.value.rank == (0 if gone else 2)
+
+
+def test_the_server_ends_the_run_for_who_floods_it():
+    links = connected(3)
+    links[0].bound(message_bytes=30_000, ahead_bytes=30_000)
+    links[1].post(SERVER, Kind.DONE, b"", FINAL_ROUND)
+    for _ in range(5):
+        links[2].send(SERVER, Header(33, FINAL_ROUND, 0).encode() + bytes(20_000), payload_bytes=0, round=FINAL_ROUND)
+    with pytest.raises(PeerError, match="client 2 sent more than 30000 bytes ahead of time"):
+        leave_together(links[0], deadline_s=LIMIT_S)
 
 
 @given(st.binary(max_size=40))
