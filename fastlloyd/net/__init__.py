@@ -1,1 +1,1 @@
-"""Transports: frames between ranks, in memory, over MPI or over TCP, counted and delayed."""
+"""Transports: frames between ranks, over MPI or over TCP, counted and delayed."""

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from fastlloyd.net.memory import MemoryNetwork
 from fastlloyd.net.tcp.address import listen, parse_address
 from fastlloyd.net.tcp.hub import TcpServer
 from fastlloyd.net.tcp.spoke import join
@@ -28,6 +27,7 @@ from fastlloyd.run.files import privacy_part
 from fastlloyd.run.together import run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.mpi.support import done
+from tests.net.memory import MemoryNetwork
 
 LIMIT_S = 120.0
 SETTINGS: dict[str, dict[str, Any]] = {

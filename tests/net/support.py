@@ -9,9 +9,9 @@ from typing import Any
 
 from fastlloyd.crypto.link.identity import Identity, make_identity
 from fastlloyd.net.link.secure import SecureLinks
-from fastlloyd.net.memory import MemoryNetwork, Tap
 from fastlloyd.net.meter import Meter
 from fastlloyd.wire.header import PartyId
+from tests.net.memory import MemoryNetwork, Tap
 
 CONTEXT = bytes(range(32))
 LIMIT_S = 30.0

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from fastlloyd.errors import ConfigError, InternalError, PeerGone
-from fastlloyd.net.memory import MemoryNetwork
 from fastlloyd.net.transport import Transport
 from fastlloyd.wire.header import SERVER, PartyId
 from tests.contracts import transport as contract
+from tests.net.memory import MemoryNetwork
 
 ONE, TWO = PartyId(1), PartyId(2)
 

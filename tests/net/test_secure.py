@@ -20,9 +20,9 @@ from fastlloyd.errors import (
 )
 from fastlloyd.net.link.frame import Kind, Notice
 from fastlloyd.net.link.secure import SecureLinks
-from fastlloyd.net.memory import MemoryNetwork
 from fastlloyd.net.meter import Meter
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId
+from tests.net.memory import MemoryNetwork
 from tests.net.support import CONTEXT, LIMIT_S, SHORT_S, at_once, connect_all, connected, identity, make_links
 
 ONE, TWO = PartyId(1), PartyId(2)

@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from fastlloyd.net.memory import MemoryNetwork
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.execute import execute
 from fastlloyd.wire.header import PartyId
+from tests.net.memory import MemoryNetwork
 
 LIMIT_S = 120.0
 

@@ -10,7 +10,6 @@ import pytest
 
 from fastlloyd.errors import PeerError
 from fastlloyd.life.seed import agree_seed
-from fastlloyd.net.memory import MemoryNetwork
 from fastlloyd.net.meter import Meter
 from fastlloyd.party.effects import Party, Send
 from fastlloyd.privacy.ledger import Ledger
@@ -25,6 +24,7 @@ from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.driver import Deadlines, Driver
 from fastlloyd.run.host import Host
 from fastlloyd.wire.header import SERVER, Header, PartyId
+from tests.net.memory import MemoryNetwork
 from tests.protocols.secfc.support import RUN_ID, mixture, plan_for
 
 POINTS = mixture(60, 3, 4, seed=11)

@@ -20,13 +20,13 @@ from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.dossier.approval import Approval, check_approval, read_approval, read_approvals, sign_approval
 from fastlloyd.dossier.values import differences, digest, public_values
 from fastlloyd.errors import ConfigError
-from fastlloyd.net.memory import MemoryNetwork
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.run.config import RunConfig, with_values
 from fastlloyd.run.execute import execute
 from fastlloyd.run.inputs import Place
 from fastlloyd.run.session import find_face
 from fastlloyd.wire.header import PartyId
+from tests.net.memory import MemoryNetwork
 
 IDENTITIES = [make_identity(f"site {rank}", rank) for rank in range(3)]
 NOW = "2026-11-22T18:00:00+00:00"

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from fastlloyd.errors import ConfigError, Interrupted
-from fastlloyd.net.memory import MemoryNetwork
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.execute import execute
 from fastlloyd.run.files import ResultFiles
 from fastlloyd.run.horizontal import Begun
 from fastlloyd.wire.header import PartyId
+from tests.net.memory import MemoryNetwork
 
 
 def test_a_signal_during_the_clean_up_is_outlived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

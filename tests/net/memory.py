@@ -1,4 +1,4 @@
-"""A transport between threads of one process, for the estimator, simulations and tests.
+"""A transport between threads of one process, for tests: the same parties without sockets or processes.
 
 One queue per party; a frame is copied once when it is sent. What an ended endpoint means:
 
