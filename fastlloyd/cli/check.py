@@ -17,7 +17,8 @@ from fastlloyd.cli.arguments import join_negative_values, name_list
 from fastlloyd.cli.check_key import check_links
 from fastlloyd.cli.options import Parser
 from fastlloyd.data.bounds import Bounds, count_outside, parse_bounds
-from fastlloyd.data.table import MISSING_RULES, Table, missing_words, read_table
+from fastlloyd.data.missing import MISSING_RULES, missing_words
+from fastlloyd.data.table import Table, read_table
 from fastlloyd.errors import EXIT_OK, ConfigError, DataError, printable
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig, load_config

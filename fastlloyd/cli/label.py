@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +14,24 @@ from numpy.typing import NDArray
 from fastlloyd.cli.arguments import join_negative_values
 from fastlloyd.cli.options import Parser
 from fastlloyd.data.bounds import Bounds, parse_bounds, scale
+from fastlloyd.data.categories import Categories
+from fastlloyd.data.merge import Unit
+from fastlloyd.data.missing import MISSING_RULES
 from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
 from fastlloyd.data.public.named import dataset_bounds, load_named
-from fastlloyd.data.table import column_names, read_table
+from fastlloyd.data.rows import RawRows
+from fastlloyd.data.table import column_names, read_identifiers, read_table
 from fastlloyd.errors import EXIT_OK, ConfigError
+from fastlloyd.kmeans.assign import assign
+from fastlloyd.kmeans.grid import quantise, round_centers
 from fastlloyd.report.display import csv_text
+from fastlloyd.report.document import load as load_report
+from fastlloyd.report.files import labels_csv
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig, load_config
 
 _BLOCK_VALUES = 1 << 18
+_MOST_BITS = 24
 
 
 def main(argv: Sequence[str]) -> int:
@@ -43,22 +53,76 @@ def main(argv: Sequence[str]) -> int:
     """
     options = parser().parse_args(join_negative_values(argv, ("--bounds",)))
     config = None if options.config is None else load_config(options.config, links=False)
-    bounds = _bounds(options.bounds, config)
+    stored = _read_stored(Path(options.centroids))
+    bounds = _bounds(options.bounds, config) or stored.bounds
     header = column_names(options.centroids)
     centroids = read_table(options.centroids, columns=header).values
     names = tuple(map(csv_text, header))
+    if options.own_columns:
+        names, centroids = _own_columns(names, centroids, column_names(options.data))
     matched = None if bounds is None else bounds.match(names)
-    missing = options.missing or ("midpoint" if config is not None and config.missing == "midpoint" else "refuse")
-    records = read_table(options.data, columns=names, missing=missing, bounds=matched).values
-    if matched is not None:
-        centroids, records = scale(centroids, matched), scale(records, matched, out=records)
-    write_labels(Path(options.out), nearest(records, centroids))
-    space = "in original units, since no bounds were given" if matched is None else "scaled by the bounds"
+    missing = options.missing or ("refuse" if config is None else config.missing)
+    table = read_table(
+        options.data, columns=names, missing=missing, bounds=matched, unit=stored.unit, categories=stored.categories
+    )
+    raw_ids = None if options.id is None else read_identifiers(options.data, options.id)
+    labels = _label(table.values, centroids, matched, stored.fraction_bits)
+    write_labels(Path(options.out), labels, RawRows(raw_records=table.raw_records, raw_ids=raw_ids))
+    space = "in original units, since no bounds are known" if matched is None else "scaled by the bounds"
+    part = f", by {len(names)} of {len(header)} features alone" if len(names) < len(header) else ""
     print(
-        f"labelled {format_count(len(records), 'record')} by {format_count(len(centroids), 'centroid')} ({space}): "
-        f"{options.out}"
+        f"labelled {format_count(len(table.values), 'record')} by {format_count(len(centroids), 'centroid')} "
+        f"({space}{part}): {options.out}"
     )
     return EXIT_OK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stored:
+    """What stands beside the centroids: how the run looked at records."""
+
+    bounds: Bounds | None = None
+    categories: Categories = field(default_factory=Categories)
+    unit: Unit | None = None
+    fraction_bits: int | None = None
+
+
+def _read_stored(centroids: Path) -> _Stored:
+    """Read what the run has left beside its centroids; nothing where they stand alone, or were left by version 0.1."""
+    path = centroids.with_name("bounds.csv")
+    if not path.is_file():
+        return _Stored()
+    read = parse_bounds(str(path))
+    bounds = Bounds(read.lo, read.hi, None if read.names is None else tuple(map(csv_text, read.names)))
+    path = centroids.with_name("report.json")
+    if not path.is_file():
+        return _Stored(bounds=bounds)
+    fraction_bits = load_report(path)["parameters"].get("fraction_bits")
+    return _Stored(bounds=bounds, fraction_bits=fraction_bits if fraction_bits in range(1, _MOST_BITS + 1) else None)
+
+
+def _own_columns(
+    names: tuple[str, ...], centroids: NDArray[np.float64], columns: Sequence[str]
+) -> tuple[tuple[str, ...], NDArray[np.float64]]:
+    """Keep the features that the file has."""
+    kept = [at for at, name in enumerate(names) if name in columns]
+    if not kept:
+        raise ConfigError("--own-columns: the file has none of the centroids' features; check --data")
+    return tuple(names[at] for at in kept), centroids[:, kept]
+
+
+def _label(
+    points: NDArray[np.float64], centers: NDArray[np.float64], bounds: Bounds | None, fraction_bits: int | None
+) -> NDArray[np.int64]:
+    """Label points as the run did where its grid is known, else by floating-point numbers; overwrites `points`."""
+    if bounds is None:
+        return nearest(points, centers)
+    points, centers = scale(points, bounds, out=points), scale(centers, bounds)
+    if fraction_bits is None:
+        return nearest(points, centers)
+    # Back from original units a centre halfway between two places of the grid may lie a last digit beside it.
+    settled = np.round(centers * 2.0**fraction_bits, 6) / 2.0**fraction_bits
+    return assign(quantise(points, fraction_bits), round_centers(settled, fraction_bits))
 
 
 def nearest(points: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -85,13 +149,16 @@ def nearest(points: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArra
     return labels
 
 
-def write_labels(path: Path, labels: NDArray[np.int64]) -> None:
-    """Write one label per row under a header, mode 0600; the file appears whole, by rename.
+def write_labels(path: Path, raw_labels: NDArray[np.int64], raw_rows: RawRows | None = None) -> None:
+    """Write the label of each row, mode 0600; the file appears whole, by rename.
 
     Parameters
     ----------
     path : Path
-    labels : int64 array, shape (n,)
+    raw_labels : int64 array, shape (n,)
+        Of the records.
+    raw_rows : RawRows, optional
+        The rows behind them.
 
     Raises
     ------
@@ -102,9 +169,8 @@ def write_labels(path: Path, labels: NDArray[np.int64]) -> None:
     try:
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            with os.fdopen(handle, "w", encoding="ascii") as file:
-                file.write("label\n")
-                file.writelines(f"{label}\n" for label in labels.tolist())
+            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+                file.write(labels_csv(raw_labels, raw_rows))
             beside.replace(path)
         finally:
             beside.unlink(missing_ok=True)
@@ -122,9 +188,19 @@ def parser() -> Parser:
     parser.add_argument("--centroids", required=True, metavar="FILE", help="centroids.csv of a run")
     parser.add_argument("--data", required=True, metavar="FILE", help="records to label")
     known = parser.add_mutually_exclusive_group()
-    known.add_argument("--bounds", metavar="LO,HI|FILE", help="the bounds of the run, to scale as it did")
+    known.add_argument(
+        "--bounds", metavar="LO,HI|FILE", help="the bounds of the run (default: bounds.csv beside the centroids)"
+    )
     known.add_argument("--config", metavar="FILE.toml", help="the run file, for its bounds")
-    parser.add_argument("--missing", choices=("refuse", "midpoint"), help="rule for missing values")
+    parser.add_argument("--missing", choices=MISSING_RULES, help="rule for missing values (default refuse)")
+    parser.add_argument(
+        "--id", metavar="COLUMN", help="column of the data that names its rows: stands beside the label"
+    )
+    parser.add_argument(
+        "--own-columns",
+        action="store_true",
+        help="label by the features that the file has, where a vertical run had more",
+    )
     parser.add_argument("--out", required=True, metavar="FILE", help="where to write the labels")
     return parser
 

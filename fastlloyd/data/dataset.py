@@ -30,6 +30,8 @@ class Dataset:
     licence : str
     image_shape : triple of int or None
         (height, width, channels) where the rows are the pixels of a picture.
+    numbers : int64 array, shape (n,), or None
+        Each record's row in its file, from 1, where some were dropped. None: 1, 2, ..
     """
 
     name: str
@@ -40,3 +42,4 @@ class Dataset:
     k: int | None = None
     licence: str = UNKNOWN_LICENCE
     image_shape: tuple[int, int, int] | None = None
+    numbers: NDArray[np.int64] | None = field(default=None, repr=False)

@@ -11,22 +11,20 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds
+from fastlloyd.data.categories import Categories
 from fastlloyd.data.columnar import read_parquet, read_parquet_head, read_parquet_texts
 from fastlloyd.data.delimited import Cells, read_cells, read_head, read_texts
+from fastlloyd.data.merge import Unit, merge_rows, number_people
+from fastlloyd.data.missing import MISSING_RULES, count_missing, keep_whole, refuse_infinite, settle_missing
 from fastlloyd.errors import ConfigError, DataError, did_you_mean
 
-Missing = Literal["refuse", "drop", "midpoint"]
-
-MISSING_RULES: tuple[Missing, ...] = ("refuse", "drop", "midpoint")
 SUFFIXES = (".csv", ".csv.gz", ".npy", ".npz", ".parquet")
-
-_BLOCK_VALUES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +40,11 @@ class Table:
     ignored : tuple of str
         Columns of the file that are not used: not asked for, identifiers or text.
     missing_rows : int
-        Rows with a missing value that were dropped or filled; stays with the owner.
+        Records with a missing value that were dropped or filled; stays with the owner.
+    raw_records : int64 array, shape (rows,), or None
+        The record that each row of the file is part of, from 0; -1 for a row that was dropped. None: row i is record i.
     missing_in : mapping of str to int
-        Missing values of each column that lacks any, as many as the file has; stays with the owner.
+        Missing values of each feature that lacks any, as many as the records have; stays with the owner.
     """
 
     values: NDArray[np.float64] = field(repr=False)
@@ -52,6 +52,7 @@ class Table:
     source: str
     ignored: tuple[str, ...] = ()
     missing_rows: int = field(default=0, repr=False)
+    raw_records: NDArray[np.int64] | None = field(default=None, repr=False)
     missing_in: Mapping[str, int] = field(default_factory=dict, repr=False)
 
 
@@ -62,6 +63,8 @@ def read_table(
     ignore: Sequence[str] = (),
     missing: str = "refuse",
     bounds: Bounds | None = None,
+    unit: Unit | None = None,
+    categories: Categories | None = None,
 ) -> Table:
     """Read the records of one file.
 
@@ -78,10 +81,14 @@ def read_table(
     ignore : sequence of str
         Columns to leave out.
     missing : {'refuse', 'drop', 'midpoint'}
-        What to do with a row that lacks a value (empty cell, NA, NaN, null): refuse the file, drop the row,
+        What to do with a record that lacks a value (empty cell, NA, NaN, null): refuse the file, drop the record,
         or fill in the middle of the bounds.
     bounds : Bounds, optional
         Needed for 'midpoint'; see also `columns`.
+    unit : Unit, optional
+        Makes one record of all rows of a person, before missing values are looked for; its column is no feature.
+    categories : Categories, optional
+        Columns that become features of 0 and 1, after those of `columns`, which need not name them.
 
     Returns
     -------
@@ -104,21 +111,36 @@ def read_table(
         raise ConfigError("--missing midpoint fills in the middle of the bounds: give --bounds as well")
     if not columns and bounds is not None and bounds.names is not None:
         columns = [name for name in bounds.names if name not in ignore]
-    path = Path(path)
+    path, categories = Path(path), categories or Categories()
+    no_numbers = (*ignore, *categories.columns, *(() if unit is None else (unit.column,)))
     origin = _source(path)
-    names = origin.names
-    chosen = _chosen(path, names, origin.numeric, tuple(columns), tuple(ignore))
-    cells = origin.read(chosen)
+    chosen = _chosen(path, origin, tuple(columns), no_numbers, categories)
+    cells = origin.read(chosen) if chosen else _no_cells(path, categories.columns[0])
     if not len(cells.values):
         raise DataError(f"{path} has columns but no rows; expected at least one record")
-    used = tuple(names[index] for index in chosen)
-    ignored = tuple(name or "(no name)" for i, name in enumerate(names) if i not in set(chosen))
-    _refuse_infinite(path, cells, used)
-    missing_in = _count_missing(cells.values, used)
-    if missing_in and missing == "refuse":
-        raise _refused(path, cells, used, missing_in)
-    values, missing_rows = _settle_missing(path, cells, used, missing, bounds)
-    return Table(values, used, str(path), ignored, missing_rows, missing_in)
+    used = tuple(origin.names[index] for index in chosen)
+    left_out = set(origin.names) - set(used) - set(categories.columns)
+    ignored = tuple(name or "(no name)" for name in origin.names if name in left_out)
+    refuse_infinite(cells.values, lambda row, column: _place(path, cells, row, used[column]))
+    values, features = _with_categories(path, cells.values, used, categories)
+    first_rows = people = None
+    if unit is not None:
+        people = number_people(read_identifiers(path, unit.column), source=str(path), column=unit.column)
+        values, first_rows = merge_rows(values, people, unit.rule, source=str(path))
+
+    def place(record: int, column: int) -> str:
+        row = record if first_rows is None else int(first_rows[record])
+        return _place(path, cells, row, features[column])
+
+    middle = bounds.match(features).middle if missing == "midpoint" and bounds is not None else None
+    missing_in = count_missing(values, features)
+    whole, missing_rows = settle_missing(
+        values, missing, middle, missing_in=missing_in, place=place, mean=unit is not None and unit.rule == "mean"
+    )
+    values, raw_records = keep_whole(values, whole, people)
+    if not len(values):
+        raise DataError(f"{path}: every row lacks a value, so --missing drop leaves none; fill the values in")
+    return Table(values, features, str(path), ignored, missing_rows, raw_records, missing_in)
 
 
 def column_names(path: str | Path) -> tuple[str, ...]:
@@ -277,30 +299,49 @@ def _checked(array: Any, path: Path) -> NDArray[Any]:
 
 
 def _chosen(
-    path: Path,
-    names: tuple[str, ...],
-    numeric: tuple[bool, ...],
-    columns: tuple[str, ...],
-    ignore: tuple[str, ...],
+    path: Path, origin: _Source, columns: tuple[str, ...], ignore: tuple[str, ...], categories: Categories
 ) -> list[int]:
-    """Decide which columns to use."""
+    """Decide which columns of numbers to use; none only where others hold categories."""
+    names = origin.names
     _refuse_twice([name for name in names if name], f"{path}: its header names")
     _refuse_twice(columns, "--columns names")
-    unknown = [name for name in (*columns, *ignore) if name not in names]
+    unknown = [name for name in (*columns, *ignore) if name not in (*names, *categories.names)]
     if unknown:
         wanted = ", ".join(f"{name!r}{did_you_mean(name, names)}" for name in unknown)
         raise DataError(f"{path}: no column {wanted}; it has {_listed(names)}")
     if columns:
-        chosen = [names.index(name) for name in columns if name not in ignore]
+        chosen = [names.index(name) for name in columns if name not in (*ignore, *categories.names)]
     else:
-        usable = [number and not _is_identifier(name) for number, name in zip(numeric, names, strict=True)]
+        usable = [number and not _is_identifier(name) for number, name in zip(origin.numeric, names, strict=True)]
         chosen = [i for i, name in enumerate(names) if usable[i] and name not in ignore]
-    if not chosen:
+    if not chosen and not categories.columns:
         raise DataError(
             f"{path}: no column of numbers is left to use; separate the cells by commas, write numbers with "
             "a decimal point, and name identifiers in --columns if they are meant"
         )
     return chosen
+
+
+def _no_cells(path: Path, column: str) -> Cells:
+    """Return as many rows without numbers as the file has."""
+    return Cells(np.empty((len(read_identifiers(path, column)), 0)), None)
+
+
+def _with_categories(
+    path: Path, values: NDArray[np.float64], names: tuple[str, ...], categories: Categories
+) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+    """Put the features made of categories behind the others."""
+    if not categories.columns:
+        return values, names
+    made = [
+        categories.indicate(column, read_identifiers(path, column), source=str(path)) for column in categories.columns
+    ]
+    both = [name for name in names if name in categories.names]
+    if both:
+        raise DataError(f"{path}: the column {both[0]!r} is called like a feature of --categories; rename it")
+    if len(made[0]) != len(values):
+        raise DataError(f"{path}: {len(made[0])} rows with categories, {len(values)} with numbers; complete every row")
+    return np.hstack([values, *made]), (*names, *categories.names)
 
 
 def _listed(names: Sequence[str], limit: int = 20) -> str:
@@ -320,78 +361,6 @@ def _refuse_twice(names: Sequence[str], where: str) -> None:
         if name in seen:
             raise DataError(f"{where} the column {name!r} twice; give every column a name of its own")
         seen.add(name)
-
-
-def _refuse_infinite(path: Path, cells: Cells, names: tuple[str, ...]) -> None:
-    """Name the first infinite value; no rule for missing values covers it."""
-    values = cells.values
-    step = max(1, _BLOCK_VALUES // values.shape[1])
-    for start in range(0, len(values), step):
-        infinite = np.isinf(values[start : start + step])
-        if infinite.any():
-            row, column = (int(i) for i in np.argwhere(infinite)[0])
-            place = _place(path, cells, start + row, names[column])
-            raise DataError(f"{place}: expected a finite number, got an infinite one; correct the cell")
-
-
-def _count_missing(values: NDArray[np.float64], names: tuple[str, ...]) -> dict[str, int]:
-    """Count the missing values of each column that lacks any."""
-    counts = np.zeros(len(names), dtype=np.int64)
-    step = max(1, _BLOCK_VALUES // values.shape[1])
-    for start in range(0, len(values), step):
-        counts += np.count_nonzero(np.isnan(values[start : start + step]), axis=0)
-    return {name: int(count) for name, count in zip(names, counts, strict=True) if count}
-
-
-def missing_words(missing_in: Mapping[str, int], limit: int = 20) -> str:
-    """Say which columns lack how many values.
-
-    Examples
-    --------
-    >>> missing_words({"age": 2, "dose": 11})
-    "2 in 'age', 11 in 'dose'"
-    """
-    shown = [f"{count:,} in {name!r}" for name, count in list(missing_in.items())[:limit]]
-    rest = len(missing_in) - limit
-    return ", ".join(shown) + (f" and more in {rest} other columns" if rest > 0 else "")
-
-
-def _refused(path: Path, cells: Cells, names: tuple[str, ...], missing_in: Mapping[str, int]) -> DataError:
-    """Return the error of a file with missing values: the first place, and how many each column lacks."""
-    values = cells.values
-    step = max(1, _BLOCK_VALUES // values.shape[1])
-    starts = range(0, len(values), step)
-    start = next(at for at in starts if np.isnan(values[at : at + step]).any())
-    row, column = (int(i) for i in np.argwhere(np.isnan(values[start : start + step]))[0])
-    return DataError(
-        f"{_place(path, cells, start + row, names[column])}: the value is missing or NaN (missing values: "
-        f"{missing_words(missing_in)}); fill them in, or choose --missing drop (the row) or --missing midpoint (of the "
-        "bounds)"
-    )
-
-
-def _settle_missing(
-    path: Path, cells: Cells, names: tuple[str, ...], rule: str, bounds: Bounds | None
-) -> tuple[NDArray[np.float64], int]:
-    """Apply the rule for missing values in place."""
-    values = cells.values
-    middle = bounds.match(names).middle if rule == "midpoint" and bounds is not None else None
-    step = max(1, _BLOCK_VALUES // values.shape[1])
-    kept, missing_rows = 0, 0
-    for start in range(0, len(values), step):
-        block = values[start : start + step]
-        gaps = np.isnan(block)
-        incomplete = gaps.any(axis=1)
-        missing_rows += int(incomplete.sum())
-        if middle is not None:
-            np.copyto(block, middle, where=gaps)
-        elif missing_rows:
-            block = block[~incomplete]
-            values[kept : kept + len(block)] = block
-        kept += len(block)
-    if not kept:
-        raise DataError(f"{path}: every row lacks a value, so --missing drop leaves none; fill the values in")
-    return values[:kept], missing_rows
 
 
 def _place(path: Path, cells: Cells, row: int, name: str) -> str:

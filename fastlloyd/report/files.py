@@ -17,10 +17,13 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.data.bounds import Bounds
+from fastlloyd.data.rows import RawRows
 from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.report.display import csv_cell
 from fastlloyd.wire.header import PartyId
@@ -63,17 +66,45 @@ def centroids_csv(names: Sequence[str], centroids: NDArray[np.float64]) -> str:
     A name that a spreadsheet would run as a formula gets an apostrophe in front (`display.csv_cell`).
     """
     text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    # A carriage return alone is not quoted of itself, and would end the line.
-    header = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL) if "\r" in "".join(names) else table
-    header.writerow(map(csv_cell, names))
-    table.writerows([[repr(float(value)) for value in row] for row in centroids])
+    _table(text, names).writerow(map(csv_cell, names))
+    _table(text).writerows([[repr(float(value)) for value in row] for row in centroids])
     return text.getvalue()
 
 
-def labels_csv(labels: NDArray[np.int64]) -> str:
-    """Write labels, shape (n,), as CSV with the header `label`."""
-    return "label\n" + "".join(f"{label}\n" for label in labels.tolist())
+def bounds_csv(names: Sequence[str], bounds: Bounds) -> str:
+    """Write the bounds of these features, in this order, as `data.bounds.parse_bounds` takes them; names as above."""
+    text = io.StringIO()
+    table = _table(text, names)
+    table.writerow(("feature", "lo", "hi"))
+    sides = zip(bounds.lo.tolist(), bounds.hi.tolist(), strict=True)
+    table.writerows((csv_cell(name), repr(lo), repr(hi)) for name, (lo, hi) in zip(names, sides, strict=True))
+    return text.getvalue()
+
+
+def labels_csv(raw_labels: NDArray[np.int64], raw_rows: RawRows | None = None) -> str:
+    """Write a party's own labels as CSV: the number of each row of its file, its id, and its label.
+
+    Parameters
+    ----------
+    raw_labels : int64 array, shape (n,)
+        Of the records.
+    raw_rows : RawRows, optional
+        The rows behind them; without, row i is record i. A row that was dropped has no label. There is a column of ids
+        where there are ids: as they stand in the owner's file, for it is to be joined with that file.
+    """
+    rows = RawRows() if raw_rows is None else raw_rows
+    text = io.StringIO()
+    table = _table(text, rows.raw_ids or ())
+    table.writerow(("row", "label") if rows.raw_ids is None else ("row", "id", "label"))
+    table.writerows(rows.label(raw_labels))
+    return text.getvalue()
+
+
+def _table(text: io.StringIO, cells: Sequence[str] = ()) -> Any:
+    """Return a writer of CSV for a table with these cells."""
+    # A carriage return alone is not quoted of itself, and would end the line.
+    quoted = any("\r" in cell for cell in cells)
+    return csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL)
 
 
 def output_folder(template: str, me: PartyId) -> Path:

@@ -79,7 +79,14 @@ def conclude(
     result = made if isinstance(made, Result) else None
     record = made.record() if isinstance(made, Result) else made
     farewell = yield from part(session, record, late)
-    return Outcome(farewell=farewell, result=result, late=late, raw_labels=raw_labels, raw_files=dict(raw_files or {}))
+    return Outcome(
+        farewell=farewell,
+        result=result,
+        late=late,
+        raw_labels=raw_labels,
+        raw_rows=session.raw_rows,
+        raw_files=dict(raw_files or {}),
+    )
 
 
 def conclude_without_result(

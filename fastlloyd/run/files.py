@@ -149,7 +149,7 @@ class ResultFiles:
         """Write the own labels, and the shared files if this party is the one to do it."""
         own = dict(outcome.raw_files)
         if outcome.raw_labels is not None:
-            own[f"labels_{self._facts.me.rank}.csv"] = labels_csv(outcome.raw_labels)
+            own[f"labels_{self._facts.me.rank}.csv"] = labels_csv(outcome.raw_labels, outcome.raw_rows)
         for name, text in own.items():
             self._folder.write(name, text, mode=PRIVATE_MODE)
         if self._writes_shared and outcome.result is not None:

@@ -22,6 +22,7 @@ from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.data.bounds import Bounds, parse_bounds, scale
 from fastlloyd.data.dataset import Dataset
 from fastlloyd.data.public.named import dataset_bounds, load_named
+from fastlloyd.data.rows import RawRows
 from fastlloyd.data.split import split_rows
 from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, DataError
@@ -87,11 +88,14 @@ class OwnRecords:
     names : tuple of str
     bounds : Bounds
         Matched to the features.
+    raw_rows : RawRows
+        The rows of the file that they come from, for the owner's labels.
     """
 
     raw_points: NDArray[np.float64] = field(repr=False)
     names: tuple[str, ...]
     bounds: Bounds
+    raw_rows: RawRows = field(default_factory=RawRows, repr=False)
 
     def digest(self, key: bytes) -> str:
         """Give a keyed digest of everything that a resumed run must find unchanged; never sent."""
@@ -238,11 +242,13 @@ def load_own(config: RunConfig, common: Common, me: PartyId, *, ignore: tuple[st
         The file or its records do not fit, or there are more than the public cap.
     """
     if common.dataset is not None and common.splits is not None:
-        raw_values = common.dataset.values[common.splits[me.rank - 1]]
+        dataset, part = common.dataset, common.splits[me.rank - 1]
+        raw_values = dataset.values[part]
         return OwnRecords(
             raw_points=scale(raw_values, common.bounds, out=raw_values),
-            names=common.dataset.names,
-            bounds=common.bounds.match(common.dataset.names),
+            names=dataset.names,
+            bounds=common.bounds.match(dataset.names),
+            raw_rows=RawRows(raw_numbers=part + 1 if dataset.numbers is None else dataset.numbers[part]),
         )
     path = (config.data or "").replace("{client}", str(me.rank))
     table = read_table(path, columns=config.columns, ignore=ignore, missing=config.missing, bounds=common.bounds)
@@ -253,7 +259,12 @@ def load_own(config: RunConfig, common: Common, me: PartyId, *, ignore: tuple[st
             "larger --n-total or on --client-caps, or use fewer records"
         )
     bounds = common.bounds.match(table.names)
-    return OwnRecords(raw_points=scale(table.values, bounds, out=table.values), names=table.names, bounds=bounds)
+    return OwnRecords(
+        raw_points=scale(table.values, bounds, out=table.values),
+        names=table.names,
+        bounds=bounds,
+        raw_rows=RawRows(raw_records=table.raw_records),
+    )
 
 
 def load_identity(config: RunConfig, me: PartyId, clients: int) -> tuple[Identity, Roster | None]:

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from fastlloyd.crypto.link.identity import Identity
 from fastlloyd.data.bounds import Bounds
+from fastlloyd.data.rows import RawRows
 from fastlloyd.errors import PeerError
 from fastlloyd.privacy.release import ADD_REMOVE, Release
 from fastlloyd.report import document
-from fastlloyd.report.files import centroids_csv
+from fastlloyd.report.files import bounds_csv, centroids_csv
 from fastlloyd.report.quality import UNKNOWN, Noise, Quality, judge
 from fastlloyd.report.signed import Covers, SignedRecord
 from fastlloyd.run.config import RunConfig
@@ -237,7 +238,7 @@ class Result:
     @property
     def files(self) -> dict[str, str]:
         """The files that every party with the result makes alike, by name."""
-        made = dict(self.extra)
+        made = {"bounds.csv": bounds_csv(self.features, self.bounds), **self.extra}
         if self.centroids is not None:
             made = {"centroids.csv": centroids_csv(self.features, self.centroids), **made}
             if self.costs is not None:
@@ -278,7 +279,9 @@ class Outcome:
     late : frozenset of PartyId
         Clients that missed the last round; the end does not wait for them.
     raw_labels : int64 array, shape (n,), or None
-        Of the own records.
+        Of its own records.
+    raw_rows : RawRows or None
+        The rows of its file behind these records.
     raw_files : mapping from file name to text
         Further files that are this party's alone.
     """
@@ -288,6 +291,7 @@ class Outcome:
     record: SignedRecord | None = None
     late: frozenset[PartyId] = frozenset()
     raw_labels: NDArray[np.int64] | None = field(default=None, repr=False)
+    raw_rows: RawRows | None = field(default=None, repr=False)
     raw_files: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from fastlloyd.crypto.link.identity import Identity
 from fastlloyd.crypto.link.roster import Roster
+from fastlloyd.data.rows import RawRows
 from fastlloyd.errors import InternalError
 from fastlloyd.life.sizes import setup_bounds
 from fastlloyd.net.meter import Meter
@@ -19,7 +20,7 @@ from fastlloyd.party.effects import Allow, Identify, Party
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.protocols.registry import load_face
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import Common
+from fastlloyd.run.inputs import Common, OwnRecords
 from fastlloyd.run.outcome import Facts, Outcome
 from fastlloyd.wire.header import PartyId
 
@@ -55,6 +56,8 @@ class Session:
     roster : Roster or None
     plan : object or None
         The protocol's plan; set by the party before it asks whether the run can be afforded.
+    raw_rows : RawRows or None
+        The rows behind the records that were handed over; its own labels at the end are for these.
     """
 
     me: PartyId
@@ -70,6 +73,7 @@ class Session:
     identity: Identity = field(repr=False)
     roster: Roster | None
     plan: Any = None
+    raw_rows: RawRows | None = field(default=None, repr=False)
 
     @property
     def resumed(self) -> bool:
@@ -81,6 +85,8 @@ class Session:
         own, self.own = self.own, None
         if not isinstance(own, kind):
             raise InternalError("a party started without its records")
+        if isinstance(own, OwnRecords):
+            self.raw_rows = own.raw_rows
         return own
 
     def begin(self, data_digest: str = "", sizes: Mapping[int, int] | None = None) -> Party[None]:

@@ -156,7 +156,7 @@ def _written(folder: Path) -> list[Life]:
     report = json.loads(path.read_text())
     files = {
         name: (folder / name).read_text()
-        for name in ("centroids.csv", "sizes.csv", "elbow.csv")
+        for name in ("bounds.csv", "centroids.csv", "sizes.csv", "elbow.csv")
         if (folder / name).exists()
     }
     spent = report["privacy"]["spent_epsilon"]

@@ -25,7 +25,16 @@ from tests.mpi.support import ROOT, Ended, done, read_matrix, report
 
 pytestmark = pytest.mark.mpi
 
-FILES = {"centroids.csv", "report.json", "server.json", "config.toml", "ledger.jsonl", "labels_1.csv", "labels_2.csv"}
+FILES = {
+    "bounds.csv",
+    "centroids.csv",
+    "report.json",
+    "server.json",
+    "config.toml",
+    "ledger.jsonl",
+    "labels_1.csv",
+    "labels_2.csv",
+}
 
 
 @dataclass(frozen=True)
@@ -98,7 +107,7 @@ def test_labels_are_the_nearest_released_centroids(plain: Run) -> None:
     centers = scale(read_matrix(plain.folder / "centroids.csv"), common.bounds)
     grid = 2.0 ** -report(plain.folder)["parameters"]["fraction_bits"]
     for client, rows in enumerate(common.splits, start=1):
-        labels = read_matrix(plain.folder / f"labels_{client}.csv")[:, 0].astype(int)
+        labels = read_matrix(plain.folder / f"labels_{client}.csv")[:, 1].astype(int)
         distances = ((points[rows][:, None, :] - centers[None, :, :]) ** 2).sum(axis=2)
         slack = 8 * grid * points.shape[1]
         assert len(labels) == len(rows)
@@ -198,7 +207,7 @@ def test_the_written_run_file_runs_again_and_gives_the_same(supervised: Run, tmp
 def test_new_records_are_labelled_with_released_centroids(supervised: Run) -> None:
     folder = supervised.folder
     (folder / "new.csv").write_text("age,pressure\n31,112\n68,150\n28,104\n")
-    released = ("--centroids", "results/centroids.csv", "--bounds", "bounds.csv")
+    released = ("--centroids", "results/centroids.csv")
     fastlloyd("label", *released, "--data", "new.csv", "--out", "new_labels.csv", cwd=folder)
     young = int(read_matrix(folder / "results" / "centroids.csv")[:, 0].argmin())
-    assert read_matrix(folder / "new_labels.csv")[:, 0].tolist() == [young, 1 - young, young]
+    assert read_matrix(folder / "new_labels.csv")[:, 1].tolist() == [young, 1 - young, young]

@@ -16,7 +16,7 @@ OWN = ("--data", "hospital_{client}.csv", "--k", "2", "--bounds", "-1,1", "--out
 
 
 def labels(folder: Path, rank: int) -> np.ndarray:
-    return np.loadtxt(folder / f"labels_{rank}.csv", skiprows=1, dtype=np.int64)
+    return np.loadtxt(folder / f"labels_{rank}.csv", skiprows=1, delimiter=",", usecols=1, dtype=np.int64)
 
 
 def test_secfc_gives_each_client_its_labels_and_the_server_none(tmp_path: Path) -> None:

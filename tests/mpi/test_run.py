@@ -107,7 +107,7 @@ def check_labels(folder: Path, client: int, raw_scaled: NDArray[np.float64]) -> 
     """A client's labels, readable to it alone, are the nearest released centroids, up to the grid."""
     path = folder / f"labels_{client}.csv"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    labels = read_matrix(path)[:, 0].astype(int)
+    labels = read_matrix(path)[:, 1].astype(int)
     centroids = read_matrix(folder / "centroids.csv")
     assert labels.shape == (len(raw_scaled),)
     distances = ((raw_scaled[:, None, :] - centroids[None, :, :]) ** 2).sum(axis=2)

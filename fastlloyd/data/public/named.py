@@ -209,7 +209,8 @@ def _from_file(name: str, path: Path, columns: Sequence[str], missing: str, *, f
     bounds = None if limits is None else limits.match(table.names)
     if bounds is not None and count_outside(table.values, bounds).any():
         bounds = None
-    return Dataset(name, table.values, table.names, labels, bounds, fact.k, fact.licence)
+    numbers = None if table.raw_records is None else np.flatnonzero(table.raw_records >= 0) + 1
+    return Dataset(name, table.values, table.names, labels, bounds, fact.k, fact.licence, numbers=numbers)
 
 
 def _labels(path: Path) -> NDArray[np.int64] | None:

@@ -193,7 +193,9 @@ def load(config: RunConfig, common: FedDPCommon, me: PartyId) -> OwnRecords | Se
     if settings.privacy_level == "record":
         return own
     raw_users = _users(config, common, me, settings, len(own.raw_points))
-    return UserRecords(raw_points=own.raw_points, names=own.names, bounds=own.bounds, raw_users=raw_users)
+    return UserRecords(
+        raw_points=own.raw_points, names=own.names, bounds=own.bounds, raw_rows=own.raw_rows, raw_users=raw_users
+    )
 
 
 def _load_server(config: RunConfig, common: FedDPCommon) -> ServerPoints:

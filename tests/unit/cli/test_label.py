@@ -20,18 +20,19 @@ def run(folder, *more):
     argv = ["--centroids", str(folder / "centroids.csv"), "--data", str(folder / "new.csv")]
     assert main([*argv, "--out", str(folder / "labels.csv"), *more]) == 0
     text = (folder / "labels.csv").read_text().splitlines()
-    assert text[0] == "label"
-    return [int(line) for line in text[1:]]
+    assert text[0] == "row,label"
+    assert [line.partition(",")[0] for line in text[1:]] == [str(row) for row in range(1, len(text))]
+    return [int(line.partition(",")[2]) for line in text[1:]]
 
 
 def test_original_units_when_no_bounds_are_known(files, capsys):
     assert run(files) == [0, 1, 0]
-    assert "in original units, since no bounds were given" in capsys.readouterr().out
+    assert "in original units, since no bounds are known" in capsys.readouterr().out
 
 
 def test_bounds_change_what_is_near(files, tmp_path, capsys):
-    (tmp_path / "bounds.csv").write_text("feature,lo,hi\nb,-10000,10000\na,0,10\n")
-    assert run(files, "--bounds", str(tmp_path / "bounds.csv")) == [1, 1, 0]
+    (tmp_path / "given.csv").write_text("feature,lo,hi\nb,-10000,10000\na,0,10\n")
+    assert run(files, "--bounds", str(tmp_path / "given.csv")) == [1, 1, 0]
     assert "scaled by the bounds" in capsys.readouterr().out
 
 
@@ -101,3 +102,30 @@ def test_a_name_that_was_kept_from_being_a_formula_finds_its_column(files):
     (files / "centroids.csv").write_text("'=a,b\n0,0\n10,1000\n")
     (files / "new.csv").write_text("id,b,=a\n1,0,9\n2,900,9\n3,100,1\n")
     assert run(files) == [0, 1, 0]
+
+
+def test_bounds_beside_the_centroids_are_taken(files, capsys):
+    (files / "bounds.csv").write_text("feature,lo,hi\nb,-10000,10000\na,0,10\n")
+    assert run(files) == [1, 1, 0]
+    assert "scaled by the bounds" in capsys.readouterr().out
+    assert run(files, "--bounds", "-1000,1000") == [0, 1, 0]
+
+
+def test_every_row_stands_in_the_file_with_its_id(files):
+    (files / "new.csv").write_text("b,patient,a\n0,P-7,9\n,x,9\n900,007,9\n")
+    with pytest.raises(DataError, match="row 2"):
+        run(files)
+    argv = ["--centroids", str(files / "centroids.csv"), "--data", str(files / "new.csv")]
+    main([*argv, "--missing", "drop", "--id", "patient", "--out", str(files / "labels.csv")])
+    assert (files / "labels.csv").read_text() == "row,id,label\n1,P-7,0\n2,x,\n3,007,1\n"
+
+
+def test_own_columns_of_a_vertical_result(files, capsys):
+    (files / "new.csv").write_text("id,c,a\n1,5,9\n2,5,1\n")
+    with pytest.raises(DataError, match="no column 'b'"):
+        run(files)
+    assert run(files, "--own-columns") == [1, 0]
+    assert "by 1 of 2 features alone" in capsys.readouterr().out
+    (files / "new.csv").write_text("id,c\n1,5\n")
+    with pytest.raises(ConfigError, match="none of the centroids' features"):
+        run(files, "--own-columns")

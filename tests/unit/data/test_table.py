@@ -176,7 +176,7 @@ def test_a_missing_value_in_an_unused_column_does_not_count(write):
 
 
 def test_dropping_over_many_blocks_keeps_the_order(tmp_path, monkeypatch):
-    monkeypatch.setattr("fastlloyd.data.table._BLOCK_VALUES", 8)
+    monkeypatch.setattr("fastlloyd.data.missing._BLOCK_VALUES", 8)
     values = np.arange(200, dtype=float).reshape(100, 2)
     values[::7, 1] = np.nan
     np.save(tmp_path / "v.npy", values)

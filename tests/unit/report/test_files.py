@@ -1,3 +1,5 @@
+import csv
+import io
 import os
 import stat
 import time
@@ -5,8 +7,10 @@ import time
 import numpy as np
 import pytest
 
+from fastlloyd.data.bounds import Bounds, parse_bounds
+from fastlloyd.data.rows import RawRows
 from fastlloyd.errors import ConfigError
-from fastlloyd.report.files import PRIVATE_MODE, RunFolder, centroids_csv, labels_csv, write_atomic
+from fastlloyd.report.files import PRIVATE_MODE, RunFolder, bounds_csv, centroids_csv, labels_csv, write_atomic
 from fastlloyd.wire.header import PartyId, clients
 
 RUN = bytes(16)
@@ -54,8 +58,23 @@ def test_centroids_read_back_exactly():
 
 
 def test_labels():
-    assert labels_csv(np.array([2, 0, 1])) == "label\n2\n0\n1\n"
-    assert labels_csv(np.array([], dtype=np.int64)) == "label\n"
+    assert labels_csv(np.array([2, 0, 1])) == "row,label\n1,2\n2,0\n3,1\n"
+    assert labels_csv(np.array([], dtype=np.int64)) == "row,label\n"
+    rows = RawRows(raw_records=np.array([0, -1, 0]), raw_ids=("-7", 'x, "y"', "a\rb"))
+    assert list(csv.reader(io.StringIO(labels_csv(np.array([4]), rows), newline=""))) == [
+        ["row", "id", "label"],
+        ["1", "-7", "4"],
+        ["2", 'x, "y"', ""],
+        ["3", "a\rb", "4"],
+    ]
+
+
+def test_bounds_read_back_exactly(tmp_path):
+    bounds = Bounds(np.array([0.1, -1e300]), np.array([1 / 3, 5e-300]))
+    (tmp_path / "bounds.csv").write_text(bounds_csv(["a, b", "=c"], bounds))
+    read = parse_bounds(str(tmp_path / "bounds.csv"))
+    assert read.names == ("a, b", "'=c")
+    assert (read.lo == bounds.lo).all() and (read.hi == bounds.hi).all()
 
 
 def test_lowest_included_client_writes_in_a_shared_folder(tmp_path):

@@ -1,0 +1,115 @@
+"""Makes one record of all rows of a person, before anything else is done with them.
+
+A record is a function of its person's rows alone, so that all rows of one person are one unit of privacy
+at this client. The same person at another client is another record there: nobody here knows of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.data.delimited import MISSING
+from fastlloyd.errors import DataError
+
+MERGE_RULES = ("mean", "first", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """How rows are merged.
+
+    Attributes
+    ----------
+    column : str
+        Names the person behind each row; compared as text.
+    rule : {'mean', 'first', 'error'}
+        Mean of the values that are there, the first row as it is, or refuse a second row.
+    """
+
+    column: str
+    rule: str = "mean"
+
+
+def number_people(names: Sequence[str], *, source: str, column: str) -> NDArray[np.int64]:
+    """Number the people behind the rows, in the order of their first rows.
+
+    Parameters
+    ----------
+    names : sequence of str, length n
+    source, column : str
+        For the error.
+
+    Returns
+    -------
+    int64 array, shape (n,)
+        From 0.
+
+    Raises
+    ------
+    DataError
+        A row names nobody: all such rows would count as one person.
+    """
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    nobody = [name for name in numbers if name.lower() in MISSING]
+    if nobody:
+        row = min(map(names.index, nobody)) + 1
+        raise DataError(
+            f"{source}, row {row}, column {column!r}: expected whose row it is, got nothing; fill it in, for all such "
+            "rows would count as one person"
+        )
+    return np.fromiter(map(numbers.__getitem__, names), np.int64, len(names))
+
+
+def merge_rows(
+    values: NDArray[np.float64], people: NDArray[np.int64], rule: str, *, source: str
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Make one record of the rows of each person.
+
+    Parameters
+    ----------
+    values : float64 array, shape (n, d)
+        NaN where a value is missing.
+    people : int64 array, shape (n,)
+        As `number_people` gives them.
+    rule : {'mean', 'first', 'error'}
+    source : str
+        For the error.
+
+    Returns
+    -------
+    merged : float64 array, shape (people, d)
+        With 'mean', NaN only where no row of the person has a value.
+    first_rows : int64 array, shape (people,)
+        Each person's first row, from 0.
+
+    Raises
+    ------
+    DataError
+        A person has two rows and the rule is 'error'; the rows are named, the person is not. Or a mean is too large.
+
+    Notes
+    -----
+    Sees: nobody but the caller.
+    """
+    first_rows = np.unique(people, return_index=True)[1].astype(np.int64)
+    if rule == "error" and len(first_rows) < len(people):
+        again = int(np.setdiff1d(np.arange(len(people)), first_rows)[0])
+        raise DataError(
+            f"{source}: rows {first_rows[people[again]] + 1} and {again + 1} are of the same person; expected one row "
+            "each, for --per-unit error: merge them, or choose --per-unit mean or first"
+        )
+    if rule != "mean":
+        return values[first_rows], first_rows
+    merged = np.empty((len(first_rows), values.shape[1]))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for column, own in enumerate(values.T):
+            there = ~np.isnan(own)
+            sums = np.bincount(people[there], weights=own[there], minlength=len(first_rows))
+            merged[:, column] = sums / np.bincount(people[there], minlength=len(first_rows))
+    if np.isinf(merged).any():
+        raise DataError(f"{source}: the values of a person are too large to add up; correct them or the units")
+    return merged, first_rows

@@ -1,0 +1,157 @@
+"""What becomes of records that lack a value: refused, dropped, or filled with the middle of the bounds.
+
+An infinite value is refused always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.errors import DataError
+
+Missing = Literal["refuse", "drop", "midpoint"]
+
+MISSING_RULES: tuple[Missing, ...] = ("refuse", "drop", "midpoint")
+
+_BLOCK_VALUES = 1 << 20
+
+
+def refuse_infinite(values: NDArray[np.float64], place: Callable[[int, int], str]) -> None:
+    """Refuse values, shape (n, d), of which one is infinite; `place` names the cell at row and column, from 0.
+
+    Raises
+    ------
+    DataError
+        Names the first one.
+    """
+    step = max(1, _BLOCK_VALUES // max(1, values.shape[1]))
+    for start in range(0, len(values), step):
+        infinite = np.isinf(values[start : start + step])
+        if infinite.any():
+            row, column = (int(i) for i in np.argwhere(infinite)[0])
+            raise DataError(
+                f"{place(start + row, column)}: expected a finite number, got an infinite one; correct the cell"
+            )
+
+
+def count_missing(values: NDArray[np.float64], names: Sequence[str]) -> dict[str, int]:
+    """Count the missing values of each feature that lacks any; `values` has shape (n, d)."""
+    counts = np.zeros(len(names), dtype=np.int64)
+    step = max(1, _BLOCK_VALUES // values.shape[1])
+    for start in range(0, len(values), step):
+        counts += np.count_nonzero(np.isnan(values[start : start + step]), axis=0)
+    return {name: int(count) for name, count in zip(names, counts, strict=True) if count}
+
+
+def missing_words(missing_in: Mapping[str, int], limit: int = 20) -> str:
+    """Say which columns lack how many values.
+
+    Examples
+    --------
+    >>> missing_words({"age": 2, "dose": 11})
+    "2 in 'age', 11 in 'dose'"
+    """
+    shown = [f"{count:,} in {name!r}" for name, count in list(missing_in.items())[:limit]]
+    rest = len(missing_in) - limit
+    return ", ".join(shown) + (f" and more in {rest} other columns" if rest > 0 else "")
+
+
+def settle_missing(
+    values: NDArray[np.float64],
+    rule: str,
+    middle: NDArray[np.float64] | None,
+    *,
+    missing_in: Mapping[str, int],
+    place: Callable[[int, int], str],
+    mean: bool = False,
+) -> tuple[NDArray[np.bool_] | None, int]:
+    """Apply the rule for missing values; fills them in in place.
+
+    Parameters
+    ----------
+    values : float64 array, shape (n, d)
+        NaN where a value is missing.
+    rule : {'refuse', 'drop', 'midpoint'}
+    middle : float64 array, shape (d,), or None
+        For 'midpoint'.
+    missing_in : mapping of str to int
+        As `count_missing` gives it.
+    place : callable
+        From record and column, both from 0, to what their owner calls them.
+    mean : bool
+        Whether a record is the mean of all rows of a person.
+
+    Returns
+    -------
+    whole : bool array, shape (n,), or None
+        Which records lack nothing; None where all are to be kept.
+    missing_rows : int
+        How many records lacked a value.
+
+    Raises
+    ------
+    DataError
+        A value is missing and the rule is 'refuse'.
+    """
+    if not missing_in:
+        return None, 0
+    step = max(1, _BLOCK_VALUES // values.shape[1])
+    whole: NDArray[np.bool_] | None = None
+    missing_rows = 0
+    for start in range(0, len(values), step):
+        block = values[start : start + step]
+        gaps = np.isnan(block)
+        incomplete = gaps.any(axis=1)
+        if not incomplete.any():
+            continue
+        missing_rows += int(incomplete.sum())
+        if rule == "refuse":
+            record, column = (int(i) for i in np.argwhere(gaps)[0])
+            whose = ", and no other row of this person has one" if mean else ""
+            raise DataError(
+                f"{place(start + record, column)}: the value is missing or NaN{whose} (missing values: "
+                f"{missing_words(missing_in)}); fill them in, or choose --missing drop (the row) or --missing midpoint "
+                "(of the bounds)"
+            )
+        if middle is not None:
+            np.copyto(block, middle, where=gaps)
+            continue
+        whole = np.ones(len(values), dtype=np.bool_) if whole is None else whole
+        whole[start : start + step] = ~incomplete
+    return whole, missing_rows
+
+
+def keep_whole(
+    values: NDArray[np.float64], whole: NDArray[np.bool_] | None, people: NDArray[np.int64] | None
+) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
+    """Drop records in place, and say which record each row of the file is part of.
+
+    Parameters
+    ----------
+    values : float64 array, shape (n, d)
+        Overwritten.
+    whole : bool array, shape (n,), or None
+        What `settle_missing` gave.
+    people : int64 array, shape (rows,), or None
+        The record of each row before any was dropped; None: row i is record i.
+
+    Returns
+    -------
+    values : float64 array, shape (kept, d)
+    raw_records : int64 array, shape (rows,), or None
+        -1 for a row whose record was dropped; None: row i is record i.
+    """
+    if whole is None:
+        return values, people
+    step = max(1, _BLOCK_VALUES // values.shape[1])
+    end = 0
+    for start in range(0, len(values), step):
+        block = values[start : start + step][whole[start : start + step]]
+        values[end : end + len(block)] = block
+        end += len(block)
+    numbers = np.where(whole, np.cumsum(whole) - 1, -1)
+    return values[:end], numbers if people is None else numbers[people]

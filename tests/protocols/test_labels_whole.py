@@ -1,0 +1,61 @@
+"""Labels at the end of whole runs: for every row of an owner's file, and those that `fastlloyd label` gives again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastlloyd.cli.label import main as label
+from tests.protocols.whole import run_whole
+
+N_TOTAL = 400
+
+
+def write_tables(folder: Path) -> None:
+    """Two clients' tables with ids that are text, a text column, missing values and another order of columns."""
+    generator = np.random.default_rng(8)
+    for client, rows in ((1, 90), (2, 130)):
+        age, size = generator.uniform(0, 100, rows).round(1), generator.uniform(-3, 3, rows)
+        lines = ["patient,age,note,size" if client == 1 else "size,note,age,patient"]
+        for row in range(rows):
+            gap = row % 17 == 3
+            cells = [f"P-{client}{row:03d}", "" if gap else str(age[row]), "well, well", repr(float(size[row]))]
+            cells[2] = f'"{cells[2]}"'
+            lines.append(",".join(cells if client == 1 else [cells[3], cells[2], cells[1], cells[0]]))
+        (folder / f"site_{client}.csv").write_text("\n".join(lines) + "\n")
+    (folder / "limits.csv").write_text("feature,lo,hi\nage,0,90\nsize,-2,2\n")
+
+
+@pytest.mark.parametrize("protocol", ["fastlloyd", "lloyd", "fastlloyd-plus", "kfed", "feddp"])
+@pytest.mark.parametrize("missing", ["drop", "midpoint"])
+def test_label_gives_the_labels_of_the_run(tmp_path, protocol, missing):
+    write_tables(tmp_path)
+    own = {"dataset": None, "data": str(tmp_path / "site_{client}.csv"), "bounds": str(tmp_path / "limits.csv")}
+    start = {"settings": {"feddp": {"start": "sphere-packing"}}} if protocol == "feddp" else {}
+    codes = run_whole(tmp_path, 3, protocol=protocol, k=3, n_total=N_TOTAL, missing=missing, **own, **start)
+    assert codes == [0, 0, 0]
+    for client, rows in ((1, 90), (2, 130)):
+        folder = tmp_path / str(client)
+        written = (folder / f"labels_{client}.csv").read_text()
+        lines = [line.split(",") for line in written.splitlines()]
+        assert lines[0] == ["row", "label"]
+        assert [line[0] for line in lines[1:]] == [str(row) for row in range(1, rows + 1)]
+        dropped = [row for row, line in enumerate(lines[1:]) if line[1] == ""]
+        assert dropped == ([row for row in range(rows) if row % 17 == 3] if missing == "drop" else [])
+        argv = ["--centroids", str(folder / "centroids.csv"), "--data", str(tmp_path / f"site_{client}.csv")]
+        assert label([*argv, "--missing", missing, "--out", str(tmp_path / "again.csv")]) == 0
+        assert (tmp_path / "again.csv").read_text() == written
+
+
+def test_rows_of_a_demonstration_are_those_of_the_set(tmp_path):
+    lines = ["a,b", *(f"{row % 10},{row % 7}" if row % 9 else ",1" for row in range(60))]
+    (tmp_path / "set.csv").write_text("\n".join(lines) + "\n")
+    run = {"dataset": str(tmp_path / "set.csv"), "protocol": "lloyd", "k": 2, "missing": "drop", "bounds": "0,10"}
+    assert run_whole(tmp_path, 3, **run) == [0, 0, 0]
+    rows = []
+    for client in (1, 2):
+        text = (tmp_path / str(client) / f"labels_{client}.csv").read_text()
+        rows += [int(line.partition(",")[0]) for line in text.splitlines()[1:]]
+    assert sorted(rows) == [row + 1 for row in range(60) if row % 9]

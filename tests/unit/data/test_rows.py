@@ -1,0 +1,26 @@
+"""What an owner joins labels by: each row of its file, in order, with the label of its record."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastlloyd.data.rows import RawRows
+
+
+def label(labels, **rows):
+    return list(RawRows(**rows).label(np.array(labels, dtype=np.int64)))
+
+
+def test_each_row_its_own_record():
+    assert label([2, 0]) == [(1, 2), (2, 0)]
+    assert label([]) == []
+
+
+def test_rows_of_one_person_and_rows_that_were_dropped():
+    records = np.array([0, -1, 1, 0])
+    assert label([5, 7], raw_records=records) == [(1, 5), (2, ""), (3, 7), (4, 5)]
+    assert label([5, 7], raw_records=records, raw_ids=("a", "b", "c", "a"))[1] == (2, "b", "")
+
+
+def test_rows_of_a_part_of_a_public_set():
+    assert label([1, 0], raw_numbers=np.array([9, 4])) == [(9, 1), (4, 0)]
