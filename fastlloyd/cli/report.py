@@ -1,4 +1,4 @@
-"""`fastlloyd report`: shows a finished run again, or verifies its privacy from the ledger alone."""
+"""`fastlloyd report`: shows a finished run again, makes its page, or verifies its privacy from the ledger alone."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ from fastlloyd.privacy.release import Release
 from fastlloyd.report.colour import paint
 from fastlloyd.report.display import csv_text
 from fastlloyd.report.document import load, public_releases
+from fastlloyd.report.files import PRIVATE_MODE, write_atomic
+from fastlloyd.report.page import result as page
 from fastlloyd.report.table import render, render_server
 from fastlloyd.report.unit import format_count
-from fastlloyd.wire.regular import read_regular
+from fastlloyd.wire.regular import open_regular, read_regular
 
 # How far a recomputed epsilon may differ between two versions of the accounting library.
 _SLACK = 1e-6
 
 
 def main(argv: Sequence[str]) -> int:
-    """Show or verify the run in a folder.
+    """Show or verify the run in a folder, or make its page.
 
     Returns
     -------
     int
-        0 when the run was shown, or verified.
+        0 when the run was shown or verified, or the page was written.
 
     Raises
     ------
@@ -42,10 +44,15 @@ def main(argv: Sequence[str]) -> int:
 
     Sees
     ----
-    Whoever reads the terminal sees released values.
+    Whoever reads the terminal or the page sees released values.
     """
     arguments = parser().parse_args(list(argv))
     folder: Path = arguments.folder
+    if arguments.html is not None:
+        if arguments.verify:
+            raise ConfigError("--html: expected without --verify, which writes no page; run both, one after the other")
+        sys.stdout.write(printable(f"wrote {write_page(folder, arguments.html)}") + "\n")
+        return EXIT_OK
     if arguments.roster is not None and not arguments.verify:
         raise ConfigError("--roster: expected with --verify, which checks the signatures; add --verify")
     if arguments.verify:
@@ -62,13 +69,65 @@ def main(argv: Sequence[str]) -> int:
 
 def parser() -> Parser:
     """Return the parser of the flags."""
-    parser = Parser(prog="fastlloyd report", description="Show a finished run again, or verify its privacy.")
+    parser = Parser(
+        prog="fastlloyd report", description="Show a finished run again, make its page, or verify its privacy."
+    )
     parser.add_argument("folder", metavar="DIR", type=Path, nargs="?", default=Path("fastlloyd-run"))
     parser.add_argument("--verify", action="store_true", help="recompute epsilon from DIR/ledger.jsonl and compare")
     parser.add_argument(
         "--roster", metavar="FILE", type=Path, help="with --verify: check the parties' signatures against this roster"
     )
+    parser.add_argument(
+        "--html",
+        metavar="FILE",
+        type=Path,
+        nargs="?",
+        const=Path(),
+        help="write the page of the result, DIR/report.html if no FILE is given",
+    )
     return parser
+
+
+def write_page(folder: Path, target: Path) -> Path:
+    """Write the page of a finished run, from its report.json and the released files that this names.
+
+    Parameters
+    ----------
+    folder : Path
+    target : Path
+        An empty path is report.html in the folder.
+
+    Returns
+    -------
+    Path
+        Where the page is.
+
+    Raises
+    ------
+    ConfigError
+        There is no result in the folder, its files are damaged, or jinja2 is not installed.
+    """
+    if target.is_dir() and target != Path():
+        raise ConfigError(f"--html {target}: expected a file, got a folder; type `fastlloyd report DIR --html [FILE]`")
+    if not (folder / "report.json").exists() and (folder / "server.json").exists():
+        raise ConfigError(f"--html: {folder} has no result, only what the server saw; the clients have the result")
+    document = load(folder / "report.json")
+    centroids = read_centroids(folder / "centroids.csv", document["result"]["features"])
+    named = [name for name in page.FILES if name in document["output"] and (folder / name).exists()]
+    files = {name: _content(folder / name) for name in named}
+    text = page.result_page(document, centroids, files)
+    place = folder / page.NAME if target == Path() else target
+    write_atomic(place, text, mode=PRIVATE_MODE, flag="--html")
+    return place
+
+
+def _content(path: Path) -> bytes:
+    """Return what a released file holds."""
+    try:
+        with open_regular(path) as file:
+            return file.read()
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}; give the folder of a finished run") from error
 
 
 def verify(folder: Path, roster: Path | None = None) -> str:

@@ -33,8 +33,16 @@ PUBLIC_MODE = 0o644
 _STALE_S = 86_400.0
 
 
-def write_atomic(path: Path, content: bytes | str, *, mode: int = PUBLIC_MODE) -> None:
+def write_atomic(path: Path, content: bytes | str, *, mode: int = PUBLIC_MODE, flag: str = "--output") -> None:
     """Write a file aside, sync it, and rename it into place.
+
+    Parameters
+    ----------
+    path : Path
+    content : bytes or str
+    mode : int
+    flag : str
+        The flag that named the path, for the error.
 
     Raises
     ------
@@ -55,7 +63,7 @@ def write_atomic(path: Path, content: bytes | str, *, mode: int = PUBLIC_MODE) -
         if aside:
             Path(aside).unlink(missing_ok=True)
         raise ConfigError(
-            f"--output: {path} cannot be written ({error.strerror}); check path, rights and room",
+            f"{flag}: {path} cannot be written ({error.strerror}); check path, rights and room",
             reason=Reason.OUTPUT,
         ) from error
 

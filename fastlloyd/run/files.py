@@ -24,6 +24,8 @@ from fastlloyd.privacy.release import Release
 from fastlloyd.report import document
 from fastlloyd.report.earlier import Earlier, find_earlier
 from fastlloyd.report.files import PRIVATE_MODE, RunFolder, labels_csv, output_folder
+from fastlloyd.report.page import result as page
+from fastlloyd.report.page.render import HOW_TO_INSTALL, available
 from fastlloyd.report.signed import sign_report
 from fastlloyd.run.config import RunConfig, to_toml
 from fastlloyd.run.outcome import Claim, Facts, Farewell, Outcome, Result
@@ -169,6 +171,7 @@ class ResultFiles:
         }
         claim = result.claim
         pictures = draw_result(self._facts, result)
+        pages = [page.NAME] if available() else []
         self._centroids = result.centroids
         self._document = document.build_report(
             dataclasses.replace(result.common, traffic=farewell.traffic),
@@ -179,7 +182,7 @@ class ResultFiles:
             against=claim.against,
             not_private_reason=claim.not_private_reason,
             evaluation=evaluate_result(self._facts, result),
-            output=[*texts, "report.json", *pictures, *own],
+            output=[*texts, "report.json", *pages, *pictures, *own],
             signatures=farewell.signatures,
         )
         if farewell.identity is not None:
@@ -192,6 +195,11 @@ class ResultFiles:
             else:
                 self._folder.write(name, text, mode=PRIVATE_MODE)
         self._folder.write("report.json", document.encode(self._document), mode=PRIVATE_MODE)
+        if pages:
+            known = {**{name: text.encode() for name, text in texts.items()}, **pictures}
+            shown = {name: known[name] for name in page.FILES if name in known}
+            text = page.result_page(self._document, result.centroids, shown)
+            self._folder.write(page.NAME, text, mode=PRIVATE_MODE)
 
     def _remove_own_ledger(self) -> None:
         """Without a state directory the run's ledger now stands in ledger.jsonl."""
@@ -218,6 +226,8 @@ class ResultFiles:
 
         note(render(self._document, self._centroids if self._facts.prints else None))
         note(f"files in {self._folder.path}")
+        if page.NAME not in self._document["output"]:
+            note(f"no {page.NAME}: {HOW_TO_INSTALL}")
 
 
 def _find_earlier(facts: Facts) -> Earlier:

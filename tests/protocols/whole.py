@@ -15,7 +15,7 @@ from tests.net.memory import MemoryNetwork
 LIMIT_S = 120.0
 
 
-def run_whole(folder: Path, parties: int, **config: Any) -> list[int]:
+def run_whole(folder: Path, parties: int, *, quiet: bool = True, **config: Any) -> list[int]:
     """Run all parties and give their exit codes."""
     network = MemoryNetwork(parties)
 
@@ -23,7 +23,9 @@ def run_whole(folder: Path, parties: int, **config: Any) -> list[int]:
         me = PartyId(rank)
         options = {"dataset": "iris", "deadline": LIMIT_S, "setup_deadline": LIMIT_S, **config}
         with network.endpoint(me) as transport:
-            ending = execute(RunConfig(output=str(folder / str(rank)), **options), transport, Announcer(me, quiet=True))
+            ending = execute(
+                RunConfig(output=str(folder / str(rank)), **options), transport, Announcer(me, quiet=quiet)
+            )
         return ending.code
 
     with ThreadPoolExecutor(parties) as pool:

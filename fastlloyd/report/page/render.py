@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from fastlloyd.errors import ConfigError, printable
+from fastlloyd.report.page.chart import short_name
 from fastlloyd.report.unit import format_bytes, format_count, format_epsilon, format_seconds
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ def render(template: str, **values: Any) -> str:
     template : str
         Name of a file in `templates/`; pages extend `base.html`.
     **values
-        What the template names. The filters `bytes`, `count` (with a noun), `epsilon`, `number` and `seconds` write
-        numbers as everywhere else.
+        What the template names. The filters `bytes`, `count` (with a noun), `epsilon`, `number`, `seconds` and `whole`
+        write numbers as everywhere else; `short` cuts a name, `sentence` makes a text begin and end as one.
 
     Raises
     ------
@@ -58,6 +59,22 @@ def format_number(value: float, digits: int = 4) -> str:
     return (f"{value:.0f}" if whole else text).replace("-", "\u2212")
 
 
+def format_whole(value: float) -> str:
+    """Write a number without its fraction, and with a true minus sign: `1,234`."""
+    return f"{round(value):,}".replace("-", "\u2212")
+
+
+def sentence(text: str) -> str:
+    """Write a text with a capital letter and a full stop.
+
+    Examples
+    --------
+    >>> sentence("noise of 4 %: good")
+    'Noise of 4 %: good.'
+    """
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+
+
 @cache
 def _environment() -> Environment:
     """Return jinja2's environment for all pages."""
@@ -75,7 +92,14 @@ def _environment() -> Environment:
         loader=FunctionLoader(lambda name: folder.joinpath(name).read_text("utf-8")),
     )
     environment.filters.update(
-        bytes=format_bytes, count=format_count, epsilon=format_epsilon, number=format_number, seconds=format_seconds
+        bytes=format_bytes,
+        count=format_count,
+        epsilon=format_epsilon,
+        number=format_number,
+        seconds=format_seconds,
+        sentence=sentence,
+        short=short_name,
+        whole=format_whole,
     )
     return environment
 

@@ -1,4 +1,5 @@
 import json
+import os
 
 import numpy as np
 import pytest
@@ -111,6 +112,40 @@ def test_names_of_a_report_are_shown_without_their_escapes(write_run, capsys):
     assert main([str(folder)]) == 0
     text = capsys.readouterr().out
     assert "\x1b" not in text and "\nclaim\n" not in text and "4.5" in text
+
+
+def test_writes_the_page_beside_the_report_or_where_it_is_told(write_run, tmp_path, capsys):
+    folder = write_run()
+    # Nothing but released files is read: a party's own paths and labels stand in others.
+    for name in ("config.toml", "labels_1.csv", "sizes.csv"):
+        (folder / name).mkdir()
+    assert main([str(folder), "--html"]) == 0
+    assert main([str(folder), "--html", str(tmp_path / "to show.html")]) == 0
+    assert capsys.readouterr().out.splitlines() == [f"wrote {folder}/report.html", f"wrote {tmp_path}/to show.html"]
+    text = (folder / "report.html").read_text()
+    assert (tmp_path / "to show.html").read_text() == text and "4.5" in text
+    assert (folder / "report.html").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_page_that_cannot_be_made(write_run, tmp_path):
+    folder = write_run()
+    for arguments, words in (
+        (["--html", "--verify"], "--html: expected without --verify"),
+        (["--html", str(tmp_path)], "expected a file, got a folder"),
+        (["--html", str(tmp_path / "no" / "page.html")], "--html: .* cannot be written"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            main([str(folder), *arguments])
+    (folder / "report.json").unlink()
+    with pytest.raises(ConfigError, match="has no result, only what the server saw"):
+        main([str(folder), "--html"])
+
+
+def test_a_pipe_in_place_of_a_picture_is_not_waited_for(write_run):
+    folder = write_run(output=["palette.png", "report.json"])
+    os.mkfifo(folder / "palette.png")
+    with pytest.raises(ConfigError, match="ordinary file"):
+        main([str(folder), "--html"])
 
 
 def test_shows_what_the_server_has(write_run, capsys):

@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from fastlloyd.errors import ConfigError
+from fastlloyd.report.page.result import NAME, format_rounded, result_page
+from fastlloyd.report.picture import encode_png
+from tests.contracts import page
+from tests.unit.report.figures import NO_NOISE, common, privacy, releases, report
+
+CENTRES = np.array([[1.0, 20.0], [2.5, -40.25], [9.0, 3.0]])
+HOSTILE = "<script>alert(1)</script>\u202e\x1b[2J\"'&"
+
+
+def document(quality=(), **changes):
+    made = report(**changes)
+    made["quality"] = {
+        "verdict": "good",
+        "sentence": "good: noise of 0.4 % of the range on a centre",
+        "warnings": [],
+        "expected": None,
+        "size_ranges": [[4.0, 16.0], [-9.0, 3.0], [11994.0, 12006.0]],
+        "centre_margins": [[0.1, 2.0], [0.5, 30.0], [0.001, 0.02]],
+        "empty": [],
+        "at_bounds": [],
+        "overlapping": [],
+        **dict(quality),
+    }
+    return made
+
+
+def shown(made, centroids=CENTRES, files=()):
+    """The page, checked, and its words in one line."""
+    text = result_page(made, centroids, dict(files))
+    root = page.check(text)
+    return root, re.sub(r"\s+", " ", " ".join(root.find("body").itertext()))
+
+
+def section(root, name):
+    return next(each for each in root.iter("section") if each.attrib["aria-labelledby"] == name)
+
+
+def test_the_verdict_comes_before_everything_but_what_was_asked():
+    root, _ = shown(document())
+    sections = [each.attrib["aria-labelledby"] for each in root.iter("section")]
+    assert sections == [
+        *("verdict", "promise", "clusters", "sight", "parties", "budget", "cost", "settings", "versions", "verify")
+    ]
+    assert (
+        "".join(next(section(root, "verdict").iter("p")).itertext()) == "Good Noise of 0.4 % of the range on a centre."
+    )
+    assert root.find("body/header/h1").text == "3 clusters of records that clients kept to themselves"
+
+
+def test_ranges_stand_beside_values_with_digits_that_mean_something():
+    root, words = shown(document())
+    cells = ["".join(cell.itertext()).strip() for cell in section(root, "clusters").iter("td")]
+    assert cells[:6] == ["1.00 ± 0.1", "20.0 ± 2", "2.50 ± 0.5", "−40 ± 30", "9.0000 ± 0.001", "3.000 ± 0.02"]
+    assert "−9 to 3" in words and "11,994 to 12,006" in words
+    assert format_rounded(-0.0001, 0.5) == "0.00"
+
+
+def test_what_the_plan_said_and_what_to_doubt():
+    expected = {"centre_noise": 4.79, "verdict": "noise", "sentence": "479 %: this result would be noise."}
+    doubt = ["Cluster 1 cannot be told from an empty one.", "Centres 0 and 2 cannot be told apart."]
+    root, words = shown(document({"verdict": "noise", "warnings": doubt, "expected": expected}))
+    first = section(root, "verdict")
+    assert [each.text for each in first.iter("li")] == doubt
+    assert "bad" in next(first.iter("div")).attrib["class"]
+    assert "Before the run the plan said: 479 %" in words
+    assert root.findtext("head/title").startswith("Noise")
+
+
+def test_a_run_without_noise_is_called_not_private_and_its_sizes_stay_away():
+    exact = [release.to_dict() for release in releases(mechanism="none", scale=0.0)]
+    made = document(
+        {"verdict": "exact", "size_ranges": None, "centre_margins": None},
+        privacy=privacy(**NO_NOISE, releases=exact),
+        noisy_sizes=[4711.0, 815.0, 99.0],
+    )
+    root, words = shown(made)
+    assert "Not private This protocol adds no noise" in words
+    assert not {"4711", "4,711", "815", "99"} & page.numbers(section(root, "clusters"))
+    assert "without noise the numbers are exact" in words
+    assert "toss a coin" not in words
+
+
+def test_the_promise_in_plain_words_is_the_bound_of_a_guess():
+    _, words = shown(document(privacy=privacy(spent_epsilon=1.0, epsilon=1.0, delta=0.0)))
+    assert "73.2 of 100" in words  # e / (1 + e) = 0.7311, rounded up
+    _, words = shown(document(privacy=privacy(spent_epsilon=9.0, epsilon=9.0)))
+    assert "weak promise" in words
+
+
+def test_names_from_peers_and_files_are_text():
+    made = document(
+        features=[HOSTILE, "b"], common=common(parameters={**common().parameters, "settings": {"a": HOSTILE}})
+    )
+    made["signatures"] = {
+        "roster": "ab" * 32,
+        "agreed": "cd" * 32,
+        "files": {},
+        "parties": [
+            {"rank": 0, "name": HOSTILE, "covers": "public", "signature": "ef" * 64, "problem": None},
+            {"rank": 1, "name": "Klinik 北", "covers": "result", "signature": None, "problem": HOSTILE},
+        ],
+        "writer": {"rank": 1, "signature": "ef" * 64},
+    }
+    made["network"]["transport"] = made["traffic"]["incomplete"] = made["machine"]["mpi"] = HOSTILE
+    made["quality"] |= {"sentence": HOSTILE, "warnings": [HOSTILE]}
+    text = result_page(made, CENTRES)
+    page.check(text)
+    assert "<script" not in text and "\u202e" not in text and "\x1b" not in text
+    assert text.count("&lt;script&gt;") > 8 and "Klinik 北" in text and "\\u202e" in text
+
+
+def test_signed_runs_show_names_roster_and_the_command():
+    made = document()
+    made["parties"]["authenticated"] = True
+    made["signatures"] = {
+        "roster": "ab" * 32,
+        "agreed": "cd" * 32,
+        "files": {},
+        "parties": [{"rank": 1, "name": "St Mary", "covers": "result", "signature": "ef" * 64, "problem": None}],
+        "writer": {"rank": 1, "signature": "ef" * 64},
+    }
+    _, words = shown(made)
+    assert "St Mary" in words and "ab" * 32 in words and "--verify --roster FILE" in words
+    assert "nobody checked" not in words
+    _, words = shown(document())
+    assert "Not authenticated: a demonstration." in words and "--roster FILE" not in words
+
+
+def test_what_is_left_of_the_budget_is_rounded_down():
+    _, words = shown(document(privacy=privacy(lifetime_epsilon=2.00001, budget=3.0)))
+    assert re.search(r"Left of the budget 0\.9999\b", words)
+    _, words = shown(document(privacy=privacy(lifetime_epsilon=2.0)))
+    assert "no limit" in words and "Left of" not in words
+
+
+def test_clients_that_missed_rounds_are_named():
+    made = document()
+    made["rounds"] = [
+        {"round": t, "seconds": None, "clients_included": [1] if t in (1, 2, 4) else [1, 2]} for t in range(6)
+    ]
+    _, words = shown(made)
+    assert "client 2: round 2–3, 5" in words and "before a resume" in words
+
+
+def test_a_plane_for_two_features_and_profiles_for_more():
+    root, _ = shown(document())
+    assert {"plane", "profile-0"} <= {each.attrib.get("id") for each in root.iter()}
+    names = [f"feature {i}" for i in range(40)]
+    made = document({"centre_margins": None}, features=names)
+    root, words = shown(made, np.arange(120.0).reshape(3, 40))
+    assert "plane" not in {each.attrib.get("id") for each in root.iter()}
+    assert "Drawn are the 24 features" in words
+    heads = ["".join(each.itertext()) for each in next(section(root, "clusters").iter("thead")).iter("th")]
+    assert heads == ["feature", "cluster 0", "cluster 1", "cluster 2"]
+
+
+def test_pictures_show_their_palette():
+    picture = encode_png(np.zeros((2, 3, 3), dtype=np.uint8))
+    colours = np.array([[255.0, 0.0, 16.0], [-5.0, 300.0, 1.4], [0.0, 0.0, 0.0]])
+    made = document({"centre_margins": None}, features=["red", "green", "blue"])
+    root, words = shown(made, colours, {"palette.png": picture})
+    assert "#000000 #00ff01 #ff0010" in words
+    (image,) = root.iter("img")
+    assert image.attrib["src"].startswith("data:image/png;base64,")
+    root, _ = shown(made, colours, {"palette.png": b"<svg onload=alert(1)>"})
+    assert not list(root.iter("img"))
+
+
+def test_the_curve_behind_a_chosen_number_of_clusters():
+    curve = b"k,cost,chosen\n1,10.5,0\n2,4.25,1\n3,4.0,0\n"
+    _, words = shown(document(), files={"elbow.csv": curve})
+    assert "2 was chosen" in words and "4.25" in words
+    with pytest.raises(ConfigError, match="elbow"):
+        result_page(document(), CENTRES, {"elbow.csv": b"nonsense"})
+
+
+def test_results_without_centres_sizes_or_verdict():
+    old = report(noisy_sizes=None)
+    del old["quality"]
+    root, words = shown(old, None)
+    assert "This run shows no centres" in words and "Not judged" in words
+    assert not list(section(root, "clusters").iter("table"))
+
+
+def test_values_that_are_no_numbers_are_shown_and_not_drawn():
+    root, words = shown(document({"centre_margins": None}), np.array([[np.nan, 1.0], [np.inf, 2.0], [1.0, 1.0]]))
+    assert "nan" in words and not list(section(root, "clusters").iter("circle"))
+
+
+def test_one_cluster_of_one_feature():
+    made = document({"size_ranges": [[0.0, 0.0]], "centre_margins": [[0.0]]}, features=["age"], noisy_sizes=[0.0])
+    shown(made, np.array([[5.0]]))
+
+
+@pytest.mark.parametrize(
+    "quality",
+    [
+        {"size_ranges": [[1.0, 2.0]]},
+        {"size_ranges": [[1.0, 2.0], [1.0], [1.0, 2.0]]},
+        {"centre_margins": [[1.0, 2.0]]},
+        {"centre_margins": [[1.0], [1.0], [1.0]]},
+    ],
+)
+def test_lists_that_do_not_belong_together_are_refused(quality):
+    with pytest.raises(ConfigError, match=r"report\.json: expected one size"):
+        result_page(document(quality), CENTRES)
+
+
+def test_long_runs_and_many_clusters_stay_readable():
+    k, d = 130, 90
+    sizes = [float(i) for i in range(k)]
+    made = document(
+        {"size_ranges": None, "centre_margins": None}, noisy_sizes=sizes, features=[f"f{i}" for i in range(d)]
+    )
+    made["rounds"] = [{"round": t, "seconds": 0.1, "clients_included": [1, 2]} for t in range(300)]
+    root, words = shown(made, np.random.default_rng(0).normal(size=(k, d)))
+    assert "Not shown: 70 clusters and 30 features" in words and "Not shown: 270 further rounds" in words
+    assert len(list(section(root, "clusters").iter("svg"))) < 200
+
+
+def test_the_name_is_that_of_the_documentation():
+    assert NAME == "report.html"
