@@ -7,6 +7,7 @@ largest values are not shown, because bounds chosen by looking at them would tel
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,13 +16,13 @@ from numpy.typing import NDArray
 
 from fastlloyd.cli.arguments import join_negative_values, name_list
 from fastlloyd.cli.check_key import check_links
-from fastlloyd.cli.options import Parser
+from fastlloyd.cli.options import Parser, read_flag
 from fastlloyd.data.bounds import Bounds, count_outside, parse_bounds
 from fastlloyd.data.missing import MISSING_RULES, missing_words
 from fastlloyd.data.table import Table, read_table
 from fastlloyd.errors import EXIT_OK, ConfigError, DataError, printable
 from fastlloyd.report.unit import format_count
-from fastlloyd.run.config import RunConfig, load_config
+from fastlloyd.run.config import OPTIONS, RunConfig, load_config
 from fastlloyd.run.promise import unit_sentence
 
 _SHOWN = 20
@@ -77,6 +78,8 @@ def parser() -> Parser:
     parser.add_argument("--missing", choices=MISSING_RULES, help="rule for missing values (default refuse)")
     parser.add_argument("--k", type=int, help="clusters")
     parser.add_argument("--n-total", type=int, metavar="N", help="public bound on the records of all clients")
+    caps = OPTIONS["client_caps"]
+    parser.add_argument(caps.flag, type=functools.partial(read_flag, caps), metavar=caps.metavar, help=caps.help)
     parser.add_argument("--roster", metavar="FILE", help="TOML of pinned certificates")
     parser.add_argument("--key", metavar="FILE", help="this party's own key; '{client}' becomes --client")
     parser.add_argument("--client", type=int, metavar="I", help="which client this is, from 1")
@@ -105,7 +108,7 @@ class _Question:
 def _question(options: argparse.Namespace) -> _Question:
     """Lay the flags over the run file."""
     config = RunConfig() if options.config is None else load_config(options.config, links=False)
-    names = ("data", "bounds", "columns", "missing", "k", "n_total", "roster", "key")
+    names = ("data", "bounds", "columns", "missing", "k", "n_total", "client_caps", "roster", "key")
     values = {name: getattr(config, name) for name in names}
     values |= {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     for name, value in (
@@ -118,7 +121,6 @@ def _question(options: argparse.Namespace) -> _Question:
             raise ConfigError(f"{name} {value}: expected a number from 1 on")
     question = _Question(
         **values,
-        client_caps=config.client_caps,
         client=options.client,
         clients=options.clients,
         unit=unit_sentence(config) or f"none: {config.protocol} promises no differential privacy",
@@ -145,7 +147,9 @@ def _cap(question: _Question) -> tuple[int, str] | None:
         if question.client is None:
             return None
         if question.client > len(question.client_caps):
-            raise ConfigError(f"--client {question.client}: the run file has caps for {len(question.client_caps)}")
+            raise ConfigError(
+                f"--client {question.client}: there are caps for {len(question.client_caps)} clients only"
+            )
         return question.client_caps[question.client - 1], f"the cap of client {question.client}"
     if question.n_total is None:
         return None
@@ -159,7 +163,7 @@ def _check_cap(rows: int, question: _Question) -> None:
     if cap is not None and rows > cap[0]:
         raise DataError(
             f"{format_count(rows, 'row')} are more than {cap[0]:,}, {cap[1]}; agree on a larger --n-total or larger "
-            "client_caps with the other parties, or bring fewer rows"
+            "--client-caps with the other parties, or bring fewer rows"
         )
 
 

@@ -84,7 +84,7 @@ def _add_flag(group: argparse._ActionsContainer, option: Option) -> argparse.Act
     if option.kind == "bool":
         kind = argparse.BooleanOptionalAction if option.optional else "store_true"
         return group.add_argument(option.flag, action=kind, default=None, **quiet)
-    read = functools.partial(_read_flag, option)
+    read = functools.partial(read_flag, option)
     return group.add_argument(option.flag, type=read, choices=option.choices or None, metavar=option.metavar, **quiet)
 
 
@@ -138,7 +138,7 @@ def _tables(pairs: Sequence[str], protocol: str) -> dict[str, dict[str, Any]]:
     return tables
 
 
-def _read_flag(option: Option, text: str) -> Any:
+def read_flag(option: Option, text: str) -> Any:
     """Read the value of a flag as the run file would have it; words such as 'auto' stay as they are."""
     if text.startswith(tuple(word.partition(":")[0] for word in option.words)):
         return text

@@ -22,9 +22,8 @@ from fastlloyd.data.columnar import read_parquet, read_parquet_head, read_parque
 from fastlloyd.data.delimited import Cells, read_cells, read_head, read_texts
 from fastlloyd.data.merge import Unit, merge_rows, number_people
 from fastlloyd.data.missing import MISSING_RULES, count_missing, keep_whole, refuse_infinite, settle_missing
+from fastlloyd.data.suffix import SUFFIXES
 from fastlloyd.errors import ConfigError, DataError, did_you_mean
-
-SUFFIXES = (".csv", ".csv.gz", ".npy", ".npz", ".parquet")
 
 
 @dataclass(frozen=True, slots=True)

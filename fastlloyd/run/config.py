@@ -7,12 +7,15 @@ here as plain `set` pairs. Secrets never stand in it.
 from __future__ import annotations
 
 import json
+import os
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fastlloyd.data.suffix import names_file
 from fastlloyd.errors import ConfigError, did_you_mean
 from fastlloyd.protocols.registry import ROWS, find, knows, names
 from fastlloyd.run.option import AUTO, option, options_of
@@ -22,6 +25,7 @@ VERTICAL = "vertical"
 """The table of a run file that the vertical protocols have in common; there is one per protocol besides."""
 PAPER_DELTA = "paper"
 _AUTO_K = "auto:"
+_PAIR = re.compile("[^,/]+,[^,/]+")
 DATA, TASK, LINKS, OUT = "data", "clustering and privacy", "aggregation and links", "state and output"
 
 
@@ -40,12 +44,15 @@ class RunConfig:
         DATA,
         "TEMPLATE",
         common=True,
+        path=True,
     )
     dataset: str | None = option(
-        None, "demonstration: one public set, split among the clients", DATA, "NAME|FILE", common=True
+        None, "demonstration: one public set, split among the clients", DATA, "NAME|FILE", common=True, path=True
     )
-    data_dir: str | None = option(None, "where --dataset NAME is looked up (default $FASTLLOYD_DATA)", DATA, "DIR")
-    split: str = option("iid", "how --dataset is split (default %(default)s)", DATA, "iid|label|even|CSV")
+    data_dir: str | None = option(
+        None, "where --dataset NAME is looked up (default $FASTLLOYD_DATA)", DATA, "DIR", path=True
+    )
+    split: str = option("iid", "how --dataset is split (default %(default)s)", DATA, "iid|label|even|CSV", path=True)
     columns: tuple[str, ...] = option(
         (), "feature columns by name (default: all numeric)", DATA, "A,B,..", public=True, common=True
     )
@@ -67,7 +74,7 @@ class RunConfig:
     )
     choose_k: bool = False
     server_data: str | None = option(
-        None, "feddp: records that the server may use and the clients may see", DATA, "FILE"
+        None, "feddp: records that the server may use and the clients may see", DATA, "FILE", path=True
     )
     epsilon: float = option(
         1.0, "total epsilon of the run (default %(default)g)", TASK, within=(1e-3, 100), public=True, common=True
@@ -84,7 +91,9 @@ class RunConfig:
     rounds: int | None = option(
         None, "default auto: the protocol's public formula", TASK, "T|auto", within=(0, 1000), public=True
     )
-    bounds: str | None = option(None, "public bounds of the features", DATA, "LO,HI|FILE|auto-public", common=True)
+    bounds: str | None = option(
+        None, "public bounds of the features", DATA, "LO,HI|FILE|auto-public", common=True, path=True
+    )
     n_total: int | None = option(
         None, "public upper bound on all records together", DATA, "N", within=(3, 1e12), public=True, common=True
     )
@@ -115,9 +124,11 @@ class RunConfig:
         None, "go on without slow clients (default: all)", LINKS, "M", within=(1, 100_000), public=True
     )
     roster: str | None = option(
-        None, "TOML of pinned certificates; without it: demonstration", LINKS, "FILE", common=True
+        None, "TOML of pinned certificates; without it: demonstration", LINKS, "FILE", common=True, path=True
     )
-    key: str | None = option(None, "this party's own key; '{client}' becomes the rank", LINKS, "FILE", common=True)
+    key: str | None = option(
+        None, "this party's own key; '{client}' becomes the rank", LINKS, "FILE", common=True, path=True
+    )
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     workers: int | None = option(
         None, "vertical-he: processes that compute (default: cores)", LINKS, "W", within=(1, 256)
@@ -131,16 +142,18 @@ class RunConfig:
         300.0, "before round 0 (default %(default)g)", LINKS, "SECONDS", within=(0.5, 86_400)
     )
     state_dir: str | None = option(
-        None, "ledger over runs, and what --resume needs (private to each party)", OUT, "DIR", common=True
+        None, "ledger over runs, and what --resume needs (private to each party)", OUT, "DIR", common=True, path=True
     )
     resume: bool = option(False, "go on with the interrupted run in --state-dir", OUT, common=True)
-    output: str = option("fastlloyd-run", "default ./%(default)s; may contain '{client}'", OUT, "DIR", common=True)
+    output: str = option(
+        "fastlloyd-run", "default ./%(default)s; may contain '{client}'", OUT, "DIR", common=True, path=True
+    )
     overwrite: bool = option(False, "replace the files of another run in --output", OUT, common=True)
     evaluate: bool = option(False, "metrics on the true data (--dataset only)", DATA)
     print_result: bool | None = option(None, "print the table (default: one host)", OUT)
     quiet: bool = option(False, "no progress, no table", OUT)
     log_level: str = option("warning", "default %(default)s", OUT, choices=("debug", "info", "warning", "error"))
-    log_file: str | None = option(None, "'{client}' becomes the rank; default: standard error", OUT, "FILE")
+    log_file: str | None = option(None, "'{client}' becomes the rank; default: standard error", OUT, "FILE", path=True)
 
     def __post_init__(self) -> None:
         chooses = find(self.protocol).chooses_k
@@ -200,7 +213,7 @@ OPTIONS = options_of(RunConfig)
 
 
 def load_config(path: str | Path, flags: Mapping[str, Any] | None = None, *, links: bool = True) -> RunConfig:
-    """Read a run file.
+    """Read a run file; a relative path in it begins at its own folder.
 
     Parameters
     ----------
@@ -226,6 +239,8 @@ def load_config(path: str | Path, flags: Mapping[str, Any] | None = None, *, lin
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"--config {path}: not valid TOML: {error}") from error
+    folder = Path(path).parent
+    values = {key: _moved(key, value, lambda text: os.path.normpath(folder / text)) for key, value in values.items()}
     merged = dict(values)
     for key, value in (flags or {}).items():
         table = values.get(key)
@@ -239,6 +254,18 @@ def load_config(path: str | Path, flags: Mapping[str, Any] | None = None, *, lin
             raise
         raise ConfigError(f"{path}: {error}") from error
     return config
+
+
+def _moved(key: str, value: Any, move: Callable[[str], str]) -> Any:
+    """Return a value of a run file, a relative path as `move` writes it for another folder."""
+    name = key.replace("-", "_")
+    if not isinstance(value, str) or name not in OPTIONS or not OPTIONS[name].path or not value:
+        return value
+    if name in ("dataset", "split") and not names_file(value):
+        return value
+    if name == "bounds" and (value == "auto-public" or _PAIR.fullmatch(value)):
+        return value
+    return value if Path(value).is_absolute() else move(value)
 
 
 def _is_fine(values: Mapping[str, Any]) -> bool:
@@ -305,11 +332,20 @@ def public_part(config: RunConfig) -> dict[str, Any]:
     return {**public, "choose_k": config.choose_k, "settings": config.own_settings}
 
 
-def to_toml(config: RunConfig) -> str:
-    """Write a configuration as a run file; `load_config` reads it back."""
+def to_toml(config: RunConfig, folder: str | Path | None = None) -> str:
+    """Write a configuration as a run file.
+
+    Parameters
+    ----------
+    config : RunConfig
+    folder : str or Path, optional
+        Where it is to stand, so that `load_config` finds the same files from there; None: paths stay as they are.
+    """
     lines = []
     for name, entry in OPTIONS.items():
         value = getattr(config, name)
+        if folder is not None:
+            value = _moved(name, value, lambda text: os.path.relpath(text, folder))
         if value is None and not entry.automatic:
             continue
         if name == "k" and config.choose_k:

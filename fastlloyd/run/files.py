@@ -165,7 +165,7 @@ class ResultFiles:
 
     def _write_shared(self, result: Result, farewell: Farewell, own: list[str]) -> None:
         texts = {
-            "config.toml": to_toml(self._facts.config),
+            "config.toml": to_toml(self._facts.config, self._folder.path),
             "ledger.jsonl": "".join(release.to_json() + "\n" for release in result.releases),
             **result.files,
         }

@@ -51,6 +51,8 @@ class Option:
         Whether all parties must have it alike; otherwise it is each party's own business.
     common : bool
         Whether most people need it: a short help shows these flags alone.
+    path : bool
+        Whether a text is the path of a file or folder; in a run file it is relative to that file.
     hidden : bool
         Whether no help shows it, because a command sets it and no person does.
     name : str
@@ -69,6 +71,7 @@ class Option:
     within: tuple[float, float] | None = None
     public: bool = False
     common: bool = False
+    path: bool = False
     hidden: bool = False
     name: str = ""
     kind: str = ""

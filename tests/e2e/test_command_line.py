@@ -196,8 +196,9 @@ def test_the_written_run_file_runs_again_and_gives_the_same(supervised: Run, tmp
     written = supervised.folder / "results" / "config.toml"
     assert load_config(written) == load_config(supervised.folder / "run.toml")
     write_hospitals(tmp_path)
-    (tmp_path / "run.toml").write_bytes(written.read_bytes())
-    ended = done(tmp_path, ["--config", "run.toml", "--output", "again", "--quiet"], supervised=True)
+    (tmp_path / "results").mkdir()  # paths in a run file begin at its folder
+    (tmp_path / "results" / "run.toml").write_bytes(written.read_bytes())
+    ended = done(tmp_path, ["--config", "results/run.toml", "--output", "again", "--quiet"], supervised=True)
     # Without noise the same run file gives the same result, to the last bit.
     for name in ("centroids.csv", "labels_1.csv", "labels_2.csv"):
         assert (tmp_path / "again" / name).read_bytes() == (supervised.folder / "results" / name).read_bytes()

@@ -20,7 +20,8 @@ from fastlloyd.data.dataset import UNKNOWN_LICENCE, Dataset
 from fastlloyd.data.delimited import read_head
 from fastlloyd.data.public.embedded import IRIS, load_photo
 from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
-from fastlloyd.data.table import SUFFIXES, read_table
+from fastlloyd.data.suffix import SUFFIXES, names_file
+from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, DataError
 
 DEFAULT_DATASET = "photo"
@@ -114,7 +115,7 @@ def load_named(
         return _select(_photo(), columns)
     if name_or_path == "iris":
         return _from_file("iris", IRIS, columns, missing)
-    if name_or_path.lower().endswith(SUFFIXES) or "/" in name_or_path:
+    if names_file(name_or_path):
         # What is known of a name holds for the set of that name, not for anybody's file called alike.
         path = Path(name_or_path)
         return _from_file(_stem(path), path, columns, missing, fact=_UNKNOWN)

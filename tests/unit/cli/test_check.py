@@ -137,3 +137,15 @@ def test_many_features_are_not_all_listed(tmp_path, capsys):
     assert "x41 " in out
     assert "and 30 more features, 0 of them with values outside" in out
     assert len(out.splitlines()) < 40
+
+
+def test_caps_of_each_client(records, capsys):
+    flags = ["--data", str(records), "--missing", "drop", "--client-caps", "2,9"]
+    assert main([*flags, "--client", "2"]) == 0
+    assert "9 rows, the cap of client 2" in capsys.readouterr().out
+    with pytest.raises(DataError, match="3 rows are more than 2, the cap of client 1"):
+        main([*flags, "--client", "1"])
+    with pytest.raises(ConfigError, match="--client 3: there are caps for 2 clients only"):
+        main([*flags, "--client", "3"])
+    with pytest.raises(ConfigError, match="--client-caps: expected a list of whole numbers"):
+        main([*flags[:-1], "2,x"])

@@ -48,7 +48,7 @@ def test_what_does_not_go_is_said_with_a_mend(flags: list[str], text: str) -> No
 
 
 def test_a_run_file_holds_the_masking(tmp_path) -> None:
-    config = RunConfig(masking="pairwise", known_shares=3)
+    config = RunConfig(masking="pairwise", known_shares=3, output=str(tmp_path))
     (tmp_path / "run.toml").write_text(to_toml(config))
     assert load_config(tmp_path / "run.toml") == config
     with pytest.raises(ConfigError, match="--known-shares"):

@@ -79,7 +79,7 @@ def test_protocols_without_gaussian_noise_do_not_ask(capsys: pytest.CaptureFixtu
 
 
 def test_a_run_file_holds_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = RunConfig(delta="paper", accept_large_delta=True)
+    config = RunConfig(delta="paper", accept_large_delta=True, output=str(tmp_path))
     path = tmp_path / "run.toml"
     path.write_text(to_toml(config))
     assert load_config(path) == config

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
 from fastlloyd.errors import ConfigError
-from fastlloyd.run.config import RunConfig, load_config, public_part, to_toml, with_values
+from fastlloyd.run.config import OPTIONS, RunConfig, load_config, public_part, to_toml, with_values
 
 
 def parse(*argv: str) -> RunConfig:
@@ -140,7 +142,7 @@ def test_flags_complete_a_run_file_before_it_is_checked(tmp_path):
     with pytest.raises(ConfigError, match="run.toml: --roster and --key belong together"):
         load_config(file)
     config = load_config(file, {"key": "own.key", "n_total": 20, "fastlloyd": {"beta": 2}})
-    assert (config.roster, config.key, config.n_total) == ("roster.toml", "own.key", 20)
+    assert (config.roster, config.key, config.n_total) == (str(tmp_path / "roster.toml"), "own.key", 20)
     assert config.settings == {"fastlloyd": {"alpha": 0.5, "beta": 2}}
 
 
@@ -156,14 +158,57 @@ def test_a_mistake_is_laid_to_flag_or_file(tmp_path):
 
 
 def test_k_is_a_number_or_a_limit_for_the_choice(tmp_path: Path) -> None:
-    config = with_values(RunConfig(), {"protocol": "feddp", "k": "auto:20"})
+    own = {"protocol": "feddp", "output": str(tmp_path)}
+    config = with_values(RunConfig(), {**own, "k": "auto:20"})
     assert (config.k, config.choose_k) == (20, True)
     file = tmp_path / "run.toml"
     file.write_text(to_toml(config))
     assert load_config(file) == config
-    assert with_values(config, {"k": 3}) == with_values(RunConfig(), {"protocol": "feddp", "k": 3})
+    assert with_values(config, {"k": 3}) == with_values(RunConfig(), {**own, "k": 3})
     for wrong in ("auto", "auto:", "auto:x", "auto:-3", 2.5, True):
         with pytest.raises(ConfigError, match="auto:KMAX"):
             with_values(RunConfig(), {"k": wrong})
     with pytest.raises(ConfigError, match="unknown key 'choose_k'"):
         with_values(RunConfig(), {"choose_k": True})
+
+
+def test_paths_in_a_run_file_begin_at_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("study").mkdir()
+    own = {"n_total": 90, "k": 3, "output": "/results", "state_dir": "../state", "log_file": "log_{client}.txt"}
+    values = {"data": "h_{client}.csv", "bounds": "bounds.csv", "roster": "r.toml", "key": "keys/a.key", **own}
+    Path("study/run.toml").write_text("".join(f"{name} = {value!r}\n" for name, value in values.items()))
+    config = load_config("study/run.toml", {"key": "own.key"})
+    assert (config.data, config.bounds, config.roster) == ("study/h_{client}.csv", "study/bounds.csv", "study/r.toml")
+    assert (config.output, config.state_dir, config.log_file) == ("/results", "state", "study/log_{client}.txt")
+    assert config.key == "own.key"  # a flag's path begins where the command was typed
+    # Written beside the results, it reads back the same.
+    Path("deep/result").mkdir(parents=True)
+    Path("deep/result/config.toml").write_text(to_toml(config, "deep/result"))
+    assert load_config("deep/result/config.toml") == config
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"dataset": "iris"},
+        {"dataset": "mixture:spread=0.5", "split": "label"},
+        {"bounds": "-1,1"},
+        {"bounds": [0, 1.5]},
+    ],
+)
+def test_names_and_numbers_are_no_paths(tmp_path: Path, values: dict[str, Any]) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text("".join(f"{name} = {value!r}\n" for name, value in values.items()))
+    assert load_config(file) == with_values(RunConfig(), values)
+    file.write_text('dataset = "own.csv"\nsplit = "who.csv"\nbounds = "auto-public"')
+    config = load_config(file)
+    assert (config.dataset, config.split) == (str(tmp_path / "own.csv"), str(tmp_path / "who.csv"))
+    assert config.bounds == "auto-public"
+
+
+def test_every_option_that_names_files_says_so() -> None:
+    named = {
+        name for name, entry in OPTIONS.items() if set(re.split(r"\W", entry.metavar or "")) & {"FILE", "DIR", "CSV"}
+    }
+    assert {name for name, entry in OPTIONS.items() if entry.path} == named | {"data"}
