@@ -136,7 +136,10 @@ def derived(report: dict[str, Any]) -> set[float]:
 
 def exact_counts(tmp_path: Path) -> set[int]:
     """How many records each cluster truly has, over all clients and at each; from labels and exact sizes."""
-    labels = [[row["label"] for row in csv.DictReader(path.read_text().splitlines())] for path in tmp_path.glob("*/labels_*.csv")]
+    labels = [
+        [row["label"] for row in csv.DictReader(path.read_text().splitlines())]
+        for path in tmp_path.glob("*/labels_*.csv")
+    ]
     everybody = [label for own in labels for label in own]
     return {part.count(label) for part in [*labels, everybody] for label in set(everybody)} - set(range(6))
 
