@@ -36,6 +36,7 @@ nitpick_ignore_regex = [("py:.*", r".*")]
 myst_heading_anchors = 4
 nb_execution_mode = "off"  # a test runs the notebook and compares its output
 
+highlight_language = "none"  # a block without a language shows output
 default_role = "literal"
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # numpydoc's sections have the types, with shapes and units
@@ -43,6 +44,8 @@ numpydoc_show_class_members = False
 
 html_theme = "furo"
 html_title = f"fastlloyd {version}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
 templates_path = ["_templates"]
