@@ -1,4 +1,4 @@
-"""Runs all parties of SecFC in memory, from their sizes to the result."""
+"""Lets all parties of SecFC live in one thread, and notes what their roles come to."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fastlloyd.data.bounds import auto_public, scale
+from fastlloyd.data.bounds import Bounds, auto_public, scale
 from fastlloyd.data.public.named import load_named
 from fastlloyd.kmeans.grid import GridPoints
-from fastlloyd.life.hello import await_ready, gather_schema, propose_plan, receive_plan, tell_ready
-from fastlloyd.life.seed import agree_seed
+from fastlloyd.net.meter import Meter
+from fastlloyd.party.effects import Party
 from fastlloyd.protocols.secfc import client as client_module
+from fastlloyd.protocols.secfc import face
 from fastlloyd.protocols.secfc.client import ClientResult, client
 from fastlloyd.protocols.secfc.math.masks import RoundMasks
-from fastlloyd.protocols.secfc.math.turn import draw_rotation, rotate
 from fastlloyd.protocols.secfc.parameters import PublicParameters
-from fastlloyd.protocols.secfc.plan import Plan, check_plan, make_plan
+from fastlloyd.protocols.secfc.plan import Plan, make_plan
 from fastlloyd.protocols.secfc.server import ServerResult, server
-from fastlloyd.protocols.secfc.sharing import await_shared, gather_sizes, share_points, tell_size
-from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.run.simulation import Simulation, Tap
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.inputs import Common, OwnRecords
+from fastlloyd.run.simulation import Tap
+from fastlloyd.run.together import run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
 RUN_ID = bytes(range(16))
@@ -57,9 +58,9 @@ def plan_for(n: int, d: int, k: int, sizes: tuple[int, ...] | None = None, **cha
 
 @dataclass
 class Run:
-    """The result of a simulated run."""
+    """How a run in one thread ended, and what the roles in it came to."""
 
-    simulation: Simulation
+    meters: Mapping[PartyId, Meter]
     results: Mapping[PartyId, Any]
     plan: Plan
     own: Mapping[PartyId, NDArray[np.int64]]
@@ -100,69 +101,74 @@ def run(
     tap: Tap | None = None,
     **changes: Any,
 ) -> Run:
-    """Run server and clients in one thread on a split of the points, shape (n, d), scaled to [-1, 1]."""
+    """Let all parties of a run on a split of the points, shape (n, d), scaled to [-1, 1], live in one thread."""
     n, d = points.shape
     public = parameters(changes.pop("n_total", n if sizes is None else sum(sizes)), k, **changes)
-    everybody, names = clients(public.clients), tuple(f"x{i + 1}" for i in range(d))
+    names = tuple(f"x{i + 1}" for i in range(d))
     if parts is None:
         parts = list(np.array_split(np.arange(n), public.clients))
+    bounds = Bounds(-np.ones(d), np.ones(d), names)
+    own = {
+        me: OwnRecords(raw_points=points[part], names=names, bounds=bounds)
+        for me, part in zip(clients(public.clients), parts, strict=True)
+    }
     caps = tuple(len(part) for part in parts) if sizes is None else sizes
-    grids: dict[PartyId, GridPoints] = {}
-    made: list[Plan] = []
-    rotations: dict[PartyId, NDArray[np.float64]] = {}
-    assignments: list[NDArray[np.int64]] = []
-    masks: list[RoundMasks] = []
+    common = Common(public=public, bounds=bounds, caps=caps, dataset=None, splits=None)
+    watch = _Watch()
+    with (
+        mock.patch.object(client_module, "_Exchange", watch.exchange()),
+        mock.patch.object(face, "client", watch.client),
+        mock.patch.object(face, "server", watch.server),
+    ):
+        together = run_together(RunConfig(protocol="secfc", k=k), public.clients, common=common, owned=own, tap=tap)
+    watch.assignments.append(watch.results[PartyId(1)].labels)
+    return Run(together.meters, watch.results, watch.plan, watch.own, watch.rotation, watch.masks, watch.assignments)
 
-    class Watched(client_module._Exchange):
-        """Notes what client 1 works on, and its masks."""
 
-        def _masks(self):
-            masks_ = super()._masks()
-            if self._me.rank == 1:
-                masks.append(masks_)
-            return masks_
+class _Watch:
+    """Notes what the roles are given and come to, and changes none of it."""
 
-        def start(self, coder, labels):
-            return self._noted(labels, super().start(coder, labels))
+    def __init__(self) -> None:
+        self.results: dict[PartyId, Any] = {}
+        self.own: dict[PartyId, NDArray[np.int64]] = {}
+        self.masks: list[RoundMasks] = []
+        self.assignments: list[NDArray[np.int64]] = []
 
-        def iterate(self, coder, labels):
-            return self._noted(labels, super().iterate(coder, labels))
+    def client(
+        self, me: PartyId, shares: Any, points: GridPoints, plan: Plan, *, rotation: NDArray[np.float64], **rest: Any
+    ) -> Party[ClientResult]:
+        self.own[me] = points.raw_coordinates.T.astype(np.int64)
+        self.plan, self.rotation = plan, rotation
+        self.results[me] = yield from client(me, shares, points, plan, rotation=rotation, **rest)
+        return self.results[me]
 
-        def _noted(self, labels, party):
-            if self._me.rank == 1:
-                assignments.append(labels)
-            return (yield from party)
+    def server(self, plan: Plan, records: int) -> Party[ServerResult]:
+        self.results[SERVER] = yield from server(plan, records)
+        return self.results[SERVER]
 
-    def one(me: PartyId):
-        raw_points = points[parts[me.rank - 1]]
-        told = caps[me.rank - 1]
-        yield from tell_size(told)
-        proposal = yield from receive_plan(names, 0)
-        plan = Plan.from_json(proposal.plan)
-        check_plan(plan, public, me=me, names=names, told=told, caps=caps)
-        seed = yield from agree_seed(me, everybody, run_id=RUN_ID, context=b"", secret=SecretRandom())
-        rotations[me] = draw_rotation(d, seed=seed, run_id=RUN_ID)
-        grids[me] = rotate(raw_points, rotations[me], plan.fraction_bits)
-        shares = yield from share_points(me, grids[me], plan, run_id=RUN_ID, secret=SecretRandom())
-        yield from tell_ready()
-        return (yield from client(me, shares, grids[me], plan, rotation=rotations[me], seed=seed, run_id=RUN_ID))
+    def exchange(self) -> type:
+        """Give an exchange of client 1 that notes its masks and what it works on."""
+        watch = self
 
-    def serve():
-        told = yield from gather_sizes(everybody, caps, padded=public.chosen.membership)
-        schema = yield from gather_schema(everybody)
-        plan = make_plan(public, d=d, names=schema.names, sizes=told)
-        made.append(plan)
-        yield from propose_plan(everybody, plan.to_json(), 0)
-        records = yield from await_shared(plan)
-        yield from await_ready(everybody)
-        return (yield from server(plan, records))
+        class Watched(client_module._Exchange):
+            def _masks(self):
+                masks = super()._masks()
+                if self._me.rank == 1:
+                    watch.masks.append(masks)
+                return masks
 
-    simulation = Simulation({SERVER: serve(), **{me: one(me) for me in everybody}}, tap)
-    with mock.patch.object(client_module, "_Exchange", Watched):
-        results = simulation.run()
-    assignments.append(results[PartyId(1)].labels)
-    own = {me: grids[me].raw_coordinates.T.astype(np.int64) for me in everybody}
-    return Run(simulation, results, made[0], own, rotations[PartyId(1)], masks, assignments)
+            def start(self, coder, labels):
+                return self._noted(labels, super().start(coder, labels))
+
+            def iterate(self, coder, labels):
+                return self._noted(labels, super().iterate(coder, labels))
+
+            def _noted(self, labels, party):
+                if self._me.rank == 1:
+                    watch.assignments.append(labels)
+                return (yield from party)
+
+        return Watched
 
 
 def named(name: str) -> NDArray[np.float64]:

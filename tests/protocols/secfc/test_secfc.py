@@ -234,7 +234,7 @@ def test_answers_in_small_blocks_give_the_same(settings: dict, monkeypatch) -> N
 def test_payload_is_what_the_complexity_analysis_says(m: int, d: int, membership: bool) -> None:
     points = mixture(60, 3, d, seed=1)
     outcome = run(points, 3, clients=m, rounds=4, settings={"membership": membership})
-    plan, meters = outcome.plan, outcome.simulation.meters
+    plan, meters = outcome.plan, outcome.meters
     assert plan.width == -(-d // plan.segments)
     for party in clients(m):
         points_shared = 60 if membership else len(outcome.own[party])

@@ -10,6 +10,7 @@ import pytest
 
 from fastlloyd.errors import ConfigError, InternalError, PeerError, RangeError
 from fastlloyd.field.prime import MAX_RECORDS
+from fastlloyd.kmeans.grid import quantise
 from fastlloyd.protocols.secfc.messages import (
     Assignment,
     AssignmentFormat,
@@ -23,7 +24,8 @@ from fastlloyd.protocols.secfc.messages import (
 from fastlloyd.protocols.secfc.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.secfc.settings import Settings, settings_from, settle_code
 from fastlloyd.protocols.secfc.setup_messages import DataShares, Shared, Size
-from fastlloyd.protocols.secfc.sharing import gather_sizes
+from fastlloyd.protocols.secfc.sharing import gather_sizes, share_points
+from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import PartyId, clients
 from tests.protocols.secfc.support import mixture, parameters, plan_for, run
 
@@ -161,8 +163,10 @@ def test_a_client_that_never_finishes_is_late_and_the_others_reveal_without_it()
 
 
 def test_telling_another_number_of_records_is_a_bug() -> None:
-    with pytest.raises(InternalError, match="another number"):
-        run(POINTS, 3, clients=3, sizes=(14, 14, 12))
+    plan = plan_for(41, 4, 3, clients=3)
+    own = quantise(POINTS[: plan.sizes[2] - 1], plan.fraction_bits)
+    with pytest.raises(InternalError, match="client 3 told another number"):
+        next(share_points(PartyId(3), own, plan, run_id=bytes(16), secret=SecretRandom()))
 
 
 @pytest.mark.parametrize(
