@@ -39,11 +39,14 @@ class Together:
     ledgers : dict from PartyId to Ledger
     meters : dict from PartyId to Meter
         Of frames; there are no links that add to them.
+    transcripts : dict from PartyId to Transcript
+        Of what goes alike to several parties, as each compared it with the others.
     """
 
     outcomes: dict[PartyId, Outcome]
     ledgers: dict[PartyId, Ledger] = field(repr=False)
     meters: dict[PartyId, Meter] = field(repr=False)
+    transcripts: dict[PartyId, Transcript] = field(repr=False)
 
 
 def run_together(
@@ -98,7 +101,12 @@ def run_together(
     lives = {me: face.serve(one) if me.is_server else face.take_part(one) for me, one in sessions.items()}
     meters = {me: session.meter for me, session in sessions.items()}
     outcomes = Simulation(lives, tap, hosts=hosts, meters=meters).run()
-    return Together(outcomes, {me: session.ledger for me, session in sessions.items()}, meters)
+    return Together(
+        outcomes,
+        {me: session.ledger for me, session in sessions.items()},
+        meters,
+        {me: host.transcript for me, host in hosts.items()},
+    )
 
 
 def _session(

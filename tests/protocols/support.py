@@ -11,17 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.life.pairs import agree_pairs
-from fastlloyd.life.seed import agree_seed
-from fastlloyd.masking.fixed import Ring
-from fastlloyd.masking.mask import MaskGenerator
-from fastlloyd.masking.pairwise import PairwiseMasks
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
+from fastlloyd.protocols.fastlloyd.face import make_masks
 from fastlloyd.protocols.fastlloyd.plan import Plan, PublicParameters, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
 from fastlloyd.protocols.fastlloyd.server import server
 from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.run.agreement import MaskAgreement
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
@@ -66,6 +63,13 @@ class Run:
         return result
 
 
+def agreement(me: PartyId, n_clients: int) -> MaskAgreement:
+    """How a client of these runs comes by secrets: as in a whole life, of a run with a known number."""
+    return MaskAgreement(
+        me=me, clients=clients(n_clients), run_id=RUN_ID, context=b"", facts={}, resumed=False, kept=False
+    )
+
+
 def no_noise(plan: Plan) -> Callable[[int], NDArray[np.int64]]:
     return lambda t: np.zeros(plan.elements, dtype=np.int64)
 
@@ -90,14 +94,11 @@ def run(
     def one(me: PartyId):
         own = quantise(points[parts[me.rank - 1]], plan.fraction_bits)
         before = (stored or {}).get(me)
+        masks = yield from make_masks(agreement(me, plan.clients), plan)
+        mine = None
         if plan.masking == "pairwise":
-            pairs = yield from agree_pairs(me, everybody, run_id=RUN_ID, context=b"", secret=SecretRandom())
-            pairwise = PairwiseMasks(pairs, Ring(plan.ring_bits), plan.elements, RUN_ID)
             mine = partial(share, me) if share is not None else partial(draw_share, plan, secret=SecretRandom())
-            return (yield from client(me, own, plan, pairwise, share=mine, stored=before, start=start))
-        seed = yield from agree_seed(me, everybody, run_id=RUN_ID, context=b"", secret=SecretRandom())
-        masks = MaskGenerator(seed, Ring(plan.ring_bits), plan.elements, RUN_ID)
-        return (yield from client(me, own, plan, masks, stored=before, start=start))
+        return (yield from client(me, own, plan, masks, share=mine, stored=before, start=start))
 
     source = noise if noise is not None else (lambda t: draw_noise(plan, t, secret))
     simulation = Simulation({SERVER: server(plan, source), **{me: one(me) for me in everybody}}, tap)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,10 @@ from fastlloyd.life.farewell import Chains, compare_transcripts
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum
 from fastlloyd.run.simulation import Simulation, Tap
+from fastlloyd.run.together import run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
-from tests.protocols.feddp import support as feddp
-from tests.protocols.kfed import test_kfed as kfed
-from tests.protocols.secfc import support as secfc
+from tests.contracts.life import CLIENTS, SETTINGS, config
 from tests.protocols.support import blobs, plan_for, run
-from tests.protocols.vertical_dp import support as vertical_dp
-from tests.protocols.vertical_he import support as vertical_he
 
 ONE, TWO, THREE = clients(3)
 
@@ -30,46 +27,10 @@ def lloyd_run(tap: Tap) -> Simulation:
     return run(points, plan_for(points, 3, clients=3, min_clients=2, rounds=2), tap=tap).simulation
 
 
-def pairwise_run(tap: Tap) -> Simulation:
-    points = blobs(90, 3, 2)
-    return run(points, plan_for(points, 3, clients=3, rounds=2, masking="pairwise"), tap=tap).simulation
-
-
-def kfed_run(tap: Tap) -> Simulation:
-    plan = kfed.plan_for(90, 3, 2)
-    return kfed.run(kfed.split(blobs(90, 3, 2), plan), plan, tap=tap)[0]
-
-
-def feddp_run(tap: Tap) -> Simulation:
-    data = feddp.mixture(90, 3, 2)
-    return feddp.run(data, feddp.plan_for(data, 3), tap=tap).simulation
-
-
-def secfc_run(tap: Tap) -> Simulation:
-    return secfc.run(blobs(24, 2, 2), 2, clients=3, settings={"reveal_centers": True}, tap=tap).simulation
-
-
-def vertical_dp_run(tap: Tap) -> Simulation:
-    columns = vertical_dp.split(vertical_dp.correlated(200, 4), 2)
-    plan = vertical_dp.plan_for(columns, 4, settings={"share_result": True, "rows": 64, "local_clusters": 3})
-    return vertical_dp.run(columns, plan, tap=tap).simulation
-
-
-def vertical_he_run(tap: Tap) -> Simulation:
-    points, start = vertical_he.blobs(60, 2, 2)
-    plan = vertical_he.make_plan(vertical_he.parameters(60, 2, parties=3), vertical_he.names(1, 1))
-    return vertical_he.simulate(plan, points, start, tap)[1]
-
-
-RUNS: dict[str, Callable[[Tap], Simulation]] = {
-    "fastlloyd": lloyd_run,
-    "pairwise": pairwise_run,
-    "kfed": kfed_run,
-    "feddp": feddp_run,
-    "secfc": secfc_run,
-    "vertical-dp": vertical_dp_run,
-    "vertical-he": vertical_he_run,
-}
+RUNS = {name: config(name) for name in SETTINGS | dict.fromkeys(("fastlloyd", "kfed", "vertical-dp"))}
+RUNS["pairwise"] = replace(config("fastlloyd"), masking="pairwise")
+RUNS["secfc"] = replace(config("secfc"), settings={"secfc": {"reveal_centers": True}})
+RUNS["vertical-dp"] = replace(config("vertical-dp"), settings={"vertical-dp": {"share_result": True}})
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -87,11 +48,11 @@ def test_whatever_goes_alike_to_several_is_attested_by_each(name: str, monkeypat
         return body
 
     monkeypatch.setattr(Transcript, "add", note)
-    simulation = RUNS[name](watch)
+    together = run_together(RUNS[name], CLIENTS.get(name, 3), tap=watch)
     results = {key for key, receivers in told.items() if len(receivers) > 1 and key[2] < 1 << 30}
     spoken = {key for key in results if key[0] == SERVER or name == "vertical-he"}
     assert spoken and spoken <= attested
-    chains = {party: transcript.chains for party, transcript in simulation.transcripts.items()}
+    chains = {party: transcript.chains for party, transcript in together.transcripts.items()}
     assert len({tuple(own.items()) for own in chains.values()}) == 1
     assert next(iter(chains.values()))
 

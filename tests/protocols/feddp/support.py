@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.life.pairs import agree_pairs
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.pairwise import PairSecrets, PairwiseMasks
 from fastlloyd.party.stored import StoredRounds
@@ -24,8 +23,8 @@ from fastlloyd.protocols.feddp.server import ServerResult, server
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import SERVER, PartyId, clients
+from tests.protocols.support import RUN_ID, agreement
 
-RUN_ID = bytes(range(16))
 USERS = {"privacy_level": "client"}
 
 
@@ -143,8 +142,8 @@ def run(
         own = quantise(data.points[rows], plan.fraction_bits)
         users = data.users[rows] if plan.by_user else None
         if secrets is None:
-            pairs = yield from agree_pairs(me, everybody, run_id=RUN_ID, context=b"", secret=SecretRandom())
-            masks = PairwiseMasks(pairs, Ring(32), 1, RUN_ID)
+            pairs = yield from agreement(me, plan.clients).pairs()
+            masks = masks_from({me: pairs})[me]
         else:
             masks = secrets[me]
         mine = partial(share, me) if share is not None else partial(draw_share, plan, secret=SecretRandom())
