@@ -7,22 +7,23 @@ largest values are not shown, because bounds chosen by looking at them would tel
 from __future__ import annotations
 
 import argparse
-import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.cli.arguments import join_negative_values, name_list
 from fastlloyd.cli.check_key import check_links
-from fastlloyd.cli.options import Parser, read_flag
+from fastlloyd.cli.options import Parser, add_form_options, read_form
 from fastlloyd.data.bounds import Bounds, count_outside, parse_bounds
+from fastlloyd.data.form import DataFile, Form
 from fastlloyd.data.missing import MISSING_RULES, missing_words
 from fastlloyd.data.table import Table, read_table
 from fastlloyd.errors import EXIT_OK, ConfigError, DataError, printable
 from fastlloyd.report.unit import format_count
-from fastlloyd.run.config import OPTIONS, RunConfig, load_config
+from fastlloyd.run.config import RunConfig, load_config
 from fastlloyd.run.promise import unit_sentence
 
 _SHOWN = 20
@@ -47,7 +48,8 @@ def main(argv: Sequence[str]) -> int:
     """
     question = _question(parser().parse_args(join_negative_values(argv, ("--bounds",))))
     bounds = None if question.bounds is None else parse_bounds(question.bounds)
-    table = read_table(_path(question), columns=question.columns, missing=question.missing, bounds=bounds)
+    file = DataFile(Path(_path(question)), question.form)
+    table = read_table(file, columns=question.columns, missing=question.missing, bounds=bounds)
     matched = None if bounds is None else bounds.match(table.names)
     for line in (
         *_summary(table, question),
@@ -78,8 +80,7 @@ def parser() -> Parser:
     parser.add_argument("--missing", choices=MISSING_RULES, help="rule for missing values (default refuse)")
     parser.add_argument("--k", type=int, help="clusters")
     parser.add_argument("--n-total", type=int, metavar="N", help="public bound on the records of all clients")
-    caps = OPTIONS["client_caps"]
-    parser.add_argument(caps.flag, type=functools.partial(read_flag, caps), metavar=caps.metavar, help=caps.help)
+    add_form_options(parser, "client_caps")
     parser.add_argument("--roster", metavar="FILE", help="TOML of pinned certificates")
     parser.add_argument("--key", metavar="FILE", help="this party's own key; '{client}' becomes --client")
     parser.add_argument("--client", type=int, metavar="I", help="which client this is, from 1")
@@ -103,6 +104,7 @@ class _Question:
     client: int | None
     clients: int | None
     unit: str
+    form: Form
 
 
 def _question(options: argparse.Namespace) -> _Question:
@@ -120,6 +122,7 @@ def _question(options: argparse.Namespace) -> _Question:
         if value is not None and value < 1:
             raise ConfigError(f"{name} {value}: expected a number from 1 on")
     question = _Question(
+        form=read_form(options, config),
         **values,
         client=options.client,
         clients=options.clients,

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.cli.arguments import join_negative_values
-from fastlloyd.cli.options import Parser
+from fastlloyd.cli.options import Parser, add_form_options, read_form
 from fastlloyd.data.bounds import Bounds, parse_bounds, scale
 from fastlloyd.data.categories import Categories
+from fastlloyd.data.form import DataFile
 from fastlloyd.data.merge import Unit
 from fastlloyd.data.missing import MISSING_RULES
 from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
@@ -53,19 +54,20 @@ def main(argv: Sequence[str]) -> int:
     """
     options = parser().parse_args(join_negative_values(argv, ("--bounds",)))
     config = None if options.config is None else load_config(options.config, links=False)
+    file = DataFile(Path(options.data), read_form(options, config))
     stored = _read_stored(Path(options.centroids))
     bounds = _bounds(options.bounds, config) or stored.bounds
     header = column_names(options.centroids)
     centroids = read_table(options.centroids, columns=header).values
     names = tuple(map(csv_text, header))
     if options.own_columns:
-        names, centroids = _own_columns(names, centroids, column_names(options.data))
+        names, centroids = _own_columns(names, centroids, column_names(file))
     matched = None if bounds is None else bounds.match(names)
     missing = options.missing or ("refuse" if config is None else config.missing)
     table = read_table(
-        options.data, columns=names, missing=missing, bounds=matched, unit=stored.unit, categories=stored.categories
+        file, columns=names, missing=missing, bounds=matched, unit=stored.unit, categories=stored.categories
     )
-    raw_ids = None if options.id is None else read_identifiers(options.data, options.id)
+    raw_ids = None if options.id is None else read_identifiers(file, options.id)
     labels = _label(table.values, centroids, matched, stored.fraction_bits)
     write_labels(Path(options.out), labels, RawRows(raw_records=table.raw_records, raw_ids=raw_ids))
     space = "in original units, since no bounds are known" if matched is None else "scaled by the bounds"
@@ -192,6 +194,7 @@ def parser() -> Parser:
         "--bounds", metavar="LO,HI|FILE", help="the bounds of the run (default: bounds.csv beside the centroids)"
     )
     known.add_argument("--config", metavar="FILE.toml", help="the run file, for its bounds")
+    add_form_options(parser)
     parser.add_argument("--missing", choices=MISSING_RULES, help="rule for missing values (default refuse)")
     parser.add_argument(
         "--id", metavar="COLUMN", help="column of the data that names its rows: stands beside the label"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
 from fastlloyd.cli.arguments import join_negative_values, name_list
+from fastlloyd.data.form import Form
 from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
 from fastlloyd.errors import ConfigError, did_you_mean
 from fastlloyd.protocols.registry import PROTOCOLS, names
@@ -18,6 +19,9 @@ from fastlloyd.run.option import Option
 
 _ABOUT = "about"
 """Attribute of a flag of a run: its help where all flags are shown."""
+
+
+_FORM = ("delimiter", "decimal", "encoding")
 
 
 class Parser(argparse.ArgumentParser):
@@ -86,6 +90,18 @@ def _add_flag(group: argparse._ActionsContainer, option: Option) -> argparse.Act
         return group.add_argument(option.flag, action=kind, default=None, **quiet)
     read = functools.partial(read_flag, option)
     return group.add_argument(option.flag, type=read, choices=option.choices or None, metavar=option.metavar, **quiet)
+
+
+def add_form_options(parser: argparse.ArgumentParser, *others: str) -> None:
+    """Add the flags that say how a file of records is written, and those of `others`, as a run has them."""
+    for name in (*others, *_FORM):
+        _add_flag(parser, OPTIONS[name]).help = OPTIONS[name].help
+
+
+def read_form(arguments: argparse.Namespace, config: RunConfig | None) -> Form:
+    """Return how the file of records is written: as the flags say, or else the run file."""
+    config = config or RunConfig()
+    return Form(**{name: getattr(arguments, name) or getattr(config, name) for name in _FORM})
 
 
 def parse_run_options(

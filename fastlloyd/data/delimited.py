@@ -11,24 +11,28 @@ header would lose a record silently.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import gzip
+import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.data.form import DELIMITERS, PLAIN, Form
 from fastlloyd.errors import DataError
 
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "none", "null"})
 SAMPLE_ROWS = 1000
 
+_SHOWN_LINES = 20
 _BLOCK_CHARS = 1 << 22
 _BLOCK_ROWS = 1 << 14
 
@@ -44,11 +48,17 @@ class Head:
     has_header : bool
     numeric : tuple of bool
         False where none of the first `SAMPLE_ROWS` cells is a number and one of them is text.
+    otherwise : tuple of bool
+        True where that text would be numbers with the other decimal mark.
+    form : Form
+        How the file is read.
     """
 
     names: tuple[str, ...]
     has_header: bool
     numeric: tuple[bool, ...]
+    otherwise: tuple[bool, ...] = ()
+    form: Form = PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,29 +77,32 @@ class Cells:
     first_line: int | None
 
 
-def read_head(path: Path) -> Head:
+def read_head(path: Path, form: Form = PLAIN) -> Head:
     """Read the names and kinds of the columns of a .csv or .csv.gz file.
 
     Raises
     ------
     DataError
-        The file is missing, empty or unreadable, or its header is ambiguous.
+        The file is missing, empty or unreadable, its header is ambiguous, or its cells are divided otherwise.
     """
-    with _opened(path) as file:
-        reader = csv.reader(file, skipinitialspace=True)
+    with _opened(path, form) as file:
+        lines = list(islice(file, _SHOWN_LINES))
+        _refuse_other_delimiter(lines, form, path)
+        reader = _reader(chain(lines, file), form)
         first = next(reader, None)
         if first is None:
             raise DataError(f"{path} is empty: expected a header row and at least one row of numbers")
         if not any(map(str.strip, first)):
             raise DataError(f"{path}, line 1 is empty: expected a header row; remove what stands before it")
-        has_header = _is_header(first, path)
+        has_header = _is_header(first, path, form)
         sample = list(islice(reader, SAMPLE_ROWS))
     if has_header:
         names = tuple(cell.strip() for cell in first)
     else:
         names = tuple(f"x{i + 1}" for i in range(len(first)))
         sample.insert(0, first)
-    return Head(names, has_header, _numeric_columns(sample, len(names)))
+    numeric = _numeric_columns(sample, len(names), form)
+    return Head(names, has_header, numeric, _otherwise(sample, numeric, form), form)
 
 
 def read_cells(path: Path, head: Head, columns: Sequence[int]) -> Cells:
@@ -108,11 +121,11 @@ def read_cells(path: Path, head: Head, columns: Sequence[int]) -> Cells:
     DataError
         A row has too few or too many cells, or a cell is text: file, row and column are named.
     """
-    with _opened(path) as file:
+    with _opened(path, head.form) as file:
         values = _read_fast(file, head, list(columns))
     if values is not None:
         return Cells(values, 2 if head.has_header else 1)
-    with _opened(path) as file:
+    with _opened(path, head.form) as file:
         return _read_carefully(file, head, list(columns), path)
 
 
@@ -125,8 +138,8 @@ def read_texts(path: Path, head: Head, column: int) -> tuple[str, ...]:
         A row has too few cells.
     """
     texts = []
-    with _opened(path) as file:
-        reader = csv.reader(file, skipinitialspace=True)
+    with _opened(path, head.form) as file:
+        reader = _reader(file, head.form)
         if head.has_header:
             next(reader)
         for cells in reader:
@@ -143,9 +156,10 @@ def read_texts(path: Path, head: Head, column: int) -> tuple[str, ...]:
 
 def _read_fast(file: TextIO, head: Head, columns: list[int]) -> NDArray[np.float64] | None:
     """Parse whole blocks of lines; None as soon as anything needs the careful way."""
-    if head.has_header and not _holds_names(file.readline(), head.names):
+    form = head.form
+    if head.has_header and not _holds_names(file.readline(), head):
         return None
-    commas = len(head.names) - 1
+    marks = len(head.names) - 1
     chunks: list[NDArray[np.float64]] = []
     ended = False
     while lines := file.readlines(_BLOCK_CHARS):
@@ -153,10 +167,14 @@ def _read_fast(file: TextIO, head: Head, columns: list[int]) -> NDArray[np.float
         while lines and lines[-1] == "\n":
             lines.pop()
         if lines:
-            if ended or any('"' in line or line.count(",") != commas for line in lines):
+            if ended or any('"' in line or line.count(form.delimiter) != marks for line in lines):
                 return None
+            if form.decimal == ",":
+                if any("." in line for line in lines):
+                    return None
+                lines = [line.replace(",", ".") for line in lines]
             try:
-                chunk = np.loadtxt(lines, np.float64, delimiter=",", comments=None, usecols=columns, ndmin=2)
+                chunk = np.loadtxt(lines, np.float64, delimiter=form.delimiter, comments=None, usecols=columns, ndmin=2)
             except ValueError:
                 return None
             if len(chunk) != len(lines):
@@ -168,7 +186,7 @@ def _read_fast(file: TextIO, head: Head, columns: list[int]) -> NDArray[np.float
 
 def _read_carefully(file: TextIO, head: Head, columns: list[int], path: Path) -> Cells:
     """Parse cell by cell and name the first fault."""
-    reader = csv.reader(file, skipinitialspace=True)
+    reader = _reader(file, head.form)
     if head.has_header:
         next(reader)
     before = reader.line_num
@@ -187,10 +205,10 @@ def _read_carefully(file: TextIO, head: Head, columns: list[int], path: Path) ->
         if len(cells) != width:
             raise DataError(
                 f"{line}: expected {width} cells as in the first row, got {len(cells)}; "
-                "complete the row, or quote the cells that hold a comma"
+                f"complete the row, or quote the cells that hold {_shown(head.form.delimiter)}"
             )
         one_line_each = one_line_each and reader.line_num == before + row
-        block.append([_parsed(cells[c], line, head.names[c]) for c in columns])
+        block.append([_parsed(cells[c], line, head.names[c], head.form) for c in columns])
         if len(block) == _BLOCK_ROWS:
             chunks.append(np.array(block, dtype=np.float64))
             block = []
@@ -199,36 +217,73 @@ def _read_carefully(file: TextIO, head: Head, columns: list[int], path: Path) ->
     return Cells(_joined(chunks, len(columns)), before + 1 if one_line_each else None)
 
 
-def _parsed(cell: str, line: str, name: str) -> float:
+def _parsed(cell: str, line: str, name: str, form: Form) -> float:
     """Give a cell's number, NaN for a missing one."""
-    number = _number(cell)
+    number = _number(cell, form.decimal)
     if number is not None:
         return number
     if cell.strip().lower() in MISSING:
         return float("nan")
+    other = _other(form)
+    if _number(cell, other) is not None:
+        raise DataError(
+            f"{line}, column {name!r}: the number has {other!r} before its fraction; add --decimal {other!r}"
+        )
     raise DataError(
         f"{line}, column {name!r}: expected a number, got text; "
         "correct the cell, or leave the column out with --columns"
     )
 
 
-def _number(cell: str) -> float | None:
+def _number(cell: str, decimal: str) -> float | None:
     """Give a number as everybody writes it, without Python's digit separators."""
+    if decimal == ",":
+        cell = "_" if "." in cell else cell.replace(",", ".")
     try:
         return float(cell) if "_" not in cell else None
     except ValueError:
         return None
 
 
-def _holds_names(line: str, names: tuple[str, ...]) -> bool:
+def _reader(lines: Iterable[str], form: Form) -> Any:
+    """Cut lines into cells."""
+    return csv.reader(lines, delimiter=form.delimiter, skipinitialspace=True)
+
+
+def _holds_names(line: str, head: Head) -> bool:
     """Tell whether one line is the whole header."""
-    cells = next(csv.reader([line], skipinitialspace=True), [])
-    return tuple(cell.strip() for cell in cells) == names
+    cells: list[str] = next(_reader([line], head.form), [])
+    return tuple(cell.strip() for cell in cells) == head.names
 
 
-def _is_header(first: list[str], path: Path) -> bool:
+def _refuse_other_delimiter(lines: Sequence[str], form: Form, path: Path) -> None:
+    """Name the character that divides all lines alike where the one in use does not, or leaves numbers side by side."""
+    lines = [line for line in lines if line.strip()]
+    for mark in DELIMITERS:
+        counts = {line.count(mark) for line in lines}
+        if mark == form.delimiter or len(counts) != 1 or counts == {0}:
+            continue
+        own = {line.count(form.delimiter) for line in lines}
+        beside = re.compile(rf"\d{re.escape(mark)}[-+]?\d")
+        if (len(own) == 1 and own != {0}) and (mark == "," or not any(map(beside.search, lines[1:]))):
+            continue
+        if mark == form.decimal or (own != {0} and any('"' in line for line in lines)):
+            continue
+        comma = form.decimal == "." and mark != "," and any(re.search(r"\d,\d", line) for line in lines[1:])
+        raise DataError(
+            f"{path}: its cells are divided by {_shown(mark)}, expected {_shown(form.delimiter)}; add --delimiter "
+            f"{'tab' if mark == chr(9) else repr(mark)}" + (" and --decimal ','" if comma else "")
+        )
+
+
+def _shown(mark: str) -> str:
+    """Name a character between cells."""
+    return {",": "a comma", "\t": "a tab"}.get(mark, repr(mark))
+
+
+def _is_header(first: list[str], path: Path, form: Form) -> bool:
     """Tell whether row one names the columns."""
-    numbers = [_number(cell) is not None for cell in first]
+    numbers = [_number(cell, form.decimal) is not None for cell in first]
     if all(numbers):
         return False
     gaps = [cell.strip().lower() in MISSING for cell in first]
@@ -240,14 +295,31 @@ def _is_header(first: list[str], path: Path) -> bool:
     return True
 
 
-def _numeric_columns(sample: list[list[str]], width: int) -> tuple[bool, ...]:
+def _numeric_columns(sample: list[list[str]], width: int, form: Form) -> tuple[bool, ...]:
     """Tell the columns of numbers from the columns of text; short rows are reported later."""
     numeric = []
     for index in range(width):
         cells = [row[index] for row in sample if index < len(row)]
         texts = [cell for cell in cells if cell.strip().lower() not in MISSING]
-        numeric.append(not texts or any(_number(cell) is not None for cell in texts))
+        numeric.append(not texts or any(_number(cell, form.decimal) is not None for cell in texts))
     return tuple(numeric)
+
+
+def _otherwise(sample: list[list[str]], numeric: Sequence[bool], form: Form) -> tuple[bool, ...]:
+    """Tell the columns of text that would be numbers with the other decimal mark."""
+    other = _other(form)
+    found = []
+    for index, number in enumerate(numeric):
+        cells = (row[index] for row in sample if index < len(row))
+        found.append(
+            not number and all(_number(c, other) is not None for c in cells if c.strip().lower() not in MISSING)
+        )
+    return tuple(found)
+
+
+def _other(form: Form) -> str:
+    """Return the decimal mark that is not in use."""
+    return "." if form.decimal == "," else ","
 
 
 def _joined(chunks: list[NDArray[np.float64]], width: int) -> NDArray[np.float64]:
@@ -263,19 +335,34 @@ def _joined(chunks: list[NDArray[np.float64]], width: int) -> NDArray[np.float64
     return values
 
 
+def _guess(path: Path) -> str:
+    """Name the encoding that a file in another one than it should be is likely to have."""
+    opened = gzip.open if path.name.lower().endswith(".gz") else open
+    with opened(path, "rb") as file:
+        start = file.read(4)
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    return "utf-8" if start.startswith(codecs.BOM_UTF8) else "cp1252"
+
+
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[TextIO]:
+def _opened(path: Path, form: Form) -> Iterator[TextIO]:
     """Open plain or gzipped text and turn everything that fails while reading into one sentence."""
     try:
         zipped = path.name.lower().endswith(".gz")
-        with gzip.open(path, "rt", encoding="utf-8-sig") if zipped else path.open(encoding="utf-8-sig") as file:
+        encoding = form.encoding
+        with gzip.open(path, "rt", encoding=encoding) if zipped else path.open(encoding=encoding) as file:
             yield file
     except FileNotFoundError as error:
         raise DataError(f"no file {path}: expected the records there; check --data") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path} is not a whole gzip file ({error}); copy or compress it again") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text; save it as CSV in UTF-8") from error
+    except UnicodeError as error:
+        name = form.encoding.removesuffix("-sig").upper()
+        raise DataError(
+            f"{path} is not {name} text; add --encoding {_guess(path)}, if that is how it was saved, or save it again "
+            "as CSV in UTF-8"
+        ) from error
     except csv.Error as error:
         raise DataError(f"{path} is not a CSV file ({error}); save it again as comma separated text") from error
     except OSError as error:

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from numpy.typing import NDArray
 
-from fastlloyd.data.suffix import SUFFIXES
+from fastlloyd.data.form import SUFFIXES
 from fastlloyd.data.table import column_names, read_table
 from fastlloyd.errors import ConfigError
 from fastlloyd.randomness import domains

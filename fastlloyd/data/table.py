@@ -20,9 +20,9 @@ from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.columnar import read_parquet, read_parquet_head, read_parquet_texts
 from fastlloyd.data.delimited import Cells, read_cells, read_head, read_texts
+from fastlloyd.data.form import SUFFIXES, DataFile, data_file
 from fastlloyd.data.merge import Unit, merge_rows, number_people
 from fastlloyd.data.missing import MISSING_RULES, count_missing, keep_whole, refuse_infinite, settle_missing
-from fastlloyd.data.suffix import SUFFIXES
 from fastlloyd.errors import ConfigError, DataError, did_you_mean
 
 
@@ -56,7 +56,7 @@ class Table:
 
 
 def read_table(
-    path: str | Path,
+    path: str | Path | DataFile,
     *,
     columns: Sequence[str] = (),
     ignore: Sequence[str] = (),
@@ -69,7 +69,7 @@ def read_table(
 
     Parameters
     ----------
-    path : str or Path
+    path : str, Path or DataFile
         Ends in .csv, .csv.gz, .npy, .npz or .parquet. A csv file has a header row; where every cell of row
         one is a number there is none and the columns are x1..xd. An npz file holds one array, or one
         named X.
@@ -110,7 +110,7 @@ def read_table(
         raise ConfigError("--missing midpoint fills in the middle of the bounds: give --bounds as well")
     if not columns and bounds is not None and bounds.names is not None:
         columns = [name for name in bounds.names if name not in ignore]
-    path, categories = Path(path), categories or Categories()
+    path, categories = data_file(path), categories or Categories()
     no_numbers = (*ignore, *categories.columns, *(() if unit is None else (unit.column,)))
     origin = _source(path)
     chosen = _chosen(path, origin, tuple(columns), no_numbers, categories)
@@ -142,7 +142,7 @@ def read_table(
     return Table(values, features, str(path), ignored, missing_rows, raw_records, missing_in)
 
 
-def column_names(path: str | Path) -> tuple[str, ...]:
+def column_names(path: str | Path | DataFile) -> tuple[str, ...]:
     """Read the names of all columns of a file, used or not.
 
     Raises
@@ -150,15 +150,15 @@ def column_names(path: str | Path) -> tuple[str, ...]:
     DataError
         The file is missing or unreadable.
     """
-    return _source(Path(path)).names
+    return _source(data_file(path)).names
 
 
-def read_identifiers(path: str | Path, column: str) -> tuple[str, ...]:
+def read_identifiers(path: str | Path | DataFile, column: str) -> tuple[str, ...]:
     """Read the column that names a file's records, as text.
 
     Parameters
     ----------
-    path : str or Path
+    path : str, Path or DataFile
     column : str
 
     Returns
@@ -175,8 +175,8 @@ def read_identifiers(path: str | Path, column: str) -> tuple[str, ...]:
     ----
     Nobody but the caller.
     """
-    path = Path(path)
-    names = column_names(path)
+    file = data_file(path)
+    path, names = file.path, column_names(file)
     if column not in names:
         close = did_you_mean(column, names)
         raise DataError(
@@ -184,7 +184,7 @@ def read_identifiers(path: str | Path, column: str) -> tuple[str, ...]:
         )
     index, suffix = names.index(column), _suffix(path)
     if suffix in (".csv", ".csv.gz"):
-        return read_texts(path, read_head(path), index)
+        return read_texts(path, read_head(path, file.form), index)
     if suffix == ".parquet":
         return read_parquet_texts(path, index)
     numbers = _load_array(path)[:, index]
@@ -225,11 +225,13 @@ class _Source:
 
     names: tuple[str, ...]
     numeric: tuple[bool, ...]
+    otherwise: tuple[bool, ...]
     read: Callable[[list[int]], Cells]
 
 
-def _source(path: Path) -> _Source:
+def _source(file: DataFile) -> _Source:
     """Open a file by its suffix."""
+    path = file.path
     suffix = _suffix(path)
     if not path.exists():
         raise DataError(f"no file {path}: expected the records there; check --data")
@@ -238,15 +240,15 @@ def _source(path: Path) -> _Source:
     if not path.stat().st_size:
         raise DataError(f"{path} is empty: expected at least one record")
     if suffix in (".csv", ".csv.gz"):
-        head = read_head(path)
-        return _Source(head.names, head.numeric, lambda chosen: read_cells(path, head, chosen))
+        head = read_head(path, file.form)
+        return _Source(head.names, head.numeric, head.otherwise, lambda chosen: read_cells(path, head, chosen))
     if suffix == ".parquet":
         names, numeric = read_parquet_head(path)
-        return _Source(names, numeric, lambda chosen: Cells(read_parquet(path, chosen), None))
+        return _Source(names, numeric, (), lambda chosen: Cells(read_parquet(path, chosen), None))
     array = _load_array(path)
     features = array.shape[1]
     names = tuple(f"x{i + 1}" for i in range(features))
-    return _Source(names, (True,) * features, lambda chosen: Cells(_own_columns(array, chosen), None))
+    return _Source(names, (True,) * features, (), lambda chosen: Cells(_own_columns(array, chosen), None))
 
 
 def _own_columns(array: NDArray[Any], chosen: list[int]) -> NDArray[np.float64]:
@@ -298,7 +300,7 @@ def _checked(array: Any, path: Path) -> NDArray[Any]:
 
 
 def _chosen(
-    path: Path, origin: _Source, columns: tuple[str, ...], ignore: tuple[str, ...], categories: Categories
+    path: DataFile, origin: _Source, columns: tuple[str, ...], ignore: tuple[str, ...], categories: Categories
 ) -> list[int]:
     """Decide which columns of numbers to use; none only where others hold categories."""
     names = origin.names
@@ -313,21 +315,35 @@ def _chosen(
     else:
         usable = [number and not _is_identifier(name) for number, name in zip(origin.numeric, names, strict=True)]
         chosen = [i for i, name in enumerate(names) if usable[i] and name not in ignore]
+        _refuse_otherwise(path, origin, ignore)
     if not chosen and not categories.columns:
         raise DataError(
-            f"{path}: no column of numbers is left to use; separate the cells by commas, write numbers with "
-            "a decimal point, and name identifiers in --columns if they are meant"
+            f"{path}: no column of numbers is left to use; --delimiter says what stands between the cells, --decimal "
+            "what before a fraction, and --columns names identifiers if they are meant"
         )
     return chosen
 
 
-def _no_cells(path: Path, column: str) -> Cells:
+def _refuse_otherwise(path: DataFile, origin: _Source, ignore: tuple[str, ...]) -> None:
+    """Refuse to take for text, and so to leave out, a column of numbers with the other decimal mark."""
+    pairs = zip(origin.names, origin.otherwise, strict=False)
+    wrong = [name for name, other in pairs if other and name not in ignore and not _is_identifier(name)]
+    if wrong:
+        mark = "." if path.form.decimal == "," else ","
+        raise DataError(
+            f"{path}, column {_listed(wrong, 3)}: numbers with {mark!r} before their fraction, expected "
+            f"{path.form.decimal!r}; add --decimal {mark!r} (and --delimiter, if need be), or name the columns to use "
+            "with --columns"
+        )
+
+
+def _no_cells(path: DataFile, column: str) -> Cells:
     """Return as many rows without numbers as the file has."""
     return Cells(np.empty((len(read_identifiers(path, column)), 0)), None)
 
 
 def _with_categories(
-    path: Path, values: NDArray[np.float64], names: tuple[str, ...], categories: Categories
+    path: DataFile, values: NDArray[np.float64], names: tuple[str, ...], categories: Categories
 ) -> tuple[NDArray[np.float64], tuple[str, ...]]:
     """Put the features made of categories behind the others."""
     if not categories.columns:
@@ -362,7 +378,7 @@ def _refuse_twice(names: Sequence[str], where: str) -> None:
         seen.add(name)
 
 
-def _place(path: Path, cells: Cells, row: int, name: str) -> str:
+def _place(path: DataFile, cells: Cells, row: int, name: str) -> str:
     """Name a cell the way its owner finds it."""
     line = f" (line {cells.first_line + row})" if cells.first_line is not None else ""
     return f"{path}, row {row + 1}{line}, column {name!r}"

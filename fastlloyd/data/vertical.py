@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds, unscale
 from fastlloyd.data.dataset import Dataset
+from fastlloyd.data.form import DataFile
 from fastlloyd.data.table import read_identifiers, read_table
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.wire.regular import read_regular
@@ -78,7 +79,7 @@ class PartyFeatures:
 
 
 def read_vertical(
-    path: str | Path,
+    path: str | Path | DataFile,
     *,
     id_column: str = ID_COLUMN,
     columns: Sequence[str] = (),
@@ -89,7 +90,7 @@ def read_vertical(
 
     Parameters
     ----------
-    path : str or Path
+    path : str, Path or DataFile
         As for `read_table`.
     id_column : str
         Names the records, alike at all parties: text is compared as it stands, but for spaces around it.

@@ -24,7 +24,7 @@ from fastlloyd.wire.regular import read_regular
 
 _REPORTS = ("report.json", "server.json")
 _WRITTEN = re.compile(
-    r"(report|server)\.json|report\.html|config\.toml|ledger\.jsonl|(centroids|sizes|elbow|(labels|inertia)_[1-9]\d*)\.csv"
+    r"(report|server)\.json|report\.html|config\.toml|ledger\.jsonl|(centroids|bounds|sizes|elbow|(labels|inertia)_[1-9]\d*)\.csv"
     r"|(centroids|plane|elbow|palette)\.png"
 )
 _OWN = re.compile(r"[a-z]+_([1-9]\d*)\.csv")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fastlloyd.data.suffix import names_file
+from fastlloyd.data.form import DataFile, Form, names_file
 from fastlloyd.errors import ConfigError, did_you_mean
 from fastlloyd.protocols.registry import ROWS, find, knows, names
 from fastlloyd.run.option import AUTO, option, options_of
@@ -62,6 +62,9 @@ class RunConfig:
         DATA,
         choices=("refuse", "drop", "midpoint"),
     )
+    delimiter: str = option(",", "what stands between the cells of --data: ';' or 'tab', say", DATA, "C")
+    decimal: str = option(".", "what stands before a fraction in --data", DATA, choices=(".", ","))
+    encoding: str = option("utf-8", "of --data, such as cp1252 or utf-16 (default utf-8)", DATA, "NAME")
     # None only where a default data set brings its own.
     k: int | None = option(
         None,
@@ -159,6 +162,7 @@ class RunConfig:
         chooses = find(self.protocol).chooses_k
         for entry in OPTIONS.values():
             entry.check(getattr(self, entry.name))
+        _ = self.form  # refuses marks that do not go together
         if self.choose_k and not chooses:
             able = ", ".join(row.name for row in ROWS if row.chooses_k)
             raise ConfigError(
@@ -186,6 +190,15 @@ class RunConfig:
         """
         if (self.roster is None) != (self.key is None):
             raise ConfigError("--roster and --key belong together: pinned certificates, and this party's own key")
+
+    @property
+    def form(self) -> Form:
+        """How the text of the party's own files is written."""
+        return Form(delimiter=self.delimiter, decimal=self.decimal, encoding=self.encoding)
+
+    def own_file(self, number: int | str) -> DataFile:
+        """Return the file of one party; '{client}' becomes its number."""
+        return DataFile(Path((self.data or "").replace("{client}", str(number))), self.form)
 
     @property
     def own_settings(self) -> dict[str, Any]:

@@ -250,7 +250,7 @@ def load_own(config: RunConfig, common: Common, me: PartyId, *, ignore: tuple[st
             bounds=common.bounds.match(dataset.names),
             raw_rows=RawRows(raw_numbers=part + 1 if dataset.numbers is None else dataset.numbers[part]),
         )
-    path = (config.data or "").replace("{client}", str(me.rank))
+    path = config.own_file(me.rank)
     table = read_table(path, columns=config.columns, ignore=ignore, missing=config.missing, bounds=common.bounds)
     rows, cap = len(table.values), common.caps[me.rank - 1]
     if rows > cap:

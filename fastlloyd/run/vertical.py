@@ -197,7 +197,7 @@ def load_vertical(config: RunConfig, common: VerticalCommon, place: int, number:
 
 def _load_file(config: RunConfig, common: VerticalCommon, number: str) -> OwnColumns:
     """Load a party's own file; `{client}` in file names becomes its number."""
-    path = (config.data or "").replace("{client}", number)
+    path = config.own_file(number)
     bounds = parse_bounds((config.bounds or "").replace("{client}", number))
     table = read_vertical(
         path, id_column=common.alignment.id, columns=config.columns, missing=config.missing, bounds=bounds

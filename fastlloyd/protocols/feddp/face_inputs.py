@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds, parse_bounds, scale
 from fastlloyd.data.dataset import Dataset
+from fastlloyd.data.form import DataFile
 from fastlloyd.data.public.mixture import MIXTURE, MixtureData, make_mixture, parse_mixture
 from fastlloyd.data.public.named import dataset_bounds
 from fastlloyd.data.split import public_permutation, split_rows
@@ -208,11 +210,10 @@ def _load_server(config: RunConfig, common: FedDPCommon) -> ServerPoints:
     if not columns and common.dataset is not None:
         columns = common.dataset.names
     users = settings_from(config.own_settings).users
+    file = DataFile(Path(config.server_data), config.form)
     try:
-        ignore = () if users is None or users not in column_names(config.server_data) else (users,)
-        table = read_table(
-            config.server_data, columns=columns, ignore=ignore, missing=config.missing, bounds=common.bounds
-        )
+        ignore = () if users is None or users not in column_names(file) else (users,)
+        table = read_table(file, columns=columns, ignore=ignore, missing=config.missing, bounds=common.bounds)
     except DataError as error:  # nobody's private record
         raise ConfigError(f"--server-data: {str(error).replace('--data', '--server-data')}") from error
     matched: Bounds = common.bounds.match(table.names)
@@ -227,7 +228,7 @@ def _users(config: RunConfig, common: FedDPCommon, me: PartyId, settings: Settin
         return np.zeros(rows, dtype=np.int64)
     if config.missing == "drop":
         raise ConfigError("--missing drop does not go with feddp.users: use midpoint, or complete the rows")
-    path = (config.data or "").replace("{client}", str(me.rank))
+    path = config.own_file(me.rank)
     names = read_identifiers(path, settings.users)
     blank = [row for row, name in enumerate(names, 1) if name.lower() in _NOBODY]
     if blank:

@@ -1,0 +1,114 @@
+"""Tables that are written otherwise: recognised with the flag that reads them, and read with it."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastlloyd.cli.check import main
+from fastlloyd.data.form import DataFile, Form
+from fastlloyd.data.table import read_identifiers, read_table
+from fastlloyd.errors import ConfigError, DataError
+from fastlloyd.run.config import RunConfig, load_config
+
+VALUES = np.array([[63.0, 1.5], [41.0, -2.25], [58.0, 3.0]])
+ROWS = [("63", "1,5"), ("41", "-2,25"), ("58", "3")]
+
+
+def text(mark: str, decimal: str, *, names: tuple[str, ...] = ("Größe", "dose")) -> str:
+    rows = [names, *((a, b.replace(",", decimal)) for a, b in ROWS)]
+    return "".join(mark.join(row) + "\n" for row in rows)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return tmp_path / "clinic.csv"
+
+
+@pytest.mark.parametrize(
+    ("mark", "decimal", "mend", "flags"),
+    [
+        (";", ",", "--delimiter ';' and --decimal ','", ("--delimiter", ";", "--decimal", ",")),
+        (";", ".", "--delimiter ';'", ("--delimiter", ";")),
+        ("\t", ",", "--delimiter tab and --decimal ','", ("--delimiter", "tab", "--decimal", ",")),
+        ("|", ".", "--delimiter '|'", ("--delimiter", "|")),
+    ],
+)
+def test_another_delimiter_is_named_and_read(
+    table: Path, mark: str, decimal: str, mend: str, flags: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    table.write_text(text(mark, decimal), encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        read_table(table)
+    assert str(caught.value).endswith(f"expected a comma; add {mend}")
+    assert main(["--data", str(table), *flags]) == 0  # the sentence is enough to go on
+    assert "2 used: Größe, dose" in capsys.readouterr().out
+    read = read_table(DataFile(table, Form(delimiter=mark, decimal=decimal)))
+    assert np.array_equal(read.values, VALUES)
+
+
+def test_the_careful_way_reads_the_same(table: Path) -> None:
+    table.write_text('name;dose;note\n"a;b";"1,5";x\nc;;"y, z"\nd;-2,25;q\n')
+    form = Form(delimiter=";", decimal=",")
+    read = read_table(DataFile(table, form), missing="drop")
+    assert (read.names, read.ignored, read.missing_in) == (("dose",), ("name", "note"), {"dose": 1})
+    assert read.values.tolist() == [[1.5], [-2.25]]
+    assert read_identifiers(DataFile(table, form), "name") == ("a;b", "c", "d")
+
+
+def test_a_column_of_decimal_commas_is_not_taken_for_text(table: Path) -> None:
+    table.write_text('age,dose\n63,"1,5"\n41,"2,25"\n')
+    with pytest.raises(DataError, match=r"column 'dose': numbers with ',' before their fraction.* --decimal ','"):
+        read_table(table)
+    assert read_table(table, columns=["age"]).names == ("age",)
+    with pytest.raises(DataError, match=r"row 1 \(line 2\), column 'dose': .*add --decimal ','"):
+        read_table(table, columns=["dose"])
+    table.write_text("age;dose\n63;1.5\n41;2.25\n")
+    with pytest.raises(DataError, match=r"column 'dose': numbers with '.' before their fraction.* --decimal '.'"):
+        read_table(DataFile(table, Form(delimiter=";", decimal=",")))
+
+
+@pytest.mark.parametrize(
+    "content", ["a,b\n1;x,2\n3;y,4\n", "note\nx;y\n", "a,t\n1,p;q\n2,r;s\n", 'a,b\n"x, y;z",2\n"q;r",3\n']
+)
+def test_marks_inside_text_divide_nothing(table: Path, content: str) -> None:
+    table.write_text(content)
+    try:
+        read_table(table)
+    except DataError as error:
+        assert "--delimiter '" not in str(error)
+
+
+def test_another_encoding_is_named_and_read(table: Path) -> None:
+    table.write_text(text(",", "."), encoding="cp1252")
+    with pytest.raises(DataError, match="is not UTF-8 text; add --encoding cp1252"):
+        read_table(table)
+    assert read_table(DataFile(table, Form(encoding="cp1252"))).names == ("Größe", "dose")
+    table.write_text(text(",", "."), encoding="utf-16")
+    with pytest.raises(DataError, match="add --encoding utf-16"):
+        read_table(table)
+    assert np.array_equal(read_table(DataFile(table, Form(encoding="utf-16"))).values, VALUES)
+    table.write_text(text(",", "."), encoding="utf-8-sig")
+    assert read_table(table).names == ("Größe", "dose")
+    zipped = table.with_name("clinic.csv.gz")
+    zipped.write_bytes(gzip.compress(text(",", ".").encode("cp1252")))
+    with pytest.raises(DataError, match="add --encoding cp1252"):
+        read_table(zipped)
+
+
+def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
+    for values, sentence in (
+        ({"decimal": ","}, "--decimal ',': it stands between the cells already"),
+        ({"delimiter": "ab"}, "--delimiter: expected one character"),
+        ({"delimiter": "1"}, "--delimiter: expected one character"),
+        ({"encoding": "utf-9"}, "--encoding: expected a name such as"),
+    ):
+        with pytest.raises(ConfigError, match=sentence):
+            Form(**values)
+        with pytest.raises(ConfigError, match=sentence):
+            RunConfig(**values)
+    (tmp_path / "run.toml").write_text('delimiter = "tab"\ndecimal = ","\nencoding = "latin-1"\n')
+    assert load_config(tmp_path / "run.toml").form == Form(delimiter="\t", decimal=",", encoding="latin-1")
