@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from unittest import mock
 
 import numpy as np
@@ -114,25 +114,36 @@ def run(
     }
     caps = tuple(len(part) for part in parts) if sizes is None else sizes
     common = Common(public=public, bounds=bounds, caps=caps, dataset=None, splits=None)
-    watch = _Watch()
-    with (
-        mock.patch.object(client_module, "_Exchange", watch.exchange()),
-        mock.patch.object(face, "client", watch.client),
-        mock.patch.object(face, "server", watch.server),
-    ):
+    with Watch() as watch:
         together = run_together(RunConfig(protocol="secfc", k=k), public.clients, common=common, owned=own, tap=tap)
     watch.assignments.append(watch.results[PartyId(1)].labels)
     return Run(together.meters, watch.results, watch.plan, watch.own, watch.rotation, watch.masks, watch.assignments)
 
 
-class _Watch:
+class Watch:
     """Notes what the roles are given and come to, and changes none of it."""
 
     def __init__(self) -> None:
         self.results: dict[PartyId, Any] = {}
+        self.plan: Plan
+        self.rotation: NDArray[np.float64]
         self.own: dict[PartyId, NDArray[np.int64]] = {}
         self.masks: list[RoundMasks] = []
         self.assignments: list[NDArray[np.int64]] = []
+
+    def __enter__(self) -> Self:
+        self._patches = [
+            mock.patch.object(client_module, "_Exchange", self.exchange()),
+            mock.patch.object(face, "client", self.client),
+            mock.patch.object(face, "server", self.server),
+        ]
+        for patch in self._patches:
+            patch.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for patch in self._patches:
+            patch.stop()
 
     def client(
         self, me: PartyId, shares: Any, points: GridPoints, plan: Plan, *, rotation: NDArray[np.float64], **rest: Any

@@ -19,14 +19,14 @@ from fastlloyd.life.align.check import check_ids, digest_ids
 from fastlloyd.life.align.columns import gather_columns, tell_columns
 from fastlloyd.life.align.intersect import intersect_ids
 from fastlloyd.life.align.messages import BlindedIds, IdTag, OpenedIds
-from fastlloyd.life.pairs import agree_pairs
 from fastlloyd.protocols.vertical_dp.keys import set_up
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import SERVER, PartyId, clients
+from tests.protocols.support import RUN_ID as RUN
+from tests.protocols.support import agreement
 from tests.protocols.vertical_dp.support import correlated, plan_for, split
 
-RUN = bytes(range(16))
 MOST = 50
 
 
@@ -34,7 +34,7 @@ def compare(tables: Sequence[Sequence[str]], tap=None) -> Simulation:
     parties = clients(len(tables))
 
     def one(me: PartyId):
-        pairs = yield from agree_pairs(me, parties, run_id=RUN, context=b"", secret=SecretRandom())
+        pairs = yield from agreement(me, len(tables)).pairs()
         yield from check_ids(tables[me.rank - 1], pairs, run_id=RUN)
 
     simulation = Simulation({me: one(me) for me in parties}, tap)
