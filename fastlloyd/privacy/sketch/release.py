@@ -14,11 +14,10 @@ from fastlloyd.privacy.sketch.level import phantoms_for
 from fastlloyd.privacy.sketch.sketch import GRID_PHANTOMS, SketchShape
 
 ZERO_OUT = "zero-out of one user's row"
+_NAME = "partition sketches"
 
 
-def sketch_release(
-    shape: SketchShape, groups: int = 1, *, name: str = "partition sketches", run: str = "", data: str = ""
-) -> Release:
+def sketch_release(shape: SketchShape, groups: int = 1) -> Release:
     """Give the release of all parties' sketches together, as each party records it before it sends its own.
 
     Parameters
@@ -26,8 +25,6 @@ def sketch_release(
     shape : SketchShape
     groups : int
         Groups of parties with a key and sketches of their own: s (s - 1) / 2 for pairs among s parties.
-    name, run, data : str
-        As in `Release`.
 
     Returns
     -------
@@ -41,12 +38,12 @@ def sketch_release(
     """
     if shape.scheme != GRID_PHANTOMS:
         return Release(
-            run=run, round=0, name=name, mechanism="none", sensitivity=1.0, norm="l1", noise_scale=0.0,
-            neighbours=ZERO_OUT, seen_by="server", data=data,
+            round=0, name=_NAME, mechanism="none", sensitivity=1.0, norm="l1", noise_scale=0.0,
+            neighbours=ZERO_OUT, seen_by="server",
         )  # fmt: skip
     return Release(
-        run=run, round=0, name=name, mechanism=SKETCH_ROWS, sensitivity=1.0, norm="pure",
-        noise_scale=1.0 / shape.row_epsilon, unit="one user", neighbours=ZERO_OUT, seen_by="server", data=data,
+        round=0, name=_NAME, mechanism=SKETCH_ROWS, sensitivity=1.0, norm="pure",
+        noise_scale=1.0 / shape.row_epsilon, unit="one user", neighbours=ZERO_OUT, seen_by="server",
         rows=shape.rows * groups,
     )  # fmt: skip
 

@@ -126,11 +126,11 @@ def noisy_count(raw_count: int, scale: float, secret: SecretRandom) -> float:
     return float(raw_count + int(round_laplace(scale * grid, 1, secret)[0]) / grid)
 
 
-def count_release(scale: float, *, run: str = "", data: str = "") -> Release:
-    """Give the release of `noisy_count`."""
+def count_release(scale: float) -> Release:
+    """Return the release of `noisy_count`."""
     return Release(
-        run=run, round=0, name="number of users", mechanism="laplace", sensitivity=1.0, norm="l1", noise_scale=scale,
-        unit="one user", neighbours=ZERO_OUT, seen_by="server", data=data,
+        round=0, name="number of users", mechanism="laplace", sensitivity=1.0, norm="l1", noise_scale=scale,
+        unit="one user", neighbours=ZERO_OUT, seen_by="server",
     )  # fmt: skip
 
 

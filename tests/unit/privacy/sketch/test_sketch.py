@@ -277,7 +277,7 @@ def test_rows_and_laplace_noise_compose() -> None:
 
 def test_the_release_of_all_parties_counts_rows_and_groups() -> None:
     shape = SketchShape(rows=128, clusters=3, phantoms=40)
-    release = sketch_release(shape, 6, run="ab")
+    release = sketch_release(shape, 6)
     assert (release.rows, release.noise_scale) == (768, 1.0 / shape.row_epsilon)
     assert Release.from_json(release.to_json()) == release
     twice = change_release(release)
