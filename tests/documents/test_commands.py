@@ -7,19 +7,23 @@ hour. Other blocks show output, files or pictures.
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 110
 BLOCK = re.compile(
-    r"^(?:<!-- not run: (?P<why>.+) -->\n)?```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+    r"^(?:<!-- not run: (?P<why>[^\n]+) -->\n)?```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 
 
@@ -40,10 +44,10 @@ def blocks(page: str) -> list[Block]:
     return found
 
 
-def run_page(page: str, folder: Path) -> None:
-    """Run what a page tells to type, and stop at the first command that fails."""
+def run_page(page: str, folder: Path, *, first: int | None = None) -> None:
+    """Run what a page tells to type, or its first blocks alone, and stop at the first command that fails."""
     own = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    for block in blocks(page):
+    for block in blocks(page)[:first]:
         if block.kind == "sh" and block.why_not is None:
             done = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", block.text],
@@ -61,3 +65,31 @@ def run_page(page: str, folder: Path) -> None:
 def test_the_first_run_as_written(tmp_path: Path) -> None:
     run_page("docs/first-run.md", tmp_path)
     assert not (tmp_path / "second/centroids.csv").exists(), "the page says that the budget refuses this run"
+
+
+@pytest.mark.mpi
+def test_the_commands_of_the_readme_as_written(tmp_path: Path) -> None:
+    run_page("docs/first-run.md", tmp_path, first=2)  # three hospitals' tables, and their bounds
+    shutil.copy(tmp_path / "hospital_2.csv", tmp_path / "new.csv")
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    run_page("README.md", tmp_path)
+    assert json.loads((tmp_path / "result/report.json").read_text())["parties"]["clients"] == 3
+    assert len((tmp_path / "labels.csv").read_text().splitlines()) == 1 + 1200
+    assert (tmp_path / "keys/hospital-3.pem").exists()
+
+
+def test_the_readme_is_short_and_its_python_runs() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(text.splitlines()) <= 150
+    (python,) = (block for block in blocks("README.md") if block.kind == "python")
+    X = np.random.default_rng(0).uniform(0, 8, (900, 2))
+    names: dict[str, Any] = {"X": X} | {f"X{i}": part for i, part in enumerate(np.split(X, 3), 1)}
+    exec(compile(python.text, "README.md", "exec"), names)
+    assert names["model"].cluster_centers_.shape == (3, 2)
+
+
+def test_every_block_of_commands_is_run_or_says_why_not() -> None:
+    for page in ("README.md", "docs/first-run.md"):
+        for block in blocks(page):
+            assert block.kind or not re.search(r"^(fastlloyd|mpirun|make|pip|python3?) ", block.text, re.M), block.text
+            assert block.why_not is None or (block.kind == "sh" and len(block.why_not) > 10)
