@@ -5,6 +5,7 @@ COMMANDS = {
     "serve": "serve a run for sites that no mpirun can start: one open port",
     "join": "join a run as one of its clients, over outgoing TCP only",
     "check": "check one party's file alone; contacts nobody",
+    "dossier": "write what a data protection officer needs to know of a run before it happens",
     "agree": "show this site what it would take part in, and sign its approval",
     "label": "label new records with released centroids",
     "report": "show a finished run again, or verify its privacy from the ledger",

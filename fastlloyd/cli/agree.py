@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from fastlloyd.cli.dossier import plan_run
 from fastlloyd.cli.options import Parser
-from fastlloyd.cli.serve import without_records
 from fastlloyd.crypto.link.identity import group_hex, write_atomically
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.dossier.approval import sign_approval
-from fastlloyd.dossier.values import digest, flatten, public_values, show_value
+from fastlloyd.dossier.content import summarise
+from fastlloyd.dossier.values import digest, flatten, show_value
 from fastlloyd.errors import EXIT_OK, ConfigError, printable
 from fastlloyd.run.config import load_config
 from fastlloyd.run.inputs import find_place
-from fastlloyd.run.session import find_face
 
 _MODE = 0o644
+_WIDTH = 110
 
 
 def main(argv: Sequence[str]) -> int:
@@ -41,10 +43,12 @@ def main(argv: Sequence[str]) -> int:
     path = Path(options.output or f"approval_{place.me.rank}.json")
     if path.exists():
         raise ConfigError(f"{path} exists already: name another file with --output, or remove it")
-    config, common = find_face(config.protocol).gather(without_records(config), place.clients)
-    values = public_values(config, common, roster)
-    name = roster.name(place.me)
-    print(f"{printable(name)} ({place.me}) is asked to take part in this run:\n")
+    run = plan_run(config, place.clients, roster, d=options.d)
+    values = run.values
+    print(f"{printable(roster.name(place.me))} ({place.me}) is asked to take part in this run:\n")
+    for line in summarise(run):
+        print(textwrap.fill(printable(line), _WIDTH, initial_indent="- ", subsequent_indent="  "))
+    print("\nEverything public that all parties must have alike:\n")
     print(*_value_lines(values), sep="\n")
     print(f"\ndigest of all these values: {group_hex(digest(values))}")
     if not options.yes:
@@ -93,6 +97,7 @@ def parser() -> Parser:
     parser.add_argument("--roster", metavar="FILE", help="the parties (default: as the run file says)")
     parser.add_argument("--key", metavar="FILE", help="this site's own key (default: as the run file says)")
     parser.add_argument("--output", metavar="FILE", help="where the approval goes (default approval_RANK.json)")
+    parser.add_argument("--d", type=int, help="number of features, where neither bounds nor columns name them")
     parser.add_argument("--yes", action="store_true", help="do not ask; for scripts")
     return parser
 

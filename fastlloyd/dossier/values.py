@@ -24,7 +24,7 @@ _SHOWN_CHARACTERS = 100
 _ABSENT = object()
 
 
-def public_values(config: RunConfig, common: Common, roster: Roster) -> dict[str, Any]:
+def public_values(config: RunConfig, common: Common, roster: Roster | None) -> dict[str, Any]:
     """Return the public values of a run.
 
     Parameters
@@ -32,14 +32,14 @@ def public_values(config: RunConfig, common: Common, roster: Roster) -> dict[str
     config : RunConfig
         As the protocol's `gather` returned it.
     common : Common
-    roster : Roster
+    roster : Roster or None
 
     Returns
     -------
     dict
         Plain JSON values. `settled` holds what follows from the configuration, defaults filled in.
     """
-    facts = common.facts(config, roster.digest())
+    facts = common.facts(config, b"" if roster is None else roster.digest())
     del facts["resume"]  # an interrupted run goes on under the approval that it began with
     settled, version, split = facts.pop("public"), facts.pop("version"), facts.pop("split")
     lo, hi, names = facts.pop("bounds")
@@ -53,7 +53,8 @@ def public_values(config: RunConfig, common: Common, roster: Roster) -> dict[str
         "bounds": None if own_columns else _bounds(lo, hi, names),
         "public_data_set": split,
         "parties": {
-            str(entry.party): {"name": entry.name, "fingerprint": entry.fingerprint} for entry in roster.entries
+            str(entry.party): {"name": entry.name, "fingerprint": entry.fingerprint}
+            for entry in (() if roster is None else roster.entries)
         },
     }
     plain: dict[str, Any] = json.loads(canonical(values))
@@ -116,13 +117,15 @@ def show_value(value: Any) -> str:
     if value is _ABSENT:
         return "nothing"
     if value is None:
-        return "none given"
+        return "not set"
+    if value in ([], {}):
+        return "none"
     if isinstance(value, str):
         text = value
     elif isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         text = str(int(value))
     elif isinstance(value, list) and not any(isinstance(entry, list | dict) for entry in value):
-        text = ", ".join(map(show_value, value)) or "none"
+        text = ", ".join(map(show_value, value))
     else:
         text = json.dumps(value, ensure_ascii=False)
     text = printable(text)

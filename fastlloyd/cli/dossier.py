@@ -1,0 +1,125 @@
+"""`fastlloyd dossier`: what a data protection officer needs to know of a run, before it happens."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fastlloyd.cli.options import Parser
+from fastlloyd.cli.serve import without_records
+from fastlloyd.crypto.link.identity import write_atomically
+from fastlloyd.crypto.link.roster import Roster
+from fastlloyd.dossier.content import make_dossier
+from fastlloyd.dossier.markdown import to_markdown
+from fastlloyd.dossier.planned import Planned
+from fastlloyd.errors import EXIT_OK, ConfigError
+from fastlloyd.report.page.render import available, render
+from fastlloyd.run.config import RunConfig, load_config
+from fastlloyd.run.promise import foresee
+from fastlloyd.run.session import find_face
+
+FORMATS = ("md", "html")
+_MODE = 0o644
+
+
+def main(argv: Sequence[str]) -> int:
+    """Write the dossier; opens no records and contacts nobody.
+
+    Raises
+    ------
+    ConfigError
+        Run file or roster do not fit, or a file cannot be written.
+    """
+    options = parser().parse_args(argv)
+    given = {} if options.roster is None else {"roster": options.roster}
+    config = load_config(options.config, given, links=False)
+    roster = None if config.roster is None else Roster.load(Path(config.roster))
+    if roster is not None:
+        roster.check_complete(options.clients)
+    elif options.clients is None:
+        raise ConfigError("--clients: expected the number of clients, or a --roster, which tells it")
+    clients = len(roster.entries) - 1 if roster is not None else options.clients
+    run = plan_run(config, clients, roster, d=options.d, purpose=" ".join((options.purpose or "").split()))
+    document = make_dossier(run)
+    texts = {"md": to_markdown(document)}
+    if "html" in options.format:
+        texts["html"] = render("dossier.html", dossier=document)
+    if options.output is None:
+        if options.format != ["md"]:
+            raise ConfigError("--output: expected a folder for the files; only --format md is printed")
+        sys.stdout.write(texts["md"])
+        return EXIT_OK
+    folder = Path(options.output)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--output {folder}: cannot be made ({error.strerror})") from error
+    for kind in options.format:
+        path = folder / f"dossier.{kind}"
+        write_atomically(path, texts[kind].encode(), _MODE)
+        print(path)
+    return EXIT_OK
+
+
+def plan_run(config: RunConfig, clients: int, roster: Roster | None, *, d: int | None, purpose: str = "") -> Planned:
+    """Return a run before it happens, from its run file.
+
+    Parameters
+    ----------
+    d : int or None
+        Number of features; None: as the bounds or columns name them.
+
+    Raises
+    ------
+    ConfigError
+        Public parameters that do not fit.
+    """
+    config = without_records(config)
+    filled, common = find_face(config.protocol).gather(config, clients)
+    names = common.bounds.names if common.dataset is None else None
+    features = d if d is not None else len(config.columns) or (None if names is None else len(names))
+    known = features is not None or common.dataset is not None
+    return Planned(
+        config=filled,
+        common=common,
+        clients=clients,
+        roster=roster,
+        foreseen=foresee(filled, clients, features) if known else None,
+        purpose=purpose,
+    )
+
+
+def _formats(text: str) -> list[str]:
+    """Read md, html or both."""
+    chosen = list(dict.fromkeys(text.split(",")))
+    if not set(chosen) <= set(FORMATS):
+        raise ConfigError(f"--format: expected md, html or md,html, got {text!r}")
+    return chosen
+
+
+def parser() -> Parser:
+    """Return the parser of the flags."""
+    made = Parser(
+        prog="fastlloyd dossier",
+        description="Write what a data protection officer needs to know of a run before it happens, from the run file "
+        "and public facts alone; opens no records and contacts nobody (docs/data-protection.md).",
+    )
+    made.add_argument("--config", required=True, metavar="FILE.toml", help="the run file that all parties share")
+    made.add_argument("--roster", metavar="FILE", help="the parties (default: as the run file says)")
+    made.add_argument("--clients", type=int, metavar="M", help="how many clients, where there is no roster")
+    made.add_argument("--d", type=int, help="number of features, where neither bounds nor columns name them")
+    made.add_argument("--purpose", metavar="TEXT", help="what the run is for (default: a line to fill in)")
+    made.add_argument("--output", metavar="DIR", help="folder for dossier.md and dossier.html (default: printed)")
+    made.add_argument(
+        "--format",
+        type=_formats,
+        default=["md", "html"] if available() else ["md"],
+        metavar="md|html|md,html",
+        help="default both; md alone where jinja2 is not installed",
+    )
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

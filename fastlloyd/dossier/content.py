@@ -1,0 +1,390 @@
+"""A dossier of one run, before it happens, from public facts alone.
+
+Each section says what documents and code prove and no more; what depends on the protocol comes from the tables of
+`messages.py` and `report/sight.py`, and from the claim and the releases that the protocol's face foresees.
+
+Source: docs/data-protection.md.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fastlloyd.crypto.link.identity import group_hex
+from fastlloyd.dossier.blocks import Block, Dossier, Items, Section, Table, Text
+from fastlloyd.dossier.messages import messages
+from fastlloyd.dossier.nature import nature
+from fastlloyd.dossier.planned import Planned
+from fastlloyd.dossier.points import not_promised, open_points
+from fastlloyd.dossier.standing import ASSESSMENT, ASSESSMENT_NOTE, ENDS, ENDS_NOTE, FILES_NOTE, KEYS, files
+from fastlloyd.dossier.values import digest, flatten, show_value
+from fastlloyd.dossier.words import factor_words, promise_words
+from fastlloyd.privacy.accountant import spent
+from fastlloyd.privacy.release import Release
+from fastlloyd.protocols.registry import find
+from fastlloyd.report.document import Privacy, claim
+from fastlloyd.report.sight import Sight
+from fastlloyd.report.unit import format_count, format_epsilon
+from fastlloyd.run.promise import unit_sentence
+from fastlloyd.version import __version__
+from fastlloyd.wire.header import SERVER
+
+_UNPROTECTED = "nothing"
+_TO_FILL_IN = "To be filled in. (fastlloyd dossier --purpose TEXT puts it here.)"
+
+
+def make_dossier(run: Planned) -> Dossier:
+    """Return the document."""
+    sections = (
+        Section("Purpose", [Text(run.purpose or _TO_FILL_IN)]),
+        Section("Parties", list(_parties(run))),
+        Section("What is computed", list(_computation(run))),
+        Section("What data stay where", list(_staying(run))),
+        Section("What leaves, and in which form", list(_leaving(run))),
+        Section("Who could learn what", list(_learning(run))),
+        Section("The promise", list(_promise(run))),
+        Section("What is not promised", [Items(list(not_promised(run)))]),
+        Section(
+            "State, ledger and how long files stay", [files(labels=not run.vertical), FILES_NOTE, Text(_budget(run))]
+        ),
+        Section("Keys", [Text(_links(run)), KEYS]),
+        Section("What happens on failure", [ENDS, ENDS_NOTE]),
+        Section("Open points", [Items(list(open_points(run)))]),
+        Section("Questions of a data protection impact assessment", [ASSESSMENT_NOTE, ASSESSMENT]),
+        Section("Public values of this run", list(_values(run))),
+    )
+    return Dossier(
+        title=f"Data protection dossier: a run of {run.config.protocol}, before it happens",
+        private=run.unit is not None,
+        summary=tuple(summarise(run)),
+        sections=sections,
+        made_by=f"Made by fastlloyd {__version__} from the run file and public facts alone; no records were opened. "
+        f"Explanations and proofs: docs/data-protection.md, docs/security.md and docs/privacy.md of this version.",
+    )
+
+
+def summarise(run: Planned) -> Iterator[str]:
+    """Say in a few lines what a site is about to take part in."""
+    public = run.common.public
+    most = "at most " if run.config.choose_k else ""
+    yield (
+        f"{run.config.protocol} ({find(run.config.protocol).summary}): {most}{format_count(public.k, 'cluster')} of at "
+        "most "
+        f"{format_count(run.n_total, 'record')} of {format_count(run.clients, 'client')}."
+    )
+    told = nature(run.config.protocol, run.facts)
+    if told is not None:
+        yield f"How anything of a record leaves its owner: {told.records}."
+        yield f"Who has the result: {told.result}."
+    yield _short_promise(run)
+    sights = run.sights
+    for sight in () if sights is None else sights.together:
+        if sight.protection == _UNPROTECTED:
+            yield f"With no protection left if put together, {sight.who} would see: {sight.sees}."
+    points = list(open_points(run))
+    yield (
+        f"{format_count(len(points), 'open point')} to settle before the run; the dossier (fastlloyd dossier) lists "
+        "them."
+    )
+
+
+def _short_promise(run: Planned) -> str:
+    """Say in one sentence what is promised."""
+    if run.unit is None:
+        reason = "" if run.foreseen is None else f": {run.foreseen.claim.not_private_reason or 'no noise is added'}"
+        return f"No differential privacy is promised{reason}."
+    epsilon, delta = run.config.epsilon, run.delta
+    plus = "" if not delta else f", plus {delta:.3g}"
+    against = "" if run.foreseen is None else f" Against {run.foreseen.claim.against}."
+    stated = f"epsilon {format_epsilon(epsilon)}" + ("" if not delta else f", delta {delta:.3g}")
+    return (
+        f"Promise: {stated}. The chance of any outcome if {run.short_unit} counts is at most {factor_words(epsilon)} "
+        "times "
+        f"its chance if it does not{plus}, under the conditions of the dossier.{against}"
+    )
+
+
+def _parties(run: Planned) -> Iterator[Block]:
+    """Name the parties."""
+    if run.roster is None:
+        yield Text(
+            f"Not fixed: no roster was given. The run has a server and {format_count(run.clients, 'client')}. Without "
+            "a "
+            ""
+            ""
+            ""
+            ""
+            ""
+            ""
+            "roster nobody proves who they are; that is a demonstration, and not for personal data."
+        )
+        return
+    rows = [(entry.name, _role(run, entry.rank), str(entry.rank), entry.fingerprint) for entry in run.roster.entries]
+    yield Table(("name", "role", "rank", "fingerprint of the certificate (SHA-256)"), rows)
+    yield Text(
+        f"Digest of the roster: {group_hex(run.roster.digest())}. Names prove nothing until the fingerprints were "
+        "compared "
+        "by telephone or in person. Legal names, addresses, contacts and whether a party is controller or processor "
+        "are "
+        ""
+        ""
+        ""
+        ""
+        ""
+        "not "
+        "known to the program: add them."
+    )
+
+
+def _role(run: Planned, rank: int) -> str:
+    owners = getattr(run.common, "owners", ()) if run.vertical else None
+    holds = any(party.rank == rank for party in owners) if owners else rank != SERVER.rank
+    what = "columns" if run.vertical else "records"
+    return f"{'server' if rank == SERVER.rank else 'client'}, {f'holds {what}' if holds else f'holds no {what}'}"
+
+
+def _computation(run: Planned) -> Iterator[Block]:
+    """Say what is asked of whom."""
+    public = run.common.public
+    rows = [
+        ("protocol", f"{run.config.protocol}: {find(run.config.protocol).summary}"),
+        (
+            "task",
+            "group similar records into "
+            f"{'at most ' if run.config.choose_k else ''}{format_count(public.k, 'cluster')}",
+        ),
+        ("records", f"at most {run.n_total:,} in all (a public bound that the parties state, not a count)"),
+    ]
+    if run.common.caps:
+        rows.append(
+            ("at each client", f"at most {', '.join(f'{cap:,}' for cap in run.common.caps)}, in the order of ranks")
+        )
+    if run.foreseen is not None:
+        rounds = {release.round for release in run.foreseen.releases}
+        rows.append(("rounds with a release", str(len(rounds))))
+    if run.common.dataset is not None:
+        rows.append(
+            ("data", f"the public data set {run.common.dataset.name}, split among the clients: a demonstration")
+        )
+    yield Table(("what", "value"), rows)
+    bounds = run.values["bounds"]
+    if bounds is None:
+        yield Text(
+            "Features and bounds: each party states the names and bounds of its own columns when the run starts."
+        )
+        return
+    shown = [(name, show_value(low), show_value(high)) for name, (low, high) in itertools.islice(bounds.items(), 200)]
+    yield Table(("feature", "lowest", "highest"), shown, title="Features and their public bounds")
+    chosen = ", ".join(run.config.columns)
+    yield Text(
+        "Values outside are clipped to the bounds. "
+        + (
+            f"Columns used: {chosen}."
+            if chosen
+            else "Columns used: all numeric columns of each site's file; the run file names none."
+        )
+    )
+
+
+def _staying(run: Planned) -> Iterator[Block]:
+    """Say where data are."""
+    told = nature(run.config.protocol, run.facts)
+    own = "columns and ids" if run.vertical else "records"
+    rows = [
+        (f"each site's {own}", "at that site, in its own file and in the memory of its own process"),
+        ("whatever leaves", "described by the package that adds this protocol" if told is None else told.records),
+    ]
+    if told is not None:
+        rows += [("clusters of single records", told.labels), ("the result", told.result)]
+    if run.config.server_data is not None or run.config.protocol == "feddp":
+        rows.append(("the server's own points", "at the server; shown to the clients, projected, and not protected"))
+    yield Table(("data", "where"), rows)
+
+
+def _leaving(run: Planned) -> Iterator[Block]:
+    """List messages and releases."""
+    found = list(messages(run.config.protocol, run.facts))
+    reader, rest = ("server", "other parties" if run.vertical else "other clients")
+    if run.config.protocol == "vertical-he":
+        reader, rest = "computing party", "key holder, further owners"
+    if found:
+        yield Text(
+            "Every message of this run, and what can be read in it. Messages travel inside TLS 1.3; outside it only "
+            "START, "
+            "VERDICT, ABORT and DONE (and, without a roster, certificates) can be read by the network, which also sees "
+            "who sends "
+            "how much to whom, and when."
+        )
+        rows = [(one.name, one.about, one.route, one.server, one.others) for one in found]
+        yield Table(("message", "what it is for", "from, to", f"the {reader} can read", f"{rest} can read"), rows)
+    else:
+        yield Text("Messages: this protocol comes from another package, which does not list them. Ask its authors.")
+    if run.foreseen is None:
+        yield Text("Releases: not known, since the number of features is not (give it with --d).")
+        return
+    yield Text(
+        "Releases: what is opened to somebody, how much noise it carries, and how far one unit (see The promise) can "
+        "move "
+        "it. Noise of 2 means: the standard deviation (Laplace: the scale) of the noise is twice that far."
+    )
+    if run.foreseen.note:
+        yield Text(f"{run.foreseen.note[:1].upper()}{run.foreseen.note[1:]}.")
+    yield Table(
+        ("release", "rounds", "noise", "noise over what one unit moves", "seen by"),
+        list(_release_rows(run.foreseen.releases)),
+    )
+
+
+def _release_rows(releases: Sequence[Release]) -> Iterator[tuple[str, ...]]:
+    """Write equal releases of several rounds as one row."""
+    for (name, mechanism, seen_by), group in itertools.groupby(
+        sorted(releases, key=lambda one: (one.name, one.mechanism, one.seen_by)),
+        key=lambda one: (one.name, one.mechanism, one.seen_by),
+    ):
+        own = list(group)
+        ratios = sorted(one.noise_multiplier for one in own)
+        if mechanism == "none":
+            noise, ratio = "none: exact", "0"
+        else:
+            low, high = f"{ratios[0]:.3g}", f"{ratios[-1]:.3g}"
+            noise, ratio = mechanism, low if low == high else f"{low} to {high}"
+        yield name, str(len({one.round for one in own})), noise, ratio, seen_by
+
+
+def _learning(run: Planned) -> Iterator[Block]:
+    """Say who sees what, alone and together."""
+    sights = run.sights
+    if sights is None:
+        yield Text("This protocol comes from another package, which must say who sees what. Ask its authors.")
+        return
+    yield Table(
+        ("who", "sees", "what stands between that and the records"), list(map(_sight_row, sights.alone)), title="Alone"
+    )
+    yield Table(
+        ("who", "see", "what stands between that and the records"),
+        list(map(_sight_row, sights.together)),
+        title="Together",
+    )
+    yield Text(
+        "That parties do not put together what they have is an assumption. The program cannot check it; agreements "
+        "between "
+        "the parties must."
+    )
+
+
+def _sight_row(sight: Sight) -> tuple[str, str, str]:
+    return sight.who, sight.sees, sight.protection
+
+
+def _promise(run: Planned) -> Iterator[Block]:
+    """State the claim, and what it means."""
+    if run.foreseen is None and run.unit is not None:
+        yield Text(
+            f"Asked for: epsilon {format_epsilon(run.config.epsilon)}, for {run.unit}. The exact claim needs the "
+            "number "
+            ""
+            ""
+            ""
+            ""
+            ""
+            "of "
+            "features: give it with --d."
+        )
+        yield Items(promise_words(run.config.epsilon, 0.0, run.unit), title="What epsilon alone says in plain words")
+        return
+    if run.unit is None:
+        yield Text(_short_promise(run))
+        yield Text(
+            "What protects records then is only that messages do not reach those who could read them; the sections "
+            "above "
+            "say who they are."
+        )
+        return
+    if run.foreseen is None:
+        return
+    found = run.foreseen.claim
+    privacy = Privacy(
+        epsilon=found.epsilon,
+        delta=found.delta,
+        spent_epsilon=spent(run.foreseen.releases, found.delta),
+        neighbours=found.neighbours,
+        unit=found.unit,
+        conditions=found.conditions,
+        bounded=found.bounded,
+        accountant="",
+        releases=(),
+    )
+    yield Text(f"What the report of this run will claim if it goes as planned: {_claim_text(run, privacy)}")
+    yield Items(promise_words(found.epsilon, found.delta, found.unit or "", found.neighbours), title="In plain words")
+    yield Items(list(_conditions(run, found.conditions, bounded=found.bounded)), title="Conditions")
+
+
+def _claim_text(run: Planned, privacy: Privacy) -> str:
+    against = "" if run.foreseen is None else run.foreseen.claim.against
+    return claim(privacy, n_total=run.n_total, against=against)
+
+
+def _conditions(run: Planned, stated: Sequence[str], *, bounded: bool) -> Iterator[str]:
+    """List what the promise rests on."""
+    yield "All parties follow the protocol."
+    if run.foreseen is not None:
+        yield f"The promise is against {run.foreseen.claim.against}, and against nobody else."
+    if bounded:
+        yield f"All clients together hold at most {run.n_total:,} records."
+    yield (
+        "Bounds, N, k, columns, epsilon and delta were chosen without looking at the records, and so was which result "
+        "of "
+        "several is used."
+    )
+    yield "Nobody breaks ChaCha20 or TLS 1.3: the masks and the bits behind the noise rest on them."
+    yield "Launcher and computers of the parties can be trusted."
+    for part in "; ".join(stated).split("; "):
+        text = part.removeprefix("that ")
+        if text and text != "all parties follow the protocol":
+            yield f"{text[:1].upper()}{text[1:]}."
+    sentence = unit_sentence(run.config)
+    if sentence is not None:
+        yield f"The unit is {sentence}."
+
+
+def _budget(run: Planned) -> str:
+    """Say what limits repetition."""
+    if run.unit is None:
+        return "Without noise no budget can limit how often this is done: one such run counts as infinite."
+    named = "names a state directory" if run.config.state_dir is not None else "names no state directory"
+    limit = (
+        "no lifetime limit" if run.config.budget is None else f"the limit epsilon {format_epsilon(run.config.budget)}"
+    )
+    return (
+        f"The run file {named} and sets {limit}; each site may add its own with --state-dir and --budget. Without a "
+        "ledger "
+        "over all runs nothing counts them. With a limit, a run that would exceed it ends with exit code 4 before "
+        "anything "
+        "is released."
+    )
+
+
+def _links(run: Planned) -> str:
+    """Say how the parties know each other."""
+    if run.roster is None:
+        return "This run has no roster: keys are made at start and nobody checks them."
+    return f"This run pins the certificates of its {len(run.roster.entries)} parties."
+
+
+def _values(run: Planned) -> Iterator[Block]:
+    """List everything public."""
+    values = run.values
+    yield Text(
+        "Everything that all parties must have alike; links are confirmed with a digest of it. Digest of all values "
+        "below: "
+        f"{group_hex(digest(values))}."
+    )
+    rows = [(name, show_value(value)) for name, value in flatten(_without_bounds(values))]
+    yield Table(("name", "value"), rows)
+
+
+def _without_bounds(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what has a table of its own."""
+    return {name: value for name, value in values.items() if name not in ("bounds", "parties")}

@@ -1,0 +1,94 @@
+"""A run before it happens, and what follows from its public facts alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fastlloyd.crypto.link.roster import Roster
+from fastlloyd.dossier.values import public_values
+from fastlloyd.protocols.registry import find
+from fastlloyd.report.sight import Sights, who_sees
+from fastlloyd.run.config import VERTICAL, RunConfig
+from fastlloyd.run.inputs import Common
+from fastlloyd.run.outcome import Foreseen
+from fastlloyd.run.promise import privacy_unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A run before it happens.
+
+    Attributes
+    ----------
+    config : RunConfig
+        As the protocol's `gather` returned it.
+    common : Common
+    clients : int
+    roster : Roster or None
+    foreseen : Foreseen or None
+        None where the number of features is not known, or the protocol does not say.
+    purpose : str
+        What the run is for; empty: to be filled in.
+    """
+
+    config: RunConfig
+    common: Common
+    clients: int
+    roster: Roster | None = None
+    foreseen: Foreseen | None = None
+    purpose: str = ""
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Everything public that the parties agree on."""
+        return public_values(self.config, self.common, self.roster)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What tables of messages and sights depend on."""
+        parameters = dict(self.config.own_settings) if self.foreseen is None else dict(self.foreseen.parameters)
+        return {
+            **parameters,
+            "masking": self.masking,
+            "known_shares": self.config.known_shares,
+            "roster": self.roster is not None,
+            "align": self.values.get(VERTICAL, {}).get("align"),
+        }
+
+    @property
+    def masking(self) -> str | None:
+        """How masks are made, where the protocol has a choice."""
+        return self.config.masking if self.foreseen is None else self.foreseen.masking
+
+    @property
+    def vertical(self) -> bool:
+        """Whether the parties hold columns of the same people."""
+        return find(self.config.protocol).partition == "vertical"
+
+    @property
+    def unit(self) -> str | None:
+        """What neighbours differ in; None where nothing is private."""
+        if self.foreseen is not None and not self.foreseen.claim.private:
+            return None
+        return privacy_unit(self.config)
+
+    @property
+    def short_unit(self) -> str:
+        """The unit in a few words."""
+        return (self.unit or "").partition(",")[0]
+
+    @property
+    def delta(self) -> float | None:
+        """Delta of the promise; None where it is not known yet."""
+        return None if self.foreseen is None else self.foreseen.claim.delta
+
+    @property
+    def n_total(self) -> int:
+        """The public bound on the number of records."""
+        return int(self.common.public.n_total)
+
+    @property
+    def sights(self) -> Sights | None:
+        """Who sees what."""
+        return who_sees(self.config.protocol, self.facts, masking=self.masking, authenticated=self.roster is not None)

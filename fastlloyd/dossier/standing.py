@@ -1,0 +1,187 @@
+"""What a dossier says of every run: files that stay, keys, ends of a run, and the questions of an impact assessment.
+
+Source: docs/security.md, "Files" and "Keys, rosters and the telephone"; docs/operations.md, "How a run ends" and "State
+directory, budget, resume"; docs/data-protection.md.
+"""
+
+from __future__ import annotations
+
+from fastlloyd.dossier.blocks import Items, Table, Text
+
+_FILES = Table(
+    ("file", "where", "what is in it", "how long"),
+    (
+        (
+            "state directory: ledger.jsonl with .key and .head, budget.json",
+            "each site with --state-dir, mode 0600",
+            "every release of this site's records in all runs, without a record; the key of the keyed digest of its "
+            "records",
+            "as long as the same people's records may be used again: it is the count of what was spent. Back it up; "
+            "never "
+            "delete it while records stay in use",
+        ),
+        (
+            "state directory: run/",
+            "each site with --state-dir, during a run, mode 0600",
+            "what a resume needs: secrets of masks and this site's own masked updates, which together give its exact "
+            "sums",
+            "the program deletes it when the run has ended well. After a broken run delete it unless you resume. Never "
+            "back "
+            "it up",
+        ),
+        (
+            "report.json, ledger.jsonl, centroids.csv, pictures",
+            "whoever has the result, in --output",
+            "released values, public facts, the signatures of the parties",
+            "yours to decide; with the roster they prove later what was claimed",
+        ),
+        (
+            "config.toml",
+            "the same folder",
+            "the configuration with this party's paths; no key",
+            "with the result",
+        ),
+        (
+            "interrupted-RUN-client-I.ledger.jsonl",
+            "the same folder, after a broken run without --state-dir",
+            "releases that were paid for",
+            "as long as the ledger: count them by hand",
+        ),
+        ("logs (--log-file)", "each party", "times, ranks, rounds; by intention no record, mask, seed or key", "yours"),
+        ("NAME.key", "its owner, mode 0600", "private key, not encrypted", "until it is replaced in the roster"),
+    ),
+    title="Files that stay",
+)
+
+_LABELS = (
+    "labels_i.csv",
+    "client i, in --output, mode 0600",
+    "the cluster of each of its own records: not private, for its owner alone",
+    "as long as its owner needs it; never published",
+)
+
+
+def files(*, labels: bool) -> Table:
+    """Return the table of files that stay; `labels` says whether clients write labels of their own records."""
+    return Table(_FILES.head, (*_FILES.rows, _LABELS) if labels else _FILES.rows, title=_FILES.title)
+
+
+FILES_NOTE = Text(
+    "Records are read from the site's own file and held in memory; the program writes no copy of them. Memory is "
+    "not overwritten after use, and swap and core dumps are the host's matter. No period of retention is built in: "
+    "each "
+    "site must set its own, and delete."
+)
+
+KEYS = Items(
+    (
+        "Each party makes its own key with fastlloyd keygen. The private key never leaves its machine; it is not "
+        "encrypted, "
+        "so the file system must protect it.",
+        "The roster pins the certificate of every party: nobody else is let in, and no authority can vouch for a "
+        "stranger. "
+        "It proves something only if the fingerprints were compared by telephone or in person.",
+        "Links are TLS 1.3 with certificates on both sides. Secrets of masks are made anew for each run.",
+        "There is no revocation list: a lost key is replaced in the roster, and the new roster goes to everybody.",
+    )
+)
+
+ENDS = Table(
+    ("exit code", "what happened", "what others learn"),
+    (
+        ("0", "done", "the result, where it is theirs"),
+        (
+            "2",
+            "a setting, a file or a site's records do not fit, or a site has not approved this run",
+            "which party, and a reason of a fixed list; for bad records that is one bit. File, row and column stay on "
+            "the "
+            "owner's own screen",
+        ),
+        (
+            "3",
+            "a party was silent, gone, interrupted, or sent what was refused",
+            "which party, and a reason of a fixed list",
+        ),
+        ("4", "a site's lifetime budget would be exceeded; nothing was released", "which site, and that this is why"),
+        ("70", "a fault of the program", "that it ended"),
+    ),
+    title="How a run may end",
+)
+
+ENDS_NOTE = Text(
+    "A run that fails before its files are written leaves no result. What had been released until then was released: "
+    "it "
+    ""
+    ""
+    ""
+    ""
+    ""
+    ""
+    "stays in the ledger and counts."
+)
+
+ASSESSMENT = Table(
+    ("question", "what this document gives", "what remains to you"),
+    (
+        (
+            "Art. 35(7)(a): systematic description of the processing and its purposes",
+            "what is computed, parties, flows of data, who receives what, files that stay",
+            "the purpose and any legitimate interest; whose data these are, and their context; assets, people and "
+            "contracts "
+            "around the program; how long records are kept",
+        ),
+        (
+            "Art. 35(7)(b): necessity and proportionality",
+            "which features enter, under which bounds; in which form anything of a record leaves its owner; how much "
+            "noise "
+            "stands against each unit, if any",
+            "the legal basis (Art. 6, 9); whether the purpose could be met with fewer features or people; whether the "
+            "result "
+            "is accurate enough to serve it",
+        ),
+        (
+            "WP248, Annex 2: rights of the people (Art. 12 to 22)",
+            "that what was released cannot be corrected or taken back for one person",
+            "information, access, objection; how a later objection is handled. Leaving a person out works before a run "
+            "only",
+        ),
+        (
+            "WP248, Annex 2: processors and transfers (Art. 28, Chapter V)",
+            "who the parties are and what each can read",
+            "who is controller, joint controller or processor; agreements; countries. The program knows no places",
+        ),
+        (
+            "Art. 35(7)(c): risks to rights and freedoms",
+            "who could learn what, alone and together; what is promised, if anything, and what is not",
+            "likelihood and severity for these people; harm by conclusions about groups, which no differential privacy "
+            "prevents; unwanted change and loss of data at the sites",
+        ),
+        (
+            "Art. 35(7)(d): measures and proof of compliance",
+            "form of messages, noise if any, links, keys, ledger and budget, signed report, signed approvals",
+            "protection of the hosts, access rights, training, audits; that nobody colludes, which is an assumption",
+        ),
+        (
+            "Whether an assessment is required; prior consultation (Art. 35(1), 36)",
+            "nothing",
+            "the criteria of WP248 (sensitive data, large scale, matched data sets, vulnerable people and others) are "
+            "about the "
+            "whole undertaking",
+        ),
+        (
+            "Whether messages or results are anonymous (Recital 26)",
+            "what is computed from them at most, and against whom",
+            "the judgement. This document does not say that masked, encrypted or released values are anonymous data",
+        ),
+        (
+            "Advice of the officer, views of the people (Art. 35(2), 35(9))",
+            "a text to begin with",
+            "the advice and the views",
+        ),
+    ),
+)
+
+ASSESSMENT_NOTE = Text(
+    "Questions as in Regulation (EU) 2016/679 (GDPR), Art. 35(7), and the guidelines WP248 rev.01, Annex 2. This is a "
+    "description by the program, not legal advice and no assessment by itself."
+)

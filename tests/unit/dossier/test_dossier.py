@@ -1,0 +1,250 @@
+"""The dossier: for every protocol, from public facts alone, never more than the run itself will claim."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastlloyd.__main__ import main
+from fastlloyd.cli.dossier import plan_run
+from fastlloyd.crypto.link.identity import make_identity
+from fastlloyd.crypto.link.roster import Roster, RosterEntry
+from fastlloyd.dossier.content import make_dossier, summarise
+from fastlloyd.dossier.markdown import escape, to_markdown
+from fastlloyd.dossier.words import factor_words, promise_words
+from fastlloyd.protocols.registry import PROTOCOLS
+from fastlloyd.report.page import render as page
+from fastlloyd.report.page.render import render
+from fastlloyd.run.config import RunConfig, with_values
+from fastlloyd.run.promise import foresee
+from fastlloyd.run.together import run_together
+
+PRIVATE = {"fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd", "feddp", "vertical-dp", "vertical-he"}
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    *((name, {}) for name in PROTOCOLS),
+    ("fastlloyd", {"masking": "pairwise"}),
+    ("lloyd", {"masking": "pairwise"}),
+    ("feddp", {"feddp": {"privacy_level": "client"}}),
+    ("secfc", {"secfc": {"membership": True, "reveal_centers": True}}),
+    ("secfc", {"secfc": {"start": "separated"}}),
+    ("vertical-dp", {"vertical": {"align": "intersect"}, "vertical-dp": {"share_result": True}}),
+    ("vertical-he", {"vertical-he": {"noise": "flooding"}}),
+]
+VOID = {"meta", "link", "br", "img", "hr"}
+
+
+def config(protocol: str, values: dict[str, Any]) -> RunConfig:
+    return with_values(RunConfig(protocol=protocol, bounds="0,10", n_total=1000, k=2, rounds=1, epsilon=2.0), values)
+
+
+def roster(names: list[str]) -> Roster:
+    made = [make_identity(name, rank) for rank, name in enumerate(names)]
+    entries = (
+        RosterEntry(one.name, "client" if rank else "server", rank, one.certificate_pem)
+        for rank, one in enumerate(made)
+    )
+    return Roster(tuple(entries))
+
+
+class Page(HTMLParser):
+    """Sees that tags are closed in order, and gathers what matters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        values = dict(attrs)
+        self.links += [value or "" for name, value in attrs if name in ("href", "src", "action")]
+        self.ids += [values["id"] or ""] if "id" in values else []
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read(text: str) -> Page:
+    found = Page()
+    found.feed(text)
+    found.close()
+    assert not found.open
+    return found
+
+
+@pytest.mark.parametrize(("protocol", "values"), VARIANTS, ids=str)
+def test_a_dossier_of_every_protocol_without_records_and_without_a_word_too_many(
+    protocol: str, values: dict[str, Any]
+) -> None:
+    run = plan_run(config(protocol, values), 3, None, d=6, purpose="study asthma")
+    assert run.foreseen is not None
+    document = make_dossier(run)
+    markdown, text = to_markdown(document), render("dossier.html", dossier=document)
+    private = protocol in PRIVATE and values.get("vertical-he") is None
+    assert document.private == private == run.foreseen.claim.private
+    assert ("In plain words" in markdown) == private and ("No differential privacy is promised" in markdown) != private
+    found = read(text)
+    assert set(found.tags) & {"script", "iframe", "img", "object", "form"} == set()
+    assert all(link.startswith("#") and link[1:] in found.ids for link in found.links)
+    assert found.text.count("study asthma") == 1
+    # Both forms say the same: every paragraph, item and cell of one stands in the other.
+    for section in document.sections:
+        for block in section.blocks:
+            parts = [block.text] if block.kind == "text" else [*getattr(block, "items", ())]
+            parts += [cell for row in getattr(block, "rows", ()) for cell in row]
+            assert all(escape(part) in markdown and part in found.text for part in parts)
+    assert not re.search(r"\b(None|nan|inf|True|False|Traceback)\b", re.sub(r"\{[^}]*\}", "", found.text))
+    assert "<" not in html.unescape(re.sub(r"<[^>]*>", "", text[text.index("<body") :])).replace("\\<", "")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_is_foreseen_is_what_the_run_claims_and_releases(protocol: str) -> None:
+    asked = RunConfig(protocol=protocol, dataset="iris", bounds="0,10", k=2, rounds=1, epsilon=10.0)
+    clients = 5 if protocol == "secfc" else 3
+    foreseen = foresee(asked, clients, None)
+    ended = run_together(asked, clients)
+    result = next(one.result for one in ended.outcomes.values() if one.result is not None)
+    assert foreseen is not None and foreseen.claim == result.claim
+
+    def comparable(releases: Any) -> set[tuple[Any, ...]]:
+        return {(one.round, one.name, one.mechanism, one.noise_multiplier) for one in releases}
+
+    assert comparable(result.releases) <= comparable(foreseen.releases)
+    if protocol not in ("secfc", "kfed"):
+        assert comparable(result.releases) == comparable(foreseen.releases)
+
+
+def test_without_the_number_of_features_it_says_what_is_missing() -> None:
+    run = plan_run(config("fastlloyd", {}), 3, None, d=None)
+    markdown = to_markdown(make_dossier(run))
+    assert "give it with --d" in markdown and "epsilon 2" in markdown
+    named = plan_run(config("fastlloyd", {"columns": ["age", "dose"]}), 3, None, d=None)
+    assert named.foreseen is not None and len(named.foreseen.parameters["names"]) == 2
+
+
+def test_hostile_names_stand_there_as_text() -> None:
+    names = ["op|erator", "<b>*clinic*", "[south](javascript:alert(1))", "_west_ `x`"]
+    run = plan_run(config("fastlloyd", {}), 3, roster(names), d=2, purpose="# <script> | *x* \x1b[2J")
+    document = make_dossier(run)
+    text = render("dossier.html", dossier=document)
+    found = read(text)
+    assert "script" not in found.tags and "b" not in found.tags and "\x1b" not in text
+    assert all(name in found.text for name in names)
+    markdown = to_markdown(document)
+    assert "<script>" not in markdown.replace("\\<", "") and "\x1b" not in markdown
+    assert r"\[south\](javascript:alert(1))" in markdown and r"op\|erator" in markdown
+    table = markdown[markdown.index("| name | role") :].splitlines()[:6]
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in table} == {5}
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("# head", r"\# head"),
+        ("1. one", r"1\. one"),
+        ("12.5 and 0.1.0", "12.5 and 0.1.0"),
+        ("- item", r"\- item"),
+        ("a_b _c_", r"a_b \_c\_"),
+        ("a&lt;b", r"a\&lt;b"),
+        ("a\nb", r"a\\nb"),
+    ],
+)
+def test_markdown_obeys_no_text(text: str, written: str) -> None:
+    assert escape(text) == written
+
+
+def test_epsilon_in_plain_words_is_rounded_up_and_hides_nothing() -> None:
+    for epsilon in (0.001, 0.1, 0.5, 1.0, 2.0, 3.3, 8.0):
+        assert float(factor_words(epsilon)) >= math.exp(epsilon) * (1 - 1e-12)
+    assert "more than a million" in promise_words(14.0, 0.0, "one record")[0]
+    first, second, third = promise_words(1.0, 1e-5, "one record")
+    assert "plus 1e-05" in first and "takes part in the run" in first and "2.72 %" in second and "1e-05" in third
+    assert "certainty" in promise_words(5.0, 0.0, "one record")[1] and len(promise_words(5.0, 0.0, "one record")) == 2
+    assert "known in both" in promise_words(1.0, 0.0, "one person's row", "zero-out of one user's row")[0]
+
+
+def test_the_summary_names_whom_everything_rests_on() -> None:
+    lines = "\n".join(summarise(plan_run(config("fastlloyd", {}), 3, None, d=2)))
+    assert "the server and any one client would see" in lines
+    lines = "\n".join(summarise(plan_run(config("secfc", {}), 5, None, d=2)))
+    assert "No differential privacy" in lines and "count all records as known" in lines
+
+
+RUN_FILE = 'bounds = "bounds.csv"\nn_total = 150\nk = 3\nrounds = 1\ndata = "nowhere_{client}.csv"\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "run.toml").write_text(RUN_FILE)
+    (tmp_path / "bounds.csv").write_text("feature,lo,hi\nage,0,100\n")
+    roster(["operator", "north", "south"]).save(tmp_path / "roster.toml")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_command_writes_both_forms_or_prints_one(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["dossier", "--config", "run.toml", "--roster", "roster.toml"]
+    assert main([*asked, "--output", "out", "--purpose", "study asthma"]) == 0
+    assert capsys.readouterr().out.split() == [str(Path("out") / name) for name in ("dossier.md", "dossier.html")]
+    written = (folder / "out" / "dossier.md").read_text()
+    assert (
+        "study asthma" in written
+        and "| north | client, holds records | 1 |" in written
+        and "| age | 0 | 100 |" in written
+    )
+    assert main([*asked, "--format", "md", "--purpose", "study asthma"]) == 0
+    assert capsys.readouterr().out == written
+    assert main(["dossier", "--config", "run.toml", "--clients", "2", "--format", "md"]) == 0
+    assert "no roster was given" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ([], "--clients: expected the number of clients"),
+        (["--roster", "roster.toml", "--clients", "3"], "the roster lacks client 3"),
+        (["--clients", "2", "--format", "pdf"], "expected md, html or md,html"),
+        (["--clients", "2", "--format", "html"], "--output: expected a folder"),
+        (["--clients", "2", "--output", "run.toml"], "cannot be made"),
+        (["--clients", "2", "--d", "0"], "--d"),
+        (["--roster", "nothing.toml"], "cannot read the roster"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(
+    folder: Path, capsys: pytest.CaptureFixture[str], flags: list[str], sentence: str
+) -> None:
+    assert main(["dossier", "--config", "run.toml", *flags]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_without_jinja2_there_is_markdown(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr("fastlloyd.cli.dossier.available", lambda: False)
+    assert main(["dossier", "--config", "run.toml", "--clients", "2", "--output", "out"]) == 0
+    assert [path.name for path in (folder / "out").iterdir()] == ["dossier.md"]
+    monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
+    page._environment.cache_clear()
+    try:
+        assert main(["dossier", "--config", "run.toml", "--clients", "2", "--output", "other", "--format", "html"]) == 2
+    finally:
+        page._environment.cache_clear()
+    assert "pip install 'fastlloyd[report]'" in capsys.readouterr().err and not (folder / "other").exists()
+
+
+def test_a_demonstration_says_that_it_is_one() -> None:
+    asked = replace(RunConfig(), dataset="iris", bounds="0,10", k=3)
+    assert "a demonstration" in to_markdown(make_dossier(plan_run(asked, 2, None, d=None)))
