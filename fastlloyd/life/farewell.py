@@ -236,7 +236,7 @@ def _compare(me: PartyId, own: Mapping[PartyId, bytes], party: PartyId, theirs: 
 
 
 def account_client(me: PartyId, everybody: tuple[PartyId, ...], own: Account) -> Party[Totals]:
-    """Send the own account and receive everybody's; run by each client."""
+    """Send this party's account and receive everybody's; run by each client."""
     yield Send((SERVER,), Counters({me: own}), FINAL_ROUND)
     totals: Totals = yield Receive(SERVER, Totals, FINAL_ROUND, (SERVER, *everybody))
     return totals

@@ -183,7 +183,7 @@ def check_length(message: Document, most_bytes: int, what: str) -> None:
 
 
 def tell_ready() -> Party[None]:
-    """Tell the server that the own set-up is done; run by each client."""
+    """Tell the server that this party's set-up is done; run by each client."""
     yield Send((SERVER,), Ready(), SETUP_ROUND)
 
 

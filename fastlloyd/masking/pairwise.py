@@ -155,7 +155,7 @@ class PairwiseMasks:
         return other
 
     def mask(self, round_: int, client: PartyId, history: bytes) -> RingArray:
-        """Give the own mask of one round, shape (elements,): uniform for whoever lacks one of the pairs' secrets.
+        """Give this party's mask of one round, shape (elements,): uniform for whoever lacks one of the pairs' secrets.
 
         Raises
         ------

@@ -34,7 +34,7 @@ class MaskAgreement:
     context : bytes
         Digest of everything that the clients must have alike: roster, public parameters, plan, first centres.
     facts : mapping
-        What a resume compares: the plan, and the digest of the own records.
+        What a resume compares: the plan, and the digest of this party's records.
     resumed : bool
         Take the stored secrets and compare them with the others'; never make new ones.
     kept : bool

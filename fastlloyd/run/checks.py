@@ -25,8 +25,8 @@ def accept_plan(session: Session, values: Mapping[str, Any], read: Callable[[Map
     values : mapping
         As the server sent it.
     read : callable
-        Decodes the plan and compares it with the own configuration; raises ValueError, TypeError or KeyError. What
-        it raises as ConfigError is the plan's fault too: the own configuration was checked before.
+        Decodes the plan and compares it with this party's configuration; raises ValueError, TypeError or KeyError. What
+        it raises as ConfigError is the plan's fault too: this party's configuration was checked before.
 
     Raises
     ------

@@ -60,7 +60,7 @@ def conclude(
     late : frozenset of PartyId
         At the server: who is not waited for.
     raw_labels : int64 array, shape (n,), optional
-        Of the own records.
+        Of this party's records.
     raw_files : mapping from file name to text, optional
         This party's alone.
 

@@ -148,7 +148,7 @@ class ResultFiles:
         self._here = self._folder.here()
 
     def write(self, outcome: Outcome) -> None:
-        """Write the own labels, and the shared files if this party is the one to do it."""
+        """Write this party's labels, and the shared files if this party is the one to do it."""
         own = dict(outcome.raw_files)
         if outcome.raw_labels is not None:
             own[f"labels_{self._facts.me.rank}.csv"] = labels_csv(outcome.raw_labels, outcome.raw_rows)

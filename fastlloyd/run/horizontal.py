@@ -145,7 +145,7 @@ class Begun(Generic[P]):
     stored : StoredRounds
         Of the interrupted run; empty unless this one resumes it.
     data_digest : str
-        Keyed digest of the own records; never sent.
+        Keyed digest of this party's records; never sent.
     """
 
     session: Session
@@ -201,7 +201,7 @@ def begin_client(
     kind : type
         Of the plan.
     check : callable
-        Compares the plan with the own configuration; raises ValueError.
+        Compares the plan with this party's configuration; raises ValueError.
     bounds : callable
         From the plan to what each peer may send.
     lifetime_delta : callable

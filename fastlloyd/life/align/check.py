@@ -3,7 +3,7 @@
 ::
 
     party i                                party j
-      IdTag  HKDF(s_ij; run, i, digest)  ------->   compare with the own digest's
+      IdTag  HKDF(s_ij; run, i, digest)  ------->   compare with its own digest's tag
       compare                            <-------   IdTag
 
 The key is the pair's secret, so the server, or whoever else sees the tags, cannot try lists of ids. A mismatch
@@ -29,7 +29,7 @@ from fastlloyd.wire.header import SETUP_ROUND, PartyId
 
 
 def check_ids(raw_ids: Sequence[str], pairs: PairSecrets, *, run_id: bytes) -> Party[None]:
-    """Compare the own ids with every other party's; run by each party.
+    """Compare this party's ids with every other party's; run by each party.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ def describe_features(own: PartyFeatures) -> Columns:
 
 
 def tell_columns(own: PartyFeatures) -> Party[None]:
-    """Tell the server the own columns; run by each party.
+    """Tell the server this party's columns; run by each party.
 
     Raises
     ------

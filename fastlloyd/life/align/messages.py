@@ -3,7 +3,7 @@
 ::
 
     party i                        party j / server
-      Columns     ----------->       the server: names and bounds of the own columns (public)
+      Columns     ----------->       the server: names and bounds of this party's columns (public)
       IdTag       ----------->       party j, over the link i-j: equal ids at both?
     and, where the ids may differ:
       BlindedIds  ----------->       the next party of the ring (or party 1, which compares)
@@ -26,7 +26,7 @@ MAX_RECORDS = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class Columns(Document):
-    """Sender: each party. Receiver: the server. Public: names of the own columns, and their bounds."""
+    """Sender: each party. Receiver: the server. Public: names of this party's columns, and their bounds."""
 
     TYPE: ClassVar[int] = numbers.COLUMNS
     MOST_BYTES: ClassVar[int] = 1 << 20

@@ -6,7 +6,7 @@
       Lloyd on its own records: k' centres
       LocalCenters   up to k' x d   -------->        farthest first, then one grouping
       MergedCenters  k x d          <--------        the same bytes to all clients
-      label the own records
+      label this party's records
 
 Not private: local centres are means of records, and a cluster may hold a single one. They travel in clear inside TLS,
 to the server and nobody else. Numbers are float64, little endian, scaled domain.

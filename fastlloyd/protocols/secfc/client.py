@@ -43,15 +43,15 @@ class ClientResult:
     labels : int64 array, shape (m,)
         Of all points, in the common order; known to all clients.
     raw_rows : int64 array, shape (own points,)
-        Where the own records stand in that order; with membership privacy only their owner knows.
+        Where this party's records stand in that order; with membership privacy only their owner knows.
     raw_labels : int64 array, shape (own points,)
-        Of the own records, in their own order.
+        Of this party's records, in their own order.
     sizes : int64 array, shape (k,)
         Points in each cluster.
     centers : float64 array, shape (k, d), or None
         Scaled domain; a row of NaN for a cluster of too few points. None where they are not revealed.
     raw_inertia : float or None
-        Sum of squared distances of the own records from their centres; stays here. None where some centre of a
+        Sum of squared distances of this party's records from their centres; stays here. None where some centre of a
         cluster with points is not revealed.
     included : tuple
         Per step, the clients whose answers were decoded.

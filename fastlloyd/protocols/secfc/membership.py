@@ -54,7 +54,7 @@ def agree_order(
     Returns
     -------
     raw_rows : int64 array, shape (raw_count,)
-        Where the own records stand, in 0..m-1. Random and independent of the records.
+        Where this party's records stand, in 0..m-1. Random and independent of the records.
     records : int
         m.
 
@@ -90,7 +90,7 @@ def agree_order(
 
 
 def _exchange_keys(me: PartyId, plan: Plan, key: LayerKey, secret: SecretRandom) -> Party[dict[PartyId, bytes]]:
-    """Send the own public key to all, and try each that comes."""
+    """Send this party's public key to all, and try each that comes."""
     others = tuple(party for party in plan.everybody if party != me)
     public = {me: key.public}
     yield Send(others, LayerPublicKey(key.public), SETUP_ROUND)
@@ -115,7 +115,7 @@ def _seal_all(
 def _mix(
     me: PartyId, sealed: list[bytes], key: LayerKey, plan: Plan, *, run_id: bytes, secret: SecretRandom
 ) -> Party[list[bytes]]:
-    """Open the own layer of all tags, shuffle and pass on; gives client n the contents, the others nothing."""
+    """Open this party's layer of all tags, shuffle and pass on; gives client n the contents, the others nothing."""
     first, total = plan.everybody[0], sum(plan.sizes)
     layer = me.rank - 1
     if me == first:

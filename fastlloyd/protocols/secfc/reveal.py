@@ -42,7 +42,7 @@ def reveal_centers(
     ----------
     me : PartyId
     coder : Coder
-        The own shares.
+        This party's shares.
     labels : int64 array, shape (m,)
         Final clusters of all points.
     plan : Plan

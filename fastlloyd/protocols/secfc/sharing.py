@@ -91,7 +91,7 @@ def gather_sizes(clients: tuple[PartyId, ...], caps: Sequence[int], *, padded: b
 def share_points(
     me: PartyId, raw_points: GridPoints, plan: Plan, *, run_id: bytes, secret: SecretRandom
 ) -> Party[Shares]:
-    """Share the own points and receive shares of everybody's; run by each client, after the plan.
+    """Share this party's points and receive shares of everybody's; run by each client, after the plan.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ class _Vectors:
 
 
 def _vectors(raw_points: GridPoints, raw_rows: NDArray[np.int64], records: int, plan: Plan) -> _Vectors:
-    """Place the own points among those that this client shares."""
+    """Place this party's points among those that this client shares."""
     if plan.membership:
         return _Vectors(raw_points, raw_rows)
     return _Vectors(raw_points, np.arange(len(raw_rows), dtype=np.int64))

@@ -132,7 +132,7 @@ def _live(session: Session) -> Party[Outcome]:
 
 
 def _align(session: Session, own: OwnColumns, secret: SecretRandom) -> Party[NDArray[np.float64]]:
-    """Bring the owners' records into one order; gives the own ones, shape (n, d_own), scaled."""
+    """Bring the owners' records into one order; gives this party's, shape (n, d_own), scaled."""
     common, run_id = session.common, session.facts.run_id
     if not isinstance(common, VerticalCommon):
         raise InternalError("a vertical protocol was set up with other public facts")

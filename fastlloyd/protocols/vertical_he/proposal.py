@@ -134,7 +134,7 @@ def _calibrated(base: Plan, epsilon: float, counts: float, sums: float) -> Plan:
 
 
 def check_plan(plan: Plan, public: PublicParameters, names: Sequence[Sequence[str]]) -> float:
-    """Compare a peer's plan with the own one; run by every party that gets one.
+    """Compare a peer's plan with this party's; run by every party that gets one.
 
     Returns
     -------
@@ -156,7 +156,7 @@ def check_plan(plan: Plan, public: PublicParameters, names: Sequence[Sequence[st
             if mine != theirs and not close and field.name != "scales":
                 raise ValueError(f"the plan has {field.name} = {theirs!r}, expected {mine!r}")
     if plan == own and plan.private:
-        return public.epsilon  # the own plan was calibrated to it
+        return public.epsilon  # this party's plan was calibrated to it
     # Noise is the peer's, what a record moves is this party's own.
     releases = dataclasses.replace(plan, scales=own.scales).all_releases()
     return check_epsilon(releases, own.delta, most=public.epsilon, private=plan.private)

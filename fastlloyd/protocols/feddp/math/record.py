@@ -86,7 +86,7 @@ class RecordStatistics:
         return join(sums, counts << self._plan.fraction_bits)
 
     def _project(self, projection: Projection) -> GridPoints:
-        """Project the own records, once per projection."""
+        """Project this party's records, once per projection."""
         if self._projected is None or self._projected[0] is not projection:
             points = project(self._points, projection.matrix, projection.bits)
             self._projected = (projection, points)

@@ -147,7 +147,7 @@ class UserStatistics:
             at = stop
 
     def _project(self, projection: Projection) -> GridPoints:
-        """Project the own records, once per projection."""
+        """Project this party's records, once per projection."""
         if self._projected is None or self._projected[0] is not projection:
             self._projected = (projection, project(self._points, projection.matrix, projection.bits))
         return self._projected[1]

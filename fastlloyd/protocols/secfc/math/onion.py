@@ -52,7 +52,7 @@ class LayerKey:
         self.public = self._private.public_key().public_bytes_raw()
 
     def open(self, sealed: bytes, *, layer: int, run_id: bytes) -> bytes:
-        """Take off the own layer.
+        """Take off this party's layer.
 
         Raises
         ------

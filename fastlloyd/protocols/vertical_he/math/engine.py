@@ -73,7 +73,7 @@ def make_engine(plan: Plan, raw_columns: NDArray[np.float64], *, number: int = 0
     raw_columns : float64 array, shape (d_own, n)
         The computing party's own columns, scaled to [-1, 1]; d_own is 0 for a party without data.
     number, engines : int
-        Which of how many engines this is: of `shared_blocks` it does every so-manieth step only.
+        Which of how many engines this is: of `shared_blocks` it does only every n-th step, n the number of engines.
     """
     if plan.scheme == PAIRWISE:
         return PairwiseEngine(plan, raw_columns)

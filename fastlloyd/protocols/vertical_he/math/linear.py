@@ -63,7 +63,7 @@ class LinearEngine:
     raw_columns : float64 array, shape (d_own, n)
         The computing party's columns, scaled to [-1, 1].
     turns : mapping from block to (number, engines), optional
-        Blocks that other engines have as well: of these only every so-manieth step is added.
+        Blocks that other engines have as well: of these it adds only every n-th step, n the number of engines.
     """
 
     def __init__(
