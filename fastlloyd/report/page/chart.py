@@ -108,9 +108,12 @@ def label_width(names: Sequence[str]) -> int:
 
 
 def profiles(
-    names: Sequence[str], centroids: NDArray[np.float64], margins: NDArray[np.float64] | None
+    names: Sequence[str],
+    centroids: NDArray[np.float64],
+    margins: NDArray[np.float64] | None,
+    bounds: NDArray[np.float64] | None = None,
 ) -> tuple[list[list[Point]], list[int]]:
-    """Return each cluster's profile: every feature between its ends over all clusters, ranges included.
+    """Return each cluster's profile: every feature between its bounds, or its ends over all clusters and ranges.
 
     Parameters
     ----------
@@ -118,16 +121,18 @@ def profiles(
     centroids : float64 array, shape (k, d)
     margins : float64 array, shape (k, d), or None
         Half-widths of the ranges.
+    bounds : float64 array, shape (2, d), or None
+        Public bounds; values beyond are drawn on them.
 
     Returns
     -------
     profiles : list of lists of Point
         Of at most `MOST_ROWS` features.
     columns : list of int
-        Which: those whose centres differ most, measured in their margins where these are known.
+        Which: those whose centres lie farthest apart on their lines.
     """
     half = np.zeros_like(centroids) if margins is None else margins
-    least, most = (centroids - half).min(axis=0), (centroids + half).max(axis=0)
+    least, most = ((centroids - half).min(axis=0), (centroids + half).max(axis=0)) if bounds is None else bounds
     span = np.where(most > least, most - least, 1.0)
     spread = (centroids.max(axis=0) - centroids.min(axis=0)) / span
     order = np.argsort(-spread, kind="stable")[:MOST_ROWS]
@@ -135,7 +140,7 @@ def profiles(
 
     def place(value: float, column: int) -> float:
         flat = most[column] <= least[column]
-        return _MIDDLE if flat else round(float((value - least[column]) / span[column]), 4)
+        return _MIDDLE if flat else round(min(max(float((value - least[column]) / span[column]), 0.0), 1.0), 4)
 
     return [
         [

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import csv
 import io
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -25,7 +24,7 @@ from fastlloyd.report.page import chart
 from fastlloyd.report.page.render import format_number, render
 from fastlloyd.report.sight import who_sees
 
-FILES = ("elbow.csv", "palette.png")
+FILES = ("bounds.csv", "elbow.csv", "palette.png")
 """Released files besides centroids.csv whose content may stand on the page."""
 NAME = "report.html"
 MOST = 60
@@ -189,13 +188,15 @@ def _clusters(
     margins = None if told is None else np.array(told, dtype=np.float64)
     k, d = centroids.shape
     finite = bool(np.isfinite(centroids).all() and (margins is None or np.isfinite(margins).all()))
-    panels, columns = chart.profiles(names, centroids[:MOST], None if margins is None else margins[:MOST])
+    bounds = _bounds(files.get("bounds.csv"), d)
+    panels, columns = chart.profiles(names, centroids[:MOST], None if margins is None else margins[:MOST], bounds)
     picture = files.get("palette.png", b"")
     shown = picture.startswith(_PNG) and len(picture) <= _MOST_PICTURE_BYTES
     return {
         "tables": list(_tables(names[:MOST], centroids[:MOST, :MOST], margins)),
         "left_out": (max(0, k - MOST), max(0, d - MOST)),
         "ranges": margins is not None,
+        "bounded": bounds is not None,
         "panels": panels if finite and d > 1 else [],
         "features_drawn": len(columns),
         "label_width": chart.label_width([names[column] for column in columns]),
@@ -203,6 +204,20 @@ def _clusters(
         "palette": _palette(centroids) if picture and finite and d in (1, 3) else [],
         "picture": base64.b64encode(picture).decode() if shown else None,
     }
+
+
+def _bounds(content: bytes | None, d: int) -> NDArray[np.float64] | None:
+    """Return the public bounds, shape (2, d), from bounds.csv; None in a folder without."""
+    if content is None:
+        return None
+    try:
+        rows = list(csv.DictReader(io.StringIO(content.decode("utf-8"), newline="")))
+        bounds = np.array([[float(row["lo"]), float(row["hi"])] for row in rows]).T
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        raise ConfigError(f"bounds.csv: expected feature, lo and hi, got another table ({error})") from error
+    if bounds.shape != (2, d) or not np.isfinite(bounds).all():
+        raise ConfigError(f"bounds.csv: expected finite bounds of {d} features, got other ones")
+    return bounds
 
 
 def _tables(
@@ -300,14 +315,13 @@ def _metrics(evaluation: Mapping[str, float | None] | None) -> list[tuple[str, s
 
 
 def _releases(releases: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Return the releases in lines: those alike but for the round in one."""
+    """Return the releases in lines: those that the page shows alike, but for the round, in one."""
 
-    def kind(entry: Mapping[str, Any]) -> str:
-        return json.dumps(
-            {name: value for name, value in entry.items() if name not in ("round", "run")}, sort_keys=True
-        )
+    def kind(entry: Mapping[str, Any]) -> tuple[str, ...]:
+        shown = (entry["name"], entry["mechanism"], entry.get("seen_by"), format_number(entry["noise_multiplier"]))
+        return tuple(map(str, shown))
 
-    for _, group in groupby(sorted(releases, key=lambda entry: (entry["name"], kind(entry), entry["round"])), key=kind):
+    for _, group in groupby(sorted(releases, key=lambda entry: (kind(entry), entry["round"])), key=kind):
         entries = list(group)
         yield {**entries[0], "rounds": _spans([entry["round"] + 1 for entry in entries])}
 

@@ -28,6 +28,13 @@ def test_profiles_stand_between_the_ends_of_all_ranges():
     assert first[1].at == 0.5, "a feature that all share lies in the middle"
 
 
+def test_profiles_stand_between_bounds_where_these_are_known():
+    centres, margins = np.array([[0.0, 5.0], [10.0, 60.0]]), np.array([[2.0, 1.0], [1.0, 1.0]])
+    (first, second), _ = profiles(["a", "b"], centres, margins, np.array([[0.0, 0.0], [20.0, 50.0]]))
+    assert [(point.low, point.at, point.high) for point in first] == [(0.0, 0.0, 0.1), (0.08, 0.1, 0.12)]
+    assert (second[1].low, second[1].high) == (1.0, 1.0)
+
+
 def test_profiles_draw_the_features_that_tell_clusters_apart():
     rng = np.random.default_rng(1)
     centres = np.zeros((2, 40))

@@ -182,6 +182,27 @@ def test_the_curve_behind_a_chosen_number_of_clusters():
         result_page(document(), CENTRES, {"elbow.csv": b"nonsense"})
 
 
+def test_profiles_say_what_their_lines_are():
+    _, words = shown(document(), files={"bounds.csv": b"feature,lo,hi\nage,0,10\ndose,-50,50\n"})
+    assert "from its lower to its upper bound" in words
+    _, words = shown(document())
+    assert "from the least to the greatest" in words
+
+
+@pytest.mark.parametrize(
+    "content", [b"nonsense", b"feature,lo,hi\nage,0,1\n", b"feature,lo,hi\na,0,1\nb,x,1\n", b"\xff"]
+)
+def test_bounds_of_another_result_are_refused(content):
+    with pytest.raises(ConfigError, match=r"bounds\.csv: expected"):
+        result_page(document(), CENTRES, {"bounds.csv": content})
+
+
+def test_releases_alike_stand_in_one_line():
+    root, _ = shown(document())
+    rows = [["".join(cell.itertext()) for cell in row] for row in section(root, "budget").iter("tr")][1:]
+    assert [row[:2] for row in rows] == [["counts", "1–2"], ["relative sums", "1–2"]]
+
+
 def test_results_without_centres_sizes_or_verdict():
     old = report(noisy_sizes=None)
     del old["quality"]
