@@ -163,7 +163,11 @@ def _secfc(_: str, parameters: Mapping[str, Any]) -> Sights:
         ),
         (
             Sight("the server and any one client", "count all records as known", _NOTHING),
-            Sight(f"up to {t} clients", "what each sees alone", "secret shares, whatever the computing power"),
+            Sight(
+                "one client" if t == 1 else f"up to {t} clients",
+                "what each sees alone",
+                "secret shares, whatever the computing power",
+            ),
             Sight(f"{needed} clients", "all records", _NOTHING),
         ),
     )

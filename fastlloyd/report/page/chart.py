@@ -159,7 +159,10 @@ def profiles(
 
 
 def discs(
-    centroids: NDArray[np.float64], margins: NDArray[np.float64] | None, sizes: Sequence[float] | None
+    centroids: NDArray[np.float64],
+    margins: NDArray[np.float64] | None,
+    sizes: Sequence[float] | None,
+    bounds: NDArray[np.float64] | None = None,
 ) -> tuple[list[Disc], NDArray[np.float64]]:
     """Return the centres of two features in their plane, the large ones first so that none hides a smaller one.
 
@@ -169,6 +172,8 @@ def discs(
     margins : float64 array, shape (k, 2), or None
     sizes : sequence of float, length k, or None
         Noisy; a disc's area grows with its size.
+    bounds : float64 array, shape (2, 2), or None
+        Public bounds, the ends of the axes.
 
     Returns
     -------
@@ -177,7 +182,7 @@ def discs(
         Least and greatest value of each axis.
     """
     half = np.zeros_like(centroids) if margins is None else margins
-    ends = np.stack([(centroids - half).min(axis=0), (centroids + half).max(axis=0)])
+    ends = np.stack([(centroids - half).min(axis=0), (centroids + half).max(axis=0)]) if bounds is None else bounds
     span = np.where(ends[1] > ends[0], ends[1] - ends[0], 1.0)
     weights = np.ones(len(centroids)) if sizes is None else np.clip(np.asarray(sizes, dtype=np.float64), 0.0, None)
     radii = 0.028 + 0.03 * np.sqrt(weights / max(weights.max(initial=0.0), 1e-12)) * (sizes is not None)

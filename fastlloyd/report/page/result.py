@@ -116,10 +116,12 @@ def result_page(
         parameters=document["parameters"],
         privacy=document["privacy"],
         quality=quality,
+        expected=_expected(quality),
         word=word,
         tone=tone,
         summary=None if row is None else row.summary,
         vertical=row is not None and row.partition == "vertical",
+        holders=_holders(document),
         plain=_plain_words(document),
         clusters=None if centroids is None else _clusters(document, quality, centroids, files),
         sizes=_sizes(document, quality),
@@ -138,8 +140,23 @@ def result_page(
         settings=[
             (_PARAMETERS.get(name, name), str(value) if name == "seed" else _value(value))
             for name, value in document["parameters"].items()
+            if value not in (None, {}, [])
         ],
     )
+
+
+def _holders(document: Mapping[str, Any]) -> int:
+    """Return how many parties hold records, or columns of them: with vertical protocols rank 0 may be one."""
+    names = document["parameters"].get("names")
+    return len(names) if isinstance(names, list) and names else int(document["parties"]["clients"])
+
+
+def _expected(quality: Mapping[str, Any]) -> str | None:
+    """Return what the plan said, unless a warning says it already."""
+    told = quality["expected"]
+    if told is None or any(told["sentence"] in warning for warning in quality["warnings"]):
+        return None
+    return str(told["sentence"])
 
 
 def _check(document: Mapping[str, Any], centroids: NDArray[np.float64] | None, quality: Mapping[str, Any]) -> None:
@@ -173,7 +190,7 @@ def _plain_words(document: Mapping[str, Any]) -> dict[str, Any] | None:
     chance = 1.0 - (1.0 - privacy["delta"]) / (1.0 + odds)
     # Rounded up: what is said is never less than what may happen.
     percent = math.ceil(chance * 1000.0) / 10.0
-    return {"percent": f"{percent:.1f}", "weak": chance > 0.95, "unit": privacy["unit"]}
+    return {"percent": f"{percent:.1f}" if percent < 100.0 else None, "weak": chance > 0.95, "unit": privacy["unit"]}
 
 
 def _clusters(
@@ -200,7 +217,7 @@ def _clusters(
         "panels": panels if finite and d > 1 else [],
         "features_drawn": len(columns),
         "label_width": chart.label_width([names[column] for column in columns]),
-        "plane": _plane(names, centroids, margins, sizes) if finite and d == 2 and k <= MOST else None,
+        "plane": _plane(names, centroids, margins, sizes, bounds) if finite and d == 2 and k <= MOST else None,
         "palette": _palette(centroids) if picture and finite and d in (1, 3) else [],
         "picture": base64.b64encode(picture).decode() if shown else None,
     }
@@ -269,8 +286,11 @@ def _plane(
     centroids: NDArray[np.float64],
     margins: NDArray[np.float64] | None,
     sizes: Mapping[str, Any] | None,
+    bounds: NDArray[np.float64] | None,
 ) -> dict[str, Any]:
-    drawn, ends = chart.discs(centroids, margins, None if sizes is None else [bar.value for bar in sizes["bars"]])
+    """Return what the page draws of two features."""
+    values = None if sizes is None else [bar.value for bar in sizes["bars"]]
+    drawn, ends = chart.discs(centroids, margins, values, bounds)
     return {"discs": drawn, "ends": [[format_number(end, 3) for end in row] for row in ends], "names": names}
 
 
@@ -389,8 +409,6 @@ def _rounds(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def _value(value: Any) -> str:
     """Write a parameter as people read it."""
-    if value is None:
-        return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -398,7 +416,8 @@ def _value(value: Any) -> str:
     if isinstance(value, float):
         return format_number(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}: {_value(each)}" for name, each in value.items()) or "-"
-    if isinstance(value, list | tuple):
-        return ", ".join(f"({_value(each)})" if isinstance(each, list) else _value(each) for each in value) or "-"
+        return "; ".join(f"{name}: {_value(each)}" for name, each in value.items())
+    if isinstance(value, list):
+        # Thousands have commas.
+        return "; ".join(f"({_value(each)})" if isinstance(each, list) else _value(each) for each in value)
     return printable(str(value))

@@ -48,6 +48,8 @@ def test_discs_lie_in_the_plane_the_large_ones_below():
     drawn, ends = discs(np.array([[0.0, 1.0], [4.0, 3.0]]), None, [1.0, 100.0])
     assert [disc.cluster for disc in drawn] == [1, 0] and drawn[0].radius > drawn[1].radius
     assert (drawn[0].x, drawn[0].y) == (1.0, 1.0) and ends.tolist() == [[0.0, 1.0], [4.0, 3.0]]
+    drawn, ends = discs(np.array([[2.0, 2.0]]), None, None, np.array([[0.0, 0.0], [4.0, 8.0]]))
+    assert (drawn[0].x, drawn[0].y) == (0.5, 0.25) and ends[1].tolist() == [4.0, 8.0]
     drawn, _ = discs(np.array([[2.0, 2.0]]), None, [-5.0])
     assert (drawn[0].x, drawn[0].y) == (0.0, 0.0)
 

@@ -70,7 +70,9 @@ def test_what_the_plan_said_and_what_to_doubt():
     first = section(root, "verdict")
     assert [each.text for each in first.iter("li")] == doubt
     assert "bad" in next(first.iter("div")).attrib["class"]
-    assert "Before the run the plan said: 479 %" in words
+    assert "Before the run the plan said: 479 %: this result" in words
+    told = {"warnings": ["the plan said: 479 %: this result would be noise."], "expected": expected}
+    assert shown(document(told))[1].count("479") == 1
     assert root.findtext("head/title").startswith("Noise")
 
 
@@ -91,8 +93,10 @@ def test_a_run_without_noise_is_called_not_private_and_its_sizes_stay_away():
 def test_the_promise_in_plain_words_is_the_bound_of_a_guess():
     _, words = shown(document(privacy=privacy(spent_epsilon=1.0, epsilon=1.0, delta=0.0)))
     assert "73.2 of 100" in words  # e / (1 + e) = 0.7311, rounded up
-    _, words = shown(document(privacy=privacy(spent_epsilon=9.0, epsilon=9.0)))
+    _, words = shown(document(privacy=privacy(spent_epsilon=5.0, epsilon=5.0)))
     assert "weak promise" in words
+    _, words = shown(document(privacy=privacy(spent_epsilon=20.0, epsilon=20.0)))
+    assert "next to nothing" in words and "100.0" not in words
 
 
 def test_names_from_peers_and_files_are_text():
@@ -233,6 +237,13 @@ def test_one_cluster_of_one_feature():
 def test_lists_that_do_not_belong_together_are_refused(quality):
     with pytest.raises(ConfigError, match=r"report\.json: expected one size"):
         result_page(document(quality), CENTRES)
+
+
+def test_two_parties_of_which_one_is_rank_0_are_two():
+    made = document(common=common(protocol="vertical-he", clients=1, masking=None))
+    made["parameters"]["names"] = [["age"], ["dose"]]
+    _, words = shown(made)
+    assert "2 parties hold different features of the same people" in words
 
 
 def test_long_runs_and_many_clusters_stay_readable():
