@@ -29,7 +29,7 @@ from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.kmeans.grid import GridPoints, quantise
 from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.report.unit import format_count
-from fastlloyd.run.config import OPTIONS, RunConfig, public_part
+from fastlloyd.run.config import RunConfig, public_part
 from fastlloyd.wire.header import PROTOCOL_VERSION, SERVER, PartyId
 
 DEFAULT_DATASET = "photo"
@@ -107,7 +107,7 @@ class OwnRecords:
 
 
 def fill_public(kind: type[T], config: RunConfig, **settled: Any) -> T:
-    """Return a protocol's public parameters: what is settled, and all others as the run's options of the same name.
+    """Return a protocol's public parameters: what is settled, and all others as the configuration has them by name.
 
     Parameters
     ----------
@@ -122,8 +122,9 @@ def fill_public(kind: type[T], config: RunConfig, **settled: Any) -> T:
         Any that does not fit.
     """
     names = {entry.name for entry in fields(cast(Any, kind))}
+    chosen = {entry.name: getattr(config, entry.name) for entry in fields(config) if entry.name in names}
     own = {"settings": config.own_settings} if "settings" in names else {}
-    return kind(**{**{name: getattr(config, name) for name in names & OPTIONS.keys()}, **own, **settled})
+    return kind(**{**chosen, **own, **settled})
 
 
 # (config, clients, n_total, k) to the protocol's public parameters, checked.

@@ -59,3 +59,4 @@ def test_a_protocol_that_cannot_choose_k_says_which_can(capsys: pytest.CaptureFi
         said = capsys.readouterr().err
         assert f"--k auto:8: {protocol} does not choose the number of clusters" in said and "(feddp)" in said
     assert main([*PLAN, "--protocol", "feddp", "--k", "auto:8"]) == 0
+    assert "at most 8 clusters" in capsys.readouterr().out
