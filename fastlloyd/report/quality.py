@@ -26,12 +26,16 @@ ERROR_RATE = 0.05
 """How often a range misses, and how often two equal centres are told apart in a whole result."""
 PRIOR_VARIANCE = 0.15
 """Variance of a feature on [-1, 1] before anything is known: between a bell and an even spread."""
-_GRADES: tuple[tuple[Verdict, float], ...] = (("good", 0.05), ("fair", 0.25), ("poor", 1.0))
-_MOST_PAIRS = 1_000_000
+# What the noise adds to the cost, over what k clusters of such features cost. The limits, and those of `_doubtful`,
+# were chosen on generated data: docs/report.md, "How the verdict was calibrated".
+_GRADES: tuple[tuple[Verdict, float], ...] = (("good", 0.0075), ("fair", 0.03), ("poor", 0.25))
+_MERGE_OVER_NOISE, _MERGE_OVER_OTHERS, _LEFT_OVER_SHAPELESS = 30.0, 0.275, 1.0
+_MOST_CLUSTERS = 1024
 _LISTED = 12
 # A centre on a bound counts where the noise on that coordinate is at least this share of the range, for records may lie
 # on a bound as well.
 _LEAST_ON_BOUND = 0.01
+_ELSEWHERE = "try another --seed or another number of clusters"
 _MEND = "take fewer clusters or features, more records or a larger epsilon"
 
 
@@ -57,8 +61,7 @@ class Expected:
         """The grade of what the noise would cost, over what clusters cost if features vary as is usual."""
         if self.centre_noise is None:
             return "unknown"
-        usual = PRIOR_VARIANCE * self.k ** (-2.0 / self.d)
-        return _grade((2.0 * self.centre_noise) ** 2 / usual)
+        return _grade((2.0 * self.centre_noise) ** 2 / _usual(self.k, self.d))
 
     @property
     def sentence(self) -> str:
@@ -89,9 +92,8 @@ class Noise:
         Standard deviation on each coordinate, scaled domain [-1, 1]; infinite where it may be anywhere.
     tail : float
         Half the width of a 95 % range over the standard deviation.
-    within : float or None
-        Cost of clusters without noise, squared distance per record in the scaled domain, as releases tell; None where
-        none does.
+    spread : float or None
+        Mean squared distance of all records from their middle, scaled domain, as a release tells; None where none does.
     expected : Expected or None
         What the plan said.
     """
@@ -100,7 +102,7 @@ class Noise:
     size_ranges: NDArray[np.float64] | None = None
     centre_deviations: NDArray[np.float64] | None = None
     tail: float = NormalDist().inv_cdf(1.0 - ERROR_RATE / 2.0)
-    within: float | None = None
+    spread: float | None = None
     expected: Expected | None = None
 
 
@@ -198,16 +200,23 @@ def judge(
     on_bound = (np.abs(scaled) >= 1.0 - 1e-9) & (margins >= 2.0 * _LEAST_ON_BOUND)
     at_bounds = tuple(np.flatnonzero(on_bound.any(axis=1)).tolist())
     pairs = overlapping(scaled, deviations)
-    verdict, figure = _after(noise, scaled, deviations, sizes)
+    weights = _weights(sizes, len(scaled))
+    added = float(weights @ (deviations**2).sum(axis=1))
+    verdict = _grade(added / half.size / _usual(*scaled.shape))
+    doubts = [] if empty or pairs else _doubtful(scaled, weights, added, noise.spread)
+    if verdict == "good" and doubts:
+        verdict = "fair"
     if verdict in ("good", "fair") and (empty or pairs):
         verdict = "poor"
     lost = len({*empty, *(max(pair) for pair in pairs)})
-    if 2 * lost >= len(scaled) and lost:
+    if lost and 2 * lost >= len(scaled):
         verdict = "noise"
+    figure = f"noise of {percent(math.sqrt(added / half.size) / 2.0)} of the range on a centre"
+    warnings = _warnings(verdict, figure, noise.expected, empty=empty, at_bounds=at_bounds, pairs=pairs)
     return Quality(
         verdict=verdict,
         sentence=f"{verdict}: {figure}",
-        warnings=tuple(_warnings(verdict, figure, noise.expected, empty=empty, at_bounds=at_bounds, pairs=pairs)),
+        warnings=(*warnings, *doubts),
         expected=noise.expected,
         size_ranges=noise.size_ranges,
         centre_margins=margins * half,
@@ -215,6 +224,53 @@ def judge(
         at_bounds=at_bounds,
         overlapping=pairs,
     )
+
+
+def _weights(sizes: Sequence[float] | None, k: int) -> NDArray[np.float64]:
+    """Return each cluster's share of the records; sizes below zero count as none."""
+    weights = np.ones(k) if sizes is None else np.maximum(np.asarray(sizes, dtype=np.float64), 0.0)
+    if weights.sum() <= 0.0:
+        weights = np.ones(k)
+    shares: NDArray[np.float64] = weights / weights.sum()
+    return shares
+
+
+def _usual(k: int, d: int) -> float:
+    """Return what k clusters of usual features leave of the variance of one."""
+    return PRIOR_VARIANCE * float(k ** (-2.0 / d))
+
+
+def _doubtful(
+    centres: NDArray[np.float64], weights: NDArray[np.float64], added: float, spread: float | None
+) -> list[str]:
+    """Say why clusters may lie badly, though their centres are known: k-means may have stopped at a poor place.
+
+    Merging two clusters adds w_i w_j / (w_i + w_j) |c_i - c_j|^2 to the cost per record. Where the cheapest merge
+    costs little, next to the noise or to how far apart the others are, a cluster is probably cut in two, and another
+    holds two.
+    """
+    k, d = centres.shape
+    if not 1 < k <= _MOST_CLUSTERS:
+        return []
+    apart = ((centres[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2)
+    np.fill_diagonal(apart, np.inf)
+    both = weights[:, None] + weights[None, :]
+    cost = weights[:, None] * weights[None, :] / np.maximum(both, 1e-12) * np.where(np.isinf(apart), 0.0, apart)
+    np.fill_diagonal(cost, np.inf)
+    one, other = sorted(int(place) for place in np.unravel_index(np.argmin(cost), cost.shape))
+    least, others = float(cost.min()), float(weights @ apart.min(axis=1))
+    said = []
+    if least < _MERGE_OVER_NOISE * added or least * k < _MERGE_OVER_OTHERS * others:
+        said.append(
+            f"clusters {one} and {other} may be one that was cut in two, and another may hold two: {_ELSEWHERE}"
+        )
+    middle = weights @ centres
+    left = 0.0 if spread is None else spread - float(weights @ ((centres - middle) ** 2).sum(axis=1)) + added
+    if spread is not None and left > _LEFT_OVER_SHAPELESS * spread * float(k ** (-2.0 / d)):
+        said.append(
+            f"the clusters leave as much of the spread as clusters of data without structure would: {_ELSEWHERE}"
+        )
+    return said
 
 
 def overlapping(
@@ -233,7 +289,7 @@ def overlapping(
     """
     k, d = centres.shape
     count = k * (k - 1) // 2
-    if not 0 < count <= _MOST_PAIRS:
+    if not 1 < k <= _MOST_CLUSTERS:
         return ()
     limit = chi_squared_quantile(1.0 - error_rate / count, d)
     found = []
@@ -287,23 +343,6 @@ def _unknown(noise: Noise, empty: tuple[int, ...]) -> Quality:
         size_ranges=noise.size_ranges,
         empty=empty,
     )
-
-
-def _after(
-    noise: Noise, scaled: NDArray[np.float64], deviations: NDArray[np.float64], sizes: Sequence[float] | None
-) -> tuple[Verdict, str]:
-    """Grade the noise on released centres, and say how large it is."""
-    k, d = scaled.shape
-    weights = np.ones(k) if sizes is None else np.maximum(np.asarray(sizes, dtype=np.float64), 0.0)
-    if weights.sum() <= 0.0:
-        weights = np.ones(k)
-    weights /= weights.sum()
-    added = float(weights @ (deviations**2).sum(axis=1))
-    usual = d * PRIOR_VARIANCE * k ** (-2.0 / d)
-    within = usual if noise.within is None else max(min(noise.within, usual), 1e-12)
-    typical = math.sqrt(added / d) / 2.0
-    figure = f"noise of {percent(typical)} of the range on a centre, {percent(added / within)} of the clusters' cost"
-    return _grade(added / within), figure
 
 
 def _warnings(

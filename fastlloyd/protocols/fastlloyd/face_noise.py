@@ -18,7 +18,6 @@ from fastlloyd.kmeans.update import clip_step, move
 from fastlloyd.privacy.release import NORM_OF
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.plus import State, expected_deviation, last_doubt, noise_deviations
-from fastlloyd.protocols.fastlloyd.plus_swap import left_within
 from fastlloyd.protocols.fastlloyd.rounds import Centers
 from fastlloyd.report.quality import EXACT, LAPLACE_TAIL, NORMAL_TAIL, PRIOR_VARIANCE, UNKNOWN, Expected, Noise
 
@@ -46,8 +45,8 @@ def noise_of(plan: Plan, centers: Centers) -> Noise:
     sums, counts = noise_deviations(plan, last)
     tail = LAPLACE_TAIL if NORM_OF[plan.mechanism] == "l1" else NORMAL_TAIL
     noisy_sums, noisy_counts = split(centers.released.astype(np.float64) / grid, plan.k, plan.d)
-    within = None
-    if centers.state is None or plan.plus is None:
+    spread = None
+    if centers.state is None:
         ratio = move(noisy_sums, noisy_counts)
         radius = plan.rounds[last].radius
         if plan.clip and radius is not None:
@@ -56,8 +55,7 @@ def noise_of(plan: Plan, centers: Centers) -> Noise:
     else:
         deviations = _plus_deviations(plan, centers.state, noisy_sums, count_noise=counts)
         if plan.is_survey(0) and plan.k > 1:
-            held, cell = np.maximum(centers.noisy_counts, 0.0), plan.plus.cell
-            within = left_within(centers.exact, held, centers.state.deviation, cell * cell)
+            spread = centers.state.spread**2
     # fastlloyd-plus weighs a count with those before: its range holds both.
     low = np.minimum(noisy_counts - tail * counts, centers.noisy_counts)
     high = np.maximum(noisy_counts + tail * counts, centers.noisy_counts)
@@ -65,7 +63,7 @@ def noise_of(plan: Plan, centers: Centers) -> Noise:
         size_ranges=np.clip(np.column_stack([low, high]), 0.0, plan.n_total),
         centre_deviations=deviations,
         tail=tail,
-        within=within,
+        spread=spread,
         expected=expect(plan),
     )
 

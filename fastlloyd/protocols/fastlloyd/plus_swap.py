@@ -84,7 +84,7 @@ def _choose(found: Clusters, deviation: Floats, area: float) -> tuple[int, int, 
     if held[leaves] > held[stays]:
         stays, leaves = leaves, stays
     nearest = apart.min(axis=1)
-    gain = held * np.minimum(_NEAR_GAIN * nearest, _WITHIN_GAIN * left_within(found.centers, held, deviation, area))
+    gain = held * np.minimum(_NEAR_GAIN * nearest, _WITHIN_GAIN * _within(found.centers, held, deviation, area))
     gain[leaves] = -1.0
     split = int(gain.argmax())
     if split == stays or loss[stays, leaves] >= gain[split]:
@@ -113,7 +113,7 @@ def _move(found: Clusters, stays: int, leaves: int, split: int, distance: float,
         values[split] = values[leaves] = values[split] + more
 
 
-def left_within(centers: Floats, held: Floats, deviation: Floats, area: float) -> float:
+def _within(centers: Floats, held: Floats, deviation: Floats, area: float) -> float:
     """Give the spread of all records less that between clusters: what is left within them, per record."""
     weights = (held / max(_total(held), 1e-9))[:, None]
     away = centers - np.cumsum(weights * centers, axis=0)[-1]

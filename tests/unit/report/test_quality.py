@@ -118,11 +118,11 @@ def test_without_noise_nothing_is_judged_and_without_knowledge_neither():
     st.none() | st.floats(0, 10),
     st.none() | st.floats(0, 10),
 )
-def test_every_verdict_fits_the_schema(scaled, deviations, sizes, within, expected):
+def test_every_verdict_fits_the_schema(scaled, deviations, sizes, spread, expected):
     noise = Noise(
         size_ranges=np.column_stack([sizes, sizes + 1.0]),
         centre_deviations=deviations,
-        within=within,
+        spread=spread,
         expected=Expected(centre_noise=expected, k=3, d=2),
     )
     found = judge(noise, centroids=(LO + HI) / 2 + scaled * (HI - LO) / 2, sizes=list(sizes), lo=LO, hi=HI)
