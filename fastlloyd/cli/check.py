@@ -22,9 +22,11 @@ from fastlloyd.data.form import DataFile, Form
 from fastlloyd.data.missing import MISSING_RULES, missing_words
 from fastlloyd.data.table import Table, read_table
 from fastlloyd.errors import EXIT_OK, ConfigError, DataError, printable
+from fastlloyd.protocols.registry import find
 from fastlloyd.report.unit import format_count
-from fastlloyd.run.config import RunConfig, load_config
+from fastlloyd.run.config import RunConfig, load_config, with_values
 from fastlloyd.run.promise import unit_sentence
+from fastlloyd.run.session import find_face
 
 _SHOWN = 20
 
@@ -56,6 +58,7 @@ def main(argv: Sequence[str]) -> int:
         f"unit      {question.unit}",
         *_bounds_lines(table, matched),
         *_hints(table.values, table.names, question.k),
+        *_outlook(question, len(table.names)),
     ):
         print(printable(line))
     _check_cap(len(table.values), question)
@@ -104,6 +107,7 @@ class _Question:
     client: int | None
     clients: int | None
     unit: str
+    config: RunConfig
     form: Form
 
 
@@ -127,6 +131,7 @@ def _question(options: argparse.Namespace) -> _Question:
         client=options.client,
         clients=options.clients,
         unit=unit_sentence(config) or f"none: {config.protocol} promises no differential privacy",
+        config=config,
     )
     if question.n_total is not None and (question.k or 0) > question.n_total:
         raise ConfigError(f"--k {question.k}: more clusters than records (--n-total {question.n_total}); lower --k")
@@ -225,6 +230,23 @@ def _hints(values: NDArray[np.float64], names: tuple[str, ...], k: int | None) -
         yield f"repeated  {twice:,} of the rows equal an earlier one; fine if records can be alike"
     if k is not None and len(values) < k:
         yield f"few rows  fewer than k = {k}; allowed, since the other clients have records too"
+
+
+def _outlook(question: _Question, d: int) -> Iterator[str]:
+    """Say what to expect of the result, where the public numbers of a run are known, as `fastlloyd plan` does.
+
+    Nothing of the records enters but the number of their columns, which all clients have alike.
+    """
+    clients = question.clients or len(question.client_caps)
+    known = None not in (question.k, question.n_total) and clients > 0
+    if not known or find(question.config.protocol).partition == "vertical":
+        return
+    try:
+        config = with_values(question.config, {"k": question.k, "n_total": question.n_total})
+        lines = find_face(config.protocol).plan_lines(config, clients, d)
+    except ConfigError:
+        return  # the run itself will say what is missing
+    yield from (f"expected  {line.removeprefix('expected: ')}" for line in lines if line.startswith("expected: "))
 
 
 def _count_distinct(values: NDArray[np.float64]) -> int:

@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 from fastlloyd.data.bounds import Bounds, scale
 from fastlloyd.errors import ConfigError
 from fastlloyd.estimator.account import Account
-from fastlloyd.estimator.doubt import doubt_centers
 from fastlloyd.estimator.inputs import is_vertical, prepare
 from fastlloyd.estimator.parameter import ParameterError, check_parameters, in_own_words, match_bounds
 from fastlloyd.kmeans.metrics import nearest
@@ -93,6 +92,8 @@ class FastLloyd(  # scikit-learn has no types
         cluster has too few records.
     noisy_counts_ : float64 array, shape (k,), or None
         Released; with 'fastlloyd', noisy numbers of records within the radius of each centre in the last round.
+    quality_ : Quality
+        How much of the result is signal: `verdict`, `sentence`, `warnings`, ranges of sizes and centres. Released.
     labels_ : int64 array, shape (n,), or list of such arrays where `fit_federated` had owners of records
         Of the records given to fit: the nearest centre, or what the protocol said where it does not show all
         centres. **Not private**: they belong to the owner of the records.
@@ -252,7 +253,7 @@ class FastLloyd(  # scikit-learn has no types
                 raw_parts.append(self._validate(part, reset=vertical or rank == 1))
             except ValueError as error:
                 raise ParameterError(f"fit_federated, {owner}: {error}") from error
-            names += getattr(self, "feature_names_in_", ())
+            names.extend(getattr(self, "feature_names_in_", ()))
             if vertical and len(raw_parts[-1]) != len(raw_parts[0]):
                 raise ParameterError(
                     f"fit_federated, {owner}: expected the same {len(raw_parts[0])} records as owner 1 in the same "
@@ -377,6 +378,7 @@ class FastLloyd(  # scikit-learn has no types
         result = max(results, key=lambda one: one.noisy_sizes is not None)
         rounds, traffic = len(result.common.rounds), ended.outcomes[SERVER].farewell.traffic
         self.cluster_centers_ = result.centroids
+        self.quality_ = result.quality
         self.noisy_counts_ = None if result.noisy_sizes is None else np.array(result.noisy_sizes)
         self.plan_, self.bounds_, self.ledger_ = account.plan, bounds, account.ledger
         self.epsilon_, self.delta_ = account.epsilon, account.delta
@@ -394,8 +396,8 @@ class FastLloyd(  # scikit-learn has no types
         return [nearest(scale(part, bounds), self._scaled_centers())[0] for part in raw_parts]
 
     def _warn(self) -> None:
-        """Warn of a large delta, and of centres that say nothing."""
+        """Warn of a large delta, and of a result that is doubtful."""
         if (note := large_delta(self.delta_, getattr(self.plan_, "n_total", len(self.labels_)))) is not None:
             warnings.warn(note, UserWarning, stacklevel=3)
-        if (doubt := doubt_centers(self.plan_, self.noisy_counts_)) is not None:
-            warnings.warn(doubt, ConvergenceWarning, stacklevel=3)
+        if self.quality_.warnings:
+            warnings.warn("; ".join(self.quality_.warnings), ConvergenceWarning, stacklevel=3)

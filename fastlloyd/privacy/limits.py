@@ -7,6 +7,8 @@ import math
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
 
+MOST_EPSILON = 100.0
+
 
 def check_numbers(*, n_total: int, epsilon: float, delta: float | None) -> None:
     """Check the public N, epsilon and delta (None: automatic).
@@ -18,8 +20,8 @@ def check_numbers(*, n_total: int, epsilon: float, delta: float | None) -> None:
     """
     if n_total < 3:
         raise ConfigError(f"--n-total: expected at least 3 records, got {n_total}")
-    if not (math.isfinite(epsilon) and 0 < epsilon <= 100):
-        raise ConfigError(f"--epsilon: expected a number in (0, 100], got {epsilon:g}")
+    if not (math.isfinite(epsilon) and 0 < epsilon <= MOST_EPSILON):
+        raise ConfigError(f"--epsilon: expected a number in (0, {MOST_EPSILON:g}], got {epsilon:g}")
     if delta is not None and not 2 * SAMPLER_DELTA < delta < 1:
         raise ConfigError(f"--delta: expected 'auto' or a number in (1e-11, 1), got {delta:g}")
 

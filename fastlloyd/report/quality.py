@@ -36,7 +36,7 @@ _LISTED = 12
 # on a bound as well.
 _LEAST_ON_BOUND = 0.01
 _ELSEWHERE = "try another --seed or another number of clusters"
-_MEND = "take fewer clusters or features, more records or a larger epsilon"
+MEND = "take fewer clusters or features, more records or a larger epsilon"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +70,8 @@ class Expected:
             return "how much noise lies on a centre cannot be told before the run"
         head = f"noise of {percent(self.centre_noise)} of the range on an average centre"
         if self.verdict == "noise":
-            return f"{head}: this result would be noise; {_MEND}"
-        return f"{head}: {self.verdict}" + (f"; {_MEND}" if self.verdict == "poor" else "")
+            return f"{head}: this result would be noise; {MEND}"
+        return f"{head}: {self.verdict}" + (f"; {MEND}" if self.verdict == "poor" else "")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the entry of the report."""
@@ -273,6 +273,51 @@ def _doubtful(
     return said
 
 
+def expect_mean(*, sums: float, counts: float, share: float, k: int, d: int, relative: bool = False) -> Expected:
+    """Return what to expect of centres that are sums over counts.
+
+    Parameters
+    ----------
+    sums, counts : float
+        Standard deviations of the noise on a sum (scaled domain) and on a count.
+    share : float
+        Records of an average cluster.
+    relative : bool
+        Whether a sum is that of steps from a centre before, small at the end, and not of whole records.
+    """
+    squared = 0.0 if relative else PRIOR_VARIANCE
+    return Expected(centre_noise=math.sqrt(sums**2 + squared * counts**2) / share / 2.0, k=k, d=d)
+
+
+def ratio_deviations(
+    ratio: NDArray[np.float64], noisy_counts: NDArray[np.float64], *, sums: float, counts: float, tail: float
+) -> NDArray[np.float64]:
+    """Return how far off sums over counts are, shape (k, d): `tail` times it covers Fieller's range of the ratio.
+
+    A ratio r is in the range if S - r C is within `tail` deviations of 0. With g = (tail * counts / C)^2 below 1 that
+    is a range about r / (1 - g); else the count cannot be told from 0, and any ratio is possible: infinite.
+
+    Parameters
+    ----------
+    ratio : float64 array, shape (k, d)
+        S / C.
+    noisy_counts : float64 array, shape (k,)
+        C.
+    sums, counts : float
+        Standard deviations of the noise on S and on C.
+
+    Notes
+    -----
+    Source: Fieller, "Some problems in interval estimation" (1954).
+    """
+    known = noisy_counts > tail * counts
+    divisor = np.where(known, noisy_counts, 1.0)[:, None]
+    g = np.where(known[:, None], (tail * counts / divisor) ** 2, 0.0)
+    about = np.sqrt((1.0 - g) * sums**2 + (ratio * counts) ** 2) / (divisor * (1.0 - g))
+    deviations: NDArray[np.float64] = about + np.abs(ratio) * g / (1.0 - g) / tail
+    return np.where(known[:, None], deviations, np.inf)
+
+
 def overlapping(
     centres: NDArray[np.float64], deviations: NDArray[np.float64], *, error_rate: float = ERROR_RATE
 ) -> tuple[tuple[int, int], ...]:
@@ -301,13 +346,17 @@ def overlapping(
 
 
 def chi_squared_quantile(level: float, degrees: int) -> float:
-    """Return the quantile of chi-squared by Wilson and Hilferty's cube: within 3 % for 0.95 and above.
+    """Return the quantile of chi-squared, above two degrees of freedom by Wilson and Hilferty's cube, within 4 %.
 
     Examples
     --------
     >>> round(chi_squared_quantile(0.95, 10), 1)
     18.3
     """
+    if degrees == 1:
+        return NormalDist().inv_cdf((1.0 + level) / 2.0) ** 2
+    if degrees == 2:
+        return -2.0 * math.log1p(-level)
     part = 2.0 / (9.0 * degrees)
     return float(degrees * (1.0 - part + NormalDist().inv_cdf(level) * math.sqrt(part)) ** 3)
 
@@ -357,7 +406,7 @@ def _warnings(
     """Say what is doubtful, each in one sentence."""
     said = []
     if verdict == "noise":
-        said.append(f"this result is mostly noise ({figure}): do not use it; {_MEND}")
+        said.append(f"this result is mostly noise ({figure}): do not use it; {MEND}")
     elif verdict in ("fair", "poor") and figure:
         said.append(f"noise may have made this result worse than it could be ({figure})")
     if expected is not None and expected.verdict == "noise":

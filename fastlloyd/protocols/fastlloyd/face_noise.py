@@ -5,7 +5,7 @@ without noise, of the records that the round counted; which records these are, e
 
 Privacy: post-processing of releases, with the noise that the plan states.
 
-Source: docs/report.md, "Quality"; Fieller, "Some problems in interval estimation" (1954).
+Source: docs/report.md, "Quality".
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ from fastlloyd.privacy.release import NORM_OF
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.plus import State, expected_deviation, last_doubt, noise_deviations
 from fastlloyd.protocols.fastlloyd.rounds import Centers
-from fastlloyd.report.quality import EXACT, LAPLACE_TAIL, NORMAL_TAIL, PRIOR_VARIANCE, UNKNOWN, Expected, Noise
+from fastlloyd.report.quality import (
+    EXACT,
+    LAPLACE_TAIL,
+    NORMAL_TAIL,
+    UNKNOWN,
+    Expected,
+    Noise,
+    expect_mean,
+    ratio_deviations,
+)
 
 Floats = NDArray[np.float64]
 
@@ -29,10 +38,8 @@ def expect(plan: Plan) -> Expected:
     if plan.plus is not None:
         return Expected(centre_noise=expected_deviation(plan) / 2.0, k=plan.k, d=plan.d)
     sums, counts = noise_deviations(plan, len(plan.rounds) - 1)
-    # What is divided by a count is a step, small at the end, or the whole centre.
-    squared = 0.0 if plan.relative else PRIOR_VARIANCE
-    deviation = float(np.sqrt(sums**2 + squared * counts**2)) * plan.k / plan.n_total
-    return Expected(centre_noise=deviation / 2.0, k=plan.k, d=plan.d)
+    share = plan.n_total / plan.k
+    return expect_mean(sums=sums, counts=counts, share=share, k=plan.k, d=plan.d, relative=plan.relative)
 
 
 def noise_of(plan: Plan, centers: Centers) -> Noise:
@@ -66,28 +73,6 @@ def noise_of(plan: Plan, centers: Centers) -> Noise:
         spread=spread,
         expected=expect(plan),
     )
-
-
-def ratio_deviations(ratio: Floats, noisy_counts: Floats, *, sums: float, counts: float, tail: float) -> Floats:
-    """Return how far off sums over counts are, shape (k, d): `tail` times it covers Fieller's range of the ratio.
-
-    A ratio r is in the range if S - r C is within `tail` deviations of 0. With g = (tail * counts / C)^2 below 1 that
-    is a range about r / (1 - g); else the count cannot be told from 0, and any ratio is possible: infinite.
-
-    Parameters
-    ----------
-    ratio : float64 array, shape (k, d)
-        S / C.
-    noisy_counts : float64 array, shape (k,)
-        C.
-    sums, counts : float
-        Standard deviations of the noise on S and on C.
-    """
-    known = noisy_counts > tail * counts
-    divisor = np.where(known, noisy_counts, 1.0)[:, None]
-    g = np.where(known[:, None], (tail * counts / divisor) ** 2, 0.0)
-    about = np.sqrt((1.0 - g) * sums**2 + (ratio * counts) ** 2) / (divisor * (1.0 - g))
-    return np.where(known[:, None], about + np.abs(ratio) * g / (1.0 - g) / tail, np.inf)
 
 
 def _plus_deviations(plan: Plan, state: State, noisy_sums: Floats, *, count_noise: float) -> Floats:

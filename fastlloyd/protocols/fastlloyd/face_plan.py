@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
 from fastlloyd.privacy.shares import zcdp_noise_multiplier
 from fastlloyd.protocols.fastlloyd.face_inputs import public_parameters
+from fastlloyd.protocols.fastlloyd.face_noise import expect
+from fastlloyd.protocols.fastlloyd.parameters import PublicParameters
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
+from fastlloyd.report.outlook import outlook_line
+from fastlloyd.report.quality import Expected
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import plan_inputs, share_caps
@@ -64,9 +70,22 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
                 f"  round {t + 1}: {radius}noise on a count {counts:.3g}; on a coordinate of an "
                 f"average cluster's centre {sums / share / 2:.2%} of the feature's range"
             )
+        lines.append(_outlook(config, public, names))
     else:
         lines.append("privacy: none on the result; only the sums of each round are masked")
     return lines
+
+
+def _outlook(config: RunConfig, public: PublicParameters, names: tuple[str, ...]) -> str:
+    """Say what to expect of the result, and what would be good."""
+
+    def expected(k: int, epsilon: float, n_total: int) -> Expected:
+        changed = replace(public, k=k, epsilon=epsilon, n_total=n_total)
+        return expect(make_plan(changed, d=len(names), names=names))
+
+    return outlook_line(
+        expected, k=public.k, epsilon=public.epsilon, n_total=public.n_total, fixed_n=config.dataset is not None
+    )
 
 
 def _time_line(plan: Plan, records: int) -> str:

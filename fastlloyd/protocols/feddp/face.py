@@ -23,6 +23,7 @@ from fastlloyd.party.settings import describe_settings
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
 from fastlloyd.protocols.feddp.client import ClientResult, client
 from fastlloyd.protocols.feddp.face_inputs import FedDPCommon, ServerPoints, UserRecords, gather, load
+from fastlloyd.protocols.feddp.face_noise import noise_of
 from fastlloyd.protocols.feddp.face_plan import make_foreseen, plan_lines
 from fastlloyd.protocols.feddp.math.noise import draw_share
 from fastlloyd.protocols.feddp.math.stage import Centers
@@ -176,6 +177,7 @@ def _make_result(
         bounds=bounds,
         centroids=centroids,
         noisy_sizes=sizes if any(sizes) else None,
+        noise=noise_of(plan, centers),
         releases=session.own_releases(),
         evaluated=centers.exact,
         evaluated_rows=_client_rows(session.common),

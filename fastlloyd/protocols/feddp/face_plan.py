@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
 from fastlloyd.protocols.feddp.face_inputs import ServerPoints, gather, load, public_parameters
+from fastlloyd.protocols.feddp.face_noise import expect
 from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
 from fastlloyd.protocols.feddp.settings import settings_from
+from fastlloyd.report.outlook import outlook_line
+from fastlloyd.report.quality import Expected
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import settle_size
@@ -51,7 +54,22 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
         f"shares: each of {plan.clients} clients adds one, {plan.shares} of them carry the guarantee; "
         f"{plan.noise_price - 1.0:.1%} more noise in all than a server alone would add",
         *(_step_line(plan, t) for t in range(len(plan.rounds))),
+        _outlook(config, public, names, points),
     ]
+
+
+def _outlook(
+    config: RunConfig, public: PublicParameters, names: tuple[str, ...], points: NDArray[np.float64] | None
+) -> str:
+    """Say what to expect of the result, and what would be good."""
+
+    def expected(k: int, epsilon: float, n_total: int) -> Expected:
+        changed = replace(public, k=k, epsilon=epsilon, n_total=n_total)
+        return expect(make_plan(changed, d=len(names), names=names, server_points=points))
+
+    return outlook_line(
+        expected, k=public.k, epsilon=public.epsilon, n_total=public.n_total, fixed_n=config.dataset is not None
+    )
 
 
 def make_foreseen(config: RunConfig, clients: int, d: int | None) -> tuple[Plan, str]:

@@ -37,6 +37,7 @@ from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocols.vertical_he.computing import computing_party
 from fastlloyd.protocols.vertical_he.face_claim import FLOODING, against, conditions
 from fastlloyd.protocols.vertical_he.face_inputs import RunParameters, gather, load
+from fastlloyd.protocols.vertical_he.face_noise import noise_of
 from fastlloyd.protocols.vertical_he.face_plan import plan_lines, planned
 from fastlloyd.protocols.vertical_he.holder import key_holder
 from fastlloyd.protocols.vertical_he.math.cost import round_seconds
@@ -48,7 +49,6 @@ from fastlloyd.protocols.vertical_he.rounds import draw_noise
 from fastlloyd.protocols.vertical_he.settings import Settings
 from fastlloyd.protocols.vertical_he.sizes import bounds, early_sizes
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report.quality import EXACT, UNKNOWN
 from fastlloyd.run.checks import accept_plan, refuse_old_run
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude
@@ -238,7 +238,7 @@ def _make_result(session: Session, plan: Plan, features: tuple[PartyFeatures, ..
         bounds=whole_bounds(features),
         centroids=assemble_centers(result.centers, features),
         noisy_sizes=sizes,
-        noise=UNKNOWN if plan.private else EXACT,
+        noise=noise_of(plan, result),
         releases=releases,
         evaluated=result.centers,
     )

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from fastlloyd.data.vertical import VerticalTable
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.vertical_he.face_inputs import gather, run_parameters
+from fastlloyd.protocols.vertical_he.face_noise import expect
 from fastlloyd.protocols.vertical_he.math.choose import options, planned_option
 from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, PublicParameters
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import change_epsilon, try_options
+from fastlloyd.report.outlook import outlook_line
+from fastlloyd.report.quality import Expected
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import settle_size
@@ -67,9 +72,21 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
             f"noise of each side: {plan.count_scale / plan.unit:.3g} on a count, {plan.sum_scale / plan.unit:.3g} on a "
             "sum (scaled to [-1, 1])"
         )
+        lines.append(_outlook(config, public, names))
     else:
         lines.append("privacy: none on the result; only as much noise as protects the key")
     return lines
+
+
+def _outlook(config: RunConfig, public: PublicParameters, names: list[list[str]]) -> str:
+    """Say what to expect of the result, and what would be good."""
+
+    def expected(k: int, epsilon: float, n_total: int) -> Expected:
+        changed = replace(public, k=k, epsilon=epsilon, n=n_total)
+        return expect(try_options(changed, names)[0])
+
+    public_data = config.dataset is not None
+    return outlook_line(expected, k=public.k, epsilon=public.epsilon, n_total=public.n, fixed_n=public_data)
 
 
 def _public(config: RunConfig, clients: int, d: int | None) -> tuple[PublicParameters, list[list[str]]]:

@@ -37,6 +37,31 @@ def test_a_summary_that_ends_ready(records, capsys):
     assert "10 rows, the public N of all clients together" in text
 
 
+def test_what_to_expect_is_said_where_the_public_numbers_are_known(records, capsys):
+    assert (
+        main(
+            [
+                "--data",
+                str(records),
+                "--bounds",
+                "0,100",
+                "--missing",
+                "drop",
+                "--k",
+                "2",
+                "--n-total",
+                "500",
+                "--clients",
+                "2",
+            ]
+        )
+        == 0
+    )
+    assert "\nexpected  noise of " in capsys.readouterr().out
+    assert main(["--data", str(records), "--bounds", "0,100", "--missing", "drop", "--k", "2"]) == 0
+    assert "\nexpected" not in capsys.readouterr().out
+
+
 def test_missing_values_are_counted_for_each_column(tmp_path, capsys):
     path = tmp_path / "clinic.csv"
     path.write_text("age,dose,site\n1,,7\n2,NA,7\n,3,7\n4,5,7\n")

@@ -272,6 +272,7 @@ def test_a_budget_counts_fits_without_a_stated_size_as_infinite_for_others(tmp_p
         model(n_total=1000, ledger=path, budget=20.0).fit(X)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_large_delta_is_refused_or_warned_of() -> None:
     X = people(1000)
     with pytest.raises(
@@ -289,12 +290,15 @@ def test_a_large_delta_is_refused_or_warned_of() -> None:
 def test_released_center_that_may_be_empty_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     silence(monkeypatch)
     X = np.full((500, 2), CENTERS[0])
-    with pytest.warns(ConvergenceWarning, match="cannot be told from zero") as caught:
+    with pytest.warns(ConvergenceWarning, match="cannot be told from empty") as caught:
         fitted = model().fit(X)
     assert caught[0].filename == __file__
     assert sorted(fitted.noisy_counts_) == [0.0, 0.0, 500.0]
     empty = ", ".join(map(str, np.flatnonzero(fitted.noisy_counts_ == 0)))
-    assert f"clusters {empty}:" in str(caught[0].message)
+    assert f"clusters {empty} cannot" in str(caught[0].message)
+    assert fitted.quality_.verdict == "noise" and fitted.quality_.empty == tuple(
+        np.flatnonzero(fitted.noisy_counts_ == 0)
+    )
 
 
 def test_fit_is_whole_where_warnings_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
