@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,9 @@ from fastlloyd.cli.arguments import join_negative_values, name_list
 from fastlloyd.cli.check_key import check_links
 from fastlloyd.cli.options import Parser, add_form_options, read_form
 from fastlloyd.data.bounds import Bounds, count_outside, parse_bounds
+from fastlloyd.data.categories import Categories
 from fastlloyd.data.form import DataFile, Form
+from fastlloyd.data.merge import MERGE_RULES, Unit
 from fastlloyd.data.missing import MISSING_RULES, missing_words
 from fastlloyd.data.table import Table, read_table
 from fastlloyd.errors import EXIT_OK, ConfigError, DataError, printable
@@ -50,12 +52,22 @@ def main(argv: Sequence[str]) -> int:
     """
     question = _question(parser().parse_args(join_negative_values(argv, ("--bounds",))))
     bounds = None if question.bounds is None else parse_bounds(question.bounds)
-    file = DataFile(Path(_path(question)), question.form)
-    table = read_table(file, columns=question.columns, missing=question.missing, bounds=bounds)
+    categories = Categories() if question.categories is None else Categories.read(question.categories)
+    if bounds is not None:
+        bounds = categories.bounds(bounds)
+    table = read_table(
+        DataFile(Path(_path(question)), question.form),
+        columns=question.columns,
+        ignore=() if question.id is None else (question.id,),
+        missing=question.missing,
+        bounds=bounds,
+        unit=None if question.unit is None else Unit(question.unit, question.per_unit),
+        categories=categories,
+    )
     matched = None if bounds is None else bounds.match(table.names)
     for line in (
         *_summary(table, question),
-        f"unit      {question.unit}",
+        f"unit      {question.promise}",
         *_bounds_lines(table, matched),
         *_hints(table.values, table.names, question.k),
         *_outlook(question, len(table.names)),
@@ -81,6 +93,10 @@ def parser() -> Parser:
     parser.add_argument("--bounds", metavar="LO,HI|FILE", help="public bounds of the features")
     parser.add_argument("--columns", type=name_list, metavar="A,B", help="features to use, by name")
     parser.add_argument("--missing", choices=MISSING_RULES, help="rule for missing values (default refuse)")
+    parser.add_argument("--id", metavar="COLUMN", help="column that names the rows: no feature")
+    parser.add_argument("--unit", metavar="COLUMN", help="column that names people, whose rows are merged")
+    parser.add_argument("--per-unit", choices=MERGE_RULES, help="with --unit: how (default mean)")
+    parser.add_argument("--categories", metavar="FILE", help="public lists feature,category,weight")
     parser.add_argument("--k", type=int, help="clusters")
     parser.add_argument("--n-total", type=int, metavar="N", help="public bound on the records of all clients")
     add_form_options(parser, "client_caps")
@@ -106,7 +122,11 @@ class _Question:
     key: str | None
     client: int | None
     clients: int | None
-    unit: str
+    id: str | None
+    unit: str | None
+    per_unit: str
+    categories: str | None
+    promise: str
     config: RunConfig
     form: Form
 
@@ -114,7 +134,8 @@ class _Question:
 def _question(options: argparse.Namespace) -> _Question:
     """Lay the flags over the run file."""
     config = RunConfig() if options.config is None else load_config(options.config, links=False)
-    names = ("data", "bounds", "columns", "missing", "k", "n_total", "client_caps", "roster", "key")
+    names = ["data", "bounds", "columns", "missing", "id", "unit", "per_unit", "categories", "k", "n_total"]
+    names += ["client_caps", "roster", "key"]
     values = {name: getattr(config, name) for name in names}
     values |= {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     for name, value in (
@@ -130,7 +151,8 @@ def _question(options: argparse.Namespace) -> _Question:
         **values,
         client=options.client,
         clients=options.clients,
-        unit=unit_sentence(config) or f"none: {config.protocol} promises no differential privacy",
+        promise=unit_sentence(replace(config, unit=values["unit"]))
+        or f"none: {config.protocol} promises no differential privacy",
         config=config,
     )
     if question.n_total is not None and (question.k or 0) > question.n_total:
@@ -178,7 +200,11 @@ def _check_cap(rows: int, question: _Question) -> None:
 def _summary(table: Table, question: _Question) -> Iterator[str]:
     """Say what was read."""
     yield f"file      {table.source}"
-    yield f"rows      {len(table.values):,}"
+    if question.unit is None:
+        yield f"rows      {len(table.values):,}"
+    elif table.raw_records is not None:
+        yield f"rows      {len(table.raw_records):,}"
+        yield f"people    {len(table.values):,} with one record each (--unit {question.unit}, {question.per_unit})"
     yield f"columns   {len(table.names)} used: {_listed(table.names)}"
     if table.ignored:
         yield f"          {len(table.ignored)} ignored: {_listed(table.ignored)}"

@@ -67,7 +67,8 @@ def main(argv: Sequence[str]) -> int:
     table = read_table(
         file, columns=names, missing=missing, bounds=matched, unit=stored.unit, categories=stored.categories
     )
-    raw_ids = None if options.id is None else read_identifiers(file, options.id)
+    column = options.id or (None if stored.unit is None else stored.unit.column)
+    raw_ids = None if column is None else read_identifiers(file, column)
     labels = _label(table.values, centroids, matched, stored.fraction_bits)
     write_labels(Path(options.out), labels, RawRows(raw_records=table.raw_records, raw_ids=raw_ids))
     space = "in original units, since no bounds are known" if matched is None else "scaled by the bounds"
@@ -99,8 +100,14 @@ def _read_stored(centroids: Path) -> _Stored:
     path = centroids.with_name("report.json")
     if not path.is_file():
         return _Stored(bounds=bounds)
-    fraction_bits = load_report(path)["parameters"].get("fraction_bits")
-    return _Stored(bounds=bounds, fraction_bits=fraction_bits if fraction_bits in range(1, _MOST_BITS + 1) else None)
+    parameters = load_report(path)["parameters"]
+    fraction_bits = parameters.get("fraction_bits")
+    return _Stored(
+        bounds=bounds,
+        categories=Categories.from_json(parameters.get("categories", {})),
+        unit=Unit(parameters["unit"], parameters["per_unit"]) if "unit" in parameters else None,
+        fraction_bits=fraction_bits if fraction_bits in range(1, _MOST_BITS + 1) else None,
+    )
 
 
 def _own_columns(

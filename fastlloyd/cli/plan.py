@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
 
 _UNUSED = (
-    *("data", "columns", "missing", "split", "evaluate", "roster", "key", "transport", "network", "delay"),
-    *("deadline", "setup_deadline", "budget", "state_dir", "resume", "output", "print_result", "quiet"),
+    *("data", "columns", "missing", "id", "categories", "split", "evaluate", "roster", "key", "transport", "network"),
+    *("delay", "deadline", "setup_deadline", "budget", "state_dir", "resume", "output", "print_result", "quiet"),
     *("log_level", "log_file", "workers"),
 )
 """A plan opens no private file and starts nothing; it takes their flags, for it reads the run file of a run."""

@@ -126,7 +126,9 @@ def parser() -> Parser:
         metavar="DIR",
         help="refuse the run unless DIR has an approval of each client (`fastlloyd agree`) of exactly this run",
     )
-    add_run_options(parser, unused=("data", "missing", "evaluate", "budget", "transport", "network", "print_result"))
+    add_run_options(
+        parser, unused=("data", "missing", "id", "evaluate", "budget", "transport", "network", "print_result")
+    )
     return parser
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -62,7 +62,7 @@ class Categories:
         for column, found in lists.items():
             if not any(found.values()):
                 raise ConfigError(f"--categories {path}: no category of {column!r} has a weight above 0; give it one")
-        return cls(tuple((column, tuple(found.items())) for column, found in lists.items()))
+        return cls.from_json(lists)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -159,13 +159,14 @@ class Categories:
         indicators[at == _MISSING] = np.nan
         return indicators
 
-    def to_csv(self) -> str:
-        """Write the lists as `read` takes them."""
-        text = io.StringIO()
-        table = csv.writer(text, lineterminator="\n")
-        table.writerow(("feature", "category", "weight"))
-        table.writerows((column, category, repr(weight)) for column, found in self.lists for category, weight in found)
-        return text.getvalue()
+    def to_json(self) -> dict[str, dict[str, float]]:
+        """Return weights by column and category."""
+        return {column: dict(found) for column, found in self.lists}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Mapping[str, float]]) -> Self:
+        """Return what `to_json` was given by."""
+        return cls(tuple((column, tuple(found.items())) for column, found in values.items()))
 
 
 def _read_rows(path: Path) -> list[tuple[int, tuple[str, str, str]]]:

@@ -65,6 +65,30 @@ class RunConfig:
     delimiter: str = option(",", "what stands between the cells of --data: ';' or 'tab', say", DATA, "C")
     decimal: str = option(".", "what stands before a fraction in --data", DATA, choices=(".", ","))
     encoding: str = option("utf-8", "of --data, such as cp1252 or utf-16 (default utf-8)", DATA, "NAME")
+    id: str | None = option(
+        None, "column that names the rows of this rank's file for its labels; no feature, never sent", DATA, "COLUMN"
+    )
+    unit: str | None = option(
+        None,
+        "column that names people: all rows of a person at a client become one record",
+        DATA,
+        "COLUMN",
+        public=True,
+    )
+    per_unit: str = option(
+        "mean",
+        "with --unit: mean of a person's rows (default), their first, or error where there are two",
+        DATA,
+        choices=("mean", "first", "error"),
+        public=True,
+    )
+    categories: str | None = option(
+        None,
+        "public lists feature,category,weight: columns of categories become features of 0 and 1",
+        DATA,
+        "FILE",
+        path=True,
+    )
     # None only where a default data set brings its own.
     k: int | None = option(
         None,
@@ -171,6 +195,16 @@ class RunConfig:
             )
         if self.data is not None and self.dataset is not None:
             raise ConfigError("--data and --dataset exclude each other: own files, or one public set that is split")
+        own = [OPTIONS[name].flag for name in ("id", "unit", "categories") if getattr(self, name) is not None]
+        if self.dataset is not None and own:
+            raise ConfigError(
+                f"{own[0]} is about the parties' own files (--data), and --dataset deals out a public set"
+            )
+        for name in (self.id, self.unit):
+            if name is not None and name in self.columns:
+                raise ConfigError(
+                    f"--columns names {name!r}, which tells rows or people apart and is no feature: remove it"
+                )
         if self.data is not None:
             self._check_own_data()
         if self.budget is not None and self.state_dir is None:
@@ -209,7 +243,7 @@ class RunConfig:
         """Refuse what only fits a public data set."""
         if self.evaluate:
             raise ConfigError("--evaluate compares with the true records and is for a public --dataset only")
-        if self.bounds is None:
+        if self.bounds is None and self.categories is None:
             raise ConfigError("--data needs --bounds: 'LO,HI' for all features, or a CSV file feature,lo,hi")
         if self.bounds == "auto-public":
             raise ConfigError(

@@ -20,11 +20,14 @@ from numpy.typing import NDArray
 from fastlloyd.crypto.link.identity import Identity, load_key, make_identity, parse_certificate
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.data.bounds import Bounds, parse_bounds, scale
+from fastlloyd.data.categories import Categories
 from fastlloyd.data.dataset import Dataset
+from fastlloyd.data.form import DataFile
+from fastlloyd.data.merge import Unit
 from fastlloyd.data.public.named import dataset_bounds, load_named
 from fastlloyd.data.rows import RawRows
 from fastlloyd.data.split import split_rows
-from fastlloyd.data.table import read_table
+from fastlloyd.data.table import read_identifiers, read_table
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.kmeans.grid import GridPoints, quantise
 from fastlloyd.privacy.ledger import keyed_digest
@@ -51,6 +54,8 @@ class Common:
     dataset : Dataset or None
         The public set of a demonstration.
     splits : list of int64 arrays or None
+    categories : Categories
+        What the columns of categories may hold; their features are in `bounds`.
     """
 
     public: Any
@@ -58,6 +63,7 @@ class Common:
     caps: tuple[int, ...]
     dataset: Dataset | None = field(repr=False)
     splits: list[NDArray[np.int64]] | None = field(repr=False)
+    categories: Categories = field(default_factory=Categories)
 
     def facts(self, config: RunConfig, roster: bytes) -> dict[str, Any]:
         """Return everything public that must be equal at all parties, by name; `roster` is the roster's digest."""
@@ -67,6 +73,7 @@ class Common:
             "resume": config.resume,
             "public": dataclasses.asdict(self.public),
             "caps": self.caps,
+            "categories": self.categories.lists,
             "bounds": [self.bounds.lo.tolist(), self.bounds.hi.tolist(), self.bounds.names],
             "roster": roster.hex(),
             "split": None if self.dataset is None else [self.dataset.name, config.split],
@@ -147,15 +154,31 @@ def gather_horizontal(config: RunConfig, clients: int, make_public: MakePublic) 
     """
     config, dataset = public_dataset(config)
     public = make_public(config, clients, *settle_size(config, dataset))
-    splits = None
+    splits, categories = None, Categories()
     if dataset is not None:
         splits = split_rows(dataset.values.shape[0], clients, config.split, config.seed, labels=dataset.labels)
         bounds = dataset_bounds(dataset, config.bounds)
         caps = tuple(len(rows) for rows in splits)
     else:
-        bounds = parse_bounds(config.bounds or "")
+        categories, bounds = settle_features(config)
         caps = share_caps(config, clients, public.n_total)
-    return config, Common(public=public, bounds=bounds, caps=caps, dataset=dataset, splits=splits)
+    return config, Common(
+        public=public, bounds=bounds, caps=caps, dataset=dataset, splits=splits, categories=categories
+    )
+
+
+def settle_features(config: RunConfig) -> tuple[Categories, Bounds]:
+    """Read the public lists of categories, and the bounds of all features of the parties' own files.
+
+    Raises
+    ------
+    ConfigError
+        One of the files does not fit, or the other.
+    """
+    if config.categories is None:
+        return Categories(), parse_bounds(config.bounds or "")
+    categories = Categories.read(config.categories)
+    return categories, categories.bounds(None if config.bounds is None else parse_bounds(config.bounds))
 
 
 def public_dataset(config: RunConfig) -> tuple[RunConfig, Dataset | None]:
@@ -252,7 +275,15 @@ def load_own(config: RunConfig, common: Common, me: PartyId, *, ignore: tuple[st
             raw_rows=RawRows(raw_numbers=part + 1 if dataset.numbers is None else dataset.numbers[part]),
         )
     path = config.own_file(me.rank)
-    table = read_table(path, columns=config.columns, ignore=ignore, missing=config.missing, bounds=common.bounds)
+    table = read_table(
+        path,
+        columns=config.columns,
+        ignore=(*ignore, *(() if config.id is None else (config.id,))),
+        missing=config.missing,
+        bounds=common.bounds,
+        unit=None if config.unit is None else Unit(config.unit, config.per_unit),
+        categories=common.categories,
+    )
     rows, cap = len(table.values), common.caps[me.rank - 1]
     if rows > cap:
         raise DataError(
@@ -264,8 +295,14 @@ def load_own(config: RunConfig, common: Common, me: PartyId, *, ignore: tuple[st
         raw_points=scale(table.values, bounds, out=table.values),
         names=table.names,
         bounds=bounds,
-        raw_rows=RawRows(raw_records=table.raw_records),
+        raw_rows=RawRows(raw_records=table.raw_records, raw_ids=_raw_ids(path, config)),
     )
+
+
+def _raw_ids(path: DataFile, config: RunConfig) -> tuple[str, ...] | None:
+    """Read what the owner calls its rows: by --id, else by --unit."""
+    column = config.id or config.unit
+    return None if column is None else read_identifiers(path, column)
 
 
 def load_identity(config: RunConfig, me: PartyId, clients: int) -> tuple[Identity, Roster | None]:

@@ -104,6 +104,7 @@ def common_part(
         masking=masking,
         parameters={
             **parameters,
+            **_records_part(facts),
             "settings": dict(facts.config.own_settings),
             "client_caps": list(facts.common.caps),
         },
@@ -120,6 +121,13 @@ def common_part(
         ),
         mpi=facts.mpi,
     )
+
+
+def _records_part(facts: Facts) -> dict[str, Any]:
+    """Say how the parties made records of their rows, where they did more than read them."""
+    config, categories = facts.config, facts.common.categories
+    unit = {} if config.unit is None else {"unit": config.unit, "per_unit": config.per_unit}
+    return unit if not categories.lists else {**unit, "categories": categories.to_json()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

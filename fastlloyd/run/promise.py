@@ -15,13 +15,20 @@ from fastlloyd.run.session import find_face
 ROW = "one record, which is one row of one client"
 CLIENT = "all records of one client"
 USER = "all rows of one user at one client, a user of two clients counting as two"
+MERGED = "all rows of one person at one client, merged by --unit, a person at two clients counting as two"
 PERSON = "one person's row, which all parties' rows with the same id make up"
 _SEVERAL = {
     ROW: "somebody with g rows",
+    MERGED: "somebody with rows at g clients, or under g names in the column of --unit,",
     CLIENT: "somebody with records at g clients",
     USER: "somebody who is a user of g clients",
     PERSON: "somebody with g ids",
 }
+
+
+def record_unit(config: RunConfig) -> str:
+    """Say what one record is, for a protocol whose neighbours differ in one."""
+    return ROW if config.unit is None else MERGED
 
 
 def privacy_unit(config: RunConfig) -> str | None:

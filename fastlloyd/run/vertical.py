@@ -119,6 +119,7 @@ def gather_vertical(
         A public parameter does not fit, or an interrupted run is to be resumed.
     """
     refuse_resume(config, because="its keys are kept nowhere", spent="what the broken run released is in the ledger")
+    _refuse_merging(config)
     alignment = read_settings(Alignment(), VERTICAL, config.settings.get(VERTICAL, {}))
     if config.data is not None:
         public = make_public(config, clients, *settle_size(config, None))
@@ -147,6 +148,20 @@ def gather_vertical(
         alignment=alignment,
         owners=parties,
     )
+
+
+def _refuse_merging(config: RunConfig) -> None:
+    """Refuse what makes records of rows: here the parties' tables are about the same people, one row for each."""
+    for name, mend in (
+        ("id", f"name it with --set {VERTICAL}.id=COLUMN"),
+        ("unit", "merge the rows of an id in each table first"),
+        ("categories", "make features of 0 and 1 of the columns first"),
+    ):
+        if getattr(config, name) is not None:
+            raise ConfigError(
+                f"--{name} is for parties that hold different people; {config.protocol} aligns tables by a column of "
+                f"ids: {mend}"
+            )
 
 
 def _demonstration(config: RunConfig) -> tuple[RunConfig, Dataset | None]:

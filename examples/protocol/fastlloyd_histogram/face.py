@@ -19,7 +19,7 @@ from fastlloyd.run.farewell import conclude, conclude_without_result
 from fastlloyd.run.horizontal import begin_client, run_server
 from fastlloyd.run.inputs import Common, OwnRecords, fill_public, gather_horizontal, load_client, plan_inputs
 from fastlloyd.run.outcome import Claim, Outcome, Result, common_part
-from fastlloyd.run.promise import ROW, promise_lines, size_conditions
+from fastlloyd.run.promise import promise_lines, record_unit, size_conditions
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import PartyId, clients
 from fastlloyd_histogram.client import ClientResult, client
@@ -65,7 +65,7 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
 
 def privacy_unit(config: RunConfig) -> str | None:
     """Neighbours differ in one record."""
-    return ROW
+    return record_unit(config)
 
 
 def settings_help(protocol: str) -> Mapping[str, str]:
@@ -137,7 +137,7 @@ def _make_result(session: Session, plan: Plan, bounds: Bounds, result: ClientRes
             epsilon=plan.epsilon,
             delta=plan.delta,
             against=_AGAINST,
-            unit=ROW,
+            unit=record_unit(session.config),
             conditions=size_conditions(session.config),
         ),
         features=plan.names,

@@ -42,7 +42,7 @@ from fastlloyd.run.outcome import (
     Result,
     common_part,
 )
-from fastlloyd.run.promise import ROW, size_conditions
+from fastlloyd.run.promise import record_unit, size_conditions
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import PartyId
 
@@ -77,7 +77,7 @@ def foresee(config: RunConfig, clients: int, d: int | None) -> Foreseen:
 
 def privacy_unit(config: RunConfig) -> str | None:
     """Say what neighbours differ in; None where nothing is private."""
-    return None if config.protocol == "lloyd" else ROW
+    return None if config.protocol == "lloyd" else record_unit(config)
 
 
 def settings_help(protocol: str) -> Mapping[str, str]:

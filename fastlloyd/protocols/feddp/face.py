@@ -38,7 +38,7 @@ from fastlloyd.run.farewell import conclude
 from fastlloyd.run.horizontal import begin_client, run_server
 from fastlloyd.run.inputs import OwnRecords
 from fastlloyd.run.outcome import Claim, Foreseen, Outcome, Result, common_part
-from fastlloyd.run.promise import CLIENT, ROW, USER, size_conditions
+from fastlloyd.run.promise import CLIENT, USER, record_unit, size_conditions
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
@@ -68,7 +68,7 @@ def privacy_unit(config: RunConfig) -> str | None:
     """Say what neighbours differ in; None where nothing is private."""
     settings = settings_from(config.own_settings)
     if settings.privacy_level == "record":
-        return ROW
+        return record_unit(config)
     generated = config.dataset is not None and config.dataset.partition(":")[0] == MIXTURE
     return USER if generated or settings.users is not None else CLIENT
 

@@ -26,7 +26,16 @@ from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.settings import Settings, settings_from
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import Common, OwnRecords, fill_public, load_own, public_dataset, settle_size, share_caps
+from fastlloyd.run.inputs import (
+    Common,
+    OwnRecords,
+    fill_public,
+    load_own,
+    public_dataset,
+    settle_features,
+    settle_size,
+    share_caps,
+)
 from fastlloyd.wire.header import PartyId
 
 _HOLD_OUT = 1 << 40
@@ -102,14 +111,21 @@ def gather(config: RunConfig, clients: int) -> tuple[RunConfig, FedDPCommon]:
             "--set feddp.users names whose each record is, but feddp.privacy_level is 'record', which protects single "
             "records: add --set feddp.privacy_level=client, or leave feddp.users out"
         )
+    if settings.users is not None and config.unit is not None:
+        raise ConfigError(
+            "--unit merges the rows of a person into one record, and --set feddp.users protects all rows of a user as "
+            "they are: take one of them (--unit with feddp.privacy_level 'record', or feddp.users without --unit)"
+        )
     if config.dataset is not None and config.dataset.partition(":")[0] == MIXTURE:
         return _gather_mixture(config, clients)
     config, dataset = public_dataset(config)
     if dataset is None:
         public = public_parameters(config, clients, *settle_size(config, None))
         caps = share_caps(config, clients, public.n_total)
-        bounds = parse_bounds(config.bounds or "")
-        return config, FedDPCommon(public=public, bounds=bounds, caps=caps, dataset=None, splits=None)
+        categories, bounds = settle_features(config)
+        return config, FedDPCommon(
+            public=public, bounds=bounds, caps=caps, dataset=None, splits=None, categories=categories
+        )
     return _gather_dataset(config, clients, dataset, settings)
 
 
@@ -209,11 +225,17 @@ def _load_server(config: RunConfig, common: FedDPCommon) -> ServerPoints:
     columns = config.columns
     if not columns and common.dataset is not None:
         columns = common.dataset.names
-    users = settings_from(config.own_settings).users
+    no_features = (settings_from(config.own_settings).users, config.unit)  # in the clients' files, if not here
     file = DataFile(Path(config.server_data), config.form)
     try:
-        ignore = () if users is None or users not in column_names(file) else (users,)
-        table = read_table(file, columns=columns, ignore=ignore, missing=config.missing, bounds=common.bounds)
+        table = read_table(
+            file,
+            columns=columns,
+            ignore=[name for name in column_names(file) if name in no_features],
+            missing=config.missing,
+            bounds=common.bounds,
+            categories=common.categories,
+        )
     except DataError as error:  # nobody's private record
         raise ConfigError(f"--server-data: {str(error).replace('--data', '--server-data')}") from error
     matched: Bounds = common.bounds.match(table.names)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -111,8 +113,8 @@ def test_a_person_in_two_wards_has_half_of_each(tmp_path, lists):
     assert table.values.tolist() == [[2, 0.5, 0.5, 1], [5, 0, 1, 0]]
 
 
-def test_a_file_of_lists_reads_back(tmp_path, lists):
-    assert Categories.read(write(tmp_path, lists.to_csv(), "again.csv")) == lists
+def test_lists_read_back(lists):
+    assert Categories.from_json(json.loads(json.dumps(lists.to_json()))) == lists
 
 
 @pytest.mark.parametrize(
