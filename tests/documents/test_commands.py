@@ -62,12 +62,14 @@ def run_page(page: str, folder: Path, *, first: int | None = None) -> None:
 
 
 @pytest.mark.mpi
+@pytest.mark.timeout(3 * LIMIT_S)
 def test_the_first_run_as_written(tmp_path: Path) -> None:
     run_page("docs/first-run.md", tmp_path)
     assert not (tmp_path / "second/centroids.csv").exists(), "the page says that the budget refuses this run"
 
 
 @pytest.mark.mpi
+@pytest.mark.timeout(3 * LIMIT_S)
 def test_the_commands_of_the_readme_as_written(tmp_path: Path) -> None:
     run_page("docs/first-run.md", tmp_path, first=2)  # three hospitals' tables, and their bounds
     shutil.copy(tmp_path / "hospital_2.csv", tmp_path / "new.csv")
