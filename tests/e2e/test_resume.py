@@ -15,7 +15,7 @@ import pytest
 
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.report.document import load
-from tests.mpi.support import PROGRAMS, Ended, Job, content, done, hospitals, run
+from tests.mpi.support import PROGRAMS, Ended, Job, content, done, hospitals, once, run
 
 pytestmark = pytest.mark.mpi
 
@@ -81,11 +81,13 @@ def interrupted(folder: Path, rank: int, flags: Sequence[str] = STATE, **options
 @pytest.fixture(scope="module")
 def crash(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose client 2 was killed."""
-    folder = tmp_path_factory.mktemp("crash")
-    hospitals(folder)
-    interrupted(folder, 2)
-    shutil.rmtree(folder / "res")
-    return folder
+
+    def make(folder: Path) -> None:
+        hospitals(folder)
+        interrupted(folder, 2)
+        shutil.rmtree(folder / "res")
+
+    return once(tmp_path_factory, "crash", make)[0]
 
 
 @pytest.fixture

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
+import pickle
+import shutil
 import subprocess
 import sys
 import time
@@ -14,15 +17,17 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from fastlloyd.net.mpi.launcher import Mpirun, find_mpirun, mpirun_command
 from fastlloyd.report.progress import split_event
 from fastlloyd.supervise.process import collect, kill_marked, marked_processes
 
+T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).with_name("programs")
 CLIENT = ("-m", "fastlloyd.client")
@@ -193,6 +198,21 @@ class Job:
     def _read(self, name: str) -> str:
         path = self.folder / name
         return path.read_text() if path.exists() else ""
+
+
+def once(tmp: pytest.TempPathFactory, name: str, make: Callable[[Path], T]) -> tuple[Path, T]:
+    """Make a folder that tests only read, once for all workers of a session; give it and what `make` gave."""
+    root = tmp.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent
+    folder, kept = root / name, root / f"{name}.pickle"
+    with (root / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a worker that comes meanwhile waits for the first one
+        if not kept.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            kept.write_bytes(pickle.dumps(make(folder)))
+        return folder, pickle.loads(kept.read_bytes())
 
 
 def run(folder: Path, flags: Sequence[str], **options: Any) -> Ended:

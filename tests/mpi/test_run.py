@@ -30,7 +30,7 @@ from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.document import load
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import Common
-from tests.mpi.support import PROGRAMS, ROOT, Ended, done, hospitals, read_matrix, report, run
+from tests.mpi.support import PROGRAMS, ROOT, Ended, done, hospitals, once, read_matrix, report, run
 from tests.protocols import support as memory
 
 pytestmark = pytest.mark.mpi
@@ -163,8 +163,7 @@ class Iris:
 
 
 def iris(tmp: pytest.TempPathFactory, name: str, *flags: str, **options: Any) -> Iris:
-    folder = tmp.mktemp(name)
-    return Iris(folder, done(folder, [*IRIS, *flags], **options))
+    return Iris(*once(tmp, f"iris-{name}", lambda folder: done(folder, [*IRIS, *flags], **options)))
 
 
 @pytest.fixture(scope="module")
@@ -253,14 +252,16 @@ def fastlloyd(*words: object) -> None:
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """party-0 .. party-2 in roster.toml, and a stranger with a roster in which it is client 2."""
-    folder = tmp_path_factory.mktemp("keys")
+    return once(tmp_path_factory, "keys", make_keys)[0]
+
+
+def make_keys(folder: Path) -> None:
     for rank in range(3):
         fastlloyd("keygen", "--name", f"party {rank}", "--rank", rank, "--prefix", folder / f"party-{rank}")
         fastlloyd("roster", "add", "--roster", folder / "roster.toml", "--cert", folder / f"party-{rank}.pem")
     shutil.copy(folder / "roster.toml", folder / "strange.toml")
     fastlloyd("keygen", "--name", "stranger", "--rank", 2, "--prefix", folder / "stranger")
     fastlloyd("roster", "add", "--roster", folder / "strange.toml", "--cert", folder / "stranger.pem", "--replace")
-    return folder
 
 
 def test_a_run_with_a_roster_is_authenticated(authentic: Iris, plain: Iris) -> None:
