@@ -5,16 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 import textwrap
+import time
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
-from fastlloyd.errors import EXIT_OK, ConfigError
-from fastlloyd.protocols.registry import PROTOCOLS, knows, summaries
+from fastlloyd.errors import EXIT_BUDGET, EXIT_INPUT, EXIT_OK, ConfigError
+from fastlloyd.protocols.registry import PROTOCOLS, find, knows, summaries
 from fastlloyd.report.unit import format_bytes
 from fastlloyd.run.config import RunConfig
+from fastlloyd.wire.header import PartyId
 
 if TYPE_CHECKING:
     from fastlloyd.net.mpi.launcher import TransportName
@@ -33,7 +35,25 @@ def main(argv: Sequence[str]) -> int:
     if config.network is not None:
         return _run_shaped(arguments.n, words, config, debug=debug)
     transport: TransportName = "tcp" if config.transport == "tcp" else "shm"
-    return supervise(arguments.n, words, transport=transport, quiet=config.quiet, debug=debug)
+    begun = time.time()
+    code = supervise(arguments.n, words, transport=transport, quiet=config.quiet, debug=debug)
+    if code not in (EXIT_OK, EXIT_BUDGET):
+        _point_to_resume(config, arguments.n, begun, code)
+    return code
+
+
+def _point_to_resume(config: RunConfig, ranks: int, begun: float, code: int) -> None:
+    """Say that the run can go on, if it had begun: a launcher ends all ranks of a lost one before they can say so."""
+    if config.state_dir is None or not find(config.protocol).resumes or (config.resume and code == EXIT_INPUT):
+        return
+    from fastlloyd.run.state import interrupted_since
+    from fastlloyd.run.told import resume_words
+
+    for rank in range(ranks):
+        since = interrupted_since(config.state_dir, PartyId(rank))
+        if since is not None and (config.resume or since >= begun - 1.0):
+            sys.stderr.write(f"fastlloyd: {resume_words(Path(config.state_dir))}\n")
+            return
 
 
 def parser(words: Sequence[str] = ()) -> Parser:

@@ -220,15 +220,24 @@ class Ledger:
         BudgetError
             The composition exceeds the limit.
         """
-        missing = [release for release in planned if self._releases.get(release.key) != release]
-        neighbours = planned[0].neighbours if planned else ADD_REMOVE
-        total = _composed((*self.releases, *missing), delta, neighbours)
+        neighbours, total = self._together(planned, delta)
         if total <= limit:
             return
         before = self.epsilon(delta, neighbours)
         asked = spent(planned, delta)
         would_add = total - before if math.isfinite(before) else asked
         raise BudgetError(asked=asked, spent=before, would_add=would_add, limit=limit)
+
+    def cost(self, planned: Sequence[Release], delta: float) -> tuple[float, float]:
+        """Return epsilon of all releases so far, and of these with the planned ones; as for `check_budget`."""
+        neighbours, total = self._together(planned, delta)
+        return self.epsilon(delta, neighbours), total
+
+    def _together(self, planned: Sequence[Release], delta: float) -> tuple[str, float]:
+        """Return the neighbours of the planned releases, and epsilon of all together."""
+        missing = [release for release in planned if self._releases.get(release.key) != release]
+        neighbours = planned[0].neighbours if planned else ADD_REMOVE
+        return neighbours, _composed((*self.releases, *missing), delta, neighbours)
 
     def digest_key(self) -> bytes:
         """Give the local key for `keyed_digest`, kept beside the ledger (mode 0600), made at first use.

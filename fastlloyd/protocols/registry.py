@@ -44,6 +44,8 @@ class Row:
         What it is, in one line.
     chooses_k : bool
         Whether it can choose the number of clusters, up to a largest one (`--k auto:KMAX`).
+    resumes : bool
+        Whether an interrupted run can go on (`--resume`).
     """
 
     name: str
@@ -51,6 +53,7 @@ class Row:
     partition: Partition
     summary: str
     chooses_k: bool = False
+    resumes: bool = True
 
 
 _HERE = "fastlloyd.protocols"
@@ -73,14 +76,23 @@ ROWS = (
         chooses_k=True,
     ),
     Row("kfed", f"{_HERE}.kfed", "horizontal", "k-FED: one exchange of local centres in the clear"),
-    Row("secfc", f"{_HERE}.secfc", "horizontal", "SecFC: exact k-means over coded shares, without noise"),
-    Row("vertical-dp", f"{_HERE}.vertical_dp", "vertical", "private sketches, one message from each party"),
-    Row("vertical-plain", f"{_HERE}.vertical_dp", "vertical", "the same without privacy, a baseline"),
+    Row(
+        "secfc", f"{_HERE}.secfc", "horizontal", "SecFC: exact k-means over coded shares, without noise", resumes=False
+    ),
+    Row(
+        "vertical-dp",
+        f"{_HERE}.vertical_dp",
+        "vertical",
+        "private sketches, one message from each party",
+        resumes=False,
+    ),
+    Row("vertical-plain", f"{_HERE}.vertical_dp", "vertical", "the same without privacy, a baseline", resumes=False),
     Row(
         "vertical-he",
         f"{_HERE}.vertical_he",
         "vertical",
         "k-means on encrypted columns, noise on what is opened",
+        resumes=False,
     ),
 )
 PROTOCOLS = tuple(row.name for row in ROWS)

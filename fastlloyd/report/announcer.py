@@ -9,6 +9,7 @@ from typing import Any
 
 from fastlloyd.errors import printable
 from fastlloyd.report.display import with_names
+from fastlloyd.report.patience import Patience
 from fastlloyd.report.progress import Progress, encode_event
 from fastlloyd.wire.header import PartyId
 
@@ -43,9 +44,11 @@ class Announcer:
     mpi: str | None = None
     carrier: str | None = None
     names: Mapping[int, str] = field(default_factory=dict)
+    patience: Patience = field(init=False, repr=False)
     _progress: Progress = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        self.patience = Patience(self.remark)
         self._progress = Progress(sys.stdout, quiet=self.quiet)
 
     @property
@@ -70,6 +73,11 @@ class Announcer:
         """Say something to whoever watches this rank."""
         if not self.quiet:
             self._progress.write(printable(text.rstrip("\n"), lines=True) + "\n", sys.stdout)
+
+    def remark(self, text: str) -> None:
+        """Print a sentence that is no error on standard error, unless this rank is to be quiet."""
+        if not self.quiet:
+            self.complain(text)
 
     def complain(self, text: str) -> None:
         """Print a sentence on this rank's own standard error."""

@@ -76,6 +76,12 @@ class Driver:
         self._host = host
         self._inbox = Inbox(setup_bounds(me))
         self._gone: dict[PartyId, PeerGone] = {}
+        self._awaited: tuple[tuple[PartyId, ...], str] = ((), "")
+
+    def awaited(self) -> str:
+        """Say for whose message this party waits; may be asked from another thread."""
+        peers, kind = self._awaited
+        return f"waiting for {', '.join(map(str, peers))} ({kind})" if peers else "working"
 
     def drive(self, party: Party[T]) -> T:
         """Run a coroutine to its end and give its result; what goes wrong with an effect is raised where it stands.
@@ -110,6 +116,7 @@ class Driver:
 
     def _perform(self, effect: Effect) -> Any:
         """Carry out one effect."""
+        self._awaited = ((), "")
         if isinstance(effect, Send):
             return self._send(effect)
         if isinstance(effect, Receive):
@@ -142,6 +149,7 @@ class Driver:
         limit = self._limit(effect.round) + (0.0 if self._me.is_server else GRACE_S)
         end = time.monotonic() + limit
         while (message := self._take(effect.sender, effect)) is None:
+            self._awaited = ((effect.sender,), effect.type.__name__)
             if effect.sender in self._gone:
                 raise self._gone[effect.sender]
             if not self._wait(end):
@@ -166,6 +174,7 @@ class Driver:
                 return answers
             if len(answers) + len(awaited) < effect.at_least:
                 raise next(iter(self._gone.values()))
+            self._awaited = (tuple(awaited), effect.type.__name__)
             if not self._wait(end):
                 break
         if len(answers) >= effect.at_least:

@@ -37,6 +37,7 @@ from fastlloyd.net.transport import Transport
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.privacy.delta import large_delta
 from fastlloyd.privacy.ledger import Ledger
+from fastlloyd.protocols.registry import find
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.report.earlier import find_earlier
 from fastlloyd.report.files import output_folder
@@ -48,7 +49,8 @@ from fastlloyd.run.inputs import Common, load_identity
 from fastlloyd.run.outcome import Facts, Outcome
 from fastlloyd.run.session import Session, find_face
 from fastlloyd.run.state import StateDir
-from fastlloyd.run.vertical import VerticalCommon
+from fastlloyd.run.told import interrupted_words, resume_words
+from fastlloyd.run.vertical import refuse_one_file
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
 T = TypeVar("T")
@@ -112,6 +114,8 @@ def execute(
         The agreed exit code; `lost` says that MPI must not be finalised.
     """
     started = time.perf_counter()
+    if announcer.speaks:
+        announcer.patience.start()
     prepared = _prepare(config, transport, announcer, approve)
     meter = Meter()
     links = SecureLinks(transport, prepared.identity, prepared.certificates, meter)
@@ -127,6 +131,7 @@ def execute(
         if prepared.state is not None:
             prepared.state.finish()  # not before: whoever could not write its files resumes to have them
     except Exception as caught:
+        announcer.patience.end()
         error = _as_ours(caught)
         if files is not None:
             _in_spite_of_a_signal(files.discard)
@@ -136,6 +141,7 @@ def execute(
         _in_spite_of_a_signal(partial(_keep_ledger, prepared))
         ending = _in_spite_of_a_signal(partial(abort, links, error))
         _explain(error, ending, announcer)
+        _point_to_resume(prepared, ending, announcer)
         return ending
     files.announce(announcer.note)
     if announcer.own_terminal:
@@ -167,7 +173,7 @@ def _prepare(
             if config.resume:
                 prepared.facts = prepared.state.facts()
         if announcer.one_host:
-            _refuse_one_file(prepared.config, prepared.common, count)
+            refuse_one_file(prepared.config, prepared.common, count)
         if not config.overwrite:
             own_run = None if prepared.run_id is None else prepared.run_id.hex()
             find_earlier(output_folder(config.output, me)).refuse(own_run)
@@ -179,23 +185,14 @@ def _prepare(
     return prepared
 
 
-def _refuse_one_file(config: RunConfig, common: Common, clients: int) -> None:
-    """Refuse one file of records for several parties: on one host, the same path is the same records."""
-    holders = len(common.owners) if isinstance(common, VerticalCommon) else clients
-    if config.data is not None and holders > 1 and "{client}" not in config.data:
-        raise ConfigError(
-            f"--data {config.data}: all {holders} parties with records run on this host and would read this one file, "
-            "so each record would count several times; name one file for each, with '{client}' in the place of its "
-            "number (--data 'hospital_{client}.csv'), or split a public set with --dataset"
-        )
-
-
 def _point_out(prepared: _Prepared, announcer: Announcer) -> None:
     """Tell people before the start what they may not have meant."""
     if prepared.roster is None:
         announcer.note(
             "demonstration: links are encrypted but the parties' keys are not authenticated (no --roster and --key)"
         )
+    if prepared.state is not None and prepared.state.interrupted and not prepared.config.resume and _resumes(prepared):
+        announcer.note(interrupted_words(prepared.state.path))
     public = None if prepared.common is None else prepared.common.public
     delta = getattr(public, "delta", None)
     note = large_delta(delta, public.n_total) if public is not None and isinstance(delta, float) else None
@@ -203,11 +200,40 @@ def _point_out(prepared: _Prepared, announcer: Announcer) -> None:
         announcer.note(f"--delta: {note}")
 
 
+def _resumes(prepared: _Prepared) -> bool:
+    """Whether the protocol can go on after an interruption."""
+    return find(prepared.config.protocol).resumes
+
+
+def _point_to_resume(prepared: _Prepared, ending: Ending, announcer: Announcer) -> None:
+    """After a failure say that the run can go on, where it can; under `fastlloyd run` that command does."""
+    state = prepared.state
+    if (
+        announcer.speaks
+        and not announcer.events
+        and state is not None
+        and state.keeps_own
+        and _resumes(prepared)
+        and ending.reason != Reason.RESUME
+    ):
+        announcer.complain(resume_words(state.path))
+
+
+def _awaited(links: SecureLinks, what: str) -> str:
+    """Say which parties the set-up waits for, and for what."""
+    if what == "start" and not links.me.is_server:
+        return "waiting for the server to say that all parties can start"
+    peers = [peer for peer in links.peers if peer not in links.starts] if what == "start" else links.pending
+    words = {"start": "to say that they can start", "links": "to bring the encrypted links up"}[what]
+    return f"waiting for {', '.join(map(str, peers)) or 'nobody: working'} {words if peers else ''}".rstrip()
+
+
 def _meet(
     prepared: _Prepared, links: SecureLinks, meter: Meter, announcer: Announcer, started: float
 ) -> tuple[Session, Files]:
     """Start together and bring the links up; gives what this party's life starts from, and what it will write."""
     config, common = prepared.config, prepared.common
+    announcer.patience.stage = partial(_awaited, links, "start")
     run_id = agree_start(links, prepared.problem, deadline_s=config.setup_deadline, run_id=prepared.run_id)
     if common is None:
         raise InternalError("the start was agreed although this party has no public parameters")
@@ -219,6 +245,7 @@ def _meet(
         )
     roster = b"" if prepared.roster is None else prepared.roster.digest()
     digest = hashlib.sha256(run_id + common.digest(config, roster)).digest()
+    announcer.patience.stage = partial(_awaited, links, "links")
     links.connect(digest, deadline_s=config.setup_deadline)
     facts = Facts(
         config=config,
@@ -255,6 +282,7 @@ def _meet(
 def _live(prepared: _Prepared, session: Session, links: SecureLinks, files: Files, announcer: Announcer) -> Outcome:
     """Drive this party's life over its links."""
     config = prepared.config
+    tells = announcer.own_terminal or (announcer.one_host and session.me.rank == 1)  # one client of a host is enough
     host = Host(
         files.ledger,
         run_id=session.facts.run_id,
@@ -264,11 +292,14 @@ def _live(prepared: _Prepared, session: Session, links: SecureLinks, files: File
         transcript=Transcript(session.digest),
         publish=Progress(session.facts, session.meter, announcer, session.everybody).publish,
         elect=files.choose_writer,
+        tell=announcer.note if tells else None,
     )
     deadlines = Deadlines(setup_s=config.setup_deadline, round_s=config.deadline)
     face = find_face(config.protocol)
     life = face.serve(session) if session.me.is_server else face.take_part(session)
-    return Driver(session.me, links, session.meter, deadlines, host).drive(life)
+    driver = Driver(session.me, links, session.meter, deadlines, host)
+    announcer.patience.stage = driver.awaited
+    return driver.drive(life)
 
 
 class Progress:
@@ -285,6 +316,7 @@ class Progress:
         """Take in one event with the seconds since the last one; a round is told with all payload bytes of it."""
         if event == "setup":
             self._since = 0.0
+            self._announcer.patience.end()
             self._facts.end_setup()
             self._tell(event, {"seconds": self._facts.setup_seconds})
             return

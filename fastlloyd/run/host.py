@@ -35,6 +35,7 @@ from fastlloyd.party.effects import (
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.run.state import Limit
+from fastlloyd.run.told import cost_words
 from fastlloyd.wire.header import PartyId
 
 # How long a wait for the disk goes on if a signal has swallowed its end.
@@ -90,6 +91,8 @@ class Host:
         Gets (event, facts) with the seconds since the last event.
     elect : callable, optional
         Gets the candidates for writing the shared files.
+    tell : callable, optional
+        Gets a sentence for this party's own people: what a new run adds to what was spent before.
     """
 
     def __init__(
@@ -104,6 +107,7 @@ class Host:
         afford: Callable[[tuple[Release, ...]], None] | None = None,
         publish: Callable[[str, dict[str, Any]], None] | None = None,
         elect: Callable[[tuple[PartyId, ...]], None] | None = None,
+        tell: Callable[[str], None] | None = None,
     ) -> None:
         self._ledger = ledger
         self._run = run_id.hex()
@@ -113,6 +117,7 @@ class Host:
         self._other_budget = afford
         self._publish = publish
         self._elect = elect
+        self._tell = tell
         self._data_digest = ""
         self._expected: dict[tuple[str, int, str], tuple[Release, Release]] = {}
         self.transcript = Transcript() if transcript is None else transcript
@@ -200,12 +205,19 @@ class Host:
         """Stop before a run that would exceed the lifetime budget."""
         if self._other_budget is not None:
             self._other_budget(planned)
-        if self._state is None or (limit := self._state.limit(self._budget, delta)) is None:
+        if self._state is None:
             return
-        recorded = {(release.round, release.name) for release in self._ledger.releases if release.run == self._run}
-        left = [release for release in planned if (release.round, release.name) not in recorded]
-        self._ledger.check_budget(left, limit.delta, limit.epsilon)
-        self._state.keep_limit(limit)
+        limit = self._state.limit(self._budget, delta)
+        if limit is not None:
+            recorded = {(release.round, release.name) for release in self._ledger.releases if release.run == self._run}
+            left = [release for release in planned if (release.round, release.name) not in recorded]
+            self._ledger.check_budget(left, limit.delta, limit.epsilon)
+            self._state.keep_limit(limit)
+        runs = {release.run for release in self._ledger.releases}
+        if self._tell is not None and runs and not self._resumed:
+            delta, budget = (delta, None) if limit is None else (limit.delta, limit.epsilon)
+            before, after = self._ledger.cost(planned, delta)
+            self._tell(cost_words(before, after, delta, runs=len(runs), budget=budget))
 
 
 class _Disk:

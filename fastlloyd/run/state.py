@@ -90,8 +90,7 @@ class StateDir:
     """
 
     def __init__(self, root: str, me: PartyId) -> None:
-        own = "server" if me.is_server else f"client-{me.rank}"
-        self.path = Path(root.replace("{client}", str(me.rank))) / own
+        self.path = _own_folder(root, me)
         self._run = self.path / "run"
         self._run_id = ""
         self._ledger: Ledger | None = None
@@ -244,6 +243,16 @@ class StateDir:
         self._remove_run()
 
     @property
+    def interrupted(self) -> bool:
+        """Whether a run that has not ended well stands here."""
+        return (self._run / _FACTS).exists()
+
+    @property
+    def keeps_own(self) -> bool:
+        """Whether it is the run that was started or resumed here."""
+        return bool(self._run_id) and self.interrupted
+
+    @property
     def _limit_path(self) -> Path:
         return self.path / "budget.json"
 
@@ -321,6 +330,19 @@ class StateDir:
             raise _problem(
                 f"--state-dir: {self._run} cannot be removed ({error.strerror}); check its rights"
             ) from error
+
+
+def interrupted_since(root: str, me: PartyId) -> float | None:
+    """Return when the run began, in seconds since the epoch, that stands interrupted in a party's state directory."""
+    try:
+        return (_own_folder(root, me) / "run" / _FACTS).stat().st_mtime
+    except OSError:
+        return None
+
+
+def _own_folder(root: str, me: PartyId) -> Path:
+    """Return a party's folder in `--state-dir`."""
+    return Path(root.replace("{client}", str(me.rank))) / ("server" if me.is_server else f"client-{me.rank}")
 
 
 def _problem(text: str, reason: Reason = Reason.STATE) -> ConfigError:

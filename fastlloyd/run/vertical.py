@@ -223,3 +223,20 @@ def _load_file(config: RunConfig, common: VerticalCommon, number: str) -> OwnCol
             f"{common.public.n_total}; agree on a larger --n-total"
         )
     return OwnColumns(table=table, features=PartyFeatures(names=table.names, bounds=bounds.match(table.names)))
+
+
+def refuse_one_file(config: RunConfig, common: Common, clients: int) -> None:
+    """Refuse one file of records for several parties: on one host, the same path is the same records.
+
+    Raises
+    ------
+    ConfigError
+        The name of the file has no '{client}' in it.
+    """
+    holders = len(common.owners) if isinstance(common, VerticalCommon) else clients
+    if config.data is not None and holders > 1 and "{client}" not in config.data:
+        raise ConfigError(
+            f"--data {config.data}: all {holders} parties with records run on this host and would read this one file, "
+            "so each record would count several times; name one file for each, with '{client}' in the place of its "
+            "number (--data 'hospital_{client}.csv'), or split a public set with --dataset"
+        )

@@ -15,6 +15,7 @@ import pytest
 
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.report.document import load
+from fastlloyd.report.unit import format_epsilon
 from tests.mpi.support import PROGRAMS, Ended, Job, content, done, hospitals, once, run
 
 pytestmark = pytest.mark.mpi
@@ -84,7 +85,8 @@ def crash(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def make(folder: Path) -> None:
         hospitals(folder)
-        interrupted(folder, 2)
+        ended = interrupted(folder, 2, supervised=True)
+        assert ended.err.count("what was done is kept in state: ") == 1 and "--resume" in ended.err
         shutil.rmtree(folder / "res")
 
     return once(tmp_path_factory, "crash", make)[0]
@@ -286,7 +288,12 @@ def test_a_budget_holds_over_runs(tmp_path: Path) -> None:
     assert "--budget 1.5: expected the limit that state/client-1/budget.json holds, 0.8 at delta" in ended.ranks[1].err
     for rank in (1, 2):
         (tmp_path / "state" / f"client-{rank}" / "budget.json").unlink()
-    done(tmp_path, raised)
+    ended = done(tmp_path, raised)
+    said = (
+        f"state: 1 run before has spent epsilon {format_epsilon(first['lifetime_epsilon'])} on these records; this one"
+    )
+    assert said in ended.ranks[1].out and " of the budget 1.5, at delta" in ended.ranks[1].out
+    assert "state: " not in ended.ranks[0].out + ended.ranks[2].out
     second = load(tmp_path / "res" / "report.json")["privacy"]
     assert first["lifetime_epsilon"] < second["lifetime_epsilon"] <= 1.5
     assert len(ledger(tmp_path, "client-1")) == 2 * 2 * ROUNDS

@@ -98,6 +98,11 @@ class SecureLinks(Channel):
     def __repr__(self) -> str:
         return f"SecureLinks({self.me}, {len(self._heard)} of {len(self.peers)} links up)"
 
+    @property
+    def pending(self) -> tuple[PartyId, ...]:
+        """Peers to which the links are still to come up."""
+        return tuple(peer for peer in self._wanted if peer not in self._heard)
+
     def bound(self, *, message_bytes: int, ahead_bytes: int) -> None:
         """Refuse longer messages of a peer before they are read, and more of its messages than fit before `receive`."""
         frame_bytes = len(_RECORD) + sealed_bytes(message_bytes)

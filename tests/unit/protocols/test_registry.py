@@ -10,7 +10,8 @@ import pytest
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.protocols import registry
-from fastlloyd.protocols.registry import GROUP, PROTOCOLS, find, knows, names, summaries
+from fastlloyd.protocols.registry import GROUP, PROTOCOLS, ROWS, Row, find, knows, names, summaries
+from fastlloyd.run.config import RunConfig
 from fastlloyd.run.session import find_face
 
 ROW = "from fastlloyd.protocols.registry import Row\nROW = Row({name!r}, {package!r}, {partition!r}, 'a line')\n"
@@ -94,3 +95,13 @@ def test_no_distribution_takes_a_name_of_this_package(monkeypatch: pytest.Monkey
     point = EntryPoint("kfed", "nowhere:ROW", GROUP)
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [point])
     assert names() == PROTOCOLS and find("kfed").package == "fastlloyd.protocols.kfed"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_row_says_whether_a_run_can_be_resumed(row: Row) -> None:
+    config = RunConfig(protocol=row.name, dataset="iris", bounds="0,10", k=3, state_dir="state", resume=True)
+    if row.resumes:
+        find_face(row.name).gather(config, 5)
+    else:
+        with pytest.raises(ConfigError, match="--resume: "):
+            find_face(row.name).gather(config, 5)
