@@ -42,11 +42,12 @@ def main(argv: Sequence[str]) -> int:
     clients = len(roster.entries) - 1 if roster is not None else options.clients
     run = plan_run(config, clients, roster, d=options.d, purpose=" ".join((options.purpose or "").split()))
     document = make_dossier(run)
+    formats = options.format or ([*FORMATS] if options.output is not None and available() else ["md"])
     texts = {"md": to_markdown(document)}
-    if "html" in options.format:
+    if "html" in formats:
         texts["html"] = render("dossier.html", dossier=document)
     if options.output is None:
-        if options.format != ["md"]:
+        if formats != ["md"]:
             raise ConfigError("--output: expected a folder for the files; only --format md is printed")
         sys.stdout.write(texts["md"])
         return EXIT_OK
@@ -55,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"--output {folder}: cannot be made ({error.strerror})") from error
-    for kind in options.format:
+    for kind in formats:
         path = folder / f"dossier.{kind}"
         write_atomically(path, texts[kind].encode(), _MODE)
         print(path)
@@ -114,9 +115,8 @@ def parser() -> Parser:
     made.add_argument(
         "--format",
         type=_formats,
-        default=["md", "html"] if available() else ["md"],
         metavar="md|html|md,html",
-        help="default both; md alone where jinja2 is not installed",
+        help="default both; md alone where it is printed, or jinja2 is not installed",
     )
     return made
 

@@ -22,7 +22,7 @@ from fastlloyd.dossier.standing import ASSESSMENT, ASSESSMENT_NOTE, ENDS, ENDS_N
 from fastlloyd.dossier.values import digest, flatten, show_value
 from fastlloyd.dossier.words import factor_words, promise_words
 from fastlloyd.privacy.accountant import spent
-from fastlloyd.privacy.release import Release
+from fastlloyd.privacy.release import SKETCH_ROWS, Release
 from fastlloyd.protocols.registry import find
 from fastlloyd.report.document import Privacy, claim
 from fastlloyd.report.sight import Sight
@@ -31,7 +31,6 @@ from fastlloyd.run.promise import unit_sentence
 from fastlloyd.version import __version__
 from fastlloyd.wire.header import SERVER
 
-_UNPROTECTED = "nothing"
 _TO_FILL_IN = "To be filled in. (fastlloyd dossier --purpose TEXT puts it here.)"
 
 
@@ -67,22 +66,21 @@ def make_dossier(run: Planned) -> Dossier:
 
 def summarise(run: Planned) -> Iterator[str]:
     """Say in a few lines what a site is about to take part in."""
-    public = run.common.public
-    most = "at most " if run.config.choose_k else ""
+    clusters = f"{'at most ' if run.config.choose_k else ''}{format_count(run.common.public.k, 'cluster')}"
+    whose = "whose columns the parties hold" if run.vertical else f"of {format_count(run.clients, 'client')}"
     yield (
-        f"{run.config.protocol} ({find(run.config.protocol).summary}): {most}{format_count(public.k, 'cluster')} of at "
-        "most "
-        f"{format_count(run.n_total, 'record')} of {format_count(run.clients, 'client')}."
+        f"{run.config.protocol} ({find(run.config.protocol).summary}): {clusters} of at most "
+        f"{format_count(run.n_total, 'record')} {whose}."
     )
     told = nature(run.config.protocol, run.facts)
     if told is not None:
         yield f"How anything of a record leaves its owner: {told.records}."
         yield f"Who has the result: {told.result}."
     yield _short_promise(run)
-    sights = run.sights
-    for sight in () if sights is None else sights.together:
-        if sight.protection == _UNPROTECTED:
-            yield f"With no protection left if put together, {sight.who} would see: {sight.sees}."
+    if run.unit is None and run.sights is not None:
+        bare = [one for one in run.sights.alone if one.protection.startswith("nothing")]
+        yield from (f"Alone, with no protection: {one.who}: {one.sees}." for one in bare)
+    yield from (f"Together, with no protection left: {one.who}: {one.sees}." for one in run.unprotected)
     points = list(open_points(run))
     yield (
         f"{format_count(len(points), 'open point')} to settle before the run; the dossier (fastlloyd dossier) lists "
@@ -149,7 +147,7 @@ def _computation(run: Planned) -> Iterator[Block]:
     """Say what is asked of whom."""
     public = run.common.public
     rows = [
-        ("protocol", f"{run.config.protocol}: {find(run.config.protocol).summary}"),
+        ("protocol", f"{find(run.config.protocol).summary} ({run.config.protocol})"),
         (
             "task",
             "group similar records into "
@@ -224,33 +222,38 @@ def _leaving(run: Planned) -> Iterator[Block]:
     if run.foreseen is None:
         yield Text("Releases: not known, since the number of features is not (give it with --d).")
         return
+    private = run.unit is not None
     yield Text(
         "Releases: what is opened to somebody, how much noise it carries, and how far one unit (see The promise) can "
         "move "
         "it. Noise of 2 means: the standard deviation (Laplace: the scale) of the noise is twice that far."
+        if private
+        else "Releases: what is opened to somebody, and the noise on it."
     )
     if run.foreseen.note:
         yield Text(f"{run.foreseen.note[:1].upper()}{run.foreseen.note[1:]}.")
-    yield Table(
-        ("release", "rounds", "noise", "noise over what one unit moves", "seen by"),
-        list(_release_rows(run.foreseen.releases)),
-    )
+    released = list(_release_rows(run.foreseen.releases))
+    if private:
+        yield Table(("release", "rounds", "seen by", "noise", "noise over what one unit moves"), released)
+    else:
+        yield Table(("release", "rounds", "seen by", "noise"), [row[:4] for row in released])
 
 
 def _release_rows(releases: Sequence[Release]) -> Iterator[tuple[str, ...]]:
     """Write equal releases of several rounds as one row."""
-    for (name, mechanism, seen_by), group in itertools.groupby(
-        sorted(releases, key=lambda one: (one.name, one.mechanism, one.seen_by)),
-        key=lambda one: (one.name, one.mechanism, one.seen_by),
-    ):
+
+    def kind(release: Release) -> tuple[str, str, str]:
+        return release.name, release.mechanism, release.seen_by
+
+    for (name, mechanism, seen_by), group in itertools.groupby(sorted(releases, key=kind), key=kind):
         own = list(group)
-        ratios = sorted(one.noise_multiplier for one in own)
-        if mechanism == "none":
-            noise, ratio = "none: exact", "0"
-        else:
-            low, high = f"{ratios[0]:.3g}", f"{ratios[-1]:.3g}"
-            noise, ratio = mechanism, low if low == high else f"{low} to {high}"
-        yield name, str(len({one.round for one in own})), noise, ratio, seen_by
+        low, *_, high = sorted(one.noise_multiplier for one in (*own, own[0]))
+        ratio = f"{low:.3g}" if f"{low:.3g}" == f"{high:.3g}" else f"{low:.3g} to {high:.3g}"
+        if mechanism == SKETCH_ROWS:
+            count = sum(one.rows for one in own)
+            ratio = f"{count:,} rows; by itself each has epsilon 1 / {ratio}"
+        noise = "none: exact" if mechanism == "none" else mechanism
+        yield name, str(len({one.round for one in own})), seen_by, noise, ratio
 
 
 def _learning(run: Planned) -> Iterator[Block]:
@@ -381,8 +384,12 @@ def _values(run: Planned) -> Iterator[Block]:
         "below: "
         f"{group_hex(digest(values))}."
     )
-    rows = [(name, show_value(value)) for name, value in flatten(_without_bounds(values))]
-    yield Table(("name", "value"), rows)
+    flat = dict(flatten(_without_bounds(values)))
+    # What was settled as it was set needs no second line.
+    shown = {name: value for name, value in flat.items() if value != flat.get(name.removeprefix("settled."), ...)} | {
+        name: value for name, value in flat.items() if not name.startswith("settled.")
+    }
+    yield Table(("name", "value"), [(name, show_value(shown[name])) for name in sorted(shown)])
 
 
 def _without_bounds(values: Mapping[str, Any]) -> dict[str, Any]:

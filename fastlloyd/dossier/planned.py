@@ -8,7 +8,7 @@ from typing import Any
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.dossier.values import public_values
 from fastlloyd.protocols.registry import find
-from fastlloyd.report.sight import Sights, who_sees
+from fastlloyd.report.sight import Sight, Sights, who_sees
 from fastlloyd.run.config import VERTICAL, RunConfig
 from fastlloyd.run.inputs import Common
 from fastlloyd.run.outcome import Foreseen
@@ -92,3 +92,10 @@ class Planned:
     def sights(self) -> Sights | None:
         """Who sees what."""
         return who_sees(self.config.protocol, self.facts, masking=self.masking, authenticated=self.roster is not None)
+
+    @property
+    def unprotected(self) -> list[Sight]:
+        """Who would see what, put together, with nothing between that and records; launchers and hosts left out."""
+        sights = self.sights
+        together = () if sights is None else sights.together
+        return [one for one in together if one.protection.startswith("nothing") and not one.who.startswith("whoever")]

@@ -11,7 +11,6 @@ from fastlloyd.dossier.planned import Planned
 from fastlloyd.privacy.delta import large_delta
 from fastlloyd.report.unit import format_epsilon
 
-_UNPROTECTED = "nothing"
 _NOISE_BY_SERVER = ("fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd")
 
 
@@ -62,7 +61,8 @@ def not_promised(run: Planned) -> Iterator[str]:
         )
     yield "That parties which lie about their own records are noticed: they can move the result (poisoning)."
     yield "Silence about sizes: how long a party takes tells roughly how many records it has."
-    yield "A useful result: noise may outweigh what is there. fastlloyd plan says what to expect."
+    if run.unit is not None:
+        yield "A useful result: noise may outweigh what is there. fastlloyd plan says what to expect."
     yield "Protection of the computers, files, logs and results of the parties, which is theirs to provide."
     yield "An audit: nobody else has audited this program."
 
@@ -110,14 +110,12 @@ def open_points(run: Planned) -> Iterator[str]:
 def _trust_points(run: Planned) -> Iterator[str]:
     """Say what must be agreed on about collusion."""
     sights = run.sights
-    weak = (_UNPROTECTED, "less noise")
-    lost = [] if sights is None else [one.who for one in sights.together if one.protection.startswith(weak)]
-    named = [who for who in lost if not who.startswith("whoever") and "result" not in who]
+    weaker = () if sights is None else [one for one in sights.together if one.protection.startswith("less noise")]
+    named = [one.who for one in (*run.unprotected, *weaker) if "result" not in one.who]
     if named:
         yield f"Agree in writing that these will not put together what they have: {'; '.join(named)}."
     if run.config.protocol in _NOISE_BY_SERVER and run.masking != "pairwise":
         yield (
             "Choose an operator of the server that is none of the sites, and keep the result from it; if the result is "
-            "to be "
-            "published, consider --masking pairwise."
+            "to be published, consider --masking pairwise."
         )

@@ -82,15 +82,16 @@ def _masked_sums(protocol: str, parameters: Mapping[str, Any]) -> Sights:
         "who was included; masked sums, which are random numbers to it",
         "the masks, as long as no client's masks or results reach it" + (": it knows the noise" if private else ""),
     )
+    published = Sight(
+        "the server and the published result",
+        "the exact counts of the last round, if the server kept the noise that it drew; perhaps exact sums",
+        _NOTHING,
+    )
     return Sights(
         (server, clients),
         (
             Sight("the server and any one client", "each client's exact sums of each round", _NOTHING),
-            Sight(
-                "the server and the published result",
-                "the exact counts of the last round, if the server kept the noise that it drew; perhaps exact sums",
-                _NOTHING,
-            ),
+            *([published] if private else ()),
             Sight(
                 "several clients",
                 sums + "; with two clients in all, one can take its own sums away" * (not private),
