@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto.link.identity import group_hex
 from fastlloyd.errors import ConfigError, printable
 from fastlloyd.protocols.registry import ROWS
 from fastlloyd.report.page import chart
@@ -133,6 +134,7 @@ def result_page(
             masking=document["parties"].get("masking"),
             authenticated=document["parties"]["authenticated"],
         ),
+        roster=None if document["signatures"] is None else group_hex(bytes.fromhex(document["signatures"]["roster"])),
         releases=list(_releases(document["privacy"]["releases"])),
         budget=_budget(document["privacy"]),
         absent=_absent(document),
@@ -374,7 +376,7 @@ def _budget(privacy: Mapping[str, Any]) -> dict[str, Any] | None:
         "limit": limit,
         # Rounded down: what is said to be left is never more than there is.
         "left": None if left is None else f"{math.floor(left * 1e4) / 1e4:g}",
-        "bar": chart.share_bar(1.0 if not limit else used / limit),
+        "bar": chart.share_bar(left / limit if left and limit else 0.0),
     }
 
 
