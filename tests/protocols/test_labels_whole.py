@@ -59,3 +59,47 @@ def test_rows_of_a_demonstration_are_those_of_the_set(tmp_path):
         text = (tmp_path / str(client) / f"labels_{client}.csv").read_text()
         rows += [int(line.partition(",")[0]) for line in text.splitlines()[1:]]
     assert sorted(rows) == [row + 1 for row in range(60) if row % 9]
+
+
+def test_owners_of_columns_label_by_their_own_and_a_joined_table_by_all(tmp_path):
+    generator = np.random.default_rng(5)
+    groups = generator.integers(0, 2, 60)
+    tables = {
+        1: generator.normal(groups[:, None] * 4, 1, (60, 2)),
+        2: generator.normal(groups[:, None] * 9, 1, (60, 1)),
+    }
+    for client, values in tables.items():
+        names = [f"c{client}{column}" for column in range(values.shape[1])]
+        lines = [
+            f"id,{','.join(names)}",
+            *(f"u{row:02d}," + ",".join(map(repr, own)) for row, own in enumerate(values.tolist())),
+        ]
+        (tmp_path / f"office_{client}.csv").write_text("\n".join(lines) + "\n")
+        limits = [f"{name},{-3 * client},{12 * client}" for name in names]
+        (tmp_path / f"bounds_{client}.csv").write_text("\n".join(["feature,lo,hi", *limits]) + "\n")
+    own = {
+        "dataset": None,
+        "data": str(tmp_path / "office_{client}.csv"),
+        "bounds": str(tmp_path / "bounds_{client}.csv"),
+    }
+    assert run_whole(tmp_path, 3, protocol="vertical-plain", k=2, n_total=60, **own) == [0, 0, 0]
+    assert not list(tmp_path.glob("*/labels_*"))
+    stored = (tmp_path / "0" / "bounds.csv").read_text()
+    assert stored == "feature,lo,hi\nc10,-3.0,12.0\nc11,-3.0,12.0\nc20,-6.0,24.0\n"
+    argv = ["--centroids", str(tmp_path / "0" / "centroids.csv"), "--id", "id", "--out", str(tmp_path / "out.csv")]
+    assert label([*argv, "--data", str(tmp_path / "office_2.csv"), "--own-columns"]) == 0
+    lines = (tmp_path / "out.csv").read_text().splitlines()
+    assert lines[0] == "row,id,label" and [line.split(",")[1] for line in lines[1:]] == [
+        f"u{row:02d}" for row in range(60)
+    ]
+    by_own = [int(line.split(",")[2]) for line in lines[1:]]
+    joined = [a + b[b.index(",") :] for a, b in zip(*map(read_lines, sorted(tmp_path.glob("office_*"))), strict=True)]
+    (tmp_path / "joined.csv").write_text("\n".join(joined) + "\n")
+    assert label([*argv, "--data", str(tmp_path / "joined.csv")]) == 0
+    by_all = [int(line.split(",")[2]) for line in read_lines(tmp_path / "out.csv")[1:]]
+    for found in (by_own, by_all):
+        assert len({(a, b) for a, b in zip(found, groups.tolist(), strict=True)}) == 2, "the groups lie far apart"
+
+
+def read_lines(path: Path) -> list[str]:
+    return path.read_text().splitlines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from statistics import fmean
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastlloyd.data.bounds import parse_bounds
+from fastlloyd.data.bounds import Bounds, parse_bounds
+from fastlloyd.data.categories import Categories
 from fastlloyd.data.merge import Unit, merge_rows, number_people
 from fastlloyd.data.table import read_table
 from fastlloyd.errors import DataError
@@ -110,3 +112,32 @@ def test_sums_that_are_too_large(tmp_path):
 def test_an_unknown_column(tmp_path):
     with pytest.raises(DataError, match="no column 'whose'"):
         read_table(write(tmp_path, "who,a\nx,1\n"), unit=Unit("whose"))
+
+
+CELLS = st.tuples(st.sampled_from("uvw"), st.sampled_from(["", "1", "2.5", "-7"]), st.sampled_from(["", "A", "B", "C"]))
+
+
+@given(
+    st.lists(CELLS, min_size=2, max_size=12),
+    st.sampled_from("uvw"),
+    st.sampled_from(["mean", "first"]),
+    st.sampled_from(["drop", "midpoint"]),
+)
+def test_tables_that_differ_in_a_person_become_tables_that_differ_in_a_record(
+    tmp_path_factory, rows, gone, rule, missing
+):
+    """What the claim with --unit rests on: docs/privacy.md, "One person, several rows"."""
+    folder = tmp_path_factory.mktemp("neighbours")
+    categories = Categories((("ward", (("A", 0.5), ("other", 1.0))),))
+    bounds = categories.bounds(Bounds(np.array([-5.0]), np.array([5.0]), ("a",)))
+    found = []
+    for part in (rows, [row for row in rows if row[0] != gone]):
+        path = write(folder, "who,a,ward\n" + "".join(f"{','.join(row)}\n" for row in part))
+        try:
+            table = read_table(path, unit=Unit("who", rule), missing=missing, bounds=bounds, categories=categories)
+        except DataError:  # nothing is left
+            found.append(Counter())
+        else:
+            found.append(Counter(map(tuple, table.values.tolist())))
+    assert found[1] <= found[0]
+    assert (found[0] - found[1]).total() <= 1
