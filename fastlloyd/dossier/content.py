@@ -77,6 +77,8 @@ def summarise(run: Planned) -> Iterator[str]:
         yield f"How anything of a record leaves its owner: {told.records}."
         yield f"Who has the result: {told.result}."
     yield _short_promise(run)
+    if run.foreseen is not None and run.foreseen.expected is not None:
+        yield f"What to expect of the result: {run.foreseen.expected.sentence}."
     if run.unit is None and run.sights is not None:
         bare = [one for one in run.sights.alone if one.protection.startswith("nothing")]
         yield from (f"Alone, with no protection: {one.who}: {one.sees}." for one in bare)
@@ -162,6 +164,15 @@ def _computation(run: Planned) -> Iterator[Block]:
     if run.foreseen is not None:
         rounds = {release.round for release in run.foreseen.releases}
         rows.append(("rounds with a release", str(len(rounds))))
+    if run.config.unit is not None:
+        rows.append(
+            ("one record", f"all rows of one person at one client, told by the column {run.config.unit}, merged")
+        )
+    if run.common.categories.lists:
+        columns = ", ".join(column for column, _ in run.common.categories.lists)
+        rows.append(("categories", f"one feature of 0 and 1 for each category of a public list: {columns}"))
+    if run.foreseen is not None and run.foreseen.expected is not None:
+        rows.append(("what to expect", run.foreseen.expected.sentence))
     if run.common.dataset is not None:
         rows.append(
             ("data", f"the public data set {run.common.dataset.name}, split among the clients: a demonstration")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from fastlloyd.dossier.planned import Planned
 from fastlloyd.privacy.delta import large_delta
 from fastlloyd.report.unit import format_epsilon
+from fastlloyd.run.promise import unit_sentence
 
 _NOISE_BY_SERVER = ("fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd")
 
@@ -92,11 +93,10 @@ def open_points(run: Planned) -> Iterator[str]:
             yield (
                 "Agree on a lifetime budget (--state-dir, --budget) at each site, and on what happens when it is spent."
             )
-        unit = "id" if run.vertical else "row"
-        yield (
-            f"Confirm that no person stands behind more than one {unit}, at one site or at several; otherwise the "
-            "promise is weaker."
-        )
+        yield f"Confirm that no person stands behind several units of privacy. The unit is {unit_sentence(run.config)}."
+        expected = None if run.foreseen is None else run.foreseen.expected
+        if expected is not None and expected.verdict in ("poor", "noise"):
+            yield f"Decide whether such a result is worth the processing: {expected.sentence}."
     yield "Confirm that bounds, N, k, columns and epsilon were chosen without looking at the records."
     if run.common.dataset is None and not run.vertical and not run.config.columns and run.common.bounds.names is None:
         yield "Name the columns in the run file: as it is, all numeric columns of each site's file are used."

@@ -134,7 +134,7 @@ ASSESSMENT = Table(
             "Art. 35(7)(b): necessity and proportionality",
             "which features enter, under which bounds; in which form anything of a record leaves its owner; how much "
             "noise "
-            "stands against each unit, if any",
+            "stands against each unit, if any; what to expect of the result",
             "the legal basis (Art. 6, 9); whether the purpose could be met with fewer features or people; whether the "
             "result "
             "is accurate enough to serve it",

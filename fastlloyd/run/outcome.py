@@ -23,7 +23,7 @@ from fastlloyd.errors import PeerError
 from fastlloyd.privacy.release import ADD_REMOVE, Release
 from fastlloyd.report import document
 from fastlloyd.report.files import bounds_csv, centroids_csv
-from fastlloyd.report.quality import UNKNOWN, Noise, Quality, judge
+from fastlloyd.report.quality import UNKNOWN, Expected, Noise, Quality, judge
 from fastlloyd.report.signed import Covers, SignedRecord
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import Common
@@ -190,6 +190,8 @@ class Foreseen:
     masking : {'common', 'pairwise'} or None
     note : str
         What was assumed because it is not known before the run; empty: nothing.
+    expected : Expected or None
+        What the planned noise leaves of the result; None where the protocol cannot tell.
     """
 
     claim: Claim
@@ -197,6 +199,7 @@ class Foreseen:
     parameters: Mapping[str, Any]
     masking: str | None = None
     note: str = ""
+    expected: Expected | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from fastlloyd.party.message import recall
 from fastlloyd.party.settings import describe_settings
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.face_inputs import gather, load, public_parameters
-from fastlloyd.protocols.fastlloyd.face_noise import noise_of
+from fastlloyd.protocols.fastlloyd.face_noise import expect, noise_of
 from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, VectorFormat
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, lifetime_delta, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share, first_centers
@@ -71,7 +71,11 @@ def foresee(config: RunConfig, clients: int, d: int | None) -> Foreseen:
     public, d = plan_inputs(config, clients, d, public_parameters)
     plan = make_plan(public, d=d, names=tuple(f"x{i + 1}" for i in range(d)))
     return Foreseen(
-        claim=_claim(config, plan), releases=plan.all_releases(), parameters=plan.to_json(), masking=plan.masking
+        claim=_claim(config, plan),
+        releases=plan.all_releases(),
+        parameters=plan.to_json(),
+        masking=plan.masking,
+        expected=expect(plan) if plan.private else None,
     )
 
 

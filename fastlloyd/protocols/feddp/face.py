@@ -23,7 +23,7 @@ from fastlloyd.party.settings import describe_settings
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
 from fastlloyd.protocols.feddp.client import ClientResult, client
 from fastlloyd.protocols.feddp.face_inputs import FedDPCommon, ServerPoints, UserRecords, gather, load
-from fastlloyd.protocols.feddp.face_noise import noise_of
+from fastlloyd.protocols.feddp.face_noise import expect, noise_of
 from fastlloyd.protocols.feddp.face_plan import make_foreseen, plan_lines
 from fastlloyd.protocols.feddp.math.noise import draw_share
 from fastlloyd.protocols.feddp.math.stage import Centers
@@ -61,6 +61,7 @@ def foresee(config: RunConfig, clients: int, d: int | None) -> Foreseen:
         parameters=plan.to_json(),
         masking="pairwise",
         note=note,
+        expected=expect(plan),
     )
 
 

@@ -37,7 +37,7 @@ from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocols.vertical_he.computing import computing_party
 from fastlloyd.protocols.vertical_he.face_claim import FLOODING, against, conditions
 from fastlloyd.protocols.vertical_he.face_inputs import RunParameters, gather, load
-from fastlloyd.protocols.vertical_he.face_noise import noise_of
+from fastlloyd.protocols.vertical_he.face_noise import expect, noise_of
 from fastlloyd.protocols.vertical_he.face_plan import plan_lines, planned
 from fastlloyd.protocols.vertical_he.holder import key_holder
 from fastlloyd.protocols.vertical_he.math.cost import round_seconds
@@ -74,7 +74,13 @@ def foresee(config: RunConfig, clients: int, d: int | None) -> Foreseen:
     releases = plan.all_releases()
     claim = _claim(config, plan, plan.rounds, releases[0].neighbours)
     note = f"assumed: exactly {plan.n:,} records in common; their number is known once the parties have compared ids"
-    return Foreseen(claim=claim, releases=releases, parameters=_parameters(plan, plan.rounds), note=note)
+    return Foreseen(
+        claim=claim,
+        releases=releases,
+        parameters=_parameters(plan, plan.rounds),
+        note=note,
+        expected=expect(plan) if plan.private else None,
+    )
 
 
 def privacy_unit(config: RunConfig) -> str | None:

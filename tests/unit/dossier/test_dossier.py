@@ -249,3 +249,18 @@ def test_without_jinja2_there_is_markdown(folder: Path, monkeypatch: pytest.Monk
 def test_a_demonstration_says_that_it_is_one() -> None:
     asked = replace(RunConfig(), dataset="iris", bounds="0,10", k=3)
     assert "a demonstration" in to_markdown(make_dossier(plan_run(asked, 2, None, d=None)))
+
+
+def test_it_says_what_to_expect_and_asks_whether_that_is_worth_it() -> None:
+    good = plan_run(config("fastlloyd", {"n_total": 100_000}), 3, None, d=2)
+    assert any("What to expect of the result: noise of" in line for line in summarise(good))
+    assert "worth the processing" not in to_markdown(make_dossier(good))
+    poor = plan_run(config("fastlloyd", {"epsilon": 0.01}), 3, None, d=6)
+    assert "Decide whether such a result is worth the processing: noise of" in to_markdown(make_dossier(poor))
+
+
+def test_one_record_of_many_rows_is_the_unit_where_the_run_merges_them() -> None:
+    merged = to_markdown(make_dossier(plan_run(config("fastlloyd", {"unit": "person"}), 3, None, d=2)))
+    assert "told by the column person, merged" in merged and "all rows of one person at one client" in merged
+    plain = to_markdown(make_dossier(plan_run(config("fastlloyd", {}), 3, None, d=2)))
+    assert "merged" not in plain and "somebody with g rows has g times the epsilon" in plain
