@@ -81,6 +81,9 @@ _PARAMETERS = {
     "noise_price": "noise over that of a server alone",
     "mechanism": "noise",
     "settings": "settings given",
+    "unit": "column that names people",
+    "per_unit": "how a person's rows became one record",
+    "categories": "weights of categories",
 }
 
 
@@ -140,7 +143,7 @@ def result_page(
         absent=_absent(document),
         rounds=_rounds(document),
         settings=[
-            (_PARAMETERS.get(name, name), str(value) if name == "seed" else _value(value))
+            (_PARAMETERS.get(name, name.replace("_", " ")), str(value) if name == "seed" else _value(value))
             for name, value in document["parameters"].items()
             if value not in (None, {}, [])
         ],
@@ -418,8 +421,13 @@ def _value(value: Any) -> str:
     if isinstance(value, float):
         return format_number(value)
     if isinstance(value, Mapping):
-        return "; ".join(f"{name}: {_value(each)}" for name, each in value.items())
+        return "; ".join(f"{name}: {_inner(each)}" for name, each in value.items())
     if isinstance(value, list):
         # Thousands have commas.
-        return "; ".join(f"({_value(each)})" if isinstance(each, list) else _value(each) for each in value)
+        return "; ".join(map(_inner, value))
     return printable(str(value))
+
+
+def _inner(value: Any) -> str:
+    """Write a part of a parameter: parts of its own stand in brackets."""
+    return f"({_value(value)})" if isinstance(value, Mapping | list) else _value(value)

@@ -246,6 +246,23 @@ def test_two_parties_of_which_one_is_rank_0_are_two():
     assert "2 parties hold different features of the same people" in words
 
 
+def test_settings_are_written_for_people():
+    made = document()
+    made["parameters"] |= {
+        "client_caps": [7000, 5345],
+        "plus": None,
+        "least_revealed": 5,
+        "private": True,
+        "seed": 12345,
+    }
+    made["parameters"]["categories"] = {"ward": {"north": 1.0, "south": 0.5}, "sex": {"f": 1.0}}
+    root, _ = shown(made)
+    rows = dict(["".join(cell.itertext()) for cell in row] for row in section(root, "settings").iter("tr"))
+    assert rows["records of each client, at most"] == "7,000; 5,345" and rows["least revealed"] == "5"
+    assert rows["weights of categories"] == "ward: (north: 1; south: 0.5); sex: (f: 1)"
+    assert rows["private"] == "yes" and rows["seed of public randomness"] == "12345" and "plus" not in rows
+
+
 def test_long_runs_and_many_clusters_stay_readable():
     k, d = 130, 90
     sizes = [float(i) for i in range(k)]
