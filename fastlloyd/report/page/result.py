@@ -30,6 +30,8 @@ FILES = ("bounds.csv", "elbow.csv", "palette.png")
 NAME = "report.html"
 MOST = 60
 _COLUMNS = 6
+# Of a feature's range: digits beyond say nothing to people.
+_STEP = 1e-3
 _MOST_ROUNDS = 30
 _MOST_CLIENTS = 1_000
 _MOST_PICTURE_BYTES = 4_000_000
@@ -215,7 +217,7 @@ def _clusters(
     picture = files.get("palette.png", b"")
     shown = picture.startswith(_PNG) and len(picture) <= _MOST_PICTURE_BYTES
     return {
-        "tables": list(_tables(names[:MOST], centroids[:MOST, :MOST], margins)),
+        "tables": list(_tables(names[:MOST], centroids[:MOST, :MOST], margins, bounds)),
         "left_out": (max(0, k - MOST), max(0, d - MOST)),
         "ranges": margins is not None,
         "bounded": bounds is not None,
@@ -243,32 +245,41 @@ def _bounds(content: bytes | None, d: int) -> NDArray[np.float64] | None:
 
 
 def _tables(
-    names: Sequence[str], centroids: NDArray[np.float64], margins: NDArray[np.float64] | None
+    names: Sequence[str],
+    centroids: NDArray[np.float64],
+    margins: NDArray[np.float64] | None,
+    bounds: NDArray[np.float64] | None,
 ) -> Iterator[dict[str, Any]]:
     """Return the centres as tables of few columns; features are rows where they are many, and more than clusters."""
     turned = len(names) > _COLUMNS and len(names) > len(centroids)
     clusters = [f"cluster {row}" if turned else str(row) for row in range(len(centroids))]
     rows, columns = (names, clusters) if turned else (clusters, names)
+    steps = np.zeros(len(names)) if bounds is None else (bounds[1] - bounds[0]) * _STEP
     for start in range(0, len(columns), _COLUMNS):
         part = range(start, min(start + _COLUMNS, len(columns)))
         yield {
             "corner": "feature" if turned else "cluster",
             "columns": [columns[j] for j in part],
             "rows": [
-                (name, [_cell(centroids, margins, *((j, i) if turned else (i, j))) for j in part])
+                (name, [_cell(centroids, margins, steps, *((j, i) if turned else (i, j))) for j in part])
                 for i, name in enumerate(rows)
             ],
         }
 
 
 def _cell(
-    centroids: NDArray[np.float64], margins: NDArray[np.float64] | None, row: int, column: int
+    centroids: NDArray[np.float64],
+    margins: NDArray[np.float64] | None,
+    steps: NDArray[np.float64],
+    row: int,
+    column: int,
 ) -> tuple[str, str | None]:
     """Return a coordinate, and the half-width of its range, with digits that mean something."""
     value = float(centroids[row, column])
     margin = math.inf if margins is None else float(margins[row, column])
     if not 0.0 < margin < math.inf:
-        return format_number(value, 5), None
+        step = float(steps[column])
+        return (format_rounded(value, step) if step > 0.0 else format_number(value, 5)), None
     return format_rounded(value, margin), f"\u00b1 {format_number(margin, 2)}"
 
 

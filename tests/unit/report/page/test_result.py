@@ -12,6 +12,7 @@ from tests.contracts import page
 from tests.unit.report.figures import NO_NOISE, common, privacy, releases, report
 
 CENTRES = np.array([[1.0, 20.0], [2.5, -40.25], [9.0, 3.0]])
+BOUNDS = b"feature,lo,hi\nage,0,10\ndose,-50,50\n"
 HOSTILE = "<script>alert(1)</script>\u202e\x1b[2J\"'&"
 
 
@@ -61,6 +62,13 @@ def test_ranges_stand_beside_values_with_digits_that_mean_something():
     assert cells[:6] == ["1.00 ± 0.1", "20.0 ± 2", "2.50 ± 0.5", "−40 ± 30", "9.0000 ± 0.001", "3.000 ± 0.02"]
     assert "−9 to 3" in words and "11,994 to 12,006" in words
     assert format_rounded(-0.0001, 0.5) == "0.00"
+
+
+def test_without_ranges_the_bounds_say_how_many_digits_mean_something():
+    made = document({"centre_margins": None})
+    root, _ = shown(made, np.array([[1e-5, 1.0], [2.0 / 3.0, -12.345678], [9.0, 0.0]]), {"bounds.csv": BOUNDS})
+    cells = ["".join(cell.itertext()).strip() for cell in section(root, "clusters").iter("td")]
+    assert cells[:6] == ["0.000", "1.00", "0.667", "−12.35", "9.000", "0.00"]
 
 
 def test_what_the_plan_said_and_what_to_doubt():
@@ -187,7 +195,7 @@ def test_the_curve_behind_a_chosen_number_of_clusters():
 
 
 def test_profiles_say_what_their_lines_are():
-    _, words = shown(document(), files={"bounds.csv": b"feature,lo,hi\nage,0,10\ndose,-50,50\n"})
+    _, words = shown(document(), files={"bounds.csv": BOUNDS})
     assert "from its lower to its upper bound" in words
     _, words = shown(document())
     assert "from the least to the greatest" in words
