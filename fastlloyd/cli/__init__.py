@@ -1,6 +1,8 @@
 """The command line: one file per subcommand."""
 
 COMMANDS = {
+    "choose": "name the protocol and setting that fit, and what noise to expect",
+    "init": "write a commented run file and a template of the bounds",
     "run": "run all ranks on this machine or a host list, supervised, with a progress bar",
     "serve": "serve a run for sites that no mpirun can start: one open port",
     "join": "join a run as one of its clients, over outgoing TCP only",

@@ -92,10 +92,15 @@ def _add_flag(group: argparse._ActionsContainer, option: Option) -> argparse.Act
     return group.add_argument(option.flag, type=read, choices=option.choices or None, metavar=option.metavar, **quiet)
 
 
+def add_options(parser: argparse.ArgumentParser, *wanted: str) -> None:
+    """Add the flags of some options, as a run has them."""
+    for name in wanted:
+        _add_flag(parser, OPTIONS[name]).help = OPTIONS[name].help
+
+
 def add_form_options(parser: argparse.ArgumentParser, *others: str) -> None:
     """Add the flags that say how a file of records is written, and those of `others`, as a run has them."""
-    for name in (*others, *_FORM):
-        _add_flag(parser, OPTIONS[name]).help = OPTIONS[name].help
+    add_options(parser, *others, *_FORM)
 
 
 def read_form(arguments: argparse.Namespace, config: RunConfig | None) -> Form:
@@ -121,7 +126,7 @@ def parse_run_options(
     """
     arguments = parser.parse_args(join_negative_values(list(argv), ("--bounds",)))
     given = {key: value for key, value in vars(arguments).items() if key in OPTIONS and value is not None}
-    given.update(_tables(arguments.set_ or (), given.get("protocol", PROTOCOLS[0])))
+    given.update(read_tables(arguments.set_ or (), given.get("protocol", PROTOCOLS[0])))
     if arguments.config is None:
         config = with_values(RunConfig(), given)
         if links:
@@ -133,7 +138,7 @@ def parse_run_options(
     return config, arguments
 
 
-def _tables(pairs: Sequence[str], protocol: str) -> dict[str, dict[str, Any]]:
+def read_tables(pairs: Sequence[str], protocol: str) -> dict[str, dict[str, Any]]:
     """Turn 'protocol.key=value' pairs into tables."""
     tables: dict[str, dict[str, Any]] = {}
     for pair in pairs:

@@ -397,19 +397,19 @@ def to_toml(config: RunConfig, folder: str | Path | None = None) -> str:
             continue
         if name == "k" and config.choose_k:
             value = f"{_AUTO_K}{value}"
-        lines.append(f"{name} = {_toml(AUTO if value is None else value)}")
+        lines.append(f"{name} = {toml_value(AUTO if value is None else value)}")
     for protocol, table in sorted(config.settings.items()):
         lines += ["", f"[{protocol}]"]
-        lines += [f"{key} = {_toml(value)}" for key, value in sorted(table.items())]
+        lines += [f"{key} = {toml_value(value)}" for key, value in sorted(table.items())]
     return "\n".join(lines) + "\n"
 
 
-def _toml(value: Any) -> str:
+def toml_value(value: Any) -> str:
     """Write one TOML value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple | list):
-        return "[" + ", ".join(_toml(entry) for entry in value) + "]"
+        return "[" + ", ".join(toml_value(entry) for entry in value) + "]"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)

@@ -1,0 +1,368 @@
+"""`fastlloyd choose`: names the protocol and setting that fit, why, and what to expect; from public numbers alone.
+
+The rules are those of docs/guide.md, "The protocol"; the noise is that of the plans themselves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from shlex import join
+from typing import Any
+
+from fastlloyd.cli.options import Parser
+from fastlloyd.errors import EXIT_OK, ConfigError
+from fastlloyd.run.config import RunConfig, with_values
+
+_FEW_OWNERS = 4
+
+
+def main(argv: Sequence[str]) -> int:
+    """Ask for what the flags leave open, where there is a terminal, and print the choice.
+
+    Raises
+    ------
+    ConfigError
+        A number is missing and nobody can be asked, or no protocol does what is wanted.
+    """
+    answers = _complete(parser().parse_args(list(argv)), _ask if sys.stdin.isatty() else None)
+    chosen = choose(answers)
+    print(f"protocol: {chosen.protocol}")
+    print(f"why:      {chosen.why}")
+    for note in chosen.notes:
+        print(f"note:     {note}")
+    print(f"expected: {expected(chosen, answers)}")
+    for other in chosen.others:
+        print(f"else:     {other.protocol}: {_expected_if_any(other, answers)}")
+    print(f"plan:     {join(['fastlloyd', 'plan', *plan_flags(chosen, answers)])}")
+    print(
+        f"next:     {join(['fastlloyd', 'init', 'DIR', *init_flags(chosen, answers)])}"
+        if chosen.rows
+        else _COLUMNS_NEXT
+    )
+    return EXIT_OK
+
+
+_COLUMNS_NEXT = 'next:     docs/guide.md, "A command for each", has the run for tables split by columns'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What the choice depends on; all of it public.
+
+    Attributes
+    ----------
+    n, d, k, parties : int
+        Largest number of records of all parties together, features, clusters, parties with records.
+    epsilon : float
+    rows : bool
+        Whether each party has other records with the same columns; else other columns of the same records.
+    collude : bool
+        Whether the server could work together with a party.
+    dropouts : bool
+        Whether a party may be lost in the middle of a run.
+    exact : bool
+        Whether the labels must be those of k-means without noise, at the price of no differential privacy.
+    server_data : bool
+        Whether the operator has records of the same kind that the parties may see.
+    person : bool
+        Whether all rows of one person at a party are to be protected together.
+    """
+
+    n: int
+    d: int
+    k: int
+    parties: int
+    epsilon: float
+    rows: bool
+    collude: bool
+    dropouts: bool
+    exact: bool
+    server_data: bool
+    person: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A protocol with its settings.
+
+    Attributes
+    ----------
+    protocol : str
+    ranks : int
+        Processes of a run.
+    rows : bool
+    values : dict
+        Keys of a run file besides.
+    why : str
+    notes : tuple of str
+    others : tuple of Choice
+        What would fit, too.
+    """
+
+    protocol: str
+    ranks: int
+    rows: bool = True
+    values: dict[str, Any] = field(default_factory=dict)
+    why: str = ""
+    notes: tuple[str, ...] = ()
+    others: tuple[Choice, ...] = ()
+
+
+def choose(answers: Answers) -> Choice:
+    """Return the protocol that fits.
+
+    Raises
+    ------
+    ConfigError
+        None does.
+    """
+    return _by_rows(answers) if answers.rows else _by_columns(answers)
+
+
+def _by_rows(answers: Answers) -> Choice:
+    ranks = answers.parties + 1
+    if answers.exact:
+        if answers.parties < 3:
+            raise ConfigError(
+                f"--parties {answers.parties}: exact labels come from secfc, which needs at least 3: with fewer no "
+                "party's share hides a point"
+            )
+        why = "exact labels of k-means from coded shares; no noise, so no differential privacy: publish nothing of it"
+        return Choice(protocol="secfc", ranks=ranks, why=why)
+    if answers.parties < 2:
+        raise ConfigError("--parties 1: one party alone needs no protocol; two or more have something to hide")
+    lost = "a lost client ends the run; with --state-dir it goes on by --resume and spends nothing twice"
+    shares = "the server sees the noisy sums, and each client adds a share of the noise"
+    if answers.person or answers.server_data:
+        own = {} if answers.server_data else {"feddp": {"start": "sphere-packing"}}
+        reasons = ["the operator's own records give the start"] if answers.server_data else []
+        if answers.person:
+            own = {"feddp": {**own.get("feddp", {}), "privacy_level": "client"}}
+            reasons.append("it protects all rows of one person together (feddp.users names their column)")
+        why = f"{' and '.join(reasons)}; {shares}, so that the server and one client together cannot take it off"
+        return Choice(protocol="feddp", ranks=ranks, values=own, why=why, notes=(lost,) if answers.dropouts else ())
+    why = "other records with the same columns: the least error measured of the protocols for this"
+    values: dict[str, Any] = {}
+    notes: tuple[str, ...] = ()
+    if answers.collude:
+        values = {"masking": "pairwise"}
+        why += f"; {shares}, so that the server and one client together cannot take it off"
+        notes = (lost,) if answers.dropouts else ()
+    elif answers.dropouts and answers.parties > 2:
+        values = {"min_clients": answers.parties - 1}
+        notes = (f"--min-clients {answers.parties - 1}: a round closes without one slow or lost client",)
+    elif answers.dropouts:
+        notes = (lost,)
+    paper = Choice(protocol="fastlloyd", ranks=ranks, values=values)
+    return Choice(protocol="fastlloyd-plus", ranks=ranks, values=values, why=why, notes=notes, others=(paper,))
+
+
+def _by_columns(answers: Answers) -> Choice:
+    if answers.exact or answers.person:
+        raise ConfigError(
+            "--split columns: no protocol for columns gives exact labels, and all protect one person's row; leave "
+            f"{'--exact' if answers.exact else '--unit person'} out"
+        )
+    if answers.parties < 2:
+        raise ConfigError("--parties 1: all columns are at one party, which needs no protocol")
+    two = answers.parties == 2
+    encrypted = Choice(
+        protocol="vertical-he",
+        ranks=2 if two else answers.parties + 1,
+        rows=False,
+        why="columns stay encrypted between the parties, and what is opened has noise",
+        notes=("there is no resume: what a broken run released is spent",) if answers.dropouts else (),
+    )
+    sketches = Choice(
+        protocol="vertical-dp",
+        ranks=answers.parties + 1,
+        rows=False,
+        why="one message each way, any number of parties; towards the server and the public, not between the parties",
+    )
+    if answers.collude and not two:
+        raise ConfigError(
+            "--collude server+clients: between more than two owners of columns no protocol protects from a server that "
+            "works with the holder of the key; with two, vertical-he needs no server"
+        )
+    if answers.collude:
+        return encrypted
+    if answers.parties > _FEW_OWNERS:
+        return sketches
+    # The plan of vertical-dp gives no estimate of its noise: on few records it is far more than that of vertical-he.
+    return replace(
+        encrypted, why=f"{encrypted.why}; usually less noise than sketches, and more work", others=(sketches,)
+    )
+
+
+def expected(option: Choice, answers: Answers) -> str:
+    """Return what the plan of a protocol says to expect.
+
+    Raises
+    ------
+    ConfigError
+        It cannot run with these numbers.
+    """
+    from fastlloyd.run.session import find_face
+
+    numbers = {"k": answers.k, "n_total": answers.n, "epsilon": answers.epsilon}
+    config = with_values(RunConfig(), {"protocol": option.protocol, **numbers, **option.values})
+    face = find_face(option.protocol)
+    lines = face.plan_lines(config, option.ranks - 1, answers.d)
+    found = [line.removeprefix("expected: ") for line in lines if line.startswith("expected: ")]
+    if found:
+        return found[0]
+    return "no noise" if face.privacy_unit(config) is None else "its plan makes no estimate of the noise on a centre"
+
+
+def _expected_if_any(option: Choice, answers: Answers) -> str:
+    """Return what to expect of a protocol that was not chosen, or why it cannot run."""
+    try:
+        return expected(option, answers)
+    except ConfigError as error:
+        return f"cannot run with these numbers: {error}"
+
+
+def plan_flags(option: Choice, answers: Answers) -> list[str]:
+    """Return the flags by which `plan` shows a choice."""
+    return [
+        "-n",
+        str(option.ranks),
+        "--d",
+        str(answers.d),
+        "--n-total",
+        str(answers.n),
+        *_common_flags(option, answers),
+    ]
+
+
+def init_flags(option: Choice, answers: Answers) -> list[str]:
+    """Return the flags by which `init` writes a choice down."""
+    return ["--clients", str(option.ranks - 1), "--n-total", str(answers.n), *_common_flags(option, answers)]
+
+
+def _common_flags(option: Choice, answers: Answers) -> list[str]:
+    flags = ["--protocol", option.protocol, "--k", str(answers.k)]
+    if option.protocol != "secfc":
+        flags += ["--epsilon", f"{answers.epsilon:g}"]
+    for name, value in option.values.items():
+        if isinstance(value, dict):
+            for key, setting in value.items():
+                flags += ["--set", f"{name}.{key}={setting}"]
+        else:
+            flags += [f"--{name.replace('_', '-')}", str(value)]
+    return flags
+
+
+def parser() -> Parser:
+    """Return the parser of the flags."""
+    made = Parser(
+        prog="fastlloyd choose",
+        description="Name the protocol and setting that fit, why, and what noise to expect. Opens no data; what the "
+        "flags leave open is asked for on a terminal.",
+    )
+    for question in _QUESTIONS:
+        made.add_argument(
+            question.flag,
+            type=question.read,
+            choices=question.choices or None,
+            metavar=question.metavar,
+            help=question.text,
+        )
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """One thing to know: its flag, its words, and what holds where nobody says more; None: it must be said."""
+
+    name: str
+    text: str
+    default: Any = None
+    read: Callable[[str], Any] = str
+    choices: tuple[str, ...] = ()
+    metavar: str | None = None
+
+    @property
+    def flag(self) -> str:
+        """The flag of the command line."""
+        return "--" + self.name.replace("_", "-")
+
+
+def _least(least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"expected a whole number from {least} on, got {text!r}")
+        return int(text)
+
+    return read
+
+
+def _epsilon(text: str) -> float:
+    try:
+        return RunConfig(epsilon=float(text)).epsilon
+    except (ValueError, ConfigError):
+        raise argparse.ArgumentTypeError(f"expected a number from 0.001 to 100, got {text!r}") from None
+
+
+_YES = ("yes", "no")
+_QUESTIONS = (
+    _Question(
+        "split",
+        "what differs between the parties: rows (other people) or columns (of the same)",
+        None,
+        str,
+        ("rows", "columns"),
+    ),
+    _Question("parties", "how many parties have records", 3, _least(1), (), "M"),
+    _Question("n", "largest number of records of all parties together", None, _least(3), (), "N"),
+    _Question("d", "number of features, of all parties together", None, _least(1), (), "D"),
+    _Question("k", "number of clusters", None, _least(1), (), "K"),
+    _Question("exact", "must labels be exact, at the price of no differential privacy", "no", str, _YES),
+    _Question("epsilon", "privacy budget of the run", 1.0, _epsilon, (), "E"),
+    _Question("collude", "who might work together against the others", "none", str, ("none", "server+clients")),
+    _Question("dropouts", "may a party be lost in the middle of a run", "no", str, _YES),
+    _Question("server_data", "has the operator records of the same kind that all may see", "no", str, _YES),
+    _Question("unit", "what is protected: one record, or all rows of a person", "record", str, ("record", "person")),
+)
+
+
+def _complete(given: argparse.Namespace, ask: Callable[[_Question], Any] | None) -> Answers:
+    """Fill in what the flags leave open."""
+    values: dict[str, Any] = {}
+    missing = []
+    for question in _QUESTIONS:
+        value = getattr(given, question.name)
+        if value is None:
+            value = ask(question) if ask is not None else question.default
+        if value is None:
+            missing.append(question.flag)
+        values[question.name] = value
+    if missing:
+        raise ConfigError(f"expected {', '.join(missing)}, or a terminal to ask on; see fastlloyd choose --help")
+    return Answers(
+        rows=values.pop("split") == "rows",
+        collude=values.pop("collude") != "none",
+        person=values.pop("unit") == "person",
+        **{name: value == "yes" if value in _YES else value for name, value in values.items()},
+    )
+
+
+def _ask(question: _Question) -> Any:
+    """Ask on the terminal until the answer fits; nothing typed is the default."""
+    choices = f" ({'/'.join(question.choices)})" if question.choices else ""
+    default = "" if question.default is None else f" [{question.default}]"
+    while True:
+        text = input(f"{question.text}{choices}{default}? ").strip()
+        if not text and question.default is not None:
+            return question.default
+        try:
+            value = question.read(text)
+        except argparse.ArgumentTypeError as error:
+            print(error)
+            continue
+        if not question.choices or value in question.choices:
+            return value
+        print(f"expected one of {', '.join(question.choices)}, got {text!r}")

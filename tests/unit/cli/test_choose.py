@@ -1,0 +1,98 @@
+"""`fastlloyd choose`: what it names, why, and what it refuses."""
+
+from __future__ import annotations
+
+import io
+import shlex
+import sys
+
+import pytest
+
+from fastlloyd.__main__ import main
+
+NUMBERS = ["--n", "20000", "--d", "4", "--k", "5"]
+
+
+def chosen(capsys: pytest.CaptureFixture[str], *flags: str) -> dict[str, list[str]]:
+    """The lines that `choose` prints, by their heads."""
+    assert main(["choose", *NUMBERS, *flags]) == 0
+    lines: dict[str, list[str]] = {}
+    for line in capsys.readouterr().out.splitlines():
+        head, _, rest = line.partition(":")
+        lines.setdefault(head, []).append(rest.strip())
+    return lines
+
+
+@pytest.fixture(autouse=True)
+def nobody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+
+
+@pytest.mark.parametrize(
+    ("flags", "protocol", "words"),
+    [
+        (["--split", "rows"], "fastlloyd-plus", []),
+        (["--split", "rows", "--collude", "server+clients"], "fastlloyd-plus", ["--masking", "pairwise"]),
+        (["--split", "rows", "--dropouts", "yes"], "fastlloyd-plus", ["--min-clients", "2"]),
+        (["--split", "rows", "--server-data", "yes"], "feddp", []),
+        (
+            ["--split", "rows", "--unit", "person"],
+            "feddp",
+            ["feddp.start=sphere-packing", "feddp.privacy_level=client"],
+        ),
+        (["--split", "rows", "--exact", "yes"], "secfc", []),
+        (["--split", "columns", "--parties", "2"], "vertical-he", ["-n", "2"]),
+        (["--split", "columns", "--parties", "2", "--collude", "server+clients"], "vertical-he", ["-n", "2"]),
+        (["--split", "columns", "--parties", "3"], "vertical-he", ["-n", "4"]),
+    ],
+)
+def test_the_protocol_that_fits_and_a_plan_of_it(
+    capsys: pytest.CaptureFixture[str], flags: list[str], protocol: str, words: list[str]
+) -> None:
+    lines = chosen(capsys, *flags)
+    assert lines["protocol"] == [protocol] and lines["why"]
+    command = shlex.split(lines["plan"][0])
+    assert set(words) <= set(command) and command[:2] == ["fastlloyd", "plan"]
+    assert main(command[1:]) == 0  # as printed
+    planned = [line for line in capsys.readouterr().out.splitlines() if line.startswith("expected: ")]
+    assert planned == [f"expected: {lines['expected'][0]}"] or (not planned and protocol == "secfc")
+
+
+def test_many_owners_of_columns_send_sketches(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = chosen(capsys, "--split", "columns", "--parties", "6", "--d", "12")
+    assert lines["protocol"] == ["vertical-dp"] and "not between the parties" in lines["why"][0]
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ([], "expected --split, or a terminal to ask on"),
+        (["--split", "rows", "--exact", "yes", "--parties", "2"], "secfc, which needs at least 3"),
+        (["--split", "columns", "--exact", "yes"], "no protocol for columns gives exact labels"),
+        (["--split", "columns", "--collude", "server+clients"], "no protocol protects from a server that works"),
+        (["--split", "rows", "--parties", "1"], "one party alone needs no protocol"),
+        (["--split", "rows", "--epsilon", "0"], "expected a number from 0.001 to 100, got '0'"),
+        (["--split", "rows", "--k", "0"], "expected a whole number from 1 on, got '0'"),
+        (["--split", "cells"], "invalid choice: 'cells'"),
+    ],
+)
+def test_what_does_not_fit_is_a_sentence(capsys: pytest.CaptureFixture[str], flags: list[str], sentence: str) -> None:
+    assert main(["choose", *NUMBERS, *flags]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_what_is_missing_is_asked_for_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    # rows; three parties by default; a wrong number, then N; no exact labels; the rest as it is
+    typed = ["sideways", "rows", "", "many", "20000", "no", "", "", "yes", "", ""]
+    monkeypatch.setattr(sys, "stdin", Terminal("\n".join(typed) + "\n"))
+    assert main(["choose", "--d", "4", "--k", "5"]) == 0
+    said = capsys.readouterr().out
+    assert "expected one of rows, columns, got 'sideways'" in said
+    assert "expected a whole number from 3 on, got 'many'" in said
+    assert "protocol: fastlloyd-plus" in said and "--min-clients 2" in said

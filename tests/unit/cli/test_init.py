@@ -1,0 +1,62 @@
+"""`fastlloyd init`: what it writes can be planned and checked as it stands, and it replaces nothing."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from fastlloyd.__main__ import main
+from fastlloyd.protocols.registry import ROWS
+from fastlloyd.run.config import load_config
+
+
+def commands(said: str) -> list[list[str]]:
+    """The commands that `init` prints, without the program's name."""
+    return [shlex.split(line)[1:] for line in said.splitlines() if line.startswith("  fastlloyd ")]
+
+
+@pytest.mark.parametrize("protocol", [row.name for row in ROWS if row.partition == "horizontal"])
+def test_what_it_writes_is_planned_and_checked_as_printed(
+    protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = "my study"
+    assert main(["init", folder, "--protocol", protocol, "--n-total", "90", "--columns", "age,dose"]) == 0
+    plan, check, run = commands(capsys.readouterr().out)
+    assert (plan[0], check[0], run[0]) == ("plan", "check", "run")
+    config = load_config(f"{folder}/run.toml")
+    assert (config.protocol, config.n_total, config.state_dir) == (protocol, 90, f"{folder}/state")
+    (tmp_path / folder / "client_1.csv").write_text("age,dose\n40,0.5\n50,0.25\n")
+    (tmp_path / folder / "server.csv").write_text("age,dose\n" + "40,0.5\n" * 5)
+    assert main(plan) == 0 and main(check) == 0
+    assert capsys.readouterr().out.endswith("ready\n")
+
+
+def test_every_line_of_the_run_file_says_what_it_is_for(tmp_path: Path) -> None:
+    flags = ["--masking", "pairwise", "--min-clients", "3", "--set", "fastlloyd.alpha=0.5"]
+    assert main(["init", str(tmp_path / "a"), "--protocol", "fastlloyd", "--epsilon", "0.5", *flags]) == 0
+    text = (tmp_path / "a" / "run.toml").read_text()
+    config = load_config(tmp_path / "a" / "run.toml")
+    assert (config.masking, config.min_clients, config.epsilon) == ("pairwise", 3, 0.5)
+    assert config.own_settings == {"alpha": 0.5}
+    body = text.partition("[fastlloyd]")[0]
+    keys = re.findall(r"(?m)^\w+ = ", body)
+    assert len(keys) == len(re.findall(r"(?m)^# .+\n\w+ = ", body)) and text.count("FILL IN: ") >= 4
+
+
+def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "bounds.csv").write_text("mine")
+    assert main(["init", str(tmp_path)]) == 2
+    assert "bounds.csv: there already, and nothing is overwritten" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["bounds.csv"]
+    for flags, sentence in (
+        (["--protocol", "vertical-he"], "for columns start from"),
+        (["--epsilon", "-1"], "--epsilon: expected a number from"),
+        (["--protocol", "fastloyd"], "did you mean 'fastlloyd'?"),
+    ):
+        assert main(["init", str(tmp_path / "new"), *flags]) == 2
+        assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
