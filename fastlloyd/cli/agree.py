@@ -10,14 +10,13 @@ from pathlib import Path
 
 from fastlloyd.cli.dossier import plan_run
 from fastlloyd.cli.options import Parser
-from fastlloyd.crypto.link.identity import group_hex, write_atomically
+from fastlloyd.crypto.link.identity import group_hex, load_key, write_atomically
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.dossier.approval import sign_approval
 from fastlloyd.dossier.content import summarise
 from fastlloyd.dossier.values import digest, flatten, show_value
 from fastlloyd.errors import EXIT_OK, ConfigError, printable
 from fastlloyd.run.config import load_config
-from fastlloyd.run.inputs import find_place
 
 _MODE = 0o644
 _WIDTH = 110
@@ -34,18 +33,24 @@ def main(argv: Sequence[str]) -> int:
     options = parser().parse_args(argv)
     given = {name: getattr(options, name) for name in ("roster", "key") if getattr(options, name) is not None}
     config = load_config(options.config, given)
-    if config.roster is None:
+    if config.roster is None or config.key is None:
         raise ConfigError("agree needs --roster and --key: an approval is signed with this site's key")
-    place = find_place(config, None)
     roster = Roster.load(Path(config.roster))
-    if place.identity is None or place.clients is None:
-        raise ConfigError("agree needs --roster and --key: an approval is signed with this site's key")
-    path = Path(options.output or f"approval_{place.me.rank}.json")
+    roster.check_complete()
+    if "{client}" in config.key:
+        raise ConfigError("--key: '{client}' stands for a rank; name this site's own key")
+    key = load_key(Path(config.key))
+    owner = roster.owner(key)
+    if owner is None:
+        raise ConfigError(
+            "--key: this key belongs to nobody in the roster; give this site's own key, or the roster that has it"
+        )
+    path = Path(options.output or f"approval_{owner.rank}.json")
     if path.exists():
         raise ConfigError(f"{path} exists already: name another file with --output, or remove it")
-    run = plan_run(config, place.clients, roster, d=options.d)
+    run = plan_run(config, len(roster.entries) - 1, roster, d=options.d)
     values = run.values
-    print(f"{printable(roster.name(place.me))} ({place.me}) is asked to take part in this run:\n")
+    print(f"{printable(owner.name)} ({owner.party}) is asked to take part in this run:\n")
     for line in summarise(run):
         print(textwrap.fill(printable(line), _WIDTH, initial_indent="- ", subsequent_indent="  "))
     print("\nEverything public that all parties must have alike:\n")
@@ -54,7 +59,7 @@ def main(argv: Sequence[str]) -> int:
     if not options.yes:
         _ask()
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    approval = sign_approval(values, place.identity, roster, approved_at=now)
+    approval = sign_approval(values, roster.identity(owner.party, key), roster, approved_at=now)
     write_atomically(path, approval.text().encode(), _MODE)
     print(
         f"approved: {path}; `fastlloyd join --approval {path}` refuses any other run. Send a copy to the operator if "

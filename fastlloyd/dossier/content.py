@@ -142,7 +142,10 @@ def _role(run: Planned, rank: int) -> str:
     owners = getattr(run.common, "owners", ()) if run.vertical else None
     holds = any(party.rank == rank for party in owners) if owners else rank != SERVER.rank
     what = "columns" if run.vertical else "records"
-    return f"{'server' if rank == SERVER.rank else 'client'}, {f'holds {what}' if holds else f'holds no {what}'}"
+    role = f"{'server' if rank == SERVER.rank else 'client'}, {f'holds {what}' if holds else f'holds no {what}'}"
+    # Which party of vertical-he computes follows from the plan, and so from numbers that are not all known yet.
+    part = {run.facts.get("computing"): "to compute", run.facts.get("holder"): "to hold the key"}.get(rank)
+    return role if part is None else f"{role}, expected {part}"
 
 
 def _computation(run: Planned) -> Iterator[Block]:

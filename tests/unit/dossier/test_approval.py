@@ -21,7 +21,7 @@ from fastlloyd.dossier.approval import Approval, check_approval, read_approval, 
 from fastlloyd.dossier.values import differences, digest, public_values
 from fastlloyd.errors import ConfigError
 from fastlloyd.report.announcer import Announcer
-from fastlloyd.run.config import RunConfig, with_values
+from fastlloyd.run.config import OPTIONS, RunConfig, with_values
 from fastlloyd.run.execute import execute
 from fastlloyd.run.inputs import Place
 from fastlloyd.run.session import find_face
@@ -93,6 +93,13 @@ def test_another_party_or_key_is_named_and_not_the_roster_s_digest() -> None:
     assert len(found) == 2
     assert "parties.client 2.name: approved site 2, this run has clinic" in found
     assert all("fingerprint" in text or "name" in text for text in found)
+
+
+def test_whatever_all_parties_must_have_alike_is_part_of_it() -> None:
+    assert {name for name, option in OPTIONS.items() if option.public} <= VALUES.keys()
+    filled, common = find_face("fastlloyd").gather(AGREED, 2)
+    elsewhere = {"resume", "public", "version", "split"}
+    assert common.facts(filled, b"").keys() - VALUES.keys() == elsewhere
 
 
 def test_what_is_each_party_s_own_business_needs_no_approval() -> None:
@@ -248,6 +255,19 @@ def test_agree_shows_everything_and_writes_only_what_a_person_has_approved(
     assert (approval.rank, approval.values["protocol"]) == (1, "lloyd")
     assert main([*AGREE, "--yes"]) == 2
     assert "exists already" in capsys.readouterr().err
+
+
+def test_agree_needs_a_key_of_the_roster_and_takes_the_server_s(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save_identity(make_identity("stranger"), site / "stranger.key", site / "stranger.pem")
+    for flags, sentence in [
+        (["--key", "stranger.key"], "this key belongs to nobody in the roster"),
+        (["--key", "{client}.key"], "name this site's own key"),
+        ([], "--roster and --key"),
+    ]:
+        assert main(["agree", "--config", "run.toml", "--yes", *flags]) == 2
+        assert sentence in capsys.readouterr().err
+    assert main(["agree", "--config", "run.toml", "--key", "0.key", "--yes"]) == 0
+    assert read_approval(site / "approval_0.json", ROSTER).name == "site 0"
 
 
 def run(folder: Path, approvals: Mapping[int, Any], **change: Any) -> tuple[list[int], list[str]]:

@@ -264,3 +264,16 @@ def test_one_record_of_many_rows_is_the_unit_where_the_run_merges_them() -> None
     assert "told by the column person, merged" in merged and "all rows of one person at one client" in merged
     plain = to_markdown(make_dossier(plan_run(config("fastlloyd", {}), 3, None, d=2)))
     assert "merged" not in plain and "somebody with g rows has g times the epsilon" in plain
+
+
+def test_parties_are_named_with_what_they_hold_and_do() -> None:
+    two = plan_run(config("vertical-he", {}), 1, roster(["lab", "clinic"]), d=4)
+    text = to_markdown(make_dossier(two))
+    assert (
+        "| lab | server, holds columns, expected to " in text
+        and "| clinic | client, holds columns, expected to " in text
+    )
+    three = to_markdown(make_dossier(plan_run(config("vertical-he", {}), 2, roster(["hub", "lab", "clinic"]), d=4)))
+    assert "| hub | server, holds no columns, expected to compute |" in three
+    plain = to_markdown(make_dossier(plan_run(config("fastlloyd", {}), 1, roster(["hub", "lab"]), d=4)))
+    assert "| hub | server, holds no records |" in plain and "| lab | client, holds records |" in plain
