@@ -130,6 +130,11 @@ class _Question:
     config: RunConfig
     form: Form
 
+    @property
+    def record(self) -> str:
+        """What the people who read this call a record."""
+        return "row" if self.unit is None else "record"
+
 
 def _question(options: argparse.Namespace) -> _Question:
     """Lay the flags over the run file."""
@@ -192,8 +197,8 @@ def _check_cap(rows: int, question: _Question) -> None:
     cap = _cap(question)
     if cap is not None and rows > cap[0]:
         raise DataError(
-            f"{format_count(rows, 'row')} are more than {cap[0]:,}, {cap[1]}; agree on a larger --n-total or larger "
-            "--client-caps with the other parties, or bring fewer rows"
+            f"{format_count(rows, question.record)} are more than {cap[0]:,}, {cap[1]}; agree on a larger --n-total or "
+            "larger --client-caps with the other parties, or bring fewer rows"
         )
 
 
@@ -209,13 +214,13 @@ def _summary(table: Table, question: _Question) -> Iterator[str]:
     if table.ignored:
         yield f"          {len(table.ignored)} ignored: {_listed(table.ignored)}"
     outcome = {"refuse": "none", "drop": "dropped", "midpoint": "filled with the middle of the bounds"}
-    rows = "" if question.missing == "refuse" else f"{format_count(table.missing_rows, 'row')} "
+    rows = "" if question.missing == "refuse" else f"{format_count(table.missing_rows, question.record)} "
     yield f"missing   {rows}{outcome[question.missing]} (rule: {question.missing})"
     if table.missing_in:
         yield f"          values: {missing_words(table.missing_in)}"
     cap = _cap(question)
     if cap is not None:
-        yield f"cap       {format_count(cap[0], 'row')}, {cap[1]}"
+        yield f"cap       {format_count(cap[0], question.record)}, {cap[1]}"
     elif question.client_caps:
         yield "cap       not checked: say which client this is with --client"
     else:

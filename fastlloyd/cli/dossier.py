@@ -79,7 +79,9 @@ def plan_run(config: RunConfig, clients: int, roster: Roster | None, *, d: int |
     config = without_records(config)
     filled, common = find_face(config.protocol).gather(config, clients)
     names = common.bounds.names if common.dataset is None else None
-    features = d if d is not None else len(config.columns) or (None if names is None else len(names))
+    numbers = set(config.columns) - set(common.categories.columns)
+    chosen = len(numbers) + len(common.categories.names) if config.columns else None
+    features = d if d is not None else chosen or (None if names is None else len(names))
     known = features is not None or common.dataset is not None
     return Planned(
         config=filled,

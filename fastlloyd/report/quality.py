@@ -168,6 +168,7 @@ def judge(
     sizes: Sequence[float] | None,
     lo: NDArray[np.float64],
     hi: NDArray[np.float64],
+    extreme: NDArray[np.bool_] | None = None,
 ) -> Quality:
     """Judge a result.
 
@@ -180,6 +181,8 @@ def judge(
         Released.
     lo, hi : float64 array, shape (d,)
         The public bounds.
+    extreme : bool array, shape (d,), optional
+        Features whose values lie on the bounds by nature, as those of categories do: a centre there says nothing.
 
     Privacy
     -------
@@ -198,6 +201,8 @@ def judge(
     # Nothing lies outside the domain, so a range ends where the domain does.
     margins = np.minimum(noise.tail * deviations, 1.0 + np.abs(scaled))
     on_bound = (np.abs(scaled) >= 1.0 - 1e-9) & (margins >= 2.0 * _LEAST_ON_BOUND)
+    if extreme is not None:
+        on_bound &= ~extreme
     at_bounds = tuple(np.flatnonzero(on_bound.any(axis=1)).tolist())
     pairs = overlapping(scaled, deviations)
     weights = _weights(sizes, len(scaled))

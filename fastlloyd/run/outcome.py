@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.crypto.link.identity import Identity
 from fastlloyd.data.bounds import Bounds
+from fastlloyd.data.categories import Categories
 from fastlloyd.data.rows import RawRows
 from fastlloyd.errors import PeerError
 from fastlloyd.privacy.release import ADD_REMOVE, Release
@@ -262,7 +263,9 @@ class Result:
     def quality(self) -> Quality:
         """How much of the result is signal."""
         lo, hi = self.bounds.lo, self.bounds.hi
-        return judge(self.noise, centroids=self.centroids, sizes=self.noisy_sizes, lo=lo, hi=hi)
+        categories = Categories.from_json(self.common.parameters.get("categories", {})).names
+        extreme = np.array([name in categories for name in self.features], dtype=np.bool_)
+        return judge(self.noise, centroids=self.centroids, sizes=self.noisy_sizes, lo=lo, hi=hi, extreme=extreme)
 
     def record(self) -> SignedRecord:
         """Give what a party signs of it."""

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fastlloyd.cli.check import main as check
+from fastlloyd.cli.dossier import plan_run
 from fastlloyd.cli.label import main as label
+from fastlloyd.dossier.content import make_dossier
+from fastlloyd.dossier.markdown import to_markdown
 from fastlloyd.errors import ConfigError
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.promise import MERGED, ROW
+from fastlloyd.run.promise import MERGED, ROW, foresee
 from fastlloyd.run.session import find_face
 from tests.protocols.whole import run_whole
 
@@ -140,6 +144,16 @@ def test_check_says_how_many_people_there_are(site: Path, capsys: pytest.Capture
     assert f"unit      {MERGED}; somebody with rows at g clients" in out
     assert "4 used: age, ward=north, ward=south, sex=f" in out
     assert ROW not in out
+    assert re.search(r"missing   \d+ records? dropped", out)
+
+
+def test_the_dossier_knows_people_and_categories(site: Path) -> None:
+    for columns in ((), ("age", "ward")):
+        run = plan_run(RunConfig(**options(site, protocol="fastlloyd", columns=columns)), 2, None, d=None)
+        text = to_markdown(make_dossier(run))
+        assert run.foreseen is not None and MERGED in run.foreseen.claim.unit
+        assert "somebody with rows at g clients, or under g names in the column of " in text
+        assert run.foreseen == foresee(run.config, 2, 4) != foresee(run.config, 2, 2)
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,9 @@ def test_centres_on_a_bound_are_named_where_noise_may_have_put_them_there():
     edge = np.array([[2.0, 1.0], [8.0, -0.5]])
     assert judged(noise(0.02), edge).at_bounds == (0,)
     assert judged(noise(0.001), edge).at_bounds == ()  # records lie there
+    nature = np.array([False, True])
+    assert judge(noise(0.02), centroids=edge, sizes=SIZES, lo=LO, hi=HI, extreme=nature).at_bounds == ()
+    assert judge(noise(0.02), centroids=edge, sizes=SIZES, lo=LO, hi=HI, extreme=~nature).at_bounds == (0,)
 
 
 def test_margins_end_with_the_domain():
