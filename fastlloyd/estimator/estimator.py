@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastlloyd.data.bounds import Bounds, scale
 from fastlloyd.errors import ConfigError
 from fastlloyd.estimator.account import Account
+from fastlloyd.estimator.caution import PrivacyWarning, cautions
 from fastlloyd.estimator.inputs import is_vertical, prepare
 from fastlloyd.estimator.parameter import ParameterError, check_parameters, in_own_words, match_bounds
 from fastlloyd.kmeans.metrics import nearest
@@ -218,7 +219,7 @@ class FastLloyd(  # scikit-learn has no types
                 "the same records in the same order, such as np.array_split(X, 2, axis=1)"
             )
         (self.labels_,) = self._fit([raw_points])
-        self._warn()
+        self._warn([raw_points])
         return self
 
     def fit_federated(self, parts: Iterable[ArrayLike]) -> Self:
@@ -265,7 +266,7 @@ class FastLloyd(  # scikit-learn has no types
             self._take_columns(sum(part.shape[1] for part in raw_parts), names)
         labels = self._fit(raw_parts)
         self.labels_ = labels[0] if vertical else labels
-        self._warn()
+        self._warn([np.concatenate(raw_parts, axis=1)] if vertical else raw_parts)
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
@@ -395,8 +396,10 @@ class FastLloyd(  # scikit-learn has no types
             raw_parts = [np.concatenate(raw_parts, axis=1)]
         return [nearest(scale(part, bounds), self._scaled_centers())[0] for part in raw_parts]
 
-    def _warn(self) -> None:
-        """Warn of a large delta, and of a result that is doubtful."""
+    def _warn(self, raw_parts: list[NDArray[np.float64]]) -> None:
+        """Warn of a large delta, of what no ledger counts, and of a result that is doubtful."""
+        for caution in cautions(raw_parts, self.bounds_, ledger=self.ledger is not None):
+            warnings.warn(caution, PrivacyWarning, stacklevel=3)
         if (note := large_delta(self.delta_, getattr(self.plan_, "n_total", len(self.labels_)))) is not None:
             warnings.warn(note, UserWarning, stacklevel=3)
         if self.quality_.warnings:

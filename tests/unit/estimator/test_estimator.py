@@ -23,6 +23,7 @@ from sklearn.pipeline import make_pipeline
 from fastlloyd.data.bounds import Bounds, scale, unscale
 from fastlloyd.errors import BudgetError
 from fastlloyd.estimator import estimator
+from fastlloyd.estimator.caution import PrivacyWarning
 from fastlloyd.estimator.estimator import FastLloyd, ParameterError
 from fastlloyd.protocols.fastlloyd import face as module
 from fastlloyd.protocols.fastlloyd.plan import MECHANISMS
@@ -420,7 +421,8 @@ def test_works_in_a_pipeline_and_in_cross_validation() -> None:
     pipeline = make_pipeline(model()).fit(X)
     assert pipeline.transform(X).shape == (3000, 3)
     assert list(pipeline[-1].get_feature_names_out()) == ["fastlloyd0", "fastlloyd1", "fastlloyd2"]
-    scores = cross_val_score(model(), X, cv=2)
+    with pytest.warns(PrivacyWarning, match="each fit spends its epsilon"):
+        scores = cross_val_score(model(), X, cv=2)
     assert scores.shape == (2,)
     assert (scores < 0).all()
 

@@ -13,7 +13,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fastlloyd.estimator.estimator import FastLloyd
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore::fastlloyd.estimator.caution.PrivacyWarning"),  # they scale by the records
+]
 
 # scikit-learn's checks fit tables of a few dozen rows, so the noise has to be small. (-3, 3) holds the
 # standardised tables; all others are clipped to it. check_clustering wants a Rand index above 0.4: it was

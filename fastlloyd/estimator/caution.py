@@ -1,0 +1,94 @@
+"""What a fit notices of habits that spend privacy outside of its account; it can notice some of them, not all.
+
+Source: docs/estimator.md, "What the ledger does not see".
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.data.bounds import Bounds
+
+_SEARCHES = "sklearn.model_selection"
+_EXACT = 1e-8
+_ROUNDED = 1e-12
+
+
+class PrivacyWarning(UserWarning):
+    """Something about the records leaves, or may leave, outside of what epsilon covers."""
+
+
+def cautions(raw_parts: Sequence[NDArray[np.float64]], bounds: Bounds, *, ledger: bool) -> Iterator[str]:
+    """Yield a sentence about each habit.
+
+    Parameters
+    ----------
+    raw_parts : float64 arrays, shapes (n_i, d)
+        The records of each owner.
+    bounds : Bounds
+        Of the d features.
+    ledger : bool
+        Whether the fits are counted in a file.
+
+    Sees
+    ----
+    The owner of the records, in whose process they are raised: they depend on the records.
+    """
+    if _is_searched():
+        counted = "their sum stands in the ledger file" if ledger else "their sum stands nowhere: set ledger="
+        yield (
+            "scikit-learn fits this estimator several times on overlapping records, and each fit spends its epsilon; "
+            f"{counted}. A choice by their scores on private records is a release without noise, which no ledger counts"
+        )
+    raw_values = np.concatenate(raw_parts)
+    if len(raw_values) < 3:
+        return
+    if _is_centred(raw_values):
+        yield (
+            "each feature has middle 0 and spread 1 to the last digits, as a scaler leaves them that was fitted on "
+            "these records: what it has learnt of them has no noise, and epsilon does not cover it. Scale by public "
+            "numbers: bounds= does"
+        )
+    elif _is_bounded_by_itself(raw_values, bounds):
+        yield (
+            "the bounds are the smallest and largest values of these records to the last digits: if they were read off "
+            "them, or a scaler was fitted on them, single records have been published without noise, and epsilon does "
+            "not cover it. Take bounds from public knowledge"
+        )
+
+
+def _is_searched() -> bool:
+    """Whether a search or cross-validation of scikit-learn is among the callers."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if str(frame.f_globals.get("__name__", "")).startswith(_SEARCHES):
+            return True
+    return False
+
+
+def _is_centred(raw_values: NDArray[np.float64]) -> bool:
+    """Whether mean and standard deviation, or median and middle half, are those that a scaler gives its own records."""
+    spread = raw_values.std(axis=0)
+    varied = spread > _EXACT
+    if not varied.any():
+        return False
+    low, median, high = np.percentile(raw_values, (25, 50, 75), axis=0)
+    for middle, width in ((raw_values.mean(axis=0), spread), (median, high - low)):
+        if np.all(np.abs(middle) < _EXACT) and np.all(np.abs(width[varied] - 1.0) < _EXACT):
+            return True
+    return False
+
+
+def _is_bounded_by_itself(raw_values: NDArray[np.float64], bounds: Bounds) -> bool:
+    """Whether all features reach their bounds; whole numbers, and two values alone, do so by nature."""
+    lo, hi = raw_values.min(axis=0), raw_values.max(axis=0)
+    varied = ((raw_values > lo) & (raw_values < hi)).any(axis=0)
+    fractions = np.mod(raw_values, 1.0).any(axis=0)
+    told = varied & fractions
+    off = np.maximum(np.abs(lo - bounds.lo), np.abs(hi - bounds.hi)) / (bounds.hi - bounds.lo)
+    return bool(told.any() and np.all(off[told] < _ROUNDED))
