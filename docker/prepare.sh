@@ -64,7 +64,7 @@ bmi,12,45
 END
 cat >"$folder/public/run.toml" <<'END'
 # The same file for all parties; the paths are those inside each one's container.
-protocol = "fastlloyd"
+protocol = "fastlloyd-plus"
 data = "/data/records.csv"
 bounds = "/party/bounds.csv"
 n_total = 4500

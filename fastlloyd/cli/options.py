@@ -13,7 +13,7 @@ from fastlloyd.cli.arguments import join_negative_values, name_list
 from fastlloyd.data.form import Form
 from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
 from fastlloyd.errors import ConfigError, did_you_mean
-from fastlloyd.protocols.registry import PROTOCOLS, names
+from fastlloyd.protocols.registry import names
 from fastlloyd.run.config import OPTIONS, TASK, VERTICAL, RunConfig, has_table, load_config, with_values
 from fastlloyd.run.option import Option
 
@@ -126,13 +126,19 @@ def parse_run_options(
     """
     arguments = parser.parse_args(join_negative_values(list(argv), ("--bounds",)))
     given = {key: value for key, value in vars(arguments).items() if key in OPTIONS and value is not None}
-    given.update(read_tables(arguments.set_ or (), given.get("protocol", PROTOCOLS[0])))
+    tables = read_tables(arguments.set_ or (), given.get("protocol", RunConfig().protocol))
+    given.update(tables)
     if arguments.config is None:
         config = with_values(RunConfig(), given)
         if links:
             config.check_links()
     else:
         config = load_config(arguments.config, given, links=links)
+    for owner in tables:
+        if owner not in (config.protocol, VERTICAL):
+            raise ConfigError(
+                f"--set {owner}: this run is one of {config.protocol}; add --protocol {owner}, or leave it out"
+            )
     if config.data_dir is None and DATA_DIR_VARIABLE in os.environ:
         config = with_values(config, {"data_dir": os.environ[DATA_DIR_VARIABLE]})
     return config, arguments

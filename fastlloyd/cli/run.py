@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
 from fastlloyd.errors import EXIT_BUDGET, EXIT_INPUT, EXIT_OK, ConfigError
-from fastlloyd.protocols.registry import PROTOCOLS, find, knows, summaries
+from fastlloyd.protocols.registry import find, knows, summaries
 from fastlloyd.report.unit import format_bytes
 from fastlloyd.run.config import RunConfig
 from fastlloyd.wire.header import PartyId
@@ -113,7 +113,7 @@ def _protocols_help(words: Sequence[str]) -> str:
         return "\n".join([*lines, "settings of a protocol: fastlloyd run --protocol NAME --help"])
     from fastlloyd.run.session import find_face
 
-    protocol = PROTOCOLS[0] if asked is None else asked
+    protocol = RunConfig().protocol if asked is None else asked
     lines += [f"settings of {protocol}, for --set or in the run file's table [{protocol}]:"]
     for name, text in find_face(protocol).settings_help(protocol).items():
         lines += textwrap.wrap(f"{name}  {text}", 78, initial_indent="  ", subsequent_indent=" " * 8)

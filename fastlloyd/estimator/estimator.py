@@ -166,7 +166,7 @@ class FastLloyd(  # scikit-learn has no types
         accept_large_delta: bool = False,
         bounds: Bounds | Sequence[ArrayLike] | None = None,
         n_total: int | None = None,
-        protocol: str = "fastlloyd",
+        protocol: str = "fastlloyd-plus",
         rounds: int | str = "auto",
         random_state: int | None = 0,
         ring_bits: int = 32,

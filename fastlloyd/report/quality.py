@@ -204,10 +204,10 @@ def judge(
     if extreme is not None:
         on_bound &= ~extreme
     at_bounds = tuple(np.flatnonzero(on_bound.any(axis=1)).tolist())
-    pairs = overlapping(scaled, deviations)
+    pairs = tuple(pair for pair in overlapping(scaled, deviations) if not set(pair) & set(empty))
     weights = _weights(sizes, len(scaled))
     added = float(weights @ (deviations**2).sum(axis=1))
-    verdict = _grade(added / half.size / _usual(*scaled.shape))
+    graded = verdict = _grade(added / half.size / _usual(*scaled.shape))
     doubts = [] if empty or pairs else _doubtful(scaled, weights, added, noise.spread)
     if verdict == "good" and doubts:
         verdict = "fair"
@@ -217,7 +217,11 @@ def judge(
     if lost and 2 * lost >= len(scaled):
         verdict = "noise"
     figure = f"noise of {percent(math.sqrt(added / half.size) / 2.0)} of the range on a centre"
-    warnings = _warnings(verdict, figure, noise.expected, empty=empty, at_bounds=at_bounds, pairs=pairs)
+    if verdict == "fair" and graded == "good":
+        figure += ", but its clusters may lie badly"
+    warnings = _warnings(
+        verdict, figure if graded != "good" else "", noise.expected, empty=empty, at_bounds=at_bounds, pairs=pairs
+    )
     return Quality(
         verdict=verdict,
         sentence=f"{verdict}: {figure}",
@@ -411,7 +415,7 @@ def _warnings(
     """Say what is doubtful, each in one sentence."""
     said = []
     if verdict == "noise":
-        said.append(f"this result is mostly noise ({figure}): do not use it; {MEND}")
+        said.append(f"this result is mostly noise{f' ({figure})' if figure else ''}: do not use it; {MEND}")
     elif verdict in ("fair", "poor") and figure:
         said.append(f"noise may have made this result worse than it could be ({figure})")
     if expected is not None and expected.verdict == "noise":

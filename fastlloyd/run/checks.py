@@ -50,6 +50,25 @@ def refuse_old_run(session: Session) -> None:
         raise PeerError("the server gave the id of an earlier run to this one, expected a fresh id", rank=0)
 
 
+def refuse_other_protocol(stored: Mapping[str, Any], protocol: str) -> None:
+    """Refuse to go on with a run of another protocol, such as that of an earlier default.
+
+    Parameters
+    ----------
+    stored : mapping
+        The plan of the interrupted run.
+    protocol : str
+        Of this run.
+    """
+    before = stored.get("protocol", protocol)
+    if before != protocol:
+        raise ConfigError(
+            f"--resume: the interrupted run is one of {before}, this is one of {protocol}; go on with --protocol "
+            f"{before}, or start anew without --resume",
+            reason=Reason.RESUME,
+        )
+
+
 def refuse_resume(config: RunConfig, *, because: str, spent: str) -> None:
     """Refuse --resume where a run cannot go on: `because` says why, `spent` what the broken run costs."""
     if config.resume:

@@ -37,7 +37,7 @@ class RunConfig:
     `choose_k` says that the protocol chooses the number of clusters, at most `k`, as 'auto:KMAX' asks for.
     """
 
-    protocol: str = option("fastlloyd", "default %(default)s", "", "NAME", public=True, common=True)
+    protocol: str = option("fastlloyd-plus", "default %(default)s", "", "NAME", public=True, common=True)
     data: str | None = option(
         None,
         "this rank's records: '{client}' becomes 1..M; csv, csv.gz, npy, npz, parquet",

@@ -41,6 +41,7 @@ from fastlloyd.protocols.registry import find
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.report.earlier import find_earlier
 from fastlloyd.report.files import output_folder
+from fastlloyd.run.checks import refuse_other_protocol
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.driver import Deadlines, Driver
 from fastlloyd.run.files import Files, ResultFiles, ServerFiles
@@ -172,6 +173,7 @@ def _prepare(
             prepared.ledger = prepared.state.open_ledger()
             if config.resume:
                 prepared.facts = prepared.state.facts()
+                refuse_other_protocol(prepared.facts["plan"], config.protocol)
         if announcer.one_host:
             refuse_one_file(prepared.config, prepared.common, count)
         if not config.overwrite:

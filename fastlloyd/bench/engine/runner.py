@@ -61,6 +61,7 @@ class Job:
     def flags(self, output: Path) -> list[str]:
         """Give the flags of the ranks."""
         values: dict[str, Any] = {
+            "protocol": "fastlloyd",
             "data": self.shares.template,
             "bounds": "-1,1",
             "n-total": self.shares.n,

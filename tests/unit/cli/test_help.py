@@ -58,8 +58,8 @@ def test_help_of_a_run_has_a_line_for_each_protocol_and_the_settings_of_the_one_
     short = run.parser(["--help"]).format_help()
     for name, summary in summaries():
         assert f"{name:<16}{summary}" in short
-    assert "fastlloyd.alpha" not in short
-    assert "fastlloyd.alpha" in run.parser(["--help-all"]).format_help()
+    assert "fastlloyd-plus.reach" not in short
+    assert "fastlloyd-plus.reach" in run.parser(["--help-all"]).format_help()
     assert "feddp.restarts" in run.parser(["--protocol", "feddp", "--help"]).format_help()
 
 

@@ -20,7 +20,7 @@ CHECK = ["check", "--data", "clinic.csv"]
         (["keygen", "--name", "x", "--prefx=y"], "--prefix"),
         ([*PLAN, "--protocol", "fedpp"], "feddp"),
         ([*PLAN, "--set", "fastloyd.alpha=0.8"], "fastlloyd"),
-        ([*PLAN, "--set", "fastlloyd.alfa=0.8"], "alpha"),
+        ([*PLAN, "--protocol", "fastlloyd", "--set", "fastlloyd.alfa=0.8"], "alpha"),
         ([*PLAN, "--config", "run.toml"], "epsilon"),
         ([*CHECK, "--columns", "Dos"], "dose"),
         ([*CHECK, "--bounds", "bounds.csv", "--columns", "dose"], "Dose"),

@@ -58,7 +58,7 @@ APPROVAL = sign_approval(VALUES, IDENTITIES[1], ROSTER, approved_at=NOW)
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"protocol": "glloyd"}, "protocol: approved fastlloyd, this run has glloyd"),
+        ({"protocol": "glloyd"}, "protocol: approved fastlloyd-plus, this run has glloyd"),
         ({"columns": ["age", "dose"]}, "columns: approved none, this run has age, dose"),
         ({"k": 4}, "k: approved 3, this run has 4"),
         ({"epsilon": 2}, "epsilon: approved 1, this run has 2"),
@@ -70,7 +70,7 @@ APPROVAL = sign_approval(VALUES, IDENTITIES[1], ROSTER, approved_at=NOW)
         ({"masking": "pairwise"}, "masking: approved common, this run has pairwise"),
         ({"ring_bits": 64}, "ring_bits: approved 32, this run has 64"),
         ({"min_clients": 1}, "min_clients: approved not set, this run has 1"),
-        ({"fastlloyd": {"alpha": 0.7}}, "settings.alpha: approved nothing, this run has 0.7"),
+        ({"fastlloyd-plus": {"reach": 0.7}}, "settings.reach: approved nothing, this run has 0.7"),
         ({"bounds": "0,12"}, "bounds.every feature: approved 0, 10, this run has 0, 12"),
         ({"masking": "pairwise", "known_shares": 1, "epsilon": 3.5}, "epsilon: approved 1, this run has 3.5"),
     ],

@@ -292,7 +292,7 @@ def test_released_center_that_may_be_empty_is_warned_of(monkeypatch: pytest.Monk
     silence(monkeypatch)
     X = np.full((500, 2), CENTERS[0])
     with pytest.warns(ConvergenceWarning, match="cannot be told from empty") as caught:
-        fitted = model().fit(X)
+        fitted = model(protocol="fastlloyd").fit(X)
     assert caught[0].filename == __file__
     assert sorted(fitted.noisy_counts_) == [0.0, 0.0, 500.0]
     empty = ", ".join(map(str, np.flatnonzero(fitted.noisy_counts_ == 0)))
@@ -365,7 +365,7 @@ def test_federated_equals_pooled_for_the_same_noise(protocol: str, monkeypatch: 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_noise_is_added_once_however_many_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     X = np.random.default_rng(0).uniform(-1, 1, (2000, 1))
-    options: dict[str, Any] = {"n_clusters": 300, "bounds": (-1, 1), "rounds": 1}
+    options: dict[str, Any] = {"protocol": "fastlloyd", "n_clusters": 300, "bounds": (-1, 1), "rounds": 1}
     with monkeypatch.context() as quiet:
         silence(quiet)
         exact = model(**options).fit(X).noisy_counts_

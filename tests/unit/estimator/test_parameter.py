@@ -45,8 +45,8 @@ def test_one_pair_of_bounds_holds_for_all_features() -> None:
 
 
 def test_settings_reach_the_protocol() -> None:
-    plan = model(settings={"alpha": 0.4, "radius": "constant"}, rounds=2).fit(people()).plan_
-    half = model(rounds=2).fit(people()).plan_.rounds[1].radius
+    plan = model(protocol="fastlloyd", settings={"alpha": 0.4, "radius": "constant"}, rounds=2).fit(people()).plan_
+    half = model(protocol="fastlloyd", rounds=2).fit(people()).plan_.rounds[1].radius
     assert len(plan.rounds) == 2
     assert plan.rounds[0].radius == plan.rounds[1].radius
     assert plan.rounds[1].radius == pytest.approx(half / 2, abs=1)
@@ -82,7 +82,7 @@ def test_settings_reach_the_protocol() -> None:
         ({"random_state": -1}, "random_state: expected"),
         ({"ring_bits": 33}, "ring_bits: expected 32 or 64"),
         ({"settings": ["alpha"]}, "settings: expected"),
-        ({"settings": {"alpha": -1}}, "settings: fastlloyd.alpha: expected a number"),
+        ({"settings": {"reach": -1}}, "settings: fastlloyd-plus.reach: expected"),
         ({"settings": {"rho": 0.2}}, "no setting 'rho'"),
         ({"budget": -1}, "budget: expected"),
         ({"ledger": 7}, "ledger: expected"),

@@ -28,7 +28,7 @@ def test_defaults() -> None:
 def test_flags_win_over_the_file(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text('k = 5\nepsilon = 2\nrounds = "auto"\nring-bits = 64\n[fastlloyd]\nalpha = 0.5\nclip = false\n')
-    config = parse("--config", str(file), "--k", "7", "--set", "fastlloyd.alpha=1")
+    config = parse("--config", str(file), "--protocol", "fastlloyd", "--k", "7", "--set", "fastlloyd.alpha=1")
     assert (config.k, config.epsilon, config.rounds, config.ring_bits) == (7, 2.0, None, 64)
     assert config.own_settings == {"alpha": 1, "clip": False}
 
@@ -63,6 +63,7 @@ def test_lists_and_auto() -> None:
         (["--ring-bits", "16"], "16"),
         (["--set", "alpha=1"], "PROTOCOL.KEY=VALUE"),
         (["--set", "magic.alpha=1"], "unknown protocol"),
+        (["--set", "fastlloyd.alpha=1"], "this run is one of fastlloyd-plus; add --protocol fastlloyd"),
         (["--data", "a", "--dataset", "b"], "exclude each other"),
         (["--data", "a"], "--bounds"),
         (["--data", "a", "--bounds", "auto-public"], "would leak"),
