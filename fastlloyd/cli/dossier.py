@@ -89,6 +89,7 @@ def plan_run(config: RunConfig, clients: int, roster: Roster | None, *, d: int |
         clients=clients,
         roster=roster,
         foreseen=foresee(filled, clients, features) if known else None,
+        sized=known,
         purpose=purpose,
     )
 

@@ -234,7 +234,7 @@ def _leaving(run: Planned) -> Iterator[Block]:
     else:
         yield Text("Messages: this protocol comes from another package, which does not list them. Ask its authors.")
     if run.foreseen is None:
-        yield Text("Releases: not known, since the number of features is not (give it with --d).")
+        yield Text(f"Releases and their noise: {run.why_unforeseen}.")
         return
     private = run.unit is not None
     yield Text(
@@ -299,15 +299,8 @@ def _promise(run: Planned) -> Iterator[Block]:
     """State the claim, and what it means."""
     if run.foreseen is None and run.unit is not None:
         yield Text(
-            f"Asked for: epsilon {format_epsilon(run.config.epsilon)}, for {run.unit}. The exact claim needs the "
-            "number "
-            ""
-            ""
-            ""
-            ""
-            ""
-            "of "
-            "features: give it with --d."
+            f"Asked for: epsilon {format_epsilon(run.config.epsilon)}, for {run.unit}. The exact claim is missing: "
+            f"{run.why_unforeseen}."
         )
         yield Items(promise_words(run.config.epsilon, 0.0, run.unit), title="What epsilon alone says in plain words")
         return

@@ -28,6 +28,8 @@ class Planned:
     roster : Roster or None
     foreseen : Foreseen or None
         None where the number of features is not known, or the protocol does not say.
+    sized : bool
+        Whether the number of features is known.
     purpose : str
         What the run is for; empty: to be filled in.
     """
@@ -37,6 +39,7 @@ class Planned:
     clients: int
     roster: Roster | None = None
     foreseen: Foreseen | None = None
+    sized: bool = True
     purpose: str = ""
 
     @property
@@ -72,6 +75,13 @@ class Planned:
         if self.foreseen is not None and not self.foreseen.claim.private:
             return None
         return privacy_unit(self.config)
+
+    @property
+    def why_unforeseen(self) -> str:
+        """Say why claim and releases are not known."""
+        if not self.sized:
+            return "the number of features is not known here (give it with --d)"
+        return "the package that adds this protocol does not say them beforehand"
 
     @property
     def short_unit(self) -> str:

@@ -77,7 +77,7 @@ def open_points(run: Planned) -> Iterator[str]:
     else:
         yield "Compare the fingerprints above with their owners, if that was not done."
     if run.foreseen is None:
-        yield "Give the number of features (--d), so that releases, noise and the exact claim can be stated."
+        yield f"Find out the exact claim and the releases with their noise: {run.why_unforeseen}."
     if run.unit is None:
         yield "Decide whether a run without differential privacy is acceptable at all, and why."
     else:

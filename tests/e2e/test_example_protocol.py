@@ -144,3 +144,12 @@ assert np.abs(model.noisy_counts_ - [40, 30, 20, 10]).max() <= 2
 assert 79.9 <= model.epsilon_ == model.epsilon_spent_ <= 80.0 and len(model.ledger_.releases) == 1
 """
     installed(sys.executable, "-c", program, cwd=tmp_path)
+
+
+def test_its_dossier_says_what_its_package_does_not_tell(installed: Command, tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text(
+        'protocol = "histogram"\nbounds = "4,8"\nk = 4\nepsilon = 2.0\nn_total = 150\ncolumns = ["sepal_length"]\n'
+    )
+    written = fastlloyd(installed, "dossier", "--config", "run.toml", "--clients", "2", cwd=tmp_path).stdout
+    assert written.count("comes from another package") == 2 and "epsilon 2" in written
+    assert "the package that adds this protocol does not say them beforehand" in written

@@ -132,7 +132,7 @@ def test_what_is_foreseen_is_what_the_run_claims_and_releases(protocol: str) -> 
 def test_without_the_number_of_features_it_says_what_is_missing() -> None:
     run = plan_run(config("fastlloyd", {}), 3, None, d=None)
     markdown = to_markdown(make_dossier(run))
-    assert "give it with --d" in markdown and "epsilon 2" in markdown
+    assert "(give it with --d)" in markdown and "epsilon 2" in markdown
     named = plan_run(config("fastlloyd", {"columns": ["age", "dose"]}), 3, None, d=None)
     assert named.foreseen is not None and len(named.foreseen.parameters["names"]) == 2
 
