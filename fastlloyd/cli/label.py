@@ -64,10 +64,12 @@ def main(argv: Sequence[str]) -> int:
         names, centroids = _own_columns(names, centroids, column_names(file))
     matched = None if bounds is None else bounds.match(names)
     missing = options.missing or ("refuse" if config is None else config.missing)
-    table = read_table(
-        file, columns=names, missing=missing, bounds=matched, unit=stored.unit, categories=stored.categories
-    )
-    column = options.id or (None if stored.unit is None else stored.unit.column)
+    unit = stored.unit
+    if unit is not None and unit.column not in column_names(file):
+        print(f"each row is labelled as a person of its own, for {file} has no column {unit.column!r}")
+        unit = None
+    table = read_table(file, columns=names, missing=missing, bounds=matched, unit=unit, categories=stored.categories)
+    column = options.id or (None if unit is None else unit.column)
     raw_ids = None if column is None else read_identifiers(file, column)
     labels = _label(table.values, centroids, matched, stored.fraction_bits)
     write_labels(Path(options.out), labels, RawRows(raw_records=table.raw_records, raw_ids=raw_ids))

@@ -198,7 +198,8 @@ class RunConfig:
         own = [OPTIONS[name].flag for name in ("id", "unit", "categories") if getattr(self, name) is not None]
         if self.dataset is not None and own:
             raise ConfigError(
-                f"{own[0]} is about the parties' own files (--data), and --dataset deals out a public set"
+                f"{own[0]} is about each party's own file: give --data, for without it, or with --dataset, a public "
+                "set is dealt out (a plan opens no file: give it --d)"
             )
         for name in (self.id, self.unit):
             if name is not None and name in self.columns:

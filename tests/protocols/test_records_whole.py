@@ -93,10 +93,17 @@ def test_one_record_for_a_person_and_a_label_for_each_row(site: Path, protocol: 
             assert table(site / "again.csv") == labels
 
 
-def test_without_an_id_people_are_named(site: Path) -> None:
+def test_without_an_id_people_are_named_and_without_a_name_each_row_is_one(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_whole(site, 3, **options(site, protocol="lloyd", id=None)) == [0, 0, 0]
     names = [row["patient"] for row in table(site / "site_1.csv")]
     assert [line["id"] for line in table(site / "1" / "labels_1.csv")] == names
+    (site / "new.csv").write_text("sex,age,ward\nf,20,north\nm,70,south\n")
+    argv = ["--centroids", str(site / "1" / "centroids.csv"), "--data", str(site / "new.csv")]
+    assert label([*argv, "--out", str(site / "out.csv")]) == 0
+    assert [list(line) for line in table(site / "out.csv")] == [["row", "label"]] * 2
+    assert "each row is labelled as a person of its own" in capsys.readouterr().out
 
 
 def test_merged_files_give_what_files_with_one_row_each_give(site: Path) -> None:
@@ -174,7 +181,7 @@ def test_protocols_that_have_another_unit(site: Path, more: dict[str, object], s
 
 
 def test_options_that_do_not_go_together(site: Path) -> None:
-    with pytest.raises(ConfigError, match="--unit is about the parties' own files"):
+    with pytest.raises(ConfigError, match="--unit is about each party's own file"):
         RunConfig(dataset="iris", unit="species")
     with pytest.raises(ConfigError, match="--columns names 'visit'"):
         RunConfig(**options(site, columns=("age", "visit")))
