@@ -4,7 +4,7 @@ A run looks before it starts, and refuses. With `--overwrite` its new files repl
 then left of the other run is removed: what a report names or what only a run writes, and nothing where no report
 stands. A run that fails leaves all as it was.
 
-Source: docs/report.md, "Files".
+Source: docs/operations.md, "What a run writes".
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from typing import Any, TextIO
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.mpi.launcher import Mpirun, TransportName, find_mpirun, mpirun_command
+from fastlloyd.report import patience
 from fastlloyd.report.progress import Progress, split_event
 from fastlloyd.supervise.banner import BannerFilter
 from fastlloyd.supervise.lifeline import Lifelines
@@ -96,7 +97,7 @@ def supervise(
     else:
         command, env = mpirun_command(launcher, n, words, transport=transport)
     output = _Output(out or sys.stdout, err or sys.stderr, quiet=quiet, debug=debug)
-    run = _Run(n, output, grace_s)
+    run = _Run(n, output, grace_s, quiet=quiet)
     try:
         with adopting_orphans(), _forwarding(run.interrupt):
             return run.watch(command, env)
@@ -193,7 +194,7 @@ class _Output:
 class _Run:
     """One launcher with its ranks, from start to verdict."""
 
-    def __init__(self, n: int, output: _Output, grace_s: float) -> None:
+    def __init__(self, n: int, output: _Output, grace_s: float, *, quiet: bool = False) -> None:
         self._ends = {rank: RankEnd() for rank in range(n)}
         self._processes: dict[int, Process] = {}
         self._output = output
@@ -206,6 +207,7 @@ class _Run:
         self._signals: list[int] = []
         self._since: dict[str, float] = {}
         self._explained = False
+        self._patient = not quiet
         self._launcher: subprocess.Popen[bytes]
 
     def interrupt(self, number: int) -> None:
@@ -259,6 +261,7 @@ class _Run:
                 self._pass_on(self._signals[passed], again=passed > 0)
                 passed += 1
             self._enforce()
+            self._name_late()
         self._serve(0.0)
         # Orphans may still hold the pipes: they are ended before the rest is read, not waited for.
         self._end_all()
@@ -353,6 +356,14 @@ class _Run:
             "interrupted", len(self._signals) > 0, self._grace_s + 1.0
         ):
             self._end_all()
+
+    def _name_late(self) -> None:
+        """Once say which ranks the launcher has not started yet."""
+        late = [rank for rank, end in self._ends.items() if not end.started]
+        if self._patient and self._held("late", bool(late), patience.FIRST_S):
+            self._patient = False
+            names = ", ".join(map(name_rank, late))
+            self._output.say(f"set-up: {patience.FIRST_S:g} s so far; waiting for {names} to start under mpirun")
 
     def _held(self, name: str, condition: bool, seconds: float) -> bool:
         """Whether a condition has held for so long, without a break."""

@@ -11,6 +11,7 @@ import pytest
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.mpi.launcher import Mpirun, find_mpirun
+from fastlloyd.report import patience
 from fastlloyd.supervise import supervisor
 from fastlloyd.supervise.process import Process, marked_processes
 from fastlloyd.supervise.supervisor import supervise
@@ -131,6 +132,18 @@ def test_rank_that_crashes_is_a_bug(fake_mpirun):
 def test_refusal_of_all_ranks_before_the_start_keeps_its_code(mpirun):
     code, _, err, _ = run("mute:2,mute:2,mute:2", mpirun)
     assert (code, err) == (2, "")
+
+
+def test_ranks_that_are_late_are_named_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(patience, "FIRST_S", 0.1)
+    late = FAKE_MPIRUN.replace("FAKE_RANK=$rank", "{ [ $rank = 2 ] && sleep 0.7; FAKE_RANK=$rank").replace(
+        '"$@" & done', '"$@"; } & done'
+    )
+    code, _, err, _ = run("ok,ok,ok", make_mpirun(tmp_path, late))
+    assert code == 0
+    assert err.count("set-up: 0.1 s so far; waiting for ") == 1 and "rank 2 (client 2)" in err
+    code, _, err, _ = run("ok,ok,ok", make_mpirun(tmp_path, late), quiet=True)
+    assert (code, err) == (0, "")
 
 
 def test_run_that_never_starts_says_so(mpirun):
