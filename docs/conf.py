@@ -54,7 +54,7 @@ html_title = f"fastlloyd {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
-html_show_sphinx = False
+html_show_copyright = html_show_sphinx = False
 templates_path = ["_templates"]
 html_additional_pages = {"index": "to-the-site.html"}
 
