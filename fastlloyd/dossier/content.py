@@ -326,14 +326,10 @@ def _promise(run: Planned) -> Iterator[Block]:
         accountant="",
         releases=(),
     )
-    yield Text(f"What the report of this run will claim if it goes as planned: {_claim_text(run, privacy)}")
+    stated = claim(privacy, n_total=run.n_total, against=found.against)
+    yield Text(f"What the report of this run will claim if it goes as planned: {stated}")
     yield Items(promise_words(found.epsilon, found.delta, found.unit or "", found.neighbours), title="In plain words")
     yield Items(list(_conditions(run, found.conditions, bounded=found.bounded)), title="Conditions")
-
-
-def _claim_text(run: Planned, privacy: Privacy) -> str:
-    against = "" if run.foreseen is None else run.foreseen.claim.against
-    return claim(privacy, n_total=run.n_total, against=against)
 
 
 def _conditions(run: Planned, stated: Sequence[str], *, bounded: bool) -> Iterator[str]:
