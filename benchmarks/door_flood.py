@@ -39,7 +39,7 @@ _KEPT = 3000
 
 
 def first_tls_bytes() -> bytes:
-    """Give the first message of a TLS handshake."""
+    """Return the first message of a TLS handshake."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

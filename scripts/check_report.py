@@ -15,7 +15,7 @@ from fastlloyd.report.document import load
 
 
 def check(folder: Path, mpi: str) -> str:
-    """Give one line about a run that is as it should be.
+    """Return one line about a run that is as it should be.
 
     Raises
     ------

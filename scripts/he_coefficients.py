@@ -22,7 +22,7 @@ GRID = 200_001
 
 
 def minimax(degree: int, low: float, high: float) -> tuple[np.ndarray, float]:
-    """Give the odd polynomial nearest to 1 on [low, high] (coefficients of x, x^3, ..) and its largest error."""
+    """Return the odd polynomial nearest to 1 on [low, high] (coefficients of x, x^3, ..) and its largest error."""
     count = (degree + 1) // 2
     powers = 2 * np.arange(count) + 1
     # Points of x^2, spread like Chebyshev's, to start with.
@@ -59,7 +59,7 @@ def _alternate(candidates: np.ndarray, error: np.ndarray, wanted: int) -> list[i
 
 
 def factor(odd: np.ndarray) -> tuple[float, float, float, list[tuple[float, float]]]:
-    """Give kappa, sign, gamma and the pairs (alpha, beta) of the monic factors, in u."""
+    """Return kappa, sign, gamma and the pairs (alpha, beta) of the monic factors, in u."""
     degree = 2 * odd.size - 1
     leading = odd[-1]
     kappa = abs(leading) ** (1.0 / degree)

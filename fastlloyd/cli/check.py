@@ -177,7 +177,7 @@ def _path(question: _Question) -> str:
 
 
 def _cap(question: _Question) -> tuple[int, str] | None:
-    """Give the largest number of rows this client may bring, and what that number is."""
+    """Return the largest number of rows this client may bring, and what that number is."""
     if question.client_caps:
         if question.client is None:
             return None

@@ -70,7 +70,7 @@ def check_links(roster: str | None, key: str | None, client: int | None) -> Link
 
 
 def _chosen(roster: Roster, client: int | None) -> Sequence[RosterEntry]:
-    """Give this client's entry, or all where nobody has said which client this is."""
+    """Return this client's entry, or all where nobody has said which client this is."""
     if client is None:
         return roster.entries
     own = [entry for entry in roster.entries if entry.rank == client]

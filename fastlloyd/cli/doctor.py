@@ -302,7 +302,7 @@ def _loopback_bytes() -> int | None:
 
 
 def _available_memory() -> float | None:
-    """Give the memory that is free for use, within the limit of the container if there is one."""
+    """Return the memory that is free for use, within the limit of the container if there is one."""
     found = []
     try:
         for line in Path("/proc/meminfo").read_text("ascii").splitlines():

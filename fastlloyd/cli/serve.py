@@ -72,7 +72,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def connection_keys(place: Place) -> Keys | None:
-    """Give what the connection needs where there is a roster: a client trusts the server, the server all clients."""
+    """Return what the connection needs where there is a roster: a client trusts the server, the server all clients."""
     if place.identity is None:
         return None
     from fastlloyd.crypto.link.tls import pinned_context

@@ -107,5 +107,5 @@ def _multiply(key: EllipticCurvePrivateKey, points: Iterable[bytes]) -> list[byt
 
 
 def _lift(coordinate: bytes) -> EllipticCurvePublicKey:
-    """Give the point with this coordinate whose other coordinate is even."""
+    """Return the point with this coordinate whose other coordinate is even."""
     return EllipticCurvePublicKey.from_encoded_point(_CURVE, _EVEN + coordinate)

@@ -80,7 +80,7 @@ class Bounds:
         return self.hi / 2 - self.lo / 2
 
     def match(self, names: Sequence[str]) -> Self:
-        """Give the bounds of exactly these features, in this order.
+        """Return the bounds of exactly these features, in this order.
 
         Named bounds are looked up by name, one pair without names holds for every feature, and d pairs
         without names are taken in order.

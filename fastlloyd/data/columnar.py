@@ -15,7 +15,7 @@ _BATCH_ROWS = 1 << 16
 
 
 def read_parquet_head(path: Path) -> tuple[tuple[str, ...], tuple[bool, ...]]:
-    """Give all column names of a parquet file and which columns hold numbers.
+    """Return all column names of a parquet file and which columns hold numbers.
 
     Raises
     ------

@@ -218,7 +218,7 @@ def _read_carefully(file: TextIO, head: Head, columns: list[int], path: Path) ->
 
 
 def _parsed(cell: str, line: str, name: str, form: Form) -> float:
-    """Give a cell's number, NaN for a missing one."""
+    """Return a cell's number, NaN for a missing one."""
     number = _number(cell, form.decimal)
     if number is not None:
         return number
@@ -236,7 +236,7 @@ def _parsed(cell: str, line: str, name: str, form: Form) -> float:
 
 
 def _number(cell: str, decimal: str) -> float | None:
-    """Give a number as everybody writes it, without Python's digit separators."""
+    """Return a number as everybody writes it, without Python's digit separators."""
     if decimal == ",":
         cell = "_" if "." in cell else cell.replace(",", ".")
     try:
@@ -251,7 +251,7 @@ def _reader(lines: Iterable[str], form: Form) -> Any:
 
 
 def _holds_names(line: str, head: Head) -> bool:
-    """Tell whether one line is the whole header."""
+    """Return whether one line is the whole header."""
     cells: list[str] = next(_reader([line], head.form), [])
     return tuple(cell.strip() for cell in cells) == head.names
 
@@ -282,7 +282,7 @@ def _shown(mark: str) -> str:
 
 
 def _is_header(first: list[str], path: Path, form: Form) -> bool:
-    """Tell whether row one names the columns."""
+    """Return whether row one names the columns."""
     numbers = [_number(cell, form.decimal) is not None for cell in first]
     if all(numbers):
         return False

@@ -211,7 +211,7 @@ def _check_matrix(array: NDArray[Any], source: str) -> None:
 
 
 def _suffix(path: Path) -> str:
-    """Give the suffix that decides how to read."""
+    """Return the suffix that decides how to read."""
     name = path.name.lower()
     for suffix in sorted(SUFFIXES, key=len, reverse=True):
         if name.endswith(suffix):

@@ -128,7 +128,7 @@ def read_vertical(
 
 
 def _sorted_rows(raw_ids: Sequence[str], source: str, column: str) -> NDArray[np.int64]:
-    """Give the rows in the order of their ids, each of which must be there once."""
+    """Return the rows in the order of their ids, each of which must be there once."""
     order = sorted(range(len(raw_ids)), key=raw_ids.__getitem__)
     if order and not raw_ids[order[0]]:
         raise DataError(f"{source}, row {order[0] + 1}: the id in column {column!r} is missing; fill it in")
@@ -207,7 +207,7 @@ def _read_owners(path: Path, names: Sequence[str], parties: int) -> dict[str, in
 
 
 def split_dataset(dataset: Dataset, parties: int, how: str) -> tuple[VerticalTable, ...]:
-    """Give each party its columns of a public data set; ids are the row numbers, written with leading zeros."""
+    """Return each party its columns of a public data set; ids are the row numbers, written with leading zeros."""
     width = len(str(len(dataset.values)))
     raw_ids = tuple(f"{row + 1:0{width}d}" for row in range(len(dataset.values)))
     return tuple(
@@ -262,7 +262,7 @@ def assemble_centers(centers: NDArray[np.float64], features: Sequence[PartyFeatu
 
 
 def own_columns(centers: NDArray[np.float64], features: Sequence[PartyFeatures], index: int) -> NDArray[np.float64]:
-    """Give one party's columns of the centres, shape (k, d_i), in its own units; `index` counts from 0."""
+    """Return one party's columns of the centres, shape (k, d_i), in its own units; `index` counts from 0."""
     width = sum(len(own.names) for own in features)
     if centers.ndim != 2 or centers.shape[1] != width:
         raise ConfigError(f"expected centres of {width} features, got shape {centers.shape}")

@@ -286,7 +286,7 @@ class FastLloyd(  # scikit-learn has no types
         return shown[nearest(points, centers[shown])[0]]
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Give the distance of each record to each centre, in scaled units.
+        """Return the distance of each record to each centre, in scaled units.
 
         Parameters
         ----------
@@ -305,7 +305,7 @@ class FastLloyd(  # scikit-learn has no types
         return distances
 
     def score(self, X: ArrayLike, y: object = None) -> float:
-        """Give the negative sum of squared distances to the nearest centres, in scaled units.
+        """Return the negative sum of squared distances to the nearest centres, in scaled units.
 
         Parameters
         ----------
@@ -340,7 +340,7 @@ class FastLloyd(  # scikit-learn has no types
             del self.feature_names_in_
 
     def _scaled(self, X: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Give records and centres in the scaled domain."""
+        """Return records and centres in the scaled domain."""
         check_is_fitted(self, "cluster_centers_")
         if self.cluster_centers_ is None or not np.isfinite(self.cluster_centers_).all(axis=1).any():
             raise ParameterError(
@@ -350,7 +350,7 @@ class FastLloyd(  # scikit-learn has no types
         return scale(self._validate(X, reset=False), self.bounds_), self._scaled_centers()
 
     def _scaled_centers(self) -> NDArray[np.float64]:
-        """Give the centres in the scaled domain, not clipped: without folding they may lie outside."""
+        """Return the centres in the scaled domain, not clipped: without folding they may lie outside."""
         centers = (np.asarray(self.cluster_centers_) - self.bounds_.middle) / self.bounds_.half_width
         return np.asarray(centers, dtype=np.float64)
 

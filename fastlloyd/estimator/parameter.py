@@ -102,7 +102,7 @@ def _is_number(value: object, low: float, high: float) -> bool:
 
 
 def match_bounds(bounds: Any, d: int, columns: NDArray[Any] | None) -> Bounds:
-    """Give named bounds for each of the d features."""
+    """Return named bounds for each of the d features."""
     if isinstance(bounds, Bounds):
         if columns is None and bounds.names is not None and len(bounds) == d:
             return bounds

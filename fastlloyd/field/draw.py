@@ -47,7 +47,7 @@ class Expansion:
 
 
 def expected_bytes(primes: tuple[int, ...], count: int) -> int:
-    """Give the bytes that `count` elements all but surely take."""
+    """Return the bytes that `count` elements all but surely take."""
     skipped = sum(1 - p / (1 << p.bit_length()) for p in primes)
     return _WORD_BYTES * int((len(primes) + 2 * skipped) * count + 64)
 

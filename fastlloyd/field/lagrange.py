@@ -158,11 +158,11 @@ class Code:
         return self.field.matmul(self.encoding_matrix(), flat).reshape(primes, self.clients, m, width)
 
     def encoding_matrix(self) -> Elements:
-        """Give the matrix from segments and random vectors to shares, shape (primes, n, l + t)."""
+        """Return the matrix from segments and random vectors to shares, shape (primes, n, l + t)."""
         return _interpolation(self.field, self.betas, self.alphas)
 
     def sum_weights(self, responders: Sequence[int]) -> Elements:
-        """Give the weights of 2l + 2t - 1 answers in the sum of the polynomial over beta_1..beta_l.
+        """Return the weights of 2l + 2t - 1 answers in the sum of the polynomial over beta_1..beta_l.
 
         Parameters
         ----------
@@ -199,7 +199,7 @@ class Code:
         return self.field.matmul(weights[:, None, :], flat, centred=False).reshape(len(answers), *answers.shape[2:])
 
     def decode_segments(self, shares: Elements, responders: Sequence[int], degree: int | None = None) -> Elements:
-        """Give the values at beta_1..beta_l of polynomials.
+        """Return the values at beta_1..beta_l of polynomials.
 
         Parameters
         ----------
@@ -224,7 +224,7 @@ class Code:
         return self.field.matmul(matrix, flat).reshape(len(shares), self.segments, *shares.shape[2:])
 
     def completion_matrix(self) -> Elements:
-        """Give what completes a polynomial of degree 2 (l + t - 1) whose sum over beta_1..beta_l is 0.
+        """Return what completes a polynomial of degree 2 (l + t - 1) whose sum over beta_1..beta_l is 0.
 
         Returns
         -------
@@ -234,7 +234,7 @@ class Code:
         return _completion(self)
 
     def points(self, clients: Sequence[int]) -> tuple[int, ...]:
-        """Give the points of clients."""
+        """Return the points of clients."""
         return tuple(self.alphas[j - 1] for j in clients)
 
     def _chosen(self, responders: Sequence[int], needed: int) -> tuple[int, ...]:
@@ -250,7 +250,7 @@ class Code:
 
 
 def _masks_determine(p: int, betas: Sequence[int], alphas: Sequence[int]) -> bool:
-    """Tell whether values at the first 2l + 2t - 2 clients fix a polynomial with zero sum over beta_1..beta_l.
+    """Return whether values at the first 2l + 2t - 2 clients fix a polynomial with zero sum over beta_1..beta_l.
 
     Two such polynomials differ by a multiple of prod_j (x - alpha_j), whose own sum must therefore not be 0.
     """
@@ -267,13 +267,13 @@ def _product(p: int, factors: Iterable[int]) -> int:
 
 @lru_cache(maxsize=256)
 def _interpolation(field: Field, sources: tuple[int, ...], targets: tuple[int, ...]) -> Elements:
-    """Give the matrix from values at the sources to those at the targets: (primes, targets, sources)."""
+    """Return the matrix from values at the sources to those at the targets: (primes, targets, sources)."""
     rows = [[_lagrange_row(p, sources, target) for target in targets] for p in field.primes]
     return _frozen(field, rows)
 
 
 def _lagrange_row(p: int, sources: tuple[int, ...], target: int) -> list[int]:
-    """Give the values at one point of Lagrange's basis polynomials, by barycentric weights."""
+    """Return the values at one point of Lagrange's basis polynomials, by barycentric weights."""
     if target in sources:
         return [int(source == target) for source in sources]
     whole = _product(p, (target - source for source in sources))
@@ -282,7 +282,7 @@ def _lagrange_row(p: int, sources: tuple[int, ...], target: int) -> list[int]:
 
 @lru_cache(maxsize=256)
 def _barycentric(p: int, sources: tuple[int, ...]) -> tuple[int, ...]:
-    """Give 1 / prod over other points of the differences, for each point."""
+    """Return 1 / prod over other points of the differences, for each point."""
     return tuple(pow(_product(p, (s - other for other in sources if other != s)), -1, p) for s in sources)
 
 

@@ -99,14 +99,14 @@ def _checked(code: Code, responders: Sequence[int]) -> tuple[int, ...]:
 
 
 def _syndromes(code: Code, answers: Elements, responders: tuple[int, ...]) -> Elements:
-    """Give the syndromes, shape (primes, slack, entries)."""
+    """Return the syndromes, shape (primes, slack, entries)."""
     flat = answers.reshape(*answers.shape[:2], math.prod(answers.shape[2:]))
     return code.field.matmul(_checks(code, responders), flat, centred=False)
 
 
 @lru_cache(maxsize=64)
 def _checks(code: Code, responders: tuple[int, ...]) -> Elements:
-    """Give the parity checks, shape (primes, slack, answers)."""
+    """Return the parity checks, shape (primes, slack, answers)."""
     points = code.points(responders)
     slack = len(points) - code.recovery
     rows = np.zeros((len(code.field.primes), slack, len(points)))
@@ -154,7 +154,7 @@ def _evaluate(recurrence: list[int], point: int, p: int) -> int:
 
 
 def _shortest_recurrence(values: list[int], p: int) -> list[int]:
-    """Give c, c_0 = 1, of least length L + 1 with sum_i c_i values[n - i] = 0 for all n >= L."""
+    """Return c, c_0 = 1, of least length L + 1 with sum_i c_i values[n - i] = 0 for all n >= L."""
     current, previous, length, gap, last = [1], [1], 0, 1, 1
     for n in range(len(values)):
         miss = sum(c * values[n - i] for i, c in enumerate(current) if i <= n) % p

@@ -102,7 +102,7 @@ class Field:
         return LARGEST_EXACT // ((max(self.primes) - 1) // 2) ** 2
 
     def zeros(self, shape: tuple[int, ...]) -> Elements:
-        """Give the element 0 in an array of this shape."""
+        """Return the element 0 in an array of this shape."""
         return np.zeros((len(self.primes), *shape))
 
     def encode(self, integers: NDArray[np.int64]) -> Elements:
@@ -134,11 +134,11 @@ class Field:
         return elements if 2 * size < min(self.primes) else self._reduce(elements)
 
     def decode(self, elements: Elements) -> NDArray[Any]:
-        """Give the integers in [-largest, largest] as Python integers, in an object array."""
+        """Return the integers in [-largest, largest] as Python integers, in an object array."""
         return self.decode_wide(elements).integers()
 
     def decode_wide(self, elements: Elements) -> Wide:
-        """Give the integers in [-largest, largest] in limbs, which add, multiply and compare exactly.
+        """Return the integers in [-largest, largest] in limbs, which add, multiply and compare exactly.
 
         Returns
         -------

@@ -27,7 +27,7 @@ _BLOCK = 1 << 15
 
 
 def is_prime(number: int) -> bool:
-    """Tell whether a number is prime, by trial division: meant for numbers below 2^24."""
+    """Return whether a number is prime, by trial division: meant for numbers below 2^24."""
     if number < 4 or number % 2 == 0:
         return number in (2, 3)
     return all(number % divisor for divisor in range(3, math.isqrt(number) + 1, 2))
@@ -35,7 +35,7 @@ def is_prime(number: int) -> bool:
 
 @lru_cache(maxsize=8)
 def primes_below(bound: int, count: int) -> tuple[int, ...]:
-    """Give the largest primes below an even bound, largest first."""
+    """Return the largest primes below an even bound, largest first."""
     found: list[int] = []
     number = bound - 1
     while len(found) < count:
@@ -53,7 +53,7 @@ def reduce_rows(values: Elements, primes: tuple[int, ...]) -> Elements:
 
 
 def mixed_radix(elements: Elements, primes: tuple[int, ...]) -> Elements:
-    """Give the centred digits c of value = c_1 + p_1 (c_2 + p_2 (c_3 + ...)), same shape as the elements.
+    """Return the centred digits c of value = c_1 + p_1 (c_2 + p_2 (c_3 + ...)), same shape as the elements.
 
     Odd radices with centred digits hold each integer up to half the product of the primes in one way only, so the
     value is centred by itself.

@@ -85,7 +85,7 @@ class Wide:
         return np.asarray(result)
 
     def replace(self, where: NDArray[np.bool_], other: Self) -> Self:
-        """Give the others where told, these elsewhere."""
+        """Return the others where told, these elsewhere."""
         left, right = _align(self.limbs, other.limbs)
         return type(self)(np.stack([np.where(where, b, a) for a, b in zip(left, right, strict=True)]))
 
@@ -113,13 +113,13 @@ def _carry(columns: list[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 def _align(left: NDArray[np.int64], right: NDArray[np.int64]) -> tuple[list[Any], list[Any]]:
-    """Give both the same number of limbs, by extending the sign."""
+    """Return both the same number of limbs, by extending the sign."""
     count = max(len(left), len(right))
     return _extend(left, count), _extend(right, count)
 
 
 def _extend(limbs: NDArray[np.int64], count: int) -> list[Any]:
-    """Give a list of `count` limbs of the same integers."""
+    """Return a list of `count` limbs of the same integers."""
     result = list(limbs)
     while len(result) < count:
         last = result.pop()

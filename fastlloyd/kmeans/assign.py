@@ -191,7 +191,7 @@ def sum_by_label(
 def _blocks(
     points: GridPoints, centers: NDArray[np.int64], block: int
 ) -> Iterator[tuple[slice, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]]:
-    """Give per block its rows, coordinates (d, b), best scores (b,) and all scores (k, b)."""
+    """Yield per block its rows, coordinates (d, b), best scores (b,) and all scores (k, b)."""
     k = centers.shape[0]
     exact = centers.astype(np.float64)
     minus_two = -2.0 * exact
@@ -234,6 +234,6 @@ def _mark_members(
 
 
 def _first_equal(scores: NDArray[np.float64], best: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Give the lowest index at which a column of (k, b) reaches its minimum."""
+    """Return the lowest index at which a column of (k, b) reaches its minimum."""
     found: NDArray[np.int64] = np.argmax(scores == best, axis=0).astype(np.int64, copy=False)
     return found

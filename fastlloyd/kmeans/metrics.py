@@ -99,7 +99,7 @@ def _libraries() -> tuple[Any, Any, Any]:
 
 
 def _sample(n: int) -> NDArray[np.int64]:
-    """Give the fixed public sample of rows: the first 2,000 of a public shuffle."""
+    """Return the fixed public sample of rows: the first 2,000 of a public shuffle."""
     if n <= SAMPLE:
         return np.arange(n)
     draws = PublicStream(0, domains.SILHOUETTE).uint32(n)

@@ -48,7 +48,7 @@ def symmetric(upper: NDArray[np.float64], d: int) -> NDArray[np.float64]:
 
 
 def leading_subspace(matrix: NDArray[np.float64], rank: int) -> NDArray[np.float64]:
-    """Give the eigenvectors of the `rank` largest eigenvalues, largest first, as rows; shape (rank, d).
+    """Return the eigenvectors of the `rank` largest eigenvalues, largest first, as rows; shape (rank, d).
 
     Notes
     -----

@@ -149,7 +149,7 @@ def nearest(points: NDArray[np.float64], centers: NDArray[np.float64]) -> tuple[
 
 
 def _squared_distances(points: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give squared distances, shape (n, k); never below 0."""
+    """Return squared distances, shape (n, k); never below 0."""
     own = np.einsum("ij,ij->i", points, points)[:, None]
     theirs = np.einsum("ij,ij->i", centers, centers)
     found: NDArray[np.float64] = np.maximum(own - 2.0 * (points @ centers.T) + theirs, 0.0)
@@ -157,7 +157,7 @@ def _squared_distances(points: NDArray[np.float64], centers: NDArray[np.float64]
 
 
 def _usable(points: NDArray[np.float64], weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    """Give the weights, or ones where there are none."""
+    """Return the weights, or ones where there are none."""
     if weights is None or not weights.any():
         return np.ones(len(points))
     return weights

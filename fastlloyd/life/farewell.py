@@ -134,7 +134,7 @@ class Accounts:
     problem: str = ""
 
     def body(self) -> bytes:
-        """Give canonical JSON."""
+        """Return canonical JSON."""
         values = {str(party.rank): asdict(account) for party, account in sorted(self.by_party.items())}
         return json.dumps({"accounts": values}, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 

@@ -41,7 +41,7 @@ class Document:
     TYPE: ClassVar[int]
 
     def body(self) -> bytes:
-        """Give canonical JSON."""
+        """Return canonical JSON."""
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
     @property

@@ -39,7 +39,7 @@ class SetupBytes:
     value: bytes = field(repr=False)
 
     def body(self) -> bytes:
-        """Give the 32 bytes."""
+        """Return the 32 bytes."""
         return self.value
 
     @property

@@ -27,7 +27,7 @@ _AGREEMENT = dict.fromkeys((SeedContribution.TYPE, SeedConfirmation.TYPE, PairPu
 
 
 def setup_bounds(me: PartyId, sizes: Mapping[int, int] | None = None) -> Bounds:
-    """Give the bounds until the plan is known.
+    """Return the bounds until the plan is known.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def setup_bounds(me: PartyId, sizes: Mapping[int, int] | None = None) -> Bounds:
 
 
 def plan_bounds(sizes: Mapping[int, int], *, clients: int, ahead_bytes: int = 0) -> Bounds:
-    """Give the bounds from the plan to the end.
+    """Return the bounds from the plan to the end.
 
     Parameters
     ----------

@@ -75,7 +75,7 @@ class Ring:
         return integers.astype(self.dtype)
 
     def decode(self, elements: RingArray) -> NDArray[np.int64]:
-        """Give the centred representatives in [-2^(bits-1), 2^(bits-1))."""
+        """Return the centred representatives in [-2^(bits-1), 2^(bits-1))."""
         signed = elements.astype(self.dtype, copy=False).view(f"<i{self.element_bytes}")
         return signed.astype(np.int64)
 

@@ -53,11 +53,11 @@ class Masks(Protocol):
     """What a client needs of its masks, common or pairwise; `history` is that of all replies before the round."""
 
     def mask(self, round_: int, client: PartyId, history: bytes) -> RingArray:
-        """Give one client's mask of one round."""
+        """Return one client's mask of one round."""
         ...
 
     def total(self, round_: int, included: Iterable[PartyId], history: bytes) -> RingArray:
-        """Give the sum of the masks of all clients included: what is left in the server's sum."""
+        """Return the sum of the masks of all clients included: what is left in the server's sum."""
         ...
 
 

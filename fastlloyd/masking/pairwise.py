@@ -146,7 +146,7 @@ class PairwiseMasks:
             self._streams[party] = MaskStream(secret, domains.PAIR_MASK, context)
 
     def shaped(self, ring: Ring, elements: int) -> Self:
-        """Give the same masks for vectors of another ring or length: rounds may differ in both.
+        """Return the same masks for vectors of another ring or length: rounds may differ in both.
 
         A round's stream starts at the same place whatever its shape, so a round has one shape only.
         """
@@ -155,7 +155,7 @@ class PairwiseMasks:
         return other
 
     def mask(self, round_: int, client: PartyId, history: bytes) -> RingArray:
-        """Give this party's mask of one round, shape (elements,): uniform for whoever lacks one of the pairs' secrets.
+        """Return this party's mask of one round, shape (elements,): uniform to whoever lacks one pair's secret.
 
         Raises
         ------
@@ -175,7 +175,7 @@ class PairwiseMasks:
         return result
 
     def total(self, round_: int, included: Iterable[PartyId], history: bytes) -> RingArray:
-        """Give the sum of all clients' masks: zeros, shape (elements,).
+        """Return the sum of all clients' masks: zeros, shape (elements,).
 
         Raises
         ------

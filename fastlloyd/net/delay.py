@@ -65,7 +65,7 @@ class DelayedTransport(Transport):
         self._release_due()
 
     def receive(self, timeout_s: float) -> tuple[PartyId, bytes] | None:
-        """Give the next frame of any peer; frames of ours that fall due meanwhile leave on time."""
+        """Return the next frame of any peer; frames of ours that fall due meanwhile leave on time."""
         deadline = time.monotonic() + timeout_s
         while True:
             self._release_due()

@@ -46,7 +46,7 @@ class Transport(ABC):
 
     @abstractmethod
     def receive(self, timeout_s: float) -> tuple[PartyId, bytes] | None:
-        """Give the next frame of any peer, or None when `timeout_s` seconds pass without one.
+        """Return the next frame of any peer, or None when `timeout_s` seconds pass without one.
 
         `timeout_s = 0` polls once.
 

@@ -25,7 +25,7 @@ class Payload:
     data: bytes = field(repr=False)
 
     def body(self) -> bytes:
-        """Give the bytes."""
+        """Return the bytes."""
         return self.data
 
     @property
@@ -44,7 +44,7 @@ class IncludedPayload:
     clients: int
 
     def body(self) -> bytes:
-        """Give the bitmap of the clients included, then the bytes."""
+        """Return the bitmap of the clients included, then the bytes."""
         return encode_included(self.included, self.clients) + self.data
 
     @property
@@ -111,5 +111,5 @@ class RingPayload(Payload):
         return cls(body)
 
     def elements(self, format: RingFormat) -> RingArray:
-        """Give the ring elements, shape (elements,)."""
+        """Return the ring elements, shape (elements,)."""
         return format.ring.from_bytes(self.data, format.elements)

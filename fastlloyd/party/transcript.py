@@ -50,6 +50,6 @@ class Transcript:
         return dict(sorted(self._chains.items()))
 
     def digest(self) -> bytes:
-        """Give 32 bytes over context and chains: what the parties agree on and sign."""
+        """Return 32 bytes over context and chains: what the parties agree on and sign."""
         joined = b"".join(struct.pack("<I", speaker.rank) + chain for speaker, chain in self.chains.items())
         return hashlib.sha256(domains.TRANSCRIPT + self._context + joined).digest()

@@ -123,7 +123,7 @@ def prepare() -> None:
 
 
 def gdp_delta(mu: float, epsilon: float) -> float:
-    """Give the smallest delta for which mu-GDP implies (epsilon, delta)-DP.
+    """Return the smallest delta for which mu-GDP implies (epsilon, delta)-DP.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def gdp_delta(mu: float, epsilon: float) -> float:
 
 
 def gdp_epsilon(mu: float, delta: float) -> float:
-    """Give the smallest epsilon for which mu-GDP implies (epsilon, delta)-DP.
+    """Return the smallest epsilon for which mu-GDP implies (epsilon, delta)-DP.
 
     Returns
     -------
@@ -212,7 +212,7 @@ def _compose_at(counts: Mapping[str, Mapping[float, int]], delta: float, interva
 
 
 def _response_losses(epsilon: float, count: int, interval: float) -> tuple[dict[int, float], float]:
-    """Give the privacy losses of many randomised responses, rounded up to the grid, and the mass of what is cut off."""
+    """Return the privacy losses of many randomised responses, rounded up to the grid, and the mass cut off."""
     import numpy as np
     from scipy.special import gammaln
 

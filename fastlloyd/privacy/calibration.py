@@ -26,7 +26,7 @@ _MAX_STEPS = 100
 
 
 def gaussian_noise_multiplier(epsilon: float, delta: float) -> float:
-    """Give the smallest sigma for which (1 / sigma)-GDP implies (epsilon, delta)-DP.
+    """Return the smallest sigma for which (1 / sigma)-GDP implies (epsilon, delta)-DP.
 
     Parameters
     ----------

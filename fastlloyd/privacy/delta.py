@@ -20,7 +20,7 @@ _SLACK = 1e-9
 
 
 def automatic_delta(n_total: int) -> float:
-    """Give the default, 1 / (100 N), N public.
+    """Return the default, 1 / (100 N), N public.
 
     Notes
     -----
@@ -36,12 +36,12 @@ def stated_delta(delta: float | None, n_total: int) -> float:
 
 
 def paper_delta(n_total: int) -> float:
-    """Give FastLloyd's 1 / (N ln N) (§6.1.1), N public."""
+    """Return FastLloyd's 1 / (N ln N) (§6.1.1), N public."""
     return 1.0 / (n_total * math.log(n_total))
 
 
 def settle_delta(stated: float | str | None, *, n_total: int, paper: float, accept_large: bool) -> float | None:
-    """Give delta as a number, or None for the default.
+    """Return delta as a number, or None for the default.
 
     Parameters
     ----------

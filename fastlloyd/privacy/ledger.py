@@ -100,7 +100,7 @@ class Ledger:
         return mark.entries < len(self._links) and self._links[mark.entries].hex() == mark.link
 
     def close(self) -> None:
-        """Give the file and its lock back; recording afterwards is an error if there was a file."""
+        """Close the file and its lock; recording afterwards is an error if there was a file."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -240,7 +240,7 @@ class Ledger:
         return neighbours, _composed((*self.releases, *missing), delta, neighbours)
 
     def digest_key(self) -> bytes:
-        """Give the local key for `keyed_digest`, kept beside the ledger (mode 0600), made at first use.
+        """Return the local key for `keyed_digest`, kept beside the ledger (mode 0600), made at first use.
 
         Sees
         ----

@@ -23,7 +23,7 @@ PRIVATE_MODE = 0o600
 
 
 def keyed_digest(key: bytes, content: bytes | NDArray[Any]) -> str:
-    """Give a digest of records that nobody without the key can test guesses against.
+    """Return a digest of records that nobody without the key can test guesses against.
 
     Parameters
     ----------

@@ -102,7 +102,7 @@ class Release:
         return self.noise_scale / self.sensitivity if self.noise_scale > 0.0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all fields and the noise multiplier; numbers of shares only where there are shares."""
+        """Return all fields and the noise multiplier; numbers of shares only where there are shares."""
         content = {name: getattr(self, name) for name in _TYPES}
         content["noise_multiplier"] = self.noise_multiplier
         if self.mechanism not in SHARED:

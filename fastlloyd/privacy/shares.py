@@ -84,7 +84,7 @@ def draw_laplace_share(scale: float, shares: int, size: int, secret: SecretRando
 
 
 def event_multiplier(release: Release) -> float:
-    """Give the noise multiplier of the continuous mechanism that stands for a release in compositions.
+    """Return the noise multiplier of the continuous mechanism that stands for a release in compositions.
 
     Notes
     -----
@@ -100,7 +100,7 @@ def event_multiplier(release: Release) -> float:
 
 
 def spread(clients: int, known: int) -> float:
-    """Give the standard deviation of all shares together over that of the guaranteed ones: sqrt(m / (m - t)).
+    """Return the standard deviation of all shares together over that of the guaranteed ones: sqrt(m / (m - t)).
 
     Raises
     ------
@@ -116,7 +116,7 @@ def spread(clients: int, known: int) -> float:
 
 
 def noise_price(release: Release) -> float:
-    """Give the noise of all shares together over that of a server that alone adds noise for the same epsilon.
+    """Return the noise of all shares together over that of a server that alone adds noise for the same epsilon.
 
     Returns
     -------
@@ -135,7 +135,7 @@ def noise_price(release: Release) -> float:
 
 
 def zcdp(share: float, shares: int, sensitivity: float, elements: int) -> float:
-    """Give rho of the sum of discrete Gaussian shares by Kairouz, Liu and Steinke's Theorem 1, for comparison.
+    """Return rho of the sum of discrete Gaussian shares by Kairouz, Liu and Steinke's Theorem 1, for comparison.
 
     Returns
     -------
@@ -148,7 +148,7 @@ def zcdp(share: float, shares: int, sensitivity: float, elements: int) -> float:
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
-    """Give the epsilon that rho-zCDP implies at delta.
+    """Return the epsilon that rho-zCDP implies at delta.
 
     Notes
     -----
@@ -171,7 +171,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
 
 def zcdp_noise_multiplier(epsilon: float, delta: float) -> float:
-    """Give the noise multiplier for which the conversion from zCDP gives this epsilon, for comparison."""
+    """Return the noise multiplier for which the conversion from zCDP gives this epsilon, for comparison."""
     low, high = 1e-9, 1e9
     for _ in range(200):
         middle = math.sqrt(low * high)

@@ -151,12 +151,12 @@ def knows(name: str) -> bool:
 
 
 def names() -> tuple[str, ...]:
-    """Give the names of all protocols, this package's first; imports none."""
+    """Return the names of all protocols, this package's first; imports none."""
     return tuple(dict.fromkeys((*PROTOCOLS, *(point.name for point in _entry_points()))))
 
 
 def summaries() -> Iterator[tuple[str, str]]:
-    """Give name and one line of each protocol; of one that cannot be used, that it cannot."""
+    """Yield name and one line of each protocol; of one that cannot be used, that it cannot."""
     for name in names():
         try:
             yield name, find(name).summary
@@ -165,7 +165,7 @@ def summaries() -> Iterator[tuple[str, str]]:
 
 
 def _entry_points() -> Iterator[EntryPoint]:
-    """Give what other distributions add."""
+    """Yield what other distributions add."""
     from importlib.metadata import entry_points
 
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):

@@ -69,7 +69,7 @@ class Privacy:
     bounded: bool = True
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the entry of the report."""
+        """Return the entry of the report."""
         entry: dict[str, Any] = {
             "epsilon": finite(self.epsilon),
             "delta": self.delta,
@@ -160,7 +160,7 @@ class Common:
     created: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def alike(self) -> dict[str, Any]:
-        """Give the entries that all parties of a run have alike; of `rounds`, all but the seconds."""
+        """Return the entries that all parties of a run have alike; of `rounds`, all but the seconds."""
         parties: dict[str, Any] = {"clients": self.clients, "authenticated": self.authenticated}
         if self.masking is not None:
             parties["masking"] = self.masking
@@ -176,7 +176,7 @@ class Common:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the entries of both files."""
+        """Return the entries of both files."""
         return {
             "schema": SCHEMA,
             "version": __version__,
@@ -307,7 +307,7 @@ def claim(privacy: Privacy, *, n_total: int | None, against: str, reason: str | 
 
 
 def public_releases(releases: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Give releases as they stand in a report: without the digest of the data behind them."""
+    """Return releases as they stand in a report: without the digest of the data behind them."""
     return [{name: value for name, value in entry.items() if name != "data"} for entry in releases]
 
 
@@ -335,7 +335,7 @@ def machine(mpi: str | None = None) -> dict[str, Any]:
 
 
 def finite(value: float | None) -> float | None:
-    """Give the number, or None where JSON has none for it."""
+    """Return the number, or None where JSON has none for it."""
     return value if value is not None and math.isfinite(value) else None
 
 
@@ -369,7 +369,7 @@ def load(path: Path, definition: str = "report") -> dict[str, Any]:
 
 
 def _checked(document: Mapping[str, Any], definition: str) -> dict[str, Any]:
-    """Give the document as it reads back from its file, checked."""
+    """Return the document as it reads back from its file, checked."""
     validate(document, definition)
     plain: dict[str, Any] = json.loads(encode(document))
     validate(plain, definition)

@@ -183,7 +183,7 @@ def _write_numbers(axes: Any, centroids: NDArray[np.float64], scaled: NDArray[np
 
 
 def _areas(sizes: Sequence[float] | None, k: int) -> NDArray[np.float64]:
-    """Give marker areas in square points, growing with the sizes; the smallest still holds its number."""
+    """Return marker areas in square points, growing with the sizes; the smallest still holds its number."""
     if sizes is None:
         return np.full(k, _LEAST_AREA)
     weights = np.clip(np.asarray(sizes, dtype=np.float64), 0.0, None)

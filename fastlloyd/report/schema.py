@@ -32,7 +32,7 @@ _PASSIVE = {"$schema", "$id", "$defs", "title", "description", "then", "else"}
 
 @cache
 def schema() -> dict[str, Any]:
-    """Give the schema of report.json as shipped; `$defs/server` is that of server.json."""
+    """Return the schema of report.json as shipped; `$defs/server` is that of server.json."""
     content: dict[str, Any] = json.loads(resources.files("fastlloyd.report").joinpath("schema.json").read_text("utf-8"))
     return content
 
@@ -60,7 +60,7 @@ def validate(document: Any, definition: str = "report") -> None:
 
 
 def _problems(value: Any, rules: Mapping[str, Any], where: str) -> Iterator[str]:
-    """Give what is wrong, outermost first."""
+    """Return the errors, outermost first."""
     if isinstance(value, float) and not math.isfinite(value):
         yield f"{where}: expected a finite number, got {value}"
         return

@@ -57,7 +57,7 @@ class SignedRecord:
     covers: Covers = "result"
 
     def statement(self, roster: bytes, agreed: bytes, covers: Covers) -> bytes:
-        """Give the bytes that a party signs which has so much of it."""
+        """Return the bytes that a party signs which has so much of it."""
         values = self.common.alike()
         public = _public(values, self.releases)
         result = _result(self.features, self.noisy_sizes, file_digests(self.files), covers)
@@ -65,7 +65,7 @@ class SignedRecord:
 
 
 def file_digests(files: Mapping[str, str]) -> dict[str, str]:
-    """Give the SHA-256 of each text, in hexadecimal digits."""
+    """Return the SHA-256 of each text, in hexadecimal digits."""
     return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in sorted(files.items())}
 
 
@@ -123,7 +123,7 @@ def verify_signatures(folder: Path, report: Mapping[str, Any], roster: Roster) -
 
 
 def _from_report(report: Mapping[str, Any], entry: Mapping[str, Any]) -> bytes:
-    """Give the statement that a party must have signed if the report is what it saw."""
+    """Return the statement that a party must have signed if the report is what it saw."""
     signed, result = report["signatures"], report["result"]
     public = _public(report, report["privacy"]["releases"])
     own = _result(result["features"], result["noisy_sizes"], signed["files"], entry["covers"])
@@ -164,7 +164,7 @@ def _result(
 
 
 def _whole(report: Mapping[str, Any]) -> bytes:
-    """Give the bytes that the writer signs: the report with its own signature left out."""
+    """Return the bytes that the writer signs: the report with its own signature left out."""
     signed = dict(report["signatures"])
     signed["writer"] = {"rank": signed["writer"]["rank"], "signature": None}
     return _canonical({**report, "signatures": signed})

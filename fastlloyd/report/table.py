@@ -172,7 +172,7 @@ def _signed(signatures: Mapping[str, Any] | None) -> str:
 
 
 def _pairwise(document: Mapping[str, Any]) -> bool:
-    """Say whether the masks cancelled in the server's sum."""
+    """Return whether the masks cancelled in the server's sum."""
     masking: bool = document["parties"].get("masking") == "pairwise"
     return masking
 

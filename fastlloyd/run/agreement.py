@@ -100,7 +100,7 @@ class MaskAgreement:
         return pairs
 
     def _stored(self, name: str) -> Party[bytes | None]:
-        """Give what the interrupted run stored; None for a new run."""
+        """Return what the interrupted run stored; None for a new run."""
         if not self.resumed:
             return None
         content: bytes | None = yield Load(name)

@@ -38,7 +38,7 @@ class Links(Protocol):
         ...
 
     def receive(self, timeout_s: float) -> tuple[PartyId, bytes] | None:
-        """Give the next message of any peer."""
+        """Return the next message of any peer."""
         ...
 
     def bound(self, *, message_bytes: int, ahead_bytes: int) -> None:

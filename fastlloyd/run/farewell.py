@@ -176,7 +176,7 @@ def part(session: Session, record: SignedRecord, late: frozenset[PartyId] = froz
 
 
 def _account(session: Session, record: SignedRecord, agreed: bytes) -> Account:
-    """Give this party's own account, signed where its key is known to the others."""
+    """Return this party's own account, signed where its key is known to the others."""
     total, meter = session.meter.total_sent(), session.meter
     sent = Sent(
         payload_bytes=total.payload_bytes,
@@ -214,7 +214,7 @@ def _incomplete(missing: Sequence[PartyId], problems: Mapping[PartyId, str]) -> 
 def _signatures(
     session: Session, record: SignedRecord, agreed: bytes, accounts: Mapping[PartyId, Account]
 ) -> dict[str, Any] | None:
-    """Give the report's entry: who signed what this party saw."""
+    """Return the report's entry: who signed what this party saw."""
     roster = session.roster
     if roster is None:
         return None

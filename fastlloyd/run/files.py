@@ -239,7 +239,7 @@ def _find_earlier(facts: Facts) -> Earlier:
 
 
 def privacy_part(claim: Claim, releases: Sequence[Release], ledger: Ledger, config: RunConfig) -> document.Privacy:
-    """Give what the report says of privacy: the claim, and what was spent by this run and by all in the ledger."""
+    """Return what the report says of privacy: the claim, and what was spent by this run and by all in the ledger."""
     counted = bool(config.state_dir and ledger.releases)
     lifetime = claim.delta if claim.lifetime_delta is None else claim.lifetime_delta
     return document.Privacy(

@@ -52,11 +52,11 @@ class HorizontalPlan(Protocol):
         ...
 
     def all_releases(self) -> tuple[Release, ...]:
-        """Give the releases of all rounds."""
+        """Return the releases of all rounds."""
         ...
 
     def to_json(self) -> dict[str, Any]:
-        """Give plain values."""
+        """Return plain values."""
         ...
 
     @classmethod
@@ -154,7 +154,7 @@ class Begun(Generic[P]):
     data_digest: str
 
     def agreement(self, start: bytes = b"") -> MaskAgreement:
-        """Give what agrees with the other clients on secrets, bound to the public set-up, the plan and `start`."""
+        """Return the agreement with the other clients on secrets, bound to the public set-up, the plan and `start`."""
         session = self.session
         shared = json.dumps(self.plan.to_json(), sort_keys=True).encode()
         context = hashlib.sha256(session.digest + hashlib.sha256(shared).digest() + start).digest()

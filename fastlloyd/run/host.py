@@ -54,15 +54,15 @@ class State(Protocol):
         ...
 
     def load(self, name: str) -> bytes | None:
-        """Give what was saved."""
+        """Return what was saved."""
         ...
 
     def rounds(self, prefix: str) -> dict[int, bytes]:
-        """Give what was saved for rounds."""
+        """Return what was saved for rounds."""
         ...
 
     def limit(self, epsilon: float | None, delta: float) -> Limit | None:
-        """Give the lifetime budget that holds."""
+        """Return the lifetime budget that holds."""
         ...
 
     def keep_limit(self, limit: Limit) -> None:
@@ -176,7 +176,7 @@ class Host:
         self._disk.close()
 
     def _restart_clock(self) -> float:
-        """Give the seconds since the last event and start anew."""
+        """Return the seconds since the last event and start anew."""
         now = time.perf_counter()
         seconds, self._last_event = now - self._last_event, now
         return seconds

@@ -80,7 +80,7 @@ class Common:
         }
 
     def digest(self, config: RunConfig, roster: bytes) -> bytes:
-        """Give 32 bytes over everything public that must be equal at all parties."""
+        """Return 32 bytes over everything public that must be equal at all parties."""
         facts = Common.facts(self, config, roster)
         return hashlib.sha256(json.dumps(facts, sort_keys=True, default=list).encode()).digest()
 
@@ -105,7 +105,7 @@ class OwnRecords:
     raw_rows: RawRows = field(default_factory=RawRows, repr=False)
 
     def digest(self, key: bytes) -> str:
-        """Give a keyed digest of everything that a resumed run must find unchanged; never sent."""
+        """Return a keyed digest of everything that a resumed run must find unchanged; never sent."""
         return keyed_digest(key, self.raw_points)
 
     def quantise(self, fraction_bits: int) -> GridPoints:
@@ -192,7 +192,7 @@ def public_dataset(config: RunConfig) -> tuple[RunConfig, Dataset | None]:
 
 
 def settle_size(config: RunConfig, dataset: Dataset | None) -> tuple[int, int]:
-    """Give the public N and k, as configured or as the public data set brings them.
+    """Return the public N and k, as configured or as the public data set brings them.
 
     Raises
     ------
@@ -216,7 +216,7 @@ def settle_size(config: RunConfig, dataset: Dataset | None) -> tuple[int, int]:
 
 
 def plan_inputs(config: RunConfig, clients: int, d: int | None, make_public: MakePublic) -> tuple[Any, int]:
-    """Give the public parameters and the number of features of a run that is only planned.
+    """Return the public parameters and the number of features of a run that is only planned.
 
     Raises
     ------
@@ -233,7 +233,7 @@ def plan_inputs(config: RunConfig, clients: int, d: int | None, make_public: Mak
 
 
 def share_caps(config: RunConfig, clients: int, n_total: int) -> tuple[int, ...]:
-    """Give each client's public cap; they sum to at most N."""
+    """Return each client's public cap; they sum to at most N."""
     if not config.client_caps:
         return (n_total // clients,) * clients
     if len(config.client_caps) != clients:
@@ -306,7 +306,7 @@ def _raw_ids(path: DataFile, config: RunConfig) -> tuple[str, ...] | None:
 
 
 def load_identity(config: RunConfig, me: PartyId, clients: int) -> tuple[Identity, Roster | None]:
-    """Give this party's identity, and the roster.
+    """Return this party's identity, and the roster.
 
     Without a roster: a fresh key; certificates are exchanged unauthenticated.
 

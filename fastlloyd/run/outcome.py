@@ -83,7 +83,7 @@ def common_part(
     parameters: Mapping[str, Any],
     included: Sequence[Sequence[PartyId]],
 ) -> document.Common:
-    """Give what report.json and server.json have in common, but for the traffic.
+    """Return what report.json and server.json have in common, but for the traffic.
 
     Parameters
     ----------
@@ -268,7 +268,7 @@ class Result:
         return judge(self.noise, centroids=self.centroids, sizes=self.noisy_sizes, lo=lo, hi=hi, extreme=extreme)
 
     def record(self) -> SignedRecord:
-        """Give what a party signs of it."""
+        """Return what a party signs of it."""
         return SignedRecord(
             common=self.common,
             releases=[release.to_dict() for release in self.releases],

@@ -95,7 +95,7 @@ class Session:
         yield Allow(setup_bounds(self.me, sizes))
 
     def own_releases(self) -> list[Release]:
-        """Give this run's releases from the ledger, without the digest of the data."""
+        """Return this run's releases from the ledger, without the digest of the data."""
         run = self.facts.run_id.hex()
         return [dataclasses.replace(release, data="") for release in self.ledger.releases if release.run == run]
 

@@ -177,7 +177,7 @@ class Simulation:
                 self._inboxes[receiver].put(sender, header, passed)
 
     def _serve(self, party: PartyId) -> Step | None:
-        """Give a waiting party's next step, if all it waits for is there."""
+        """Return a waiting party's next step, if all it waits for is there."""
         effect, inbox = self._waiting[party], self._inboxes[party]
         if isinstance(effect, Receive):
             return self._answer(party, (effect.sender,)) if inbox.holds(effect.sender, effect.round) else None

@@ -72,7 +72,7 @@ class VerticalCommon(Common):
         return {**Common.facts(self, replace(config, columns=()), roster), VERTICAL: self._chosen()}
 
     def digest(self, config: RunConfig, roster: bytes) -> bytes:
-        """Give 32 bytes over everything public that must be equal at all parties; columns are each party's own."""
+        """Return 32 bytes over everything public that must be equal at all parties; columns are each party's own."""
         plain = Common.digest(self, replace(config, columns=()), roster)
         return hashlib.sha256(plain + json.dumps(self._chosen(), sort_keys=True).encode()).digest()
 
@@ -96,7 +96,7 @@ class OwnColumns:
     features: PartyFeatures
 
     def points(self, common_ids: tuple[str, ...]) -> NDArray[np.float64]:
-        """Give the records with these ids, scaled to [-1, 1], in the order of the ids; shape (n, d_i)."""
+        """Return the records with these ids, scaled to [-1, 1], in the order of the ids; shape (n, d_i)."""
         kept = self.table.restrict(common_ids)
         return scale(kept.raw_values.copy(), self.features.bounds)
 

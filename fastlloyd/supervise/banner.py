@@ -75,7 +75,7 @@ class BannerFilter:
         return [*self.flush(), line]
 
     def flush(self) -> list[str]:
-        """Give up waiting for more: lines held back so far are the ranks' own."""
+        """Stop waiting for more: lines held back so far are the ranks' own."""
         held, self._held, self._in_block = self._held, [], False
         return held
 

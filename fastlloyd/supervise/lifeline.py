@@ -68,7 +68,7 @@ class Lifelines:
         return descriptor in self._ranks
 
     def __iter__(self) -> Iterator[int]:
-        """Give the descriptors to be watched: one reports a hang-up once a rank has held its other end and is gone."""
+        """Return the descriptors to watch: one reports a hang-up once a rank has held its other end and is gone."""
         return iter(self._ranks)
 
     @property
@@ -83,7 +83,7 @@ class Lifelines:
             self.fallen.append(rank)
 
     def close(self) -> None:
-        """Give everything back; idempotent."""
+        """Close everything; idempotent."""
         for descriptor in self._ranks:
             os.close(descriptor)
         self._ranks = {}

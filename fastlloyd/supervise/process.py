@@ -65,7 +65,7 @@ class Process:
         return self.state in ("", *_ENDED)
 
     def wait_status(self) -> int | None:
-        """Give how it ended, as `os.waitpid` would; None when the kernel no longer tells, or not yet."""
+        """Return how it ended, as `os.waitpid` would; None when the kernel no longer tells, or not yet."""
         fields = _stat(self.pid)
         if fields and fields[0] in _ENDED and fields[-1].isdigit():
             return int(fields[-1])
@@ -87,7 +87,7 @@ class Process:
                 os.kill(self.pid, number)
 
     def close(self) -> None:
-        """Give the descriptor back; idempotent."""
+        """Close the descriptor; idempotent."""
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None

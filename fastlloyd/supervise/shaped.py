@@ -59,7 +59,7 @@ class ShapedHosts:
         return [str(self.tool), "exec", "h1", "--name", self.name, "--", *command], env
 
     def sent_bytes(self) -> int:
-        """Give the bytes that left all hosts' interfaces so far, Ethernet headers included."""
+        """Return the bytes that left all hosts' interfaces so far, Ethernet headers included."""
         document = json.loads(_call(self.tool, "counters", "--name", self.name, "--json"))
         return sum(int(host["tx_bytes"]) for host in document["hosts"])
 

@@ -389,7 +389,7 @@ class _Run:
         collect(process.pid for process in self._processes.values())
 
     def _release(self) -> None:
-        """Give all descriptors back."""
+        """Close all descriptors."""
         for process in self._processes.values():
             process.close()
         for pipe in (self._launcher.stdout, self._launcher.stderr):

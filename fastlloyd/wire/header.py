@@ -56,7 +56,7 @@ class Header(NamedTuple):
     attempt: int = 0
 
     def encode(self) -> bytes:
-        """Give the 8 bytes."""
+        """Return the 8 bytes."""
         return _HEADER.pack(self.type, PROTOCOL_VERSION, self.attempt, self.round)
 
     @classmethod
@@ -77,7 +77,7 @@ class Header(NamedTuple):
 
 
 def round_order(round_: int) -> int:
-    """Give the place of a round number in time: set-up before round 0, the final exchange last."""
+    """Return the place of a round number in time: set-up before round 0, the final exchange last."""
     return -1 if round_ == SETUP_ROUND else round_
 
 

@@ -31,7 +31,7 @@ _AGAINST = "whoever sees the histogram; the server sees masked counts only"
 
 
 def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
-    """Give the public parameters of a run."""
+    """Return the public parameters of a run."""
     delta = settle_delta(config.delta, n_total=n_total, paper=1.0 / n_total, accept_large=config.accept_large_delta)
     return fill_public(PublicParameters, config, clients=clients, k=k, n_total=n_total, delta=delta)
 
@@ -129,7 +129,7 @@ def _common_part(session: Session, plan: Plan) -> Any:
 
 
 def _make_result(session: Session, plan: Plan, bounds: Bounds, result: ClientResult) -> Result:
-    """Give what the clients have at the end: the bins' middles, and the noisy counts as sizes."""
+    """Return the result that the clients have at the end: the bins' middles, and the noisy counts as sizes."""
     points = middles(plan.k)
     return Result(
         common=_common_part(session, plan),

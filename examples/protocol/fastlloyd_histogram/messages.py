@@ -44,11 +44,11 @@ class NoisyCounts(RingPayload):
 
 
 def counts_format(plan: Plan) -> CountsFormat:
-    """Give the format of a run's messages."""
+    """Return the format of a run's messages."""
     return CountsFormat(Ring(RING_BITS), plan.k)
 
 
 def bounds(plan: Plan) -> Bounds:
-    """Give what a peer may send once the plan is known."""
+    """Return the bounds of what a peer may send once the plan is known."""
     most = plan.k * RING_BITS // 8
     return plan_bounds({MaskedCounts.TYPE: most, NoisyCounts.TYPE: most}, clients=plan.clients)

@@ -80,7 +80,7 @@ class Plan(PlainPlan):
     scale: float
 
     def all_releases(self) -> tuple[Release, ...]:
-        """Give what the run releases.
+        """Return what the run releases.
 
         Notes
         -----
@@ -138,10 +138,10 @@ def check_plan(plan: Plan, public: PublicParameters, names: tuple[str, ...]) -> 
 
 
 def bins_of(points: NDArray[np.float64], k: int) -> NDArray[np.int64]:
-    """Give each record's bin, int64, shape (n,), from values scaled to [-1, 1], shape (n, 1)."""
+    """Return each record's bin, int64, shape (n,), from values scaled to [-1, 1], shape (n, 1)."""
     return np.clip(np.floor((points[:, 0] + 1.0) * (k / 2.0)), 0, k - 1).astype(np.int64)
 
 
 def middles(k: int) -> NDArray[np.float64]:
-    """Give the middle of each bin in the scaled domain, shape (k, 1)."""
+    """Return the middle of each bin in the scaled domain, shape (k, 1)."""
     return ((2.0 * np.arange(k) + 1.0) / k - 1.0)[:, np.newaxis]

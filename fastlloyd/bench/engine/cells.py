@@ -55,7 +55,7 @@ class CellStore:
         self._cells = cells
 
     def find(self, cell: Cell) -> Any:
-        """Give what was measured for a cell, or None."""
+        """Return what was measured for a cell, or None."""
         return self._cells.get(self._key(cell))
 
     def keep(self, cell: Cell, value: Any) -> None:

@@ -127,7 +127,7 @@ class Workspace:
         self._shares: dict[tuple[Source, int], Shares] = {}
 
     def points(self, source: Source) -> NDArray[np.float64]:
-        """Give the records of a source, scaled to [-1, 1], shape (n, d).
+        """Return the records of a source, scaled to [-1, 1], shape (n, d).
 
         Raises
         ------

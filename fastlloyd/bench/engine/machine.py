@@ -16,7 +16,7 @@ _BUSY_SHARE = 0.25
 
 
 def cores() -> int:
-    """Give how many cores this process may use."""
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -40,7 +40,7 @@ def describe_software(mpirun: Mpirun) -> str:
 
 
 def load() -> float:
-    """Give how many processes wanted a core over the last minute."""
+    """Return how many processes wanted a core over the last minute."""
     return os.getloadavg()[0]
 
 

@@ -59,7 +59,7 @@ class Job:
         return 1 + len(self.shares.caps)
 
     def flags(self, output: Path) -> list[str]:
-        """Give the flags of the ranks."""
+        """Return the flags of the ranks."""
         values: dict[str, Any] = {
             "protocol": "fastlloyd",
             "data": self.shares.template,

@@ -45,7 +45,7 @@ class ShapedNetwork:
     interface: str
 
     def hosts(self, mpirun: Mpirun) -> Hosts:
-        """Give what `run_job` needs to start one rank on each host."""
+        """Return what `run_job` needs to start one rank on each host."""
         shell = str(TOOL.with_name("nsrsh"))
         if mpirun.vendor == "mpich":
             launcher = ["-launcher", "rsh", "-launcher-exec", shell]
@@ -55,7 +55,7 @@ class ShapedNetwork:
         return Hosts(prefix=prefix, addresses=self.addresses, interface=self.interface, launcher=launcher)
 
     def sent_bytes(self) -> int:
-        """Give the bytes that all hosts have sent so far, Ethernet headers counted."""
+        """Return the bytes that all hosts have sent so far, Ethernet headers counted."""
         document = json.loads(_netem("counters", "--name", self.name, "--json"))
         return sum(int(host["tx_bytes"]) for host in document["hosts"])
 

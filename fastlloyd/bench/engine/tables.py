@@ -72,7 +72,7 @@ def csv_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def _quantile(freedom: int) -> float:
-    """Give the two-sided 95 % quantile of Student's t."""
+    """Return the two-sided 95 % quantile of Student's t."""
     from scipy.stats import t
 
     return float(t.ppf((1.0 + _CONFIDENCE) / 2.0, freedom))

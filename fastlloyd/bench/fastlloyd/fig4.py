@@ -56,7 +56,7 @@ def run(options: Options) -> str:
 
 
 def mean_area(sources: Sequence[Source], method: Method, measured: Measured) -> float:
-    """Give the area under a method's NICV, mean over sets."""
+    """Return the area under a method's NICV, mean over sets."""
     return statistics.fmean(statistics.fmean(measured.areas(s.name, method.name)) for s in sources)
 
 

@@ -80,7 +80,7 @@ def run(options: Options) -> str:
 
 
 def _relative(names: list[str], method: str, measured: Measured) -> float:
-    """Give a method's NICV over the naive one's, mean over sets."""
+    """Return a method's NICV over the naive one's, mean over sets."""
     return statistics.fmean(
         statistics.fmean(measured.runs(name, method, EPSILON))
         / statistics.fmean(measured.runs(name, NAIVE.name, EPSILON))

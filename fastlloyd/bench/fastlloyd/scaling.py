@@ -142,7 +142,7 @@ def list_cells(size: Size) -> list[Cell]:
 
 
 def ring_bits(shape: dict[str, int], rounds: int) -> int:
-    """Give the narrower ring that holds the sums of these public numbers."""
+    """Return the narrower ring that holds the sums of these public numbers."""
     try:
         make_plan(_public(shape, rounds, 32), d=shape["d"], names=_names(shape["d"]))
     except RangeError:
@@ -225,7 +225,7 @@ def _panels(points: Sequence[Point]) -> list[Panel]:
 
 
 def _meter(work: Workspace, mpirun: Mpirun) -> Callable[[Cell], Any]:
-    """Give the function that measures one cell; only one source's files are kept."""
+    """Return the function that measures one cell; only one source's files are kept."""
     last: list[Source] = []
 
     def measure(cell: Cell) -> Any:

@@ -77,7 +77,7 @@ def _usable_rows(work: Workspace) -> tuple[list[Row], list[str]]:
 
 
 def _meter(work: Workspace, mpirun: Mpirun, peer: Peer | None) -> Callable[[Cell], Any]:
-    """Give the function that measures one cell."""
+    """Return the function that measures one cell."""
     sources = {row.source.label: row.source for row in ROWS}
 
     def measure(cell: Cell) -> Any:

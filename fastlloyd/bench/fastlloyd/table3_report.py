@@ -45,7 +45,7 @@ class Figures:
     notes: list[str] = field(default_factory=list)
 
     def pick(self, row: Row, **wanted: Any) -> list[Any]:
-        """Give the values of all repetitions of one kind of cell."""
+        """Return the values of all repetitions of one kind of cell."""
         wanted["name"] = row.source.label
         pairs = zip(self.cells, self.values, strict=True)
         return [value for cell, value in pairs if all(cell.get(key) == wish for key, wish in wanted.items())]
@@ -155,7 +155,7 @@ def table_csv(figures: Figures) -> str:
 
 
 def _csv_lines(figures: Figures, row: Row, cell: Cell) -> list[list[object]]:
-    """Give the lines of one kind of cell; the peer's code gives two networks at once."""
+    """Return the lines of one kind of cell; the peer's code gives two networks at once."""
     values = figures.pick(row, **dict(_kind(cell)))
     if not values:
         return []
@@ -177,7 +177,7 @@ def _csv_lines(figures: Figures, row: Row, cell: Cell) -> list[list[object]]:
 
 
 def _kind(cell: Cell) -> tuple[tuple[str, Any], ...]:
-    """Give what repetitions of a cell have in common, apart from the data."""
+    """Return what repetitions of a cell have in common, apart from the data."""
     return tuple(sorted((key, value) for key, value in cell.items() if key not in ("name", "run")))
 
 

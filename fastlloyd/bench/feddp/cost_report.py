@@ -35,14 +35,14 @@ class Panel:
     cells: list[tuple[Cell, Any]] = field(repr=False)
 
     def costs(self, method: str, **wanted: Any) -> list[float]:
-        """Give the costs of all repetitions of one method."""
+        """Return the costs of all repetitions of one method."""
         wanted["method"] = method
         return [
             value["cost"] for cell, value in self.cells if all(cell.get(key) == wish for key, wish in wanted.items())
         ]
 
     def rounds(self, method: str) -> tuple[int, ...]:
-        """Give the numbers of Lloyd steps that were tried after a method's start."""
+        """Return the numbers of Lloyd steps that were tried after a method's start."""
         return tuple(
             sorted({cell["rounds"] for cell, _ in self.cells if cell["method"] == method and "rounds" in cell})
         )
@@ -53,7 +53,7 @@ class Panel:
         return tuple(method for method in (*STARTS, PUBLISHED) if self.rounds(method))
 
     def best(self, method: str, epsilon: float) -> tuple[Summary, int]:
-        """Give the costs with the number of Lloyd steps that is best on average, and that number."""
+        """Return the costs with the number of Lloyd steps that is best on average, and that number."""
         found = [(summarise(self.costs(method, epsilon=epsilon, rounds=t)), t) for t in self.rounds(method)]
         return min(found, key=lambda pair: pair[0].mean)
 

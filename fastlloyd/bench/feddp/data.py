@@ -96,7 +96,7 @@ class Problem:
         return len(np.unique(self.owners))
 
     def cost(self, centers: NDArray[np.float64]) -> float:
-        """Give the mean squared distance to the nearest of scaled centres, shape (k, d), in original units (§5)."""
+        """Return the mean squared distance to the nearest of scaled centres, shape (k, d), in original units (§5)."""
         return nearest(self.points, centers)[1] * self.half_width**2
 
 

@@ -93,7 +93,7 @@ def conditions(machine: str, size: Size) -> str:
 
 
 def elbow_table(pairs: Sequence[tuple[Cell, Any]], size: Size) -> tuple[list[str], list[list[str]]]:
-    """Give for each epsilon the k chosen in each run and the cost of the result."""
+    """Return for each epsilon the k chosen in each run and the cost of the result."""
     rows = []
     for epsilon in size.epsilons:
         values = [value for cell, value in pairs if cell["epsilon"] == epsilon]

@@ -89,7 +89,7 @@ class Workbench:
         self._pool: tuple[Problem, Plan, Statistics] | None = None
 
     def problem(self, source: Source, run: int) -> Problem:
-        """Give the records of one repetition."""
+        """Return the records of one repetition."""
         key = (source, run if source.mixture is not None else 0)
         if self._problem is None or self._problem[0] != key:
             self._problem = self._pool = None  # two large sets do not stand beside each other
@@ -117,7 +117,7 @@ class Workbench:
 
 
 def public_parameters(problem: Problem, trial: Trial) -> PublicParameters:
-    """Give the public parameters of a trial: every owner is a client that adds a share of the noise."""
+    """Return the public parameters of a trial: every owner is a client that adds a share of the noise."""
     source = problem.source
     return PublicParameters(
         clients=problem.clients,
@@ -134,7 +134,7 @@ def public_parameters(problem: Problem, trial: Trial) -> PublicParameters:
 
 
 def published_calibration(plan: Plan, half_width: float) -> Plan:
-    """Give the outer product the noise of the published code: for sensitivity Delta, not Delta^2.
+    """Return the outer product the noise of the published code: for sensitivity Delta, not Delta^2.
 
     Parameters
     ----------

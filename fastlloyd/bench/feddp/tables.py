@@ -182,7 +182,7 @@ def measure(bench: Workbench, source: Source, cell: Cell) -> dict[str, Any]:
 
 
 def pareto(cells: Sequence[Cell], values: Sequence[Any], title: str) -> list[Cell]:
-    """Give the trials of one row that no other one beats in both cost and epsilon."""
+    """Return the trials of one row that no other one beats in both cost and epsilon."""
     pairs = [(cell, value) for cell, value in zip(cells, values, strict=True) if cell["name"] == title]
     front, least = [], math.inf
     for cell, value in sorted(pairs, key=lambda pair: (pair[1]["epsilon"], pair[1]["cost"])):
@@ -193,13 +193,13 @@ def pareto(cells: Sequence[Cell], values: Sequence[Any], title: str) -> list[Cel
 
 
 def mean_shares(front: Sequence[Cell]) -> list[float]:
-    """Give the mean proportions of the budget over a front."""
+    """Return the mean proportions of the budget over a front."""
     found: list[float] = np.mean([np.array(cell["shares"]) / sum(cell["shares"]) for cell in front], axis=0).tolist()
     return found
 
 
 def step_fractions(front: Sequence[Cell]) -> list[float]:
-    """Give the fraction of a front with 0, 1 and 2 Lloyd steps."""
+    """Return the fraction of a front with 0, 1 and 2 Lloyd steps."""
     return [sum(cell["rounds"] == count for cell in front) / len(front) for count in STEPS]
 
 

@@ -99,7 +99,7 @@ class Workbench:
         self._last: Problem | None = None
 
     def problem(self, source: Source, draw: int) -> Problem:
-        """Give the records of one draw."""
+        """Return the records of one draw."""
         last = self._last
         if last is not None and last.source == source and source.digit is not None:
             # The same pictures, dealt out anew: no need to read them again.
@@ -203,7 +203,7 @@ def make_secfc_plan(problem: Problem, parts: Sequence[NDArray[np.int64]], run: i
 
 
 def _in_order(problem: Problem, parts: Sequence[NDArray[np.int64]]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Give records and true labels in the order of the run: client by client."""
+    """Return records and true labels in the order of the run: client by client."""
     rows = np.concatenate(list(parts))
     return problem.points[rows], problem.truth[rows]
 

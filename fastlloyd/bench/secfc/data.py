@@ -76,7 +76,7 @@ class Problem:
     truth: NDArray[np.int64] = field(repr=False)
 
     def deal(self, local: int) -> list[NDArray[np.int64]]:
-        """Give the rows of each client, none with records of more than `local` clusters."""
+        """Return the rows of each client, none with records of more than `local` clusters."""
         return deal_rows(self.truth, self.source.clients, local, self.seed)
 
 

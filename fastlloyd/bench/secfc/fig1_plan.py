@@ -74,7 +74,7 @@ class SecfcJob(Job):
     settings: Mapping[str, Any]
 
     def flags(self, output: Path) -> list[str]:
-        """Give the flags of the ranks."""
+        """Return the flags of the ranks."""
         values: dict[str, Any] = {
             "protocol": "secfc",
             "data": self.shares.template,
@@ -92,13 +92,13 @@ class SecfcJob(Job):
 
 
 def shape_at(point: Mapping[str, int], rounds: int) -> dict[str, Any]:
-    """Give the whole description of a measured point: t = ceil(n / 3) and the largest l that this leaves."""
+    """Return the whole description of a measured point: t = ceil(n / 3) and the largest l that this leaves."""
     segments, threshold = code_for(point["n"])
     return {**point, "l": segments, "t": threshold, "rounds": rounds, "sigma": SIGMA}
 
 
 def axis_shapes(size: Size, axis: str) -> list[dict[str, Any]]:
-    """Give the points on one axis, all else as in the base point."""
+    """Return the points on one axis, all else as in the base point."""
     return [shape_at({**BASE, axis: value}, size.rounds) for value in size.axes[axis]]
 
 
@@ -121,7 +121,7 @@ def list_cells(size: Size) -> list[Cell]:
 
 
 def name_of(shape: Mapping[str, Any]) -> str:
-    """Give a name that differs between points."""
+    """Return a name that differs between points."""
     return f"n={shape['n']} m={shape['m']} d={shape['d']} k={shape['k']}"
 
 

@@ -37,26 +37,26 @@ class Figures:
     quick: bool
 
     def values(self, shape: Mapping[str, Any], way: str) -> list[Any]:
-        """Give the measurements of one point, one for each repetition."""
+        """Return the measurements of one point, one for each repetition."""
         wanted = {"name": name_of(shape), "way": way}
         return [value for cell, value in self.pairs if all(cell[key] == wish for key, wish in wanted.items())]
 
     def milliseconds(self, shape: Mapping[str, Any], part: str) -> float:
-        """Give the median over all iterations: `client`, `server` or `total`."""
+        """Return the median over all iterations: `client`, `server` or `total`."""
         seconds = [float(s) for value in self.values(shape, "memory") for s in value[part]]
         return 1e3 * statistics.median(seconds)
 
     def kfed(self, shape: Mapping[str, Any]) -> float:
-        """Give milliseconds of a whole run of k-FED, median over the repetitions."""
+        """Return milliseconds of a whole run of k-FED, median over the repetitions."""
         return 1e3 * statistics.median([float(value["kfed"]) for value in self.values(shape, "memory")])
 
     def wall(self, shape: Mapping[str, Any]) -> float | None:
-        """Give milliseconds of an iteration under mpirun, median of the runs' medians; None where not run."""
+        """Return milliseconds of an iteration under mpirun, median of the runs' medians; None where not run."""
         seconds = [value["seconds"] for value in self.values(shape, "processes")]
         return 1e3 * statistics.median(seconds) if seconds else None
 
     def same_bytes(self, shape: Mapping[str, Any]) -> bool:
-        """Tell whether all counted bytes are those of the formula."""
+        """Return whether all counted bytes are those of the formula."""
         every = [*self.values(shape, "memory"), *self.values(shape, "processes")]
         return all(value["bytes"] == value["formula"] for value in every)
 
@@ -102,7 +102,7 @@ def conditions(figures: Figures) -> str:
 
 
 def target_table(figures: Figures) -> tuple[list[str], list[list[str]]]:
-    """Give the settings that have a target."""
+    """Return the settings that have a target."""
     header = ["setting", "slowest client, ms", "server, ms", "all parties, ms", "under mpirun, ms", "target"]
     rows = []
     for shape in target_shapes(figures.size):
@@ -134,7 +134,7 @@ def bytes_words(figures: Figures) -> str:
 
 
 def axis_table(figures: Figures, axis: str, shapes: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Give the points on one axis."""
+    """Return the points on one axis."""
     header = [axis, "l", "t", "slowest client, ms", "server, ms", "all parties, ms", "under mpirun, ms", "k-FED, ms"]
     header.append("client 1 sends, bytes")
     rows = []

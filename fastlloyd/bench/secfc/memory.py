@@ -183,7 +183,7 @@ def measure(shape: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def time_kfed(shape: Mapping[str, Any]) -> float:
-    """Give the processor seconds of a whole run of k-FED: its slowest client's and the server's."""
+    """Return the processor seconds of a whole run of k-FED: its slowest client's and the server's."""
     points = make_points(shape, _KFED_SIGMA)
     public = KfedParameters(
         clients=shape["n"],

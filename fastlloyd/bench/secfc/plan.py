@@ -83,7 +83,7 @@ FULL = Size(draws=2, starts=10, protocol_k=16)
 
 
 def columns(source: Source, locals_: tuple[int, ...], lloyd: Figure, secfc: Figure, *kfed: Figure) -> list[Column]:
-    """Give the columns of one source; the paper's Lloyd and SecFC have the same figures in all of them."""
+    """Return the columns of one source; the paper's Lloyd and SecFC have the same figures in all of them."""
     return [
         Column(source=source, local=local, published={LLOYD: lloyd, KFED: own, SECFC: secfc})
         for local, own in zip(locals_, kfed, strict=True)
@@ -111,6 +111,6 @@ def list_cells(table: Table, size: Size, sources: set[str]) -> list[Cell]:
 
 
 def code_for(clients: int) -> tuple[int, int]:
-    """Give l and t for n clients as in §5.1: t = ceil(n / 3), and the largest l that this leaves."""
+    """Return l and t for n clients as in §5.1: t = ceil(n / 3), and the largest l that this leaves."""
     threshold = math.ceil(clients / 3)
     return (clients + 1) // 2 - threshold, threshold

@@ -61,18 +61,18 @@ def conditions(pairs: Pairs, machine: str) -> str:
 
 
 def accuracies(column: Column, pairs: Pairs, method: str) -> list[float]:
-    """Give a method's accuracies in one column, in per cent, run by run."""
+    """Return a method's accuracies in one column, in per cent, run by run."""
     measured, key = (SECFC, "lloyd") if method == LLOYD else (method, "accuracy")
     return [100.0 * value[key] for _, value in _cells(column, pairs, measured)]
 
 
 def summary(values: Sequence[float]) -> Figure:
-    """Give mean and standard deviation."""
+    """Return mean and standard deviation."""
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def cheapest(column: Column, pairs: Pairs) -> list[float]:
-    """Give the accuracy of the cheapest SecFC run on each draw of records, in per cent."""
+    """Return the accuracy of the cheapest SecFC run on each draw of records, in per cent."""
     found: dict[int, list[Any]] = {}
     for cell, value in _cells(column, pairs, SECFC):
         found.setdefault(cell["draw"], []).append(value)
@@ -146,7 +146,7 @@ def _line(column: Column, pairs: Pairs) -> list[str]:
 
 
 def _overlap(values: Sequence[float], published: Figure) -> bool:
-    """Tell whether the intervals meet, to the one digit that the paper prints."""
+    """Return whether the intervals meet, to the one digit that the paper prints."""
     mean, spread = summary(values)
     return abs(mean - published[0]) <= spread + published[1] + _ROUNDED
 

@@ -56,7 +56,7 @@ class ClusterData:
     labels: NDArray[np.int64]
 
     def scaled(self) -> NDArray[np.float64]:
-        """Give the points with each feature's smallest and largest value at -1 and 1, shape (n, d)."""
+        """Return the points with each feature's smallest and largest value at -1 and 1, shape (n, d)."""
         low, high = self.points.min(axis=0), self.points.max(axis=0)
         width = np.maximum(high - low, np.finfo(np.float64).tiny)
         scaled: NDArray[np.float64] = 2.0 * (self.points - low) / width - 1.0
@@ -116,13 +116,13 @@ def generate_clusters(
 
 
 def rising_sizes(n: int, k: int) -> tuple[int, ...]:
-    """Give k sizes in the ratio 1:2:...:k that add up to n."""
+    """Return k sizes in the ratio 1:2:...:k that add up to n."""
     edges = [round(n * j * (j + 1) / (k * (k + 1))) for j in range(k + 1)]
     return tuple(high - low for low, high in pairwise(edges))
 
 
 def min_gap(centers: NDArray[np.float64], roots: NDArray[np.float64]) -> float:
-    """Give the smallest over pairs of the largest over directions of gap / (s_1 + s_2).
+    """Return the smallest over pairs of the largest over directions of gap / (s_1 + s_2).
 
     Parameters
     ----------

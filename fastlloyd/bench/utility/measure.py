@@ -39,7 +39,7 @@ class Measured:
     values: list[Mapping[str, list[float | None]]]
 
     def runs(self, name: str, method: str, epsilon: float, metric: str = "nicv") -> list[float]:
-        """Give one metric of all runs of a method on a set; runs without a value are left out."""
+        """Return one metric of all runs of a method on a set; runs without a value are left out."""
         for cell, value in zip(self.cells, self.values, strict=True):
             if (cell["name"], cell["method"]) == (name, method) and cell["epsilon"] in (epsilon, None):
                 return [number for number in value[metric] if number is not None]
@@ -50,7 +50,7 @@ class Measured:
         return summarise(self.runs(name, method, epsilon, metric))
 
     def areas(self, name: str, method: str, epsilons: Sequence[float] = EPSILONS) -> list[float]:
-        """Give each run's area under NICV against epsilon (§6.2.1), by the trapezoidal rule."""
+        """Return each run's area under NICV against epsilon (§6.2.1), by the trapezoidal rule."""
         columns = [self.runs(name, method, epsilon) for epsilon in epsilons]
         steps = [high - low for low, high in pairwise(epsilons)]
         return [

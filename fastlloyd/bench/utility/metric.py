@@ -38,7 +38,7 @@ class Metrics:
         self._central = KMeans(k, n_init=10, random_state=0).fit(points).cluster_centers_
 
     def judge(self, centers: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str, float | None]:
-        """Give silhouette (-1 for a single cluster), Davies-Bouldin (None for one) and matched centroid error."""
+        """Return silhouette (-1 for a single cluster), Davies-Bouldin (None for one) and matched centroid error."""
         return {
             "silhouette": silhouette(self._distances, labels[self._rows]),
             "davies_bouldin": davies_bouldin(self._points, labels),
@@ -47,14 +47,14 @@ class Metrics:
 
 
 def sample_rows(n: int) -> NDArray[np.int64]:
-    """Give the fixed public sample: all rows, or the first 2,000 of a public shuffle."""
+    """Return the fixed public sample: all rows, or the first 2,000 of a public shuffle."""
     if n <= SAMPLE:
         return np.arange(n)
     return np.sort(np.argsort(PublicStream(0, domains.SILHOUETTE).uint32(n), kind="stable")[:SAMPLE])
 
 
 def silhouette(distances: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
-    """Give the mean silhouette from all distances, shape (n, n); records alone in their cluster count as 0.
+    """Return the mean silhouette from all distances, shape (n, n); records alone in their cluster count as 0.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def silhouette(distances: NDArray[np.float64], labels: NDArray[np.int64]) -> flo
 
 
 def davies_bouldin(points: NDArray[np.float64], labels: NDArray[np.int64]) -> float | None:
-    """Give the Davies-Bouldin index; None for a single cluster, where it is infinite."""
+    """Return the Davies-Bouldin index; None for a single cluster, where it is infinite."""
     from sklearn.metrics import davies_bouldin_score
 
     if len(np.unique(labels)) < 2:
@@ -88,7 +88,7 @@ def davies_bouldin(points: NDArray[np.float64], labels: NDArray[np.int64]) -> fl
 
 
 def matched_error(centers: NDArray[np.float64], central: NDArray[np.float64]) -> float:
-    """Give the mean squared distance between centres matched one to one so that it is smallest."""
+    """Return the mean squared distance between centres matched one to one so that it is smallest."""
     from scipy.optimize import linear_sum_assignment
 
     cost = ((centers[:, None] - central[None]) ** 2).sum(axis=2)

@@ -59,7 +59,7 @@ class Size:
     large_runs: int
 
     def runs_of(self, source: Source) -> int:
-        """Give the number of runs on a set."""
+        """Return the number of runs on a set."""
         return self.large_runs if source.name in LARGE else self.runs
 
 

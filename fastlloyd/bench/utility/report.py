@@ -65,7 +65,7 @@ def area_table(curves: Curves, baseline: Method) -> str:
 
 
 def ratio(values: Sequence[float], base: Sequence[float]) -> tuple[float, float | None]:
-    """Give the ratio of two means of independent runs and the half-width of its 95 % interval (delta method)."""
+    """Return the ratio of two means of independent runs and the half-width of its 95 % interval (delta method)."""
     top, bottom = summarise(values), summarise(base)
     quotient = top.mean / bottom.mean
     if top.half_width is None or bottom.half_width is None:
@@ -76,7 +76,7 @@ def ratio(values: Sequence[float], base: Sequence[float]) -> tuple[float, float 
 def mean_ratio(
     sources: Sequence[Source], method: Method, base: Method, measured: Measured
 ) -> tuple[float, float | None]:
-    """Give a method's area over another's, mean over sets, and the half-width of its 95 % interval.
+    """Return a method's area over another's, mean over sets, and the half-width of its 95 % interval.
 
     The sets are taken as given: the interval is about runs, not about other sets of the kind.
     """

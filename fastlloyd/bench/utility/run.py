@@ -47,7 +47,7 @@ def simulate(points: GridPoints, plan: Plan, noise: Noise) -> Centers:
 
 
 def generator_noise(plan: Plan, rng: np.random.Generator) -> Noise:
-    """Give noise of the plan's distribution from numpy's generator: for measurements only."""
+    """Return noise of the plan's distribution from numpy's generator: for measurements only."""
     draw = {"gaussian": rng.normal, "laplace": rng.laplace}.get(plan.mechanism)
 
     def noise(t: int) -> NDArray[np.int64]:
@@ -133,6 +133,6 @@ class Workbench:
 
 
 def seed_of(cell: Cell) -> int:
-    """Give the seed of a cell's noise, from its contents."""
+    """Return the seed of a cell's noise, from its contents."""
     text = json.dumps(dict(cell), sort_keys=True)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "little")

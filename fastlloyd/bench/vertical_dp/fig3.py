@@ -17,7 +17,7 @@ _RUNS = 5
 
 
 def panels(quick: bool) -> tuple[tuple[Source, Size], ...]:
-    """Give data sets and sizes of Figures 3 and 4."""
+    """Return data sets and sizes of Figures 3 and 4."""
     names = (MIXTURE, LETTER) if quick else (MIXTURE, TAXI, LOAN, LETTER)
     epsilons, runs = (_QUICK_EPSILONS, 2) if quick else (_EPSILONS, _RUNS)
     return tuple(

@@ -15,7 +15,7 @@ _SPLITS = {MIXTURE: ((4, 4), (3, 5), (2, 6)), LOAN: ((6, 10), (4, 12)), LETTER: 
 
 
 def panels(quick: bool) -> tuple[tuple[Source, Size], ...]:
-    """Give data sets and sizes; letter stands in where loan is not given."""
+    """Return data sets and sizes; letter stands in where loan is not given."""
     names = (MIXTURE, LETTER) if quick else (MIXTURE, LOAN, LETTER)
     epsilons, runs = ((0.5, 1.0, 4.0), 3) if quick else ((0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0), 5)
     size = Size(epsilons=epsilons, runs=runs, methods=compared(2))

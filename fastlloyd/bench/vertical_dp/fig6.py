@@ -32,7 +32,7 @@ _MANY = (OURS, PLAIN, CENTRAL_KMEANS)
 
 
 def panels(quick: bool) -> tuple[tuple[Source, Size], ...]:
-    """Give numbers of parties and sizes; letter stands in where loan is not given."""
+    """Return numbers of parties and sizes; letter stands in where loan is not given."""
     epsilons, runs = ((1.0, 4.0), 2) if quick else ((0.5, 1.0, 2.0, 4.0), 5)
     counts = (2, 4) if quick else (2, 4, 8, 16)
     return tuple(

@@ -30,7 +30,7 @@ _METHODS = (
 
 
 def panels(quick: bool) -> tuple[tuple[Source, Size], ...]:
-    """Give data sets and sizes."""
+    """Return data sets and sizes."""
     names = (MIXTURE, LETTER) if quick else (MIXTURE, TAXI, LOAN, LETTER)
     epsilons, runs = ((0.5, 1.0, 4.0), 2) if quick else ((0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0), 5)
     return tuple(

@@ -21,7 +21,7 @@ _CLUSTERS = {2: (2, 3, 4, 5, 6, 8, 10, 16, 24, 32), 4: (2, 3, 4, 5, 6, 8, 10, 12
 
 
 def panels(quick: bool) -> tuple[tuple[Source, Size], ...]:
-    """Give data sets and sizes."""
+    """Return data sets and sizes."""
     names = (MIXTURE,) if quick else (MIXTURE, TAXI, LOAN, LETTER)
     epsilons, runs = ((0.5, 4.0), 2) if quick else ((0.25, 0.5, 1.0, 2.0, 4.0, 8.0), 5)
     found = []
@@ -33,7 +33,7 @@ def panels(quick: bool) -> tuple[tuple[Source, Size], ...]:
 
 
 def fixed(kind: Method, clusters: int) -> Method:
-    """Give a method with a set number of local clusters."""
+    """Return a method with a set number of local clusters."""
     return replace(kind, name=f"{kind.name}, k' = {clusters}", local_clusters=clusters)
 
 

@@ -71,7 +71,7 @@ class Panel:
     cells: list[tuple[Cell, Any]] = field(repr=False)
 
     def values(self, method: Method, metric: str, epsilon: float | None) -> list[float]:
-        """Give one figure of all repetitions of one method."""
+        """Return one figure of all repetitions of one method."""
         wanted = epsilon if method.by_epsilon else None
         return [
             value[metric]
@@ -135,7 +135,7 @@ class Figure:
 
 
 def compared(parties: int) -> tuple[Method, ...]:
-    """Give the methods of Figures 3 and 4; for two parties 2PEst is BasicEst, with and without reports."""
+    """Return the methods of Figures 3 and 4; for two parties 2PEst is BasicEst, with and without reports."""
     several = (MENDED_BASIC, PAPER_BASIC) if parties > 2 else ()
     reports = (LDP_AGG, LDP_PAIRS) if parties > 2 else (LDP_AGG,)
     return (

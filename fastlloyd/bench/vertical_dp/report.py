@@ -144,7 +144,7 @@ def _comparison(figure: Figure, panel: Panel, method: Method, others: Sequence[M
 
 
 def _means(figure: Figure, panel: Panel, method: Method) -> list[float]:
-    """Give the mean at each epsilon; nothing where it was not measured."""
+    """Return the mean at each epsilon; nothing where it was not measured."""
     values = [panel.values(method, figure.metric, epsilon) for epsilon in panel.size.epsilons]
     return [statistics.fmean(own) for own in values] if all(values) else []
 
@@ -186,7 +186,7 @@ def chart(figure: Figure, views: Sequence[View]) -> bytes:
 
 
 def _points(view: View, label: str) -> tuple[list[float], list[float]]:
-    """Give the means of one line; none where this view lacks it."""
+    """Return the means of one line; none where this view lacks it."""
     line = view.lines.get(label, [[] for _ in view.xs])
     kept = [(x, statistics.fmean(values)) for x, values in zip(view.xs, line, strict=True) if values]
     return [x for x, _ in kept], [y for _, y in kept]

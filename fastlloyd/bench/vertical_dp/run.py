@@ -115,7 +115,7 @@ class Workbench:
         self._problem: tuple[tuple[Source, int], Problem] | None = None
 
     def problem(self, source: Source, run: int) -> Problem:
-        """Give the records of one repetition."""
+        """Return the records of one repetition."""
         if self._problem is None or self._problem[0] != (source, run):
             self._problem = None  # two large sets do not stand beside each other
             self._problem = ((source, run), load_problem(source, self._data_dir, run))
@@ -148,7 +148,7 @@ def run_method(problem: Problem, method: Method, epsilon: float, seed: int) -> O
 
 
 def plan_of(problem: Problem, method: Method, epsilon: float, seed: int) -> Plan:
-    """Give the plan of vertical-dp (of baselines: for its number of local clusters)."""
+    """Return the plan of vertical-dp (of baselines: for its number of local clusters)."""
     settings = {**method.settings, "local_clusters": method.local_clusters or "auto"}
     widths = tuple(own.shape[1] for own in problem.columns)
     return _plan(problem.n, widths, epsilon, seed, tuple(sorted(settings.items())))
@@ -191,7 +191,7 @@ def local_clusters(
 
 
 def baseline_epsilon(method: Method, epsilon: float, parties: int) -> float:
-    """Give epsilon_1 = epsilon_2 of a baseline: b epsilon / (2 S); b = 1 for reports, which count the users too."""
+    """Return epsilon_1 = epsilon_2 of a baseline: b epsilon / (2 S); b = 1 for reports, which count the users too."""
     share = 1.0 - TOTAL_SHARE if method.weights == HISTOGRAM else 1.0
     return share * epsilon / (2.0 * parties)
 
@@ -248,7 +248,7 @@ def _table(first: Labels, second: Labels, clusters: int) -> Array:
 
 
 def weight_error(found: Cells, truth: Cells, clusters: int, n: int) -> float:
-    """Give the sum over the grid of |weight - true weight|, over n (paper, §6.2)."""
+    """Return the sum over the grid of |weight - true weight|, over n (paper, §6.2)."""
     powers = clusters ** np.arange(found.places.shape[1], dtype=np.int64)
     places = np.concatenate([found.places @ powers, truth.places @ powers])
     cells, where = np.unique(places, return_inverse=True)
@@ -257,7 +257,7 @@ def weight_error(found: Cells, truth: Cells, clusters: int, n: int) -> float:
 
 
 def v_score(labels: Labels, truth: Labels) -> float:
-    """Give the V-measure: the harmonic mean of homogeneity and completeness (Rosenberg and Hirschberg, 2007)."""
+    """Return the V-measure: the harmonic mean of homogeneity and completeness (Rosenberg and Hirschberg, 2007)."""
     table = np.zeros((int(truth.max()) + 1, int(labels.max()) + 1))
     np.add.at(table, (truth, labels), 1.0)
     joint, classes, clusters = (_entropy(part) for part in (table.ravel(), table.sum(axis=1), table.sum(axis=0)))

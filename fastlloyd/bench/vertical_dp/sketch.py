@@ -156,7 +156,7 @@ def _phantoms(rows: int, epsilon: float, delta: float) -> int:
 
 
 def _outcomes(problem: Problem, local: Sequence[LocalClusters], tables: dict[str, Table]) -> dict[str, float]:
-    """Give L1 error of the final weights and loss of the final centres for each table."""
+    """Return L1 error of the final weights and loss of the final centres for each table."""
     truth = plain_cells([found.raw_labels for found in local])
     found: dict[str, float] = {}
     for name, table in tables.items():
@@ -277,7 +277,7 @@ def chart(pairs: Sequence[tuple[Cell, Any]]) -> bytes:
 
 
 def _means(pairs: Sequence[tuple[Cell, Any]], epsilon: float) -> dict[str, float]:
-    """Give means over the repetitions, of errors per cell root mean squares."""
+    """Return means over the repetitions, of errors per cell root mean squares."""
     values = [value for cell, value in pairs if cell.get("epsilon") == epsilon]
     means = {name: statistics.fmean(value[name] for value in values) for name in values[0]}
     pooled = {name: math.sqrt(statistics.fmean(value[name] ** 2 for value in values)) for name in _ERRORS}

@@ -134,7 +134,7 @@ def measure(bench: Workbench, cell: Cell, repeats: int) -> dict[str, Any]:
 
 
 def message_bytes(method: Method, plan: Plan, n: int) -> int:
-    """Give the bytes of the largest message of a party: centres of 4 bytes a number, and what tells the weights.
+    """Return the bytes of the largest message of a party: centres of 4 bytes a number, and what tells the weights.
 
     Notes
     -----

@@ -130,7 +130,7 @@ class Timer:
 
 
 def traffic_of(value: Mapping[str, Any], rounds: int) -> Traffic:
-    """Give what a measured run would send in so many rounds."""
+    """Return what a measured run would send in so many rounds."""
     return Traffic(
         setup_bytes=value["setup_bytes"],
         round_bytes=value["round_bytes"],
@@ -140,7 +140,7 @@ def traffic_of(value: Mapping[str, Any], rounds: int) -> Traffic:
 
 
 def compute_seconds(value: Mapping[str, Any], rounds: int) -> float:
-    """Give the seconds of set-up and rounds on this machine."""
+    """Return the seconds of set-up and rounds on this machine."""
     return float(value["setup_seconds"] + rounds * value["round_seconds"])
 
 

@@ -49,7 +49,7 @@ class Missing:
 
 
 def load_points(name: str, data_dir: str | None) -> Labelled:
-    """Give a set's points, scaled to [-1, 1], and its classes; made here for 'synth-N-K-D'.
+    """Return a set's points, scaled to [-1, 1], and its classes; made here for 'synth-N-K-D'.
 
     Raises
     ------

@@ -98,7 +98,7 @@ def write_offices(folder: Path, case: Case, points: NDArray[np.float64]) -> None
 
 
 def flags(case: Case, n: int, workers: int, folder: Path) -> list[str]:
-    """Give the flags of the ranks."""
+    """Return the flags of the ranks."""
     values: dict[str, Any] = {
         "protocol": "vertical-he",
         "data": folder / "office_{client}.csv",
@@ -187,7 +187,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def _peak_kib(pid: int) -> int:
-    """Give a process's peak of resident memory; 0 when it is gone."""
+    """Return a process's peak of resident memory; 0 when it is gone."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines():
             if line.startswith("VmHWM:"):
@@ -196,6 +196,6 @@ def _peak_kib(pid: int) -> int:
 
 
 def _children_seconds() -> float:
-    """Give the processor seconds of all processes that this one has started and collected."""
+    """Return the processor seconds of all processes that this one has started and collected."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

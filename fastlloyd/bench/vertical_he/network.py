@@ -83,19 +83,19 @@ class Traffic:
 
 
 def plain_seconds(network: Network, traffic: Traffic) -> float:
-    """Give what a network adds by its rate and delay alone."""
+    """Return what a network adds by its rate and delay alone."""
     return traffic.total_bytes / network.bytes_per_second + traffic.messages * 1e-3 * network.delay_ms
 
 
 def tcp_seconds(network: Network, traffic: Traffic) -> float:
-    """Give what a network adds when TCP carries the bytes."""
+    """Return what a network adds when TCP carries the bytes."""
     streams = _stream_seconds(network, traffic.setup_bytes)
     streams += traffic.rounds * _stream_seconds(network, traffic.round_bytes)
     return streams + traffic.messages * 1e-3 * network.delay_ms
 
 
 def kept_rate(network: Network) -> float:
-    """Give the bytes a second that one TCP connection keeps."""
+    """Return the bytes a second that one TCP connection keeps."""
     if not network.loss_percent:
         return network.bytes_per_second
     window = math.sqrt(1.5 / (network.loss_percent / 100.0)) * SEGMENT_BYTES
@@ -103,7 +103,7 @@ def kept_rate(network: Network) -> float:
 
 
 def _stream_seconds(network: Network, size: float) -> float:
-    """Give the seconds from the first byte's departure to the last one's, the connection having been idle."""
+    """Return the seconds from the first byte's departure to the last one's, the connection having been idle."""
     rate, round_trip = kept_rate(network), network.round_trip_s
     window, sent, seconds = float(FIRST_SEGMENTS * SEGMENT_BYTES), 0.0, 0.0
     while sent + window < size and window < rate * round_trip:

@@ -68,10 +68,10 @@ CLUSTERS_OF = {"s1": 15, "synth-10000-8-2": 8, "har": 6, "taxi": 5, "bank": 7, "
 
 
 def published(network: str, n: int, k: int) -> float:
-    """Give the paper's seconds for ten iterations."""
+    """Return the paper's seconds for ten iterations."""
     return SECONDS[network][SIZES.index(n) * len(CLUSTERS) + CLUSTERS.index(k)]
 
 
 def published_megabytes(n: int, k: int) -> float:
-    """Give the paper's megabytes for ten iterations."""
+    """Return the paper's megabytes for ten iterations."""
     return MEGABYTES[SIZES.index(n) * len(CLUSTERS) + CLUSTERS.index(k)]

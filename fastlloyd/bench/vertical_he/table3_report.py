@@ -54,7 +54,7 @@ class Measured:
         return traffic_of(self.value, ROUNDS).total_bytes / 1e6
 
     def on(self, network: str) -> tuple[float, float]:
-        """Give the computed seconds of ten rounds over a network: by rate and delay, and with TCP."""
+        """Return the computed seconds of ten rounds over a network: by rate and delay, and with TCP."""
         traffic, shape = traffic_of(self.value, ROUNDS), NETWORKS[network]
         return self.total + plain_seconds(shape, traffic), self.total + tcp_seconds(shape, traffic)
 

@@ -172,12 +172,12 @@ def quiet_table(pairs: Sequence[tuple[Cell, Any]]) -> tuple[str, str]:
 
 
 def values_of(pairs: Sequence[tuple[Cell, Any]], line: Line) -> list[Any]:
-    """Give what was measured for one line of the first table."""
+    """Return what was measured for one line of the first table."""
     return [value for cell, value in pairs if cell["kind"] == PRIVATE and (cell["name"], cell["parties"]) == line.key]
 
 
 def mean(values: Sequence[Mapping[str, Any]], key: str) -> float | None:
-    """Give the mean, None where nothing was measured."""
+    """Return the mean, None where nothing was measured."""
     found = [value[key] for value in values if value[key] is not None]
     return statistics.fmean(found) if found else None
 

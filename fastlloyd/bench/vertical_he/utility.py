@@ -36,7 +36,7 @@ Classes = NDArray[np.int64] | None
 
 
 def judge(points: Array, classes: Classes, centers: Array) -> tuple[float, float | None]:
-    """Give the loss, data scaled to [0, 1], and the accuracy where there are classes."""
+    """Return the loss, data scaled to [0, 1], and the accuracy where there are classes."""
     labels, loss = nearest(points, centers)
     return loss / 4.0, None if classes is None else accuracy(labels, classes)
 

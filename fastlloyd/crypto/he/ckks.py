@@ -139,7 +139,7 @@ class Context:
         return plain
 
     def decode(self, plain: Any) -> NDArray[np.complex128]:
-        """Give a plaintext's values in the order of `transform` before slots are sorted, shape (N / 2,)."""
+        """Return a plaintext's values in the order of `transform` before slots are sorted, shape (N / 2,)."""
         values = np.array(self._encoder.decode_complex(plain), dtype=np.complex128)
         ordered = np.empty_like(values)
         ordered[self._slot_places] = np.where(self._slot_conjugate, values.conj(), values)
@@ -204,20 +204,20 @@ class Context:
         return key
 
     def save(self, cipher: Any) -> bytes:
-        """Give a ciphertext as bare numbers."""
+        """Return a ciphertext as bare numbers."""
         first, second = self.numbers(cipher)
         return pack(Halves(first, second), self.parameters.prime_bits)
 
     def save_seeded(self, fresh: Any, *, limbs: int, scale: float = 1.0) -> bytes:
-        """Give a symmetric encryption, which SEAL makes for a file only, as bare numbers and a seed."""
+        """Return a symmetric encryption, which SEAL makes for a file only, as bare numbers and a seed."""
         return pack(self._read(fresh, self._form(limbs, scale=scale), seeded=True), self.parameters.prime_bits)
 
     def save_public_key(self, fresh: Any) -> bytes:
-        """Give a public key, a symmetric encryption of zero at the keys' level, as bare numbers and a seed."""
+        """Return a public key, a symmetric encryption of zero at the keys' level, as bare numbers and a seed."""
         return pack(self._read(fresh, self._key_form, seeded=True), self.parameters.prime_bits)
 
     def save_relin_key(self, fresh: Any) -> bytes:
-        """Give a relinearisation key, which SEAL makes for a file only, as bare numbers and seeds."""
+        """Return a relinearisation key, which SEAL makes for a file only, as bare numbers and seeds."""
         digits, form = self.parameters.digits, self._key_form
         try:
             parts = form.read_keys(self._exchange.save(fresh, form.keys_bytes(digits)), digits)
@@ -286,12 +286,12 @@ class KeyHolder:
         return "KeyHolder()"
 
     def public_key(self) -> bytes:
-        """Give the public key, to re-randomise and to encrypt with; half of it as a seed."""
+        """Return the public key, to re-randomise and to encrypt with; half of it as a seed."""
         level = self._context.seal.key_parms_id()
         return self._context.save_public_key(self._encryptor.encrypt_zero_symmetric(level))
 
     def relin_key(self) -> bytes:
-        """Give the relinearisation key, half of it as a seed."""
+        """Return the relinearisation key, half of it as a seed."""
         return self._context.save_relin_key(self._generator.create_relin_keys())
 
     def encrypt(self, plain: Any) -> bytes:
@@ -300,7 +300,7 @@ class KeyHolder:
         return self._context.save_seeded(fresh, limbs=self._context.limbs(plain.parms_id()), scale=plain.scale)
 
     def coefficients(self) -> NDArray[np.int64]:
-        """Give the coefficients of the secret key, -1, 0 or 1, shape (N,), to open LWE samples with.
+        """Return the coefficients of the secret key, -1, 0 or 1, shape (N,), to open LWE samples with.
 
         Notes
         -----

@@ -66,7 +66,7 @@ class KeyShare:
         return pack(Halves(joined, theirs.second), context.parameters.prime_bits)
 
     def coefficients(self) -> NDArray[np.int64]:
-        """Give the share's coefficients, -1, 0 or 1, shape (N,); its owner's alone."""
+        """Return the share's coefficients, -1, 0 or 1, shape (N,); its owner's alone."""
         return self._own.coefficients()
 
     def _encode(self, coefficients: NDArray[np.int64]) -> object:

@@ -108,14 +108,14 @@ def check_integers(coefficients: NDArray[Any]) -> None:
 
 @cache
 def twist(degree: int) -> NDArray[np.complex128]:
-    """Give w^j for the lower half of the coefficients, w = exp(i pi / N)."""
+    """Return w^j for the lower half of the coefficients, w = exp(i pi / N)."""
     found: NDArray[np.complex128] = np.exp(1j * np.pi / degree * np.arange(degree // 2))
     return found
 
 
 @cache
 def slot_order(degree: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Give for each slot its place in the transform and whether it is conjugated: slot s belongs to w^(3^s)."""
+    """Return for each slot its place in the transform and whether it is conjugated: slot s belongs to w^(3^s)."""
     exponents = np.empty(degree // 2, dtype=np.int64)
     exponent = 1
     for slot in range(degree // 2):

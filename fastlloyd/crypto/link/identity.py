@@ -60,7 +60,7 @@ class Identity:
         return ssl.DER_cert_to_PEM_cert(self.certificate_der)
 
     def load_into(self, context: ssl.SSLContext) -> None:
-        """Give key and certificate to an SSL context without any file system seeing them.
+        """Load key and certificate into an SSL context without any file system seeing them.
 
         Sees: nobody but this process.
         """
@@ -136,7 +136,7 @@ def group_hex(digest: bytes) -> str:
 
 
 def fingerprint(certificate_der: bytes) -> str:
-    """Give the SHA-256 of a certificate in groups of four hex digits."""
+    """Return the SHA-256 of a certificate in groups of four hex digits."""
     return group_hex(hashlib.sha256(certificate_der).digest())
 
 

@@ -165,7 +165,7 @@ class Roster:
             )
 
     def add(self, entry: RosterEntry, *, replace: bool = False) -> Roster:
-        """Give a roster with one more party; `replace` lets it take over its rank.
+        """Return a roster with one more party; `replace` lets it take over its rank.
 
         Raises
         ------
@@ -190,7 +190,7 @@ class Roster:
         write_atomically(path, self.text().encode(), _ROSTER_MODE)
 
     def digest(self) -> bytes:
-        """Give 32 bytes that are equal exactly where the rosters are, however they are written."""
+        """Return 32 bytes that are equal exactly where the rosters are, however they are written."""
         sha = hashlib.sha256(domains.ROSTER)
         for entry in self.entries:
             for part in (entry.name.encode(), entry.role.encode(), entry.certificate_der):
@@ -199,15 +199,15 @@ class Roster:
         return sha.digest()
 
     def certificates(self) -> dict[PartyId, bytes]:
-        """Give every party's certificate, DER."""
+        """Return every party's certificate, DER."""
         return {entry.party: entry.certificate_der for entry in self.entries}
 
     def name(self, party: PartyId) -> str:
-        """Give the name of a party; its place where the roster lacks it."""
+        """Return the name of a party; its place where the roster lacks it."""
         return next((entry.name for entry in self.entries if entry.party == party), str(party))
 
     def owner(self, key: Ed25519PrivateKey) -> RosterEntry | None:
-        """Give the party whose key this is, if there is one."""
+        """Return the party whose key this is, if there is one."""
         public = _raw(key.public_key())
         return next((entry for entry in self.entries if _public_key(entry) == public), None)
 
@@ -281,11 +281,11 @@ def _check_unique(what: str, pairs: Iterable[tuple[str | bytes, RosterEntry]]) -
 
 
 def _public_key(entry: RosterEntry) -> bytes:
-    """Give the 32 bytes of an entry's public key."""
+    """Return the 32 bytes of an entry's public key."""
     key = parse_certificate(entry.certificate_der).public_key()
     return _raw(key) if isinstance(key, Ed25519PublicKey) else b""
 
 
 def _raw(key: Ed25519PublicKey) -> bytes:
-    """Give the 32 bytes of a public key."""
+    """Return the 32 bytes of a public key."""
     return key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)

@@ -34,7 +34,7 @@ _CERTIFICATE_ALERTS = ("UNKNOWN_CA", "CERTIFICATE", "ACCESS_DENIED")
 
 
 def sealed_bytes(size: int) -> int:
-    """Give how long a message of `size` bytes is once `TlsLink.seal` has encrypted it."""
+    """Return how long a message of `size` bytes is once `TlsLink.seal` has encrypted it."""
     framed = _LENGTH.size + size
     return framed + _RECORD_COST * -(-framed // _RECORD_BYTES)
 
@@ -142,7 +142,7 @@ class TlsLink:
         self._fail(PeerGone(f"{self.peer} ended its link", rank=self.peer.rank))
 
     def outgoing(self) -> bytes:
-        """Give the bytes that wait to be sent to the peer, once."""
+        """Return the bytes that wait to be sent to the peer, once."""
         return self._outgoing.read()
 
     def seal(self, message: bytes | bytearray | memoryview) -> bytes:
@@ -199,7 +199,7 @@ class TlsLink:
                 return messages
 
     def end(self) -> bytes:
-        """Give the bytes that tell the peer that this party ends the link (close_notify)."""
+        """Return the bytes that tell the peer that this party ends the link (close_notify)."""
         # It waits for the peer's own close_notify, which nobody needs.
         with contextlib.suppress(ssl.SSLError):
             self._tls.unwrap()

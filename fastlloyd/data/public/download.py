@@ -110,7 +110,7 @@ def _build(name: str, origin: Origin, files: list[bytes]) -> Made:
 
 
 def _content(name: str, folder: Path) -> str:
-    """Give the digest of what stands in the folder; empty if it cannot be read."""
+    """Return the digest of what stands in the folder; empty if it cannot be read."""
     try:
         there = load_named(name, folder)
     except (ConfigError, DataError):

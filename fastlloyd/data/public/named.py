@@ -123,7 +123,7 @@ def load_named(
 
 
 def dataset_bounds(dataset: Dataset, text: str | None) -> Bounds:
-    """Give the bounds to use for a public data set.
+    """Return the bounds to use for a public data set.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ def _labels_path(path: Path) -> Path | None:
 
 
 def _stem(path: Path) -> str:
-    """Give a file's name without the suffix that decides how to read it."""
+    """Return a file's name without the suffix that decides how to read it."""
     for suffix in sorted(SUFFIXES, key=len, reverse=True):
         if path.name.lower().endswith(suffix):
             return path.name[: -len(suffix)]

@@ -51,7 +51,7 @@ class Origin:
 
 
 def content_digest(names: Sequence[str], values: NDArray[np.float64], labels: NDArray[np.int64] | None) -> str:
-    """Give the SHA-256 of a set's content, whatever its text looks like.
+    """Return the SHA-256 of a set's content, whatever its text looks like.
 
     It is taken over a line of JSON (names, numbers of rows and of labels), the values as little-endian float64 row by
     row, and the labels as little-endian int64.

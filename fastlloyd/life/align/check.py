@@ -65,7 +65,7 @@ def check_ids(raw_ids: Sequence[str], pairs: PairSecrets, *, run_id: bytes) -> P
 
 
 def digest_ids(raw_ids: Sequence[str]) -> bytes:
-    """Give 32 bytes that stand for a list of ids.
+    """Return 32 bytes that stand for a list of ids.
 
     Raises
     ------

@@ -89,7 +89,7 @@ def gather_count(owners: tuple[PartyId, ...], own: int | None) -> Party[int]:
 
 
 def features_of(names: tuple[str, ...], lo: Sequence[float], hi: Sequence[float]) -> PartyFeatures:
-    """Give a party's features from their names and bounds."""
+    """Return a party's features from their names and bounds."""
     bounds = Bounds(np.array(lo, dtype=np.float64), np.array(hi, dtype=np.float64), names)
     return PartyFeatures(names=names, bounds=bounds)
 

@@ -10,7 +10,7 @@ _NUMBER_BYTES = 64
 
 
 def align_sizes(most: int) -> dict[int, int]:
-    """Give the sizes for `most` records, the public N."""
+    """Return the sizes for `most` records, the public N."""
     return {
         Columns.TYPE: Columns.MOST_BYTES,
         Count.TYPE: _NUMBER_BYTES,

@@ -117,7 +117,7 @@ class Channel(ABC):
             raise
 
     def _take(self, peer: PartyId, frame: bytes) -> None:
-        """Give a frame to the link or to the control it belongs to."""
+        """Hand a frame to the link or to the control it belongs to."""
         kind = frame[0] if frame else 0
         if kind in (Kind.RECORD, Kind.HANDSHAKE):
             if not self._ending:

@@ -377,7 +377,7 @@ def _fault(error: FastLloydError, me: PartyId) -> _Fault:
 
 
 def _digest(error: FastLloydError) -> bytes:
-    """Give a digest of a sentence about the public configuration; zeros for any other error."""
+    """Return a digest of a sentence about the public configuration; zeros for any other error."""
     # A digest of a sentence that names rows, files or spent budget could be guessed back.
     if error.reason is not Reason.BAD_CONFIG:
         return NO_DIGEST

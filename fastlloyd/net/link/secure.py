@@ -166,7 +166,7 @@ class SecureLinks(Channel):
         self._meter.sent[peer, round].add(1, payload_bytes, len(frame))
 
     def receive(self, timeout_s: float) -> tuple[PartyId, bytes] | None:
-        """Give the next message of any peer, or None when `timeout_s` seconds pass without one.
+        """Return the next message of any peer, or None when `timeout_s` seconds pass without one.
 
         Raises
         ------
@@ -253,7 +253,7 @@ class SecureLinks(Channel):
         self._advance(peer)
 
     def _link(self, peer: PartyId) -> TlsLink:
-        """Give the link to a peer; make it when it is first needed."""
+        """Return the link to a peer; make it when it is first needed."""
         if peer not in self._links:
             if peer not in self._certificates:
                 raise SecurityError(

@@ -212,7 +212,7 @@ def local_transport_env(
     interface: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Give what a rank sets in its own environment before MPI_Init to get this transport.
+    """Return what a rank sets in its own environment before MPI_Init to get this transport.
 
     It makes `mpirun -n 3 python -m fastlloyd.client --transport tcp` work without any option of mpirun.
     Variables that the user has set stay as they are. Without `interface` the traffic is pinned to 'lo'
@@ -229,7 +229,7 @@ def local_transport_env(
 
 
 def _mpich_tcp(interface: str | None) -> dict[str, str]:
-    """Give MPICH's variables for TCP."""
+    """Return MPICH's variables for TCP."""
     env = {"MPIR_CVAR_NOLOCAL": "1", "MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
     if interface is not None:
         env["FI_TCP_IFACE"] = interface
@@ -237,7 +237,7 @@ def _mpich_tcp(interface: str | None) -> dict[str, str]:
 
 
 def _openmpi_tcp(interface: str | None) -> dict[str, str]:
-    """Give Open MPI's parameters for TCP."""
+    """Return Open MPI's parameters for TCP."""
     parameters = {"pml": "ob1", "btl": "tcp,self"}
     if interface is not None:
         # Without it Open MPI tries every interface and hangs on one that leads nowhere (a Docker bridge).
@@ -286,7 +286,7 @@ def _sibling_mpirun() -> str:
 
 
 def _candidates(interpreter: str) -> Iterator[Path]:
-    """Give the mpiruns to try, best first, each once."""
+    """Yield the mpiruns to try, best first, each once."""
     seen: set[Path] = set()
     beside = Path(interpreter).parent
     on_path = [Path(found) for name in ("mpirun", "mpiexec") if (found := shutil.which(name))]

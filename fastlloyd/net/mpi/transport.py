@@ -124,7 +124,7 @@ class MpiTransport(Transport):
             self._sending[peer.rank].append((request, copy))
 
     def receive(self, timeout_s: float) -> tuple[PartyId, bytes] | None:
-        """Give the next frame of any peer, or None after `timeout_s` seconds.
+        """Return the next frame of any peer, or None after `timeout_s` seconds.
 
         Raises
         ------
@@ -231,7 +231,7 @@ class MpiTransport(Transport):
             self._full.discard(rank)
 
     def _finish(self, rank: int) -> bytes | None:
-        """Give a peer's oldest frame if all of it is there."""
+        """Return a peer's oldest frame if all of it is there."""
         request, buffer = self._arriving[rank][0]
         try:
             if not request.Test():

@@ -143,7 +143,7 @@ def tune(connection: socket.socket) -> None:
 
 
 def peer_name(connection: socket.socket) -> str:
-    """Give the other end's number and port, for messages."""
+    """Return the other end's number and port, for messages."""
     try:
         host, port = connection.getpeername()[:2]
     except OSError:
@@ -152,7 +152,7 @@ def peer_name(connection: socket.socket) -> str:
 
 
 def source_of(host: str) -> str:
-    """Give what connections from one place have in common: the IPv4 address, or the network part of an IPv6 address."""
+    """Return what connections from one place share: the IPv4 address, or the network part of an IPv6 address."""
     # Whoever has one address of an IPv6 network has all 2^64 of it.
     address = ipaddress.ip_address(host.partition("%")[0])
     if isinstance(address, ipaddress.IPv4Address):
@@ -163,7 +163,7 @@ def source_of(host: str) -> str:
 
 
 def _resolve(address: Address, *, passive: bool) -> list[tuple[int, str]]:
-    """Give family and number of each address of the host, once each."""
+    """Return family and number of each address of the host, once each."""
     if passive and not address.host:
         return [(socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET, "")]
     found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

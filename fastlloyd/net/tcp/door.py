@@ -123,7 +123,7 @@ class Door(TcpTransport):
                 self._discard(guest)
 
     def _due(self, now: float) -> list[Guest]:
-        """Give the oldest guest of each room, if its time is up at `now`."""
+        """Return the oldest guest of each room, if its time is up at `now`."""
         # Those in one room came at about the same time.
         oldest = (next(iter(room), None) for room in self._rooms)
         return [guest for guest in oldest if guest is not None and guest.deadline <= now]

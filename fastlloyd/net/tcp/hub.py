@@ -168,7 +168,7 @@ class TcpServer(Door):
                 self._lose(target, PeerTimeout(text, rank=target.party.rank))
 
     def _decide(self, guest: Guest, rank: int) -> None:
-        """Give a client its place, if that is free."""
+        """Let a client have its place, if that is free."""
         place = self._by_rank.get(rank)
         parties = len(self.peers) + 1
         if place is None:

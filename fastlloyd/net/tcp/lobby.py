@@ -39,7 +39,7 @@ class Room(Generic[T]):
         return guest in self._source
 
     def __iter__(self) -> Iterator[T]:
-        """Give the guests, the oldest first."""
+        """Return the guests, the oldest first."""
         return iter(self._source)
 
     def add(self, guest: T, source: str) -> T | None:

@@ -93,7 +93,7 @@ class Stream:
         return f"Stream({self.name}, ready={self.ready}, ended={self.ended})"
 
     def fileno(self) -> int:
-        """Give the socket's descriptor, for selectors."""
+        """Return the socket's descriptor, for selectors."""
         return self._socket.fileno()
 
     @property
@@ -102,7 +102,7 @@ class Stream:
         return len(self._output)
 
     def certificate(self) -> bytes:
-        """Give the certificate that the other end has shown, DER; empty without TLS."""
+        """Return the certificate that the other end has shown, DER; empty without TLS."""
         return b"" if self._tls is None else self._tls.getpeercert(binary_form=True) or b""
 
     def write(self, data: bytes | bytearray) -> None:

@@ -111,7 +111,7 @@ class TcpTransport(Transport):
         self._closed = False
 
     def receive(self, timeout_s: float) -> tuple[PartyId, bytes] | None:
-        """Give the next frame of any peer, or None after `timeout_s` seconds; bytes of all move meanwhile.
+        """Return the next frame of any peer, or None after `timeout_s` seconds; bytes of all move meanwhile.
 
         Raises
         ------
@@ -167,7 +167,7 @@ class TcpTransport(Transport):
 
     @abstractmethod
     def _places(self) -> list[Place]:
-        """Give all connections."""
+        """Return all connections."""
 
     @abstractmethod
     def _pump(self, timeout_s: float) -> None:
@@ -175,10 +175,10 @@ class TcpTransport(Transport):
 
     @abstractmethod
     def _route(self, place: Place, rank: int, frame: bytes) -> None:
-        """Give a frame that came to whom it is for; ValueError if that is nobody."""
+        """Hand a frame that came to whom it is for; ValueError if that is nobody."""
 
     def _sender(self, place: Place, rank: int) -> PartyId:
-        """Give who sent a frame with this rank in its header."""
+        """Return who sent a frame with this rank in its header."""
         return place.party
 
     def _keep(self, place: Place, sender: PartyId, frame: bytes) -> None:

@@ -131,7 +131,7 @@ def polya_difference(scale: float, terms: int, size: int | tuple[int, ...], secr
 
 
 def _more(secret: SecretRandom) -> Draw:
-    """Give a source of 64 further bits."""
+    """Return a source of 64 further bits."""
     return lambda: int(secret.uint64(1)[0])
 
 
@@ -160,7 +160,7 @@ def _accept(proposed: NDArray[np.int64], variance: Fraction, scale: int, secret:
 def _needed(
     proposed: NDArray[np.int64], variance: Fraction, scale: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Give (abs(y) - v / t)^2 / (2 v) of each, and a bound on its error."""
+    """Return (abs(y) - v / t)^2 / (2 v) of each, and a bound on its error."""
     centre, twice = float(variance / scale), float(2 * variance)
     away = np.abs(proposed) - centre
     away_error = (centre + np.abs(away)) * 2.0**-51
@@ -200,7 +200,7 @@ def _poisson(scale: float, terms: int, count: int, secret: SecretRandom) -> NDAr
 
 @lru_cache(maxsize=256)
 def _thresholds(scale: float, terms: int) -> tuple[int, ...]:
-    """Give floor(2^64 F(k)) for k from 0 until only 2^64 - 1 is left."""
+    """Return floor(2^64 F(k)) for k from 0 until only 2^64 - 1 is left."""
     last, precision = (1 << WORD_BITS) - 1, 4 * WORD_BITS
     while True:
         found: list[int] = []
@@ -216,7 +216,7 @@ def _thresholds(scale: float, terms: int) -> tuple[int, ...]:
 
 
 def _distribution(scale: float, terms: int, precision: int) -> Iterator[tuple[Fraction, Fraction]]:
-    """Give bounds on F(0), F(1), ..."""
+    """Yield bounds on F(0), F(1), ..."""
     arithmetic = interval_arithmetic()
     arithmetic.prec = precision
     mean = _log_complement(arithmetic, scale) * -2 / terms
@@ -241,7 +241,7 @@ def _decide_poisson(scale: float, terms: int, word: int, draw: Draw) -> int:
 
 
 def _fraction(end: Any) -> Fraction:
-    """Give one end of an interval as a fraction."""
+    """Return one end of an interval as a fraction."""
     from mpmath.libmp import to_rational
 
     numerator, denominator = to_rational(end._mpi_[0])
@@ -285,7 +285,7 @@ def _logarithmic(
 
 @lru_cache(maxsize=256)
 def _float_log_complement(scale: float) -> float:
-    """Give ln(1 - p) to the last digit."""
+    """Return ln(1 - p) to the last digit."""
     arithmetic = interval_arithmetic()
     arithmetic.prec = 4 * WORD_BITS
     return float(arithmetic.mpf(_log_complement(arithmetic, scale)).mid)

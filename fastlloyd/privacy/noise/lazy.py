@@ -27,7 +27,7 @@ MAX_WORDS = 64
 
 
 def unit(words: NDArray[np.uint64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Give uniforms in (0, 1] and a bound on the error of their logarithms; neither holds for a zero word."""
+    """Return uniforms in (0, 1] and a bound on the error of their logarithms; neither holds for a zero word."""
     uniform = np.maximum(words, np.uint64(1)).astype(np.float64)
     uniform *= TO_UNIT
     # Unseen bits: ln((m + 1) / m) <= 1 / m; conversion of m: a relative 2^-52 at most.
@@ -117,6 +117,6 @@ def check_scale(scale: float, limit: float) -> None:
 
 
 def vector_shape(size: int | tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-    """Give the shape and its number of elements."""
+    """Return the shape and its number of elements."""
     shape = (size,) if isinstance(size, int) else tuple(size)
     return shape, math.prod(shape)

@@ -16,12 +16,12 @@ from fastlloyd.privacy.sketch.sketch import Levels, SketchShape
 
 
 def level_bits(shape: SketchShape) -> int:
-    """Give the bits that one level takes."""
+    """Return the bits that one level takes."""
     return max(1, (shape.top - shape.floor).bit_length())
 
 
 def sketch_bytes(shape: SketchShape) -> int:
-    """Give the bytes that one party's sketch takes."""
+    """Return the bytes that one party's sketch takes."""
     return -(-shape.rows * shape.clusters * level_bits(shape) // 8)
 
 

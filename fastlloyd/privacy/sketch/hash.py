@@ -72,7 +72,7 @@ def raw_maxima(
 
 
 def user_words(record: int, rows: int, key: bytes) -> NDArray[np.uint32]:
-    """Give one record's words, shape (rows,): what `raw_maxima` takes the maximum of."""
+    """Return one record's words, shape (rows,): what `raw_maxima` takes the maximum of."""
     block, place = divmod(record, RECORDS_PER_NONCE)
     nonce = struct.pack("<QI", block, 0)
     size = rows * _WORD_BYTES
@@ -81,7 +81,7 @@ def user_words(record: int, rows: int, key: bytes) -> NDArray[np.uint32]:
 
 
 def cell_blocks(key: bytes, rows: int, cells: int) -> Iterator[NDArray[np.uint64]]:
-    """Give one word per row and grid cell for the phantoms, some rows at a time.
+    """Yield one word per row and grid cell for the phantoms, some rows at a time.
 
     Parameters
     ----------

@@ -76,15 +76,15 @@ class LevelTable:
         return len(self.totals) - 1
 
     def levels(self, words: NDArray[np.unsignedinteger]) -> NDArray[np.int64]:
-        """Give the levels 1..top of words 0..2^w - 1; the shape stays."""
+        """Return the levels 1..top of words 0..2^w - 1; the shape stays."""
         return np.searchsorted(self._steps, words.astype(np.uint64), side="right") + 1
 
     def cumulative(self) -> NDArray[np.float64]:
-        """Give P(level <= a) for a = 0..top."""
+        """Return P(level <= a) for a = 0..top."""
         return np.array([total / (1 << self.word_bits) for total in self.totals])
 
     def floor(self, phantoms: int) -> int:
-        """Give alpha_min: the least level m with P(level <= m) >= n_p / (n_p + 1)."""
+        """Return alpha_min: the least level m with P(level <= m) >= n_p / (n_p + 1)."""
         least = -(-(phantoms << self.word_bits) // (phantoms + 1))
         return next(a for a, total in enumerate(self.totals) if total >= least)
 
@@ -109,7 +109,7 @@ class PhantomTable:
         object.__setattr__(self, "_steps", np.array(self.totals[1:-1], dtype=np.uint64))
 
     def levels(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Give the levels 1..top of words 0..2^64 - 1; the shape stays."""
+        """Return the levels 1..top of words 0..2^64 - 1; the shape stays."""
         return np.searchsorted(self._steps, words, side="right") + 1
 
 
@@ -165,7 +165,7 @@ def phantom_table(gamma: float, phantoms: int, word_bits: int = WORD_BITS) -> Ph
 
 @lru_cache(maxsize=8)
 def row_epsilon(gamma: float, phantoms: int, word_bits: int = WORD_BITS) -> float:
-    """Give the pure epsilon of one joint row, exactly, rounded up to a float.
+    """Return the pure epsilon of one joint row, exactly, rounded up to a float.
 
     Returns
     -------
@@ -195,7 +195,7 @@ def row_epsilon(gamma: float, phantoms: int, word_bits: int = WORD_BITS) -> floa
 
 
 def phantoms_for(epsilon: float) -> int:
-    """Give n_p = ceil(1 / (e^epsilon' - 1)), the phantoms per grid cell for rows of pure epsilon'.
+    """Return n_p = ceil(1 / (e^epsilon' - 1)), the phantoms per grid cell for rows of pure epsilon'.
 
     Raises
     ------
@@ -208,7 +208,7 @@ def phantoms_for(epsilon: float) -> int:
 
 
 def _power(total: int, word_bits: int, exponent: int) -> int:
-    """Give 2^64 (total / 2^w)^exponent by squaring, rounded down at 192 bits: monotone in total."""
+    """Return 2^64 (total / 2^w)^exponent by squaring, rounded down at 192 bits: monotone in total."""
     if total >> word_bits:
         return 1 << PHANTOM_BITS
     base = total << (_POWER_BITS - word_bits)

@@ -18,7 +18,7 @@ _NAME = "partition sketches"
 
 
 def sketch_release(shape: SketchShape, groups: int = 1) -> Release:
-    """Give the release of all parties' sketches together, as each party records it before it sends its own.
+    """Return the release of all parties' sketches together, as each party records it before it sends its own.
 
     Parameters
     ----------
@@ -49,14 +49,14 @@ def sketch_release(shape: SketchShape, groups: int = 1) -> Release:
 
 
 def change_release(release: Release) -> Release:
-    """Give the same release for neighbours that differ in the values of one user's row: it moves twice as far."""
+    """Return the same release for neighbours that differ in the values of one user's row: it moves twice as far."""
     return dataclasses.replace(
         release, sensitivity=2.0 * release.sensitivity, neighbours="change of one user's row", run=""
     )
 
 
 def paper_phantoms(rows: int, epsilon: float, delta: float) -> int:
-    """Give the paper's n_p for one party's share: epsilon' = epsilon / (4 sqrt(M log(1 / delta))).
+    """Return the paper's n_p for one party's share: epsilon' = epsilon / (4 sqrt(M log(1 / delta))).
 
     Notes
     -----

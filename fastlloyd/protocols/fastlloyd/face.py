@@ -152,7 +152,7 @@ def _included(plan: Plan, reply: bytes) -> tuple[PartyId, ...]:
 
 
 def _parameters(facts: Facts, plan: Plan) -> dict[str, Any]:
-    """Give the public parameters for the report."""
+    """Return the public parameters for the report."""
     values = {key: value for key, value in plan.to_json().items() if key not in ("rounds", "names", "protocol")}
     price = {"noise_price": plan.noise_price} if plan.masking == "pairwise" else {}
     return {**values, **price, "rounds": len(plan.rounds)}
@@ -192,7 +192,7 @@ def _common_part(facts: Facts, plan: Plan, included: tuple[tuple[PartyId, ...], 
 
 
 def _make_result(session: Session, plan: Plan, names: tuple[str, ...], bounds: Bounds, result: ClientResult) -> Result:
-    """Give what the clients have at the end."""
+    """Return the result that the clients have at the end."""
     sizes = tuple(float(size) for size in result.centers.noisy_counts)
     return Result(
         common=_common_part(session.facts, plan, result.included),

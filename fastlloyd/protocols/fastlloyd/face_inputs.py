@@ -9,7 +9,7 @@ from fastlloyd.run.inputs import Common, fill_public, gather_horizontal, load_cl
 
 
 def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
-    """Give the public parameters of a run.
+    """Return the public parameters of a run.
 
     Raises
     ------

@@ -72,5 +72,5 @@ class NoisyMaskedSum(IncludedPayload):
         return cls(data, included, format.clients)
 
     def elements(self, format: VectorFormat) -> RingArray:
-        """Give the ring elements, shape (k (d + 1),)."""
+        """Return the ring elements, shape (k (d + 1),)."""
         return format.ring.from_bytes(self.data, format.elements)

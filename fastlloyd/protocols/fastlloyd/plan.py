@@ -79,11 +79,11 @@ class Plan(PlainPlan):
         return self.mechanism != "none"
 
     def rounds_ahead(self, t: int) -> range:
-        """Give the rounds from t on whose noise and masks are worth having ready: bounded in memory."""
+        """Return the rounds from t on whose noise and masks are worth having ready: bounded in memory."""
         return range(t, min(len(self.rounds), t + max(1, _READY_ELEMENTS // self.elements)))
 
     def releases(self, t: int) -> tuple[Release, ...]:
-        """Give what round t releases: sums and counts, each a vector over all clusters.
+        """Return what round t releases: sums and counts, each a vector over all clusters.
 
         Notes
         -----
@@ -115,7 +115,7 @@ class Plan(PlainPlan):
         )
 
     def all_releases(self) -> tuple[Release, ...]:
-        """Give the releases of all rounds in order."""
+        """Return the releases of all rounds in order."""
         return tuple(release for t in range(len(self.rounds)) for release in self.releases(t))
 
     @property
@@ -125,7 +125,7 @@ class Plan(PlainPlan):
 
 
 def lifetime_delta(plan: Plan) -> float:
-    """Give the delta at which a ledger over many runs is read: the run's own, or the default for pure epsilon.
+    """Return the delta at which a ledger over many runs is read: the run's own, or the default for pure epsilon.
 
     At delta 0 any Gaussian release of an earlier run would count as infinite.
     """
@@ -200,7 +200,7 @@ def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str
 
 
 def _allowed_delta(public: PublicParameters) -> float:
-    """Give delta: as stated or by the formula for Gaussian noise, 0 for Laplace noise and none."""
+    """Return delta: as stated or by the formula for Gaussian noise, 0 for Laplace noise and none."""
     if NORM_OF.get(public.mechanism) != "l2":
         return 0.0
     return stated_delta(public.delta, public.n_total)
@@ -233,5 +233,5 @@ def _check_ranges(plan: Plan, outline: Outline) -> None:
 
 
 def _sigma(public: PublicParameters, delta: float) -> float:
-    """Give the noise multiplier of the whole run; 0 for pure epsilon and none."""
+    """Return the noise multiplier of the whole run; 0 for pure epsilon and none."""
     return gaussian_noise_multiplier(public.epsilon, delta - SAMPLER_DELTA) if delta > 0.0 else 0.0

@@ -77,12 +77,12 @@ class State:
 
 
 def first_state(plan: Plan, *, given: bool) -> State:
-    """Give what is known before round 0."""
+    """Return what is known before round 0."""
     return _state(plan, np.zeros(plan.d), np.full(plan.d, math.sqrt(SPREAD_PRIOR)), float(plan.n_total), given=given)
 
 
 def radius(state: State, plan: Plan, t: int) -> tuple[int, int]:
-    """Give the radius of round t in grid units, and by what whole number a vector is multiplied before it is sent.
+    """Return the radius of round t in grid units, and by what whole number a vector is multiplied before it is sent.
 
     Notes
     -----
@@ -99,7 +99,7 @@ def radius(state: State, plan: Plan, t: int) -> tuple[int, int]:
 def scaled_update(
     points: GridPoints, centers: NDArray[np.int64], state: State, plan: Plan, t: int
 ) -> NDArray[np.int64]:
-    """Give one client's relative sums, times a public whole number, and counts, shape (k (d + 1),).
+    """Return one client's relative sums, times a public whole number, and counts, shape (k (d + 1),).
 
     Notes
     -----
@@ -115,7 +115,7 @@ def scaled_update(
 
 
 def survey_update(points: GridPoints, plan: Plan) -> NDArray[np.int64]:
-    """Give the sums of one client's records and of their squares, and their number, shape (k (d + 1),).
+    """Return the sums of one client's records and of their squares, and their number, shape (k (d + 1),).
 
     Row 0 holds the sum of the records x, row 1 (if k > 1) that of w (2 x^2 - 1), rounded toward zero for each record,
     the first count their number; all else is zero.
@@ -295,7 +295,7 @@ def _swap(centers: Floats, state: State, plan: Plan, t: int) -> tuple[Floats, St
 
 
 def _state(plan: Plan, middle: Floats, deviation: Floats, records: float, *, given: bool) -> State:
-    """Give a state in which nothing is known of single clusters."""
+    """Return a state in which nothing is known of single clusters."""
     share = np.full(plan.k, records / plan.k)
     return State(middle, deviation, records, share, (_COUNT_DOUBT * share) ** 2, np.zeros(plan.k), given)
 

@@ -67,11 +67,11 @@ class PlusPlan:
         )
 
     def nominal_radius(self, d: int) -> float:
-        """Give the largest radius there can be, scaled domain: all others are whole fractions of it."""
+        """Return the largest radius there can be, scaled domain: all others are whole fractions of it."""
         return self.reach * math.sqrt(d)
 
     def largest_coordinate(self, k: int, d: int) -> float:
-        """Give how much one record can add to one coordinate of a sum, scaled domain.
+        """Return how much one record can add to one coordinate of a sum, scaled domain.
 
         A shortened vector's coordinate is at most that of x - c, 2, and it is sent m times; m times its norm is at most
         the nominal radius. m is the whole number nearest to sqrt(d) / spread, and the spread is at least sqrt(d) times
@@ -116,7 +116,7 @@ def make_plus(settings: Settings, *, k: int, d: int, n: int, sigma: float, round
 def plus_multipliers(
     plus: PlusPlan, settings: Settings, *, d: int, sigma: float, rounds: int
 ) -> list[tuple[float, float]]:
-    """Give the noise multipliers of sums and counts in each round.
+    """Return the noise multipliers of sums and counts in each round.
 
     Notes
     -----
@@ -133,12 +133,12 @@ def plus_multipliers(
 
 
 def square_limit(fraction_bits: int) -> int:
-    """Give the largest entry of a record's squares in grid units."""
+    """Return the largest entry of a record's squares in grid units."""
     return math.floor(SQUARE_WEIGHT * (1 << fraction_bits))
 
 
 def survey_sensitivity(k: int, d: int, fraction_bits: int) -> float:
-    """Give how far one record moves the survey's sums and squares together, L2, grid units.
+    """Return how far one record moves the survey's sums and squares together, L2, grid units.
 
     Notes
     -----

@@ -74,7 +74,7 @@ def swap(found: Clusters, *, deviation: Floats, cell: float, seed: int, t: int) 
 
 
 def _choose(found: Clusters, deviation: Floats, area: float) -> tuple[int, int, int, float] | None:
-    """Give the cluster that stays, the one that is given up, the one to split, and its nearest centre's distance."""
+    """Return the cluster that stays, the one that is given up, the one to split, and its nearest centre's distance."""
     held = np.maximum(found.counts, 0.0)
     apart = _squared_distances(found.centers)
     pair = held[:, None] * held[None, :] / np.maximum(held[:, None] + held[None, :], 1e-9)
@@ -114,7 +114,7 @@ def _move(found: Clusters, stays: int, leaves: int, split: int, distance: float,
 
 
 def _within(centers: Floats, held: Floats, deviation: Floats, area: float) -> float:
-    """Give the spread of all records less that between clusters: what is left within them, per record."""
+    """Return the spread of all records less that between clusters: what is left within them, per record."""
     weights = (held / max(_total(held), 1e-9))[:, None]
     away = centers - np.cumsum(weights * centers, axis=0)[-1]
     spread = _total(deviation * deviation)
@@ -122,7 +122,7 @@ def _within(centers: Floats, held: Floats, deviation: Floats, area: float) -> fl
 
 
 def _squared_distances(centers: Floats) -> Floats:
-    """Give all squared distances between centres, shape (k, k); feature by feature, in order."""
+    """Return all squared distances between centres, shape (k, k); feature by feature, in order."""
     squared = np.zeros((len(centers), len(centers)))
     for h in range(centers.shape[1]):
         difference = centers[:, h, None] - centers[None, :, h]

@@ -70,7 +70,7 @@ class Outline:
         return self.relative and self.plus is None and self.settings.clip
 
     def radius(self, t: int) -> float | None:
-        """Give round t's radius, scaled domain; for fastlloyd-plus the largest there can be, and none for a survey."""
+        """Return round t's radius, scaled domain; for fastlloyd-plus the largest possible, and none for a survey."""
         if not self.relative or self._is_survey(t):
             return None
         if self.plus is not None:
@@ -78,7 +78,7 @@ class Outline:
         return radius_of_round(t, self._public.k, self._d, self.settings)
 
     def round_plan(self, t: int, bits: int, factor: float) -> RoundPlan:
-        """Give round t in grid units, its noise times a factor."""
+        """Return round t in grid units, its noise times a factor."""
         grid, radius = 1 << bits, self.radius(t)
         whole = None if radius is None else math.floor(radius * grid)
         sums, counts = self._multipliers[t]
@@ -115,14 +115,14 @@ class Outline:
         )
 
     def _tail(self, t: int, radius: float | None) -> float:
-        """Give the larger of round t's noise scales, scaled domain, up to the rounding of its sensitivity."""
+        """Return the larger of round t's noise scales, scaled domain, up to the rounding of its sensitivity."""
         sums, counts = self._multipliers[t]
         grid = 1 << MIN_FRACTION_BITS
         moved = self._moved(t, None, MIN_FRACTION_BITS) / grid if radius is None else radius
         return max(sums * moved, counts)
 
     def _moved(self, t: int, radius: int | None, bits: int) -> float:
-        """Give round t's sensitivity of the sums in grid units."""
+        """Return round t's sensitivity of the sums in grid units."""
         if self._is_survey(t):
             return survey_sensitivity(self._public.k, self._d, bits)
         return sum_sensitivity(radius, self._public.mechanism, self._d, bits)
@@ -144,7 +144,7 @@ class Outline:
         )
 
     def _split(self, sigma: float) -> list[tuple[float, float]]:
-        """Give the noise multipliers of sums and counts in each round (Eq. 7, 8; Su et al.)."""
+        """Return the noise multipliers of sums and counts in each round (Eq. 7, 8; Su et al.)."""
         public, d, count = self._public, self._d, self._count
         if self.plus is not None:
             return plus_multipliers(self.plus, self.settings, d=d, sigma=sigma, rounds=count)
@@ -160,7 +160,7 @@ class Outline:
 
 
 def sum_sensitivity(radius: int | None, mechanism: str, d: int, bits: int) -> float:
-    """Give how far one record moves a cluster's sums, in grid units: L1 for Laplace, else L2."""
+    """Return how far one record moves a cluster's sums, in grid units: L1 for Laplace, else L2."""
     if radius is not None:
         return float(radius)
     return (d if NORM_OF.get(mechanism) == "l1" else math.sqrt(d)) * float(1 << bits)

@@ -50,7 +50,7 @@ class Centers:
 
 
 def first_centers(plan: Plan, start: NDArray[np.float64] | None = None) -> Centers:
-    """Give the public start: sphere packing (line 3), or given centres, shape (k, d), scaled."""
+    """Return the public start: sphere packing (line 3), or given centres, shape (k, d), scaled."""
     if start is None:
         grid = to_grid(sphere_packing(plan.k, plan.d, plan.seed), plan.fraction_bits)
     else:
@@ -60,7 +60,7 @@ def first_centers(plan: Plan, start: NDArray[np.float64] | None = None) -> Cente
 
 
 def local_update(points: GridPoints, centers: Centers, plan: Plan, t: int) -> NDArray[np.int64]:
-    """Give one client's sums and counts, shape (k (d + 1),), counts on the grid of 2^-q as well.
+    """Return one client's sums and counts, shape (k (d + 1),), counts on the grid of 2^-q as well.
 
     Notes
     -----

@@ -134,12 +134,12 @@ def settings_from(protocol: str, values: Mapping[str, Any]) -> Settings:
 
 
 def cluster_radius(k: int, d: int, alpha: float) -> float:
-    """Give eta = alpha * beta / (2 k^(1/d)), beta = 2 sqrt(d) the domain's diagonal (Eq. 26)."""
+    """Return eta = alpha * beta / (2 k^(1/d)), beta = 2 sqrt(d) the domain's diagonal (Eq. 26)."""
     return alpha * 2.0 * math.sqrt(d) / (2.0 * math.pow(k, 1.0 / d))
 
 
 def radius_of_round(t: int, k: int, d: int, settings: Settings) -> float:
-    """Give round t's radius: beta / 2 in round 0 under 'step', else eta (§5.6).
+    """Return round t's radius: beta / 2 in round 0 under 'step', else eta (§5.6).
 
     A radius beyond the diagonal beta never binds, so it is cut there.
     """
@@ -150,7 +150,7 @@ def radius_of_round(t: int, k: int, d: int, settings: Settings) -> float:
 
 
 def count_ratio(protocol: str, d: int, settings: Settings) -> float:
-    """Give sigma_C / sigma_R that minimises the error analysis (Eq. 20; App. B.1 for glloyd)."""
+    """Return sigma_C / sigma_R that minimises the error analysis (Eq. 20; App. B.1 for glloyd)."""
     if settings.count_ratio is not None:
         return settings.count_ratio
     if protocol in ("fastlloyd", PLUS):
@@ -167,7 +167,7 @@ def split_gaussian(sigma: float, ratio: float) -> tuple[float, float]:
 
 
 def automatic_rounds(protocol: str, *, k: int, d: int, n: int, epsilon: float, sigma: float, settings: Settings) -> int:
-    """Give T from the public formula, clamped to [min_rounds, max_rounds].
+    """Return T from the public formula, clamped to [min_rounds, max_rounds].
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ from fastlloyd.protocols.fastlloyd.plan import Plan
 
 
 def bounds(plan: Plan) -> Bounds:
-    """Give what a peer may send once the plan is known."""
+    """Return the bounds of what a peer may send once the plan is known."""
     vector = plan.elements * plan.ring_bits // 8
     sizes = {MaskedUpdate.TYPE: vector, NoisyMaskedSum.TYPE: vector + (plan.clients + 7) // 8}
     return plan_bounds(sizes, clients=plan.clients)

@@ -26,7 +26,7 @@ START: Final = "start"
 
 
 def steps_of(settings: Settings, rounds: int) -> tuple[Kind, ...]:
-    """Give the kinds of the steps of a run in order; only `START` asks nothing of the clients."""
+    """Return the kinds of the steps of a run in order; only `START` asks nothing of the clients."""
     first: tuple[Kind, ...] = (OUTER, WEIGHTS, CENTERS) if settings.start == "feddp" else (START,)
     lloyd: Kind = LLOYD
     return (*first, *(lloyd for _ in range(rounds)))
@@ -72,7 +72,7 @@ def epsilon_shares(settings: Settings, rounds: int) -> Mapping[str, tuple[float,
 def multipliers(
     shares: Mapping[str, tuple[float, float]], *, epsilon: float, delta: float, factor: float
 ) -> Mapping[str, tuple[float, float]]:
-    """Give noise scale over sensitivity for each kind of step, all epsilons divided by `factor`; 0 without noise."""
+    """Return noise scale over sensitivity for each kind of step, all epsilons divided by `factor`; 0 without noise."""
     total = epsilon / factor
     return {
         kind: (

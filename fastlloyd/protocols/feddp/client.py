@@ -68,7 +68,7 @@ class ClientResult:
 
 
 def statistics_of(raw_points: GridPoints, plan: Plan, raw_users: NDArray[np.int64] | None = None) -> Statistics:
-    """Give the statistics that the plan's privacy level asks for.
+    """Return the statistics that the plan's privacy level asks for.
 
     Parameters
     ----------

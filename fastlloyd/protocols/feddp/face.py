@@ -160,7 +160,7 @@ def _make_result(
     costs: NDArray[np.float64],
     included: Sequence[Sequence[PartyId]],
 ) -> Result:
-    """Give what every party has at the end."""
+    """Return the result that every party has at the end."""
     facts = session.facts
     bounds: Bounds = session.common.bounds.match(plan.names)
     centroids = unscale(centers.exact, bounds)
@@ -199,14 +199,14 @@ def _claim(config: RunConfig, plan: Plan) -> Claim:
 
 
 def _client_rows(common: Any) -> NDArray[np.int64] | None:
-    """Give the rows of a demonstration's data set that the clients hold."""
+    """Return the rows of a demonstration's data set that the clients hold."""
     if not isinstance(common, FedDPCommon) or common.splits is None:
         return None
     return np.concatenate(common.splits)
 
 
 def _parameters(plan: Plan, k: int) -> dict[str, Any]:
-    """Give the public parameters for the report; `k` is the number of clusters in the result."""
+    """Return the public parameters for the report; `k` is the number of clusters in the result."""
     values = {key: value for key, value in plan.to_json().items() if key not in ("rounds", "names", "protocol")}
     limit = {"k_max": plan.k} if plan.choose_k else {}
     steps = [step.kind for step in plan.rounds]

@@ -80,12 +80,12 @@ class UserRecords(OwnRecords):
     raw_users: NDArray[np.int64] = field(repr=False)
 
     def digest(self, key: bytes) -> str:
-        """Give a keyed digest of the records and of whose they are; never sent."""
+        """Return a keyed digest of the records and of whose they are; never sent."""
         return keyed_digest(key, np.column_stack([self.raw_points, self.raw_users.astype(np.float64)]))
 
 
 def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
-    """Give the public parameters of a run.
+    """Return the public parameters of a run.
 
     Raises
     ------
@@ -182,7 +182,7 @@ def _gather_mixture(config: RunConfig, clients: int) -> tuple[RunConfig, FedDPCo
 
 
 def _mixture_dataset(made: MixtureData) -> Dataset:
-    """Give the clients' records as a public data set."""
+    """Return the clients' records as a public data set."""
     return Dataset(
         name=MIXTURE,
         values=made.points,

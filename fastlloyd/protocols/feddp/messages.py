@@ -72,7 +72,7 @@ class ProjectionMessage:
     projection: Projection = field(repr=False)
 
     def body(self) -> bytes:
-        """Give both arrays."""
+        """Return both arrays."""
         both = (self.projection.matrix, self.projection.server_points)
         return b"".join(array.astype("<i4").tobytes() for array in both)
 
@@ -105,7 +105,7 @@ class ProjectedCentersMessage:
     found: ProjectedCenters = field(repr=False)
 
     def body(self) -> bytes:
-        """Give number, centres and costs."""
+        """Return number, centres and costs."""
         centers = self.found.centers
         return _COUNT.pack(len(centers)) + centers.astype("<i4").tobytes() + self.found.costs.astype("<f8").tobytes()
 
@@ -138,7 +138,7 @@ class CentersMessage:
     found: Centers = field(repr=False)
 
     def body(self) -> bytes:
-        """Give number, centres and counts."""
+        """Return number, centres and counts."""
         both = (self.found.exact, self.found.noisy_counts)
         return _COUNT.pack(len(self.found.exact)) + b"".join(array.astype("<f8").tobytes() for array in both)
 

@@ -122,15 +122,15 @@ class Plan(PlainPlan):
         return projected_limit(self.norm_bound, self.rank, self.projected_bits)
 
     def limit_of(self, clip: float, bits: int) -> int:
-        """Give floor(clip 2^bits): a bound on a user's statistic in grid units."""
+        """Return floor(clip 2^bits): a bound on a user's statistic in grid units."""
         return math.floor(clip * (1 << bits))
 
     def ring_of(self, t: int) -> int:
-        """Give the ring width of step t: 64 for the outer product."""
+        """Return the ring width of step t: 64 for the outer product."""
         return 64 if self.rounds[t].kind == OUTER else self.ring_bits
 
     def elements(self, t: int, k: int | None = None) -> int:
-        """Give the ring elements that each client sends in step t, with k clusters."""
+        """Return the ring elements that each client sends in step t, with k clusters."""
         kind = self.rounds[t].kind
         if kind == OUTER:
             return self.d * (self.d + 1) // 2
@@ -139,7 +139,7 @@ class Plan(PlainPlan):
         return 0 if kind == START else (self.k if k is None else k) * (self.d + 1)
 
     def releases(self, t: int) -> tuple[Release, ...]:
-        """Give what step t releases; see `sensitivities` for why one neighbour moves it by no more."""
+        """Return what step t releases; see `sensitivities` for why one neighbour moves it by no more."""
         step, gauss, laplace = self.rounds[t], *self.sensitivities(t)
         mean = "means" if self.by_user else "sums"
         names = {OUTER: ("outer product", ""), WEIGHTS: ("", "weights"), CENTERS: (mean, "counts")}
@@ -163,7 +163,7 @@ class Plan(PlainPlan):
         return tuple(found)
 
     def sensitivities(self, t: int) -> tuple[int, int]:
-        """Give how far one neighbour moves step t's Gaussian (L2) and Laplace (L1) vector, in grid units.
+        """Return how far one neighbour moves step t's Gaussian (L2) and Laplace (L1) vector, in grid units.
 
         Notes
         -----
@@ -191,7 +191,7 @@ class Plan(PlainPlan):
         return self.limit_of(self.mean_clip, q), self.limit_of(self.count_clip, q)
 
     def all_releases(self) -> tuple[Release, ...]:
-        """Give the releases of all steps in order."""
+        """Return the releases of all steps in order."""
         return tuple(release for t in range(len(self.rounds)) for release in self.releases(t))
 
     @property

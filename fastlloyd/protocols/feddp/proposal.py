@@ -51,7 +51,7 @@ class _Bounds:
     count: float
 
     def sensitivities(self, settings: Settings, kind: str) -> tuple[float, float]:
-        """Give the Gaussian and the Laplace sensitivity of one step, scaled domain, before rounding down."""
+        """Return the Gaussian and the Laplace sensitivity of one step, scaled domain, before rounding down."""
         if settings.privacy_level == "record":
             table = {OUTER: (self.norm**2, 0.0), WEIGHTS: (0.0, 1.0), START: (0.0, 0.0)}
             return table.get(kind, (self.norm, 1.0))
@@ -69,7 +69,7 @@ class _Division:
     delta: float
 
     def noise(self, factor: float) -> Mapping[str, tuple[float, float]]:
-        """Give the noise multipliers of each kind of step, all epsilons divided by `factor`."""
+        """Return the noise multipliers of each kind of step, all epsilons divided by `factor`."""
         return multipliers(self.shares, epsilon=self.epsilon, delta=self.delta, factor=factor)
 
 
@@ -195,7 +195,7 @@ def _check_grids(plan: Plan, public: PublicParameters, settings: Settings, divis
 def _check_server_points(
     server_points: NDArray[np.float64] | None, settings: Settings, public: PublicParameters, d: int
 ) -> int:
-    """Give the number of server points the run uses."""
+    """Return the number of server points the run uses."""
     if server_points is None:
         if settings.start == "sphere-packing":
             return 0

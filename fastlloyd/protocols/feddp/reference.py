@@ -166,7 +166,7 @@ def _projection(noisy: NDArray[np.int64], plan: Plan) -> Rows:
 
 
 def _project(record: Row, matrix: Rows, plan: Plan) -> Row:
-    """Give Pi x on the grid of 2^-g, half to even."""
+    """Return Pi x on the grid of 2^-g, half to even."""
     unit = 2 ** (_MATRIX_BITS + plan.fraction_bits)
     products = [sum(a * x for a, x in zip(row, record, strict=True)) for row in matrix]
     return [round(Fraction(product * 2**plan.projected_bits, unit)) for product in products]
@@ -262,7 +262,7 @@ def _divide(noisy: NDArray[np.int64], k: int, plan: Plan) -> tuple[NDArray[np.fl
 
 
 def _start(plan: Plan, server_points: NDArray[np.float64] | None, restarts: int) -> NDArray[np.float64]:
-    """Give the start of a baseline (App. G.3): k-means of the server's points, its seeding alone, or packed spheres."""
+    """Return a baseline's start (App. G.3): k-means of the server's points, its seeding alone, or packed spheres."""
     if plan.start == "sphere-packing" or server_points is None:
         reach = 1.0 if server_points is None else min(1.0, max(abs(x) for row in server_points.tolist() for x in row))
         return np.asarray(sphere_packing(plan.k, plan.d, plan.seed) * (reach / 2**GRID_BITS))

@@ -110,7 +110,7 @@ class Settings:
 
 
 def default_rounds(settings: Settings) -> int:
-    """Give the number of Lloyd steps when none is asked for.
+    """Return the number of Lloyd steps when none is asked for.
 
     Notes
     -----

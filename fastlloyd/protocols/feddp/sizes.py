@@ -18,7 +18,7 @@ _COUNT_BYTES = 4
 
 
 def bounds(plan: Plan) -> Bounds:
-    """Give what a peer may send once the plan is known."""
+    """Return the bounds of what a peer may send once the plan is known."""
     statistics = (plan.elements(t) * plan.ring_of(t) // 8 for t in range(len(plan.rounds)))
     costs = plan.k if plan.choose_k else 0
     sizes = {

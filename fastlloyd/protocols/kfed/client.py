@@ -97,5 +97,5 @@ def local_centers(me: PartyId, raw_points: GridPoints, plan: Plan) -> NDArray[np
 
 
 def centers_format(plan: Plan) -> CentersFormat:
-    """Give the public shape of the messages."""
+    """Return the public shape of the messages."""
     return CentersFormat(local_k=plan.local_k, k=plan.k, d=plan.d, clients=plan.clients)

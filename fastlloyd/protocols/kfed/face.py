@@ -36,7 +36,7 @@ _NOT_PRIVATE = "kfed sends means of the clients' records to the server without n
 
 
 def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
-    """Give the public parameters of a run."""
+    """Return the public parameters of a run."""
     return fill_public(PublicParameters, config, clients=clients, k=k, n_total=n_total)
 
 
@@ -136,7 +136,7 @@ def _conclude(session: Session, plan: Plan, result: ServerResult | ClientResult)
 def _make_result(
     session: Session, plan: Plan, centers: NDArray[np.float64], included: Sequence[Sequence[PartyId]]
 ) -> Result:
-    """Give what every party has at the end."""
+    """Return the result that every party has at the end."""
     bounds, facts = session.common.bounds.match(plan.names), session.facts
     parameters = {key: value for key, value in plan.to_json().items() if key not in ("names", "protocol")}
     return Result(

@@ -55,5 +55,5 @@ def _farthest_first(centers: NDArray[np.float64], first: int, k: int) -> list[in
 
 
 def _squared_distances(points: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give |x - c|^2, shape (n, k), center by center: differences, so that equal points have distance 0."""
+    """Return |x - c|^2, shape (n, k), center by center: differences, so that equal points have distance 0."""
     return np.stack([((points - center) ** 2).sum(axis=1) for center in centers], axis=1)

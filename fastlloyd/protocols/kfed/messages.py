@@ -58,7 +58,7 @@ class LocalCenters(Payload):
         return cls(body)
 
     def centers(self, d: int) -> NDArray[np.float64]:
-        """Give the centres, shape (up to k', d)."""
+        """Return the centres, shape (up to k', d)."""
         return _numbers(self.data).reshape(-1, d)
 
 
@@ -87,7 +87,7 @@ class MergedCenters(IncludedPayload):
         return cls(data, included, format.clients)
 
     def centers(self, d: int) -> NDArray[np.float64]:
-        """Give the centres, shape (k, d)."""
+        """Return the centres, shape (k, d)."""
         return _numbers(self.data).reshape(-1, d)
 
 

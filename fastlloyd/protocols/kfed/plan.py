@@ -50,7 +50,7 @@ class Plan(PlainPlan):
         return self.local_k * self.d
 
     def releases(self, t: int) -> tuple[Release, ...]:
-        """Give what the only round releases.
+        """Return what the only round releases.
 
         Notes
         -----
@@ -66,7 +66,7 @@ class Plan(PlainPlan):
         )
 
     def all_releases(self) -> tuple[Release, ...]:
-        """Give the releases of the run."""
+        """Return the releases of the run."""
         return self.releases(0)
 
 

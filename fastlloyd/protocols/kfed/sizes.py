@@ -11,7 +11,7 @@ _FLOAT_BYTES = 8
 
 
 def bounds(plan: Plan) -> Bounds:
-    """Give what a peer may send once the plan is known."""
+    """Return the bounds of what a peer may send once the plan is known."""
     merged = _FLOAT_BYTES * plan.k * plan.d + (plan.clients + 7) // 8
     sizes = {LocalCenters.TYPE: _FLOAT_BYTES * plan.most_elements, MergedCenters.TYPE: merged}
     return plan_bounds(sizes, clients=plan.clients)

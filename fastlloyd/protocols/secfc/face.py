@@ -60,7 +60,7 @@ _KNOWS = {
 
 
 def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
-    """Give the public parameters of a run.
+    """Return the public parameters of a run.
 
     Raises
     ------
@@ -201,7 +201,7 @@ def _common_part(facts: Facts, plan: Plan, included: Sequence[Sequence[PartyId]]
 
 
 def _make_result(session: Session, plan: Plan, names: tuple[str, ...], bounds: Bounds, result: ClientResult) -> Result:
-    """Give what the clients have at the end."""
+    """Return the result that the clients have at the end."""
     facts = session.facts
     sizes = "".join(f"{cluster},{size}\n" for cluster, size in enumerate(result.sizes.tolist()))
     return Result(
@@ -219,7 +219,7 @@ def _make_result(session: Session, plan: Plan, names: tuple[str, ...], bounds: B
 
 
 def _evaluated(facts: Facts, plan: Plan, bounds: Bounds, result: ClientResult) -> NDArray[np.float64] | None:
-    """Give what is compared with a public data set: means by label, or the centres where labels have no owner."""
+    """Return what is compared with a public data set: means by label, or the centres where labels have no owner."""
     dataset, splits = facts.common.dataset, facts.common.splits
     if not facts.config.evaluate or dataset is None or splits is None:
         return None
@@ -229,6 +229,6 @@ def _evaluated(facts: Facts, plan: Plan, bounds: Bounds, result: ClientResult) -
 
 
 def _means(points: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Give the mean of each cluster that has points, shape (clusters, d)."""
+    """Return the mean of each cluster that has points, shape (clusters, d)."""
     used = np.unique(labels[labels >= 0])
     return np.stack([points[labels == cluster].mean(axis=0) for cluster in used])

@@ -150,7 +150,7 @@ def _mix(
 
 
 def _publish(me: PartyId, opened: list[bytes], plan: Plan) -> Party[tuple[bytes, ...]]:
-    """Give all clients the sorted tags of records; client n leaves the padding out."""
+    """Return all clients the sorted tags of records; client n leaves the padding out."""
     last = plan.everybody[-1]
     if me == last:
         union = tuple(sorted(entry[:TAG_BYTES] for entry in opened if entry[TAG_BYTES:] == _RECORD))

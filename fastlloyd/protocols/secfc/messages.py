@@ -227,7 +227,7 @@ class Finished:
     TYPE: ClassVar[int] = numbers.FINISHED
 
     def body(self) -> bytes:
-        """Give nothing."""
+        """Return no bytes."""
         return b""
 
     @property
@@ -252,7 +252,7 @@ class Roll:
     clients: int
 
     def body(self) -> bytes:
-        """Give the bitmap."""
+        """Return the bitmap."""
         return encode_included(self.present, self.clients)
 
     @property
@@ -281,7 +281,7 @@ class CenterShares:
     field: Field
 
     def body(self) -> bytes:
-        """Give the elements."""
+        """Return the elements."""
         return self.field.to_bytes(self.elements)
 
     @property
@@ -296,5 +296,5 @@ class CenterShares:
 
 
 def _label_type(k: int) -> np.dtype[np.unsignedinteger]:
-    """Give the narrowest type that holds 0..k."""
+    """Return the narrowest type that holds 0..k."""
     return np.dtype("u1") if k < 1 << 8 else np.dtype("<u2")

@@ -136,7 +136,7 @@ class Plan(PlainPlan):
         return self.needed_answers
 
     def all_releases(self) -> tuple[Release, ...]:
-        """Give what the run releases: every assignment, exactly.
+        """Return what the run releases: every assignment, exactly.
 
         Notes
         -----

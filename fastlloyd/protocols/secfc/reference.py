@@ -45,7 +45,7 @@ def reference(points: NDArray[np.int64], plan: Plan) -> list[NDArray[np.int64]]:
 
 
 def _nearest(x: NDArray[np.int64], labels: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-    """Give each point's nearest centre in exact integers, ties to the lowest index (lines 11 to 25)."""
+    """Return each point's nearest centre in exact integers, ties to the lowest index (lines 11 to 25)."""
     used = [h for h in range(k) if (labels == h).any()]
     scores = []
     for h in used:

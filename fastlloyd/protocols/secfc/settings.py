@@ -68,7 +68,7 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
 
 
 def settle_code(settings: Settings, clients: int) -> tuple[int, int]:
-    """Give l and t for M clients: as set, or the defaults t = max(1, (M + 1) // 4), l = (M + 1) // 2 - t.
+    """Return l and t for M clients: as set, or the defaults t = max(1, (M + 1) // 4), l = (M + 1) // 2 - t.
 
     Raises
     ------

@@ -162,7 +162,7 @@ class _Vectors:
         self._places = raw_places[self._order]
 
     def rows(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Give the vectors of the places start..stop-1, shape (stop - start, d)."""
+        """Return the vectors of the places start..stop-1, shape (stop - start, d)."""
         block = np.zeros((stop - start, self._points.d), dtype=np.int64)  # Eq. 4
         first, last = np.searchsorted(self._places, (start, stop))
         chosen = self._order[first:last]
@@ -208,7 +208,7 @@ def _exchange(
 
 
 def _span(count: int, block: int, height: int) -> slice:
-    """Give which of a client's points are in a block; none once it has no more."""
+    """Return which of a client's points are in a block; none once it has no more."""
     return slice(min(block * height, count), min((block + 1) * height, count))
 
 

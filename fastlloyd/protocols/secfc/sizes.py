@@ -15,7 +15,7 @@ _LABEL_BYTES = 2
 
 
 def bounds(plan: Plan) -> Bounds:
-    """Give what a peer may send once the plan is known."""
+    """Return the bounds of what a peer may send once the plan is known."""
     records, element, bitmap = sum(plan.sizes), plan.field.element_bytes, (plan.clients + 7) // 8
     sizes = {
         LayerPublicKey.TYPE: KEY_BYTES,

@@ -50,7 +50,7 @@ class Split:
     phantoms: int
 
     def scaled(self, factor: float) -> Split:
-        """Give the same with `factor` times the noise."""
+        """Return the same with `factor` times the noise."""
         row = self.row_epsilon / factor
         phantoms = min(phantoms_for(row), MAX_PHANTOMS)
         return Split(

@@ -131,7 +131,7 @@ def _synopsis(
 
 
 def synopsis_format(plan: Plan, place: int) -> SynopsisFormat:
-    """Give the shape of the message of party `place`, from 0; party 0 answers the query for the number of users."""
+    """Return the shape of the message of party `place`, from 0; party 0 answers the query for the number of users."""
     plain = plan.protocol == PLAIN
     return SynopsisFormat(
         clusters=plan.local_clusters,

@@ -128,7 +128,7 @@ def take_part(session: Session) -> Party[Outcome]:
 
 
 def _alignment(session: Session) -> str:
-    """Give how the records are aligned."""
+    """Return how the records are aligned."""
     common = session.common
     if not isinstance(common, VerticalCommon):
         raise InternalError("a vertical protocol was set up with other public facts")
@@ -136,7 +136,7 @@ def _alignment(session: Session) -> str:
 
 
 def _writers(session: Session, plan: Plan) -> tuple[PartyId, ...]:
-    """Give who has the result."""
+    """Return the parties that have the result."""
     return (SERVER, *session.everybody) if plan.share_result else (SERVER,)
 
 
@@ -157,7 +157,7 @@ def _conclude(
 def _make_result(
     session: Session, plan: Plan, centers: NDArray[np.float64] | None, weights: tuple[float, ...] | None
 ) -> Result | SignedRecord:
-    """Give what a party has at the end."""
+    """Return the result that a party has at the end."""
     facts, releases = session.facts, session.own_releases()
     common = common_part(
         facts,
@@ -205,7 +205,7 @@ def _conditions(plan: Plan) -> list[str]:
 
 
 def _parameters(plan: Plan) -> dict[str, Any]:
-    """Give the public parameters for the report."""
+    """Return the public parameters for the report."""
     values = {key: value for key, value in plan.to_json().items() if key not in ("protocol", "lo", "hi")}
     change = {"epsilon_for_a_change": plan.change_epsilon()} if plan.private else {}
     return {**values, **change, "names": [list(own) for own in plan.names], "d": plan.d, "rounds": 1}

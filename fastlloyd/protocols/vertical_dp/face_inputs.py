@@ -12,7 +12,7 @@ from fastlloyd.wire.header import clients as name_clients
 
 
 def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
-    """Give the public parameters of a run.
+    """Return the public parameters of a run.
 
     Raises
     ------

@@ -43,7 +43,7 @@ class GroupKeys:
     keys: Mapping[Group, bytearray] = field(repr=False)
 
     def of(self, group: Group) -> bytes:
-        """Give one group's key.
+        """Return one group's key.
 
         Raises
         ------

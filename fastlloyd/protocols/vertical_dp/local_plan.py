@@ -115,7 +115,7 @@ class LocalPlan:
         return self._useful(_STEP_ERROR)
 
     def _useful(self, error: float) -> float:
-        """Give the size from which noise moves a mean's coordinates by less than `error`."""
+        """Return the size from which noise moves a mean's coordinates by less than `error`."""
         return math.sqrt(2.0) * self.d / (self.sum_epsilon * error)
 
     @property
@@ -125,7 +125,7 @@ class LocalPlan:
         return weight / (weight + 1.0)
 
     def releases(self) -> tuple[Release, ...]:
-        """Give what this party releases about its local clusters.
+        """Return what this party releases about its local clusters.
 
         Notes
         -----
@@ -158,6 +158,6 @@ class LocalPlan:
 
 
 def automatic_levels(n: int, epsilon: float) -> int:
-    """Give the levels of a tree that suit the public N and epsilon_1: one more for twice as many users, 4 to 10."""
+    """Return the levels of a tree that suit the public N and epsilon_1: one more for twice as many users, 4 to 10."""
     low, high = LEVELS
     return min(max(round(math.log2(max(n * epsilon, 1.0))) - _LEVEL_OFFSET, low), high)

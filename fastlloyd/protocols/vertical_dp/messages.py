@@ -127,16 +127,16 @@ class Synopsis(Payload):
         return message
 
     def centers(self, format: SynopsisFormat) -> NDArray[np.int64]:
-        """Give the local centres, shape (k', d), on the grid of 2^-16."""
+        """Return the local centres, shape (k', d), on the grid of 2^-16."""
         count = format.clusters * format.d
         return np.frombuffer(self.data, dtype="<i4", count=count).astype(np.int64).reshape(format.clusters, format.d)
 
     def noisy_total(self, format: SynopsisFormat) -> float:
-        """Give the noisy number of users."""
+        """Return the noisy number of users."""
         return float(_TOTAL.unpack_from(self.data, 4 * format.clusters * format.d)[0] / (1 << TOTAL_BITS))
 
     def sketches(self, format: SynopsisFormat) -> tuple[Levels, ...]:
-        """Give the sketches, each of shape (M, k')."""
+        """Return the sketches, each of shape (M, k')."""
         if format.shape is None:
             return ()
         size, end = format.sketch_bytes, format.fixed_bytes
@@ -144,7 +144,7 @@ class Synopsis(Payload):
         return tuple(unpack_sketch(self.data[start : start + size], format.shape) for start in starts)
 
     def plain_labels(self, format: SynopsisFormat) -> NDArray[np.int64]:
-        """Give a plain party's labels, shape (n,)."""
+        """Return a plain party's labels, shape (n,)."""
         return np.frombuffer(self.data, dtype=np.uint8, offset=format.fixed_bytes).astype(np.int64)
 
 
@@ -180,7 +180,7 @@ class FinalCenters(Payload):
         return cls(body)
 
     def centers(self, format: CentersFormat) -> NDArray[np.float64] | None:
-        """Give the centres, shape (k, d), or None if they are not shared."""
+        """Return the centres, shape (k, d), or None if they are not shared."""
         if not format.shared:
             return None
         return np.frombuffer(self.data, dtype="<f8").astype(np.float64).reshape(format.k, format.d)

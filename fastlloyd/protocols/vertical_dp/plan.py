@@ -142,7 +142,7 @@ class Plan(PlainPlan):
         )
 
     def local_plan(self, place: int) -> LocalPlan:
-        """Give the local clustering of party `place`, from 0."""
+        """Return the local clustering of party `place`, from 0."""
         return LocalPlan(
             method="plain" if self.protocol == PLAIN else self.local,
             clusters=self.local_clusters,
@@ -156,7 +156,7 @@ class Plan(PlainPlan):
         )
 
     def all_releases(self) -> tuple[Release, ...]:
-        """Give the releases of all parties in order.
+        """Return the releases of all parties in order.
 
         Notes
         -----
@@ -173,7 +173,7 @@ class Plan(PlainPlan):
         return (count_release(self.total_scale), *local, sketch_release(self.shape, len(self.key_groups)))
 
     def change_epsilon(self) -> float:
-        """Give epsilon at delta for neighbours that differ in the values of one user's row (n stays)."""
+        """Return epsilon at delta for neighbours that differ in the values of one user's row (n stays)."""
         moved = [release for release in self.all_releases() if release.name != USERS]
         return spent([change_release(release) for release in moved], self.delta)
 
@@ -211,7 +211,7 @@ def make_plan(public: PublicParameters, features: Sequence[PartyFeatures]) -> Pl
 def _untightened(
     public: PublicParameters, settings: Settings, features: Sequence[PartyFeatures]
 ) -> tuple[Plan, Split | None]:
-    """Give the plan with the first split, and that split; None for vertical-plain."""
+    """Return the plan with the first split, and that split; None for vertical-plain."""
     draft = _draft(public, settings, features)
     if public.protocol == PLAIN:
         clusters = settings.local_clusters or min(max(public.k, 2), MAX_LOCAL_CLUSTERS)
@@ -257,7 +257,7 @@ def _with_split(plan: Plan, split: Split) -> Plan:
 
 
 def _releases(plan: Plan, split: Split, exact: bool) -> tuple[Release, ...]:
-    """Give the releases for a split, with its target epsilon' if `exact`."""
+    """Return the releases for a split, with its target epsilon' if `exact`."""
     releases = _with_split(plan, split).all_releases()
     if not exact:
         return releases

@@ -107,7 +107,7 @@ class _Box:
 
 
 def _loc_cluster(x: list[Row], plan: LocalPlan, secret: SecretRandom) -> list[Row]:
-    """Give one party's k' noisy centres on the grid (§3.5)."""
+    """Return one party's k' noisy centres on the grid (§3.5)."""
     boxes = _tree(x, plan, secret)
     weights = np.array([max(box.noisy_size, 1.0) for box in boxes])
     stream = PublicStream(plan.seed, f"{domains.VERTICAL_LOCAL}{plan.party}")
@@ -155,7 +155,7 @@ def _tree(x: list[Row], plan: LocalPlan, secret: SecretRandom) -> list[_Box]:
 
 
 def _noisy_means(boxes: list[_Box], plan: LocalPlan, secret: SecretRandom) -> Floats:
-    """Give the noisy mean of each leaf, cut to its box (DPLSF)."""
+    """Return the noisy mean of each leaf, cut to its box (DPLSF)."""
     noise = iter(round_laplace(plan.sum_scale, len(boxes) * plan.d, secret).tolist())
     means = []
     for box in boxes:
@@ -251,7 +251,7 @@ def _lloyd(points: Floats, weights: Floats, centers: Floats) -> tuple[float, Flo
 
 
 def _squares(points: Floats, centers: Floats) -> Floats:
-    """Give squared distances, shape (n, k)."""
+    """Return squared distances, shape (n, k)."""
     return np.array([[((point - center) ** 2).sum() for center in centers] for point in points])
 
 

@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 
 
 def weight_estimate(sketches: Mapping[Group, Sequence[Levels]], plan: Plan, n_hat: float) -> Floats:
-    """Give the weights of the grid of all parties, float64, shape (k', ..., k')."""
+    """Return the weights of the grid of all parties, float64, shape (k', ..., k')."""
     shape = plan.shape
     estimate = _likelihood if plan.estimator == "likelihood" else _basic_est
     tables = {group: estimate(own, shape, n_hat) for group, own in sketches.items()}
@@ -39,7 +39,7 @@ def weight_estimate(sketches: Mapping[Group, Sequence[Levels]], plan: Plan, n_ha
 
 
 def _level_logarithms(shape: SketchShape) -> list[float]:
-    """Give ln F(a) for every level a; F(a) is the chance that a user's level is at most a."""
+    """Return ln F(a) for every level a; F(a) is the chance that a user's level is at most a."""
     return [math.log(value) if value > 0.0 else -math.inf for value in shape.user_levels.cumulative().tolist()]
 
 

@@ -13,7 +13,7 @@ _FLOAT_BYTES = 8
 
 
 def bounds(plan: Plan) -> Bounds:
-    """Give what a peer may send once the plan is known."""
+    """Return the bounds of what a peer may send once the plan is known."""
     formats = (synopsis_format(plan, place) for place in range(plan.clients))
     sizes = {
         Synopsis.TYPE: max(form.fixed_bytes + form.users for form in formats),

@@ -16,7 +16,7 @@ MOST_NOISE = 0.04
 
 
 def multipliers(public: PublicParameters, d: int, rounds: int) -> tuple[float, float]:
-    """Give the noise multipliers of counts and sums of one round, (1 / sigma)-GDP for the whole run.
+    """Return the noise multipliers of counts and sums of one round, (1 / sigma)-GDP for the whole run.
 
     Notes
     -----
@@ -30,7 +30,7 @@ def multipliers(public: PublicParameters, d: int, rounds: int) -> tuple[float, f
 
 
 def automatic_rounds(public: PublicParameters, d: int, moves: float) -> int:
-    """Give the largest number of rounds up to the paper's ten at which a centre's noise stays small, at least four.
+    """Return the largest number of rounds up to the paper's ten at which a centre's noise stays small, at least four.
 
     Notes
     -----

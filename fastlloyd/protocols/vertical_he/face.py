@@ -192,7 +192,7 @@ def _agree(session: Session, own: OwnColumns | None, n: int | None) -> Party[tup
 
 
 def _workers(config: RunConfig) -> int:
-    """Give how many processes compute."""
+    """Return how many processes compute."""
     return config.workers or len(os.sched_getaffinity(0))
 
 
@@ -225,7 +225,7 @@ def _compute(session: Session, plan: Plan, columns: NDArray[np.float64], secret:
 
 
 def _make_result(session: Session, plan: Plan, features: tuple[PartyFeatures, ...], result: HEResult) -> Result:
-    """Give what every party has at the end: the released centres."""
+    """Return the result that every party has at the end: the released centres."""
     facts = session.facts
     run = facts.run_id.hex()
     planned = [dataclasses.replace(r, run=run) for r in plan.charged_releases(result.rounds)]
@@ -265,7 +265,7 @@ def _claim(config: RunConfig, plan: Plan, rounds: int, neighbours: str) -> Claim
 
 
 def _parameters(plan: Plan, rounds: int) -> dict[str, Any]:
-    """Give the public parameters for the report."""
+    """Return the public parameters for the report."""
     values = {key: value for key, value in plan.to_json().items() if key not in ("rounds", "scales")}
     encryption = {"ring": plan.scales.ring, "prime_bits": list(plan.scales.prime_bits)}
     change = {"epsilon_for_a_change": change_epsilon(plan)} if plan.private else {}

@@ -33,7 +33,7 @@ class RunParameters:
         self.with_records(self.n_total)
 
     def with_records(self, n: int) -> PublicParameters:
-        """Give the parameters of a run on n records, checked."""
+        """Return the parameters of a run on n records, checked."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         del values["n_total"]
         accepted = values.pop("accept_large_delta")
@@ -48,7 +48,7 @@ class RunParameters:
 
 
 def run_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> RunParameters:
-    """Give what is public before the records are aligned."""
+    """Return what is public before the records are aligned."""
     return fill_public(RunParameters, config, parties=clients + 1, k=k, n_total=n_total)
 
 

@@ -61,7 +61,7 @@ def check_messages(plan: Plan) -> None:
 
 
 def seeded(plan: Plan, rank: int) -> bool:
-    """Say whether half of an owner's ciphertexts travels as a seed: only who has the whole key can make such."""
+    """Return whether half of an owner's ciphertexts travels as a seed: only who has the whole key can make such."""
     return rank == plan.holder and plan.mode != THRESHOLD
 
 

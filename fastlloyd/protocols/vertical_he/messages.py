@@ -62,7 +62,7 @@ class _ByteStrings:
     parts: tuple[bytes, ...] = field(repr=False)
 
     def body(self) -> bytes:
-        """Give the parts."""
+        """Return the parts."""
         return b"".join(self.parts)
 
     @property
@@ -145,5 +145,5 @@ class NoisySums(Payload):
         return cls(integers.astype("<i8").tobytes())
 
     def integers(self) -> NDArray[np.int64]:
-        """Give the integers, shape (k (d + 1),)."""
+        """Return the integers, shape (k (d + 1),)."""
         return np.frombuffer(self.data, dtype="<i8").astype(np.int64)

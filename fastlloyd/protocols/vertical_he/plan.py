@@ -103,7 +103,7 @@ class Plan(PlainPlan):
         return -(-self.n // self.block_size)
 
     def rows(self, block: int) -> slice:
-        """Give the records of one block."""
+        """Return the records of one block."""
         return slice(block * self.block_size, min((block + 1) * self.block_size, self.n))
 
     def parts(self, rank: int) -> int:
@@ -119,7 +119,7 @@ class Plan(PlainPlan):
         return tuple(rank for rank in self.owners if rank != self.computing)
 
     def columns(self, rank: int) -> tuple[int, ...]:
-        """Give the numbers of an owner's columns among all; none for a party without data."""
+        """Return the numbers of an owner's columns among all; none for a party without data."""
         start = 0
         for owner, own in zip(self.owners, self.names, strict=True):
             if owner == rank:
@@ -128,7 +128,7 @@ class Plan(PlainPlan):
         return ()
 
     def releases(self, t: int, *, seen_by: str) -> tuple[Release, ...]:
-        """Give what round t releases to another party: counts and sums over all clusters.
+        """Return what round t releases to another party: counts and sums over all clusters.
 
         Notes
         -----
@@ -169,7 +169,7 @@ class Plan(PlainPlan):
         return tuple(release for release in self.all_releases() if self.tolerance > 0.0 or release.round < done)
 
     def all_releases(self, *, seen_by: str = "another party") -> tuple[Release, ...]:
-        """Give the releases of all rounds in order."""
+        """Return the releases of all rounds in order."""
         return tuple(release for t in range(self.rounds) for release in self.releases(t, seen_by=seen_by))
 
 

@@ -121,7 +121,7 @@ def _plan_option(public: PublicParameters, names: Sequence[Sequence[str]], choic
 
 
 def _calibrated(base: Plan, epsilon: float, counts: float, sums: float) -> Plan:
-    """Give the plan the least noise that the accountant accepts, from the analytic multipliers."""
+    """Return the plan the least noise that the accountant accepts, from the analytic multipliers."""
     whole = base.unit * (1.0 + base.scales.error) / math.sqrt(1.0 - HINT_SHARE)
 
     def build(factor: float) -> Plan:
@@ -163,7 +163,7 @@ def check_plan(plan: Plan, public: PublicParameters, names: Sequence[Sequence[st
 
 
 def change_epsilon(plan: Plan) -> float:
-    """Give epsilon for any change of one row's values: two vectors of weights, so at most twice what one row adds."""
+    """Return epsilon for any change of one row's values: two vectors of weights, so at most twice what one row adds."""
     factor = 2.0 / plan.movement
     wider = [dataclasses.replace(release, sensitivity=factor * release.sensitivity) for release in plan.all_releases()]
     return spent(wider, plan.delta)

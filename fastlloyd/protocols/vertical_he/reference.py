@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 def soft_one_hot(
     points: NDArray[np.float64], centers: NDArray[np.float64], *, hidden: int, degree: int
 ) -> NDArray[np.float64]:
-    """Give each record's weights, float64, shape (n, k): not negative, summing to 1.
+    """Return each record's weights, float64, shape (n, k): not negative, summing to 1.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def soft_one_hot(
 def soft_sums(
     points: NDArray[np.float64], centers: NDArray[np.float64], *, hidden: int, degree: int
 ) -> NDArray[np.float64]:
-    """Give what one round opens without noise: shape (k, d + 1), first the count, then the sums."""
+    """Return what one round opens without noise: shape (k, d + 1), first the count, then the sums."""
     weights = soft_one_hot(points, centers, hidden=hidden, degree=degree)
     return np.column_stack((weights.sum(axis=0), weights.T @ points))
 
@@ -69,7 +69,7 @@ def _cuts(point: NDArray[np.float64], centers: NDArray[np.float64], hidden: int)
 
 
 def _lowest(offset: NDArray[np.float64], slope: NDArray[np.float64], value: float) -> int:
-    """Give the nearest centre at one value of the hidden column."""
+    """Return the nearest centre at one value of the hidden column."""
     return int(np.argmin(offset - 2.0 * slope * value))
 
 
@@ -82,6 +82,6 @@ def _soft_step(value: float, cut: float, degree: int) -> float:
 
 
 def _damping(degree: int) -> NDArray[np.float64]:
-    """Give Jackson's factors of T_1..T_D: the autocorrelation of one arch of a sine, 1 at lag 0."""
+    """Return Jackson's factors of T_1..T_D: the autocorrelation of one arch of a sine, 1 at lag 0."""
     arch = np.sin(np.pi * np.arange(1, degree + 2) / (degree + 2))
     return np.array([float(arch[m:] @ arch[: len(arch) - m]) / float(arch @ arch) for m in range(1, degree + 1)])

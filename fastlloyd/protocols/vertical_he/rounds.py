@@ -38,7 +38,7 @@ class Result:
 
 
 def first_centers(plan: Plan, start: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-    """Give the public start, shape (k, d): sphere packing from the seed, or given centres."""
+    """Return the public start, shape (k, d): sphere packing from the seed, or given centres."""
     if start is None:
         return sphere_packing(plan.k, plan.d, plan.seed) / float(1 << GRID_BITS)
     return np.asarray(start, dtype=np.float64).copy()
@@ -75,5 +75,5 @@ def post_process(
 
 
 def settled(before: NDArray[np.float64], after: NDArray[np.float64], plan: Plan) -> bool:
-    """Say whether the public centres have stopped moving, as far as the plan's tolerance goes."""
+    """Return whether the public centres have stopped moving, as far as the plan's tolerance goes."""
     return bool(plan.tolerance > 0.0 and np.abs(after - before).max() <= plan.tolerance)

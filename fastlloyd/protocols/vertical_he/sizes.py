@@ -18,12 +18,12 @@ _MOST_PUBLIC_KEY_BYTES = 1 << 24
 
 
 def early_sizes(n_total: int) -> Mapping[int, int]:
-    """Give what may come before the plan, for at most `n_total` records."""
+    """Return the bounds of what may come before the plan, for at most `n_total` records."""
     return {**align_sizes(n_total), KeyMaterial.TYPE: _MOST_PUBLIC_KEY_BYTES}
 
 
 def bounds(plan: Plan) -> Bounds:
-    """Give what a peer may send once the plan is known.
+    """Return the bounds of what a peer may send once the plan is known.
 
     Notes
     -----

@@ -49,6 +49,6 @@ def unpack_photo(packed: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def load_photo() -> NDArray[np.uint8]:
-    """Give the embedded photograph, uint8 array, shape (427, 640, 3)."""
+    """Return the embedded photograph, uint8 array, shape (427, 640, 3)."""
     with np.load(PHOTO, allow_pickle=False) as archive:
         return unpack_photo(archive["packed"])

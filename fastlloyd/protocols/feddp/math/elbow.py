@@ -14,7 +14,7 @@ _NOTHING = 1e-4
 
 
 def elbow(costs: Sequence[float]) -> int:
-    """Give the number of clusters at which the curve lies deepest below the line between its ends.
+    """Return the number of clusters at which the curve lies deepest below the line between its ends.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ def choose_outer_bits(*, n_total: int, largest: float, noise: float, tail: float
 
 
 def projected_limit(norm_bound: float, rank: int, bits: int) -> int:
-    """Give L: the largest norm of a projected point or centre, in units of 2^-bits."""
+    """Return L: the largest norm of a projected point or centre, in units of 2^-bits."""
     return math.ceil(ROW_NORM * math.sqrt(rank) * norm_bound * 2.0**bits + math.sqrt(rank))
 
 

@@ -16,7 +16,7 @@ from fastlloyd.randomness.prg import PublicStream
 
 
 def start_centers(plan: Plan, server_points: NDArray[np.float64] | None, restarts: int) -> NDArray[np.float64]:
-    """Give the centres that Lloyd's steps start from when Alg. 1 is left out.
+    """Return the centres that Lloyd's steps start from when Alg. 1 is left out.
 
     Parameters
     ----------

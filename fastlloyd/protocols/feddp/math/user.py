@@ -124,7 +124,7 @@ class UserStatistics:
     def _cluster_means(
         self, labels: NDArray[np.int64], k: int
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
-        """Give for a block of users: user, cluster and mean, shape (p, d), of each non-empty pair of the two."""
+        """Yield for a block of users: user, cluster and mean, shape (p, d), of each non-empty pair of the two."""
         for rows in self._user_blocks():
             keys = self._users[rows] * k + labels[rows]
             order = np.argsort(keys, kind="stable")

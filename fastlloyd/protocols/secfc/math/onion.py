@@ -33,7 +33,7 @@ _NONCE = bytes(12)
 
 
 def sealed_bytes(layers: int) -> int:
-    """Give the length of a tag under so many layers."""
+    """Return the length of a tag under so many layers."""
     return CONTENT_BYTES + layers * LAYER_BYTES
 
 
@@ -92,7 +92,7 @@ def seal(content: bytes, keys: Sequence[bytes], *, run_id: bytes, secret: Secret
 
 
 def shuffle(entries: Sequence[bytes], secret: SecretRandom) -> list[bytes]:
-    """Give the entries in a secret random order.
+    """Return the entries in a secret random order.
 
     Notes
     -----
@@ -104,6 +104,6 @@ def shuffle(entries: Sequence[bytes], secret: SecretRandom) -> list[bytes]:
 
 
 def _cipher(shared: bytes, ephemeral: bytes, public: bytes, layer: int, run_id: bytes) -> ChaCha20Poly1305:
-    """Give the cipher of one layer."""
+    """Return the cipher of one layer."""
     context = struct.pack("<I", layer) + ephemeral + public
     return ChaCha20Poly1305(derive(shared, domains.SECFC_LAYER, context, salt=run_id))

@@ -31,7 +31,7 @@ _SPARE_WORDS = 3
 
 
 def first_labels(plan: Plan, records: int) -> NDArray[np.int64]:
-    """Give the first assignment, alike on all parties; shape (records,), k for a point in no cluster."""
+    """Return the first assignment, alike on all parties; shape (records,), k for a point in no cluster."""
     if plan.start == "random":
         return PublicStream(plan.seed, domains.SECFC_RANDOM).integers(0, plan.k - 1, records)
     first = PublicStream(plan.seed, domains.SECFC_FIRST).integers(0, records - 1, 1)
@@ -39,12 +39,12 @@ def first_labels(plan: Plan, records: int) -> NDArray[np.int64]:
 
 
 def seed_stream(plan: Plan) -> PublicStream:
-    """Give the public coins of the separated start."""
+    """Return the public coins of the separated start."""
     return PublicStream(plan.seed, domains.SECFC_FURTHER)
 
 
 def single(point: int, records: int, k: int) -> NDArray[np.int64]:
-    """Give the assignment in which one point is cluster 0 and all others are in none."""
+    """Return the assignment in which one point is cluster 0 and all others are in none."""
     labels = np.full(records, k, dtype=np.int64)
     labels[point] = 0
     return labels
@@ -96,7 +96,7 @@ class SeparatedStart:
         return single(chosen, column.shape[0], self._k)
 
     def _groups(self) -> NDArray[np.int64]:
-        """Give each point to the seed that it is three times nearer to than to all others, or to none."""
+        """Return each point to the seed that it is three times nearer to than to all others, or to none."""
         own = self._columns[0]
         labels = np.zeros(own.shape, dtype=np.int64)
         for h, column in enumerate(self._columns):

@@ -76,7 +76,7 @@ def cardinality(levels: Levels, shape: SketchShape) -> NDArray[np.float64]:
 
 
 def relative_error(size: float, shape: SketchShape) -> float:
-    """Give the standard error of `cardinality` over the cardinality: rho / sqrt(M) (paper: Theorem 6's rho).
+    """Return the standard error of `cardinality` over the cardinality: rho / sqrt(M) (paper: Theorem 6's rho).
 
     Notes
     -----
@@ -124,7 +124,7 @@ def basic_table(sketches: Sequence[Levels], shape: SketchShape, total: float) ->
 
 
 def raw_basic_table(sketches: Sequence[Levels], shape: SketchShape, total: float) -> Table:
-    """Give `basic_table` before its last step: unbiased, some cells negative."""
+    """Return `basic_table` before its last step: unbiased, some cells negative."""
     check_sketches(sketches, shape)
     rest = [without_one(levels) for levels in sketches]
     flat = np.empty(shape.cells)
@@ -148,7 +148,7 @@ def union_phantoms(shape: SketchShape) -> int:
 
 
 def basic_error(total: float, weight: float, shape: SketchShape) -> float:
-    """Give the standard error of a cell of `weight` users: rho (n - w + phantoms in the union) / sqrt(M).
+    """Return the standard error of a cell of `weight` users: rho (n - w + phantoms in the union) / sqrt(M).
 
     Notes
     -----
@@ -159,7 +159,7 @@ def basic_error(total: float, weight: float, shape: SketchShape) -> float:
 
 
 def without_one(levels: Levels) -> Levels:
-    """Give for each column the row's highest level over all other columns; shape (M, k')."""
+    """Return for each column the row's highest level over all other columns; shape (M, k')."""
     if levels.shape[1] == 1:
         return np.ones_like(levels)
     order = np.argsort(levels, axis=1)
@@ -170,7 +170,7 @@ def without_one(levels: Levels) -> Levels:
 
 
 def nearest_table(table: Table, total: float) -> Table:
-    """Give the nearest table with non-negative entries and the sum `total` (least squares).
+    """Return the nearest table with non-negative entries and the sum `total` (least squares).
 
     Notes
     -----
@@ -202,7 +202,7 @@ def check_sketches(sketches: Sequence[Levels], shape: SketchShape) -> None:
 
 
 def _logarithms(shape: SketchShape) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Give ln F(a) and ln F(a) - ln F(a - 1) for a = floor..top; the latter is 0 at the floor."""
+    """Return ln F(a) and ln F(a) - ln F(a - 1) for a = floor..top; the latter is 0 at the floor."""
     cumulative = shape.user_levels.cumulative()[shape.floor :]
     survival = 1.0 - cumulative
     log = np.log1p(-survival)

@@ -97,7 +97,7 @@ def cluster_cells(
 def _distances(
     places: NDArray[np.int64], local_centers: Sequence[Centers], centers: Sequence[Centers]
 ) -> NDArray[np.float64]:
-    """Give squared distances of some cells to all centres, shape (c, k), from the parties' tables."""
+    """Return squared distances of some cells to all centres, shape (c, k), from the parties' tables."""
     result = np.zeros((len(places), len(centers[0])))
     for party, (local, center) in enumerate(zip(local_centers, centers, strict=True)):
         table = ((local[:, None, :] - center[None, :, :]) ** 2).sum(axis=2)
@@ -131,7 +131,7 @@ def _draw(weights: NDArray[np.float64], count: int, stream: PublicStream) -> lis
 
 
 def _to_cells(cells: Cells, local_centers: Sequence[Centers], chosen: Sequence[int]) -> NDArray[np.float64]:
-    """Give squared distances of all cells to some of them, shape (c, some)."""
+    """Return squared distances of all cells to some of them, shape (c, some)."""
     centers = [local[cells.places[chosen, party]] for party, local in enumerate(local_centers)]
     return _distances(cells.places, local_centers, centers)
 
@@ -159,7 +159,7 @@ def _lloyd(cells: Cells, local_centers: Sequence[Centers], centers: list[Centers
 def _assign(
     cells: Cells, local_centers: Sequence[Centers], centers: Sequence[Centers]
 ) -> tuple[NDArray[np.int64], float]:
-    """Give each cell's nearest centre, lowest index on ties, and the weighted cost."""
+    """Return each cell's nearest centre, lowest index on ties, and the weighted cost."""
     labels = np.empty(len(cells.weights), dtype=np.int64)
     cost = 0.0
     for first in range(0, len(labels), _BLOCK):

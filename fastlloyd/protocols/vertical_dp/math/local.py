@@ -77,7 +77,7 @@ def cluster_locally(raw_points: NDArray[np.float64], plan: LocalPlan, laplace: L
 
 
 def leaf_centers(points: GridPoints, tree: Tree, plan: LocalPlan, laplace: Laplace) -> NDArray[np.float64]:
-    """Give k' centres from noisy means of the tree's leaves (dplsf); float64 array, shape (k', d).
+    """Return k' centres from noisy means of the tree's leaves (dplsf); float64 array, shape (k', d).
 
     Notes
     -----
@@ -91,7 +91,7 @@ def leaf_centers(points: GridPoints, tree: Tree, plan: LocalPlan, laplace: Lapla
 
 
 def step_centers(points: GridPoints, tree: Tree, plan: LocalPlan, laplace: Laplace) -> NDArray[np.float64]:
-    """Give k' centres by clustering the leaves' boxes, then one noisy step of Lloyd; float64 array, shape (k', d).
+    """Return k' centres by clustering the leaves' boxes, then one noisy step of Lloyd; float64 array, shape (k', d).
 
     Notes
     -----
@@ -209,7 +209,7 @@ def leaf_sums(points: GridPoints, tree: Tree) -> NDArray[np.int64]:
 
 
 def _plain_centers(points: GridPoints, plan: LocalPlan) -> NDArray[np.float64]:
-    """Give the centres of k-means without privacy (on every so many users of a large table)."""
+    """Return the centres of k-means without privacy (on every so many users of a large table)."""
     raw = points.raw_coordinates.T / GRID
     step = max(1, len(raw) // _PLAIN_SAMPLE)
     return truncate(cluster(raw[::step], plan.clusters, _stream(plan), restarts=_PLAIN_RESTARTS).centers)

@@ -99,7 +99,7 @@ def likelihood_table(sketches: Sequence[Levels], shape: SketchShape, total: floa
 
 
 def likelihood_error(total: float, weight: float, shape: SketchShape) -> float:
-    """Give about the standard error of a cell of `weight` users, before non-negativity takes effect.
+    """Return about the standard error of a cell of `weight` users, before non-negativity takes effect.
 
     Notes
     -----

@@ -106,7 +106,7 @@ def allowed_options(public: PublicParameters, widths: tuple[int, ...]) -> tuple[
 
 
 def planned_option(public: PublicParameters, widths: tuple[int, ...], scheme: str, computing: int) -> Choice:
-    """Give the option that a plan has chosen."""
+    """Return the option that a plan has chosen."""
     (found,) = _among(options(public, widths), scheme, computing)
     return found
 

@@ -113,7 +113,7 @@ def _fitting(
 
 
 def _slot_deviation(ring: int, scale: int) -> float:
-    """Give the standard deviation of the error that one rescaling leaves in a slot.
+    """Return the standard deviation of the error that one rescaling leaves in a slot.
 
     Notes
     -----
@@ -124,7 +124,7 @@ def _slot_deviation(ring: int, scale: int) -> float:
 
 
 def _one_hot_deviation(k: int, ring: int, scale: int, end: int) -> float:
-    """Give the error of one cluster's weight: each comparison's, by the steepest slope, and the products' own.
+    """Return the error of one cluster's weight: each comparison's, by the steepest slope, and the products' own.
 
     Notes
     -----
@@ -136,12 +136,12 @@ def _one_hot_deviation(k: int, ring: int, scale: int, end: int) -> float:
 
 
 def _encoding_deviation(ring: int, weight: int) -> float:
-    """Give the error of a value that is encrypted at the scale of the weights."""
+    """Return the error of a value that is encrypted at the scale of the weights."""
     return math.sqrt(ring * ERROR_VARIANCE) / 2.0**weight
 
 
 def own_error(k: int, ring: int, bits: tuple[int, int, int]) -> float:
-    """Give b: eight deviations of the error of one record's own weights and encoded values."""
+    """Return b: eight deviations of the error of one record's own weights and encoded values."""
     scale, end, weight = bits
     both = math.hypot(_one_hot_deviation(k, ring, scale, end), _encoding_deviation(ring, weight))
     return SWITCH_TAIL * math.sqrt(k) * both

@@ -60,7 +60,7 @@ class Computer(Engine, Protocol):
 
 
 def shared_blocks(plan: Plan, engines: int) -> range:
-    """Give the blocks that several engines divide among them, step by step: those that do not divide evenly."""
+    """Return the blocks that several engines divide among them, step by step: those that do not divide evenly."""
     return range(plan.blocks - plan.blocks % engines if plan.scheme != PAIRWISE else plan.blocks, plan.blocks)
 
 

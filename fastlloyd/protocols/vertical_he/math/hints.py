@@ -51,7 +51,7 @@ class Openings:
     shared: bool
 
     def hinted(self, scales: Scales) -> float:
-        """Give V in squared integer units, the larger of that on errors and that on the key.
+        """Return V in squared integer units, the larger of that on errors and that on the key.
 
         Notes
         -----
@@ -92,17 +92,17 @@ class Noise:
     openings: Openings
 
     def largest(self, error: float, flood: float) -> float:
-        """Give the largest standard deviation, in counts, for b and the bound on X."""
+        """Return the largest standard deviation, in counts, for b and the bound on X."""
         return (1.0 + _SPARE) * (1.0 + error) * max(self.counts, self.sums) if self.private else FLOODING * flood
 
     def hides(self, scales: Scales) -> bool:
-        """Say whether the part set aside hides X with these scales."""
+        """Return whether the part set aside hides X with these scales."""
         least = (1.0 - _SPARE) * min(self.counts, self.sums) if self.private else FLOODING * scales.flood
         return hinted_share(scales, self.openings, least * scales.unit, private=self.private) <= MOST_HINTED
 
 
 def hinted_share(scales: Scales, openings: Openings, least: float, *, private: bool) -> float:
-    """Give V / s^2 for the smaller of the two noises, `least` in integer units."""
+    """Return V / s^2 for the smaller of the two noises, `least` in integer units."""
     return openings.hinted(scales) / ((HINT_SHARE if private else 1.0) * least**2)
 
 

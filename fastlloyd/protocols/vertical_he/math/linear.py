@@ -118,7 +118,7 @@ class LinearEngine:
         return lwe.add(sorted_back, self._refresher.zeros(plan.outputs), self.modulus)
 
     def _order(self, centers: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Give the order in which the clusters follow each other along the hidden number, and their places there."""
+        """Return the order in which the clusters follow each other along the hidden number, and their places there."""
         hidden = centers[:, self._others[0]]
         order = np.argsort(hidden, kind="stable")
         return order, hidden[order]
@@ -129,7 +129,7 @@ class LinearEngine:
         return self._products.prepare([self._context.load_ciphertext(part, seeded=half) for part in parts])
 
     def _no_sums(self) -> Sample:
-        """Give sums over no block."""
+        """Return sums over no block."""
         outputs, n = self.plan.outputs, self._context.degree
         return Sample(np.zeros(outputs, dtype=np.int64), np.zeros((outputs, n), dtype=np.int64))
 
@@ -141,7 +141,7 @@ class LinearEngine:
             sums.vectors[output] = (sums.vectors[output] + product.vectors[0]) % self.modulus
 
     def _weights(self, centers: NDArray[np.float64], block: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Give each output's number and integer weights, shape (features, m): counts, then each column's sum."""
+        """Yield each output's number and integer weights, shape (features, m): counts, then each column's sum."""
         own = self._columns[:, self.plan.rows(block)]
         for base, soft in self._softs(centers, block):
             yield base, self._whole(soft)
@@ -150,7 +150,7 @@ class LinearEngine:
                 yield base + 1 + column, self._whole(soft * own[place])
 
     def _softs(self, centers: NDArray[np.float64], block: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Give the soft steps of a block that are this engine's: each one's first output, and its weights."""
+        """Yield the soft steps of a block that are this engine's: each one's first output, and its weights."""
         number, engines = self._turns.get(block, (0, 1))
         for step, soft in enumerate(self._steps(centers, self._columns[:, self.plan.rows(block)])):
             if step % engines == number:
@@ -161,7 +161,7 @@ class LinearEngine:
         return np.rint(weights * 2.0**self.plan.scales.weight_bits)
 
     def _steps(self, centers: NDArray[np.float64], own: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
-        """Give the weights of each soft step, shape (features, m): step 0 is 1 everywhere."""
+        """Yield the weights of each soft step, shape (features, m): step 0 is 1 everywhere."""
         yield np.ones((1, own.shape[1]))
         order, places = self._order(centers)
         for cut in thresholds(partial_scores(centers[order], own, self._own), places):
@@ -171,7 +171,7 @@ class LinearEngine:
 def partial_scores(
     centers: NDArray[np.float64], own: NDArray[np.float64], columns: Sequence[int]
 ) -> NDArray[np.float64]:
-    """Give |c|^2 - 2 a.c for the known columns a, shape (k, m), elementwise: a score depends on its record alone."""
+    """Return |c|^2 - 2 a.c for the known columns a, shape (k, m), elementwise: a score depends on its record alone."""
     squared = np.zeros(len(centers))
     for column in range(centers.shape[1]):
         squared += centers[:, column] ** 2

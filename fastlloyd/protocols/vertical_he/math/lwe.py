@@ -34,7 +34,7 @@ ONE_KEY = Errors(ERROR_BOUND, ERROR_VARIANCE, 1.0)
 
 
 def common_key(ring: int) -> Errors:
-    """Give the errors of encryptions under a common public key of two parties, e_0 + u e + e_1 s.
+    """Return the errors of encryptions under a common public key of two parties, e_0 + u e + e_1 s.
 
     Notes
     -----
@@ -95,7 +95,7 @@ def switch_error(degree: int, modulus: float, wire_bits: int) -> float:
 
 
 def open_samples(sample: Sample, secret: NDArray[np.int64], modulus: int, wire_bits: int) -> NDArray[np.int64]:
-    """Give the hidden integers, with their errors, shape (m,); run by the key holder.
+    """Return the hidden integers, with their errors, shape (m,); run by the key holder.
 
     Notes
     -----

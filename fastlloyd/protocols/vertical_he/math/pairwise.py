@@ -37,7 +37,7 @@ class Encrypter(Protocol):
     """Encrypts a plaintext, with the secret or the public key."""
 
     def encrypt(self, plain: Any) -> bytes:
-        """Give a ciphertext."""
+        """Return a ciphertext."""
         ...
 
 
@@ -160,7 +160,7 @@ class PairwiseEngine:
     def _one_hot(
         self, centers: NDArray[np.float64], block: int
     ) -> Generator[tuple[float, tuple[int, Any] | None], None, None]:
-        """Give each cluster's soft weights, with the fraction of the block's work that is done."""
+        """Yield each cluster's soft weights, with the fraction of the block's work that is done."""
         arithmetic, k = self._arithmetic_or_fail(), self.plan.k
         pairs = list(itertools.combinations(range(k), 2))
         ahead: dict[tuple[int, int], Any] = {}
@@ -173,7 +173,7 @@ class PairwiseEngine:
             yield 0.9 + 0.1 * (i + 1) / k, (i, product)
 
     def _difference(self, centers: NDArray[np.float64], block: int, i: int, j: int) -> Any:
-        """Give (d_j - d_i), scaled into [-1, 1], encrypted; it uses the first level."""
+        """Return (d_j - d_i), scaled into [-1, 1], encrypted; it uses the first level."""
         plan, evaluator = self.plan, self._context.evaluator
         step = centers[j] - centers[i]
         known = np.full(self._columns[:, plan.rows(block)].shape[1], (centers[j] ** 2 - centers[i] ** 2).sum())

@@ -56,7 +56,7 @@ def encrypt_block(
 
 
 def difference(centers: NDArray[np.float64], columns: tuple[int, ...]) -> tuple[NDArray[np.float64], float]:
-    """Give c_1 - c_0 on some columns, and the sum of its absolute values."""
+    """Return c_1 - c_0 on some columns, and the sum of its absolute values."""
     step = (centers[1] - centers[0])[list(columns)]
     return step, float(np.abs(step).sum())
 
@@ -80,7 +80,7 @@ class ProjectionEngine(LinearEngine):
             self._add(self._sums, prepared, self._group_weights(self._centers, block, group))
 
     def add_up(self, centers: NDArray[np.float64]) -> Generator[float, None, Sample]:
-        """Give the sums over the round's blocks, which end with it."""
+        """Yield the sums over the round's blocks, which end with it."""
         if self._centers is None or (self._centers != centers).any():
             raise InternalError("a round of a projection ended with other centres than it began with")
         self._centers = None
@@ -94,7 +94,7 @@ class ProjectionEngine(LinearEngine):
     def _group_weights(
         self, centers: NDArray[np.float64], block: int, group: int
     ) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Give the outputs to which one group of ciphertexts adds, and integer weights, shape (features, m)."""
+        """Yield the outputs to which one group of ciphertexts adds, and integer weights, shape (features, m)."""
         own = self._columns[:, self.plan.rows(block)]
         for base, soft in self._softs(centers, block):
             if group:

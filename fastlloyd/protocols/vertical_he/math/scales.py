@@ -53,7 +53,7 @@ def record_error(
     wire_bits: int,
     errors: Errors = ONE_KEY,
 ) -> float:
-    """Give b: the relative part that rounding and encryption error add to the sensitivity."""
+    """Return b: the relative part that rounding and encryption error add to the sensitivity."""
     data, weight = 2.0**data_bits, 2.0**weight_bits
     wrong = errors.bound + 0.5
     each = (degree + 2) * (1.0 + wrong / data) / weight + wrong * amplitude(degree) / data
@@ -132,7 +132,7 @@ def _flood(scales: Scales) -> tuple[float, float]:
 
 
 def _has_room(n: int, scales: Scales, noise: Noise) -> bool:
-    """Say whether sums, noise and X fit; a prime of b bits is above 2^(b - 1/2), and the last bit is the sign's."""
+    """Return whether sums, noise and X fit; a prime of b bits is above 2^(b - 1/2), and the last bit is the sign's."""
     largest = n * (1.0 + scales.error) + NOISE_TAIL * noise.largest(scales.error, scales.flood) + scales.flood
     return largest * scales.unit < float(2.0 ** (scales.prime_bits[0] - 1.5))
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 
 def jackson(degree: int) -> NDArray[np.float64]:
-    """Give rho_1..rho_D, float64, shape (D,)."""
+    """Return rho_1..rho_D, float64, shape (D,)."""
     steps = degree + 2
     m = np.arange(1, degree + 1, dtype=np.float64)
     angle = np.pi / steps
@@ -33,7 +33,7 @@ def jackson(degree: int) -> NDArray[np.float64]:
 
 
 def step_weights(angles: NDArray[np.float64], factors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give the weights w_0..w_D of the soft steps.
+    """Return the weights w_0..w_D of the soft steps.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def times_feature(weights: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def features(values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """Give T_0(b)..T_{count-1}(b), shape (count, n), for b in [-1, 1]."""
+    """Return T_0(b)..T_{count-1}(b), shape (count, n), for b in [-1, 1]."""
     angles = np.arccos(np.clip(values, -1.0, 1.0))
     found: NDArray[np.float64] = np.cos(np.arange(count, dtype=np.float64)[:, None] * angles)
     return found
@@ -96,7 +96,7 @@ def reach(degree: int) -> float:
 
 
 def thresholds(scores: NDArray[np.float64], slopes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give where the nearest centre changes along the key holder's one feature b.
+    """Return where the nearest centre changes along the key holder's one feature b.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def thresholds(scores: NDArray[np.float64], slopes: NDArray[np.float64]) -> NDAr
 
 
 def _overtakes(ahead: NDArray[np.float64], closing: float) -> NDArray[np.float64]:
-    """Give ahead / (2 closing), with the limits where closing is zero."""
+    """Return ahead / (2 closing), with the limits where closing is zero."""
     if closing > 0.0:
         with np.errstate(over="ignore"):
             found: NDArray[np.float64] = ahead / (2.0 * closing)

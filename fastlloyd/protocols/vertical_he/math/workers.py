@@ -207,7 +207,7 @@ def worthwhile_engines(plan: Plan, workers: int) -> int:
 
 @contextlib.contextmanager
 def open_engine(plan: Plan, raw_columns: NDArray[np.float64], workers: int) -> Iterator[Engine]:
-    """Give what the computing party computes with: worker processes where they save time, else this process.
+    """Yield what the computing party computes with: worker processes where they save time, else this process.
 
     Parameters
     ----------
