@@ -30,10 +30,16 @@ _FILES = Table(
             "it up",
         ),
         (
-            "report.json, ledger.jsonl, centroids.csv, pictures",
+            "report.json, report.html, ledger.jsonl, centroids.csv, bounds.csv, sizes.csv, pictures",
             "whoever has the result, in --output",
             "released values, public facts, the signatures of the parties",
             "yours to decide; with the roster they prove later what was claimed",
+        ),
+        (
+            "server.json",
+            "the server, where it does not have the result",
+            "public facts of the run, no released value",
+            "yours to decide",
         ),
         (
             "config.toml",
