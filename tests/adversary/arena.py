@@ -269,7 +269,7 @@ def read_ended(parties: Sequence[_Party], folder: Path, left: int, seconds: floa
 
 
 def read_told(folder: Path) -> tuple[int, ...]:
-    """Give the receivers of what the liar changed."""
+    """Return the receivers of what the liar changed."""
     path = folder / "told.jsonl"
     return tuple(json.loads(text)["to"] for text in path.read_text().splitlines()) if path.exists() else ()
 

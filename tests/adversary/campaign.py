@@ -64,7 +64,7 @@ def rehearse(stage: Path, folder: Path, plays: Sequence[str]) -> dict[str, list[
 
 
 def plan_of(sent: Sequence[Sent]) -> dict[str, Any]:
-    """Give the honest plan message of a rehearsal."""
+    """Return the honest plan message of a rehearsal."""
     frame = next(each.frames[0][1] for each in sent if each.type == PLAN_TYPE)
     plan: dict[str, Any] = json.loads(frame[HEADER_BYTES:])
     return plan
@@ -131,7 +131,7 @@ def perform(case: Case, stage: Path, folder: Path) -> Ended:
 
 
 def line(case: Case, ended: Ended) -> dict[str, Any]:
-    """Give what is kept of a case."""
+    """Return what is kept of a case."""
     lie = case.lie
     names = NAMES if case.rostered else None
     found = judge(ended, case.liar, provable=lie.provable, equivocates=lie.equivocates, names=names)
@@ -225,7 +225,7 @@ def _count(group: Sequence[dict[str, Any]]) -> list[int]:
 
 
 def _agreed(kept: dict[str, Any]) -> int | None:
-    """Give the worst exit code among the honest parties."""
+    """Return the worst exit code among the honest parties."""
     codes = [code for rank, code in enumerate(kept["codes"]) if rank != kept["liar"] and code is not None]
     return max(codes, default=None)
 

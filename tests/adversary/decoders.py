@@ -138,7 +138,7 @@ def change(subject: Subject, draw: random.Random) -> bytes:
 
 
 def subjects() -> list[Subject]:
-    """Give everything that decodes, with valid encodings made by our own writers."""
+    """Return everything that decodes, with valid encodings made by our own writers."""
     return [*_messages(), *_documents(), *_frames(), *_files(), *_plans()]
 
 

@@ -51,7 +51,7 @@ _HORIZONTAL = ("fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd", "lloyd", "pai
 
 
 def directed(play: str, plan: dict[str, Any]) -> Iterator[Lie]:
-    """Give the directed lies about one protocol, whose honest plan message is `plan`."""
+    """Yield the directed lies about one protocol, whose honest plan message is `plan`."""
     yield from _final(play)
     yield from _plans(play, plan)
     yield from _control(play)

@@ -211,7 +211,7 @@ def _messages(path: Path) -> Iterator[tuple[Header, int, bytes]]:
 
 
 def play_for(name: str) -> Play:
-    """Give a protocol with two clients or more and the rounds of `CHOSEN`."""
+    """Return a protocol with two clients or more and the rounds of `CHOSEN`."""
     play, rounds = PLAYS[name], CHOSEN[name]
     return play if rounds is None else replace(play, flags=(*play.flags, "--rounds", str(rounds)))
 
@@ -249,7 +249,7 @@ def campaign(out: Path, names: Sequence[str], kills: int, seed: int) -> list[dic
 
 
 def table(kept: Sequence[dict[str, Any]]) -> str:
-    """Give the counts by protocol as a Markdown table."""
+    """Return the counts by protocol as a Markdown table."""
     rows = ["| protocol | runs | kills | resumes | started anew | faults |", "|---|---|---|---|---|---|"]
     for name in [*dict.fromkeys(line["play"] for line in kept), "all"]:
         own = [line for line in kept if name in (line["play"], "all")]

@@ -97,7 +97,7 @@ class Teller:
             self._heard[peer, frame[0], int.from_bytes(frame[4:8], "little")] = frame[HEADER_BYTES:]
 
     def frames(self, peer: int, type_: int, frame: bytes, head: int, raw: Callable[[bytes], None]) -> list[bytes]:
-        """Give what goes to `peer` in place of a frame."""
+        """Return what goes to `peer` in place of a frame."""
         lie = self._lie
         nth = self._seen[peer, type_]
         self._seen[peer, type_] += 1

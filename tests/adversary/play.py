@@ -42,11 +42,11 @@ class Play:
     limit_s: float = 90.0
 
     def hurried(self) -> Play:
-        """Give the same with a short time for the set-up, where parties are kept from each other."""
+        """Return the same with a short time for the set-up, where parties are kept from each other."""
         return replace(self, flags=(*self.flags, "--setup-deadline", "6"))
 
     def words(self, rank: int, stage: Path, output: Path) -> list[str]:
-        """Give a party's flags."""
+        """Return a party's flags."""
         words = [word.replace("STAGE", str(stage)) for word in self.flags]
         if rank or self.server_has_records:
             words += ["--data", str(stage / self.data)]

@@ -13,7 +13,7 @@ LIE, FOLDER = "ADVERSARY_LIE", "ADVERSARY_FOLDER"
 
 
 def own_rank() -> int:
-    """Give this process's rank as the launcher says it."""
+    """Return this process's rank as the launcher says it."""
     return int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"])
 
 

@@ -38,7 +38,7 @@ def make_roster(folder: Path, names: Sequence[str]) -> Path:
 
 
 def hostile_hub(act: str, seed: int, told: Path) -> Callable[[], None]:
-    """Give what makes the server's process a hub that changes one forwarded frame."""
+    """Return what makes the server's process a hub that changes one forwarded frame."""
 
     def install() -> None:
         from fastlloyd.net.tcp.hub import TcpServer
@@ -72,7 +72,7 @@ def hostile_hub(act: str, seed: int, told: Path) -> Callable[[], None]:
 def _changed(
     act: str, draw: random.Random, source: Any, target: Any, frame: bytes, passed: list[tuple[Any, Any, bytes]]
 ) -> list[tuple[Any, Any, bytes]]:
-    """Give what is forwarded in place of a frame."""
+    """Return what is forwarded in place of a frame."""
     honest = (source, target, frame)
     place = draw.randrange(len(frame)) if frame else 0
     return {

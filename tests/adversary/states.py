@@ -103,7 +103,7 @@ LINES: dict[str, Damage] = {
 
 
 def damages(state: Path) -> Iterator[tuple[str, str, str, Damage]]:
-    """Give every damage: party, file, what is done to it, and how."""
+    """Yield every damage: party, file, what is done to it, and how."""
     for party in ("client-1", "server"):
         folder = state / party
         for path in sorted(each for each in folder.rglob("*") if each.is_file()):
@@ -122,7 +122,7 @@ def damages(state: Path) -> Iterator[tuple[str, str, str, Damage]]:
 
 
 def facts_of(state: Path) -> Iterator[tuple[str, str, str, Damage]]:
-    """Give changes to single values of the public facts."""
+    """Yield changes to single values of the public facts."""
     for party in ("client-1", "server"):
         path = state / party / "run" / "facts.json"
         for key in json.loads(path.read_bytes().partition(b"\n")[2]):
@@ -142,7 +142,7 @@ def _value(key: str, text: str) -> Damage:
 
 
 def with_state(play: Play, state: Path, *, resume: bool) -> Play:
-    """Give a play with a state directory."""
+    """Return a play with a state directory."""
     _, rounds = CHOSEN[play.name]
     chosen = [] if rounds is None else ["--rounds", str(rounds)]
     return replace(play, flags=(*play.flags, *chosen, "--state-dir", str(state), *(["--resume"] if resume else [])))
@@ -170,7 +170,7 @@ def resume(play: Play, stage: Path, state: Path, folder: Path, damage: tuple[str
 
 
 def line(play: str, damage: tuple[str, str, str, Damage], ended: Ended) -> dict[str, Any]:
-    """Give what is kept of a case, with what is wrong about it."""
+    """Return what is kept of a case, with what is wrong about it."""
     said = {rank: sentences(text)[:2] for rank, text in enumerate(ended.said)}
     codes = set(ended.codes)
     faults = [

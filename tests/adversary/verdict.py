@@ -68,7 +68,7 @@ def judge(
 
 
 def sentences(text: str) -> list[str]:
-    """Give the sentences of a party's errors, without its own name in front."""
+    """Return the sentences of a party's errors, without its own name in front."""
     found = (_SENTENCE.match(line) for line in text.splitlines())
     return [match[1] for match in found if match]
 

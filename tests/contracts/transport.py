@@ -32,7 +32,7 @@ class Party:
         self._held: dict[PartyId, deque[bytes]] = {peer: deque() for peer in transport.peers}
 
     def take(self, sender: PartyId) -> bytes:
-        """Give the next frame of one peer, which must come."""
+        """Return the next frame of one peer, which must come."""
         while not self._held[sender]:
             found = self.transport.receive(PATIENCE_S)
             assert found is not None, f"{self.me}: no frame of {sender} within {PATIENCE_S} s"
@@ -40,7 +40,7 @@ class Party:
         return self._held[sender].popleft()
 
     def take_each(self) -> dict[PartyId, bytes]:
-        """Give the next frame of each peer."""
+        """Return the next frame of each peer."""
         return {peer: self.take(peer) for peer in self.peers}
 
     def send_each(self, frame: bytes | bytearray | memoryview) -> None:

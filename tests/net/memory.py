@@ -55,7 +55,7 @@ class MemoryNetwork:
         self._endpoints = {p: MemoryTransport(self, p, self._parties) for p in self._parties}
 
     def endpoint(self, party: PartyId) -> MemoryTransport:
-        """Give the one endpoint of a party.
+        """Return the one endpoint of a party.
 
         Raises
         ------
@@ -110,7 +110,7 @@ class MemoryTransport(Transport):
         self._network._send(self.me, peer, copy)
 
     def receive(self, timeout_s: float) -> tuple[PartyId, bytes] | None:
-        """Give the next frame of any peer, or None after `timeout_s` seconds."""
+        """Return the next frame of any peer, or None after `timeout_s` seconds."""
         self._require_open()
         deadline = time.monotonic() + timeout_s
         while True:

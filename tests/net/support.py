@@ -23,7 +23,7 @@ SHORT_S = 2.0
 
 @cache
 def identity(rank: int) -> Identity:
-    """Give the identity of a rank, the same in all tests."""
+    """Return the identity of a rank, the same in all tests."""
     return make_identity(f"site {rank}", rank)
 
 
@@ -34,7 +34,7 @@ def make_links(
     tap: Tap | None = None,
     change: Callable[[PartyId], dict[str, Any]] = lambda party: {},
 ) -> list[SecureLinks]:
-    """Give the links of `count` parties on one network, not yet connected; `change` overrides arguments."""
+    """Return the links of `count` parties on one network, not yet connected; `change` overrides arguments."""
     network = MemoryNetwork(count, tap=tap)
     certificates = {PartyId(rank): identity(rank).certificate_der for rank in range(count)}
     made = []
@@ -62,7 +62,7 @@ def connect_all(links: Sequence[SecureLinks], **options: Any) -> list[Any]:
 
 
 def connected(count: int, **options: Any) -> list[SecureLinks]:
-    """Give links that are up."""
+    """Return links that are up."""
     links = make_links(count, **options)
     assert connect_all(links) == [None] * count
     return links

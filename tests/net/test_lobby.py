@@ -9,7 +9,7 @@ from fastlloyd.net.tcp.lobby import Room
 
 
 def filled(most: int, guests: str) -> Room[str]:
-    """Give a room with guests that are called after their addresses, as in "a1 b1 a2"."""
+    """Return a room with guests that are called after their addresses, as in "a1 b1 a2"."""
     room: Room[str] = Room(most)
     for guest in guests.split():
         assert room.add(guest, guest[0]) is None

@@ -89,7 +89,7 @@ class Trials:
     present: NDArray[np.bool_]
 
     def views(self) -> list[NDArray[np.float64]]:
-        """Give the scores by all releases, by sums, by counts, and by each round; shape (trials,) each."""
+        """Return the scores by all releases, by sums, by counts, and by each round; shape (trials,) each."""
         parts = [self.scores.sum(axis=(1, 2)), *self.scores.sum(axis=1).T]
         return parts + (list(self.scores.sum(axis=2).T) if self.scores.shape[1] > 1 else [])
 
@@ -122,7 +122,7 @@ def collect(
 
 
 def epsilon_bound(trials: Trials, delta: float, alarm: float) -> float:
-    """Give an epsilon that any (epsilon, delta)-DP mechanism falls below with probability at most `alarm`."""
+    """Return an epsilon that any (epsilon, delta)-DP mechanism falls below with probability at most `alarm`."""
 
     def bound(tpr: NDArray[np.float64], fpr: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.log(np.maximum(tpr - delta, 1e-300) / fpr)
@@ -131,7 +131,7 @@ def epsilon_bound(trials: Trials, delta: float, alarm: float) -> float:
 
 
 def gaussian_bound(trials: Trials, alarm: float) -> float:
-    """Give a mu that any mu-GDP mechanism falls below with probability at most `alarm`."""
+    """Return a mu that any mu-GDP mechanism falls below with probability at most `alarm`."""
 
     def bound(tpr: NDArray[np.float64], fpr: NDArray[np.float64]) -> NDArray[np.float64]:
         return norm.ppf(tpr) - norm.ppf(fpr)
@@ -187,7 +187,7 @@ def _run(scene: Scene, present: NDArray[np.bool_], noise: Noise) -> list[NDArray
 
 
 def _attack(scene: Scene, released: list[NDArray[np.int64]], known: Noise | None) -> NDArray[np.float64]:
-    """Give the log likelihood ratios of each canary's presence, shape (k, rounds, 2)."""
+    """Return the log likelihood ratios of each canary's presence, shape (k, rounds, 2)."""
     plan = scene.plan
     ratios = np.zeros((plan.k, len(released), 2))
     centers = first_centers(plan, scene.start)
@@ -207,7 +207,7 @@ def _attack(scene: Scene, released: list[NDArray[np.int64]], known: Noise | None
 def _contributions(
     points: NDArray[np.float64], centers: Centers, plan: Plan, t: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Give each point's label and what it adds to that row: d sums and a count, in grid units."""
+    """Return each point's label and what it adds to that row: d sums and a count, in grid units."""
     x = np.rint(points * float(1 << plan.fraction_bits)).astype(np.int64)
     squares = ((x[:, None, :] - centers.grid[None]) ** 2).sum(axis=2)
     labels = squares.argmin(axis=1)
@@ -225,7 +225,7 @@ def _rows(vector: NDArray[np.int64], plan: Plan) -> NDArray[np.float64]:
 
 
 def _log_ratios(residual: NDArray[np.float64], moves: NDArray[np.float64], plan: Plan, t: int) -> NDArray[np.float64]:
-    """Give ln p(residual | present) - ln p(residual | absent) of a row's sums and count, under the ledger's noise."""
+    """Return ln p(residual | present) - ln p(residual | absent) of a row's sums and count, under the ledger's noise."""
     sums, counts = plan.releases(t)
     scale = np.array([sums.noise_scale] * plan.d + [counts.noise_scale])
     if sums.norm == "l1":
@@ -259,7 +259,7 @@ def _best_bound(
 def _rates(
     scores: NDArray[np.float64], truth: NDArray[np.bool_], thresholds: NDArray[np.float64], alarm: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Give a lower bound on the true and an upper bound on the false positive rate per threshold."""
+    """Return a lower bound on the true and an upper bound on the false positive rate per threshold."""
     hits, false = np.sort(scores[truth]), np.sort(scores[~truth])
     true_positive = len(hits) - np.searchsorted(hits, thresholds, side="left")
     false_positive = len(false) - np.searchsorted(false, thresholds, side="left")

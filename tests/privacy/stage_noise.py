@@ -49,7 +49,7 @@ Stages = Mapping[tuple[int, str], NDArray[np.float64]]
 
 
 def wrong_stages(stages: Stages) -> set[tuple[int, str]]:
-    """Give the stages whose noise is not what the ledger says."""
+    """Return the stages whose noise is not what the ledger says."""
     return {key for key, scores in stages.items() if not has_unit_variance(scores)}
 
 
@@ -76,7 +76,7 @@ def normal_scores(release: Release, noise: Integers, coins: np.random.Generator)
 
 
 def _polya_steps(release: Release, noise: Integers) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Give P(X < x) and P(X <= x) of the difference of two Polya variables of shape m / (m - t)."""
+    """Return P(X < x) and P(X <= x) of the difference of two Polya variables of shape m / (m - t)."""
     shape = release.clients / (release.clients - release.known)
     width, total = _polya_table(shape, release.noise_scale)
     middle = total.size // 2 - 1
@@ -86,7 +86,7 @@ def _polya_steps(release: Release, noise: Integers) -> tuple[NDArray[np.float64]
 
 @lru_cache(maxsize=64)
 def _polya_table(shape: float, scale: float) -> tuple[int, NDArray[np.float64]]:
-    """Give the distribution in steps of `width`, small against the scale: what that blurs no test here could see."""
+    """Return the distribution in steps of `width`, small against the scale: what that blurs no test here could see."""
     width = max(1, int(scale) // 40)
     edges = np.arange(0, 50 * scale, width)
     one = np.diff(stats.nbinom(shape, -np.expm1(-1.0 / scale)).cdf(edges - 1), append=1.0)

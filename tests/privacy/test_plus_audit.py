@@ -47,7 +47,7 @@ def plan_of(k: int, n: int) -> Plan:
 
 
 def lattice() -> tuple[Plan, Floats, Floats]:
-    """Give the plan, the start (where the anchors lie) and the canaries."""
+    """Return the plan, the start (where the anchors lie) and the canaries."""
     axis = (2.0 * np.arange(SIDE) + 1.0) / SIDE - 1.0
     sites = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
     return plan_of(SIDE**2, SIDE**2 * (ANCHORS + 1)), sites, sites + np.array([0.11, 0.0])

@@ -28,7 +28,7 @@ EDGES = [0, 1, 2, 3, 2**32, 2**62 - 1, 2**62, 2**62 + 1, 2**63 - 1, 2**63, 3 * 2
 
 
 def real_uniform(word: int) -> mpmath.mpf:
-    """Give the real number whose bits are `word` and then `CONTINUATION` for ever."""
+    """Return the real number whose bits are `word` and then `CONTINUATION` for ever."""
     return (mpmath.mpf(word) + mpmath.mpf(CONTINUATION) / (2**64 - 1)) / mpmath.mpf(2) ** 64
 
 
@@ -49,7 +49,7 @@ def exact_exponential(scale: float, first: int) -> int:
 
 
 def words(count: int, seed: int) -> np.ndarray:
-    """Give fixed words: random ones, then small, large and edge values."""
+    """Return fixed words: random ones, then small, large and edge values."""
     rng = np.random.default_rng(seed)
     many = rng.integers(0, 2**64, count, dtype=np.uint64)
     many[: count // 8] >>= rng.integers(0, 64, count // 8, dtype=np.uint64)
@@ -208,7 +208,7 @@ def test_bits_that_repeat_for_ever_end_in_an_error():
 
 
 def chi_square(noise: np.ndarray, cdf: Callable[[np.ndarray], np.ndarray], width: int) -> float:
-    """Give the probability of a worse fit, bins of `width` integers with at least 20 expected."""
+    """Return the probability of a worse fit, bins of `width` integers with at least 20 expected."""
     low, high = int(noise.min()) - 5 * width, int(noise.max()) + 5 * width
     edges = np.arange(low, high + width, width)
     expected = noise.size * np.diff(np.concatenate(([0.0], cdf(edges - 0.5), [1.0])))

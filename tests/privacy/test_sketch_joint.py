@@ -21,13 +21,13 @@ Cell = tuple[int, ...]
 
 
 def distribution(totals: Sequence[int]) -> tuple[list[int], list[Fraction]]:
-    """Give the lowest word of each level that occurs, and the level's probability."""
+    """Return the lowest word of each level that occurs, and the level's probability."""
     steps = [(low, Fraction(high - low, totals[-1])) for low, high in itertools.pairwise(totals) if high > low]
     return [low for low, _ in steps], [chance for _, chance in steps]
 
 
 def joint_row(users: Sequence[Cell], shape: SketchShape) -> dict[tuple[int, ...], Fraction]:
-    """Give the exact distribution of all parties' entries of one row."""
+    """Return the exact distribution of all parties' entries of one row."""
     user_words, user_chances = distribution(shape.user_levels.totals)
     phantom_words, phantom_chances = distribution(shape.phantom_levels.totals)
     paper = shape.scheme == PAPER_PHANTOMS
@@ -58,7 +58,7 @@ def joint_row(users: Sequence[Cell], shape: SketchShape) -> dict[tuple[int, ...]
 
 
 def loss(users: Sequence[Cell], shape: SketchShape) -> float:
-    """Give the largest privacy loss, in either direction, between all users and all but the first."""
+    """Return the largest privacy loss, in either direction, between all users and all but the first."""
     full, less = joint_row(users, shape), joint_row(users[1:], shape)
     assert sum(full.values()) == sum(less.values()) == 1
     if full.keys() != less.keys():

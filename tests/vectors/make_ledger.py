@@ -45,7 +45,7 @@ def chain(old: list[dict[str, object]], new: list[dict[str, object]]) -> tuple[l
 
 
 def vectors() -> list[dict[str, object]]:
-    """Give the content of ledger.json."""
+    """Return the content of ledger.json."""
     new = [release(RUN, t, name, 3276.0, 13104.5 + t) for t in range(2) for name in ("relative sums", "counts")]
     old = [release(OLD_RUN, 0, "counts", 4096.0, 8192.0), release(OLD_RUN, 1, "counts", 4096.0, 8192.25)]
     cases = []

@@ -100,7 +100,7 @@ def pairwise(bits: int) -> dict[str, dict[str, list[int]]]:
 
 
 def vectors() -> dict[str, object]:
-    """Give the content of masks.json."""
+    """Return the content of masks.json."""
     return {
         "run_id": RUN_ID.hex(),
         "elements": ELEMENTS,

@@ -265,7 +265,7 @@ class Run:
 
 
 def play(case: dict[str, Any]) -> dict[str, Any]:
-    """Give one case with its plan and rounds."""
+    """Return one case with its plan and rounds."""
     run = Run(case)
     k, d, q = run.k, run.d, run.q
     flat = invented(f"records {k} {d}", -(2**q) // 2, 2**q, 12 * d)
@@ -314,12 +314,12 @@ def play(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def shown(value: Decimal) -> str:
-    """Give 20 digits: more than a float64 holds."""
+    """Return 20 digits: more than a float64 holds."""
     return f"{value:.20g}"
 
 
 def vectors() -> list[dict[str, Any]]:
-    """Give the content of plus.json."""
+    """Return the content of plus.json."""
     return [play(case) for case in CASES]
 
 

@@ -66,7 +66,7 @@ def to_grid(centers: list[list[int]], q: int) -> list[list[int]]:
 
 
 def vectors() -> list[dict[str, object]]:
-    """Give the content of start.json."""
+    """Return the content of start.json."""
     return [
         {"k": k, "d": d, "seed": seed, "fraction_bits": q, "centers": to_grid(sphere_packing(k, d, seed), q)}
         for k, d, seed, q in CASES

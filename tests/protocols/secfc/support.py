@@ -158,7 +158,7 @@ class Watch:
         return self.results[SERVER]
 
     def exchange(self) -> type:
-        """Give an exchange of client 1 that notes its masks and what it works on."""
+        """Return an exchange of client 1 that notes its masks and what it works on."""
         watch = self
 
         class Watched(client_module._Exchange):

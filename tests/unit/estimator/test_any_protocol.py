@@ -55,7 +55,7 @@ def model(protocol: str, **changes: Any) -> FastLloyd:
 
 
 def parts(protocol: str, X: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    """Give each owner its records or columns."""
+    """Return the records or columns of each owner."""
     return np.array_split(X, OWNERS.get(protocol, 2), axis=1 if protocol in VERTICAL else 0)
 
 

@@ -36,7 +36,7 @@ DELTA = 1e-6
 
 
 def changed(**changes: object) -> str:
-    """Give SUMS as a line with some values changed, added or (None) removed."""
+    """Return SUMS as a line with some values changed, added or (None) removed."""
     content = {**SUMS.to_dict(), **changes}
     return json.dumps({key: value for key, value in content.items() if value is not None})
 

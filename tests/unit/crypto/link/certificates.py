@@ -40,5 +40,5 @@ def forge(
 
 
 def subject_of(identity: Identity) -> x509.Name:
-    """Give the subject of a certificate."""
+    """Return the subject of a certificate."""
     return x509.load_der_x509_certificate(identity.certificate_der).subject

@@ -234,7 +234,7 @@ def test_levels_that_do_not_fit_are_not_packed(levels: Levels) -> None:
 
 
 def exact_delta(epsilon: float, rows: int, at: float) -> float:
-    """Give delta of `rows` randomised responses, from the definition."""
+    """Return delta of `rows` randomised responses, from the definition."""
     p = 1.0 / (1.0 + math.exp(-epsilon))
     terms = (
         math.comb(rows, j) * (p**j * (1 - p) ** (rows - j) - math.exp(at) * p ** (rows - j) * (1 - p) ** j)

@@ -53,7 +53,7 @@ def log_linear_grid(parties: int, clusters: int, seed: int) -> Floats:
 
 
 def make_key(*what: object) -> bytes:
-    """Give a key of its own for each use, the same in every run of the test: sketches are a function of it."""
+    """Return a key of its own for each use, the same in every run of the test: sketches are a function of it."""
     return hashlib.sha256(repr(what).encode()).digest()
 
 
