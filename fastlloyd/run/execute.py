@@ -171,6 +171,7 @@ def _prepare(
         if config.state_dir is not None:
             prepared.state = StateDir(config.state_dir, me)
             prepared.ledger = prepared.state.open_ledger()
+            prepared.state.keep_unit(config.unit)
             if config.resume:
                 prepared.facts = prepared.state.facts()
                 refuse_other_protocol(prepared.facts["plan"], config.protocol)

@@ -5,6 +5,7 @@
     DIR/client-1/ledger.jsonl        every release of this party's data, over all runs (mode 0600)
     DIR/client-1/ledger.jsonl.head   how long the ledger was when it was last opened or closed, and its last link
     DIR/client-1/budget.json         the lifetime limit on epsilon and its delta, once a run had --budget
+    DIR/client-1/unit.json           the column of --unit, where the ledger counts people instead of rows
     DIR/client-1/run/...             the run under way: public facts, secrets, uplinks, replies (mode 0600)
 
 Stored uplinks and replies are sent again byte for byte on resume: a mask never covers two vectors, and no noise is
@@ -61,6 +62,14 @@ class Limit:
     state: Literal[2]
     epsilon: Annotated[float, Within(0.0, 1e6)]
     delta: Annotated[float, Within(0.0, 0.5)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """What the releases of a ledger are about: people, by the column that names them."""
+
+    state: Literal[2]
+    unit: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +135,41 @@ class StateDir:
         if self._ledger is not None:
             head = _Head(STATE_VERSION, self._ledger.mark)
             _write(self._head_path, json.dumps(asdict(head)).encode())
+
+    def keep_unit(self, column: str | None) -> None:
+        """Keep to what the ledger counts: epsilon for single rows says nothing about people, nor the other way round.
+
+        Parameters
+        ----------
+        column : str or None
+            As given by `--unit`. A ledger without a release takes any.
+
+        Raises
+        ------
+        ConfigError
+            The ledger counts something else, or the file is damaged.
+        """
+        path = self.path / "unit.json"
+        if self._ledger is None or not self._ledger.releases:
+            if column is not None:
+                _write(path, json.dumps(asdict(_Unit(STATE_VERSION, column))).encode())
+            else:
+                path.unlink(missing_ok=True)
+            return
+        try:
+            kept = decode(_Unit, load_json(read_regular(path)), "it").unit
+        except FileNotFoundError:
+            kept = None
+        except (OSError, ValueError) as error:
+            raise _problem(f"{path} is damaged ({error}); restore it from its newest copy") from error
+        if kept != column:
+            counts = "rows" if kept is None else f"people, by --unit {kept}"
+            asked = "rows (no --unit)" if column is None else f"people, by --unit {column}"
+            raise _problem(
+                f"--state-dir: the ledger in {self.path} counts epsilon for {counts}, and this run protects {asked}: "
+                "one says nothing about the other; give this run a --state-dir of its own, and remember what "
+                "was spent here"
+            )
 
     def limit(self, epsilon: float | None, delta: float) -> Limit | None:
         """Return the limit that holds for this directory: the one that stands in it, or else the one that is given.

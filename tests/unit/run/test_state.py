@@ -308,6 +308,29 @@ def test_a_damaged_limit_is_refused(tmp_path: Path, content: bytes) -> None:
     assert caught.value.reason is Reason.STATE
 
 
+def test_a_ledger_of_rows_counts_no_people(tmp_path: Path) -> None:
+    state = StateDir(str(tmp_path), PartyId(1))
+    for column in ("patient", None, "family", "patient"):
+        with state.open_ledger() as ledger:
+            state.keep_unit(column)  # nothing was released yet
+    with state.open_ledger() as ledger:
+        ledger.record([entry(0)])
+        state.keep_unit("patient")
+        for other, asked in ((None, "rows"), ("family", "people, by --unit family")):
+            with pytest.raises(
+                ConfigError, match=f"counts epsilon for people, by --unit patient, .* {asked}"
+            ) as caught:
+                state.keep_unit(other)
+            assert caught.value.reason is Reason.STATE
+        (state.path / "unit.json").write_text("{}")
+        with pytest.raises(ConfigError, match=r"unit.json is damaged"):
+            state.keep_unit("patient")
+        (state.path / "unit.json").unlink()
+        state.keep_unit(None)  # a ledger of an earlier version
+        with pytest.raises(ConfigError, match="counts epsilon for rows, and this run protects people"):
+            state.keep_unit("patient")
+
+
 def test_a_larger_delta_does_not_pass_a_limit_that_is_exceeded(tmp_path: Path) -> None:
     state = StateDir(str(tmp_path), PartyId(1))
     ledger = Ledger()
