@@ -418,7 +418,8 @@ def _warnings(
         said.append(f"this result is mostly noise{f' ({figure})' if figure else ''}: do not use it; {MEND}")
     elif verdict in ("fair", "poor") and figure:
         said.append(f"noise may have made this result worse than it could be ({figure})")
-    if expected is not None and expected.verdict == "noise":
+    told = ("fair", "poor", "noise") if verdict == "unknown" else ("noise",)
+    if expected is not None and expected.verdict in told:
         said.append(f"the plan said: {expected.sentence}")
     if empty:
         said.append(f"{_named('cluster', empty)} cannot be told from empty: 0 lies within the 95 % range of the size")

@@ -26,6 +26,7 @@ from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.privacy.sketch.release import ZERO_OUT
 from fastlloyd.protocols.vertical_dp.client import client, prepare
 from fastlloyd.protocols.vertical_dp.face_inputs import gather, load
+from fastlloyd.protocols.vertical_dp.face_noise import noise_of
 from fastlloyd.protocols.vertical_dp.face_plan import plan_lines, planned
 from fastlloyd.protocols.vertical_dp.keys import set_up
 from fastlloyd.protocols.vertical_dp.plan import Plan, check_plan, make_plan
@@ -33,7 +34,6 @@ from fastlloyd.protocols.vertical_dp.server import await_prepared, server
 from fastlloyd.protocols.vertical_dp.settings import Settings
 from fastlloyd.protocols.vertical_dp.sizes import bounds
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report.quality import EXACT, UNKNOWN
 from fastlloyd.report.signed import SignedRecord
 from fastlloyd.run.checks import accept_plan, refuse_old_run
 from fastlloyd.run.config import RunConfig
@@ -176,7 +176,7 @@ def _make_result(
         bounds=whole_bounds(features),
         centroids=assemble_centers(centers, features),
         noisy_sizes=weights,
-        noise=UNKNOWN if plan.private else EXACT,
+        noise=noise_of(plan),
         releases=releases,
         evaluated=centers,
         covers="centroids" if weights is None else "result",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from fastlloyd.data.bounds import Bounds
@@ -10,7 +12,11 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.vertical_dp.client import synopsis_format
 from fastlloyd.protocols.vertical_dp.face_inputs import gather, public_parameters
+from fastlloyd.protocols.vertical_dp.face_noise import expect
+from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
 from fastlloyd.protocols.vertical_dp.plan import Plan, make_plan
+from fastlloyd.report.outlook import outlook_line
+from fastlloyd.report.quality import Expected
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import settle_size
@@ -26,7 +32,8 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     ConfigError
         Public parameters that do not fit, or an unknown number of features.
     """
-    plan = planned(config, clients, d)
+    public, features = _public(config, clients, d)
+    plan = make_plan(public, features)
     lines = [
         f"{plan.protocol}: {format_count(plan.n_total, 'record')} at most, {format_count(plan.d, 'column')} of "
         f"{plan.clients} parties, {format_count(plan.k, 'cluster')}, one round",
@@ -42,6 +49,7 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     lines.append(_privacy_line(plan))
     if plan.private:
         lines += promise_lines(config, delta=plan.delta, n_total=plan.n_total)
+        lines.append(_outlook(config, public, features))
     return lines
 
 
@@ -53,16 +61,27 @@ def planned(config: RunConfig, clients: int, d: int | None) -> Plan:
     ConfigError
         Public parameters that do not fit, or an unknown number of features.
     """
+    return make_plan(*_public(config, clients, d))
+
+
+def _public(config: RunConfig, clients: int, d: int | None) -> tuple[PublicParameters, list[PartyFeatures]]:
+    """Return the public parameters, and what is known of each party's columns."""
     if d is not None and config.data is None and config.dataset is None:
-        public, features = public_parameters(config, clients, *settle_size(config, None)), _guess_features(clients, d)
-    else:
-        config, common = gather(config, clients)
-        public = common.public
-        if common.tables:
-            features = [load_vertical(config, common, place).features for place in range(clients)]
-        else:
-            features = _guess_features(clients, d)
-    return make_plan(public, features)
+        return public_parameters(config, clients, *settle_size(config, None)), _guess_features(clients, d)
+    config, common = gather(config, clients)
+    if common.tables:
+        return common.public, [load_vertical(config, common, place).features for place in range(clients)]
+    return common.public, _guess_features(clients, d)
+
+
+def _outlook(config: RunConfig, public: PublicParameters, features: list[PartyFeatures]) -> str:
+    """Say what to expect of the result, and what would be good."""
+
+    def expected(k: int, epsilon: float, n_total: int) -> Expected:
+        return expect(make_plan(replace(public, k=k, epsilon=epsilon, n_total=n_total), features))
+
+    public_data = config.dataset is not None
+    return outlook_line(expected, k=public.k, epsilon=public.epsilon, n_total=public.n_total, fixed_n=public_data)
 
 
 def _privacy_line(plan: Plan) -> str:

@@ -50,7 +50,9 @@ def test_a_public_data_set_has_no_more_records():
     assert "N =" not in outlook_line(simple, k=4, epsilon=1.0, n_total=100, fixed_n=True)
 
 
-@pytest.mark.parametrize("protocol", ["fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd", "feddp", "vertical-he"])
+@pytest.mark.parametrize(
+    "protocol", ["fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd", "feddp", "vertical-he", "vertical-dp"]
+)
 def test_every_protocol_with_noise_says_what_to_expect(protocol, capsys):
     words = ["--protocol", protocol, "-n", "3", "--d", "3", "--k", "3", "--n-total", "200", "--epsilon", "0.1"]
     assert main(words) == 0

@@ -109,6 +109,8 @@ def test_the_quantile_of_chi_squared_is_near_scipys(degrees, level):
 def test_without_noise_nothing_is_judged_and_without_knowledge_neither():
     assert judged(EXACT).to_dict()["verdict"] == "exact" and not judged(EXACT).warnings
     assert judged(UNKNOWN).verdict == "unknown" and not judged(UNKNOWN).warnings
+    (warning,) = judged(Noise(expected=Expected(centre_noise=0.04, k=2, d=2))).warnings
+    assert warning.startswith("the plan said: noise of 4 %")
     hidden = judged(noise(), None, None)
     assert hidden.verdict == "unknown" and "the plan expected" in hidden.sentence
     assert judged(Noise(size_ranges=np.array([[0.0, 9.0], [1.0, 2.0]])), None, None).verdict == "poor"

@@ -1,0 +1,44 @@
+"""About how much noise to expect on the centres of vertical DP clustering, from its plan.
+
+Two things move a centre: the error of the estimated weights of the cells that it is the mean of (`likelihood_error`,
+`basic_error`), and the noise on the local centres that the cells are made of. Both are taken for average cells and
+clusters. What a run releases does not tell which of its cells are wrong, so afterwards nothing more is known.
+
+Source: Vertical DP, §5.2; docs/report.md, "Quality".
+"""
+
+from __future__ import annotations
+
+import math
+
+from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS
+from fastlloyd.protocols.vertical_dp.math.estimate import basic_error
+from fastlloyd.protocols.vertical_dp.math.pair import likelihood_error
+from fastlloyd.protocols.vertical_dp.plan import Plan
+from fastlloyd.report.quality import EXACT, PRIOR_VARIANCE, Expected, Noise
+
+
+def expect(plan: Plan) -> Expected:
+    """Say about what noise to expect on an average centre, from public numbers alone."""
+    shape, users = plan.shape, float(plan.n_total)
+    error = likelihood_error if plan.estimator == "likelihood" else basic_error
+    # A cluster is the mean of its cells, which lie as far from it as records do.
+    away = math.sqrt(PRIOR_VARIANCE) * plan.k ** (-1.0 / plan.d)
+    weights = error(users, users / shape.cells, shape) * math.sqrt(shape.cells / plan.k) * away * plan.k / users
+    local = max(_local_deviation(plan, place) for place in range(plan.clients))
+    return Expected(centre_noise=math.hypot(weights, local) / 2.0, k=plan.k, d=plan.d)
+
+
+def noise_of(plan: Plan) -> Noise:
+    """Say how far off a result may be: only what the plan expects is known."""
+    return Noise(expected=expect(plan)) if plan.private else EXACT
+
+
+def _local_deviation(plan: Plan, place: int) -> float:
+    """Return the standard deviation of the Laplace noise on a coordinate of an average local centre.
+
+    Where noise is larger than features vary, the centre stays where the grid put it, and is as far off as that.
+    """
+    local = plan.local_plan(place)
+    noise = math.sqrt(2.0) * local.sum_scale / (1 << FRACTION_BITS) * local.clusters / local.n
+    return min(noise, math.sqrt(PRIOR_VARIANCE))
