@@ -15,6 +15,8 @@ from fastlloyd.errors import ConfigError
 
 _GAP = 12
 _STRIP = 48
+_FRAME = 5
+_WARNING = (214, 39, 40)
 _BACKGROUND = 255
 _BLOCK_VALUES = 1 << 21
 _LUMINANCE = np.array([0.299, 0.587, 0.114])
@@ -26,6 +28,7 @@ def palette_picture(
     centroids: NDArray[np.float64],
     *,
     labels: NDArray[np.int64] | None = None,
+    doubtful: bool = False,
 ) -> bytes:
     """Draw a picture, beside it the same picture in k colours, and below it the palette.
 
@@ -36,6 +39,8 @@ def palette_picture(
     centroids : float64 array, shape (k, d)
     labels : int64 array, shape (height * width,), optional
         By default each pixel takes its nearest centroid.
+    doubtful : bool
+        Frame it in red: the report says why.
 
     Returns
     -------
@@ -62,6 +67,10 @@ def palette_picture(
     canvas[_GAP : _GAP + height, _GAP : _GAP + width] = original
     canvas[_GAP : _GAP + height, 2 * _GAP + width : 2 * _GAP + 2 * width] = redrawn
     canvas[2 * _GAP + height : 2 * _GAP + height + _STRIP, _GAP:-_GAP] = _strip(palette, 2 * width + _GAP)
+    if doubtful:
+        frame = np.ones(canvas.shape[:2], dtype=bool)
+        frame[_FRAME:-_FRAME, _FRAME:-_FRAME] = False
+        canvas[frame] = _WARNING
     return encode_png(canvas)
 
 

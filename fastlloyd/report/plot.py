@@ -6,6 +6,7 @@ Only released values are drawn; points only where the data set is public.
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -35,6 +36,7 @@ def heat_map(
     hi: NDArray[np.float64],
     *,
     noisy_sizes: Sequence[float] | None = None,
+    warning: str = "",
 ) -> bytes:
     """Draw all centroids as one table of colours: rows clusters, columns features.
 
@@ -47,6 +49,8 @@ def heat_map(
         The public bounds: the ends of the colour scale.
     noisy_sizes : sequence of float, length k, optional
         Released sizes, written beside the rows.
+    warning : str
+        Written above the plot; empty for none.
 
     Returns
     -------
@@ -75,6 +79,7 @@ def heat_map(
         _write_numbers(axes, centroids, scaled)
     bar = figure.colorbar(image, ax=axes, ticks=[-1, 0, 1], fraction=0.05, pad=0.03)
     bar.ax.set_yticklabels(["lower bound", "middle", "upper bound"])
+    _write_warning(axes, size[0], warning)
     return render_png(figure)
 
 
@@ -86,12 +91,13 @@ def plane(
     *,
     noisy_sizes: Sequence[float] | None = None,
     public_points: NDArray[np.float64] | None = None,
+    warning: str = "",
 ) -> bytes:
     """Draw centroids of two features in their plane, larger where the noisy size is.
 
     Parameters
     ----------
-    names, centroids, lo, hi, noisy_sizes
+    names, centroids, lo, hi, noisy_sizes, warning
         As for `heat_map`, with d = 2.
     public_points : float64 array, shape (n, 2), optional
         Of a public data set; at most 5,000 of them are drawn.
@@ -119,7 +125,15 @@ def plane(
     axes.set_xlabel(_short(names[0], 40))
     axes.set_ylabel(_short(names[1], 40))
     figure.legend(loc="outside upper center", ncols=2, frameon=False, markerscale=1)
+    _write_warning(axes, 6.4, warning)
     return render_png(figure)
+
+
+def _write_warning(axes: Any, width: float, warning: str) -> None:
+    """Write a warning above a plot, in lines that fit a figure of this width in inches."""
+    if warning:
+        lines = textwrap.wrap(printable(warning).replace("$", r"\$"), max(24, int(width * 11)))
+        axes.set_title("\n".join(lines), fontsize=8, color="tab:red")
 
 
 def _draw_centroids(axes: Any, centroids: NDArray[np.float64], area: NDArray[np.float64]) -> None:

@@ -270,15 +270,21 @@ def draw_result(facts: Facts, result: Result) -> dict[str, bytes]:
 
     dataset = facts.common.dataset
     drawn = {}
+    quality = result.quality
+    warning = f"Doubtful result. {quality.sentence}" if quality.warnings else ""
     if dataset is not None and dataset.image_shape is not None:
-        drawn["palette.png"] = picture.palette_picture(dataset.image_shape, dataset.values, centroids)
+        drawn["palette.png"] = picture.palette_picture(
+            dataset.image_shape, dataset.values, centroids, doubtful=bool(warning)
+        )
     if plot.available():
         sizes = None if result.noisy_sizes is None else list(result.noisy_sizes)
-        drawn["centroids.png"] = plot.heat_map(names, centroids, bounds.lo, bounds.hi, noisy_sizes=sizes)
+        drawn["centroids.png"] = plot.heat_map(
+            names, centroids, bounds.lo, bounds.hi, noisy_sizes=sizes, warning=warning
+        )
         if len(names) == 2:
             points = None if dataset is None else dataset.values
             drawn["plane.png"] = plot.plane(
-                names, centroids, bounds.lo, bounds.hi, noisy_sizes=sizes, public_points=points
+                names, centroids, bounds.lo, bounds.hi, noisy_sizes=sizes, public_points=points, warning=warning
             )
     if result.costs is not None:
         from fastlloyd.report.elbow import elbow_plot

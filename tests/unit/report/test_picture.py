@@ -64,3 +64,11 @@ def test_blocks_do_not_change_the_picture(monkeypatch):
 def test_shapes_that_do_not_fit(pixels, centers):
     with pytest.raises(ConfigError, match="palette picture"):
         palette_picture((2, 2, 3), np.zeros(pixels), np.zeros(centers))
+
+
+def test_a_doubtful_palette_has_a_red_frame_and_is_else_the_same():
+    pixels, centers = np.full((20 * 30, 3), 200.0), np.array([[10.0, 20.0, 30.0], [200.0, 200.0, 200.0]])
+    plain = decode(palette_picture((20, 30, 3), pixels, centers))
+    framed = decode(palette_picture((20, 30, 3), pixels, centers, doubtful=True))
+    assert (framed[0, :] == (214, 39, 40)).all() and (framed[:, -1] == (214, 39, 40)).all()
+    assert (framed[5:-5, 5:-5] == plain[5:-5, 5:-5]).all()

@@ -71,3 +71,13 @@ def test_without_matplotlib_there_is_a_sentence(monkeypatch):
 
 def test_available(matplotlib):
     assert plot.available()
+
+
+@pytest.mark.parametrize("draw", [plot.heat_map, plot.plane])
+def test_a_warning_is_written_in_red_and_only_where_there_is_one(draw):
+    def red(**options):
+        image = decode(draw(*arguments(3, 2), **options)).astype(int)
+        top = image[: len(image) // 6]
+        return ((top[..., 0] > 180) & (top[..., 1] < 90) & (top[..., 2] < 90)).sum()
+
+    assert red(warning="Doubtful result. " + "poor: noise of 5 $ of the range " * 4) > red() + 50
