@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.cli.arguments import join_negative_values, name_list
-from fastlloyd.cli.check_key import check_links
+from fastlloyd.cli.check_key import check_links, own_place
 from fastlloyd.cli.options import Parser, add_form_options, read_form
 from fastlloyd.data.bounds import Bounds, count_outside, parse_bounds
 from fastlloyd.data.categories import Categories
@@ -77,7 +77,8 @@ def main(argv: Sequence[str]) -> int:
     links = check_links(question.roster, question.key, question.client)
     for line in links.lines:
         print(printable(line))
-    print("ready" if links.missing is None else f"records ready; still missing: {links.missing}")
+    doubts = _doubts(table, matched)
+    print("ready" + doubts if links.missing is None else f"records ready{doubts}; still missing: {links.missing}")
     return EXIT_OK
 
 
@@ -139,6 +140,12 @@ class _Question:
 def _question(options: argparse.Namespace) -> _Question:
     """Lay the flags over the run file."""
     config = RunConfig() if options.config is None else load_config(options.config, links=False)
+    given = options.roster or config.roster, options.key or config.key
+    rank, clients = own_place(*given)
+    client = options.client or rank
+    if None not in (client, options.clients) and client > options.clients:
+        raise ConfigError(f"--client {client}: expected a number up to --clients {options.clients}")
+    clients = options.clients or clients
     names = ["data", "bounds", "columns", "missing", "id", "unit", "per_unit", "categories", "k", "n_total"]
     names += ["client_caps", "roster", "key"]
     values = {name: getattr(config, name) for name in names}
@@ -154,8 +161,8 @@ def _question(options: argparse.Namespace) -> _Question:
     question = _Question(
         form=read_form(options, config),
         **values,
-        client=options.client,
-        clients=options.clients,
+        client=client,
+        clients=clients,
         promise=unit_sentence(replace(config, unit=values["unit"]))
         or f"none: {config.protocol} promises no differential privacy",
         config=config,
@@ -249,6 +256,19 @@ def _bounds_lines(table: Table, bounds: Bounds | None) -> Iterator[str]:
     rest = np.count_nonzero(outside) - np.count_nonzero(outside[list(shown)])
     if len(outside) > _SHOWN:
         yield f"          and {len(outside) - _SHOWN} more features, {rest} of them with values outside"
+
+
+def _doubts(table: Table, bounds: Bounds | None) -> str:
+    """Name the features that the bounds cannot be meant for."""
+    if bounds is None:
+        return ""
+    wrong = [
+        name
+        for name, count in zip(table.names, count_outside(table.values, bounds), strict=True)
+        if 2 * count > len(table.values)
+    ]
+    about = f"more than half of the values of {_listed(wrong)} would be clipped"
+    return f", but {about}: check units and bounds" if wrong else ""
 
 
 def _hints(values: NDArray[np.float64], names: tuple[str, ...], k: int | None) -> Iterator[str]:

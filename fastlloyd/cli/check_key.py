@@ -69,6 +69,22 @@ def check_links(roster: str | None, key: str | None, client: int | None) -> Link
     return LinkCheck((told, *(line for _, line in found)), None if here else f"the key of {_named(entries)}")
 
 
+def own_place(roster: str | None, key: str | None) -> tuple[int | None, int | None]:
+    """Return the rank that roster and key give this party, and how many clients there are; None where they do not tell.
+
+    What is wrong with them is for `check_links` to say, after the records.
+    """
+    if roster is None or not Path(roster).exists():
+        return None, None
+    try:
+        parties = Roster.load(Path(roster))
+        parties.check_complete()
+        owner = None if key is None or not Path(key).exists() else parties.owner(load_key(Path(key)))
+    except ConfigError:
+        return None, None
+    return None if owner is None else owner.rank or None, len(parties.entries) - 1
+
+
 def _chosen(roster: Roster, client: int | None) -> Sequence[RosterEntry]:
     """Return this client's entry, or all where nobody has said which client this is."""
     if client is None:

@@ -16,6 +16,7 @@ from fastlloyd.dossier.planned import Planned
 from fastlloyd.errors import EXIT_OK, ConfigError
 from fastlloyd.report.page.render import available, render
 from fastlloyd.run.config import RunConfig, load_config
+from fastlloyd.run.inputs import count_features
 from fastlloyd.run.promise import foresee
 from fastlloyd.run.session import find_face
 
@@ -78,10 +79,8 @@ def plan_run(config: RunConfig, clients: int, roster: Roster | None, *, d: int |
     """
     config = without_records(config)
     filled, common = find_face(config.protocol).gather(config, clients)
-    names = common.bounds.names if common.dataset is None else None
-    numbers = set(config.columns) - set(common.categories.columns)
-    chosen = len(numbers) + len(common.categories.names) if config.columns else None
-    features = d if d is not None else chosen or (None if names is None else len(names))
+    bounds = common.bounds if common.dataset is None else None
+    features = d if d is not None else count_features(config.columns, bounds, common.categories)
     known = features is not None or common.dataset is not None
     return Planned(
         config=filled,

@@ -55,14 +55,24 @@ def main(argv: Sequence[str]) -> int:
     options = parser().parse_args(join_negative_values(argv, ("--bounds",)))
     config = None if options.config is None else load_config(options.config, links=False)
     file = DataFile(Path(options.data), read_form(options, config))
+    _check_centroids(Path(options.centroids))
     stored = _read_stored(Path(options.centroids))
-    bounds = _bounds(options.bounds, config) or stored.bounds
+    given = _bounds(options.bounds, config)
+    bounds = given or stored.bounds
     header = column_names(options.centroids)
     centroids = read_table(options.centroids, columns=header).values
     names = tuple(map(csv_text, header))
     if options.own_columns:
         names, centroids = _own_columns(names, centroids, column_names(file))
-    matched = None if bounds is None else bounds.match(names)
+    try:
+        matched = None if bounds is None else bounds.match(names)
+    except ConfigError as error:
+        if given is not None:
+            raise
+        beside = Path(options.centroids).with_name("bounds.csv")
+        raise ConfigError(
+            f"{beside} is of another run than the centroids beside it: give the bounds of theirs with --bounds"
+        ) from error
     missing = options.missing or ("refuse" if config is None else config.missing)
     unit = stored.unit
     if unit is not None and unit.column not in column_names(file):
@@ -79,7 +89,18 @@ def main(argv: Sequence[str]) -> int:
         f"labelled {format_count(len(table.values), 'record')} by {format_count(len(centroids), 'centroid')} "
         f"({space}{part}): {options.out}"
     )
+    if table.missing_rows:
+        outcome = "have no label" if missing == "drop" else "were filled with the middle of the bounds"
+        print(f"{format_count(table.missing_rows, 'record')} lack a value and {outcome} (--missing {missing})")
     return EXIT_OK
+
+
+def _check_centroids(path: Path) -> None:
+    """Refuse what cannot be the centroids of a run, by the name of their own flag."""
+    if path.is_dir():
+        raise ConfigError(f"--centroids {path} is a folder: name the file in it, {path / 'centroids.csv'}")
+    if not path.exists():
+        raise ConfigError(f"--centroids {path}: no such file; expected centroids.csv in the --output folder of a run")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
+from fastlloyd.errors import ConfigError
+from fastlloyd.protocols.registry import find
+from fastlloyd.run.config import RunConfig
 
 _UNUSED = (
     *("data", "columns", "missing", "id", "categories", "split", "evaluate", "roster", "key", "transport", "network"),
-    *("delay", "deadline", "setup_deadline", "budget", "state_dir", "resume", "output", "print_result", "quiet"),
-    *("log_level", "log_file", "workers"),
+    *("delay", "deadline", "setup_deadline", "budget", "state_dir", "resume", "output", "overwrite", "print_result"),
+    *("quiet", "log_level", "log_file", "workers"),
 )
 """A plan opens no private file and starts nothing; it takes their flags, for it reads the run file of a run."""
 
@@ -20,9 +24,45 @@ def main(argv: Sequence[str]) -> int:
     config, arguments = parse_run_options(parser(), argv, links=False)
     from fastlloyd.run.session import find_face
 
-    lines = find_face(config.protocol).plan_lines(config, arguments.n - 1, arguments.d)
+    clients = _clients(config) if arguments.n is None else arguments.n - 1
+    lines = find_face(config.protocol).plan_lines(config, clients, _features(config, arguments.d))
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
+
+
+def _clients(config: RunConfig) -> int:
+    """Return how many clients the run file speaks of."""
+    from fastlloyd.crypto.link.roster import Roster
+
+    if config.roster is not None and Path(config.roster).exists():
+        roster = Roster.load(Path(config.roster))
+        roster.check_complete()
+        return len(roster.entries) - 1
+    return len(config.client_caps) or 2
+
+
+def _features(config: RunConfig, d: int | None) -> int | None:
+    """Return the number of features that the public files name, which is d if that is given.
+
+    Raises
+    ------
+    ConfigError
+        They name another number.
+    """
+    from fastlloyd.data.bounds import parse_bounds
+    from fastlloyd.data.categories import Categories
+    from fastlloyd.report.unit import format_count
+    from fastlloyd.run.inputs import count_features
+
+    if config.dataset is not None or find(config.protocol).partition == "vertical":
+        return d
+    categories = Categories() if config.categories is None else Categories.read(config.categories)
+    bounds = None if config.bounds is None else categories.bounds(parse_bounds(config.bounds))
+    named = count_features(config.columns, bounds, categories)
+    if d is not None and named is not None and d != named:
+        source = "--columns names" if config.columns else f"{config.bounds} names"
+        raise ConfigError(f"--d {d}: {source} {format_count(named, 'feature')}; leave --d out, or correct one of them")
+    return named if d is None else d
 
 
 def parser() -> Parser:
@@ -33,8 +73,11 @@ def parser() -> Parser:
         description="Show what a run would do, from public numbers alone; opens no private data.",
     )
     parser.add_argument(
-        "-n", type=int, default=3, metavar="N", help="processes: a server and N - 1 clients (default 3)"
+        "-n",
+        type=int,
+        metavar="N",
+        help="processes: a server and N - 1 clients (default: as the roster or --client-caps say, else 3)",
     )
-    parser.add_argument("--d", type=int, help="number of features (default: those of --dataset)")
+    parser.add_argument("--d", type=int, help="number of features (default: as bounds, --columns or --dataset say)")
     add_run_options(parser, unused=_UNUSED)
     return parser

@@ -259,21 +259,42 @@ def _holds_names(line: str, head: Head) -> bool:
 def _refuse_other_delimiter(lines: Sequence[str], form: Form, path: Path) -> None:
     """Name the character that divides all lines alike where the one in use does not, or leaves numbers side by side."""
     lines = [line for line in lines if line.strip()]
+    whole = form.delimiter not in "".join(lines)
     for mark in DELIMITERS:
-        counts = {line.count(mark) for line in lines}
-        if mark == form.delimiter or len(counts) != 1 or counts == {0}:
-            continue
-        own = {line.count(form.delimiter) for line in lines}
-        beside = re.compile(rf"\d{re.escape(mark)}[-+]?\d")
-        if (len(own) == 1 and own != {0}) and (mark == "," or not any(map(beside.search, lines[1:]))):
-            continue
-        if mark == form.decimal or (own != {0} and any('"' in line for line in lines)):
-            continue
-        comma = form.decimal == "." and mark != "," and any(re.search(r"\d,\d", line) for line in lines[1:])
-        raise DataError(
-            f"{path}: its cells are divided by {_shown(mark)}, expected {_shown(form.delimiter)}; add --delimiter "
-            f"{'tab' if mark == chr(9) else repr(mark)}" + (" and --decimal ','" if comma else "")
-        )
+        if mark != form.delimiter and (_cuts(lines, mark, form) if whole else _divides(lines, mark, form)):
+            raise DataError(
+                f"{path}: its cells are divided by {_shown(mark)}, expected {_shown(form.delimiter)}; "
+                + _mend(lines, mark, form)
+            )
+
+
+def _divides(lines: Sequence[str], mark: str, form: Form) -> bool:
+    """Return whether a mark divides all lines alike where the one in use does not, or leaves numbers side by side."""
+    counts = {line.count(mark) for line in lines}
+    if len(counts) != 1 or counts == {0} or mark == form.decimal or any('"' in line for line in lines):
+        return False
+    beside = re.compile(rf"\d{re.escape(mark)}[-+]?\d")
+    own = {line.count(form.delimiter) for line in lines}
+    return len(own) > 1 or (mark != "," and any(map(beside.search, lines[1:])))
+
+
+def _cuts(lines: Sequence[str], mark: str, form: Form) -> bool:
+    """Return whether a mark cuts all lines into equally many cells, more than one, quotes understood."""
+    rows = list(csv.reader(lines, delimiter=mark, skipinitialspace=True))
+    if not rows or len(rows[0]) < 2 or len({len(row) for row in rows}) != 1:
+        return False
+    # A column of decimal commas without a header is cut into equally many cells too.
+    return mark != form.decimal or all(_number(cell, ".") is None for cell in rows[0])
+
+
+def _mend(lines: Sequence[str], mark: str, form: Form) -> str:
+    """Name the flags that read cells divided by this mark."""
+    decimal = ""
+    if mark == form.decimal:
+        decimal = " and --decimal '.'"
+    elif form.decimal == "." and mark != "," and any(re.search(r"\d,\d", line) for line in lines[1:]):
+        decimal = " and --decimal ','"
+    return f"add --delimiter {'tab' if mark == chr(9) else repr(mark)}{decimal}"
 
 
 def _shown(mark: str) -> str:

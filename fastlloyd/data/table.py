@@ -25,6 +25,8 @@ from fastlloyd.data.merge import Unit, merge_rows, number_people
 from fastlloyd.data.missing import MISSING_RULES, count_missing, keep_whole, refuse_infinite, settle_missing
 from fastlloyd.errors import ConfigError, DataError, did_you_mean
 
+_NO_RECORDS = "expected at least one record; a site that has none stays out, and the run has one client fewer"
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -116,7 +118,7 @@ def read_table(
     chosen = _chosen(path, origin, tuple(columns), no_numbers, categories)
     cells = origin.read(chosen) if chosen else _no_cells(path, categories.columns[0])
     if not len(cells.values):
-        raise DataError(f"{path} has columns but no rows; expected at least one record")
+        raise DataError(f"{path} has columns but no rows; {_NO_RECORDS}")
     used = tuple(origin.names[index] for index in chosen)
     left_out = set(origin.names) - set(used) - set(categories.columns)
     ignored = tuple(name or "(no name)" for name in origin.names if name in left_out)
@@ -205,7 +207,7 @@ def _check_matrix(array: NDArray[Any], source: str) -> None:
         mend = "; reshape(-1, 1) makes one feature of it" if array.ndim == 1 else ""
         raise DataError(f"{source}: expected an array of shape (rows, features), got {array.shape}{mend}")
     if not array.shape[0]:
-        raise DataError(f"{source} has no rows; expected at least one record")
+        raise DataError(f"{source} has no rows; {_NO_RECORDS}")
     if not array.shape[1]:
         raise DataError(f"{source} has no columns; expected at least one feature")
 
@@ -216,7 +218,10 @@ def _suffix(path: Path) -> str:
     for suffix in sorted(SUFFIXES, key=len, reverse=True):
         if name.endswith(suffix):
             return suffix
-    raise DataError(f"{path}: cannot tell its format; expected a file name ending in {', '.join(SUFFIXES)}")
+    raise DataError(
+        f"{path}: cannot tell its format; expected a file name ending in {', '.join(SUFFIXES)}; save a spreadsheet as "
+        "CSV"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +243,7 @@ def _source(file: DataFile) -> _Source:
     if not path.is_file():
         raise DataError(f"{path} is not a file; name one file of records")
     if not path.stat().st_size:
-        raise DataError(f"{path} is empty: expected at least one record")
+        raise DataError(f"{path} is empty; {_NO_RECORDS}")
     if suffix in (".csv", ".csv.gz"):
         head = read_head(path, file.form)
         return _Source(head.names, head.numeric, head.otherwise, lambda chosen: read_cells(path, head, chosen))
@@ -309,7 +314,10 @@ def _chosen(
     unknown = [name for name in (*columns, *ignore) if name not in (*names, *categories.names)]
     if unknown:
         wanted = ", ".join(f"{name!r}{did_you_mean(name, names)}" for name in unknown)
-        raise DataError(f"{path}: no column {wanted}; it has {_listed(names)}")
+        raise DataError(
+            f"{path}: no column {wanted}; it has {_listed(names)}; correct the header, or what names the column (the "
+            "bounds, --columns, --id)"
+        )
     if columns:
         chosen = [names.index(name) for name in columns if name not in (*ignore, *categories.names)]
     else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -215,6 +215,22 @@ def settle_size(config: RunConfig, dataset: Dataset | None) -> tuple[int, int]:
     return n_total, k
 
 
+def count_features(columns: Sequence[str], bounds: Bounds | None, categories: Categories) -> int | None:
+    """Return how many features the public columns, or else the bounds, name; None where neither names any.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        As `--columns` names them; empty: those of the bounds.
+    bounds : Bounds or None
+        Those of the categories included.
+    categories : Categories
+    """
+    if columns:
+        return len(set(columns) - set(categories.columns)) + len(categories.names)
+    return None if bounds is None or bounds.names is None else len(bounds.names)
+
+
 def plan_inputs(config: RunConfig, clients: int, d: int | None, make_public: MakePublic) -> tuple[Any, int]:
     """Return the public parameters and the number of features of a run that is only planned.
 
@@ -224,7 +240,8 @@ def plan_inputs(config: RunConfig, clients: int, d: int | None, make_public: Mak
         The number of features is not known.
     """
     dataset = None
-    if d is None and config.data is None:
+    demonstration = config.data is None and config.bounds is None and config.n_total is None
+    if d is None and (config.dataset is not None or demonstration):
         config, dataset = public_dataset(config)
         d = len(dataset.names) if dataset is not None else None
     if d is None or d < 1:

@@ -213,9 +213,13 @@ def load_key(path: Path) -> Ed25519PrivateKey:
     try:
         with open_regular(path) as file:
             mode = os.fstat(file.fileno()).st_mode
+            content = file.read(_MAX_PEM_BYTES)
+            if content.startswith(b"-----BEGIN CERTIFICATE-----"):
+                raise ConfigError(
+                    f"{path} is a certificate, which everybody may have: expected the .key file of `keygen`"
+                )
             if stat.S_IMODE(mode) & 0o077:
                 raise ConfigError(f"others may read the key {path}: run `chmod 600 {path}`")
-            content = file.read(_MAX_PEM_BYTES)
     except OSError as error:
         raise ConfigError(f"cannot read the key {path}: {error.strerror}; see `fastlloyd keygen`") from error
     try:

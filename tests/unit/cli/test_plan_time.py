@@ -54,7 +54,7 @@ def test_the_largest_client_counts(plan_times) -> None:
     more = plan_times("-n", "11")
     assert more["lan"] < equal["lan"] < uneven["lan"]
     with pytest.raises(ConfigError, match="--client-caps: expected one number for each of the 2 clients, got 3"):
-        plan_times("--client-caps", "1,2,3")
+        plan_times("-n", "3", "--client-caps", "1,2,3")
 
 
 # Rows of fastlloyd-table3.md (lan) and fastlloyd-scaling.md, measured with two clients: the estimate is a rough one.
