@@ -69,8 +69,9 @@ def _approved(path: Path, config: RunConfig, place: Place) -> Approve:
             f"--approval {path}: it is the approval of {approval.name!r} ({approval.party}), and this is {place.me}; "
             "give this party's own"
         )
-    return lambda config, common, _: check_approval(
-        approval, public_values(config, common, roster), f"--approval {path}"
+    # Of the roster that the run has read itself: the file may have changed since.
+    return lambda config, common, own_roster: check_approval(
+        approval, public_values(config, common, own_roster), f"--approval {path}"
     )
 
 

@@ -79,6 +79,11 @@ def main(argv: Sequence[str]) -> int:
         print(f"each row is labelled as a person of its own, for {file} has no column {unit.column!r}")
         unit = None
     table = read_table(file, columns=names, missing=missing, bounds=matched, unit=unit, categories=stored.categories)
+    if table.names != names:
+        raise ConfigError(
+            f"{options.centroids}: expected centroids of the features {', '.join(table.names)}, as report.json beside "
+            f"them says of categories, got {', '.join(names)}; give the folder as the run wrote it"
+        )
     column = options.id or (None if unit is None else unit.column)
     raw_ids = None if column is None else read_identifiers(file, column)
     labels = _label(table.values, centroids, matched, stored.fraction_bits)
@@ -124,6 +129,8 @@ def _read_stored(centroids: Path) -> _Stored:
     if not path.is_file():
         return _Stored(bounds=bounds)
     parameters = load_report(path)["parameters"]
+    if ("unit" in parameters) != ("per_unit" in parameters):
+        raise ConfigError(f"{path}: expected unit and per_unit together; give the folder as the run wrote it")
     fraction_bits = parameters.get("fraction_bits")
     return _Stored(
         bounds=bounds,

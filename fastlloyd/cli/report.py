@@ -62,7 +62,7 @@ def main(argv: Sequence[str]) -> int:
         sys.stdout.write(paint(render_server(load(folder / "server.json", "server")), sys.stdout))
         return EXIT_OK
     document = load(folder / "report.json")
-    table = render(document, read_centroids(folder / "centroids.csv", document["result"]["features"]))
+    table = render(document, read_centroids(folder / "centroids.csv", document["result"]))
     sys.stdout.write(paint(table, sys.stdout))
     return EXIT_OK
 
@@ -112,7 +112,7 @@ def write_page(folder: Path, target: Path) -> Path:
     if not (folder / "report.json").exists() and (folder / "server.json").exists():
         raise ConfigError(f"--html: {folder} has no result, only what the server saw; the clients have the result")
     document = load(folder / "report.json")
-    centroids = read_centroids(folder / "centroids.csv", document["result"]["features"])
+    centroids = read_centroids(folder / "centroids.csv", document["result"])
     named = [name for name in page.FILES if name in document["output"] and (folder / name).exists()]
     files = {name: _content(folder / name) for name in named}
     text = page.result_page(document, centroids, files)
@@ -204,8 +204,14 @@ def read_ledger(path: Path) -> list[Release]:
     return releases
 
 
-def read_centroids(path: Path, features: Sequence[str]) -> NDArray[np.float64] | None:
+def read_centroids(path: Path, result: Mapping[str, Any]) -> NDArray[np.float64] | None:
     """Read centroids.csv, float64 array of shape (k, d); None where the protocol reveals none.
+
+    Parameters
+    ----------
+    path : Path
+    result : mapping
+        What report.json says of it.
 
     Raises
     ------
@@ -219,8 +225,11 @@ def read_centroids(path: Path, features: Sequence[str]) -> NDArray[np.float64] |
         centroids = np.array([[float(cell) for cell in row] for row in rows], dtype=np.float64)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: expected a header and rows of numbers ({error}); run it again") from error
-    if [csv_text(name) for name in header] != list(features) or centroids.shape[1:] != (len(features),):
+    features, sizes = list(result["features"]), result["noisy_sizes"]
+    if [csv_text(name) for name in header] != features or centroids.shape[1:] != (len(features),):
         raise ConfigError(f"{path}: expected the features of report.json, got other columns; run it again")
+    if sizes is not None and len(sizes) != len(centroids):
+        raise ConfigError(f"{path}: expected a row for each size of report.json, got other ones; run it again")
     return centroids
 
 

@@ -101,8 +101,9 @@ def _approved(folder: Path, config: RunConfig) -> Approve:
     roster = Roster.load(Path(config.roster))
     approvals = read_approvals(folder, roster)
 
-    def check(config: RunConfig, common: Common, _: Roster | None) -> None:
-        values = public_values(config, common, roster)
+    def check(config: RunConfig, common: Common, own_roster: Roster | None) -> None:
+        # Of the roster that the run has read itself: the file may have changed since.
+        values = public_values(config, common, own_roster)
         for path, approval in approvals.items():
             check_approval(approval, values, str(path))
 

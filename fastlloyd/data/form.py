@@ -48,7 +48,8 @@ class Form:
             )
         try:
             name = codecs.lookup(self.encoding).name
-        except LookupError:
+            "a".encode(name)  # some codecs are of bytes or of text alone, such as hex and rot13
+        except (LookupError, ValueError):
             raise ConfigError(
                 f"--encoding: expected a name such as utf-8, cp1252 or utf-16, got {self.encoding!r}"
             ) from None

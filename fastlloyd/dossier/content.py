@@ -187,7 +187,7 @@ def _computation(run: Planned) -> Iterator[Block]:
             "Features and bounds: each party states the names and bounds of its own columns when the run starts."
         )
         return
-    shown = [(name, show_value(low), show_value(high)) for name, (low, high) in itertools.islice(bounds.items(), 200)]
+    shown = [(name, show_value(low), show_value(high)) for name, (low, high) in bounds.items()]
     yield Table(("feature", "lowest", "highest"), shown, title="Features and their public bounds")
     chosen = ", ".join(run.config.columns)
     yield Text(

@@ -106,14 +106,14 @@ def differences(approved: Mapping[str, Any], actual: Mapping[str, Any]) -> list[
     hidden = {"roster", *(f"settled.{name}" for name in changed)}
     told = [name for name in changed if name not in hidden]
     return [
-        f"{printable(name)}: approved {show_value(before.get(name, _ABSENT))}, this run has "
-        f"{show_value(now.get(name, _ABSENT))}"
+        f"{printable(name)}: approved {_cut(show_value(before.get(name, _ABSENT)))}, this run has "
+        f"{_cut(show_value(now.get(name, _ABSENT)))}"
         for name in told or changed
     ]
 
 
 def show_value(value: Any) -> str:
-    """Write a plain value as people do: 1 for 1.0, short, without control characters."""
+    """Write a plain value as people do: 1 for 1.0, whole, without control characters."""
     if value is _ABSENT:
         return "nothing"
     if value is None:
@@ -128,7 +128,11 @@ def show_value(value: Any) -> str:
         text = ", ".join(map(show_value, value))
     else:
         text = json.dumps(value, ensure_ascii=False)
-    text = printable(text)
+    return printable(text)
+
+
+def _cut(text: str) -> str:
+    """Cut a text for an error."""
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 2]}.."
 
 

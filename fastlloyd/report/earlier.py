@@ -1,8 +1,8 @@
 """Finds the files that an earlier run left in an output folder, so that two results are never mixed.
 
 A run looks before it starts, and refuses. With `--overwrite` its new files replace the old ones at the end, and what is
-then left of the other run is removed: what a report names or what only a run writes, and nothing where no report
-stands. A run that fails leaves all as it was.
+then left of the other run is removed: server.json, and beside a report.json what only a run writes. A report may be
+anybody's, so a name in it is never a reason to remove a file. A run that fails leaves all as it was.
 
 Source: docs/operations.md, "What a run writes".
 """
@@ -22,7 +22,8 @@ from fastlloyd.wire.decode import load_json
 from fastlloyd.wire.header import SERVER
 from fastlloyd.wire.regular import read_regular
 
-_REPORTS = ("report.json", "server.json")
+_RESULT = "report.json"
+_REPORTS = (_RESULT, "server.json")
 _WRITTEN = re.compile(
     r"(report|server)\.json|report\.html|config\.toml|ledger\.jsonl|(centroids|bounds|sizes|elbow|(labels|inertia)_[1-9]\d*)\.csv"
     r"|(centroids|plane|elbow|palette)\.png"
@@ -72,7 +73,7 @@ class Earlier:
         )
 
     def clear(self, chosen: Callable[[int | None], bool], kept: Container[str]) -> None:
-        """Remove files; without a report nothing is known to be a run's, and all stays.
+        """Remove reports and, beside a report.json, files of names that only runs write; all others stay.
 
         Parameters
         ----------
@@ -86,8 +87,9 @@ class Earlier:
         ConfigError
             A file cannot be removed.
         """
-        for name in self.files if self.runs else ():
-            if name in kept or not chosen(_owner(name)):
+        ours = _WRITTEN if _RESULT in self.runs else re.compile("|".join(map(re.escape, self.runs)))
+        for name in self.files:
+            if name in kept or not ours.fullmatch(name) or not chosen(_owner(name)):
                 continue
             try:
                 (self.folder / name).unlink(missing_ok=True)
@@ -136,6 +138,6 @@ def _read(path: Path) -> dict[str, Any] | None:
 def _regular(folder: Path, names: set[str]) -> Iterator[str]:
     """Yield the names under which a regular file stands: no folder, link or device."""
     for name in names:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):  # a report may name what no file can be called
             if stat.S_ISREG((folder / name).lstat().st_mode):
                 yield name

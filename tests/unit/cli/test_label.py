@@ -7,6 +7,8 @@ import pytest
 
 from fastlloyd.cli.label import main, nearest, write_labels
 from fastlloyd.errors import ConfigError, DataError
+from fastlloyd.report.document import encode
+from tests.unit.report.figures import report
 
 
 @pytest.fixture
@@ -129,3 +131,23 @@ def test_own_columns_of_a_vertical_result(files, capsys):
     (files / "new.csv").write_text("id,c\n1,5\n")
     with pytest.raises(ConfigError, match="none of the centroids' features"):
         run(files, "--own-columns")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"unit": "id"}, "expected unit and per_unit together"),
+        ({"unit": "id", "per_unit": "median"}, "per_unit: expected one of"),
+        ({"categories": {"sex": {"f": 1.0}}}, r"expected centroids of the features a, b, sex=f"),
+        ({"categories": {"sex": ["f"]}}, "categories.sex: expected object"),
+    ],
+)
+def test_a_report_that_does_not_fit_its_centroids(files, parameters, words):
+    made = report()
+    made["parameters"].update(parameters)
+    (files / "report.json").write_text(encode(made))
+    (files / "bounds.csv").write_text("feature,lo,hi\na,0,10\nb,0,1000\n")
+    (files / "new.csv").write_text("id,b,a,sex\n1,0,9,f\n2,900,9,f\n")
+    with pytest.raises(ConfigError, match=words):
+        run(files)
+    assert not (files / "labels.csv").exists()

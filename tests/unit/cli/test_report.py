@@ -170,6 +170,21 @@ def test_damaged_centroids(write_run, content):
         main([str(folder)])
 
 
+@pytest.mark.parametrize("value", ["1" + "0" * 400, "1e400", "NaN", '1, "epsilon": 2'])
+def test_numbers_that_are_none_of_json_or_of_this_program(write_run, value):
+    folder = write_run(privacy__epsilon=987654.5)
+    path = folder / "report.json"
+    path.write_text(path.read_text().replace("987654.5", value))
+    for flags in ([], ["--html"], ["--verify"]):
+        with pytest.raises(ConfigError, match=r"report\.json: expected JSON as fastlloyd writes it"):
+            main([str(folder), *flags])
+
+
+def test_other_sizes_than_there_are_clusters(write_run):
+    with pytest.raises(ConfigError, match="a row for each size"):
+        main([str(write_run(result__noisy_sizes=[]))])
+
+
 def test_folder_without_a_run(tmp_path):
     with pytest.raises(ConfigError, match="finished run"):
         main([str(tmp_path)])

@@ -112,3 +112,9 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
             RunConfig(**values)
     (tmp_path / "run.toml").write_text('delimiter = "tab"\ndecimal = ","\nencoding = "latin-1"\n')
     assert load_config(tmp_path / "run.toml").form == Form(delimiter="\t", decimal=",", encoding="latin-1")
+
+
+@pytest.mark.parametrize("name", ["hex", "rot13", "undefined", "a\0b", "no-such"])
+def test_an_encoding_that_makes_no_text_of_bytes_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="--encoding: expected a name such as utf-8"):
+        Form(encoding=name)

@@ -311,6 +311,28 @@ def test_a_run_is_refused_by_who_approved_another_one(site: Path) -> None:
         approved_by_client(site / "approval_1.json", config, Place(me=PartyId(2)))
 
 
+def test_a_roster_that_changes_after_the_approval_was_read_is_refused(site: Path) -> None:
+    for rank in (1, 2):
+        assert main(["agree", "--config", "run.toml", "--key", f"{rank}.key", "--yes"]) == 0
+    config = RunConfig(roster="roster.toml", key="1.key")
+    client = approved_by_client(site / "approval_1.json", config, Place(me=PartyId(1)))
+    server = approved_by_all(site, config)
+    roster([*IDENTITIES[:2], make_identity("clinic", 2)]).save(site / "roster.toml")
+    for rank, approve in ((0, server), (1, client)):
+        codes, said = run(site, {rank: approve})
+        assert codes == [2, 2, 2]
+        assert "parties.client 2.name: approved site 2, this run has clinic" in said[rank]
+
+
+def test_what_is_signed_is_shown_whole(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (site / "lists.csv").write_text("feature,category\n" + "".join(f"sex,category {i}\n" for i in range(40)))
+    with (site / "run.toml").open("a") as file:
+        file.write('categories = "lists.csv"\n')
+    (site / "run.toml").write_text((site / "run.toml").read_text().replace('bounds = "0,10"\n', ""))
+    assert main([*AGREE, "--yes"]) == 0
+    assert "category 39" in next(line for line in capsys.readouterr().out.splitlines() if "  categories " in line)
+
+
 def test_approvals_without_a_roster_prove_nothing(site: Path) -> None:
     with pytest.raises(ConfigError, match="--approval: needs --roster and --key"):
         approved_by_client(site / "approval_1.json", RunConfig(), Place(me=PartyId(1)))

@@ -77,5 +77,22 @@ def test_clearing_takes_each_partys_files_and_nobody_elses(folder: Path) -> None
     assert not (folder / "labels_2.csv").exists() and (folder / "labels_1.csv").exists()
     (folder / "centroids.csv").write_text("new")
     earlier.clear(lambda rank: rank in (None, 1), {"centroids.csv"})
-    left = ["centroids.csv", "interrupted-0123-client-1.ledger.jsonl", "linked.csv", "palette.png", "thesis.csv"]
-    assert names(folder) == left and (folder.parent / "outside.csv").exists()
+    own = ["interrupted-0123-client-1.ledger.jsonl", "kinds.txt", "linked.csv", "palette.png", "thesis.csv"]
+    assert names(folder) == ["centroids.csv", *own] and (folder.parent / "outside.csv").exists()
+
+
+def test_a_report_cannot_have_other_files_removed(folder: Path) -> None:
+    output = ["thesis.csv", "..", "result", "a\0b", "\ud800", "x" * 5000]
+    (folder / "report.json").write_text(json.dumps({"schema": 3, "run": OLD, "output": output}))
+    earlier = find_earlier(folder)
+    assert "thesis.csv" in earlier.files
+    earlier.clear(lambda _: True, ())
+    assert (folder / "thesis.csv").exists() and not (folder / "report.json").exists()
+
+
+def test_where_only_a_server_has_written_its_own_file_alone_goes(tmp_path: Path) -> None:
+    (tmp_path / "server.json").write_text(json.dumps({"schema": 3, "run": OLD}))
+    for name in ("config.toml", "bounds.csv"):
+        (tmp_path / name).write_text("the operator's own")
+    find_earlier(tmp_path).clear(lambda _: True, ())
+    assert names(tmp_path) == ["bounds.csv", "config.toml"]
