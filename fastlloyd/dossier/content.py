@@ -1,7 +1,7 @@
 """A dossier of one run, before it happens, from public facts alone.
 
-Each section says what documents and code prove and no more; what depends on the protocol comes from the tables of
-`messages.py` and `report/sight.py`, and from the claim and the releases that the protocol's face foresees.
+Each section says what documents and code prove and no more; what depends on the protocol comes from its face:
+where data go and in which messages, who sees what, and the claim and the releases that it foresees.
 
 Source: docs/data-protection.md.
 """
@@ -14,8 +14,6 @@ from typing import Any
 
 from fastlloyd.crypto.link.identity import group_hex
 from fastlloyd.dossier.blocks import Block, Dossier, Items, Section, Table, Text
-from fastlloyd.dossier.messages import messages
-from fastlloyd.dossier.nature import nature
 from fastlloyd.dossier.planned import Planned
 from fastlloyd.dossier.points import not_promised, open_points
 from fastlloyd.dossier.standing import ASSESSMENT, ASSESSMENT_NOTE, ENDS, ENDS_NOTE, FILES_NOTE, KEYS, files
@@ -72,7 +70,7 @@ def summarise(run: Planned) -> Iterator[str]:
         f"{run.config.protocol} ({find(run.config.protocol).summary}): {clusters} of at most "
         f"{format_count(run.n_total, 'record')} {whose}."
     )
-    told = nature(run.config.protocol, run.facts)
+    told = run.flow
     if told is not None:
         yield f"How anything of a record leaves its owner: {told.records}."
         yield f"Who has the result: {told.result}."
@@ -101,8 +99,7 @@ def _short_promise(run: Planned) -> str:
     stated = f"epsilon {format_epsilon(epsilon)}" + ("" if not delta else f", delta {delta:.3g}")
     return (
         f"Promise: {stated}. The chance of any outcome if {run.short_unit} counts is at most {factor_words(epsilon)} "
-        "times "
-        f"its chance if it does not{plus}, under the conditions of the dossier.{against}"
+        f"times its chance if it does not{plus}, under the conditions of the dossier.{against}"
     )
 
 
@@ -111,30 +108,15 @@ def _parties(run: Planned) -> Iterator[Block]:
     if run.roster is None:
         yield Text(
             f"Not fixed: no roster was given. The run has a server and {format_count(run.clients, 'client')}. Without "
-            "a "
-            ""
-            ""
-            ""
-            ""
-            ""
-            ""
-            "roster nobody proves who they are; that is a demonstration, and not for personal data."
+            "a roster nobody proves who they are; that is a demonstration, and not for personal data."
         )
         return
     rows = [(entry.name, _role(run, entry.rank), str(entry.rank), entry.fingerprint) for entry in run.roster.entries]
     yield Table(("name", "role", "rank", "fingerprint of the certificate (SHA-256)"), rows)
     yield Text(
         f"Digest of the roster: {group_hex(run.roster.digest())}. Names prove nothing until the fingerprints were "
-        "compared "
-        "by telephone or in person. Legal names, addresses, contacts and whether a party is controller or processor "
-        "are "
-        ""
-        ""
-        ""
-        ""
-        ""
-        "not "
-        "known to the program: add them."
+        "compared by telephone or in person. Legal names, addresses, contacts and whether a party is controller or "
+        "processor are not known to the program: add them."
     )
 
 
@@ -202,34 +184,28 @@ def _computation(run: Planned) -> Iterator[Block]:
 
 def _staying(run: Planned) -> Iterator[Block]:
     """Say where data are."""
-    told = nature(run.config.protocol, run.facts)
+    told = run.flow
     own = "columns and ids" if run.vertical else "records"
     rows = [
         (f"each site's {own}", "at that site, in its own file and in the memory of its own process"),
         ("whatever leaves", "described by the package that adds this protocol" if told is None else told.records),
     ]
     if told is not None:
-        rows += [("clusters of single records", told.labels), ("the result", told.result)]
-    if run.config.server_data is not None or run.config.protocol == "feddp":
-        rows.append(("the server's own points", "at the server; shown to the clients, projected, and not protected"))
+        rows += [("clusters of single records", told.labels), ("the result", told.result), *told.further]
     yield Table(("data", "where"), rows)
 
 
 def _leaving(run: Planned) -> Iterator[Block]:
     """List messages and releases."""
-    found = list(messages(run.config.protocol, run.facts))
-    reader, rest = ("server", "other parties" if run.vertical else "other clients")
-    if run.config.protocol == "vertical-he":
-        reader, rest = "computing party", "key holder, further owners"
-    if found:
+    told = run.flow
+    if told is not None:
         yield Text(
             "Every message of this run, and what can be read in it. Messages travel inside TLS 1.3; outside it only "
-            "START, "
-            "VERDICT, ABORT and DONE (and, without a roster, certificates) can be read by the network, which also sees "
-            "who sends "
-            "how much to whom, and when."
+            "START, VERDICT, ABORT and DONE (and, without a roster, certificates) can be read by the network, which "
+            "also sees who sends how much to whom, and when."
         )
-        rows = [(one.name, one.about, one.route, one.server, one.others) for one in found]
+        rows = [(one.name, one.about, one.route, one.server, one.others) for one in told.sent(run.facts)]
+        reader, rest = told.readers
         yield Table(("message", "what it is for", "from, to", f"the {reader} can read", f"{rest} can read"), rows)
     else:
         yield Text("Messages: this protocol comes from another package, which does not list them. Ask its authors.")
@@ -239,8 +215,7 @@ def _leaving(run: Planned) -> Iterator[Block]:
     private = run.unit is not None
     yield Text(
         "Releases: what is opened to somebody, how much noise it carries, and how far one unit (see The promise) can "
-        "move "
-        "it. Noise of 2 means: the standard deviation (Laplace: the scale) of the noise is twice that far."
+        "move it. Noise of 2 means: the standard deviation (Laplace: the scale) of the noise is twice that far."
         if private
         else "Releases: what is opened to somebody, and the noise on it."
     )
@@ -286,8 +261,7 @@ def _learning(run: Planned) -> Iterator[Block]:
     )
     yield Text(
         "That parties do not put together what they have is an assumption. The program cannot check it; agreements "
-        "between "
-        "the parties must."
+        "between the parties must."
     )
 
 
@@ -308,8 +282,7 @@ def _promise(run: Planned) -> Iterator[Block]:
         yield Text(_short_promise(run))
         yield Text(
             "What protects records then is only that messages do not reach those who could read them; the sections "
-            "above "
-            "say who they are."
+            "above say who they are."
         )
         return
     if run.foreseen is None:
@@ -341,8 +314,7 @@ def _conditions(run: Planned, stated: Sequence[str], *, bounded: bool) -> Iterat
         yield f"All clients together hold at most {run.n_total:,} records."
     yield (
         "Bounds, N, k, columns, epsilon and delta were chosen without looking at the records, and so was which result "
-        "of "
-        "several is used."
+        "of several is used."
     )
     yield "Nobody breaks ChaCha20 or TLS 1.3: the masks and the bits behind the noise rest on them."
     yield "Launcher and computers of the parties can be trusted."
@@ -365,10 +337,8 @@ def _budget(run: Planned) -> str:
     )
     return (
         f"The run file {named} and sets {limit}; each site may add its own with --state-dir and --budget. Without a "
-        "ledger "
-        "over all runs nothing counts them. With a limit, a run that would exceed it ends with exit code 4 before "
-        "anything "
-        "is released."
+        "ledger over all runs nothing counts them. With a limit, a run that would exceed it ends with exit code 4 "
+        "before anything is released."
     )
 
 
@@ -384,8 +354,7 @@ def _values(run: Planned) -> Iterator[Block]:
     values = run.values
     yield Text(
         "Everything that all parties must have alike; links are confirmed with a digest of it. Digest of all values "
-        "below: "
-        f"{group_hex(digest(values))}."
+        f"below: {group_hex(digest(values))}."
     )
     flat = dict(flatten(_without_bounds(values)))
     # What was settled as it was set needs no second line.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.crypto.link.roster import Roster
+from fastlloyd.dossier.flow import Flow, find_flow
 from fastlloyd.dossier.values import public_values
 from fastlloyd.protocols.registry import find
 from fastlloyd.report.sight import Sight, Sights, who_sees
@@ -97,6 +98,11 @@ class Planned:
     def n_total(self) -> int:
         """The public bound on the number of records."""
         return int(self.common.public.n_total)
+
+    @property
+    def flow(self) -> Flow | None:
+        """Where data are and go."""
+        return find_flow(self.config.protocol, self.facts)
 
     @property
     def sights(self) -> Sights | None:

@@ -12,8 +12,6 @@ from fastlloyd.privacy.delta import large_delta
 from fastlloyd.report.unit import format_epsilon
 from fastlloyd.run.promise import unit_sentence
 
-_NOISE_BY_SERVER = ("fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd")
-
 
 def not_promised(run: Planned) -> Iterator[str]:
     """List what must not be read into the promise."""
@@ -22,14 +20,7 @@ def not_promised(run: Planned) -> Iterator[str]:
     else:
         yield (
             "That nothing is learnt about groups. To find groups is the purpose, and a person may be judged by a "
-            "group, "
-            ""
-            ""
-            ""
-            ""
-            ""
-            ""
-            "having taken part or not."
+            "group, having taken part or not."
         )
         yield (
             f"More than the stated epsilon says: the run limits what {run.short_unit} changes, and does not make it "
@@ -37,17 +28,10 @@ def not_promised(run: Planned) -> Iterator[str]:
         )
     if run.unit is not None:
         yield "Anything about repeated runs, unless a ledger counts them: epsilons of runs on the same people add up."
-    if run.config.protocol in _NOISE_BY_SERVER and run.masking != "pairwise":
+    if run.flow is not None and run.flow.server_noise:
         yield (
             "That the server added the noise. It says so and signs it, but one that adds less is not noticed. Towards "
-            "a "
-            ""
-            ""
-            ""
-            ""
-            ""
-            "server "
-            "that kept its noise and comes by the result, the sizes of the last round are exact."
+            "a server that kept its noise and comes by the result, the sizes of the last round are exact."
         )
     if run.masking == "pairwise" and run.unit is not None:
         yield (
@@ -57,8 +41,7 @@ def not_promised(run: Planned) -> Iterator[str]:
     if run.vertical:
         yield (
             "That nobody learns who is in the data: the parties compare their lists of ids, or find the common ones, "
-            "and know "
-            "how many there are."
+            "and know how many there are."
         )
     yield "That parties which lie about their own records are noticed: they can move the result (poisoning)."
     yield "Silence about sizes: how long a party takes tells roughly how many records it has."
@@ -82,9 +65,8 @@ def open_points(run: Planned) -> Iterator[str]:
         yield "Decide whether a run without differential privacy is acceptable at all, and why."
     else:
         yield (
-            f"Decide whether epsilon {format_epsilon(run.config.epsilon)} is acceptable, and write down why: no law or "
-            "standard "
-            "sets a number."
+            f"Decide whether epsilon {format_epsilon(run.config.epsilon)} is acceptable, and write down why: no law "
+            "or standard sets a number."
         )
         note = None if run.delta is None else large_delta(run.delta, run.n_total)
         if note is not None:
@@ -114,7 +96,7 @@ def _trust_points(run: Planned) -> Iterator[str]:
     named = [one.who for one in (*run.unprotected, *weaker) if "result" not in one.who]
     if named:
         yield f"Agree in writing that these will not put together what they have: {'; '.join(named)}."
-    if run.config.protocol in _NOISE_BY_SERVER and run.masking != "pairwise":
+    if run.flow is not None and run.flow.server_noise:
         yield (
             "Choose an operator of the server that is none of the sites, and keep the result from it; if the result is "
             "to be published, consider --masking pairwise."

@@ -1,183 +1,101 @@
-"""The messages that several systems share, and those of FastLloyd, its baselines and k-FED.
+"""The messages that several protocols share.
 
 Source: docs/security.md, "Who sees what".
 """
 
 from __future__ import annotations
 
-from fastlloyd.dossier.message import (
-    ACROSS,
-    DOWN,
-    FAMILY,
-    HORIZONTAL,
-    PRIVATE_FAMILY,
-    SKETCHES,
-    UP,
-    Message,
-    common,
-    pairwise,
-)
+from fastlloyd.dossier.flow import ACROSS, DOWN, UP, Message, common, pairwise
 from fastlloyd.wire import numbers
 
-SHARED = (
-    Message(
-        name="START, VERDICT, ABORT, DONE",
-        about="who is ready, and how the run ended",
-        route="client, server",
-        server="rank, reason, code, run id",
-        others="the verdict: rank, reason, code",
-    ),
-    Message(
-        name="CERTIFICATE (no roster)",
-        about="the keys of a demonstration, which nobody has checked",
-        route="any pair",
-        server="the certificate",
-        others="the certificate",
-        when=lambda facts: not facts.get("roster"),
-    ),
-    Message(
-        name="confirmation",
-        about="that both ends have the same public values",
-        route="any pair",
-        server="digest of the public configuration",
-        others="the same",
-    ),
-    Message(
-        name="Hello",
-        about="introduces a client",
-        route=UP,
-        server="feature names, rounds done",
-        others="- (the names come back in the plan)",
-        types=(numbers.HELLO,),
-        protocols=HORIZONTAL,
-    ),
-    Message(
-        name="PlanProposal",
-        about="the plan of the run",
-        route=DOWN,
-        server="public plan",
-        others="public plan",
-        types=(numbers.PLAN_PROPOSAL,),
-    ),
-    Message(
-        name="SeedContribution, SeedConfirmation",
-        about="agree on the seed of the masks",
-        route=ACROSS,
-        server="nothing",
-        others="32 bytes each, hence the seed",
-        types=(numbers.SEED_CONTRIBUTION, numbers.SEED_CONFIRMATION),
-        protocols=(*FAMILY, "secfc"),
-        when=common,
-    ),
-    Message(
-        name="PairPublicKey, its confirmation (pairwise)",
-        about="agree on the masks of each pair of clients",
-        route=ACROSS,
-        server="nothing",
-        others="a public key and a tag each, hence their pair's secret and no other pair's",
-        types=(numbers.PAIR_PUBLIC_KEY, numbers.SEED_CONFIRMATION),
-        protocols=(*FAMILY, "feddp"),
-        when=pairwise,
-    ),
-    Message(
-        name="Ready",
-        about="the set-up is done",
-        route=UP,
-        server="that it is ready",
-        others="-",
-        types=(numbers.READY,),
-    ),
-    Message(
-        name="Go",
-        about="all have prepared what they send",
-        route=DOWN,
-        server="that all are ready",
-        others="the same",
-        types=(numbers.GO,),
-        protocols=SKETCHES,
-    ),
-    Message(
-        name="MaskedUpdate",
-        about="this site's contribution to a round: sums over its records, under a mask",
-        route=UP,
-        server="uniform random ring elements",
-        others="never sent to them",
-        types=(numbers.MASKED_UPDATE,),
-        protocols=FAMILY,
-    ),
-    Message(
-        name="NoisyMaskedSum",
-        about="the sum over all sites, with noise, still under masks",
-        route=DOWN,
-        server="what it computed: uniform random",
-        others="after unmasking: noisy sums and counts",
-        types=(numbers.NOISY_MASKED_SUM,),
-        protocols=PRIVATE_FAMILY,
-        when=common,
-    ),
-    Message(
-        name="NoisyMaskedSum (pairwise)",
-        about="the noisy sum over all sites",
-        route=DOWN,
-        server="the noisy sums and counts, hence the centroids",
-        others="the same",
-        types=(numbers.NOISY_MASKED_SUM,),
-        protocols=PRIVATE_FAMILY,
-        when=pairwise,
-    ),
-    Message(
-        name="NoisyMaskedSum (lloyd)",
-        about="the sum over all sites, without noise, still under masks",
-        route=DOWN,
-        server="what it computed: uniform random",
-        others="after unmasking: exact sums and counts",
-        types=(numbers.NOISY_MASKED_SUM,),
-        protocols=("lloyd",),
-        when=common,
-    ),
-    Message(
-        name="NoisyMaskedSum (lloyd, pairwise)",
-        about="the sum over all sites, without noise",
-        route=DOWN,
-        server="the exact sums and counts, hence the centroids",
-        others="the same",
-        types=(numbers.NOISY_MASKED_SUM,),
-        protocols=("lloyd",),
-        when=pairwise,
-    ),
-    Message(
-        name="LocalCenters (kfed)",
-        about="the centres of this site's own records",
-        route=UP,
-        server="means of the client's records",
-        others="never sent to them",
-        types=(numbers.LOCAL_CENTERS,),
-        protocols=("kfed",),
-    ),
-    Message(
-        name="MergedCenters (kfed)",
-        about="the result",
-        route=DOWN,
-        server="what it computed",
-        others="the merged centres",
-        types=(numbers.MERGED_CENTERS,),
-        protocols=("kfed",),
-    ),
-    Message(
-        name="Chains",
-        about="compare what all were told",
-        route=ACROSS,
-        server="nothing",
-        others="digests of what the sender was told",
-        types=(numbers.CHAINS,),
-        protocols=(*HORIZONTAL, *SKETCHES),
-    ),
-    Message(
-        name="Counters, Totals",
-        about="who sent how much, and the signatures of all",
-        route="client, server",
-        server="traffic counts and signatures of all parties",
-        others="the same",
-        types=(numbers.COUNTERS, numbers.TOTALS),
-    ),
+START = Message(
+    name="START, VERDICT, ABORT, DONE",
+    about="who is ready, and how the run ended",
+    route="client, server",
+    server="rank, reason, code, run id",
+    others="the verdict: rank, reason, code",
 )
+CERTIFICATE = Message(
+    name="CERTIFICATE (no roster)",
+    about="the keys of a demonstration, which nobody has checked",
+    route="any pair",
+    server="the certificate",
+    others="the certificate",
+    when=lambda facts: not facts.get("roster"),
+)
+CONFIRMATION = Message(
+    name="confirmation",
+    about="that both ends have the same public values",
+    route="any pair",
+    server="digest of the public configuration",
+    others="the same",
+)
+HELLO = Message(
+    name="Hello",
+    about="introduces a client",
+    route=UP,
+    server="feature names, rounds done",
+    others="- (the names come back in the plan)",
+    types=(numbers.HELLO,),
+)
+PLAN_PROPOSAL = Message(
+    name="PlanProposal",
+    about="the plan of the run",
+    route=DOWN,
+    server="public plan",
+    others="public plan",
+    types=(numbers.PLAN_PROPOSAL,),
+)
+SEED = Message(
+    name="SeedContribution, SeedConfirmation",
+    about="agree on the seed of the masks",
+    route=ACROSS,
+    server="nothing",
+    others="32 bytes each, hence the seed",
+    types=(numbers.SEED_CONTRIBUTION, numbers.SEED_CONFIRMATION),
+    when=common,
+)
+PAIRS = Message(
+    name="PairPublicKey, its confirmation (pairwise)",
+    about="agree on the masks of each pair of clients",
+    route=ACROSS,
+    server="nothing",
+    others="a public key and a tag each, hence their pair's secret and no other pair's",
+    types=(numbers.PAIR_PUBLIC_KEY, numbers.SEED_CONFIRMATION),
+    when=pairwise,
+)
+READY = Message(
+    name="Ready",
+    about="the set-up is done",
+    route=UP,
+    server="that it is ready",
+    others="-",
+    types=(numbers.READY,),
+)
+COLUMNS = Message(
+    name="Columns",
+    about="names and bounds of this party's columns",
+    route="party to server",
+    server="names and bounds of its columns",
+    others="the same, in the plan",
+    types=(numbers.COLUMNS,),
+    page="vertical-dp.md",
+)
+CHAINS = Message(
+    name="Chains",
+    about="compare what all were told",
+    route=ACROSS,
+    server="nothing",
+    others="digests of what the sender was told",
+    types=(numbers.CHAINS,),
+)
+COUNTERS = Message(
+    name="Counters, Totals",
+    about="who sent how much, and the signatures of all",
+    route="client, server",
+    server="traffic counts and signatures of all parties",
+    others="the same",
+    types=(numbers.COUNTERS, numbers.TOTALS),
+)
+BEGINNING = (START, CERTIFICATE, CONFIRMATION)
+"""What links of every protocol carry first."""

@@ -17,17 +17,15 @@ _FILES = Table(
             "every release of this site's records in all runs, without a record; the key of the keyed digest of its "
             "records",
             "as long as the same people's records may be used again: it is the count of what was spent. Back it up; "
-            "never "
-            "delete it while records stay in use",
+            "never delete it while records stay in use",
         ),
         (
             "state directory: run/",
             "each site with --state-dir, during a run, mode 0600",
             "what a resume needs: secrets of masks and this site's own masked updates, which together give its exact "
             "sums",
-            "the program deletes it when the run has ended well. After a broken run delete it unless you resume. Never "
-            "back "
-            "it up",
+            "the program deletes it when the run has ended well. After a broken run delete it unless you resume. "
+            "Never back it up",
         ),
         (
             "report.json, report.html, ledger.jsonl, centroids.csv, bounds.csv, sizes.csv, pictures",
@@ -73,20 +71,17 @@ def files(*, labels: bool) -> Table:
 
 
 FILES_NOTE = Text(
-    "Records are read from the site's own file and held in memory; the program writes no copy of them. Memory is "
-    "not overwritten after use, and swap and core dumps are the host's matter. No period of retention is built in: "
-    "each "
+    "Records are read from the site's own file and held in memory; the program writes no copy of them. Memory is not "
+    "overwritten after use, and swap and core dumps are the host's matter. No period of retention is built in: each "
     "site must set its own, and delete."
 )
 
 KEYS = Items(
     (
         "Each party makes its own key with fastlloyd keygen. The private key never leaves its machine; it is not "
-        "encrypted, "
-        "so the file system must protect it.",
+        "encrypted, so the file system must protect it.",
         "The roster pins the certificate of every party: nobody else is let in, and no authority can vouch for a "
-        "stranger. "
-        "It proves something only if the fingerprints were compared by telephone or in person.",
+        "stranger. It proves something only if the fingerprints were compared by telephone or in person.",
         "Links are TLS 1.3 with certificates on both sides. Secrets of masks are made anew for each run.",
         "There is no revocation list: a lost key is replaced in the roster, and the new roster goes to everybody.",
     )
@@ -100,8 +95,7 @@ ENDS = Table(
             "2",
             "a setting, a file or a site's records do not fit, or a site has not approved this run",
             "which party, and a reason of a fixed list; for bad records that is one bit. File, row and column stay on "
-            "the "
-            "owner's own screen",
+            "the owner's own screen",
         ),
         (
             "3",
@@ -116,14 +110,7 @@ ENDS = Table(
 
 ENDS_NOTE = Text(
     "A run that fails before its files are written leaves no result. What had been released until then was released: "
-    "it "
-    ""
-    ""
-    ""
-    ""
-    ""
-    ""
-    "stays in the ledger and counts."
+    "it stays in the ledger and counts."
 )
 
 ASSESSMENT = Table(
@@ -133,17 +120,14 @@ ASSESSMENT = Table(
             "Art. 35(7)(a): systematic description of the processing and its purposes",
             "what is computed, parties, flows of data, who receives what, files that stay",
             "the purpose and any legitimate interest; whose data these are, and their context; assets, people and "
-            "contracts "
-            "around the program; how long records are kept",
+            "contracts around the program; how long records are kept",
         ),
         (
             "Art. 35(7)(b): necessity and proportionality",
             "which features enter, under which bounds; in which form anything of a record leaves its owner; how much "
-            "noise "
-            "stands against each unit, if any; what to expect of the result",
+            "noise stands against each unit, if any; what to expect of the result",
             "the legal basis (Art. 6, 9); whether the purpose could be met with fewer features or people; whether the "
-            "result "
-            "is accurate enough to serve it",
+            "result is accurate enough to serve it",
         ),
         (
             "WP248, Annex 2: rights of the people (Art. 12 to 22)",
@@ -171,8 +155,7 @@ ASSESSMENT = Table(
             "Whether an assessment is required; prior consultation (Art. 35(1), 36)",
             "nothing",
             "the criteria of WP248 (sensitive data, large scale, matched data sets, vulnerable people and others) are "
-            "about the "
-            "whole undertaking",
+            "about the whole undertaking",
         ),
         (
             "Whether messages or results are anonymous (Recital 26)",

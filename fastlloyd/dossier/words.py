@@ -46,8 +46,7 @@ def promise_words(epsilon: float, delta: float, unit: str, neighbours: str = ADD
     if allowed < _SURE:
         example = (
             "For example, whatever somebody would conclude with chance 1 % in the second world, they conclude with "
-            "chance "
-            f"at most {100.0 * allowed:.3g} % in the first."
+            f"chance at most {100.0 * allowed:.3g} % in the first."
         )
     else:
         example = (
@@ -56,12 +55,9 @@ def promise_words(epsilon: float, delta: float, unit: str, neighbours: str = ADD
         )
     return [
         f"Take {unit}. Compare two worlds: {worlds(neighbours)}, and all else is the same. The chance of any outcome "
-        "in "
-        f"the one world is at most {factor_words(epsilon)} times its chance in the other{plus}. This holds for "
-        "everything "
-        "that those whom the promise is against receive in this run, for whatever they compute from it, and whatever "
-        "else "
-        "they know.",
+        f"in the one world is at most {factor_words(epsilon)} times its chance in the other{plus}. This holds for "
+        "everything that those whom the promise is against receive in this run, for whatever they compute from it, "
+        "and whatever else they know.",
         example,
         *(_delta_words(delta) if delta > 0.0 else []),
     ]
@@ -80,6 +76,5 @@ def worlds(neighbours: str) -> str:
 def _delta_words(delta: float) -> list[str]:
     return [
         f"Delta, {delta:.3g}, is what the promise leaves out: by itself it would not exclude that a record comes out "
-        "whole "
-        "with that chance."
+        "whole with that chance."
     ]

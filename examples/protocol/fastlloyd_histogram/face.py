@@ -13,6 +13,7 @@ from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.delta import settle_delta
 from fastlloyd.privacy.noise.sampler import round_normal
 from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.report.sight import NOISE, NOTHING, Sight, Sights
 from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude, conclude_without_result
@@ -66,6 +67,20 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
 def privacy_unit(config: RunConfig) -> str | None:
     """Neighbours differ in one record."""
     return record_unit(config)
+
+
+def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
+    """Return who sees what, for the page of the result and the dossier."""
+    return Sights(
+        (
+            Sight("the server", "masked counts; it knows the noise", "the masks"),
+            Sight("each client", "its own records; the noisy counts of all", NOISE),
+        ),
+        (
+            Sight("the server and any one client", "the exact counts of every client", NOTHING),
+            Sight("several clients", "the noisy counts of all", NOISE),
+        ),
+    )
 
 
 def settings_help(protocol: str) -> Mapping[str, str]:

@@ -21,6 +21,7 @@ from fastlloyd.party.settings import describe_settings
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.face_inputs import gather, load, public_parameters
 from fastlloyd.protocols.fastlloyd.face_noise import expect, noise_of
+from fastlloyd.protocols.fastlloyd.face_words import data_flow, who_sees
 from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, VectorFormat
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, lifetime_delta, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share, first_centers
@@ -46,7 +47,19 @@ from fastlloyd.run.promise import record_unit, size_conditions
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import PartyId
 
-__all__ = ["gather", "load", "plan_lines", "privacy_unit", "serve", "settings_help", "take_part"]
+__all__ = [
+    "data_flow",
+    "foresee",
+    "gather",
+    "load",
+    "plan_lines",
+    "privacy_unit",
+    "serve",
+    "settings_help",
+    "take_part",
+    "who_sees",
+    "writes_result",
+]
 
 _AGAINST = (
     "any single other client, over all messages to it (the server sees masked values only; it knows the noise, and can "

@@ -25,6 +25,7 @@ from fastlloyd.protocols.feddp.client import ClientResult, client
 from fastlloyd.protocols.feddp.face_inputs import FedDPCommon, ServerPoints, UserRecords, gather, load
 from fastlloyd.protocols.feddp.face_noise import expect, noise_of
 from fastlloyd.protocols.feddp.face_plan import make_foreseen, plan_lines
+from fastlloyd.protocols.feddp.face_words import data_flow, who_sees
 from fastlloyd.protocols.feddp.math.noise import draw_share
 from fastlloyd.protocols.feddp.math.stage import Centers
 from fastlloyd.protocols.feddp.plan import Plan
@@ -42,7 +43,19 @@ from fastlloyd.run.promise import CLIENT, USER, record_unit, size_conditions
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
-__all__ = ["gather", "load", "plan_lines", "privacy_unit", "serve", "settings_help", "take_part", "writes_result"]
+__all__ = [
+    "data_flow",
+    "foresee",
+    "gather",
+    "load",
+    "plan_lines",
+    "privacy_unit",
+    "serve",
+    "settings_help",
+    "take_part",
+    "who_sees",
+    "writes_result",
+]
 
 _SERVER_SHOWN = "the server's own points are not protected: the clients see them, projected"
 

@@ -16,6 +16,7 @@ from fastlloyd.party.message import recall
 from fastlloyd.party.settings import describe_settings
 from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.protocols.kfed.client import ClientResult, centers_format, client
+from fastlloyd.protocols.kfed.face_words import data_flow, who_sees
 from fastlloyd.protocols.kfed.messages import MergedCenters
 from fastlloyd.protocols.kfed.parameters import PublicParameters
 from fastlloyd.protocols.kfed.plan import Plan, check_plan, make_plan
@@ -44,6 +45,20 @@ def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
     """Check what is public and alike for all parties."""
     return gather_horizontal(config, clients, public_parameters)
 
+
+__all__ = [
+    "data_flow",
+    "foresee",
+    "gather",
+    "load",
+    "plan_lines",
+    "privacy_unit",
+    "serve",
+    "settings_help",
+    "take_part",
+    "who_sees",
+    "writes_result",
+]
 
 load = load_client
 

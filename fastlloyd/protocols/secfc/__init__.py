@@ -18,7 +18,7 @@
 `plan.py`             what follows for one run: code, field, limits (§4.1, App. A)
 `sizes.py`            the largest messages
 `reference.py`        Lloyd's algorithm in integers on pooled data, without codes or messages
-`face.py`             ties the protocol to runs, data and reports
+`face.py`             ties the protocol to runs, data and reports, with `face_*.py`
 ====================  ==============================================================================
 
 The arithmetic of shares, codes and masks is in `fastlloyd/field/`.

@@ -17,6 +17,7 @@ from fastlloyd.party.effects import Allow, Party, Publish
 from fastlloyd.party.settings import describe_settings
 from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.protocols.secfc.client import ClientResult, client
+from fastlloyd.protocols.secfc.face_words import data_flow, who_sees
 from fastlloyd.protocols.secfc.math.tournament import count_rounds
 from fastlloyd.protocols.secfc.math.turn import draw_rotation, rotate
 from fastlloyd.protocols.secfc.parameters import PublicParameters
@@ -85,6 +86,20 @@ def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
     )
     return gather_horizontal(config, clients, public_parameters)
 
+
+__all__ = [
+    "data_flow",
+    "foresee",
+    "gather",
+    "load",
+    "plan_lines",
+    "privacy_unit",
+    "serve",
+    "settings_help",
+    "take_part",
+    "who_sees",
+    "writes_result",
+]
 
 load = load_client
 

@@ -28,6 +28,7 @@ from fastlloyd.protocols.vertical_dp.client import client, prepare
 from fastlloyd.protocols.vertical_dp.face_inputs import gather, load
 from fastlloyd.protocols.vertical_dp.face_noise import noise_of
 from fastlloyd.protocols.vertical_dp.face_plan import plan_lines, planned
+from fastlloyd.protocols.vertical_dp.face_words import data_flow, who_sees
 from fastlloyd.protocols.vertical_dp.keys import set_up
 from fastlloyd.protocols.vertical_dp.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.vertical_dp.server import await_prepared, server
@@ -45,7 +46,19 @@ from fastlloyd.run.vertical import HELP as VERTICAL_HELP
 from fastlloyd.run.vertical import OwnColumns, VerticalCommon
 from fastlloyd.wire.header import SERVER, PartyId
 
-__all__ = ["gather", "load", "plan_lines", "privacy_unit", "serve", "settings_help", "take_part", "writes_result"]
+__all__ = [
+    "data_flow",
+    "foresee",
+    "gather",
+    "load",
+    "plan_lines",
+    "privacy_unit",
+    "serve",
+    "settings_help",
+    "take_part",
+    "who_sees",
+    "writes_result",
+]
 
 _AGAINST = (
     "the server and the public, but not between the parties (each of them knows hash keys and could test in another's "

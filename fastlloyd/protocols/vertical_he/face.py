@@ -39,6 +39,7 @@ from fastlloyd.protocols.vertical_he.face_claim import FLOODING, against, condit
 from fastlloyd.protocols.vertical_he.face_inputs import RunParameters, gather, load
 from fastlloyd.protocols.vertical_he.face_noise import expect, noise_of
 from fastlloyd.protocols.vertical_he.face_plan import plan_lines, planned
+from fastlloyd.protocols.vertical_he.face_words import data_flow, who_sees
 from fastlloyd.protocols.vertical_he.holder import key_holder
 from fastlloyd.protocols.vertical_he.math.cost import round_seconds
 from fastlloyd.protocols.vertical_he.owner import owner
@@ -60,7 +61,19 @@ from fastlloyd.run.vertical import OwnColumns, VerticalCommon
 from fastlloyd.wire.decode import decode
 from fastlloyd.wire.header import SERVER, PartyId
 
-__all__ = ["gather", "load", "plan_lines", "privacy_unit", "serve", "settings_help", "take_part", "writes_result"]
+__all__ = [
+    "data_flow",
+    "foresee",
+    "gather",
+    "load",
+    "plan_lines",
+    "privacy_unit",
+    "serve",
+    "settings_help",
+    "take_part",
+    "who_sees",
+    "writes_result",
+]
 
 
 def writes_result(me: PartyId) -> bool:

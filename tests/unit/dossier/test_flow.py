@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fastlloyd.dossier.messages import MESSAGES, messages
+from fastlloyd.dossier.flow import Flow, find_flow
 from fastlloyd.protocols.registry import PROTOCOLS
 from fastlloyd.run.config import RunConfig, with_values
 from fastlloyd.run.together import run_together
@@ -16,6 +16,15 @@ from fastlloyd.wire import numbers
 from fastlloyd.wire.header import Header, PartyId
 
 DOCS = Path(__file__).parents[3] / "docs"
+
+
+def flow(protocol: str, facts: dict[str, Any]) -> Flow:
+    found = find_flow(protocol, facts)
+    assert found is not None
+    return found
+
+
+MESSAGES = {one.name + one.page: one for name in PROTOCOLS for one in flow(name, {}).messages}.values()
 PAGES = sorted({one.page for one in MESSAGES})
 NUMBERS = {value: name for name, value in vars(numbers).items() if name.isupper()}
 
@@ -75,7 +84,7 @@ def test_every_message_that_is_sent_is_told_and_nothing_else(protocol: str, valu
         "align": values.get("vertical", {}).get("align"),
         **config.own_settings,
     }
-    told = {NUMBERS[number] for one in messages(protocol, facts) for number in one.types}
+    told = {NUMBERS[number] for one in flow(protocol, facts).sent(facts) for number in one.types}
     # The seed is for one kind of weights; the row says so.
     assert told - sent <= ({"SEED_CONTRIBUTION"} if protocol.startswith("vertical") else set())
     assert sent <= told

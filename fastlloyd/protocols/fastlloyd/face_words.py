@@ -1,0 +1,124 @@
+"""FastLloyd and its baselines: who sees what, where data go and in which messages, in words for those who judge a run.
+
+Source: docs/security.md, "Who sees what".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastlloyd.dossier.flow import DOWN, OWN_LABELS, RELEASED, UP, Flow, Message, common, pairwise
+from fastlloyd.dossier.shared_messages import BEGINNING, CHAINS, COUNTERS, HELLO, PAIRS, PLAN_PROPOSAL, READY, SEED
+from fastlloyd.report.sight import NOISE, NOTHING, Sight, Sights, see_shares
+from fastlloyd.wire import numbers
+
+_UPDATE = Message(
+    name="MaskedUpdate",
+    about="this site's contribution to a round: sums over its records, under a mask",
+    route=UP,
+    server="uniform random ring elements",
+    others="never sent to them",
+    types=(numbers.MASKED_UPDATE,),
+)
+_NOISY = (
+    Message(
+        name="NoisyMaskedSum",
+        about="the sum over all sites, with noise, still under masks",
+        route=DOWN,
+        server="what it computed: uniform random",
+        others="after unmasking: noisy sums and counts",
+        types=(numbers.NOISY_MASKED_SUM,),
+        when=common,
+    ),
+    Message(
+        name="NoisyMaskedSum (pairwise)",
+        about="the noisy sum over all sites",
+        route=DOWN,
+        server="the noisy sums and counts, hence the centroids",
+        others="the same",
+        types=(numbers.NOISY_MASKED_SUM,),
+        when=pairwise,
+    ),
+)
+_EXACT = (
+    Message(
+        name="NoisyMaskedSum (lloyd)",
+        about="the sum over all sites, without noise, still under masks",
+        route=DOWN,
+        server="what it computed: uniform random",
+        others="after unmasking: exact sums and counts",
+        types=(numbers.NOISY_MASKED_SUM,),
+        when=common,
+    ),
+    Message(
+        name="NoisyMaskedSum (lloyd, pairwise)",
+        about="the sum over all sites, without noise",
+        route=DOWN,
+        server="the exact sums and counts, hence the centroids",
+        others="the same",
+        types=(numbers.NOISY_MASKED_SUM,),
+        when=pairwise,
+    ),
+)
+
+
+def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
+    """FastLloyd and its relatives."""
+    private = protocol != "lloyd"
+    kind, shield = ("noisy", NOISE) if private else ("exact", NOTHING)
+    sums = f"{kind} sums and counts of each cluster in each round, hence the centroids"
+    survey = "; before that a noisy mean and spread of each feature, and a noisy number of records"
+    learns = sums + (survey if protocol == "fastlloyd-plus" else "")
+    clients = Sight("each client", f"its own records; {learns}", shield)
+    if parameters["masking"] == "pairwise":
+        return Sights(
+            (Sight("the server", f"who was included; {learns}", shield), clients), see_shares(parameters, sums)
+        )
+    server = Sight(
+        "the server",
+        "who was included; masked sums, which are random numbers to it",
+        "the masks, as long as no client's masks or results reach it" + (": it knows the noise" if private else ""),
+    )
+    published = Sight(
+        "the server and the published result",
+        "the exact counts of the last round, if the server kept the noise that it drew; perhaps exact sums",
+        NOTHING,
+    )
+    return Sights(
+        (server, clients),
+        (
+            Sight("the server and any one client", "each client's exact sums of each round", NOTHING),
+            *([published] if private else ()),
+            Sight(
+                "several clients",
+                sums + "; with two clients in all, one can take its own sums away" * (not private),
+                shield,
+            ),
+        ),
+    )
+
+
+def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
+    """Return where data are and go."""
+    private, in_pairs = protocol != "lloyd", pairwise(facts)
+    noise = " and with a share of noise" if private and in_pairs else ""
+    result = RELEASED if private else "the exact centroids and sizes of the clusters"
+    reader = (
+        "to the server this vector is random numbers; added to those of the others it gives the sums over all sites"
+        if in_pairs
+        else "to the server this vector is random numbers, and other clients never get it"
+    )
+    sums = _NOISY if private else _EXACT
+    return Flow(
+        records=f"only inside one vector a round, of sums over this site's records under a mask{noise}; {reader}",
+        labels=OWN_LABELS,
+        result=f"{result}: all clients"
+        + (
+            "; the server sees the sums that they follow from"
+            if in_pairs
+            else "; the server gets none of it from the run"
+        ),
+        messages=(*BEGINNING, HELLO, PLAN_PROPOSAL, SEED, PAIRS, READY, _UPDATE, *sums, CHAINS, COUNTERS),
+        server_noise=private and not in_pairs,
+    )

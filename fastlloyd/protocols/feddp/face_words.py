@@ -1,0 +1,82 @@
+"""FedDP-KMeans: who sees what, where data go and in which messages, in words for those who judge a run.
+
+Source: docs/feddp.md, "Who sees what".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastlloyd.dossier.flow import DOWN, OWN_LABELS, RELEASED, UP, Flow, Message
+from fastlloyd.dossier.shared_messages import BEGINNING, CHAINS, COUNTERS, HELLO, PAIRS, PLAN_PROPOSAL, READY
+from fastlloyd.report.sight import NOISE, Sight, Sights, see_shares
+from fastlloyd.wire import numbers
+
+_OWN = (
+    Message(
+        name="MaskedStatistic",
+        about="this site's contribution to a step: sums over its records with a share of noise, under a mask",
+        route=UP,
+        server="uniform random ring elements; of all clients together the noisy sums of the step",
+        others="never sent to them",
+        types=(numbers.MASKED_STATISTIC,),
+        page="feddp.md",
+    ),
+    Message(
+        name="ProjectionMessage",
+        about="the directions in which the records differ most",
+        route=DOWN,
+        server="what it computed",
+        others="the projection, the server's points projected",
+        types=(numbers.PROJECTION_MESSAGE,),
+        page="feddp.md",
+        when=lambda facts: facts.get("start", "feddp") == "feddp",
+    ),
+    Message(
+        name="ProjectedCentersMessage",
+        about="first centres, projected",
+        route=DOWN,
+        server="what it computed",
+        others="projected centres; with a choice of k the costs that it was chosen by",
+        types=(numbers.PROJECTED_CENTERS_MESSAGE,),
+        page="feddp.md",
+        when=lambda facts: facts.get("start", "feddp") == "feddp",
+    ),
+    Message(
+        name="CentersMessage",
+        about="the centres after a step",
+        route=DOWN,
+        server="what it computed",
+        others="centres and noisy counts",
+        types=(numbers.CENTERS_MESSAGE,),
+        page="feddp.md",
+    ),
+)
+
+
+def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
+    """Return who sees what, the network left out."""
+    return Sights(
+        (
+            Sight("the server", "its own points; the noisy sums of each step, hence the centres", NOISE),
+            Sight(
+                "each client",
+                "its own records; the projection, the server's points projected, the centres of each step",
+                "the noise, for the clients' records; nothing, for the server's points",
+            ),
+        ),
+        see_shares(parameters, "the noisy sums of each step"),
+    )
+
+
+def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
+    """Return where data are and go."""
+    return Flow(
+        records="only inside one vector a step, of sums over this site's records under a mask and with a share of "
+        "noise. The server's own points are not protected: all clients see them, projected",
+        labels=OWN_LABELS,
+        result=f"{RELEASED}: the server and all clients",
+        messages=(*BEGINNING, HELLO, PLAN_PROPOSAL, PAIRS, READY, *_OWN, CHAINS, COUNTERS),
+        further=(("the server's own points", "at the server; shown to the clients, projected, and not protected"),),
+    )

@@ -1,0 +1,133 @@
+"""k-means on encrypted columns: who sees what, where data go and in which messages, in words for those who judge a run.
+
+Source: docs/vertical-he-privacy.md, "Who sees what".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastlloyd.dossier.flow import NO_LABELS, Flow, Message
+from fastlloyd.dossier.shared_messages import BEGINNING, COLUMNS, COUNTERS, PLAN_PROPOSAL, READY
+from fastlloyd.report.sight import NOTHING, Sight, Sights
+from fastlloyd.wire import numbers
+
+_OWN = (
+    Message(
+        name="PairPublicKey, confirmation",
+        about="agree on a secret to compare ids with",
+        route="owner to owner",
+        server="nothing, unless it holds columns: then as the others",
+        others="what makes the pair's secret",
+        types=(numbers.PAIR_PUBLIC_KEY, numbers.SEED_CONFIRMATION),
+        page="vertical-he-privacy.md",
+    ),
+    Message(
+        name="IdTag",
+        about="compare the lists of ids",
+        route="owner to owner",
+        server="nothing, unless it holds columns: then as the others",
+        others="whether its ids equal the sender's",
+        types=(numbers.ID_TAG,),
+        page="vertical-he-privacy.md",
+    ),
+    Message(
+        name="BlindedIds, OpenedIds (intersect)",
+        about="find the people whom all parties have",
+        route="owner to owner",
+        server="nothing, unless it holds columns: then as the others",
+        others="the common ids",
+        types=(numbers.BLINDED_IDS, numbers.OPENED_IDS),
+        page="vertical-he-privacy.md",
+        when=lambda facts: facts.get("align") == "intersect",
+    ),
+    Message(
+        name="Count",
+        about="how many records this owner has",
+        route="owner to rank 0",
+        server="the number of common records",
+        others="the same, in the plan",
+        types=(numbers.COUNT,),
+        page="vertical-he-privacy.md",
+    ),
+    Message(
+        name="KeyMaterial",
+        about="public keys",
+        route="key holder to computing party and owners",
+        server="public keys",
+        others="public keys",
+        types=(numbers.KEY_MATERIAL,),
+        page="vertical-he-privacy.md",
+    ),
+    Message(
+        name="EncryptedBlock",
+        about="an owner's columns, encrypted",
+        route="owner to computing party",
+        server="ciphertexts that the computing party cannot open",
+        others="never sent to them (the key holder could open them)",
+        types=(numbers.ENCRYPTED_BLOCK,),
+        page="vertical-he-privacy.md",
+    ),
+    Message(
+        name="NoisySamples",
+        about="the sums of a round, encrypted, with the computing party's noise",
+        route="computing party to key holder",
+        server="what the computing party made: ciphertexts",
+        others="the key holder: sums with the computing party's noise",
+        types=(numbers.NOISY_SAMPLES,),
+        page="vertical-he-privacy.md",
+    ),
+    Message(
+        name="NoisySums",
+        about="the sums of a round, opened, with the noise of both sides",
+        route="key holder to all",
+        server="sums with both sides' noise, hence with the key holder's alone",
+        others="sums with both sides' noise; the key holder: with the computing party's alone",
+        types=(numbers.NOISY_SUMS,),
+        page="vertical-he-privacy.md",
+    ),
+    Message(
+        name="Chains (every party)",
+        about="compare what all were told",
+        route="party to party",
+        server="digests of what the sender was told",
+        others="the same",
+        types=(numbers.CHAINS,),
+        page="vertical-he-privacy.md",
+    ),
+)
+
+
+def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
+    """Return who sees what, the network left out."""
+    private = parameters.get("private", True)
+    sums = "noisy" if private else "almost exact"
+    shield = "the other side's noise: this is what the promise is about" if private else NOTHING
+    shared = parameters.get("mode") == "threshold"
+    parties = [
+        Sight("the computing party", f"its own columns if it has any; ciphertexts; {sums} sums of each round", shield),
+        Sight(
+            "the other party" if shared else "the key holder",
+            f"its own columns; {sums} sums of each round" + "; a share of the key, which opens nothing" * shared,
+            shield,
+        ),
+    ]
+    if parameters.get("mode") == "server-aided":
+        both = "both sides' noise: this is what the promise is about" if private else NOTHING
+        parties.append(Sight("each further owner", f"its own columns; {sums} sums of each round", both))
+    holder = "both parties" if shared else "the computing party and the key holder"
+    return Sights(tuple(parties), (Sight(holder, "everything that is encrypted", NOTHING),))
+
+
+def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
+    """Return where data are and go."""
+    return Flow(
+        records="an owner's columns go to the computing party encrypted, and it cannot open them; what is opened are "
+        "noisy sums of each round. The key holder's key (in threshold mode: both parties' shares together) could open "
+        "the columns. Columns of the computing party itself do not leave it",
+        labels=NO_LABELS,
+        result="the released centres: all parties",
+        messages=(*BEGINNING, PLAN_PROPOSAL, READY, COLUMNS, *_OWN, COUNTERS),
+        readers=("computing party", "key holder, further owners"),
+    )
