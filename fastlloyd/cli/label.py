@@ -58,7 +58,7 @@ def main(argv: Sequence[str]) -> int:
     _check_centroids(Path(options.centroids))
     stored = _read_stored(Path(options.centroids))
     given = _bounds(options.bounds, config)
-    bounds = given or stored.bounds
+    bounds = stored.bounds if given is None else stored.categories.bounds(given)
     header = column_names(options.centroids)
     centroids = read_table(options.centroids, columns=header).values
     names = tuple(map(csv_text, header))

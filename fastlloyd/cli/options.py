@@ -159,7 +159,7 @@ def read_tables(pairs: Sequence[str], protocol: str) -> dict[str, dict[str, Any]
             )
         try:
             value = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):
             value = text
         tables.setdefault(owner, {})[key] = value
     return tables

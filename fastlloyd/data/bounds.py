@@ -133,7 +133,11 @@ def parse_bounds(text: str) -> Bounds:
             f"--bounds auto-public takes the bounds from the values, so it is for a public --dataset only; {_FORMS}"
         )
     path = Path(text)
-    if not path.is_file():
+    try:
+        found = path.is_file()
+    except OSError:  # a name that is too long
+        found = False
+    if not found:
         raise ConfigError(f"--bounds {text}: neither two numbers nor an existing file; {_FORMS}")
     return _read_bounds(path)
 

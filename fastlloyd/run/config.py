@@ -25,6 +25,7 @@ VERTICAL = "vertical"
 """The table of a run file that the vertical protocols have in common; there is one per protocol besides."""
 PAPER_DELTA = "paper"
 _AUTO_K = "auto:"
+_AUTO_NUMBER = re.compile("auto:[0-9]{1,9}")
 _PAIR = re.compile("[^,/]+,[^,/]+")
 DATA, TASK, LINKS, OUT = "data", "clustering and privacy", "aggregation and links", "state and output"
 
@@ -285,7 +286,7 @@ def load_config(path: str | Path, flags: Mapping[str, Any] | None = None, *, lin
         raise ConfigError(f"--config {path}: expected UTF-8 text") from error
     try:
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # numbers of very many digits, very many brackets
         raise ConfigError(f"--config {path}: not valid TOML: {error}") from error
     folder = Path(path).parent
     values = {key: _moved(key, value, lambda text: os.path.normpath(folder / text)) for key, value in values.items()}
@@ -367,7 +368,7 @@ def has_table(name: str) -> bool:
 
 def _number_of_clusters(value: Any) -> dict[str, Any]:
     """Read k: a whole number, or 'auto:KMAX' for at most KMAX."""
-    if isinstance(value, str) and value.startswith(_AUTO_K) and value.removeprefix(_AUTO_K).isdecimal():
+    if isinstance(value, str) and _AUTO_NUMBER.fullmatch(value):
         return {"k": int(value.removeprefix(_AUTO_K)), "choose_k": True}
     if type(value) is not int and value is not None:
         raise OPTIONS["k"].wrong("a whole number, or 'auto:KMAX' where the protocol can choose", value)

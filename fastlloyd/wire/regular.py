@@ -17,10 +17,13 @@ def open_regular(path: Path) -> BinaryIO:
     Raises
     ------
     OSError
-        It is missing, closed to this user, or no ordinary file; `strerror` says which.
+        It is missing, closed to this user, or no ordinary file, or no file can have such a name; `strerror` says which.
     """
-    # Non-blocking: opening a pipe waits for whoever writes to it.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        # Non-blocking: opening a pipe waits for whoever writes to it.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except ValueError as error:
+        raise OSError(errno.EINVAL, f"no file can have such a name: {error}") from error
     try:
         _check(os.fstat(descriptor).st_mode)
         return os.fdopen(descriptor, "rb")

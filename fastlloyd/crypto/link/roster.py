@@ -126,7 +126,7 @@ class Roster:
         """
         try:
             document = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:  # numbers of very many digits, very many brackets
             raise ConfigError(f"{source} is not TOML: {error}") from error
         parties = document.pop("party", [])
         if document or not isinstance(parties, list):

@@ -151,3 +151,15 @@ def test_a_report_that_does_not_fit_its_centroids(files, parameters, words):
     with pytest.raises(ConfigError, match=words):
         run(files)
     assert not (files / "labels.csv").exists()
+
+
+def test_bounds_of_numbers_suffice_where_the_report_knows_the_categories(files):
+    made = report()
+    made["parameters"]["categories"] = {"sex": {"f": 1.0}}
+    (files / "report.json").write_text(encode(made))
+    (files / "bounds.csv").write_text("feature,lo,hi\na,0,10\nb,0,1000\nsex=f,0,1\n")
+    (files / "numbers.csv").write_text("feature,lo,hi\na,0,10\nb,0,1000\n")
+    (files / "centroids.csv").write_text("a,b,sex=f\n5,500,0\n5,500,1\n")
+    (files / "new.csv").write_text("id,b,a,sex\n1,0,9,f\n2,900,9,\n3,900,9,f\n")
+    flags = ("--bounds", str(files / "numbers.csv"), "--missing", "midpoint")
+    assert run(files, *flags) == run(files, "--missing", "midpoint") == [1, 0, 1]

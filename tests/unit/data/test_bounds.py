@@ -51,6 +51,8 @@ def test_a_file_goes_by_name(tmp_path, text):
         ("1,2,3", "neither two numbers nor an existing file"),
         ("no-such-file.csv", "neither two numbers nor an existing file"),
         ("a,b", "neither two numbers nor an existing file"),
+        ("x" * 5000, "neither two numbers nor an existing file"),
+        ("a\0b", "neither two numbers nor an existing file"),
         ("auto-public", "public --dataset only"),
     ],
 )

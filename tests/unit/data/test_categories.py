@@ -137,6 +137,8 @@ def test_files_that_are_none(tmp_path, text, sentence):
         Categories.read(write(tmp_path, text, "lists.csv"))
     with pytest.raises(ConfigError, match="cannot be read"):
         Categories.read(tmp_path / "gone.csv")
+    with pytest.raises(ConfigError, match="cannot be read .*no file can have such a name"):
+        Categories.read(tmp_path / "a\0b")
 
 
 def test_bounds_that_do_not_fit(tmp_path, lists):

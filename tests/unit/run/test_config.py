@@ -89,6 +89,8 @@ def test_wrong_flags_end_in_a_sentence(argv: list[str], text: str) -> None:
     "content,text",
     [
         ("k = ", "not valid TOML"),
+        ("k = 1" + "0" * 5000, "not valid TOML"),
+        ("columns = " + "[" * 5000 + "]" * 5000, "not valid TOML"),
         ("kk = 3", "unknown key 'kk'"),
         ("k = 2.5", "a whole number"),
         ('k = "3"', "a whole number"),
@@ -166,7 +168,7 @@ def test_k_is_a_number_or_a_limit_for_the_choice(tmp_path: Path) -> None:
     file.write_text(to_toml(config))
     assert load_config(file) == config
     assert with_values(config, {"k": 3}) == with_values(RunConfig(), {**own, "k": 3})
-    for wrong in ("auto", "auto:", "auto:x", "auto:-3", 2.5, True):
+    for wrong in ("auto", "auto:", "auto:x", "auto:-3", "auto:" + "9" * 5000, 2.5, True):
         with pytest.raises(ConfigError, match="auto:KMAX"):
             with_values(RunConfig(), {"k": wrong})
     with pytest.raises(ConfigError, match="unknown key 'choose_k'"):
@@ -213,3 +215,8 @@ def test_every_option_that_names_files_says_so() -> None:
         name for name, entry in OPTIONS.items() if set(re.split(r"\W", entry.metavar or "")) & {"FILE", "DIR", "CSV"}
     }
     assert {name for name, entry in OPTIONS.items() if entry.path} == named | {"data"}
+
+
+def test_a_setting_with_too_many_digits_for_a_number_is_text() -> None:
+    digits = "1" + "0" * 5000
+    assert parse("--set", f"fastlloyd-plus.reach={digits}").own_settings == {"reach": digits}

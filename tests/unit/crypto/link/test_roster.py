@@ -92,6 +92,8 @@ def test_certificates_that_could_vouch_for_others_are_refused():
     ("text", "words"),
     [
         ("nonsense", "not TOML"),
+        ("party = 1" + "0" * 5000, "not TOML"),
+        ("party = " + "[" * 5000 + "]" * 5000, "not TOML"),
         ("[other]\n", r"expected \[\[party\]\]"),
         ("party = 3\n", r"expected \[\[party\]\]"),
         ('[[party]]\nname = "a"\n', "expected the fields"),
