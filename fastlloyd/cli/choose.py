@@ -133,7 +133,7 @@ def _by_rows(answers: Answers) -> Choice:
         why = "exact labels of k-means from coded shares; no noise, so no differential privacy: publish nothing of it"
         return Choice(protocol="secfc", ranks=ranks, why=why)
     if answers.parties < 2:
-        raise ConfigError("--parties 1: one party alone needs no protocol; two or more have something to hide")
+        raise ConfigError("--parties 1: one party alone needs no protocol, it has all records; expected two or more")
     lost = "a lost client ends the run; with --state-dir it goes on by --resume and spends nothing twice"
     shares = "the server sees the noisy sums, and each client adds a share of the noise"
     if answers.person or answers.server_data:

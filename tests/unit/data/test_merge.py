@@ -100,7 +100,7 @@ def test_a_second_row_is_refused_where_nobody_may_have_one(tmp_path):
 
 @pytest.mark.parametrize("nobody", ["", "NA", " null "])
 def test_a_row_of_nobody_is_refused(tmp_path, nobody):
-    with pytest.raises(DataError, match=r"row 2, column 'who': expected whose row it is"):
+    with pytest.raises(DataError, match=r"row 2, column 'who': expected the person's id"):
         read_table(write(tmp_path, f"who,a\nx,1\n{nobody},2\n"), unit=Unit("who"))
 
 
