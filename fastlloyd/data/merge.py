@@ -58,8 +58,8 @@ def number_people(names: Sequence[str], *, source: str, column: str) -> NDArray[
     if nobody:
         row = min(map(names.index, nobody)) + 1
         raise DataError(
-            f"{source}, row {row}, column {column!r}: expected the person's id (--unit), got an empty cell; fill it in, for all such "
-            "rows would count as one person"
+            f"{source}, row {row}, column {column!r}: expected the person's id (--unit), got an empty cell; fill it "
+            "in, for all such rows would count as one person"
         )
     return np.fromiter(map(numbers.__getitem__, names), np.int64, len(names))
 
