@@ -135,17 +135,23 @@ def read_texts(path: Path, head: Head, column: int) -> tuple[str, ...]:
     Raises
     ------
     DataError
-        A row has too few cells.
+        A row has too few or too many cells, or an empty line before it.
     """
     texts = []
+    blank = False
     with _opened(path, head.form) as file:
         reader = _reader(file, head.form)
         if head.has_header:
             next(reader)
         for cells in reader:
             if not cells or (len(cells) == 1 and len(head.names) > 1 and not cells[0].strip()):
+                blank = True
                 continue
-            if len(cells) <= column:
+            if blank:
+                raise DataError(
+                    f"{path} (line {reader.line_num}): an empty line stands before it; remove the empty line"
+                )
+            if len(cells) != len(head.names):
                 raise DataError(
                     f"{path} (line {reader.line_num}): expected {len(head.names)} cells as in the first row, got "
                     f"{len(cells)}; complete the row"

@@ -158,3 +158,18 @@ def test_bounds_that_do_not_fit(tmp_path, lists):
 def test_a_column_that_is_called_like_a_feature(tmp_path, lists):
     with pytest.raises(DataError, match="'ward=A' is called like a feature"):
         read_table(write(tmp_path, "ward,sex,ward=A\nA,f,1\n"), categories=lists)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("ward\nA\n\nB\n", "line 4.: an empty line stands before it"),
+        ("who,ward\nx,A\n\ny,B\n", "line 4.: an empty line stands before it"),
+        ("who,ward\nSmith, John,A\n", "line 2.: expected 2 cells as in the first row, got 3"),
+        ("who,ward\nx\n", "line 2.: expected 2 cells as in the first row, got 1"),
+    ],
+)
+def test_rows_of_categories_alone_are_read_as_strictly_as_numbers(tmp_path, text, words):
+    wards = Categories.from_json({"ward": {"A": 1.0, "other": 1.0}})
+    with pytest.raises(DataError, match=words):
+        read_table(write(tmp_path, text), categories=wards)
