@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,16 @@ def test_a_changed_result_file_is_found_out(folder: Path) -> None:
     with pytest.raises(ConfigError, match="is not what the parties signed"):
         verify(folder, folder / "roster.toml")
     path.unlink()
+    with pytest.raises(ConfigError, match="was signed but cannot be read"):
+        verify(folder, folder / "roster.toml")
+    os.mkfifo(path)
+    with pytest.raises(ConfigError, match="cannot be read: expected an ordinary file, it is a pipe"):
+        verify(folder, folder / "roster.toml")
+
+
+@pytest.mark.parametrize("name", ["..", "a\0b"])
+def test_a_signed_file_that_cannot_be_one(folder: Path, name: str) -> None:
+    edit(folder, lambda report: report["signatures"].update(files={name: "0" * 64}), resign=True)
     with pytest.raises(ConfigError, match="was signed but cannot be read"):
         verify(folder, folder / "roster.toml")
 
