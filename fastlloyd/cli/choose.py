@@ -122,6 +122,12 @@ def choose(answers: Answers) -> Choice:
     return _by_rows(answers) if answers.rows else _by_columns(answers)
 
 
+_PEOPLE = (
+    'put unit = "COLUMN" into the run file, the column that says whose a row is: each site makes one record of all '
+    "rows of a person, and what is protected is that record"
+)
+
+
 def _by_rows(answers: Answers) -> Choice:
     ranks = answers.parties + 1
     if answers.exact:
@@ -136,17 +142,17 @@ def _by_rows(answers: Answers) -> Choice:
         raise ConfigError("--parties 1: one party alone needs no protocol, it has all records; expected two or more")
     lost = "a lost client ends the run; with --state-dir it goes on by --resume and spends nothing twice"
     shares = "the server sees the noisy sums, and each client adds a share of the noise"
-    if answers.person or answers.server_data:
-        own = {} if answers.server_data else {"feddp": {"start": "sphere-packing"}}
-        reasons = ["the operator's own records give the start"] if answers.server_data else []
-        if answers.person:
-            own = {"feddp": {**own.get("feddp", {}), "privacy_level": "client"}}
-            reasons.append("it protects all rows of one person together (feddp.users names their column)")
-        why = f"{' and '.join(reasons)}; {shares}, so that the server and one client together cannot take it off"
-        return Choice(protocol="feddp", ranks=ranks, values=own, why=why, notes=(lost,) if answers.dropouts else ())
+    people = (_PEOPLE,) if answers.person else ()
+    if answers.server_data:
+        why = (
+            f"the operator's own records give the start; {shares}, so that the server and one client together cannot "
+            "take it off"
+        )
+        notes = (*people, lost) if answers.dropouts else people
+        return Choice(protocol="feddp", ranks=ranks, why=why, notes=notes)
     why = "other records with the same columns: the least error measured of the protocols for this"
     values: dict[str, Any] = {}
-    notes: tuple[str, ...] = ()
+    notes = ()
     if answers.collude:
         values = {"masking": "pairwise"}
         why += f"; {shares}, so that the server and one client together cannot take it off"
@@ -157,6 +163,7 @@ def _by_rows(answers: Answers) -> Choice:
     elif answers.dropouts:
         notes = (lost,)
     paper = Choice(protocol="fastlloyd", ranks=ranks, values=values)
+    notes = (*people, *notes)
     return Choice(protocol="fastlloyd-plus", ranks=ranks, values=values, why=why, notes=notes, others=(paper,))
 
 

@@ -102,6 +102,11 @@ def _run_file(given: dict[str, object], pairs: Sequence[str]) -> str:
     lines = ["# A run of fastlloyd. All parties need this file alike; paths begin at its folder. FILL IN: decide."]
     for name, value, about in values:
         lines += ["", f"# {about}", f"{name} = {toml_value(value)}"]
+    lines += [
+        "",
+        "# Where clients differ much in size, a cap for each; where a person may have several rows, whose a row is",
+    ]
+    lines += ["# client_caps = [5000, 3000, 2000]", '# unit = "patient_id"']
     lines += ["", "# For sites that prove their names (docs/security.md): fastlloyd keygen, fastlloyd roster"]
     lines += ['# roster = "roster.toml"', '# key = "keys/own.key"', ""]
     for name, table in tables.items():

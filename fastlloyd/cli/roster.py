@@ -49,6 +49,9 @@ def _add(options: argparse.Namespace, path: Path) -> None:
     role = options.role or ("server" if rank == 0 else "client")
     entry = RosterEntry(name, role, rank, pem)
     roster = Roster.load(path) if path.exists() else Roster()
+    if entry in roster.entries:
+        print(f"{path}: {entry.party} is {name!r} with this certificate already; nothing is changed")
+        return
     roster.add(entry, replace=options.replace).save(path)
     print(f"{path}: {entry.party} is now {name!r}")
     print(f"fingerprint: {entry.fingerprint}")

@@ -96,6 +96,10 @@ def test_a_key_says_which_client_it_is(study: Path, capsys: pytest.CaptureFixtur
     for rank, name in enumerate(("operator", "north", "south", "west")):
         assert main(["keygen", "--name", name, "--rank", str(rank), "--out", "keys"]) == 0
         assert main(["roster", "add", *roster, "--cert", f"keys/{name}.pem"]) == 0
+    pinned = Path("roster.toml").read_bytes()
+    assert main(["roster", "add", *roster, "--cert", "keys/west.pem"]) == 0
+    assert "client 3 is 'west' with this certificate already" in capsys.readouterr().out
+    assert Path("roster.toml").read_bytes() == pinned
     (study / "run.toml").write_text((study / "run.toml").read_text().replace('missing = "refuse"', 'missing = "drop"'))
     site = ["check", "--config", "study/run.toml", *roster, "--data", "study/client_1.csv"]
     capsys.readouterr()

@@ -35,11 +35,8 @@ def nobody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--split", "rows", "--collude", "server+clients"], "fastlloyd-plus", ["--masking", "pairwise"]),
         (["--split", "rows", "--dropouts", "yes"], "fastlloyd-plus", ["--min-clients", "2"]),
         (["--split", "rows", "--server-data", "yes"], "feddp", []),
-        (
-            ["--split", "rows", "--unit", "person"],
-            "feddp",
-            ["feddp.start=sphere-packing", "feddp.privacy_level=client"],
-        ),
+        (["--split", "rows", "--unit", "person"], "fastlloyd-plus", []),
+        (["--split", "rows", "--unit", "person", "--server-data", "yes"], "feddp", []),
         (["--split", "rows", "--exact", "yes"], "secfc", []),
         (["--split", "columns", "--parties", "2"], "vertical-he", ["-n", "2"]),
         (["--split", "columns", "--parties", "2", "--collude", "server+clients"], "vertical-he", ["-n", "2"]),
@@ -51,6 +48,7 @@ def test_the_protocol_that_fits_and_a_plan_of_it(
 ) -> None:
     lines = chosen(capsys, *flags)
     assert lines["protocol"] == [protocol] and lines["why"]
+    assert ("person" in flags) == any('put unit = "COLUMN" into the run file' in note for note in lines.get("note", ()))
     command = shlex.split(lines["plan"][0])
     assert set(words) <= set(command) and command[:2] == ["fastlloyd", "plan"]
     assert main(command[1:]) == 0  # as printed
