@@ -47,7 +47,7 @@ def main(argv: Sequence[str]) -> int:
     print(f"wrote {run} and {folder / 'bounds.csv'}: fill in what is marked there, bounds and columns first, and put")
     print(f"the files of the clients beside them ({folder}/client_1.csv, ..). Then:")
     for words in (
-        ["plan", "-n", str(clients + 1), "--config", run, "--d", str(len(columns))],
+        ["plan", "-n", str(clients + 1), "--config", run],
         ["check", "--config", run, "--client", "1", "--clients", str(clients)],
         ["run", "-n", str(clients + 1), "--config", run],
     ):

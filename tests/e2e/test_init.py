@@ -31,7 +31,7 @@ def test_the_printed_commands_lead_to_a_result(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    said = shell("fastlloyd init study --columns f1,f2 --clients 2 --k 2 --n-total 80")
+    said = shell("fastlloyd init study --clients 2 --k 2 --n-total 80")
     (tmp_path / "study" / "bounds.csv").write_text("feature,lo,hi\nf1,-1,1\nf2,-1,1\n")
     for number, file in enumerate(hospitals(tmp_path), 1):
         file.rename(tmp_path / "study" / f"client_{number}.csv")

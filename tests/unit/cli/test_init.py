@@ -27,6 +27,7 @@ def test_what_it_writes_is_planned_and_checked_as_printed(
     assert main(["init", folder, "--protocol", protocol, "--n-total", "90", "--columns", "age,dose"]) == 0
     plan, check, run = commands(capsys.readouterr().out)
     assert (plan[0], check[0], run[0]) == ("plan", "check", "run")
+    assert "--d" not in plan  # the bounds have as many features as somebody fills in
     config = load_config(f"{folder}/run.toml")
     assert (config.protocol, config.n_total, config.state_dir) == (protocol, 90, f"{folder}/state")
     (tmp_path / folder / "client_1.csv").write_text("age,dose\n40,0.5\n50,0.25\n")
