@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.delimited import MISSING
 from fastlloyd.errors import ConfigError, DataError
+from fastlloyd.wire.decode import decode
 from fastlloyd.wire.regular import read_regular
 
 OTHER = "other"
@@ -164,9 +165,29 @@ class Categories:
         return {column: dict(found) for column, found in self.lists}
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Mapping[str, float]]) -> Self:
-        """Return what `to_json` was given by."""
-        return cls(tuple((column, tuple(found.items())) for column, found in values.items()))
+    def from_json(cls, values: object) -> Self:
+        """Return what `to_json` was given by.
+
+        Raises
+        ------
+        ConfigError
+            These are no weights by column and category.
+        """
+        try:
+            lists = decode(_Lists, {"categories": values}, "").categories
+        except ValueError as error:
+            raise ConfigError(f"expected the weights of categories as a run writes them: {error}") from None
+        for found in lists.values():
+            for weight in found.values():
+                _check_weight(weight, "categories", weight)
+        return cls(tuple((column, tuple(found.items())) for column, found in lists.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Lists:
+    """Weights by column and category, as a report has them."""
+
+    categories: Mapping[str, Mapping[str, float]]
 
 
 def _read_rows(path: Path) -> list[tuple[int, tuple[str, str, str]]]:
@@ -194,9 +215,14 @@ def _weight(text: str, where: str) -> float:
         weight = float(text)
     except ValueError:
         weight = math.nan
+    _check_weight(weight, where, text)
+    return weight
+
+
+def _check_weight(weight: float, where: str, shown: object) -> None:
+    """Refuse a weight that no feature can have."""
     if not (weight == 0 or 1e-6 <= weight <= 1):
         raise ConfigError(
-            f"{where}: expected a weight from 0.000001 to 1, or 0 for no feature, got {text!r}; to make a category "
+            f"{where}: expected a weight from 0.000001 to 1, or 0 for no feature, got {shown!r}; to make a category "
             "count more, give the other features smaller weights or wider bounds"
         )
-    return weight

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 import fastlloyd
+from fastlloyd.data.categories import Categories
 from fastlloyd.errors import FastLloydError, InternalError, Reason
 from fastlloyd.life.align.columns import read_features
 from fastlloyd.life.align.messages import Columns, Count, IdTag
@@ -218,6 +219,14 @@ def _files() -> Iterator[Subject]:
     yield Subject("release", (Release,), lines, lambda body: Release.from_json(body.decode("utf-8")))
     chained = tuple(chained_line(release.to_json(), FIRST_LINK) for release in releases)
     yield Subject("ledger line", (), chained, lambda body: read_line(body, FIRST_LINK, "line 1", sealed=True))
+    categories = Categories((("ward", (("A", 0.5), ("B", 0.0))), ("sex", (("f", 1.0),))))
+    yield Subject(
+        "categories",
+        (Categories,),
+        (_written(categories.to_json()),),
+        lambda body: Categories.from_json(load_json(body)),
+        lambda found: found.bounds(None),
+    )
     mark = json.dumps(asdict(Mark(5, "ab" * 32))).encode()
     yield Subject("mark", (), (mark,), lambda body: decode(Mark, load_json(body), "it"))
 

@@ -154,13 +154,24 @@ def phantom_table(gamma: float, phantoms: int, word_bits: int = WORD_BITS) -> Ph
     ConfigError
         The number of phantoms is out of range.
     """
+    check_phantoms(phantoms)
+    totals = level_table(gamma, word_bits).totals
+    return PhantomTable(phantoms, tuple(_power(total, word_bits, phantoms) for total in totals))
+
+
+def check_phantoms(phantoms: int) -> None:
+    """Refuse a number of phantoms that no table is made for.
+
+    Raises
+    ------
+    ConfigError
+        It is out of range.
+    """
     if not 1 <= phantoms <= MAX_PHANTOMS:
         raise ConfigError(
             f"expected 1 to {MAX_PHANTOMS} phantoms per grid cell, got {phantoms}; choose a larger epsilon for the "
             "sketches or fewer rows (vertical-dp.rows)"
         )
-    totals = level_table(gamma, word_bits).totals
-    return PhantomTable(phantoms, tuple(_power(total, word_bits, phantoms) for total in totals))
 
 
 @lru_cache(maxsize=8)

@@ -48,6 +48,7 @@ from fastlloyd.privacy.sketch.level import (
     WORD_BITS,
     LevelTable,
     PhantomTable,
+    check_phantoms,
     level_table,
     phantom_table,
     row_epsilon,
@@ -111,7 +112,9 @@ class SketchShape:
                 f"expected at most {MAX_CELLS} grid cells in one sketch, got {self.clusters}^{self.parties}; "
                 "take one sketch per pair of parties (weights = '2pest') or fewer local clusters"
             )
-        phantom_table(self.gamma, self.phantoms, self.word_bits)
+        # The table of the phantoms takes a while: made when asked for.
+        level_table(self.gamma, self.word_bits)
+        check_phantoms(self.phantoms)
 
     @property
     def cells(self) -> int:

@@ -49,7 +49,7 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     lines.append(_privacy_line(plan))
     if plan.private:
         lines += promise_lines(config, delta=plan.delta, n_total=plan.n_total)
-        lines.append(_outlook(config, public, features))
+        lines.append(_outlook(config, plan, public, features))
     return lines
 
 
@@ -74,12 +74,23 @@ def _public(config: RunConfig, clients: int, d: int | None) -> tuple[PublicParam
     return common.public, _guess_features(clients, d)
 
 
-def _outlook(config: RunConfig, public: PublicParameters, features: list[PartyFeatures]) -> str:
-    """Say what to expect of the result, and what would be good."""
+def _outlook(config: RunConfig, plan: Plan, public: PublicParameters, features: list[PartyFeatures]) -> str:
+    """Say what to expect of the result, and about what would be good.
+
+    Tight plans take their time, so those of other settings are quick ones, with as much less noise as this one gained.
+    """
+
+    def quick(k: int, epsilon: float, n_total: int) -> Expected:
+        return expect(make_plan(replace(public, k=k, epsilon=epsilon, n_total=n_total), features, tight=False))
 
     def expected(k: int, epsilon: float, n_total: int) -> Expected:
-        return expect(make_plan(replace(public, k=k, epsilon=epsilon, n_total=n_total), features))
+        if (k, epsilon, n_total) == (public.k, public.epsilon, public.n_total):
+            return found
+        other = quick(k, epsilon, n_total)
+        return replace(other, centre_noise=(other.centre_noise or 0.0) * gained)
 
+    found = expect(plan)
+    gained = (found.centre_noise or 0.0) / (quick(public.k, public.epsilon, public.n_total).centre_noise or 1.0)
     public_data = config.dataset is not None
     return outlook_line(expected, k=public.k, epsilon=public.epsilon, n_total=public.n_total, fixed_n=public_data)
 

@@ -178,13 +178,15 @@ class Plan(PlainPlan):
         return spent([change_release(release) for release in moved], self.delta)
 
 
-def make_plan(public: PublicParameters, features: Sequence[PartyFeatures]) -> Plan:
+def make_plan(public: PublicParameters, features: Sequence[PartyFeatures], *, tight: bool = True) -> Plan:
     """Make the plan of a run; run by the server.
 
     Parameters
     ----------
     public : PublicParameters
     features : sequence of PartyFeatures, one per party
+    tight : bool
+        Whether to look for the least noise, as every run does; without it a plan takes no time and has more noise.
 
     Raises
     ------
@@ -193,7 +195,7 @@ def make_plan(public: PublicParameters, features: Sequence[PartyFeatures]) -> Pl
     """
     settings = settings_from(public.protocol, public.settings)
     draft, split = _untightened(public, settings, features)
-    if split is None:
+    if split is None or not tight:
         return draft
     if settings.composition == TIGHT and draft.private:
 
