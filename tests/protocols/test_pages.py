@@ -26,6 +26,7 @@ QUICK = {"vertical-dp": {"epsilon": 8.0, "settings": {"vertical-dp": {"rows": 64
 FOLDER, PERSON = "xenolith", "quagmire"
 SIZES = (23, 31, 43)
 NAMES = ("age", "dose", "weight", "height")
+PACKAGE = Path(fastlloyd.__file__).parent
 CODE = ("report/page/result.py", "report/unit.py", "report/sight.py", "protocols/registry.py")
 
 
@@ -68,7 +69,8 @@ def vocabulary() -> frozenset[str]:
     """Every word of templates and of the code that fills them in."""
     templates = resources.files("fastlloyd.report.page").joinpath("templates")
     texts = [each.read_text("utf-8") for each in templates.iterdir()]
-    texts += [(Path(fastlloyd.__file__).parent / name).read_text("utf-8") for name in CODE]
+    texts += [(PACKAGE / name).read_text("utf-8") for name in CODE]
+    texts += [path.read_text("utf-8") for path in PACKAGE.glob("protocols/*/face_words.py")]
     return frozenset(word.lower() for text in texts for word in re.findall(r"[^\W\d_]{2,}", text))
 
 
@@ -126,8 +128,10 @@ def vocabulary_numbers() -> list[str]:
     """Texts in which templates and sentences name numbers."""
     templates = resources.files("fastlloyd.report.page").joinpath("templates")
     sentences = templates.joinpath("report.html").read_text("utf-8")
-    sight = (Path(fastlloyd.__file__).parent / "report/sight.py").read_text("utf-8")
-    return [re.sub(r"\{[%#{].*?[%#}]\}", " ", sentences), sight]
+    words = [
+        path.read_text("utf-8") for path in (PACKAGE / "report/sight.py", *PACKAGE.glob("protocols/*/face_words.py"))
+    ]
+    return [re.sub(r"\{[%#{].*?[%#}]\}", " ", sentences), *words]
 
 
 def derived(report: dict[str, Any]) -> set[float]:
