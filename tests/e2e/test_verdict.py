@@ -1,7 +1,7 @@
 """Ten seeds of a run on real records: no result that is much worse than it could be comes without a warning.
 
-Much worse is an NICV above 1.1 times that of the best of 100 k-means++ starts without privacy. The noise is fresh; of 20
-such runs none was much worse when this was written, and the worst was at 1.04.
+Much worse is an NICV above 1.1 times that of the best of 100 k-means++ starts without privacy. The noise is fresh; of
+20 such runs none was much worse when this was written, and the worst was at 1.04.
 """
 
 from __future__ import annotations
