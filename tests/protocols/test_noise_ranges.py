@@ -14,7 +14,7 @@ from fastlloyd.kmeans.layout import split
 from fastlloyd.protocols.fastlloyd.face_noise import expect, noise_of, ratio_deviations
 from fastlloyd.protocols.fastlloyd.plus import radius
 from fastlloyd.protocols.fastlloyd.rounds import first_centers, local_update, post_process
-from fastlloyd.report.quality import NORMAL_TAIL
+from fastlloyd.report.ranges import NORMAL_TAIL
 from tests.protocols.support import blobs, plan_for
 
 RUNS = 150

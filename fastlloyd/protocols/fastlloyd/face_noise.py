@@ -19,16 +19,8 @@ from fastlloyd.privacy.release import NORM_OF
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.plus import State, expected_deviation, last_doubt, noise_deviations
 from fastlloyd.protocols.fastlloyd.rounds import Centers
-from fastlloyd.report.quality import (
-    EXACT,
-    LAPLACE_TAIL,
-    NORMAL_TAIL,
-    UNKNOWN,
-    Expected,
-    Noise,
-    expect_mean,
-    ratio_deviations,
-)
+from fastlloyd.report.quality import EXACT, UNKNOWN, Expected, Noise, expect_mean
+from fastlloyd.report.ranges import LAPLACE_TAIL, NORMAL_TAIL, ratio_deviations
 
 Floats = NDArray[np.float64]
 

@@ -18,7 +18,8 @@ from fastlloyd.privacy.shares import spread
 from fastlloyd.protocols.feddp.budget import START
 from fastlloyd.protocols.feddp.math.stage import Centers
 from fastlloyd.protocols.feddp.plan import Plan
-from fastlloyd.report.quality import LAPLACE_TAIL, UNKNOWN, Expected, Noise, expect_mean, ratio_deviations
+from fastlloyd.report.quality import UNKNOWN, Expected, Noise, expect_mean
+from fastlloyd.report.ranges import LAPLACE_TAIL, ratio_deviations
 
 
 def expect(plan: Plan) -> Expected:

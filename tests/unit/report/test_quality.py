@@ -8,18 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fastlloyd.report.quality import (
-    EXACT,
-    LAPLACE_TAIL,
-    NORMAL_TAIL,
-    UNKNOWN,
-    Expected,
-    Noise,
-    chi_squared_quantile,
-    judge,
-    overlapping,
-    percent,
-)
+from fastlloyd.report.quality import EXACT, UNKNOWN, Expected, Noise, judge, percent
+from fastlloyd.report.ranges import LAPLACE_TAIL, NORMAL_TAIL, chi_squared_quantile, overlapping
 from fastlloyd.report.schema import schema, validate
 
 LO, HI = np.array([0.0, -1.0]), np.array([10.0, 1.0])
