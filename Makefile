@@ -16,7 +16,7 @@ help:
 	@echo "make demo      set up $(VENV) and cluster a photograph's pixels over 3 processes at epsilon = 1"
 	@echo "make test      set up $(VENV) and run the tests (about seven minutes on two cores)"
 	@echo "make test-fast only unit tests, about a minute"
-	@echo "make test-all  the tests and the long sweeps"
+	@echo "make test-all  the tests with fresh examples, and the long sweeps"
 	@echo "make lint      ruff and mypy"
 	@echo "make docs      the documents as a site with a search: build/docs/index.html"
 	@echo "make smoke     one run over TCP with each MPI, report checked against its schema"
@@ -81,7 +81,7 @@ test-fast: $(VENV)/.test
 	  --ignore=tests/unit/bench --ignore=tests/unit/supervise/test_supervisor.py
 
 test-all: $(VENV)/.test openmpi
-	@$(BIN)/python -m pytest $(PARALLEL) -m ''
+	@$(BIN)/python -m pytest $(PARALLEL) -m '' --hypothesis-profile fresh
 
 lint: $(VENV)/.test
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
