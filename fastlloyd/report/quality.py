@@ -29,11 +29,13 @@ PRIOR_VARIANCE = 0.15
 # were chosen on generated data: docs/report.md, "How the verdict was calibrated".
 _GRADES: tuple[tuple[Verdict, float], ...] = (("good", 0.0075), ("fair", 0.03), ("poor", 0.25))
 _MERGE_OVER_NOISE, _MERGE_OVER_OTHERS, _LEFT_OVER_SHAPELESS = 30.0, 0.275, 1.0
+_STEPS_OVER_NOISE, _STEPS_OVER_OTHERS = 4.5, 0.0025
 _LISTED = 12
 # A centre on a bound counts where the noise on that coordinate is at least this share of the range, for records may lie
 # on a bound as well.
 _LEAST_ON_BOUND = 0.01
 _ELSEWHERE = "try another --seed or another number of clusters"
+_LONGER = "take more --rounds or another --seed"
 MEND = "take fewer clusters or features, more records or a larger epsilon"
 
 
@@ -92,6 +94,12 @@ class Noise:
         Half the width of a 95 % range over the standard deviation.
     spread : float or None
         Mean squared distance of all records from their middle, scaled domain, as a release tells; None where none does.
+    spread_deviation : float
+        Standard deviation of the noise on it.
+    steps : float64 array, shape (k, d), or None
+        How far the last round's release moves each centre, in full, scaled domain; None where it does not tell.
+    step_deviations : float64 array, shape (k,), or None
+        Standard deviation of the noise on each coordinate of a step.
     expected : Expected or None
         What the plan said.
     """
@@ -101,6 +109,9 @@ class Noise:
     centre_deviations: NDArray[np.float64] | None = None
     tail: float = NORMAL_TAIL
     spread: float | None = None
+    spread_deviation: float = 0.0
+    steps: NDArray[np.float64] | None = None
+    step_deviations: NDArray[np.float64] | None = None
     expected: Expected | None = None
 
 
@@ -203,7 +214,7 @@ def judge(
     weights = _weights(sizes, len(scaled))
     added = float(weights @ (deviations**2).sum(axis=1))
     graded = verdict = _grade(added / half.size / _usual(*scaled.shape))
-    doubts = [] if empty or pairs else _doubtful(scaled, weights, added, noise.spread)
+    doubts = [] if empty or pairs else _doubtful(scaled, weights, added, noise)
     if verdict == "good" and doubts:
         verdict = "fair"
     if verdict in ("good", "fair") and (empty or pairs):
@@ -212,14 +223,17 @@ def judge(
     if lost and 2 * lost >= len(scaled):
         verdict = "noise"
     figure = f"noise of {percent(math.sqrt(added / half.size) / 2.0)} of the range on a centre"
-    if verdict == "fair" and graded == "good":
-        figure += ", but its clusters may lie badly"
-    warnings = _warnings(
-        verdict, figure if graded != "good" else "", noise.expected, empty=empty, at_bounds=at_bounds, pairs=pairs
-    )
+    sentence = f"{verdict}: {figure}"
+    if lost and verdict != graded:
+        unclear = " or ".join(["empty"] * bool(empty) + ["another"] * bool(pairs))
+        sentence = f"{verdict}: {lost} of {len(scaled)} clusters cannot be told from {unclear}; {figure}"
+    elif verdict != graded:
+        sentence += ", but its clusters may lie badly"
+    reason = "" if graded == "good" else figure
+    warnings = _warnings(verdict, reason, noise.expected, empty=empty, at_bounds=at_bounds, pairs=pairs)
     return Quality(
         verdict=verdict,
-        sentence=f"{verdict}: {figure}",
+        sentence=sentence,
         warnings=(*warnings, *doubts),
         expected=noise.expected,
         size_ranges=noise.size_ranges,
@@ -244,23 +258,21 @@ def _usual(k: int, d: int) -> float:
     return PRIOR_VARIANCE * float(k ** (-2.0 / d))
 
 
-def _doubtful(
-    centres: NDArray[np.float64], weights: NDArray[np.float64], added: float, spread: float | None
-) -> list[str]:
+def _doubtful(centres: NDArray[np.float64], weights: NDArray[np.float64], added: float, noise: Noise) -> list[str]:
     """Say why clusters may lie badly, though their centres are known: k-means may have stopped at a poor place.
 
     Merging two clusters adds w_i w_j / (w_i + w_j) |c_i - c_j|^2 to the cost per record. Where the cheapest merge
     costs little, next to the noise or to how far apart the others are, a cluster is probably cut in two, and another
-    holds two.
+    holds two. Where the rounds ended too early, the last steps are longer than their noise.
     """
-    k, d = centres.shape
+    k = len(centres)
     if not 1 < k <= MOST_CLUSTERS:
         return []
     apart = ((centres[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2)
-    np.fill_diagonal(apart, np.inf)
-    both = weights[:, None] + weights[None, :]
-    cost = weights[:, None] * weights[None, :] / np.maximum(both, 1e-12) * np.where(np.isinf(apart), 0.0, apart)
-    np.fill_diagonal(cost, np.inf)
+    both = np.maximum(weights[:, None] + weights[None, :], 1e-12)
+    cost = weights[:, None] * weights[None, :] / both * apart
+    for matrix in (apart, cost):
+        np.fill_diagonal(matrix, np.inf)
     one, other = sorted(int(place) for place in np.unravel_index(np.argmin(cost), cost.shape))
     least, others = float(cost.min()), float(weights @ apart.min(axis=1))
     said = []
@@ -268,13 +280,34 @@ def _doubtful(
         said.append(
             f"clusters {one} and {other} may be one that was cut in two, and another may hold two: {_ELSEWHERE}"
         )
-    middle = weights @ centres
-    left = 0.0 if spread is None else spread - float(weights @ ((centres - middle) ** 2).sum(axis=1)) + added
-    if spread is not None and left > _LEFT_OVER_SHAPELESS * spread * float(k ** (-2.0 / d)):
+    if noise.spread is not None and _is_shapeless(centres, weights, added, noise.spread + noise.spread_deviation):
         said.append(
             f"the clusters leave as much of the spread as clusters of data without structure would: {_ELSEWHERE}"
         )
+    if (moved := _moved(weights, noise)) > _STEPS_OVER_OTHERS * others:
+        said.append(
+            f"the centres still moved in the last round, by about {percent(math.sqrt(moved / others))} of the distance "
+            f"between neighbours: {_LONGER}"
+        )
     return said
+
+
+def _is_shapeless(centres: NDArray[np.float64], weights: NDArray[np.float64], added: float, spread: float) -> bool:
+    """Say whether clusters leave as much of the spread as those of data without structure."""
+    k, d = centres.shape
+    left = spread - float(weights @ ((centres - weights @ centres) ** 2).sum(axis=1)) + added
+    return left > _LEFT_OVER_SHAPELESS * spread * float(k ** (-2.0 / d))
+
+
+def _moved(weights: NDArray[np.float64], noise: Noise) -> float:
+    """Return the mean square of the centres' last steps without that of their noise; 0 where noise explains them."""
+    if noise.steps is None or noise.step_deviations is None:
+        return 0.0
+    d, variances = noise.steps.shape[1], noise.step_deviations**2
+    moved = float(weights @ ((noise.steps**2).sum(axis=1) - d * variances))
+    # Squares of d normal numbers add up to d variances, give or take sqrt(2 d) of them.
+    doubt = math.sqrt(2.0 * d * float((weights**2) @ variances**2))
+    return moved if moved > _STEPS_OVER_NOISE * doubt else 0.0
 
 
 def expect_mean(*, sums: float, counts: float, share: float, k: int, d: int, relative: bool = False) -> Expected:

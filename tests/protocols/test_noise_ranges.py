@@ -8,12 +8,14 @@ import math
 import numpy as np
 import pytest
 
-from fastlloyd.bench.utility.run import generator_noise
+from fastlloyd.bench.utility.run import generator_noise, simulate
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.layout import split
+from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.protocols.fastlloyd.face_noise import expect, noise_of, ratio_deviations
 from fastlloyd.protocols.fastlloyd.plus import radius
 from fastlloyd.protocols.fastlloyd.rounds import first_centers, local_update, post_process
+from fastlloyd.report.quality import judge
 from fastlloyd.report.ranges import NORMAL_TAIL
 from tests.protocols.support import blobs, plan_for
 
@@ -60,6 +62,48 @@ def test_ranges_hold_the_truth(protocol: str, epsilon: float, n: int, k: int, d:
 def test_a_count_near_zero_says_nothing_of_its_centre() -> None:
     found = ratio_deviations(np.zeros((2, 3)), np.array([10.0, 1.0]), sums=0.1, counts=1.0, tail=NORMAL_TAIL)
     assert np.isinf(found[1]).all() and (found[0] > 0.01).all() and (found[0] < 0.0103).all()
+
+
+def test_the_noise_on_what_fastlloyd_plus_measured_is_what_is_said_of_it() -> None:
+    points = blobs(500, 3, 4, seed=3)
+    plan = plan_for(points, 3, protocol="fastlloyd-plus", epsilon=1.0)
+    grid, quantised = float(1 << plan.fraction_bits), quantise(points, plan.fraction_bits)
+    spreads, steps = [], []
+    for seed in range(RUNS):
+        noise = generator_noise(plan, np.random.default_rng([seed, 9]))
+        centers = first_centers(plan)
+        for t in range(len(plan.rounds)):
+            before, update = centers, local_update(quantised, centers, plan, t)
+            centers = post_process(update + noise(t), centers, plan, t)
+        told = noise_of(plan, centers)
+        assert told.spread is not None and told.steps is not None and told.step_deviations is not None
+        assert before.state is not None
+        sums, _ = split(update.astype(np.float64) / grid, plan.k, plan.d)
+        divisor = split(centers.released.astype(np.float64) / grid, plan.k, plan.d)[0] / told.steps  # type: ignore[union-attr]
+        steps.append((told.steps - sums / divisor) / told.step_deviations[:, None])
+        spreads.append((told.spread - np.var(points, axis=0).sum()) / told.spread_deviation)
+    assert np.std(steps) == pytest.approx(1.0, abs=0.1)
+    assert np.std(spreads) == pytest.approx(1.0, abs=0.25)  # what is known beforehand pulls at it
+
+
+def test_most_runs_that_are_much_worse_have_a_warning_and_few_of_the_others() -> None:
+    """Diagnoses of breasts, 569 records: the rounds end before a slow start has found its way in about one of 20."""
+    cluster, datasets = pytest.importorskip("sklearn.cluster"), pytest.importorskip("sklearn.datasets")
+    values = datasets.load_breast_cancer().data[:, :10]
+    low, high = values.min(axis=0), values.max(axis=0)
+    points = 2.0 * (values - low) / (high - low) - 1.0
+    best = cluster.KMeans(2, n_init=20, random_state=0).fit(points).inertia_ / len(points)
+    plan = plan_for(points, 2, protocol="fastlloyd-plus")
+    quantised, edge = quantise(points, plan.fraction_bits), np.ones(10)
+    warned: dict[bool, list[bool]] = {False: [], True: []}
+    for seed in range(150):
+        drawn = dataclasses.replace(plan, seed=seed)
+        centers = simulate(quantised, drawn, generator_noise(drawn, np.random.default_rng([seed, 0])))
+        told = noise_of(drawn, centers)
+        found = judge(told, centroids=centers.exact, sizes=centers.noisy_counts.tolist(), lo=-edge, hi=edge)
+        warned[nearest(points, centers.exact)[1] / best > 1.1].append(bool(found.warnings))
+    assert sum(warned[True]) >= 2 / 3 * len(warned[True])
+    assert sum(warned[False]) <= 0.06 * len(warned[False])
 
 
 def test_without_noise_a_result_is_exact() -> None:

@@ -1,6 +1,7 @@
 """The verdict on a result: what is warned of, what is not, and how often its tests err."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -59,6 +60,45 @@ def test_a_size_that_may_be_zero_is_empty_and_never_good():
     assert any(warning.startswith("cluster 0 cannot be told from empty") for warning in found.warnings)
 
 
+def test_the_sentence_names_what_made_the_verdict():
+    empty, alike = np.array([[0.0, 30.0], [38.0, 42.0]]), np.array([[2.0, 0.5], [2.05, 0.5]])
+    reasons = {
+        "empty": judged(noise(size_ranges=empty)),
+        "another": judged(noise(0.02), alike),
+        "empty or another": judged(
+            noise(0.02, size_ranges=np.array([*empty, [38.0, 42.0]]), centre_deviations=np.full((3, 2), 0.02)),
+            np.array([[8.0, -0.5], *alike]),
+            [10.0, *SIZES],
+        ),
+    }
+    for reason, found in reasons.items():
+        words = rf"noise: \d of \d clusters cannot be told from {reason}; noise of [0-9.]+ % of the range on a centre"
+        assert re.fullmatch(words, found.sentence), found.sentence
+    assert judged(noise(2.0)).sentence.startswith("noise: noise of ")
+
+
+def test_centres_that_still_move_are_warned_of_unless_noise_explains_their_steps():
+    deviations = np.full(2, 0.01)
+    long = np.array([[0.1, 0.0], [0.0, -0.1]])
+    found = judged(noise(steps=long, step_deviations=deviations))
+    (warning,) = found.warnings
+    assert found.verdict == "fair" and "still moved in the last round" in warning and "--rounds" in warning
+    # Centres at (-0.6, 0.5) and (0.6, -0.5): 1.56 apart, and steps of 0.1 without their noise of 0.014.
+    assert "about 6.3 % of the distance" in warning
+    assert not judged(noise(steps=long / 20, step_deviations=deviations)).warnings
+    assert not judged(noise(steps=long, step_deviations=5 * deviations)).warnings
+    rng = np.random.default_rng(3)
+    steps = rng.normal(0.0, 0.1, (2000, 2, 2))
+    assert np.mean([bool(judged(noise(steps=one, step_deviations=10 * deviations)).warnings) for one in steps]) < 0.01
+
+
+def test_a_spread_that_may_be_larger_than_it_seems_is_doubted():
+    # Centres with a squared distance of 0.59 from their middle leave half of a spread of 1.18.
+    assert not judged(noise(spread=1.1)).warnings
+    (warning,) = judged(noise(spread=1.1, spread_deviation=0.2)).warnings
+    assert "data without structure" in warning
+
+
 def test_centres_on_a_bound_are_named_where_noise_may_have_put_them_there():
     edge = np.array([[2.0, 1.0], [8.0, -0.5]])
     assert judged(noise(0.02), edge).at_bounds == (0,)
@@ -114,13 +154,16 @@ def test_without_noise_nothing_is_judged_and_without_knowledge_neither():
     arrays(float, (3, 2), elements=st.floats(0, 1e6) | st.just(math.inf)),
     arrays(float, 3, elements=st.floats(-1e6, 1e6)),
     st.none() | st.floats(0, 10),
+    st.none() | arrays(float, (3, 2), elements=st.floats(-2, 2)),
     st.none() | st.floats(0, 10),
 )
-def test_every_verdict_fits_the_schema(scaled, deviations, sizes, spread, expected):
+def test_every_verdict_fits_the_schema(scaled, deviations, sizes, spread, steps, expected):
     noise = Noise(
         size_ranges=np.column_stack([sizes, sizes + 1.0]),
         centre_deviations=deviations,
         spread=spread,
+        steps=steps,
+        step_deviations=np.full(3, 0.1),
         expected=Expected(centre_noise=expected, k=3, d=2),
     )
     found = judge(noise, centroids=(LO + HI) / 2 + scaled * (HI - LO) / 2, sizes=list(sizes), lo=LO, hi=HI)
