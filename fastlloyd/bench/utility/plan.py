@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fastlloyd.bench.baselines.table import OPTIMUM_NAME
 from fastlloyd.bench.engine.cells import Cell
 from fastlloyd.bench.utility.data import LARGE, Source
 
@@ -40,7 +41,7 @@ class Method:
     @property
     def private(self) -> bool:
         """Whether it adds noise."""
-        return self.protocol != "lloyd"
+        return self.protocol not in ("lloyd", OPTIMUM_NAME)
 
 
 LLOYD = Method("lloyd", "lloyd")

@@ -11,12 +11,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.bench.baselines.table import BASELINES
 from fastlloyd.bench.engine.cells import Cell
 from fastlloyd.bench.utility.data import Source, load_points
 from fastlloyd.bench.utility.metric import Metrics
@@ -103,19 +104,31 @@ class Workbench:
             protocol, settings, epsilon (None without privacy), runs, and `all` for all metrics, not NICV alone.
         """
         self._open(source)
+        rng = np.random.default_rng(seed_of(cell))
+        runs = self._run_baseline if cell["protocol"] in BASELINES else self._run_protocol
+        results: dict[str, list[float | None]] = {}
+        for centers in runs(source, cell, rng):
+            for name, value in self._judge(centers, everything=cell["all"]).items():
+                results.setdefault(name, []).append(value)
+        return results
+
+    def _run_protocol(self, source: Source, cell: Cell, rng: np.random.Generator) -> Iterator[NDArray[np.float64]]:
+        """Run one of the FastLloyd family; its start follows from the number of the run."""
         n, d = self._points.shape
         epsilon = 1.0 if cell["epsilon"] is None else cell["epsilon"]
         plan = plan_run(cell["protocol"], epsilon, k=source.k, d=d, n=n, settings=cell["settings"])
         if plan.fraction_bits not in self._grids:
             self._grids = {plan.fraction_bits: quantise(self._points, plan.fraction_bits)}
-        points, rng = self._grids[plan.fraction_bits], np.random.default_rng(seed_of(cell))
-        results: dict[str, list[float | None]] = {}
+        points = self._grids[plan.fraction_bits]
         for run in range(cell["runs"]):
             seeded = dataclasses.replace(plan, seed=run)
-            centers = simulate(points, seeded, generator_noise(seeded, rng)).exact
-            for name, value in self._judge(centers, everything=cell["all"]).items():
-                results.setdefault(name, []).append(value)
-        return results
+            yield simulate(points, seeded, generator_noise(seeded, rng)).exact
+
+    def _run_baseline(self, source: Source, cell: Cell, rng: np.random.Generator) -> Iterator[NDArray[np.float64]]:
+        """Run what the protocols are compared with, on the same records and budget."""
+        epsilon, delta = cell["epsilon"] or 0.0, paper_delta(len(self._points))
+        for _ in range(cell["runs"]):
+            yield BASELINES[cell["protocol"]](self._points, source.k, rng, epsilon=epsilon, delta=delta)
 
     def _open(self, source: Source) -> None:
         if source == self._source:
