@@ -23,12 +23,14 @@ from fastlloyd.data.form import DataFile, Form
 from fastlloyd.data.merge import MERGE_RULES, Unit
 from fastlloyd.data.missing import MISSING_RULES, missing_words
 from fastlloyd.data.table import Table, read_table
+from fastlloyd.data.vertical import read_vertical
 from fastlloyd.errors import EXIT_OK, ConfigError, DataError, printable
 from fastlloyd.protocols.registry import find
 from fastlloyd.report.unit import format_count
-from fastlloyd.run.config import RunConfig, load_config, with_values
+from fastlloyd.run.config import RunConfig, load_config
 from fastlloyd.run.promise import unit_sentence
 from fastlloyd.run.session import find_face
+from fastlloyd.run.vertical import read_alignment
 
 _SHOWN = 20
 
@@ -51,25 +53,17 @@ def main(argv: Sequence[str]) -> int:
     Whoever reads this terminal.
     """
     question = _question(parser().parse_args(join_negative_values(argv, ("--bounds",))))
-    bounds = None if question.bounds is None else parse_bounds(question.bounds)
+    bounds = None if question.bounds is None else parse_bounds(_own_name(question.bounds, "--bounds", question))
     categories = Categories() if question.categories is None else Categories.read(question.categories)
     if bounds is not None:
         bounds = categories.bounds(bounds)
-    table = read_table(
-        DataFile(Path(_path(question)), question.form),
-        columns=question.columns,
-        ignore=() if question.id is None else (question.id,),
-        missing=question.missing,
-        bounds=bounds,
-        unit=None if question.unit is None else Unit(question.unit, question.per_unit),
-        categories=categories,
-    )
+    table = _read(question, bounds, categories)
     matched = None if bounds is None else bounds.match(table.names)
     for line in (
         *_summary(table, question),
         f"unit      {question.promise}",
         *_bounds_lines(table, matched),
-        *_hints(table.values, table.names, question.k),
+        *_hints(table.values, table.names, None if question.vertical else question.k),
         *_outlook(question, len(table.names)),
     ):
         print(printable(line))
@@ -103,6 +97,7 @@ def parser() -> Parser:
     add_form_options(parser, "client_caps")
     parser.add_argument("--roster", metavar="FILE", help="TOML of pinned certificates")
     parser.add_argument("--key", metavar="FILE", help="this party's own key; '{client}' becomes --client")
+    parser.add_argument("--d", type=int, help="vertical protocols: columns of all parties together")
     parser.add_argument("--client", type=int, metavar="I", help="which client this is, from 1")
     parser.add_argument("--clients", type=int, metavar="M", help="how many clients will take part")
     return parser
@@ -130,6 +125,12 @@ class _Question:
     promise: str
     config: RunConfig
     form: Form
+    d: int | None
+
+    @property
+    def vertical(self) -> bool:
+        """Whether all parties hold columns of the same people."""
+        return find(self.config.protocol).partition == "vertical"
 
     @property
     def record(self) -> str:
@@ -142,7 +143,7 @@ def _question(options: argparse.Namespace) -> _Question:
     config = RunConfig() if options.config is None else load_config(options.config, links=False)
     given = options.roster or config.roster, options.key or config.key
     rank, clients = own_place(*given)
-    client = options.client or rank
+    client = rank if options.client is None else options.client
     if None not in (client, options.clients) and client > options.clients:
         raise ConfigError(f"--client {client}: expected a number up to --clients {options.clients}")
     clients = options.clients or clients
@@ -150,9 +151,14 @@ def _question(options: argparse.Namespace) -> _Question:
     names += ["client_caps", "roster", "key"]
     values = {name: getattr(config, name) for name in names}
     values |= {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    vertical = find(config.protocol).partition == "vertical"
+    if options.d is not None and not vertical:
+        raise ConfigError(f"--d {options.d}: {config.protocol} counts the columns of this file; leave --d out")
+    if options.client is not None and options.client < (0 if vertical else 1):
+        raise ConfigError(f"--client {options.client}: expected a number from {0 if vertical else 1} on")
     for name, value in (
-        ("--client", options.client),
         ("--clients", options.clients),
+        ("--d", options.d),
         ("--k", values["k"]),
         ("--n-total", values["n_total"]),
     ):
@@ -166,21 +172,42 @@ def _question(options: argparse.Namespace) -> _Question:
         promise=unit_sentence(replace(config, unit=values["unit"]))
         or f"none: {config.protocol} promises no differential privacy",
         config=config,
+        d=options.d,
     )
     if question.n_total is not None and (question.k or 0) > question.n_total:
         raise ConfigError(f"--k {question.k}: more clusters than records (--n-total {question.n_total}); lower --k")
     return question
 
 
-def _path(question: _Question) -> str:
-    """Find this party's file."""
+def _read(question: _Question, bounds: Bounds | None, categories: Categories) -> Table:
+    """Read this party's file, as the run would."""
     if question.data is None:
         raise ConfigError("nothing to check: give this party's file with --data")
-    if "{client}" not in question.data:
-        return question.data
+    file = DataFile(Path(_own_name(question.data, "--data", question)), question.form)
+    no_feature = question.id
+    if question.vertical:
+        merging = replace(question.config, id=question.id, unit=question.unit, categories=question.categories)
+        no_feature = read_alignment(merging).id
+        # What it refuses, missing ids and ids that stand twice among them, a run refuses.
+        read_vertical(file, id_column=no_feature, columns=question.columns, missing=question.missing, bounds=bounds)
+    return read_table(
+        file,
+        columns=question.columns,
+        ignore=() if no_feature is None else (no_feature,),
+        missing=question.missing,
+        bounds=bounds,
+        unit=None if question.unit is None else Unit(question.unit, question.per_unit),
+        categories=categories,
+    )
+
+
+def _own_name(path: str, flag: str, question: _Question) -> str:
+    """Put this party's number into the name of a file."""
+    if "{client}" not in path:
+        return path
     if question.client is None:
-        raise ConfigError(f"--data {question.data} stands for one file per client: say which with --client")
-    return question.data.replace("{client}", str(question.client))
+        raise ConfigError(f"{flag} {path} stands for one file per client: say which with --client")
+    return path.replace("{client}", str(question.client))
 
 
 def _cap(question: _Question) -> tuple[int, str] | None:
@@ -195,6 +222,8 @@ def _cap(question: _Question) -> tuple[int, str] | None:
         return question.client_caps[question.client - 1], f"the cap of client {question.client}"
     if question.n_total is None:
         return None
+    if question.vertical:
+        return question.n_total, "the public N"
     if question.clients is not None:
         return question.n_total // question.clients, f"the cap of each of {format_count(question.clients, 'client')}"
     return question.n_total, "the public N of all clients together"
@@ -289,15 +318,21 @@ def _outlook(question: _Question, d: int) -> Iterator[str]:
     Nothing of the records enters but the number of their columns, which all clients have alike.
     """
     clients = question.clients or len(question.client_caps)
-    known = None not in (question.k, question.n_total) and clients > 0
-    if not known or find(question.config.protocol).partition == "vertical":
+    if None in (question.k, question.n_total) or clients < 1:
         return
+    if question.vertical and question.d is None:
+        yield "expected  not known from this party's columns alone: add --d, the number of all parties' columns"
+        return
+    # The server's own points are not here: `plan_lines` says what it takes in their place.
+    config = replace(question.config, k=question.k, n_total=question.n_total, server_data=None)
     try:
-        config = with_values(question.config, {"k": question.k, "n_total": question.n_total})
-        lines = find_face(config.protocol).plan_lines(config, clients, d)
+        lines = find_face(config.protocol).plan_lines(config, clients, question.d if question.vertical else d)
     except ConfigError:
         return  # the run itself will say what is missing
-    yield from (f"expected  {line.removeprefix('expected: ')}" for line in lines if line.startswith("expected: "))
+    for line in lines:
+        name, colon, text = line.partition(": ")
+        if colon and name in ("assumed", "expected"):
+            yield f"{name:<8}  {text}"
 
 
 def _count_distinct(values: NDArray[np.float64]) -> int:

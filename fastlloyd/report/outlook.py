@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from fastlloyd.errors import FastLloydError
 from fastlloyd.privacy.limits import MOST_EPSILON
-from fastlloyd.report.quality import MEND, Expected
+from fastlloyd.report.expected import MEND, Expected
 
 Expect = Callable[[int, float, int], Expected]
 """Clusters, epsilon and N to what the plan of such a run expects."""
@@ -35,7 +35,7 @@ def outlook_line(expect: Expect, *, k: int, epsilon: float, n_total: int, fixed_
     """
     found = expect(k, epsilon, n_total)
     line = f"expected: {found.sentence}"
-    if found.verdict in ("good", "exact", "unknown"):
+    if found.verdict in ("good", "exact", "unknown") or found.centre_noise is None:
         return line
 
     def good(k: int, epsilon: float, n_total: int) -> bool:

@@ -1,4 +1,4 @@
-"""How much of a result is signal: what to expect of a plan, and what the noise leaves of what was released.
+"""How much of a result is signal: what the noise leaves of what was released.
 
 A protocol's face says how much noise lies on what it released (`Noise`); this module judges it, alike for every
 protocol.
@@ -14,20 +14,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.report.expected import MEND, Expected, Verdict, grade, percent
 from fastlloyd.report.ranges import MOST_CLUSTERS, NORMAL_TAIL, overlapping
 
-Verdict = Literal["good", "fair", "poor", "noise", "exact", "unknown"]
-
-PRIOR_VARIANCE = 0.15
-"""Variance of a feature on [-1, 1] before anything is known: between a bell and an even spread."""
-# What the noise adds to the cost, over what k clusters of such features cost. The limits, and those of `_doubtful`,
-# were chosen on generated data: docs/report.md, "How the verdict was calibrated".
-_GRADES: tuple[tuple[Verdict, float], ...] = (("good", 0.0075), ("fair", 0.03), ("poor", 0.25))
+# Limits chosen on generated data: docs/report.md, "How the verdict was calibrated".
 _MERGE_OVER_NOISE, _MERGE_OVER_OTHERS, _LEFT_OVER_SHAPELESS = 30.0, 0.275, 1.0
 _STEPS_OVER_NOISE, _STEPS_OVER_OTHERS = 4.5, 0.0025
 _LISTED = 12
@@ -36,46 +31,6 @@ _LISTED = 12
 _LEAST_ON_BOUND = 0.01
 _ELSEWHERE = "try another --seed or another number of clusters"
 _LONGER = "take more --rounds or another --seed"
-MEND = "take fewer clusters or features, more records or a larger epsilon"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
-    """What a plan says of the noise, from public numbers alone.
-
-    Attributes
-    ----------
-    centre_noise : float or None
-        Standard deviation of the noise on one coordinate of an average centre, as a share of the feature's range; None
-        where the plan cannot tell.
-    k, d : int
-        Clusters, features.
-    """
-
-    centre_noise: float | None
-    k: int
-    d: int
-
-    @property
-    def verdict(self) -> Verdict:
-        """The grade of what the noise would cost, over what clusters cost if features vary as is usual."""
-        if self.centre_noise is None:
-            return "unknown"
-        return _grade((2.0 * self.centre_noise) ** 2 / _usual(self.k, self.d))
-
-    @property
-    def sentence(self) -> str:
-        """What to expect, in one sentence without a full stop."""
-        if self.centre_noise is None:
-            return "how much noise lies on a centre cannot be told before the run"
-        head = f"noise of {percent(self.centre_noise)} of the range on an average centre"
-        if self.verdict == "noise":
-            return f"{head}: this result would be noise; {MEND}"
-        return f"{head}: {self.verdict}" + (f"; {MEND}" if self.verdict == "poor" else "")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the entry of the report."""
-        return {"centre_noise": self.centre_noise, "verdict": self.verdict, "sentence": self.sentence}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +168,7 @@ def judge(
     pairs = tuple(pair for pair in overlapping(scaled, deviations) if not set(pair) & set(empty))
     weights = _weights(sizes, len(scaled))
     added = float(weights @ (deviations**2).sum(axis=1))
-    graded = verdict = _grade(added / half.size / _usual(*scaled.shape))
+    graded = verdict = grade(added / half.size, k=scaled.shape[0], d=scaled.shape[1])
     doubts = [] if empty or pairs else _doubtful(scaled, weights, added, noise)
     if verdict == "good" and doubts:
         verdict = "fair"
@@ -251,11 +206,6 @@ def _weights(sizes: Sequence[float] | None, k: int) -> NDArray[np.float64]:
         weights = np.ones(k)
     shares: NDArray[np.float64] = weights / weights.sum()
     return shares
-
-
-def _usual(k: int, d: int) -> float:
-    """Return what k clusters of usual features leave of the variance of one."""
-    return PRIOR_VARIANCE * float(k ** (-2.0 / d))
 
 
 def _doubtful(centres: NDArray[np.float64], weights: NDArray[np.float64], added: float, noise: Noise) -> list[str]:
@@ -308,38 +258,6 @@ def _moved(weights: NDArray[np.float64], noise: Noise) -> float:
     # Squares of d normal numbers add up to d variances, give or take sqrt(2 d) of them.
     doubt = math.sqrt(2.0 * d * float((weights**2) @ variances**2))
     return moved if moved > _STEPS_OVER_NOISE * doubt else 0.0
-
-
-def expect_mean(*, sums: float, counts: float, share: float, k: int, d: int, relative: bool = False) -> Expected:
-    """Return what to expect of centres that are sums over counts.
-
-    Parameters
-    ----------
-    sums, counts : float
-        Standard deviations of the noise on a sum (scaled domain) and on a count.
-    share : float
-        Records of an average cluster.
-    relative : bool
-        Whether a sum is that of steps from a centre before, small at the end, and not of whole records.
-    """
-    squared = 0.0 if relative else PRIOR_VARIANCE
-    return Expected(centre_noise=math.sqrt(sums**2 + squared * counts**2) / share / 2.0, k=k, d=d)
-
-
-def percent(share: float) -> str:
-    """Write a share with two digits.
-
-    Examples
-    --------
-    >>> percent(0.0044), percent(4.789)
-    ('0.44 %', '479 %')
-    """
-    return f"{100 * share:.0f} %" if share >= 0.995 else f"{100 * share:.2g} %"
-
-
-def _grade(cost: float) -> Verdict:
-    """Grade what the noise costs over what clusters cost without it."""
-    return next((verdict for verdict, most in _GRADES if cost <= most), "noise")
 
 
 def _unknown(noise: Noise, empty: tuple[int, ...]) -> Quality:

@@ -23,8 +23,9 @@ from fastlloyd.data.rows import RawRows
 from fastlloyd.errors import PeerError
 from fastlloyd.privacy.release import ADD_REMOVE, Release
 from fastlloyd.report import document
+from fastlloyd.report.expected import Expected
 from fastlloyd.report.files import bounds_csv, centroids_csv
-from fastlloyd.report.quality import UNKNOWN, Expected, Noise, Quality, judge
+from fastlloyd.report.quality import UNKNOWN, Noise, Quality, judge
 from fastlloyd.report.signed import Covers, SignedRecord
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import Common

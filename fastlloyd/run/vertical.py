@@ -119,8 +119,7 @@ def gather_vertical(
         A public parameter does not fit, or an interrupted run is to be resumed.
     """
     refuse_resume(config, because="its keys are kept nowhere", spent="what the broken run released is in the ledger")
-    _refuse_merging(config)
-    alignment = read_settings(Alignment(), VERTICAL, config.settings.get(VERTICAL, {}))
+    alignment = read_alignment(config)
     if config.data is not None:
         public = make_public(config, clients, *settle_size(config, None))
         bounds = Bounds(np.array([-1.0]), np.array([1.0]))  # each party has bounds of its own
@@ -150,8 +149,15 @@ def gather_vertical(
     )
 
 
-def _refuse_merging(config: RunConfig) -> None:
-    """Refuse what makes records of rows: here the parties' tables are about the same people, one row for each."""
+def read_alignment(config: RunConfig) -> Alignment:
+    """Return how records are told apart.
+
+    Raises
+    ------
+    ConfigError
+        A setting of it does not fit, or one that makes records of rows: here the parties' tables are about the same
+        people, one row for each.
+    """
     for name, mend in (
         ("id", f"name it with --set {VERTICAL}.id=COLUMN"),
         ("unit", "merge the rows of an id in each table first"),
@@ -162,6 +168,7 @@ def _refuse_merging(config: RunConfig) -> None:
                 f"--{name} is for parties that hold different people; {config.protocol} aligns tables by a column of "
                 f"ids: {mend}"
             )
+    return read_settings(Alignment(), VERTICAL, config.settings.get(VERTICAL, {}))
 
 
 def _demonstration(config: RunConfig) -> tuple[RunConfig, Dataset | None]:

@@ -23,7 +23,8 @@ from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.plus import State, expected_deviation, last_doubt, noise_deviations
 from fastlloyd.protocols.fastlloyd.plus_plan import square_limit
 from fastlloyd.protocols.fastlloyd.rounds import Centers
-from fastlloyd.report.quality import EXACT, UNKNOWN, Expected, Noise, expect_mean
+from fastlloyd.report.expected import Expected, expect_mean
+from fastlloyd.report.quality import EXACT, UNKNOWN, Noise
 from fastlloyd.report.ranges import LAPLACE_TAIL, NORMAL_TAIL, ratio_deviations
 
 Floats = NDArray[np.float64]

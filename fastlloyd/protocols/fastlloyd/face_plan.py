@@ -11,8 +11,8 @@ from fastlloyd.protocols.fastlloyd.face_inputs import public_parameters
 from fastlloyd.protocols.fastlloyd.face_noise import expect
 from fastlloyd.protocols.fastlloyd.parameters import PublicParameters
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
+from fastlloyd.report.expected import Expected
 from fastlloyd.report.outlook import outlook_line
-from fastlloyd.report.quality import Expected
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import plan_inputs, share_caps

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds, unscale
-from fastlloyd.data.public.mixture import MIXTURE
 from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.life.hello import Schema
 from fastlloyd.masking.fixed import Ring
@@ -22,7 +21,15 @@ from fastlloyd.party.effects import Party
 from fastlloyd.party.settings import describe_settings
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
 from fastlloyd.protocols.feddp.client import ClientResult, client
-from fastlloyd.protocols.feddp.face_inputs import FedDPCommon, ServerPoints, UserRecords, gather, load
+from fastlloyd.protocols.feddp.face_inputs import (
+    FedDPCommon,
+    ServerPoints,
+    UserRecords,
+    gather,
+    has_users,
+    load,
+    most_users,
+)
 from fastlloyd.protocols.feddp.face_noise import expect, noise_of
 from fastlloyd.protocols.feddp.face_plan import make_foreseen, plan_lines
 from fastlloyd.protocols.feddp.face_words import data_flow, who_sees
@@ -74,17 +81,15 @@ def foresee(config: RunConfig, clients: int, d: int | None) -> Foreseen:
         parameters=plan.to_json(),
         masking="pairwise",
         note=note,
-        expected=expect(plan),
+        expected=expect(plan, most_users(config, plan.clients, plan.n_total)),
     )
 
 
 def privacy_unit(config: RunConfig) -> str | None:
     """Say what neighbours differ in; None where nothing is private."""
-    settings = settings_from(config.own_settings)
-    if settings.privacy_level == "record":
+    if settings_from(config.own_settings).privacy_level == "record":
         return record_unit(config)
-    generated = config.dataset is not None and config.dataset.partition(":")[0] == MIXTURE
-    return USER if generated or settings.users is not None else CLIENT
+    return USER if has_users(config) else CLIENT
 
 
 def settings_help(protocol: str) -> Mapping[str, str]:
@@ -191,7 +196,7 @@ def _make_result(
         bounds=bounds,
         centroids=centroids,
         noisy_sizes=sizes if any(sizes) else None,
-        noise=noise_of(plan, centers),
+        noise=noise_of(plan, centers, most_users(session.config, plan.clients, plan.n_total)),
         releases=session.own_releases(),
         evaluated=centers.exact,
         evaluated_rows=_client_rows(session.common),

@@ -96,6 +96,20 @@ def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> 
     return fill_public(PublicParameters, config, clients=clients, k=k, n_total=n_total, delta=delta, masking="pairwise")
 
 
+def most_users(config: RunConfig, clients: int, n_total: int) -> int:
+    """Return how many users there can be at client level: as many as records, or clients where each counts as one."""
+    return n_total if has_users(config) else clients
+
+
+def has_users(config: RunConfig) -> bool:
+    """Whether records say whose they are; else each client counts as one user."""
+    return settings_from(config.own_settings).users is not None or _is_mixture(config)
+
+
+def _is_mixture(config: RunConfig) -> bool:
+    return config.dataset is not None and config.dataset.partition(":")[0] == MIXTURE
+
+
 def gather(config: RunConfig, clients: int) -> tuple[RunConfig, FedDPCommon]:
     """Check what is public and alike for all parties.
 
@@ -116,7 +130,7 @@ def gather(config: RunConfig, clients: int) -> tuple[RunConfig, FedDPCommon]:
             "--unit merges the rows of a person into one record, and --set feddp.users protects all rows of a user as "
             "they are: take one of them (--unit with feddp.privacy_level 'record', or feddp.users without --unit)"
         )
-    if config.dataset is not None and config.dataset.partition(":")[0] == MIXTURE:
+    if _is_mixture(config):
         return _gather_mixture(config, clients)
     config, dataset = public_dataset(config)
     if dataset is None:

@@ -11,6 +11,7 @@ Source: FedDP-KMeans, Alg. 1 line 24, Alg. 2 line 11; docs/report.md, "Quality".
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,20 +19,32 @@ from fastlloyd.privacy.shares import spread
 from fastlloyd.protocols.feddp.budget import START
 from fastlloyd.protocols.feddp.math.stage import Centers
 from fastlloyd.protocols.feddp.plan import Plan
-from fastlloyd.report.quality import UNKNOWN, Expected, Noise, expect_mean
+from fastlloyd.report.expected import Expected, expect_mean
+from fastlloyd.report.quality import UNKNOWN, Noise
 from fastlloyd.report.ranges import LAPLACE_TAIL, ratio_deviations
 
 
-def expect(plan: Plan) -> Expected:
-    """Say what noise to expect on an average centre, from public numbers alone; at client level nothing tells."""
-    if plan.by_user or plan.rounds[-1].kind == START:
+def expect(plan: Plan, users: int) -> Expected:
+    """Say what noise to expect on an average centre, from public numbers alone.
+
+    At client level nothing tells how many users have records in a cluster; only the least noise is known, that of
+    `users`, as many as there may be, who all count in as many clusters as the bound on their counts allows.
+    """
+    if plan.rounds[-1].kind == START:
         return Expected(centre_noise=None, k=plan.k, d=plan.d)
     sums, counts = _deviations(plan)
-    return expect_mean(sums=sums, counts=counts, share=plan.n_total / plan.k, k=plan.k, d=plan.d)
+    share = users * min(plan.k, plan.count_clip) / plan.k if plan.by_user else plan.n_total / plan.k
+    found = expect_mean(sums=sums, counts=counts, share=share, k=plan.k, d=plan.d)
+    if not plan.by_user:
+        return found
+    each = "each client is one" if users == plan.clients else "each record is of another"
+    return replace(
+        found, centre_noise=None, least=found.centre_noise, if_least=f"if there are {users:,} users ({each})"
+    )
 
 
-def noise_of(plan: Plan, centers: Centers) -> Noise:
-    """Say how far off the released centres and sizes may be."""
+def noise_of(plan: Plan, centers: Centers, users: int) -> Noise:
+    """Say how far off the released centres and sizes may be; `users` as for `expect`."""
     if plan.rounds[-1].kind == START:
         return UNKNOWN
     sums, counts = _deviations(plan)
@@ -41,7 +54,7 @@ def noise_of(plan: Plan, centers: Centers) -> Noise:
         size_ranges=np.clip(np.column_stack([sizes - margin, sizes + margin]), 0.0, plan.n_total),
         centre_deviations=ratio_deviations(centers.exact, sizes, sums=sums, counts=counts, tail=LAPLACE_TAIL),
         tail=LAPLACE_TAIL,
-        expected=expect(plan),
+        expected=expect(plan, users),
     )
 
 

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
-from fastlloyd.protocols.feddp.face_inputs import ServerPoints, gather, load, public_parameters
+from fastlloyd.protocols.feddp.face_inputs import ServerPoints, gather, load, most_users, public_parameters
 from fastlloyd.protocols.feddp.face_noise import expect
 from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
 from fastlloyd.protocols.feddp.settings import settings_from
+from fastlloyd.report.expected import Expected
 from fastlloyd.report.outlook import outlook_line
-from fastlloyd.report.quality import Expected
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import settle_size
@@ -65,7 +65,8 @@ def _outlook(
 
     def expected(k: int, epsilon: float, n_total: int) -> Expected:
         changed = replace(public, k=k, epsilon=epsilon, n_total=n_total)
-        return expect(make_plan(changed, d=len(names), names=names, server_points=points))
+        plan = make_plan(changed, d=len(names), names=names, server_points=points)
+        return expect(plan, most_users(config, plan.clients, plan.n_total))
 
     return outlook_line(
         expected, k=public.k, epsilon=public.epsilon, n_total=public.n_total, fixed_n=config.dataset is not None

@@ -15,7 +15,8 @@ from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS
 from fastlloyd.protocols.vertical_dp.math.estimate import basic_error
 from fastlloyd.protocols.vertical_dp.math.pair import likelihood_error
 from fastlloyd.protocols.vertical_dp.plan import Plan
-from fastlloyd.report.quality import EXACT, PRIOR_VARIANCE, Expected, Noise
+from fastlloyd.report.expected import PRIOR_VARIANCE, Expected
+from fastlloyd.report.quality import EXACT, Noise
 
 
 def expect(plan: Plan) -> Expected:

@@ -15,8 +15,8 @@ from fastlloyd.protocols.vertical_dp.face_inputs import gather, public_parameter
 from fastlloyd.protocols.vertical_dp.face_noise import expect
 from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
 from fastlloyd.protocols.vertical_dp.plan import Plan, make_plan
+from fastlloyd.report.expected import Expected
 from fastlloyd.report.outlook import outlook_line
-from fastlloyd.report.quality import Expected
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import settle_size

@@ -16,7 +16,8 @@ import numpy as np
 
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.rounds import Result
-from fastlloyd.report.quality import EXACT, Expected, Noise, expect_mean
+from fastlloyd.report.expected import Expected, expect_mean
+from fastlloyd.report.quality import EXACT, Noise
 from fastlloyd.report.ranges import NORMAL_TAIL, ratio_deviations
 
 

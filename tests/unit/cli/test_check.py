@@ -174,3 +174,58 @@ def test_caps_of_each_client(records, capsys):
         main([*flags, "--client", "3"])
     with pytest.raises(ConfigError, match="--client-caps: expected a list of whole numbers"):
         main([*flags[:-1], "2,x"])
+
+
+def _parties(tmp_path, protocol, more=""):
+    """Two parties' columns of the same people, and a run file that names them by number."""
+    for rank, (one, other) in enumerate([("age", "income"), ("spend", "visits"), ("rent", "rooms")]):
+        rows = "".join(f"{10 + row},{row % 7},{row % 5}\n" for row in range(40))
+        (tmp_path / f"office_{rank}.csv").write_text(f"id,{one},{other}\n{rows}")
+        (tmp_path / f"bounds_{rank}.csv").write_text(f"feature,lo,hi\n{one},0,7\n{other},0,5\n")
+    run = tmp_path / "run.toml"
+    run.write_text(
+        f'protocol = "{protocol}"\ndata = "office_{{client}}.csv"\nbounds = "bounds_{{client}}.csv"\nk = 2\n'
+        f"n_total = 40\n{more}"
+    )
+    return str(run)
+
+
+@pytest.mark.parametrize(("protocol", "rank", "clients"), [("vertical-he", 0, 1), ("vertical-dp", 2, 2)])
+def test_a_vertical_partys_file_is_read_as_the_run_reads_it(tmp_path, capsys, protocol, rank, clients):
+    words = ["--config", _parties(tmp_path, protocol), "--client", str(rank), "--clients", str(clients)]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "2 used: " in out and "1 ignored: id" in out and "40 rows, the public N\n" in out
+    assert "\nexpected  not known from this party's columns alone: add --d" in out and out.endswith("ready\n")
+    assert main([*words, "--d", "4"]) == 0
+    assert "\nexpected  noise of " in capsys.readouterr().out
+    path = tmp_path / f"office_{rank}.csv"
+    path.write_text(path.read_text() + "10,1,1\n")
+    with pytest.raises(DataError, match="rows 1 and 41 have the same id"):
+        main(words)
+
+
+def test_what_a_vertical_run_refuses_check_refuses(tmp_path):
+    run = _parties(tmp_path, "vertical-dp")
+    with pytest.raises(ConfigError, match="--set vertical.id=COLUMN"):
+        main(["--config", run, "--client", "1", "--id", "id"])
+    with pytest.raises(ConfigError, match=r"--bounds .*bounds_\{client\}.csv stands for one file per client"):
+        main(["--config", run, "--data", str(tmp_path / "office_1.csv")])
+    with pytest.raises(ConfigError, match="--client -1: expected a number from 0 on"):
+        main(["--config", run, "--client", "-1"])
+
+
+def test_a_client_needs_nothing_of_the_servers_to_hear_what_to_expect(tmp_path, capsys):
+    (tmp_path / "clinic.csv").write_text("a,b\n1,2\n3,4\n")
+    run = tmp_path / "run.toml"
+    text = 'protocol = "feddp"\nbounds = "0,5"\nk = 2\nn_total = 900\nserver_data = "elsewhere.csv"\n'
+    run.write_text(text)
+    words = ["--config", str(run), "--data", str(tmp_path / "clinic.csv"), "--clients", "2"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "\nassumed   as many points of the server as clusters" in out and "\nexpected  noise of " in out
+    run.write_text(text + '[feddp]\nprivacy_level = "client"\n')
+    assert main(words) == 0
+    assert "expected  noise of at least " in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="--d 2: feddp counts the columns"):
+        main([*words, "--d", "2"])

@@ -6,8 +6,8 @@ import pytest
 
 from fastlloyd.cli.plan import main
 from fastlloyd.errors import ConfigError
+from fastlloyd.report.expected import Expected
 from fastlloyd.report.outlook import outlook_line
-from fastlloyd.report.quality import Expected
 
 
 def simple(k, epsilon, n_total):

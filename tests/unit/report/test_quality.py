@@ -9,7 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fastlloyd.report.quality import EXACT, UNKNOWN, Expected, Noise, judge, percent
+from fastlloyd.report.expected import Expected
+from fastlloyd.report.quality import EXACT, UNKNOWN, Noise, judge
 from fastlloyd.report.ranges import LAPLACE_TAIL, NORMAL_TAIL, chi_squared_quantile, overlapping
 from fastlloyd.report.schema import schema, validate
 
@@ -174,25 +175,6 @@ def test_every_verdict_fits_the_schema(scaled, deviations, sizes, spread, steps,
     validate(report(quality=found))
     assert found.verdict in ("good", "fair", "poor", "noise")
     assert (found.verdict == "good") <= (not (found.empty or found.overlapping))
-
-
-@pytest.mark.parametrize(
-    ("share", "verdict", "words"),
-    [
-        (0.004, "good", "noise of 0.4 % of the range on an average centre: good"),
-        (0.05, "poor", "poor; take fewer"),
-        (4.789, "noise", "noise of 479 % of the range on an average centre: this result would be noise; take fewer"),
-        (None, "unknown", "cannot be told"),
-    ],
-)
-def test_what_to_expect_is_one_sentence(share, verdict, words):
-    found = Expected(centre_noise=share, k=2, d=2)
-    assert found.verdict == verdict and words in found.sentence
-
-
-@given(st.floats(0, 1e4))
-def test_percent_is_near(share):
-    assert float(percent(share).removesuffix(" %")) == pytest.approx(100 * share, rel=0.06, abs=1e-12)
 
 
 def test_tails_are_those_of_95_percent_ranges():

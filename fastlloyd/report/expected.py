@@ -1,0 +1,118 @@
+"""What noise to expect of a plan, graded as the verdict on a result is.
+
+Privacy: public numbers alone.
+
+Source: docs/report.md, "Quality".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Verdict = Literal["good", "fair", "poor", "noise", "exact", "unknown"]
+
+PRIOR_VARIANCE = 0.15
+"""Variance of a feature on [-1, 1] before anything is known: between a bell and an even spread."""
+# What the noise adds to the cost, over what k clusters of such features cost. The limits were chosen on generated data:
+# docs/report.md, "How the verdict was calibrated".
+_GRADES: tuple[tuple[Verdict, float], ...] = (("good", 0.0075), ("fair", 0.03), ("poor", 0.25))
+MEND = "take fewer clusters or features, more records or a larger epsilon"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What a plan says of the noise, from public numbers alone.
+
+    Attributes
+    ----------
+    centre_noise : float or None
+        Standard deviation of the noise on one coordinate of an average centre, as a share of the feature's range; None
+        where the plan cannot tell.
+    k, d : int
+        Clusters, features.
+    least : float or None
+        The least that it can be, where the plan cannot tell more.
+    if_least : str
+        When it is that.
+    """
+
+    centre_noise: float | None
+    k: int
+    d: int
+    least: float | None = None
+    if_least: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The grade of what the noise would cost, over what clusters cost if features vary as is usual."""
+        if self.centre_noise is not None:
+            return self._grade(self.centre_noise)
+        return "noise" if self.least is not None and self._grade(self.least) == "noise" else "unknown"
+
+    @property
+    def sentence(self) -> str:
+        """What to expect, in one sentence without a full stop."""
+        if self.centre_noise is None:
+            return self._least_sentence()
+        head = f"noise of {percent(self.centre_noise)} of the range on an average centre"
+        if self.verdict == "noise":
+            return f"{head}: this result would be noise; {MEND}"
+        return f"{head}: {self.verdict}" + (f"; {MEND}" if self.verdict == "poor" else "")
+
+    def _least_sentence(self) -> str:
+        """Say what can be said where only the least noise is known, or nothing."""
+        untold = "how much noise lies on a centre cannot be told before the run"
+        if self.least is None:
+            return untold
+        head = f"noise of at least {percent(self.least)} of the range on an average centre, {self.if_least}"
+        if self.verdict == "noise":
+            return f"{head}: this result would be noise; {MEND}"
+        return f"{untold}; {head}: {self._grade(self.least)} at best"
+
+    def _grade(self, centre_noise: float) -> Verdict:
+        return grade((2.0 * centre_noise) ** 2, k=self.k, d=self.d)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry of the report."""
+        return {"centre_noise": self.centre_noise, "verdict": self.verdict, "sentence": self.sentence}
+
+
+def grade(variance: float, *, k: int, d: int) -> Verdict:
+    """Return the grade of noise on centres, over what k clusters of usual features leave of the variance of one.
+
+    Parameters
+    ----------
+    variance : float
+        Of the noise on one coordinate of a centre, scaled domain.
+    """
+    cost = variance / (PRIOR_VARIANCE * float(k ** (-2.0 / d)))
+    return next((verdict for verdict, most in _GRADES if cost <= most), "noise")
+
+
+def expect_mean(*, sums: float, counts: float, share: float, k: int, d: int, relative: bool = False) -> Expected:
+    """Return what to expect of centres that are sums over counts.
+
+    Parameters
+    ----------
+    sums, counts : float
+        Standard deviations of the noise on a sum (scaled domain) and on a count.
+    share : float
+        Records of an average cluster.
+    relative : bool
+        Whether a sum is that of steps from a centre before, small at the end, and not of whole records.
+    """
+    squared = 0.0 if relative else PRIOR_VARIANCE
+    return Expected(centre_noise=math.sqrt(sums**2 + squared * counts**2) / share / 2.0, k=k, d=d)
+
+
+def percent(share: float) -> str:
+    """Write a share with two digits.
+
+    Examples
+    --------
+    >>> percent(0.0044), percent(4.789)
+    ('0.44 %', '479 %')
+    """
+    return f"{100 * share:.0f} %" if share >= 0.995 else f"{100 * share:.2g} %"
