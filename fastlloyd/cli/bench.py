@@ -48,6 +48,11 @@ def parser() -> Parser:
         metavar="N",
         help="processes that measure errors, or vertical-he's workers (default: one per core)",
     )
+    made.add_argument(
+        "--only",
+        metavar="METHOD,...",
+        help="utility-league: measure these methods anew, and take the others' figures from the CSV of the last time",
+    )
     made.add_argument("--quiet", action="store_true", help="no progress bar")
     return made
 
@@ -80,6 +85,7 @@ def main(argv: Sequence[str]) -> int:
         peer_python=arguments.peer_python or sys.executable,
         shaped=arguments.shaped,
         jobs=arguments.jobs,
+        only=tuple(arguments.only.split(",")) if arguments.only else (),
         progress=not arguments.quiet,
     )
     before = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}

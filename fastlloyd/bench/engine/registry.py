@@ -33,6 +33,8 @@ class Options:
         Also over network namespaces with shaped links.
     jobs : int or None
         Processes to measure with; None for as many as there are cores.
+    only : tuple of str
+        Methods to measure anew, the others' figures being taken from the last time; empty for all.
     progress : bool
         Draw a progress bar on standard error.
     """
@@ -44,6 +46,7 @@ class Options:
     peer_python: str = field(default_factory=lambda: sys.executable)
     shaped: bool = False
     jobs: int | None = None
+    only: tuple[str, ...] = ()
     progress: bool = True
 
 
@@ -110,6 +113,12 @@ BENCHES = (
         module="fastlloyd.bench.fastlloyd.plus_generated",
         summary="fastlloyd-plus against fastlloyd: part by part, and by clusters and features",
         accepts=frozenset({"jobs"}),
+    ),
+    Bench(
+        name="utility-league",
+        module="fastlloyd.bench.utility.league",
+        summary="every private k-means at hand side by side: NICV on 11 real sets and on unequal sizes",
+        accepts=frozenset({"jobs", "only"}),
     ),
     Bench(
         name="feddp-fig1",
@@ -271,7 +280,12 @@ def run_bench(name: str, options: Options) -> str:
         The name is unknown, a flag means nothing to this benchmark, or a run under it failed.
     """
     bench = find_bench(name)
-    asked = {"peer": options.peer is not None, "shaped": options.shaped, "jobs": options.jobs is not None}
+    asked = {
+        "peer": options.peer is not None,
+        "shaped": options.shaped,
+        "jobs": options.jobs is not None,
+        "only": bool(options.only),
+    }
     for flag, given in asked.items():
         if given and flag not in bench.accepts:
             users = ", ".join(other.name for other in BENCHES if flag in other.accepts)

@@ -25,6 +25,8 @@ SYNTH_SEEDS = (0, 1, 2)
 ABLATION_SIZES = (2, 4, 8, 16)
 ABLATION_SEPARATIONS = (0.25, 0.5, 0.75)
 FRESH_SIZES = (3, 6, 12, 24)
+UNEQUAL_SEPARATIONS = (0.2, 0.5)
+UNEQUAL_SEEDS = (0, 1)
 
 _SYNTH_RECORDS = 10_000
 _MOST_OUTLIERS = 100
@@ -32,6 +34,7 @@ _SEPARATIONS = (0.16, 0.26)
 _ABLATION_RECORDS = 2048
 _FRESH_RECORDS, _FRESH_SEPARATIONS, _FRESH_SEED = (400, 1500, 6000, 20_000), (0.15, 0.35, 0.6), 1000
 _FRESH_OUTLIERS = 0.01
+_UNEQUAL_RECORDS, _UNEQUAL_CLUSTERS, _UNEQUAL_RATIO, _UNEQUAL_SEED = 6000, 8, 20.0, 2000
 _G2_RECORDS, _G2_MEANS, _G2_DEVIATION, _G2_SEED = 1024, (500, 600), 30, 20060
 
 
@@ -43,15 +46,15 @@ class Source:
     ----------
     name : str
         Of a public set; of generated ones, what identifies them.
-    kind : {'named', 'g2', 'synth', 'ablation', 'fresh'}
+    kind : {'named', 'g2', 'synth', 'ablation', 'fresh', 'unequal'}
     k, d : int
         Clusters; features (0 for what a file says).
     separation : float
-        Of 'ablation' and 'fresh'.
+        Of 'ablation', 'fresh' and 'unequal'.
     seed : int
-        Of 'synth' and 'fresh'.
+        Of 'synth', 'fresh' and 'unequal'.
     n : int
-        Records of 'fresh'.
+        Records of 'fresh' and 'unequal'.
     uneven : bool
         Of 'fresh': sizes 1:2:..:k, outliers and skewed features.
     """
@@ -118,6 +121,23 @@ def fresh_sources() -> tuple[Source, ...]:
     return tuple(found)
 
 
+def unequal_sources() -> tuple[Source, ...]:
+    """List four sets of two features, 6,000 records and eight clusters whose sizes rise evenly from 1 to 20."""
+    return tuple(
+        Source(
+            name=f"unequal separation={separation:g} seed={seed}",
+            kind="unequal",
+            k=_UNEQUAL_CLUSTERS,
+            d=2,
+            separation=separation,
+            seed=_UNEQUAL_SEED + seed,
+            n=_UNEQUAL_RECORDS,
+        )
+        for separation in UNEQUAL_SEPARATIONS
+        for seed in UNEQUAL_SEEDS
+    )
+
+
 def load_points(source: Source, data_dir: str | None) -> NDArray[np.float64]:
     """Load or generate the records, shape (n, d), each feature scaled to [-1, 1] by its smallest and largest value.
 
@@ -135,6 +155,11 @@ def load_points(source: Source, data_dir: str | None) -> NDArray[np.float64]:
             return _g2(source.d)
     if source.kind == "fresh":
         return _fresh(source)
+    if source.kind == "unequal":
+        shares = np.linspace(1.0, _UNEQUAL_RATIO, source.k)
+        edges = np.rint(source.n * np.cumsum(shares) / shares.sum()).astype(int)
+        sizes = tuple(int(size) for size in np.diff(edges, prepend=0))
+        return generate_clusters(sizes, source.d, separation=source.separation, seed=source.seed).scaled()
     rng = np.random.default_rng([source.k, source.d, source.seed])
     if source.kind == "synth":
         sizes = rising_sizes(_SYNTH_RECORDS, source.k)
