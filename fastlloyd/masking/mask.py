@@ -22,7 +22,8 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterable
-from typing import Protocol
+from copy import copy
+from typing import Protocol, Self
 
 import numpy as np
 
@@ -51,6 +52,10 @@ def continue_history(history: bytes, reply: bytes) -> bytes:
 
 class Masks(Protocol):
     """What a client needs of its masks, common or pairwise; `history` is that of all replies before the round."""
+
+    def shaped(self, ring: Ring, elements: int) -> Self:
+        """Return the same masks for vectors of another ring or length: rounds may differ in both."""
+        ...
 
     def mask(self, round_: int, client: PartyId, history: bytes) -> RingArray:
         """Return one client's mask of one round."""
@@ -105,11 +110,23 @@ class MaskGenerator:
     __slots__ = ("_elements", "_ready", "_ready_for", "_ring", "_stream", "_stride")
 
     def __init__(self, seed: bytes, ring: Ring, elements: int, run_id: bytes) -> None:
+        self._stream = MaskStream(seed, domains.MASK, run_id)
+        self._shape(ring, elements)
+
+    def shaped(self, ring: Ring, elements: int) -> Self:
+        """Return the same masks for vectors of another ring or length: rounds may differ in both.
+
+        A round's streams start at the same place whatever its shape, so a round has one shape only.
+        """
+        other = copy(self)
+        other._shape(ring, elements)
+        return other
+
+    def _shape(self, ring: Ring, elements: int) -> None:
         self._ring = ring
         self._elements = elements
         # In blocks: each stream begins with a block of its own.
         self._stride = -(-elements * ring.element_bytes // BLOCK_BYTES)
-        self._stream = MaskStream(seed, domains.MASK, run_id)
         self._ready: RingArray = np.zeros((0, elements), dtype=ring.dtype)
         self._ready_for: tuple[int, bytes] | None = None
 

@@ -85,7 +85,7 @@ def run_server(
     make: Callable[[Schema], P],
     bounds: Callable[[P], Bounds],
     play: Callable[[P, Mapping[int, bytes], Mapping[PartyId, int]], Party[R]],
-    included: Callable[[P, bytes], Sequence[PartyId]],
+    included: Callable[[P, int, bytes], Sequence[PartyId]],
 ) -> Party[tuple[P, R]]:
     """Run the server from the clients' schemas to the last round; gives plan and result.
 
@@ -101,7 +101,7 @@ def run_server(
     play : callable
         From plan, stored replies and what each client has accepted to the server's coroutine.
     included : callable
-        From plan and the bytes of a reply to the clients whose uplinks are in it.
+        From plan, round and the bytes of its reply to the clients whose uplinks are in it.
     """
     yield from session.begin()
     stored: Mapping[int, bytes] = yield Recall("reply")
@@ -113,7 +113,7 @@ def run_server(
     refuse_ahead(schema, len(stored), _most_finished(session, plan))
     yield Allow(bounds(plan))
     yield Expect(plan.all_releases())
-    refuse_behind(stored, schema.rounds_done, lambda body: included(plan, body))
+    refuse_behind(stored, schema.rounds_done, lambda t, body: included(plan, t, body))
     yield from propose_plan(session.everybody, plan.to_json(), len(stored))
     yield from await_ready(session.everybody)
     # Not before all are ready: a run that is refused must not make this party forget an interrupted one.
@@ -131,7 +131,8 @@ def _stored_plan(session: Session, kind: type[P]) -> P | None:
         return kind.from_json(session.stored["plan"])
     except (ValueError, TypeError, KeyError, FastLloydError) as error:
         raise ConfigError(
-            f"--resume: the stored plan is damaged ({error}); start anew", reason=Reason.RESUME
+            f"--resume: the stored plan is damaged or of another version of fastlloyd ({error}); start anew",
+            reason=Reason.RESUME,
         ) from error
 
 

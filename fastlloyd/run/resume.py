@@ -113,7 +113,7 @@ def _mismatch(
 
 
 def refuse_behind(
-    stored: Mapping[int, bytes], rounds_done: Mapping[PartyId, int], included: Callable[[bytes], Sequence[PartyId]]
+    stored: Mapping[int, bytes], rounds_done: Mapping[PartyId, int], included: Callable[[int, bytes], Sequence[PartyId]]
 ) -> None:
     """Refuse a resume in which a client has forgotten rounds that it was part of; run by the server.
 
@@ -122,7 +122,7 @@ def refuse_behind(
     stored : mapping from round to reply bytes
     rounds_done : mapping from client to its number of stored replies
     included : callable
-        From reply bytes to the clients in its sum.
+        From a round and its reply's bytes to the clients in its sum.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def refuse_behind(
         Names the client: its state was restored from a copy.
     """
     for t in sorted(stored):
-        for party in included(stored[t]):
+        for party in included(t, stored[t]):
             if rounds_done.get(party, 0) < t:
                 stored_rounds = format_count(rounds_done.get(party, 0), "round")
                 raise PeerError(

@@ -82,6 +82,7 @@ def _plans(play: str, plan: dict[str, Any]) -> Iterator[Lie]:
         ("plan", "fraction_bits"): "60",
         ("plan", "rounds", 0, "sum_scale"): "1.5",
         ("plan", "rounds", 0, "radius"): "1" + "0" * 400,
+        ("plan", "rounds", 0, "cells"): "16",
     }.items():
         if _has(plan, path):
             yield _leaf(0, path, text)

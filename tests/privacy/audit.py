@@ -35,7 +35,7 @@ from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY, MaskGenerator, continue_history
 from fastlloyd.masking.pairwise import PairSecrets, PairwiseMasks
 from fastlloyd.protocols.fastlloyd.client import client
-from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, VectorFormat
+from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, vector_format
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, post_process
 from fastlloyd.protocols.fastlloyd.server import server
@@ -149,25 +149,28 @@ def _run_shares(scene: Scene, present: NDArray[np.bool_], noise: Noise) -> tuple
         return own[t]
 
     def party(me: PartyId, other: PartyId, rows: NDArray[np.float64], share: Noise) -> Any:
-        masks = PairwiseMasks(PairSecrets(me, {other: pair}), Ring(plan.ring_bits), plan.elements, RUN_ID)
+        masks = PairwiseMasks(PairSecrets(me, {other: pair}), Ring(plan.ring_bits), plan.elements(0), RUN_ID)
         return client(me, quantise(rows, plan.fraction_bits), plan, masks, share=share, start=scene.start)
 
     parties = {
-        SERVER: server(plan, lambda t: np.zeros(plan.elements, dtype=np.int64)),
+        SERVER: server(plan, lambda t: np.zeros(plan.elements(t), dtype=np.int64)),
         ATTACKER: party(ATTACKER, VICTIM, points[:0], drawn),
         VICTIM: party(VICTIM, ATTACKER, points, noise),
     }
     simulation = Simulation(parties)
     simulation.run()
-    shape = VectorFormat(Ring(plan.ring_bits), plan.elements, plan.clients)
-    replies = [NoisyMaskedSum.read(simulation.saved[SERVER, f"reply-{t}"], shape) for t in range(len(plan.rounds))]
-    return [shape.ring.decode(reply.elements(shape)) for reply in replies], own.__getitem__
+    seen = []
+    for t in range(len(plan.rounds)):
+        shape = vector_format(plan, t)
+        reply = NoisyMaskedSum.read(simulation.saved[SERVER, f"reply-{t}"], shape)
+        seen.append(shape.ring.decode(reply.elements(shape)))
+    return seen, own.__getitem__
 
 
 def _run(scene: Scene, present: NDArray[np.bool_], noise: Noise) -> list[NDArray[np.int64]]:
     """Run all parties; give what client 1 unmasks, one vector for each round."""
     plan = scene.plan
-    masks = MaskGenerator(os.urandom(32), Ring(plan.ring_bits), plan.elements, RUN_ID)
+    masks = MaskGenerator(os.urandom(32), Ring(plan.ring_bits), plan.elements(0), RUN_ID)
     points = np.concatenate([np.repeat(scene.sites, scene.anchors, axis=0), scene.canaries[present]])
     parties = {
         SERVER: server(plan, noise),
@@ -176,11 +179,11 @@ def _run(scene: Scene, present: NDArray[np.bool_], noise: Noise) -> list[NDArray
     }
     simulation = Simulation(parties)
     simulation.run()
-    shape = VectorFormat(Ring(plan.ring_bits), plan.elements, plan.clients)
     released, history = [], NO_HISTORY
     for t in range(len(plan.rounds)):
+        shape = vector_format(plan, t)
         reply = NoisyMaskedSum.read(simulation.saved[ATTACKER, f"reply-{t}"], shape)
-        mask = masks.total(t, reply.included, history)
+        mask = masks.shaped(shape.ring, shape.elements).total(t, reply.included, history)
         released.append(shape.ring.decode(reply.elements(shape) - mask))
         history = continue_history(history, reply.body())
     return released

@@ -26,7 +26,7 @@ from fastlloyd.masking.mask import NO_HISTORY, MaskGenerator, continue_history
 from fastlloyd.masking.pairwise import PairwiseMasks
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
 from fastlloyd.protocols.fastlloyd.client import client
-from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, VectorFormat
+from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, vector_format
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import first_centers, local_update, post_process
 from fastlloyd.protocols.fastlloyd.server import server
@@ -121,24 +121,27 @@ def lloyd_stages(
     """
     everybody, ring = clients(plan.clients), Ring(plan.ring_bits)
     parts = [quantise(part, plan.fraction_bits) for part in np.array_split(points, plan.clients)]
-    common = MaskGenerator(bytes(32), ring, plan.elements, RUN_ID)
+    common = MaskGenerator(bytes(32), ring, plan.elements(0), RUN_ID)
     pairs: Mapping[PartyId, PairwiseMasks] = random_masks(plan.clients)
     shared = plan.masking == "pairwise"
     parties = {
-        me: client(me, own, plan, pairs[me].shaped(ring, plan.elements), share=noise)
-        if shared
-        else client(me, own, plan, common)
+        me: client(me, own, plan, pairs[me], share=noise) if shared else client(me, own, plan, common)
         for me, own in zip(everybody, parts, strict=True)
     }
-    silent = lambda t: np.zeros(plan.elements, dtype=np.int64)  # noqa: E731
+    silent = lambda t: np.zeros(plan.elements(t), dtype=np.int64)  # noqa: E731
     simulation = Simulation({SERVER: server(plan, silent if shared else noise), **parties})
     simulation.run()
-    form, centers = VectorFormat(ring, plan.elements, plan.clients), first_centers(plan)
+    centers = first_centers(plan)
     found: dict[tuple[int, str], NDArray[np.float64]] = {}
     history = NO_HISTORY
     for t in range(len(plan.rounds)):
+        form = vector_format(plan, t)
         reply = NoisyMaskedSum.read(simulation.saved[everybody[-1], f"reply-{t}"], form)
-        mask = silent(t).astype(ring.dtype) if shared else common.total(t, reply.included, history)
+        mask = (
+            silent(t).astype(ring.dtype)
+            if shared
+            else common.shaped(ring, form.elements).total(t, reply.included, history)
+        )
         released = ring.decode(reply.elements(form) - mask)
         rest = released - sum(local_update(own, centers, plan, t) for own in parts)
         sums, counts = (r for r in simulation.releases[everybody[0]] if r.round == t)

@@ -85,11 +85,11 @@ def digest(n: int, d: int, k: int) -> str:
 def uplinks(case: Tied, stored: StoredRounds, *, noise: bool) -> dict[str, bytes]:
     """Run server and one client under fixed masks; give what the client saved."""
     plan = case.plan
-    masks = MaskGenerator(bytes(32), Ring(plan.ring_bits), plan.elements, RUN_ID)
+    masks = MaskGenerator(bytes(32), Ring(plan.ring_bits), plan.elements(0), RUN_ID)
     secret = SecretRandom()
 
-    def add(_: int) -> NDArray[np.int64]:
-        drawn = secret.uint64(plan.elements).astype(np.int64) >> 50
+    def add(t: int) -> NDArray[np.int64]:
+        drawn = secret.uint64(plan.elements(t)).astype(np.int64) >> 50
         return drawn if noise else np.zeros_like(drawn)
 
     me, other = clients(2)
@@ -211,6 +211,6 @@ def test_a_resumed_client_computes_the_same_vector(shape: tuple[int, int, int]) 
     assert after["reply-1"] != before["reply-1"]  # so round 1 was computed anew
     # It is the vector of the centres that followed from reply 0, and the data enter it.
     first = local_update(case.grid, first_centers(case.plan, case.start), case.plan, 0)
-    masks = MaskGenerator(bytes(32), Ring(case.plan.ring_bits), case.plan.elements, RUN_ID)
+    masks = MaskGenerator(bytes(32), Ring(case.plan.ring_bits), case.plan.elements(0), RUN_ID)
     sent = np.frombuffer(before["uplink-0"], dtype=Ring(case.plan.ring_bits).dtype)
     assert (Ring(case.plan.ring_bits).decode(sent - masks.mask(0, PartyId(1), NO_HISTORY)) == first).all()

@@ -73,7 +73,7 @@ def after_any_releases(rng: np.random.Generator, plan: Plan, t: int) -> Centers:
     centers = first_centers(plan, rng.uniform(-1, 1, (plan.k, plan.d)) if rng.random() < 0.5 else None)
     for earlier in range(t):
         scale = 2.0 ** rng.integers(0, plan.fraction_bits + 12)
-        noisy = np.rint(rng.normal(0, scale, plan.elements)).astype(np.int64)
+        noisy = np.rint(rng.normal(0, scale, plan.elements(earlier))).astype(np.int64)
         centers = post_process(noisy, centers, plan, earlier)
     return centers
 

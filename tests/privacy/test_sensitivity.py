@@ -23,7 +23,7 @@ from fastlloyd.masking.mask import MaskGenerator
 from fastlloyd.party.effects import Save
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.fastlloyd.client import client
-from fastlloyd.protocols.fastlloyd.plan import Plan, RoundPlan, make_plan
+from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, local_update, post_process
 from fastlloyd.wire.header import PartyId
 from tests.protocols.support import RUN_ID, parameters
@@ -45,8 +45,7 @@ def tiny(protocol: str, k: int, d: int, bits: int, radius: int) -> Plan:
     """The same plan on a grid so coarse that all records can be tried."""
     plan = plan_of(protocol, k, d)
     rounds = tuple(
-        RoundPlan(radius=None if r.radius is None else radius + t, sum_scale=r.sum_scale, count_scale=r.count_scale)
-        for t, r in enumerate(plan.rounds)
+        dataclasses.replace(r, radius=None if r.radius is None else radius + t) for t, r in enumerate(plan.rounds)
     )
     return dataclasses.replace(plan, fraction_bits=bits, rounds=rounds)
 
@@ -157,7 +156,7 @@ def adaptive_centers(rng: np.random.Generator, plan: Plan, t: int) -> Centers:
     centers = first_centers(plan, rng.uniform(-1, 1, (plan.k, plan.d)))
     for earlier in range(t):
         scale = 2.0 ** rng.integers(0, plan.fraction_bits + 6)
-        noisy = np.rint(rng.normal(0, scale, plan.elements)).astype(np.int64)
+        noisy = np.rint(rng.normal(0, scale, plan.elements(earlier))).astype(np.int64)
         centers = post_process(noisy, centers, plan, earlier)
     return centers
 
@@ -202,7 +201,7 @@ def test_records_just_beyond_the_radius_are_decided_on_the_grid(radius: int, off
 def test_what_a_client_sends_moves_by_no_more(protocol: str) -> None:
     plan = plan_of(protocol, 4, 2)
     rng = np.random.default_rng(3)
-    masks = MaskGenerator(bytes(32), Ring(plan.ring_bits), plan.elements, RUN_ID)
+    masks = MaskGenerator(bytes(32), Ring(plan.ring_bits), plan.elements(0), RUN_ID)
     start = rng.uniform(-1, 1, (4, 2))
     records = hard_records(rng, first_centers(plan, start), plan, 0)
 

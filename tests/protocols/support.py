@@ -71,7 +71,7 @@ def agreement(me: PartyId, n_clients: int) -> MaskAgreement:
 
 
 def no_noise(plan: Plan) -> Callable[[int], NDArray[np.int64]]:
-    return lambda t: np.zeros(plan.elements, dtype=np.int64)
+    return lambda t: np.zeros(plan.elements(t), dtype=np.int64)
 
 
 def run(

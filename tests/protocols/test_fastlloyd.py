@@ -156,7 +156,7 @@ def test_a_slow_client_costs_its_data_only() -> None:
         lost = sender == PartyId(2) and header.type == MaskedUpdate.TYPE and header.round == 1
         return None if lost else body
 
-    noise = {t: np.zeros(plan.elements, dtype=np.int64) for t in range(3)}
+    noise = {t: np.zeros(plan.elements(t), dtype=np.int64) for t in range(3)}
     outcome = run(points, plan, noise=lambda t: noise[t], tap=tap, parts=parts)
     everybody = clients(3)
     assert outcome.first.included == (everybody, (PartyId(1), PartyId(3)), everybody)

@@ -57,7 +57,7 @@ def test_parties_equal_the_reference_bit_by_bit_with_the_same_shares(protocol, s
 def test_without_noise_pairwise_and_common_masks_give_the_same_bits(protocol: str) -> None:
     points = blobs(300, 3, 2)
     plan = pairwise(points, 3, clients=3, protocol=protocol, rounds=3)
-    silent = np.zeros(plan.elements, dtype=np.int64)
+    silent = np.zeros(plan.elements(0), dtype=np.int64)
     ours = run(points, plan, share=lambda me, t: silent).first.centers
     common = dataclasses.replace(plan, masking="common")
     theirs = run(points, common, noise=lambda t: silent).first.centers
@@ -69,7 +69,7 @@ def test_the_server_sees_masked_vectors_and_noisy_sums_and_nothing_else() -> Non
     plan = pairwise(points, 2, clients=3, rounds=2)
     kinds = {m.TYPE: m for m in (MaskedUpdate, NoisyMaskedSum, PairPublicKey, SeedConfirmation)}
     seen: dict[type, set[tuple[int, int]]] = {}
-    updates = {t: np.zeros(plan.elements, dtype=np.uint32) for t in range(2)}
+    updates = {t: np.zeros(plan.elements(t), dtype=np.uint32) for t in range(2)}
     replies: dict[int, set[bytes]] = {0: set(), 1: set()}
 
     def tap(sender, receiver, header, body):
@@ -178,7 +178,7 @@ def test_stored_uplinks_are_sent_again_and_never_made_anew() -> None:
             sent.append(body)
         return body
 
-    old = bytes(range(plan.elements * 4))
+    old = bytes(range(plan.elements(0) * 4))
     run(points, plan, tap=tap, stored={PartyId(1): StoredRounds(uplinks={0: old})})
     assert sent[0] == old and sent[1] != old
 
@@ -252,12 +252,12 @@ def test_a_share_made_ahead_is_used_and_any_other_is_drawn_when_needed() -> None
 
     def draw(t: int) -> np.ndarray:
         drawn.append(t)
-        return np.full(plan.elements, t + 1)
+        return np.full(plan.elements(t), t + 1)
 
     ahead = Ahead(plan, draw)
     ahead.stock(1)
     assert drawn == [1, 2]
-    masked = np.zeros(plan.elements, dtype=Ring(plan.ring_bits).dtype)
+    masked = np.zeros(plan.elements(0), dtype=Ring(plan.ring_bits).dtype)
     assert [ahead.add_noise(masked, t)[0] for t in (1, 0, 2)] == [2, 1, 3]
     assert drawn == [1, 2, 0]
 

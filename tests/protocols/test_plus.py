@@ -227,7 +227,7 @@ def test_noise_of_any_size_leaves_finite_centres_inside() -> None:
     for scale in (0.0, 1e3, 1e9):
         centers: Centers = first_centers(plan)
         for t in range(len(plan.rounds)):
-            noisy = np.rint(rng.normal(0.0, scale, plan.elements)).astype(np.int64)
+            noisy = np.rint(rng.normal(0.0, scale, plan.elements(t))).astype(np.int64)
             centers = post_process(noisy, centers, plan, t)
         assert np.isfinite(centers.exact).all()
         assert (np.abs(centers.exact) <= 1.0).all()

@@ -86,7 +86,7 @@ def parties(
     stored: Mapping[PartyId, StoredRounds] | None = None,
 ) -> Simulation:
     """Server and two clients with one fixed mask seed, as a state directory keeps it."""
-    masks = MaskGenerator(bytes(32), Ring(plan.ring_bits), plan.elements, RUN_ID)
+    masks = MaskGenerator(bytes(32), Ring(plan.ring_bits), plan.elements(0), RUN_ID)
     halves = dict(zip(clients(2), np.array_split(points, 2), strict=True))
     stored = stored or {}
     done = {party: len(stored[party].replies) for party in stored}
@@ -119,7 +119,7 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_does(done: tuple[int, int
         for party, count in ((ONE, fixed), (TWO, behind))
     }
     replies = {t: whole.saved[SERVER, f"reply-{t}"] for t in range(fixed)}
-    fresh = [*[np.full(plan.elements, 10**6)] * fixed, *noise[fixed:]]
+    fresh = [*[np.full(plan.elements(0), 10**6)] * fixed, *noise[fixed:]]
     again = parties(points, plan, fresh, replies=replies, stored=stored)
     found = again.run()
     for party in clients(2):
@@ -168,7 +168,7 @@ def test_no_record_moves_a_coordinate_by_more_than_the_plan_allows_for(
     rng = np.random.default_rng(seed)
     plan, centers = planned(k, d, survey)
     if plan.is_survey(0):
-        noisy = np.rint(rng.normal(0.0, scale, plan.elements)).astype(np.int64)
+        noisy = np.rint(rng.normal(0.0, scale, plan.elements(0))).astype(np.int64)
         centers = post_process(noisy, centers, plan, 0)
     assert centers.state is not None and plan.plus is not None
     reach, multiple = radius(centers.state, plan, 1)

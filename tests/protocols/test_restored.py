@@ -26,16 +26,16 @@ RUN_ID = bytes(16)
 
 
 def common(plan: Plan) -> Masks:
-    return MaskGenerator(b"s" * 32, Ring(plan.ring_bits), plan.elements, RUN_ID)
+    return MaskGenerator(b"s" * 32, Ring(plan.ring_bits), plan.elements(0), RUN_ID)
 
 
 def pairwise(plan: Plan) -> Masks:
-    return PairwiseMasks(PairSecrets(ME, {OTHER: b"p" * 32}), Ring(plan.ring_bits), plan.elements, RUN_ID)
+    return PairwiseMasks(PairSecrets(ME, {OTHER: b"p" * 32}), Ring(plan.ring_bits), plan.elements(0), RUN_ID)
 
 
 def uplinks(plan: Plan, masks: Masks, replies: list[bytes], stored: StoredRounds | None = None) -> dict[int, Any]:
     """What client 1 stores and sends as these replies come, in ring elements by round."""
-    share = (lambda t: np.zeros(plan.elements, dtype=np.int64)) if plan.masking == "pairwise" else None
+    share = (lambda t: np.zeros(plan.elements(t), dtype=np.int64)) if plan.masking == "pairwise" else None
     party = client(ME, quantise(blobs(60, 3, 2), plan.fraction_bits), plan, masks, share=share, stored=stored)
     found, answer = {}, None
     while True:
@@ -56,7 +56,7 @@ def test_other_replies_after_a_restored_state_come_under_other_masks(make: Calla
     plan = plan_for(blobs(60, 3, 2), 3, rounds=4, masking="pairwise" if make is pairwise else "common")
     masks = make(plan)
     coins = np.random.default_rng(3)
-    replies = [coins.bytes(plan.elements * 4) for _ in range(3)]
+    replies = [coins.bytes(plan.elements(0) * 4) for _ in range(3)]
     sent = uplinks(plan, masks, replies)
     # The client is set back to before reply 1, and the server changes what it had sent by one unit in one place.
     altered = [replies[0], bytes([replies[1][0] ^ 1]) + replies[1][1:], replies[2]]
@@ -90,7 +90,7 @@ def test_every_round_has_its_own_noise_however_few_are_ready_ahead(monkeypatch: 
 
     def noise(t: int) -> np.ndarray:
         drawn.append(t)
-        return np.zeros(plan.elements, dtype=np.int64)
+        return np.zeros(plan.elements(t), dtype=np.int64)
 
     run(points, plan, noise=noise)
     assert drawn == [0, 1, 2, 3, 4]

@@ -97,7 +97,7 @@ def serve(session: Session) -> Party[Outcome]:
         make=lambda schema: make_plan(public, schema.names),
         bounds=bounds,
         play=lambda plan, stored, done: server(plan, lambda: round_normal(plan.scale, plan.k, secret)),
-        included=lambda plan, reply: clients(plan.clients),
+        included=lambda plan, t, reply: clients(plan.clients),
     )
     common = _common_part(session, plan)
     return (yield from conclude_without_result(session, common, plan.all_releases(), result.late))

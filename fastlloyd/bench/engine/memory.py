@@ -48,7 +48,7 @@ def run_in_memory(points: NDArray[np.float64], plan: Plan) -> dict[str, Any]:
     blocks = np.array_split(points, plan.clients)
     parties: dict[PartyId, Party[Any]] = {SERVER: server(plan, lambda t: draw_noise(plan, t, secret))}
     for me, block in zip(everybody, blocks, strict=True):
-        masks = MaskGenerator(seed, ring, plan.elements, run_id)
+        masks = MaskGenerator(seed, ring, plan.elements(0), run_id)
         parties[me] = client(me, quantise(block, plan.fraction_bits), plan, masks)
     simulation = Simulation(parties)
     start = time.perf_counter()

@@ -39,7 +39,7 @@ def simulate(points: GridPoints, plan: Plan, noise: Noise) -> Centers:
     points : GridPoints
     plan : Plan
     noise : callable
-        Round number to noise in grid units, int64, shape (k (d + 1),).
+        Round number t to noise in grid units, int64, shape (plan.elements(t),).
     """
     centers = first_centers(plan)
     for t in range(len(plan.rounds)):
@@ -53,9 +53,9 @@ def generator_noise(plan: Plan, rng: np.random.Generator) -> Noise:
 
     def noise(t: int) -> NDArray[np.int64]:
         if draw is None:
-            return np.zeros(plan.elements, dtype=np.int64)
-        planned, sums = plan.rounds[t], plan.k * plan.d
-        parts = [draw(0.0, planned.sum_scale, sums), draw(0.0, planned.count_scale, plan.k)]
+            return np.zeros(plan.elements(t), dtype=np.int64)
+        planned, (sums, counts) = plan.rounds[t], plan.lengths(t)
+        parts = [draw(0.0, planned.sum_scale, sums), draw(0.0, planned.count_scale, counts)]
         return np.rint(np.concatenate(parts)).astype(np.int64)
 
     return noise

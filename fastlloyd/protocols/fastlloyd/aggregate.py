@@ -13,18 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import InternalError, PeerError
-from fastlloyd.masking.fixed import Ring, RingArray
+from fastlloyd.masking.fixed import RingArray
 from fastlloyd.masking.mask import NO_HISTORY, Masks, continue_history
 from fastlloyd.party.effects import Attest, Party, Receive, Save, Send
 from fastlloyd.party.message import recall
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.fastlloyd.ahead import Ahead, Draw
-from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, VectorFormat
+from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, VectorFormat, vector_format
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
 LocalUpdate = Callable[[], NDArray[np.int64]]
-"""This client's sums and counts of the round, shape (k (d + 1),); asked for only if they were not sent before."""
+"""This client's vector of the round, shape (plan.elements(t),); asked for only if it was not sent before."""
 
 
 class GlobalMsa:
@@ -35,6 +35,7 @@ class GlobalMsa:
     me : PartyId
     plan : Plan
     masks : Masks
+        Of any shape; each round's vector has its own.
     share : callable or None
         With pairwise masking: round number to this client's fresh share of the noise.
     stored : StoredRounds
@@ -48,7 +49,6 @@ class GlobalMsa:
         self._plan = plan
         self._masks = masks
         self._stored = stored
-        self._shape = VectorFormat(Ring(plan.ring_bits), plan.elements, plan.clients)
         self._everybody = clients(plan.clients)
         self._history = NO_HISTORY
         self._ahead = Ahead(plan, share)
@@ -66,34 +66,38 @@ class GlobalMsa:
         -----
         Sees: the noisy sum. Privacy: the round's releases are in the ledger before the update is computed.
         """
+        shape = vector_format(self._plan, t)
+        masks = self._masks.shaped(shape.ring, shape.elements)
         mask_of_all: RingArray | None = None
         if t in self._stored.replies:
-            reply = recall(NoisyMaskedSum, self._stored.replies[t], self._shape, f"reply-{t}")
+            reply = recall(NoisyMaskedSum, self._stored.replies[t], shape, f"reply-{t}")
         else:
             yield from self._ahead.record(t)
             if t >= self._stored.server_done:
-                update = yield from self._masked_update(t, local_update)
+                update = yield from self._masked_update(t, local_update, shape, masks)
                 yield Send((SERVER,), update, t)  # Enc_i(v_i)
                 # A ledger that goes further than `run/` explains is refused on resume: only now.
                 yield from self._ahead.prepare(t + 1)
             # Nothing here depends on the answer: do it while the server works.
-            mask_of_all = self._masks.total(t, self._everybody, self._history)  # r = r_1 + ... + r_M
-            reply = yield Receive(SERVER, NoisyMaskedSum, t, self._shape)  # Enc(v + gamma)
+            mask_of_all = masks.total(t, self._everybody, self._history)  # r = r_1 + ... + r_M
+            reply = yield Receive(SERVER, NoisyMaskedSum, t, shape)  # Enc(v + gamma)
             yield Save(f"reply-{t}", reply.body())
         yield Attest(SERVER, reply, t)
         self._check(reply, t)
         if mask_of_all is None or reply.included != self._everybody:
-            mask_of_all = self._masks.total(t, reply.included, self._history)
-        noisy = self._shape.ring.decode(reply.elements(self._shape) - mask_of_all)  # Enc(v + gamma) - r, times 2^q
+            mask_of_all = masks.total(t, reply.included, self._history)
+        noisy = shape.ring.decode(reply.elements(shape) - mask_of_all)  # Enc(v + gamma) - r, times 2^q
         self._history = continue_history(self._history, reply.body())
         return noisy, reply.included
 
-    def _masked_update(self, t: int, local_update: LocalUpdate) -> Party[MaskedUpdate]:
+    def _masked_update(
+        self, t: int, local_update: LocalUpdate, shape: VectorFormat, masks: Masks
+    ) -> Party[MaskedUpdate]:
         """Mask the local update and store the bytes; on resume, take the stored ones."""
         if t in self._stored.uplinks:
-            return recall(MaskedUpdate, self._stored.uplinks[t], self._shape, f"uplink-{t}")
-        encoded = self._shape.ring.encode(local_update())  # v_i, on the grid of 2^-q already
-        masked = encoded + self._masks.mask(t, self._me, self._history)  # v_i + r_i
+            return recall(MaskedUpdate, self._stored.uplinks[t], shape, f"uplink-{t}")
+        encoded = shape.ring.encode(local_update())  # v_i, on the grid of 2^-q already
+        masked = encoded + masks.mask(t, self._me, self._history)  # v_i + r_i
         # Differs from the paper, with pairwise masking only: gamma comes in shares from the clients.
         update = MaskedUpdate(self._ahead.add_noise(masked, t).tobytes())
         yield Save(f"uplink-{t}", update.data)

@@ -17,7 +17,7 @@ from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.fastlloyd.plan import Plan
 
 Draw = Callable[[int], NDArray[np.int64]]
-"""From a round's number to fresh noise in grid units, int64, shape (k (d + 1),)."""
+"""From a round's number t to fresh noise in grid units, int64, shape (plan.elements(t),)."""
 
 
 class Ahead:
@@ -59,7 +59,7 @@ class Ahead:
             yield from self.record(t)
 
     def add_noise(self, vector: RingArray, t: int) -> RingArray:
-        """Add round t's noise to ring elements, shape (k (d + 1),), if this party adds any; it is not kept."""
+        """Add round t's noise to ring elements, shape (plan.elements(t),), if this party adds any; it is not kept."""
         if self._draw is None:
             return vector
         ready = self._noise.pop(t, None)

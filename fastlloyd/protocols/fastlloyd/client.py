@@ -62,9 +62,9 @@ def client(
         Own records.
     plan : Plan
     masks : Masks
-        From the clients' common seed, or from the secrets of the pairs, as the plan says.
+        From the clients' common seed, or from the secrets of the pairs, as the plan says; of any shape.
     share : callable, optional
-        With pairwise masking: round number to this client's fresh share of noise, int64, shape (k (d + 1),).
+        With pairwise masking: round number t to this client's fresh share of noise, int64, shape (plan.elements(t),).
     stored : StoredRounds, optional
         On resume: stored uplinks are re-sent byte for byte, never computed again.
     start : float64 array, shape (k, d), optional

@@ -22,7 +22,7 @@ from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.face_inputs import gather, load, public_parameters
 from fastlloyd.protocols.fastlloyd.face_noise import expect, noise_of
 from fastlloyd.protocols.fastlloyd.face_words import data_flow, who_sees
-from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, VectorFormat
+from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, vector_format
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, lifetime_delta, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share, first_centers
 from fastlloyd.protocols.fastlloyd.server import server
@@ -151,17 +151,16 @@ def take_part(session: Session) -> Party[Outcome]:
 
 
 def make_masks(agreement: MaskAgreement, plan: Plan) -> Party[Masks]:
-    """Agree with the other clients on the masks that the plan asks for."""
+    """Agree with the other clients on the masks that the plan asks for; of the shape of round 0."""
     ring = Ring(plan.ring_bits)
     if plan.masking == "pairwise":
-        return PairwiseMasks((yield from agreement.pairs()), ring, plan.elements, agreement.run_id)
-    return MaskGenerator((yield from agreement.seed()), ring, plan.elements, agreement.run_id)
+        return PairwiseMasks((yield from agreement.pairs()), ring, plan.elements(0), agreement.run_id)
+    return MaskGenerator((yield from agreement.seed()), ring, plan.elements(0), agreement.run_id)
 
 
-def _included(plan: Plan, reply: bytes) -> tuple[PartyId, ...]:
-    """Name the clients whose updates are in a stored reply."""
-    shape = VectorFormat(Ring(plan.ring_bits), plan.elements, plan.clients)
-    return recall(NoisyMaskedSum, reply, shape, "reply").included
+def _included(plan: Plan, t: int, reply: bytes) -> tuple[PartyId, ...]:
+    """Name the clients whose updates are in the stored reply of round t."""
+    return recall(NoisyMaskedSum, reply, vector_format(plan, t), f"reply-{t}").included
 
 
 def _parameters(facts: Facts, plan: Plan) -> dict[str, Any]:

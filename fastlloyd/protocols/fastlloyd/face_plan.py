@@ -41,15 +41,13 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     names = tuple(f"x{i + 1}" for i in range(d))
     plan = make_plan(public, d=d, names=names)
     epsilon = check_plan(plan, public, d=d, names=names)
-    grid = 2.0**plan.fraction_bits
-    share = public.n_total / public.k
     lines = [
         f"{plan.protocol}: {format_count(public.n_total, 'record')} at most, {format_count(d, 'feature')}, "
         f"{format_count(public.k, 'cluster')}, {format_count(public.clients, 'client')} "
         f"(at least {public.min_clients} in each round)",
         f"rounds: {len(plan.rounds)}",
         f"arithmetic: ring Z_2^{plan.ring_bits}, {plan.fraction_bits} fraction bits",
-        f"payload: {plan.elements * plan.ring_bits // 8 * 2 * public.clients:,} bytes a round, all parties together",
+        payload_line(plan),
         _time_line(plan, max(share_caps(config, clients, public.n_total))),
     ]
     if plan.private:
@@ -60,20 +58,42 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
         lines += promise_lines(config, delta=plan.delta, n_total=plan.n_total)
         if plan.masking == "pairwise":
             lines += _share_lines(plan)
-        for t, planned in enumerate(plan.rounds):
-            largest = "at most " if plan.plus is not None else ""
-            radius = "" if planned.radius is None else f"radius {largest}{planned.radius / grid:.3g}, "
-            if plan.is_survey(t):
-                radius = "survey of all records, "
-            sums, counts = planned.sum_scale * public.spread / grid, planned.count_scale * public.spread / grid
-            lines.append(
-                f"  round {t + 1}: {radius}noise on a count {counts:.3g}; on a coordinate of an "
-                f"average cluster's centre {sums / share / 2:.2%} of the feature's range"
-            )
+        lines += [round_line(plan, t, spread=public.spread) for t in range(len(plan.rounds))]
         lines.append(_outlook(config, public, names))
     else:
         lines.append("privacy: none on the result; only the sums of each round are masked")
     return lines
+
+
+def payload_line(plan: Plan) -> str:
+    """Say how many bytes of vectors all parties send in a round, and in which rounds it is another number."""
+    each = [2 * plan.clients * plan.elements(t) * plan.ring_bits // 8 for t in range(len(plan.rounds))]
+    others = "".join(f", {size:,} in round {t + 1}" for t, size in enumerate(each) if size != each[-1])
+    return f"payload: {each[-1]:,} bytes a round{others}, all parties together"
+
+
+def round_line(plan: Plan, t: int, *, spread: float) -> str:
+    """Describe round t: what it asks for, and the noise on it.
+
+    Parameters
+    ----------
+    plan : Plan
+    t : int
+    spread : float
+        All noise over the noise that counts for privacy.
+    """
+    planned, grid = plan.rounds[t], 2.0**plan.fraction_bits
+    sums, counts = planned.sum_scale * spread / grid, planned.count_scale * spread / grid
+    if planned.cells:
+        return f"  round {t + 1}: histogram of {format_count(planned.cells, 'cell')}, noise on a count {counts:.3g}"
+    largest = "at most " if plan.plus is not None else ""
+    radius = "" if planned.radius is None else f"radius {largest}{planned.radius / grid:.3g}, "
+    if plan.is_survey(t):
+        radius = "survey of all records, "
+    return (
+        f"  round {t + 1}: {radius}noise on a count {counts:.3g}; on a coordinate of an average cluster's centre "
+        f"{sums / (plan.n_total / plan.k) / 2:.2%} of the feature's range"
+    )
 
 
 def _outlook(config: RunConfig, public: PublicParameters, names: tuple[str, ...]) -> str:

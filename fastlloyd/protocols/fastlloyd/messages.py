@@ -11,7 +11,8 @@
       new centres (lines 18 to 20)
 
 One up and one down per round and client, k (d + 1) ring elements each: first the k x d sums, row by row,
-then the k counts. The set included travels as a bitmap and counts as link bytes.
+then the k counts. In a round that counts records in cells, these counts alone. The set included travels as a bitmap
+and counts as link bytes.
 
 With pairwise masking v_i holds the client's share of the noise, the set is always all clients, and the r_i of all of
 them add up to 0: the reply is the noisy sum itself, in clear inside TLS.
@@ -24,16 +25,22 @@ from typing import ClassVar, Self
 
 from fastlloyd.masking.fixed import Ring, RingArray
 from fastlloyd.party.message import IncludedPayload, RingPayload
+from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.wire import numbers
 
 
 @dataclass(frozen=True, slots=True)
 class VectorFormat:
-    """The public shape of both messages: ring, number of elements, number of clients."""
+    """The public shape of both messages of a round: ring, number of elements, number of clients."""
 
     ring: Ring
     elements: int
     clients: int
+
+
+def vector_format(plan: Plan, t: int) -> VectorFormat:
+    """Return the shape of round t's messages."""
+    return VectorFormat(Ring(plan.ring_bits), plan.elements(t), plan.clients)
 
 
 class MaskedUpdate(RingPayload):
@@ -42,7 +49,7 @@ class MaskedUpdate(RingPayload):
     Attributes
     ----------
     data : bytes
-        k (d + 1) ring elements, little endian.
+        The round's ring elements, little endian.
     """
 
     __slots__ = ()
@@ -55,7 +62,7 @@ class NoisyMaskedSum(IncludedPayload):
     Attributes
     ----------
     data : bytes
-        k (d + 1) ring elements, little endian.
+        The round's ring elements, little endian.
     included : tuple of PartyId
         Whose updates are in the sum.
     clients : int
@@ -72,5 +79,5 @@ class NoisyMaskedSum(IncludedPayload):
         return cls(data, included, format.clients)
 
     def elements(self, format: VectorFormat) -> RingArray:
-        """Return the ring elements, shape (k (d + 1),)."""
+        """Return the ring elements, shape (elements,)."""
         return format.ring.from_bytes(self.data, format.elements)

@@ -10,6 +10,7 @@ Source: FastLloyd, Eq. 7 and 8, Lemma A.1; docs/privacy.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Annotated, Any
 
 from fastlloyd.errors import RangeError
@@ -68,10 +69,14 @@ class Plan(PlainPlan):
         """Whether round t looks at all records together (fastlloyd-plus)."""
         return t == 0 and self.plus is not None and self.plus.survey
 
-    @property
-    def elements(self) -> int:
-        """Ring elements per message: k (d + 1)."""
-        return self.k * (self.d + 1)
+    def lengths(self, t: int) -> tuple[int, int]:
+        """Return how many sums and how many counts round t's vector has: k d and k, or none and all cells."""
+        cells = self.rounds[t].cells
+        return (0, cells) if cells else (self.k * self.d, self.k)
+
+    def elements(self, t: int) -> int:
+        """Return the ring elements of a message in round t: k (d + 1), or the cells of a histogram."""
+        return sum(self.lengths(t))
 
     @property
     def private(self) -> bool:
@@ -80,25 +85,23 @@ class Plan(PlainPlan):
 
     def rounds_ahead(self, t: int) -> range:
         """Return the rounds from t on whose noise and masks are worth having ready: bounded in memory."""
-        return range(t, min(len(self.rounds), t + max(1, _READY_ELEMENTS // self.elements)))
+        together = accumulate(self.elements(later) for later in range(t, len(self.rounds)))
+        fitting = sum(elements <= _READY_ELEMENTS for elements in together)
+        return range(t, min(len(self.rounds), t + max(1, fitting)))
 
     def releases(self, t: int) -> tuple[Release, ...]:
-        """Return what round t releases: sums and counts, each a vector over all clusters.
+        """Return what round t releases: sums and counts, each a vector over all clusters, or a histogram.
 
         Notes
         -----
         Privacy: one record enters one cluster, so it moves one row of the sums and one count
         (`kmeans.assign.accumulate`); the k clusters together are one release of the stated sensitivity. A survey's
-        record moves two rows, by no more than that together (`plus_plan.survey_sensitivity`).
+        record moves two rows, by no more than that together (`plus_plan.survey_sensitivity`). In a histogram it enters
+        one cell, so it moves one count by 2^q: the sensitivity of the vector of all counts, in L1 and in L2.
         """
         planned = self.rounds[t]
         grid = float(1 << self.fraction_bits)
         shared = self.mechanism in SHARED
-        if self.is_survey(t):
-            name, sensitivity = "sums and squares", survey_sensitivity(self.k, self.d, self.fraction_bits)
-        else:
-            name = "relative sums" if self.relative else "sums"
-            sensitivity = sum_sensitivity(planned.radius, self.mechanism, self.d, self.fraction_bits)
         common: dict[str, Any] = {
             "round": t,
             "mechanism": self.mechanism,
@@ -109,6 +112,13 @@ class Plan(PlainPlan):
             "clients": self.clients if shared else 0,
             "known": self.known_shares if shared else 0,
         }
+        if planned.cells:
+            return (Release(name="histogram", sensitivity=grid, noise_scale=planned.count_scale, **common),)
+        if self.is_survey(t):
+            name, sensitivity = "sums and squares", survey_sensitivity(self.k, self.d, self.fraction_bits)
+        else:
+            name = "relative sums" if self.relative else "sums"
+            sensitivity = sum_sensitivity(planned.radius, self.mechanism, self.d, self.fraction_bits)
         return (
             Release(name=name, sensitivity=sensitivity, noise_scale=planned.sum_scale, **common),
             Release(name="counts", sensitivity=grid, noise_scale=planned.count_scale, **common),
@@ -207,7 +217,7 @@ def _allowed_delta(public: PublicParameters) -> float:
 
 
 def _check_ranges(plan: Plan, outline: Outline) -> None:
-    """Refuse radii, modes and fraction bits that the configuration does not give."""
+    """Refuse radii, cells, modes and fraction bits that the configuration does not give."""
     rule = (outline.relative, outline.clip, outline.settings.domain)
     if (plan.relative, plan.clip, plan.domain) != rule:
         raise ValueError("the plan's update rule differs from the configuration")
@@ -222,6 +232,10 @@ def _check_ranges(plan: Plan, outline: Outline) -> None:
     if plan.fraction_bits > most:
         raise ValueError(f"the plan has {plan.fraction_bits} fraction bits, on which sums may not fit; expected {most}")
     for t, planned in enumerate(plan.rounds):
+        if planned.cells != (cells := outline.cells(t)):
+            raise ValueError(f"the plan has {planned.cells} cells in round {t}, expected {cells}")
+        if cells and planned.sum_scale:
+            raise ValueError(f"the plan has noise on sums in round {t}, expected none: it has no sums")
         radius = outline.radius(t)
         if radius is None and planned.radius is None:
             continue

@@ -17,6 +17,9 @@ from fastlloyd.protocols.fastlloyd.plus_plan import PlusPlan, make_plus, plus_mu
 from fastlloyd.protocols.fastlloyd.settings import PLUS, Settings, count_ratio, radius_of_round, split_gaussian
 from fastlloyd.wire.decode import MOST_INTEGER, Amount, Within
 
+MOST_CELLS = 1 << 20
+"""Most counts of one round."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundPlan:
@@ -30,11 +33,15 @@ class RoundPlan:
     sum_scale, count_scale : float
         Standard deviation (Gaussian) or scale b (Laplace) of the noise on each sum and count; 0 without. Of
         noise in shares: of the m - t shares that count.
+    cells : int
+        0: the round asks for k d sums and k counts. Else for so many counts and no sums: a histogram, with neither
+        radius nor `sum_scale`.
     """
 
     radius: Annotated[int, Within(1, MOST_INTEGER)] | None
     sum_scale: Amount
     count_scale: Amount
+    cells: Annotated[int, Within(0, MOST_CELLS)]
 
 
 class Outline:
@@ -69,9 +76,16 @@ class Outline:
         """Whether steps are clipped to the radius."""
         return self.relative and self.plus is None and self.settings.clip
 
+    def cells(self, t: int) -> int:
+        """Return how many cells round t counts records in; 0 for a round of sums and counts."""
+        return 0
+
     def radius(self, t: int) -> float | None:
-        """Return round t's radius, scaled domain; for fastlloyd-plus the largest possible, and none for a survey."""
-        if not self.relative or self._is_survey(t):
+        """Return round t's radius, scaled domain.
+
+        For fastlloyd-plus the largest possible, and none for a survey or a histogram.
+        """
+        if not self.relative or self._is_survey(t) or self.cells(t):
             return None
         if self.plus is not None:
             return self.plus.nominal_radius(self._d)
@@ -83,7 +97,10 @@ class Outline:
         whole = None if radius is None else math.floor(radius * grid)
         sums, counts = self._multipliers[t]
         return RoundPlan(
-            radius=whole, sum_scale=sums * factor * self._moved(t, whole, bits), count_scale=counts * factor * grid
+            radius=whole,
+            sum_scale=sums * factor * self._moved(t, whole, bits),
+            count_scale=counts * factor * grid,
+            cells=self.cells(t),
         )
 
     def fraction_bits(self) -> int:
@@ -122,7 +139,9 @@ class Outline:
         return max(sums * moved, counts)
 
     def _moved(self, t: int, radius: int | None, bits: int) -> float:
-        """Return round t's sensitivity of the sums in grid units."""
+        """Return round t's sensitivity of the sums in grid units; 0 for a histogram, which has none."""
+        if self.cells(t):
+            return 0.0
         if self._is_survey(t):
             return survey_sensitivity(self._public.k, self._d, bits)
         return sum_sensitivity(radius, self._public.mechanism, self._d, bits)

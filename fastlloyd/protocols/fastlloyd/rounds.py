@@ -5,12 +5,14 @@ Source: FastLloyd, Alg. 1 lines 6 to 13 (local update) and 18 to 20 (post-proces
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.errors import InternalError
 from fastlloyd.kmeans.assign import accumulate
 from fastlloyd.kmeans.grid import GridPoints, round_centers
 from fastlloyd.kmeans.initial import sphere_packing, to_grid
@@ -68,6 +70,8 @@ def local_update(points: GridPoints, centers: Centers, plan: Plan, t: int) -> ND
     Privacy: see `kmeans.assign.accumulate`; the counts are scaled by 2^q, so one record moves them by 2^q.
     Source: Alg. 1, lines 6 to 13; for fastlloyd-plus see `plus.survey_update` and `plus.scaled_update`.
     """
+    if plan.rounds[t].cells:
+        raise InternalError(f"round {t} is a histogram, which no protocol counts yet")
     if plan.is_survey(t):
         return survey_update(points, plan)
     if centers.state is not None:
@@ -79,44 +83,42 @@ def local_update(points: GridPoints, centers: Centers, plan: Plan, t: int) -> ND
 
 
 def draw_noise(plan: Plan, t: int, secret: SecretRandom) -> NDArray[np.int64]:
-    """Draw the server's noise of round t in grid units, shape (k (d + 1),); zeros where it adds none.
+    """Draw the server's noise of round t in grid units, shape (plan.elements(t),); zeros where it adds none.
 
     Notes
     -----
     Sees: the server, which never sees the sums; the clients never see the noise.
     Source: Eq. 8 (Gaussian), Su et al. (Laplace); docs/privacy.md.
     """
-    planned = plan.rounds[t]
-    sums, counts = plan.k * plan.d, plan.k
     if plan.mechanism not in ("gaussian", "laplace"):
-        return np.zeros(sums + counts, dtype=np.int64)
-    if plan.mechanism == "gaussian":
-        return np.concatenate(
-            [round_normal(planned.sum_scale, sums, secret), round_normal(planned.count_scale, counts, secret)]
-        )
+        return np.zeros(plan.elements(t), dtype=np.int64)
     # Laplace noise on each coordinate: scale b with L1 sensitivity d 2^q is epsilon = d 2^q / b for all.
-    return np.concatenate(
-        [round_laplace(planned.sum_scale, sums, secret), round_laplace(planned.count_scale, counts, secret)]
-    )
+    draw = round_normal if plan.mechanism == "gaussian" else round_laplace
+    return _draw_each(plan, t, lambda scale, size: draw(scale, size, secret))
 
 
 def draw_share(plan: Plan, t: int, secret: SecretRandom) -> NDArray[np.int64]:
-    """Draw one client's share of round t's noise in grid units, shape (k (d + 1),); zeros where the server adds it.
+    """Draw one client's share of round t's noise in grid units, shape (plan.elements(t),).
+
+    Zeros where the server adds the noise.
 
     Notes
     -----
     Sees: the client that draws it; the server and the others see sums of all clients' shares and updates.
     Privacy: m - t shares together have the scales of the plan (`privacy/shares.py`).
     """
-    planned = plan.rounds[t]
-    sums, counts = plan.k * plan.d, plan.k
     if plan.mechanism not in SHARED:
-        return np.zeros(sums + counts, dtype=np.int64)
+        return np.zeros(plan.elements(t), dtype=np.int64)
     draw = draw_gaussian_share if plan.mechanism == GAUSSIAN_SHARES else draw_laplace_share
     shares = plan.clients - plan.known_shares
-    return np.concatenate(
-        [draw(planned.sum_scale, shares, sums, secret), draw(planned.count_scale, shares, counts, secret)]
-    )
+    return _draw_each(plan, t, lambda scale, size: draw(scale, shares, size, secret))
+
+
+def _draw_each(plan: Plan, t: int, draw: Callable[[float, int], NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Draw round t's noise on its sums, if it has any, and then on its counts, each of its own scale."""
+    planned, (sums, counts) = plan.rounds[t], plan.lengths(t)
+    on_sums = [draw(planned.sum_scale, sums)] if sums else []
+    return np.concatenate([*on_sums, draw(planned.count_scale, counts)])
 
 
 def post_process(noisy: NDArray[np.int64], centers: Centers, plan: Plan, t: int) -> Centers:
@@ -128,6 +130,8 @@ def post_process(noisy: NDArray[np.int64], centers: Centers, plan: Plan, t: int)
     An empty cluster keeps its centre without noise; see `kmeans.update.move` for noisy counts near zero.
     Source: Alg. 1, lines 18 to 20.
     """
+    if plan.rounds[t].cells:
+        raise InternalError(f"round {t} is a histogram, which no protocol reads yet")
     grid = float(1 << plan.fraction_bits)
     noisy_sums, noisy_counts = split(noisy.astype(np.float64) / grid, plan.k, plan.d)
     if centers.state is not None:

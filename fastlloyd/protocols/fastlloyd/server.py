@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastlloyd.masking.fixed import Ring
 from fastlloyd.party.effects import Attest, Gather, Party, Publish, Save, Send
 from fastlloyd.party.message import recall
 from fastlloyd.protocols.fastlloyd.ahead import Ahead, Draw
-from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, VectorFormat
+from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, vector_format
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
@@ -42,7 +41,8 @@ def server(
     ----------
     plan : Plan
     noise : callable
-        Round number to fresh secret noise in grid units, int64, shape (k (d + 1),); zeros with pairwise masking.
+        Round number t to fresh secret noise in grid units, int64, shape (plan.elements(t),); zeros with pairwise
+        masking.
     stored : mapping from round to reply bytes, optional
         On resume: replies that were fixed before; sent again as they are, never drawn again.
     rounds_done : mapping from client to its number of accepted replies, optional
@@ -53,12 +53,12 @@ def server(
     Privacy: each reply is the release of `plan.releases(t)`, in the ledger before it leaves.
     """
     stored, rounds_done = stored or {}, rounds_done or {}
-    shape = VectorFormat(Ring(plan.ring_bits), plan.elements, plan.clients)
     everybody = clients(plan.clients)
     included: list[tuple[PartyId, ...]] = []
     late: frozenset[PartyId] = frozenset()
     ahead = Ahead(plan, noise)
     for t in range(len(plan.rounds)):
+        shape = vector_format(plan, t)
         if t in stored:
             reply = recall(NoisyMaskedSum, stored[t], shape, f"reply-{t}")
             yield from _send_again(reply, t, tuple(party for party in everybody if rounds_done.get(party, 0) <= t))
@@ -69,7 +69,7 @@ def server(
             yield from ahead.record(t)
         updates = yield Gather(everybody, MaskedUpdate, t, plan.min_clients, shape, late)  # Enc_i(v_i)
         among = tuple(party for party in everybody if party in updates)
-        total = np.zeros(plan.elements, dtype=shape.ring.dtype)
+        total = np.zeros(shape.elements, dtype=shape.ring.dtype)
         for party in among:  # "Compute sum"
             total += updates[party].elements(shape)
         total = ahead.add_noise(total, t)  # "Add noise value": gamma, on the grid of 2^-q

@@ -10,6 +10,6 @@ from fastlloyd.protocols.fastlloyd.plan import Plan
 
 def bounds(plan: Plan) -> Bounds:
     """Return the bounds of what a peer may send once the plan is known."""
-    vector = plan.elements * plan.ring_bits // 8
+    vector = max(map(plan.elements, range(len(plan.rounds)))) * plan.ring_bits // 8
     sizes = {MaskedUpdate.TYPE: vector, NoisyMaskedSum.TYPE: vector + (plan.clients + 7) // 8}
     return plan_bounds(sizes, clients=plan.clients)

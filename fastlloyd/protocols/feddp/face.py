@@ -121,7 +121,7 @@ def serve(session: Session) -> Party[Outcome]:
         play=lambda plan, stored, done: server(
             plan, points, restarts=settings.restarts, stored=stored, rounds_done=done
         ),
-        included=lambda plan, _: clients(plan.clients),
+        included=lambda plan, t, reply: clients(plan.clients),
     )
     return (yield from _conclude(session, plan, result))
 

@@ -106,7 +106,7 @@ def serve(session: Session) -> Party[Outcome]:
         make=lambda schema: make_plan(public, d=len(schema.names), names=schema.names),
         bounds=bounds,
         play=lambda plan, stored, done: server(plan, stored=stored.get(0), rounds_done=done),
-        included=lambda plan, reply: recall(MergedCenters, reply, centers_format(plan), "reply-0").included,
+        included=lambda plan, t, reply: recall(MergedCenters, reply, centers_format(plan), "reply-0").included,
     )
     return (yield from _conclude(session, plan, result))
 

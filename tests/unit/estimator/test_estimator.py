@@ -50,7 +50,7 @@ def model(**changes: Any) -> FastLloyd:
 
 def silence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the noise away."""
-    monkeypatch.setattr(module, "draw_noise", lambda plan, t, secret: np.zeros(plan.elements, dtype=np.int64))
+    monkeypatch.setattr(module, "draw_noise", lambda plan, t, secret: np.zeros(plan.elements(t), dtype=np.int64))
 
 
 # -- units --
@@ -216,7 +216,7 @@ def test_ledger_file_holds_the_releases_before_anything_is_made(
 
     def watched(plan: Any, t: int, secret: object) -> NDArray[np.int64]:
         lines.append(len(path.read_text().splitlines()))
-        return np.zeros(plan.elements, dtype=np.int64)
+        return np.zeros(plan.elements(t), dtype=np.int64)
 
     monkeypatch.setattr(module, "draw_noise", watched)
     fitted = model(ledger=path).fit(people())
@@ -348,7 +348,7 @@ def test_inertia_is_left_out() -> None:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_federated_equals_pooled_for_the_same_noise(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fixed(plan: Any, t: int, secret: object) -> NDArray[np.int64]:
-        return np.random.default_rng(t).integers(-4000, 4000, plan.elements)
+        return np.random.default_rng(t).integers(-4000, 4000, plan.elements(t))
 
     monkeypatch.setattr(module, "draw_noise", fixed)
     X = people()

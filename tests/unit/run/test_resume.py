@@ -29,7 +29,7 @@ POINTS = blobs(60, 3, 2)
 ROUNDS = 4
 PLAN = plan_for(POINTS, 3, rounds=ROUNDS)
 ME = PartyId(1)
-VECTOR = bytes(PLAN.elements * 4)
+VECTOR = bytes(PLAN.elements(0) * 4)
 REPLY = NoisyMaskedSum(VECTOR, clients(2), 2)
 
 
@@ -150,7 +150,11 @@ def test_a_torn_pair_of_entries_is_what_a_crash_leaves() -> None:
 
 def test_a_client_that_was_part_of_a_round_has_the_replies_before_it() -> None:
     stored = {0: b"both", 1: b"both", 2: b"first"}
-    included = {b"both": clients(2), b"first": clients(1)}.__getitem__
+    told = {(0, b"both"): clients(2), (1, b"both"): clients(2), (2, b"first"): clients(1)}
+
+    def included(t: int, reply: bytes) -> tuple[PartyId, ...]:
+        return told[t, reply]
+
     refuse_behind(stored, {PartyId(1): 2, PartyId(2): 1}, included)
     with pytest.raises(
         PeerError, match="client 1 was part of round 2, but has stored the replies of 1 round"
