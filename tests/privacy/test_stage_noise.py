@@ -16,7 +16,7 @@ from fastlloyd.privacy.sketch.sketch import make_sketch
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
 from fastlloyd.protocols.feddp.math import noise as feddp_noise
-from fastlloyd.protocols.vertical_dp.client import laplace_from
+from fastlloyd.protocols.vertical_dp.client import noise_for
 from fastlloyd.protocols.vertical_dp.math.weights import noisy_count
 from fastlloyd.protocols.vertical_he import rounds as he_rounds
 from fastlloyd.protocols.vertical_he.math.hints import HINT_SHARE
@@ -138,15 +138,20 @@ def test_the_number_of_users_has_the_noise_of_its_ledger() -> None:
     assert not has_unit_variance(scores(0.25))
 
 
-def test_local_releases_have_the_noise_of_their_ledger() -> None:
+@pytest.mark.parametrize("method", ["shortened", "lloyd"])
+def test_local_releases_have_the_noise_of_their_ledger(method: str) -> None:
     # That a party asks for the scales of its releases: tests/protocols/vertical_dp/test_local.py.
     columns = vertical_dp.split(vertical_dp.correlated(300, 2), 2)
-    local = [r for r in vertical_dp.plan_for(columns, 4, settings=SMALL).all_releases() if "client" in r.name]
-    draw, coins = laplace_from(Replay(4)), np.random.default_rng(4)
+    plan = vertical_dp.plan_for(columns, 4, settings={**SMALL, "local": method})
+    local = [r for r in plan.all_releases() if "client" in r.name]
+    draw, coins = noise_for(plan.local_plan(0), Replay(4)), np.random.default_rng(4)
     assert local
     for release in local:
-        assert has_unit_variance(normal_scores(release, draw(release.noise_scale, 60), coins))
-        assert not has_unit_variance(normal_scores(release, draw(release.noise_scale / 4.0, 60), coins))
+        # Noise on shortened sums is drawn in units of the radius, on a fine grid.
+        fine = 1000.0 if release.unit == "the radius" else 1.0
+        scaled = dataclasses.replace(release, sensitivity=fine, noise_scale=fine * release.noise_scale)
+        assert has_unit_variance(normal_scores(scaled, draw(scaled.noise_scale, 60), coins))
+        assert not has_unit_variance(normal_scores(scaled, draw(scaled.noise_scale / 4.0, 60), coins))
 
 
 def test_sketches_have_the_phantoms_of_their_ledger() -> None:

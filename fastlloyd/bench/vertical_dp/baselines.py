@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.weighted import cluster
-from fastlloyd.protocols.vertical_dp.client import laplace_from
+from fastlloyd.protocols.vertical_dp.client import laplace_from, noise_for
 from fastlloyd.protocols.vertical_dp.local_plan import LocalPlan, automatic_levels
 from fastlloyd.protocols.vertical_dp.math.estimate import Table, nearest_table
 from fastlloyd.protocols.vertical_dp.math.fit import Cells, cells_of, fit_tables, paper_fit
@@ -151,11 +151,11 @@ def central_dplsf(
 ) -> NDArray[np.float64]:
     """Cluster pooled columns by DPLSF with all of epsilon ('central'); float64 array, shape (k, d)."""
     n, d = points.shape
-    levels = automatic_levels(n, epsilon)
+    levels = automatic_levels(n, epsilon, "dplsf")
     plan = LocalPlan(
         method="dplsf", clusters=k, d=d, n=n, epsilon=epsilon, tree_share=tree_share, levels=levels, seed=seed, party=0
     )
-    return np.asarray(cluster_locally(points, plan, laplace_from(secret)).noisy_centers / GRID)
+    return np.asarray(cluster_locally(points, plan, noise_for(plan, secret)).noisy_centers / GRID)
 
 
 def central_kmeans(points: NDArray[np.float64], k: int, *, seed: int) -> NDArray[np.float64]:

@@ -30,7 +30,7 @@ from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.vertical import PartyFeatures
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.privacy.sketch.sketch import Levels, make_sketch
-from fastlloyd.protocols.vertical_dp.client import laplace_from
+from fastlloyd.protocols.vertical_dp.client import noise_for
 from fastlloyd.protocols.vertical_dp.local_plan import LocalPlan, automatic_levels
 from fastlloyd.protocols.vertical_dp.math.fit import Cells, fit_tables
 from fastlloyd.protocols.vertical_dp.math.grid import cluster_cells
@@ -183,10 +183,10 @@ def local_clusters(
         if method.plain_local:
             own = _local_plan(plan, place, "plain", 1.0)
         elif method.weights in (HISTOGRAM, REPORTS, REPORT_PAIRS):
-            own = _local_plan(plan, place, plan.local, baseline_epsilon(method, epsilon, plan.clients))
+            own = _local_plan(plan, place, "lloyd", baseline_epsilon(method, epsilon, plan.clients))
         else:
             own = plan.local_plan(place)
-        found.append(cluster_locally(columns, own, laplace_from(secret)))
+        found.append(cluster_locally(columns, own, noise_for(own, secret)))
     return found
 
 
@@ -203,8 +203,8 @@ def _local_plan(plan: Plan, place: int, how: str, epsilon: float) -> LocalPlan:
         d=len(plan.names[place]),
         n=plan.n_total,
         epsilon=epsilon,
-        tree_share=plan.tree_share,
-        levels=automatic_levels(plan.n_total, epsilon),
+        tree_share=TREE_SHARE,
+        levels=automatic_levels(plan.n_total, epsilon, how),
         seed=plan.seed,
         party=place + 1,
     )

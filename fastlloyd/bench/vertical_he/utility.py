@@ -19,7 +19,7 @@ from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.vertical import PartyFeatures
 from fastlloyd.kmeans.matching import accuracy
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.protocols.vertical_dp.client import laplace_from
+from fastlloyd.protocols.vertical_dp.client import noise_for
 from fastlloyd.protocols.vertical_dp.math.grid import cluster_cells
 from fastlloyd.protocols.vertical_dp.math.local import GRID, cluster_locally
 from fastlloyd.protocols.vertical_dp.math.weights import noisy_count
@@ -89,7 +89,7 @@ def vertical_dp_centers(points: Array, case: Case) -> Array:
     plan = make_plan(public, [_features(party, width) for party, width in enumerate(case.widths, 1)])
     columns = np.split(points, np.cumsum(case.widths)[:-1], axis=1)
     local = [
-        cluster_locally(np.ascontiguousarray(own), plan.local_plan(place), laplace_from(secret))
+        cluster_locally(np.ascontiguousarray(own), plan.local_plan(place), noise_for(plan.local_plan(place), secret))
         for place, own in enumerate(columns)
     ]
     sketches = make_sketches([found.raw_labels for found in local], plan, secret)

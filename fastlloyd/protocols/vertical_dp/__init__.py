@@ -6,6 +6,7 @@
 `keys.py`              before it: secrets, alignment of records, hash keys (§4.3)
 `messages.py`          one message from each party, one back
 `math/local.py`        LocCluster (§3.5); `local_plan.py`: its noise and releases
+`math/tree.py`         its tree of noisy counts; `math/shortened.py`: its steps, ours
 `math/weights.py`      WeightEst: from sketches to weights, by the estimators and fits that a run chose
 `math/estimate.py`     inclusion and exclusion of sketches (Algorithm 4)
 `math/pair.py`         ours in its place: the likelihood of two parties' sketches

@@ -5,7 +5,8 @@ and epsilon' = epsilon_2 / (4 sqrt(M log(1 / delta_2))) for each row.
 
 Tight: the shares are the paper's, but the sketches' is not split over the parties (their rows are one mechanism, see
 `privacy/sketch/sketch.py`), and all releases together are composed by their privacy loss distributions; then all noise
-shrinks by one factor until the total is epsilon.
+shrinks by one factor until the total is epsilon. `local = shortened` has Gaussian noise, so there the part of local
+clusterings and sketches is divided as 1 / sigma^2 is.
 
 Source: Vertical DP, Algorithm 1 and Algorithm 3 line 1; docs/vertical-dp-privacy.md.
 """
@@ -22,6 +23,7 @@ from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier
 from fastlloyd.privacy.release import Release
 from fastlloyd.privacy.sketch.level import MAX_PHANTOMS, phantoms_for
 from fastlloyd.privacy.sketch.release import paper_phantoms
+from fastlloyd.protocols.vertical_dp.local_plan import SHORTENED
 from fastlloyd.protocols.vertical_dp.settings import PAPER, Settings
 
 # As far below epsilon as a whole number of phantoms may leave the total; Laplace noise takes up the rest.
@@ -37,7 +39,7 @@ class Split:
     total_epsilon : float
         Paper: epsilon_0.
     local_epsilon : float
-        Paper: epsilon_1, of each party.
+        Paper: epsilon_1, of each party; of 'shortened' one over its noise multiplier.
     row_epsilon : float
         Paper: epsilon', of each joint row; a target that `phantoms` meets.
     phantoms : int
@@ -83,8 +85,13 @@ def first_split(settings: Settings, *, parties: int, groups: int, epsilon: float
         Epsilon is too small for so many rows.
     """
     rest = (1.0 - settings.total_share) * epsilon
-    sketches = (1.0 - settings.local_share) * rest
-    if settings.composition == PAPER:
+    local_share = 0.5 if settings.local_share is None else settings.local_share
+    sketches, local = (1.0 - local_share) * rest, local_share * rest / parties
+    if settings.local == SHORTENED:
+        mu = 1.0 / gaussian_noise_multiplier(rest, delta - SAMPLER_DELTA)
+        row = mu * math.sqrt((1.0 - local_share) / (settings.rows * groups))
+        phantoms, local = phantoms_for(row), mu * math.sqrt(local_share / parties)
+    elif settings.composition == PAPER:
         phantoms = paper_phantoms(settings.rows * groups, sketches / parties, delta / parties)
         row = math.log1p(1.0 / phantoms)
     else:
@@ -98,7 +105,7 @@ def first_split(settings: Settings, *, parties: int, groups: int, epsilon: float
         )
     return Split(
         total_epsilon=settings.total_share * epsilon,
-        local_epsilon=settings.local_share * rest / parties,
+        local_epsilon=local,
         row_epsilon=row,
         phantoms=phantoms,
     )

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from fastlloyd.errors import DataError
 from fastlloyd.life.hello import await_go, tell_ready
 from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Send
-from fastlloyd.privacy.noise.sampler import round_laplace
+from fastlloyd.privacy.noise.sampler import round_laplace, round_normal
 from fastlloyd.privacy.sketch.sketch import make_sketch
 from fastlloyd.protocols.vertical_dp.keys import GroupKeys
-from fastlloyd.protocols.vertical_dp.local_plan import Laplace
+from fastlloyd.protocols.vertical_dp.local_plan import Draw, LocalPlan
 from fastlloyd.protocols.vertical_dp.math.local import cluster_locally
 from fastlloyd.protocols.vertical_dp.math.weights import noisy_count
 from fastlloyd.protocols.vertical_dp.messages import CentersFormat, FinalCenters, Synopsis, SynopsisFormat
@@ -114,7 +114,8 @@ def _synopsis(
         raise DataError(
             f"{len(raw_points)} records, expected at most the public N = {plan.n_total}; agree on a larger --n-total"
         )
-    local = cluster_locally(raw_points, plan.local_plan(place), laplace_from(secret))  # line 1 (a)
+    local_plan = plan.local_plan(place)
+    local = cluster_locally(raw_points, local_plan, noise_for(local_plan, secret))  # line 1 (a)
     form = synopsis_format(plan, place)
     if plan.protocol == PLAIN:
         message = Synopsis.write(local.noisy_centers, form, plain_labels=local.raw_labels)
@@ -143,10 +144,21 @@ def synopsis_format(plan: Plan, place: int) -> SynopsisFormat:
     )
 
 
-def laplace_from(secret: SecretRandom) -> Laplace:
+def laplace_from(secret: SecretRandom) -> Draw:
     """Draw Laplace noise from the system's randomness."""
 
     def draw(scale: float, size: int) -> NDArray[np.int64]:
         return round_laplace(scale, size, secret)
+
+    return draw
+
+
+def noise_for(plan: LocalPlan, secret: SecretRandom) -> Draw:
+    """Draw the noise of a party's local clustering from the system's randomness."""
+    if plan.mechanism != "gaussian":
+        return laplace_from(secret)
+
+    def draw(scale: float, size: int) -> NDArray[np.int64]:
+        return round_normal(scale, size, secret)
 
     return draw

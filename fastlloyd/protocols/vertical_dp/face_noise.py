@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS
+from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS, SHORTENED, STEPS
 from fastlloyd.protocols.vertical_dp.math.estimate import basic_error
 from fastlloyd.protocols.vertical_dp.math.pair import likelihood_error
 from fastlloyd.protocols.vertical_dp.plan import Plan
@@ -36,10 +36,16 @@ def noise_of(plan: Plan) -> Noise:
 
 
 def _local_deviation(plan: Plan, place: int) -> float:
-    """Return the standard deviation of the Laplace noise on a coordinate of an average local centre.
+    """Return the standard deviation of the noise on a coordinate of an average local centre.
 
     Where noise is larger than features vary, the centre stays where the grid put it, and is as far off as that.
     """
     local = plan.local_plan(place)
-    noise = math.sqrt(2.0) * local.sum_scale / (1 << FRACTION_BITS) * local.clusters / local.n
-    return min(noise, math.sqrt(PRIOR_VARIANCE))
+    features = math.sqrt(PRIOR_VARIANCE)
+    if local.method == SHORTENED:
+        # The steps are weighed: together they are measured to be about as good as one with half of their budget.
+        radius = features * math.sqrt(local.d) * math.pow(local.clusters, -1.0 / local.d)
+        noise = local.step_scale / math.sqrt(0.5 * STEPS) * radius * local.clusters / local.n
+    else:
+        noise = math.sqrt(2.0) * local.sum_scale / (1 << FRACTION_BITS) * local.clusters / local.n
+    return min(noise, features)

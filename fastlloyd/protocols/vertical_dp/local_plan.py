@@ -1,10 +1,14 @@
 """What one party's local clustering releases, from public numbers alone.
 
-A user counts in one node per level of the tree, and then in one leaf (dplsf) or in one cluster (lloyd). One user's
-row replaced by nothing moves a level's counts by 1, and sums of d coordinates in [-1, 1] by at most d, all in the L1
-norm; on the grid of 2^-q by d 2^q exactly, as coordinates are rounded to the grid before they are added up.
+A user counts in one node per level of the tree, and then in one leaf (dplsf) or in one cluster (lloyd, shortened). One
+user's row replaced by nothing moves a level's counts by 1, in L1 and in L2. It moves sums of d coordinates in [-1, 1]
+by at most d in the L1 norm; on the grid of 2^-q by d 2^q exactly, as coordinates are rounded to the grid before they
+are added up. `shortened` adds up vectors from the nearest centre that are no longer than a radius r: one row of the
+sums moves by a vector of at most r in L2, and one size by 1. r follows from the tree's noisy counts, that is from
+earlier releases, and the noise is drawn in units of r; so the release is written in these units, where r is 1.
 
-Source: Vertical DP, §3.5; Su et al. (2016), §4, for the split between sums and counts of lloyd.
+Source: Vertical DP, §3.5; Su et al. (2016), §4, for the split between sums and counts of lloyd; FastLloyd, Eq. 7, for
+that of shortened; docs/fastlloyd-plus.md, "What one record can change".
 """
 
 from __future__ import annotations
@@ -21,20 +25,26 @@ from fastlloyd.privacy.release import Release
 from fastlloyd.privacy.sketch.release import ZERO_OUT
 from fastlloyd.privacy.split import laplace_ratio
 
-Laplace = Callable[[float, int], NDArray[np.int64]]
-"""From a scale b and a size to that many integers round(b L): fresh secret noise."""
+Draw = Callable[[float, int], NDArray[np.int64]]
+"""From a scale and a size to that many integers, the rounded noise of that scale: fresh and secret."""
+
+SHORTENED = "shortened"
+STEPS = 4
+"""Noisy steps of Lloyd of 'shortened'."""
 
 FRACTION_BITS = 16
 MAX_FEATURES = 1 << 14
 LEVELS = (4, 10)
+SHORTENED_LEVELS = (3, 10)
 
 # A leaf is worth keeping if noise moves its count by less than 1 in 2, and each coordinate of its mean by less than
 # 0.15; a cluster's new centre is taken if noise moves it by less than 0.7 of the half-width. Tuned on mixtures.
 _COUNT_ERRORS = 2.0
 _LEAF_ERROR = 0.15
 _STEP_ERROR = 0.7
-# log2 of N epsilon_1 less this is the number of levels.
-_LEVEL_OFFSET = 4
+# log2 of N epsilon_1 less this is the number of levels; the second is for Gaussian noise, where it is N over the noise
+# multiplier.
+_LEVEL_OFFSET, _SHORTENED_OFFSET = 4, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +53,7 @@ class LocalPlan:
 
     Attributes
     ----------
-    method : {'dplsf', 'lloyd', 'plain'}
+    method : {'dplsf', 'lloyd', 'shortened', 'plain'}
     clusters : int
         Paper: k'.
     d : int
@@ -51,9 +61,10 @@ class LocalPlan:
     n : int
         Public N.
     epsilon : float
-        Paper: epsilon_1; not used by 'plain'.
+        Paper: epsilon_1; not used by 'plain'. Of 'shortened': all its releases together are epsilon-GDP, so it is one
+        over their noise multiplier.
     tree_share : float
-        Of epsilon_1 for the counts of the tree.
+        Of epsilon_1 for the counts of the tree; of 'shortened': of its square.
     levels : int
         Of the tree.
     seed : int
@@ -78,13 +89,20 @@ class LocalPlan:
             )
 
     @property
+    def mechanism(self) -> str:
+        """The kind of noise."""
+        return "gaussian" if self.method == SHORTENED else "laplace"
+
+    @property
     def sum_sensitivity(self) -> float:
         """How far one user moves the sums, in grid units."""
         return float(self.d << FRACTION_BITS)
 
     @property
     def level_scale(self) -> float:
-        """Scale b of the Laplace noise on the counts of a level."""
+        """Scale of the noise on the counts of a level: b, or of 'shortened' the standard deviation."""
+        if self.method == SHORTENED:
+            return math.sqrt(self.levels / self.tree_share) / self.epsilon
         return self.levels / (self.tree_share * self.epsilon)
 
     @property
@@ -100,12 +118,32 @@ class LocalPlan:
 
     @property
     def size_scale(self) -> float:
-        """Scale b of the Laplace noise on the clusters' sizes; lloyd only."""
+        """Scale of the noise on the clusters' sizes: b (lloyd), or the standard deviation in each step (shortened)."""
+        if self.method == SHORTENED:
+            return self._count_ratio * self.step_scale
         return 1.0 / ((1.0 - self.tree_share) * self.epsilon * (1.0 - self._sum_share))
+
+    @property
+    def step_scale(self) -> float:
+        """Standard deviation of the noise on the sums of one step over the radius; shortened only.
+
+        Notes
+        -----
+        Privacy: with s for the sums and rho s for the sizes, each step is mu-GDP, mu^2 = 1/s^2 + 1/(rho s)^2, which is
+        an equal part of what the tree leaves of epsilon^2.
+        """
+        part = self.epsilon**2 * (1.0 - self.tree_share) / STEPS
+        return math.sqrt((1.0 + self._count_ratio**-2) / part)
+
+    @property
+    def _count_ratio(self) -> float:
+        return math.pow(4.0 * self.d, 0.25)
 
     @property
     def least_leaf(self) -> float:
         """Smallest noisy count of a node that is followed."""
+        if self.method == SHORTENED:
+            return max(self.level_scale, 1.0)
         counts = max(_COUNT_ERRORS * self.level_scale, 1.0)
         return max(counts, self._useful(_LEAF_ERROR)) if self.method == "dplsf" else counts
 
@@ -129,7 +167,7 @@ class LocalPlan:
 
         Notes
         -----
-        Privacy: pure epsilon_1 in all, adaptively composed; zero-out of one user's row.
+        Privacy: pure epsilon_1 in all, of 'shortened' epsilon_1-GDP, adaptively composed; zero-out of one user's row.
         """
         if self.method == "plain":
             return (self._release(0, "centres", 1.0, 0.0, "1"),)
@@ -137,6 +175,10 @@ class LocalPlan:
             self._release(level, "counts of a tree's level", 1.0, self.level_scale, "one user")
             for level in range(self.levels)
         )
+        if self.method == SHORTENED:
+            sums_of = [self._release(t, "shortened sums", 1.0, self.step_scale, "the radius") for t in range(STEPS)]
+            sizes_of = [self._release(t, "local sizes", 1.0, self.size_scale, "one user") for t in range(STEPS)]
+            return (*counts, *sums_of, *sizes_of)
         grid = f"grid of 2^-{FRACTION_BITS}"
         sums = self._release(0, "local sums", self.sum_sensitivity, self.sum_scale, grid)
         if self.method == "dplsf":
@@ -147,9 +189,9 @@ class LocalPlan:
         return Release(
             round=step,
             name=f"{name}, client {self.party}",
-            mechanism="laplace" if scale > 0.0 else "none",
+            mechanism=self.mechanism if scale > 0.0 else "none",
             sensitivity=sensitivity,
-            norm="l1",
+            norm="l2" if self.method == SHORTENED else "l1",
             noise_scale=scale,
             unit=unit,
             neighbours=ZERO_OUT,
@@ -157,7 +199,8 @@ class LocalPlan:
         )
 
 
-def automatic_levels(n: int, epsilon: float) -> int:
-    """Return the levels of a tree that suit the public N and epsilon_1: one more for twice as many users, 4 to 10."""
-    low, high = LEVELS
-    return min(max(round(math.log2(max(n * epsilon, 1.0))) - _LEVEL_OFFSET, low), high)
+def automatic_levels(n: int, epsilon: float, method: str) -> int:
+    """Return the levels of a tree that suit the public N and epsilon_1: one more for twice as many users, up to 10."""
+    low, high = SHORTENED_LEVELS if method == SHORTENED else LEVELS
+    offset = _SHORTENED_OFFSET if method == SHORTENED else _LEVEL_OFFSET
+    return min(max(round(math.log2(max(n * epsilon, 1.0))) - offset, low), high)

@@ -21,7 +21,7 @@ from fastlloyd.privacy.release import Release
 from fastlloyd.privacy.sketch.release import ZERO_OUT, change_release, sketch_release
 from fastlloyd.privacy.sketch.sketch import GRID_PHANTOMS, PAPER_PHANTOMS, SketchShape
 from fastlloyd.protocols.vertical_dp.budget import Split, first_split, tighten
-from fastlloyd.protocols.vertical_dp.local_plan import LocalPlan, automatic_levels
+from fastlloyd.protocols.vertical_dp.local_plan import SHORTENED, LocalPlan, automatic_levels
 from fastlloyd.protocols.vertical_dp.math.estimate import basic_error
 from fastlloyd.protocols.vertical_dp.math.fit import MAX_CELLS
 from fastlloyd.protocols.vertical_dp.math.pair import MAX_GAMMA, likelihood_error
@@ -43,6 +43,7 @@ SCOPE = (
     "test in the other's sketches what a user's cluster may be"
 )
 _SPLIT_SLACK = 1e-6
+_HEARD_POWER = 0.4
 # What the calibration changes.
 _TIGHTENED = frozenset({"total_scale", "local_epsilon", "phantoms"})
 # What is not taken over from the public parameters and settings as it is.
@@ -60,7 +61,7 @@ class Plan(PlainPlan):
     total_scale : float
         Scale of the Laplace noise on the number of users.
     local_epsilon : float
-        Paper: epsilon_1.
+        Paper: epsilon_1; of 'shortened' one over the noise multiplier of a party's local releases.
     levels : int
         Of each party's tree.
     phantoms : int
@@ -221,7 +222,7 @@ def _untightened(
     groups = len(draft.key_groups)
     split = first_split(settings, parties=public.clients, groups=groups, epsilon=public.epsilon, delta=draft.delta)
     draft = _with_split(draft, split)
-    draft = replace(draft, levels=automatic_levels(public.n_total, split.local_epsilon))
+    draft = replace(draft, levels=automatic_levels(public.n_total, split.local_epsilon, draft.local))
     return replace(draft, local_clusters=settings.local_clusters or automatic_clusters(draft)), split
 
 
@@ -267,17 +268,23 @@ def _releases(plan: Plan, split: Split, exact: bool) -> tuple[Release, ...]:
 
 
 def automatic_clusters(plan: Plan) -> int:
-    """Choose k': max(k_0, k^(1/S)), k_0 the least number with 2 sigma >= N / k_0^2, sigma the error of such a cell.
+    """Choose k' from public numbers: no more than the weights of the grid allow and than the local noise does.
 
     Notes
     -----
-    Differs from the paper: N is the public bound, sigma that of the estimator in use with the mended phantoms, and
-    the grid may have at most 65,536 cells.
+    The weights allow k_0, the least number with 2 sigma >= N / k_0^2, sigma the error of such a cell, and at least
+    k^(1/S). Differs from the paper: N is the public bound, sigma that of the estimator in use with the mended phantoms,
+    and the grid may have at most 65,536 cells. `shortened` has at most the root of k x^0.4 as well, x = N mu / sqrt(d),
+    mu one over the noise multiplier of a party and d its mean number of columns: fitted on generated sets, see
+    docs/vertical-dp.md.
 
     Source: Vertical DP, §5.2.
     """
     n, parties = float(plan.n_total), plan.clients
     most = min(MAX_LOCAL_CLUSTERS, int(math.pow(MAX_CELLS, 1.0 / parties) + 1e-9))
+    if plan.local == SHORTENED:
+        heard = n * plan.local_epsilon / math.sqrt(plan.d / parties)
+        most = min(most, max(2, round(math.sqrt(plan.k * math.pow(heard, _HEARD_POWER)))))
     error = likelihood_error if plan.estimator == "likelihood" else basic_error
     found = 2
     while found < most:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.weighted import cluster
-from fastlloyd.privacy.noise.sampler import round_laplace
+from fastlloyd.privacy.noise.sampler import round_laplace, round_normal
 from fastlloyd.privacy.sketch.hash import cell_blocks, user_words
 from fastlloyd.privacy.sketch.sketch import Levels
 from fastlloyd.protocols.vertical_dp.local_plan import LocalPlan
@@ -118,12 +118,22 @@ def _loc_cluster(x: list[Row], plan: LocalPlan, secret: SecretRandom) -> list[Ro
     found = cluster(places, plan.clusters, stream, weights=weights).centers
     if plan.method == "lloyd":
         found = _noisy_step(x, np.rint(found * _ONE).astype(np.int64).tolist(), plan, secret)
-    centers: list[list[float]] = found.tolist()
-    again, reach = PublicStream(plan.seed, f"{domains.VERTICAL_LOCAL}{plan.party}"), int(0.8 * _ONE)
-    for j in range(1, len(centers)):  # a centre that stands twice goes to a public random place
+    if plan.method == "shortened":
+        apart = _part(found.tolist(), plan, stream)
+        found = _shortened_steps(
+            x, boxes, [[round(value * _ONE) for value in center] for center in apart], plan, secret
+        )
+    again = PublicStream(plan.seed, f"{domains.VERTICAL_LOCAL}{plan.party}")
+    return [[round(value * _ONE) for value in center] for center in _part(found.tolist(), plan, again)]
+
+
+def _part(centers: list[list[float]], plan: LocalPlan, stream: PublicStream) -> list[list[float]]:
+    """Move a centre that stands twice to a public random place."""
+    reach = int(0.8 * _ONE)
+    for j in range(1, len(centers)):
         if centers[j] in centers[:j]:
-            centers[j] = [int(value) / _ONE for value in again.integers(-reach, reach, plan.d)]
-    return [[round(value * _ONE) for value in center] for center in centers]
+            centers[j] = [int(value) / _ONE for value in stream.integers(-reach, reach, plan.d)]
+    return centers
 
 
 def _tree(x: list[Row], plan: LocalPlan, secret: SecretRandom) -> list[_Box]:
@@ -133,7 +143,8 @@ def _tree(x: list[Row], plan: LocalPlan, secret: SecretRandom) -> list[_Box]:
     order = sorted(range(plan.d), key=lambda h: int(words[h]))
     for level in range(plan.levels):
         h = order[level % plan.d]
-        noise = round_laplace(plan.level_scale, 2 * len(boxes), secret).tolist()
+        draw = round_normal if plan.method == "shortened" else round_laplace
+        noise = draw(plan.level_scale, 2 * len(boxes), secret).tolist()
         kept: list[_Box] = []
         halves: list[_Box] = []
         for number, box in enumerate(boxes):
@@ -181,6 +192,69 @@ def _noisy_step(x: list[Row], start: list[Row], plan: LocalPlan, secret: SecretR
         moved = [min(max(value / max(size, 1.0), -1.0), 1.0) for value in noisy_sums[j]]
         centers.append(moved if size >= plan.least_cluster else [value / _ONE for value in center])
     return np.array(centers)
+
+
+def _shortened_steps(
+    x: list[Row], boxes: list[_Box], start: list[Row], plan: LocalPlan, secret: SecretRandom
+) -> Floats:
+    """Make four noisy steps with vectors no longer than a radius (ours; docs/vertical-dp.md, "Shortened steps")."""
+    k, d, centers = plan.clusters, plan.d, start
+    weights = [max(box.noisy_size, 1.0) for box in boxes]
+    total = _in_order(weights)
+    share = min(total, float(plan.n)) / k
+    radius = max(int(_spread(boxes, weights, d) * math.pow(k, -1 / d) * _ONE), 1)
+    reach = radius / _ONE
+    doubt, sizes, size_doubt = [(1.2 * reach) ** 2 / d] * k, [share] * k, [(share / 2) ** 2] * k
+    for _ in range(4):
+        sums, counts = [[0] * d for _ in range(k)], [0] * k
+        for row in x:
+            j = _nearest(row, centers)
+            counts[j] += 1
+            for h, value in enumerate(_short([a - c for a, c in zip(row, centers[j], strict=True)], radius)):
+                sums[j][h] += value
+        sum_noise = iter(round_normal(plan.step_scale * radius, k * d, secret).tolist())
+        noisy = [[(value + next(sum_noise)) / _ONE for value in own] for own in sums]
+        size_noise = round_normal(plan.size_scale, k, secret).tolist()
+        moved = []
+        for j in range(k):
+            gain = size_doubt[j] / (size_doubt[j] + plan.size_scale**2)
+            sizes[j] += gain * (counts[j] + size_noise[j] - sizes[j])
+            size_doubt[j] = size_doubt[j] * (1 - gain) + (0.1 * share) ** 2
+            divisor = max(sizes[j], 0.2 * share)
+            gain = doubt[j] / (doubt[j] + (plan.step_scale * reach / divisor) ** 2)
+            doubt[j] = doubt[j] * (1 - gain) + (0.2 * reach) ** 2 / d
+            steps = [gain * (value / divisor) for value in noisy[j]]
+            moved.append([min(max(c / _ONE + s, -1.0), 1.0) for c, s in zip(centers[j], steps, strict=True)])
+        centers = [[round(value * _ONE) for value in center] for center in moved]
+    return np.array(centers) / _ONE
+
+
+def _short(vector: Row, radius: int) -> Row:
+    """Cut a vector to the radius, every coordinate toward zero, in whole numbers."""
+    squared = sum(v * v for v in vector)
+    if squared <= radius * radius:
+        return vector
+    return [(1 if v > 0 else -1) * math.isqrt(v * v * radius * radius // squared) for v in vector]
+
+
+def _spread(boxes: list[_Box], weights: list[float], d: int) -> float:
+    """Return the root of the boxes' variance, each box's own taken as half of a uniform one; at least 0.02 d."""
+    total, squared = _in_order(weights), 0.0
+    for h in range(d):
+        middles = [(box.low[h] + box.high[h]) / 2 / _ONE for box in boxes]
+        lengths = [(box.high[h] - box.low[h]) / _ONE for box in boxes]
+        mean = _in_order([w / total * m for w, m in zip(weights, middles, strict=True)])
+        own = [(m - mean) * (m - mean) + 0.5 / 12 * s * s for m, s in zip(middles, lengths, strict=True)]
+        squared += _in_order([w / total * v for w, v in zip(weights, own, strict=True)])
+    return math.sqrt(max(squared, 0.02 * d))
+
+
+def _in_order(values: list[float]) -> float:
+    """Add up one after the other."""
+    total = 0.0
+    for value in values:
+        total += value
+    return total
 
 
 def _dpfmps_gen(labels: list[int], group: Group, position: int, plan: Plan, key: bytes) -> Levels:

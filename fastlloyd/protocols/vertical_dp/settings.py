@@ -6,19 +6,22 @@ Source: Vertical DP, Algorithm 1, §5, §6 "Parameter settings".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.party.settings import read_settings, setting
 from fastlloyd.privacy.sketch.level import GAMMAS
 from fastlloyd.privacy.sketch.sketch import GRID_PHANTOMS, MAX_ROWS, PAPER_PHANTOMS
+from fastlloyd.protocols.vertical_dp.local_plan import SHORTENED
 from fastlloyd.protocols.vertical_dp.math.weights import FITS, METHODS
 
 PROTOCOLS = ("vertical-dp", "vertical-plain")
 TIGHT, PAPER = "tight", "paper"
 MAX_LOCAL_CLUSTERS = 64
 _DP = PROTOCOLS[:1]
+# Of the local clusterings, and of the tree in each; those of 'shortened' were tuned on generated sets.
+_SHARES = {SHORTENED: (0.65, 0.2), "lloyd": (0.5, 0.5), "dplsf": (0.5, 0.5)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,16 +30,17 @@ class Settings:
 
     Attributes
     ----------
-    local : {'lloyd', 'dplsf'}
+    local : {'auto', 'shortened', 'lloyd', 'dplsf'}
         Paper: LocCluster.
     local_clusters : int or None
         Paper: k'; None for the rule of §5.2.
     total_share : float
         Paper: 1 - b, epsilon_0 / epsilon.
-    local_share : float
-        Paper: one half of b epsilon, S epsilon_1 of S (epsilon_1 + epsilon_2).
-    tree_share : float
-        Of epsilon_1 for the counts of the tree.
+    local_share : float or None
+        Paper: one half of b epsilon, S epsilon_1 of S (epsilon_1 + epsilon_2). None for the local method's own; of
+        'shortened' a share of 1 / sigma^2.
+    tree_share : float or None
+        Of epsilon_1 (of 'shortened': of its square) for the counts of the tree. None for the local method's own.
     rows : int
         Paper: M.
     gamma : float
@@ -54,25 +58,35 @@ class Settings:
     """
 
     local: str = setting(
-        "lloyd",
-        "local clustering: 'lloyd' (ours: tree of counts, step of Lloyd) or 'dplsf' (means of a tree's leaves)",
-        choices=("lloyd", "dplsf"),
+        "auto",
+        "local clustering: 'shortened' (ours: tree of counts, then shortened steps of Lloyd, Gaussian noise), 'lloyd' "
+        "(ours: tree, one step, Laplace noise), 'dplsf' (means of a tree's leaves) or 'auto': shortened, or lloyd "
+        "with the paper's composition or phantoms",
+        choices=("auto", SHORTENED, "lloyd", "dplsf"),
         of=_DP,
     )
     local_clusters: int | None = setting(
-        None, "k', clusters per party; 'auto' for the rule of §5.2", least=2, most=MAX_LOCAL_CLUSTERS, auto=True
+        None, "k', clusters per party; 'auto' for a rule of public numbers", least=2, most=MAX_LOCAL_CLUSTERS, auto=True
     )
     total_share: float = setting(
         0.02, "share of epsilon for the number of users, 1 - b of Algorithm 1 (0.02)", above=0, below=1, of=_DP
     )
-    local_share: float = setting(
-        0.5, "share of the rest for the local centres of all parties together (0.5)", above=0, below=1, of=_DP
-    )
-    tree_share: float = setting(
-        0.5,
-        "share of a party's epsilon for the counts in its tree, the rest is for sums (0.5)",
+    local_share: float | None = setting(
+        None,
+        "share of the rest for the local centres of all parties together; 'auto': 0.65 of 1 / sigma^2 with local = "
+        "shortened, otherwise 0.5 of epsilon",
         above=0,
         below=1,
+        auto=True,
+        of=_DP,
+    )
+    tree_share: float | None = setting(
+        None,
+        "share of a party's part for the counts in its tree, the rest is for sums; 'auto': 0.2 with local = shortened, "
+        "otherwise 0.5",
+        above=0,
+        below=1,
+        auto=True,
         of=_DP,
     )
     rows: int = setting(4096, "M, rows per sketch (4096)", least=1, most=MAX_ROWS, of=_DP)
@@ -120,11 +134,35 @@ class Settings:
 def settings_from(protocol: str, values: Mapping[str, Any]) -> Settings:
     """Read the settings of one protocol; `read_settings` says what else is refused.
 
+    Returns
+    -------
+    Settings
+        With the local method's own shares where none are given.
+
     Raises
     ------
     ConfigError
-        No protocol of this folder.
+        No protocol of this folder, or a local method that the composition does not know.
     """
     if protocol not in PROTOCOLS:
         raise ConfigError(f"--protocol: expected one of {', '.join(PROTOCOLS)} here, got {protocol!r}")
-    return read_settings(Settings(), protocol, values)
+    return _settled(read_settings(Settings(), protocol, values))
+
+
+def _settled(read: Settings) -> Settings:
+    """Choose the local method and its shares where they are automatic."""
+    # The paper's composition adds up epsilons, which Gaussian noise has none of.
+    ours = read.composition == TIGHT and read.phantoms == GRID_PHANTOMS
+    if read.local == SHORTENED and not ours:
+        raise ConfigError(
+            "vertical-dp.local = shortened has Gaussian noise: expected composition = tight and phantoms = grid beside "
+            "it; leave them out, or choose --set vertical-dp.local=lloyd"
+        )
+    local = read.local if read.local != "auto" else SHORTENED if ours else "lloyd"
+    local_share, tree_share = _SHARES[local]
+    return replace(
+        read,
+        local=local,
+        local_share=local_share if read.local_share is None else read.local_share,
+        tree_share=tree_share if read.tree_share is None else read.tree_share,
+    )

@@ -21,9 +21,9 @@ def test_a_plan_expects_less_noise_with_more_users_or_a_larger_epsilon() -> None
     assert expected(50_000, 1.0) < expected(5000, 1.0) < expected(5000, 0.3)
 
 
-@pytest.mark.parametrize("n,verdict", [(600, "noise"), (5000, "poor"), (50_000, "good")])
-def test_it_wants_thousands_of_records(n: int, verdict: str) -> None:
-    # Measured on blobs, epsilon 1: NICV of 3 to 11, 1.1 to 1.3 and 1.04 to 1.17 times that without noise.
+@pytest.mark.parametrize("n,verdict", [(600, "poor"), (5000, "good"), (50_000, "good")])
+def test_the_verdict_is_of_the_order_that_was_measured(n: int, verdict: str) -> None:
+    # Measured on blobs, epsilon 1: NICV of 1.09 to 1.28, 1.00 to 1.02 and 1.00 times that without noise.
     plan = planned(RunConfig(protocol="vertical-dp", n_total=n, k=3, epsilon=1.0), 2, 6)
     assert expect(plan).verdict == verdict
 

@@ -13,9 +13,12 @@ from fastlloyd.errors import RangeError
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.privacy.accountant import spent
-from fastlloyd.protocols.vertical_dp.client import laplace_from
-from fastlloyd.protocols.vertical_dp.local_plan import LocalPlan, automatic_levels
-from fastlloyd.protocols.vertical_dp.math.local import GRID, cluster_locally, grow_tree, leaf_sums
+from fastlloyd.protocols.vertical_dp.client import noise_for
+from fastlloyd.protocols.vertical_dp.local_plan import STEPS, LocalPlan, automatic_levels
+from fastlloyd.protocols.vertical_dp.math import shortened
+from fastlloyd.protocols.vertical_dp.math.local import GRID, cluster_locally
+from fastlloyd.protocols.vertical_dp.math.shortened import shortened_steps, step_radius
+from fastlloyd.protocols.vertical_dp.math.tree import grow_tree, leaf_sums
 from fastlloyd.randomness.secret import SecretRandom
 from tests.protocols.vertical_dp.support import correlated
 
@@ -68,7 +71,8 @@ def test_leaves_are_disjoint_boxes_with_their_own_users(seed: int, d: int) -> No
     rng = np.random.default_rng(seed)
     raw = np.clip(rng.normal(0, 0.5, (400, d)), -1, 1)
     points = quantise(raw, 16)
-    tree = grow_tree(points, local_plan(d=d, n=400, epsilon=5.0, levels=6), laplace_from(SecretRandom()))
+    plan = local_plan(d=d, n=400, epsilon=5.0, levels=6)
+    tree = grow_tree(points, plan, noise_for(plan, SecretRandom()))
     assert len(tree.low) == len(tree.high) == len(tree.noisy_sizes) == len(tree.open)
     for user, leaf in enumerate(tree.raw_leaf):
         if leaf >= 0:
@@ -102,7 +106,72 @@ def test_noise_is_drawn_as_the_releases_say(method: str) -> None:
     assert sorted(drawn) == sorted(release.noise_scale for release in plan.releases())
 
 
-@pytest.mark.parametrize("method", ["dplsf", "lloyd", "plain"])
+@pytest.mark.parametrize("d,epsilon", [(1, 0.05), (8, 0.4)])
+def test_shortened_releases_add_up_to_the_partys_share_of_one_over_sigma(d: int, epsilon: float) -> None:
+    releases = local_plan("shortened", d=d, epsilon=epsilon, levels=5, tree_share=0.3).releases()
+    assert len(releases) == 5 + 2 * STEPS == len({release.key for release in releases})
+    assert {release.mechanism for release in releases} == {"gaussian"} and {r.norm for r in releases} == {"l2"}
+    parts = [(release.sensitivity / release.noise_scale) ** 2 for release in releases]
+    assert sum(parts) == pytest.approx(epsilon**2, rel=1e-12)
+    assert sum(parts[:5]) == pytest.approx(0.3 * epsilon**2, rel=1e-12)
+
+
+def worst_step(raw: np.ndarray, plan: LocalPlan) -> tuple[float, float]:
+    """How far a row replaced by nothing moves any step's sums, over the radius, and sizes: earlier releases alike."""
+    points = quantise(raw, 16)
+    tree = grow_tree(points, plan, silent)
+    start = np.random.default_rng(0).uniform(-1, 1, (plan.clusters, plan.d))
+    used, seen = shortened.accumulate, []
+
+    def watched(own, centers, **how):
+        found = used(own, centers, **how)
+        seen.append((centers.copy(), how, *found))
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shortened, "accumulate", watched)
+        shortened_steps(points, tree, start, plan, silent)
+    assert len(seen) == STEPS
+    moved = []
+    for row in range(len(raw)):
+        rest = quantise(np.delete(raw, row, axis=0), 16)
+        for centers, how, sums, sizes in seen:
+            other_sums, other_sizes = used(rest, centers, **how)
+            moved.append((((sums - other_sums) ** 2).sum() ** 0.5, ((sizes - other_sizes) ** 2).sum() ** 0.5))
+    return max(sums for sums, _ in moved) / step_radius(tree, plan), max(sizes for _, sizes in moved)
+
+
+def test_one_user_moves_a_shortened_step_by_its_radius_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = np.random.default_rng(3).choice([-1.0, -0.3, 0.0, 0.7, 1.0], (12, 3))
+    plan = local_plan("shortened", d=3, n=12, epsilon=5.0)
+    stated = {release.name.split(",")[0]: release.sensitivity for release in plan.releases()}
+    sums, sizes = worst_step(raw, plan)
+    assert 0.99 < sums <= stated["shortened sums"] == 1.0
+    assert sizes == stated["local sizes"] == 1.0
+    # The same test finds out steps that forget to shorten.
+    accumulate = shortened.accumulate
+    monkeypatch.setattr(shortened, "accumulate", lambda *both, **_: accumulate(*both, radius=None, relative=True))
+    assert worst_step(raw, plan)[0] > 1.2
+
+
+def test_noise_of_shortened_steps_is_drawn_as_the_releases_say() -> None:
+    plan = local_plan("shortened", d=3)
+    drawn: list[tuple[float, int]] = []
+
+    def noise(scale: float, size: int) -> np.ndarray:
+        drawn.append((scale, size))
+        return np.zeros(size, dtype=np.int64)
+
+    points = correlated(300, 3)
+    tree = grow_tree(quantise(points, 16), plan, silent)
+    cluster_locally(points, plan, noise)
+    levels, steps = drawn[: plan.levels], drawn[plan.levels :]
+    assert {scale for scale, _ in levels} == {plan.level_scale}
+    assert steps == [(plan.step_scale * step_radius(tree, plan), 12), (plan.size_scale, 4)] * STEPS
+    assert {r.noise_scale for r in plan.releases()} == {plan.level_scale, plan.step_scale, plan.size_scale}
+
+
+@pytest.mark.parametrize("method", ["dplsf", "lloyd", "shortened", "plain"])
 @pytest.mark.parametrize("d", [1, 2, 6])
 def test_without_noise_the_clusters_are_found(method: str, d: int) -> None:
     points = correlated(4000, d, k=4, spread=0.03)
@@ -115,22 +184,23 @@ def test_without_noise_the_clusters_are_found(method: str, d: int) -> None:
 
 
 # Noise moves a centre's coordinate by less than 0.02 at one standard error; the bound allows for over ten of them.
-@pytest.mark.parametrize("method", ["dplsf", "lloyd"])
+@pytest.mark.parametrize("method", ["dplsf", "lloyd", "shortened"])
 def test_little_noise_does_little_harm(method: str) -> None:
     points = correlated(8000, 2, k=4, spread=0.05)
-    plan = local_plan(method, d=2, n=8000, epsilon=1.0, levels=automatic_levels(8000, 1.0))
-    found = cluster_locally(points, plan, laplace_from(SecretRandom()))
+    plan = local_plan(method, d=2, n=8000, epsilon=1.0, levels=automatic_levels(8000, 1.0, method))
+    found = cluster_locally(points, plan, noise_for(plan, SecretRandom()))
     assert nearest(points, found.noisy_centers / GRID)[1] < 0.05
 
 
-@pytest.mark.parametrize("method", ["dplsf", "lloyd"])
+@pytest.mark.parametrize("method", ["dplsf", "lloyd", "shortened"])
 def test_a_table_with_few_users_still_has_all_centres(method: str) -> None:
     plan = local_plan(method, d=2, n=5, epsilon=0.01, levels=2)
-    found = cluster_locally(np.zeros((5, 2)), plan, laplace_from(SecretRandom()))
+    found = cluster_locally(np.zeros((5, 2)), plan, noise_for(plan, SecretRandom()))
     assert len(np.unique(found.noisy_centers, axis=0)) == 4
 
 
 def test_levels_follow_public_numbers() -> None:
-    assert [automatic_levels(20_000, epsilon) for epsilon in (1e-4, 0.12, 0.24, 100.0)] == [4, 7, 8, 10]
+    assert [automatic_levels(20_000, epsilon, "lloyd") for epsilon in (1e-4, 0.12, 0.24, 100.0)] == [4, 7, 8, 10]
+    assert [automatic_levels(20_000, mu, "shortened") for mu in (1e-4, 0.05, 0.12, 100.0)] == [3, 8, 9, 10]
     with pytest.raises(RangeError, match="columns per party"):
         local_plan(d=1 << 15)

@@ -36,6 +36,7 @@ SMALL = {"rows": 24, "local_clusters": 3}
     "parties,epsilon,settings",
     [
         (2, 20.0, {}),
+        (2, 20.0, {"local": "lloyd"}),
         # Where inclusion and exclusion shall leave weight in several cells, it takes more rows and less noise.
         (2, 60.0, {"local": "dplsf", "estimator": "basic", "rows": 64}),
         (3, 20.0, {"fit": "paper"}),

@@ -38,7 +38,13 @@ def _make(parties: int, n: int, written: str):
 
 @pytest.mark.parametrize(
     "parties,settings,epsilon",
-    [(2, {}, 0.2), (2, {}, 8.0), (4, {"local": "dplsf"}, 1.0), (3, {"weights": "basic"}, 8.0)],
+    [
+        (2, {}, 0.2),
+        (2, {}, 8.0),
+        (2, {"local": "lloyd"}, 1.0),
+        (4, {"local": "dplsf"}, 1.0),
+        (3, {"weights": "basic"}, 8.0),
+    ],
 )
 def test_the_composed_total_is_epsilon_or_up_to_half_a_percent_less(parties, settings, epsilon) -> None:
     plan, _, _ = make(parties, epsilon=epsilon, settings={**settings, "local_clusters": 3})
@@ -142,7 +148,7 @@ def test_local_clusters_grow_with_epsilon_and_with_k() -> None:
         ({"rows": 0}, "rows"),
         ({"rows": 2.5}, "a whole number from 1 to"),
         ({"gamma": 9}, "gamma"),
-        ({"local": "other"}, "'lloyd' or 'dplsf'"),
+        ({"local": "other"}, "'lloyd'"),
         ({"local_share": 1.0}, "above 0 and below 1"),
         ({"local_clusters": 1}, "local_clusters"),
         ({"share_result": "yes"}, "expected true or false"),
@@ -189,6 +195,34 @@ def test_likelihood_needs_pairs_and_fine_levels() -> None:
         assert make(3, settings={**settings, **fixed})[0].estimator == "basic"
 
 
+def test_gaussian_local_clusters_need_the_tight_composition() -> None:
+    for settings in ({"composition": "paper"}, {"phantoms": "paper"}):
+        assert settings_from("vertical-dp", settings).local == "lloyd"
+        with pytest.raises(ConfigError, match="local=lloyd"):
+            settings_from("vertical-dp", {"local": "shortened", **settings})
+    ours = settings_from("vertical-dp", {"tree_share": 0.3})
+    assert (ours.local, ours.local_share, ours.tree_share) == ("shortened", 0.65, 0.3)
+    assert settings_from("vertical-dp", {"local": "dplsf"}).local_share == 0.5
+
+
+def test_shortened_local_clusters_follow_what_is_heard_above_the_noise() -> None:
+    plan, _, _ = make(epsilon=1.0)
+    heard = plan.n_total * 0.1 / math.sqrt(2.5)
+    found = [automatic_clusters(dataclasses.replace(plan, k=k, local_epsilon=0.1)) for k in (2, 5, 16)]
+    assert found[:2] == [round(math.sqrt(k * heard**0.4)) for k in (2, 5)]
+    paper = automatic_clusters(dataclasses.replace(plan, k=5, local="lloyd"))
+    assert found[1] < paper and found[2] == min(paper, round(math.sqrt(16 * heard**0.4)))
+
+
+@pytest.mark.parametrize("parties", [2, 4])
+def test_the_split_of_shortened_clusters_is_one_of_squares(parties: int) -> None:
+    settings = settings_from("vertical-dp", {"local_share": 0.7})
+    split = first_split(settings, parties=parties, groups=3, epsilon=1.0, delta=1e-6)
+    mu = 1.0 / gaussian_noise_multiplier(0.98, 1e-6 - 2.0**-40)
+    assert parties * split.local_epsilon**2 == pytest.approx(0.7 * mu**2, rel=1e-9)
+    assert 3 * 4096 * split.row_epsilon**2 == pytest.approx(0.3 * mu**2, rel=1e-9)
+
+
 def test_too_little_epsilon_for_the_rows_says_so() -> None:
     with pytest.raises(ConfigError, match="fewer rows"):
         first_split(Settings(rows=65_536), parties=4, groups=6, epsilon=1e-6, delta=1e-9)
@@ -207,9 +241,9 @@ def test_phantoms_are_added_until_whole_numbers_of_them_stay_within_epsilon() ->
 
 @pytest.mark.parametrize("groups", [1, 3, 6])
 def test_all_rows_of_all_groups_share_the_epsilon_of_the_sketches(groups: int) -> None:
-    settings = Settings()
+    settings = Settings(local="lloyd", local_share=0.5)
     split = first_split(settings, parties=4, groups=groups, epsilon=2.0, delta=1e-6)
-    sketches = 2.0 * (1.0 - settings.total_share) * (1.0 - settings.local_share)
+    sketches = 2.0 * (1.0 - settings.total_share) * 0.5
     # Many rows together are as good as Gaussian: 1 / sigma is the root of rows times a row's epsilon.
     multiplier = 1.0 / (split.row_epsilon * math.sqrt(settings.rows * groups))
     assert multiplier == pytest.approx(gaussian_noise_multiplier(sketches, 1e-6), rel=1e-3)
