@@ -331,7 +331,7 @@ def _outlook(question: _Question, d: int) -> Iterator[str]:
         return  # the run itself will say what is missing
     for line in lines:
         name, colon, text = line.partition(": ")
-        if colon and name in ("assumed", "expected"):
+        if colon and name in ("assumed", "k", "expected"):
             yield f"{name:<8}  {text}"
 
 

@@ -53,7 +53,8 @@ class FastLloyd(  # scikit-learn has no types
 
     Parameters
     ----------
-    n_clusters : int
+    n_clusters : int or 'auto:KMAX'
+        'auto:KMAX' lets a protocol that can choose the number, at most KMAX; `cluster_centers_` has the k chosen.
     epsilon : float
         Privacy loss of one fit, from 0.001 to 100; smaller is more private.
     delta : 'auto', 'paper' or float
@@ -159,7 +160,7 @@ class FastLloyd(  # scikit-learn has no types
 
     def __init__(
         self,
-        n_clusters: int = 8,
+        n_clusters: int | str = 8,
         *,
         epsilon: float = 1.0,
         delta: float | str = "auto",
@@ -389,7 +390,7 @@ class FastLloyd(  # scikit-learn has no types
         self.traffic_ = {name: getattr(traffic, name) for name in _TRAFFIC}
         self.traffic_["payload_bytes_per_round"] = traffic.payload_bytes / rounds
         self.n_iter_ = rounds
-        self._n_features_out = int(self.n_clusters)
+        self._n_features_out = int(self.n_clusters) if result.centroids is None else len(result.centroids)
         if result.centroids is None or not np.isfinite(result.centroids).all():
             return [np.asarray(ended.outcomes[party].raw_labels) for party in clients(inputs.n_clients)]
         if is_vertical(self):

@@ -18,7 +18,7 @@ from fastlloyd.data.vertical import VerticalTable
 from fastlloyd.errors import ConfigError
 from fastlloyd.estimator.parameter import ParameterError, Parameters
 from fastlloyd.protocols.registry import find
-from fastlloyd.run.config import RunConfig
+from fastlloyd.run.config import RunConfig, read_k
 from fastlloyd.run.inputs import Common
 from fastlloyd.run.session import find_face
 from fastlloyd.run.vertical import VerticalCommon
@@ -78,7 +78,7 @@ def prepare(
         raise ParameterError(
             f"n_total: expected at least 3 and at least the number of records, got n_total={n_total} with n_samples={n}"
         )
-    if n_total < model.n_clusters:
+    if n_total < _clusters(model)["k"]:
         raise ParameterError(f"n_clusters: expected at most n_total={n_total}, got {model.n_clusters}")
     config = _config(model, n_total)
     if vertical:
@@ -96,6 +96,11 @@ def prepare(
     return Inputs(config=config, n_clients=n_clients, common=common)
 
 
+def _clusters(model: Parameters) -> dict[str, Any]:
+    """Return k, or the largest k and that it is to be chosen."""
+    return read_k(model.n_clusters if isinstance(model.n_clusters, str) else int(model.n_clusters))
+
+
 def _config(model: Parameters, n_total: int) -> RunConfig:
     """Say what is configured, in the words of a run."""
     # Public randomness, so numpy's generator will do.
@@ -104,7 +109,7 @@ def _config(model: Parameters, n_total: int) -> RunConfig:
         protocol=model.protocol,
         data=_SOURCE,
         bounds="-1,1",  # replaced by those of the features
-        k=int(model.n_clusters),
+        **_clusters(model),
         n_total=n_total,
         epsilon=float(model.epsilon),
         delta=None if model.delta == "auto" else model.delta if isinstance(model.delta, str) else float(model.delta),

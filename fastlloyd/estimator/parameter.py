@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.errors import BudgetError, ConfigError, DataError, RangeError
 from fastlloyd.protocols.registry import names
-from fastlloyd.run.config import PAPER_DELTA
+from fastlloyd.run.config import PAPER_DELTA, read_k
 
 _FLAG = re.compile(r"--([a-z]+(?:-[a-z]+)*)(?: FILE)?")
 _PROCESSES = re.compile(r"start with -n (\d+)( or more)?(?: \(rank 0 serves\))?")
@@ -71,7 +71,9 @@ def check_parameters(model: Parameters) -> None:
             "never taken from X, for its extremes are the values of single records: state what is known beforehand, "
             "such as bounds=(0, 120) for an age; values outside count as the bound"
         )
-    _check(model, "n_clusters", _is_whole(model.n_clusters, 1, 10_000), "a whole number from 1 to 10000")
+    _check(
+        model, "n_clusters", _is_number_of_clusters(model.n_clusters), "a whole number from 1 to 10000, or 'auto:KMAX'"
+    )
     _check(model, "epsilon", _is_number(model.epsilon, 1e-3, 100), "a number from 0.001 to 100")
     delta = model.delta in ("auto", PAPER_DELTA) or _is_number(model.delta, 1e-11, 0.5)
     _check(model, "delta", delta, "'auto', 'paper' or a number from 1e-11 to 0.5")
@@ -91,6 +93,16 @@ def check_parameters(model: Parameters) -> None:
 def _check(model: Parameters, name: str, good: bool, expected: str) -> None:
     if not good:
         raise ParameterError(f"{name}: expected {expected}, got {getattr(model, name)!r}")
+
+
+def _is_number_of_clusters(value: object) -> bool:
+    """Whether it is k or, as a string, the largest k."""
+    if not isinstance(value, str):
+        return _is_whole(value, 1, 10_000)
+    try:
+        return _is_whole(read_k(value)["k"], 1, 10_000)
+    except ConfigError:
+        return False
 
 
 def _is_whole(value: object, low: int, high: int) -> bool:

@@ -64,6 +64,7 @@ ROWS = (
         f"{_HERE}.fastlloyd",
         "horizontal",
         "FastLloyd that surveys all records first: less error",
+        chooses_k=True,
     ),
     Row("glloyd", f"{_HERE}.fastlloyd", "horizontal", "Gaussian noise on plain sums and counts, a baseline"),
     Row("sulloyd", f"{_HERE}.fastlloyd", "horizontal", "Laplace noise on plain sums and counts, a baseline"),

@@ -26,7 +26,7 @@ def elbow_plot(costs: NDArray[np.float64], chosen: int) -> dict[str, bytes]:
     axes.plot(numbers, costs, marker="o", color="#33658a")
     axes.axvline(chosen, color="#c1440e", linestyle="--", label=f"chosen: k = {chosen}")
     axes.set_xlabel("number of clusters k")
-    axes.set_ylabel("noisy cost on the weighted, projected server data")
+    axes.set_ylabel("noisy cost")
     axes.set_ylim(bottom=0.0)
     axes.legend()
     return {"elbow.png": plot.render_png(figure)}

@@ -351,7 +351,7 @@ def with_values(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
             close = did_you_mean(key, (*OPTIONS, *names()))
             raise ConfigError(f"unknown key {raw_key!r}{close}; known are {known}, and one table per protocol")
         elif key == "k":
-            chosen |= _number_of_clusters(value)
+            chosen |= read_k(value)
         elif key == "bounds" and isinstance(value, list):
             chosen[key] = ",".join(map(str, value))
         else:
@@ -366,8 +366,14 @@ def has_table(name: str) -> bool:
     return name == VERTICAL or knows(name)
 
 
-def _number_of_clusters(value: Any) -> dict[str, Any]:
-    """Read k: a whole number, or 'auto:KMAX' for at most KMAX."""
+def read_k(value: Any) -> dict[str, Any]:
+    """Return `k` and `choose_k` of a configuration: a whole number, or 'auto:KMAX' for at most KMAX.
+
+    Raises
+    ------
+    ConfigError
+        Neither.
+    """
     if isinstance(value, str) and _AUTO_NUMBER.fullmatch(value):
         return {"k": int(value.removeprefix(_AUTO_K)), "choose_k": True}
     if type(value) is not int and value is not None:

@@ -8,6 +8,7 @@
 `ahead.py`           what is made before its round: noise, ledger entries
 `messages.py`        the two messages of a round
 `plus.py`            `fastlloyd-plus`: its updates and post-processing; `plus_swap.py` moves idle clusters
+`choose_k.py`        its choice of the number of clusters
 `settings.py`        the paper's symbols and formulas; `sizes.py`, the largest messages
 `parameters.py`      what the parties agree on
 `plan.py`            what follows from it for one run; `round_plan.py`, `plus_plan.py`: radii and noise

@@ -19,6 +19,7 @@ from fastlloyd.party.effects import Party, Publish
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.fastlloyd.aggregate import GlobalMsa
 from fastlloyd.protocols.fastlloyd.ahead import Draw
+from fastlloyd.protocols.fastlloyd.choose_k import Chosen, choose_k
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, local_update, post_process
 from fastlloyd.wire.header import PartyId
@@ -36,11 +37,14 @@ class ClientResult:
         Of its own records; stays here.
     included : tuple
         Per round, the clients whose updates were in the sum.
+    chosen : Chosen or None
+        The clusters that are left of `centers` where their number is chosen; None where it was given.
     """
 
     centers: Centers
     raw_labels: NDArray[np.int64]
     included: tuple[tuple[PartyId, ...], ...]
+    chosen: Chosen | None = None
 
 
 def client(
@@ -92,4 +96,6 @@ def client(
         centers = post_process(noisy, centers, plan, t)
         included.append(among)
         yield Publish("round", {"round": t, "rounds": len(plan.rounds), "clients": len(among)})
-    return ClientResult(centers, assign(raw_points, centers.grid), tuple(included))
+    chosen = choose_k(plan, centers)
+    labels = assign(raw_points, centers.grid if chosen is None else chosen.grid)
+    return ClientResult(centers, labels, tuple(included), chosen)

@@ -18,6 +18,7 @@ from fastlloyd.masking.pairwise import PairwiseMasks
 from fastlloyd.party.effects import Party
 from fastlloyd.party.message import recall
 from fastlloyd.party.settings import describe_settings
+from fastlloyd.protocols.fastlloyd.choose_k import Chosen
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.face_inputs import gather, load, public_parameters
 from fastlloyd.protocols.fastlloyd.face_noise import expect, noise_of
@@ -163,11 +164,13 @@ def _included(plan: Plan, t: int, reply: bytes) -> tuple[PartyId, ...]:
     return recall(NoisyMaskedSum, reply, vector_format(plan, t), f"reply-{t}").included
 
 
-def _parameters(facts: Facts, plan: Plan) -> dict[str, Any]:
-    """Return the public parameters for the report."""
+def _parameters(plan: Plan, chosen: Chosen | None) -> dict[str, Any]:
+    """Return the public parameters for the report; its `k` is the number of clusters in the result."""
     values = {key: value for key, value in plan.to_json().items() if key not in ("rounds", "names", "protocol")}
     price = {"noise_price": plan.noise_price} if plan.masking == "pairwise" else {}
-    return {**values, **price, "rounds": len(plan.rounds)}
+    most = {"k_max": plan.k} if plan.choose_k else {}
+    left = {} if chosen is None else {"k": len(chosen.exact)}
+    return {**values, **price, **most, **left, "rounds": len(plan.rounds)}
 
 
 def _against(plan: Plan) -> str:
@@ -193,27 +196,32 @@ def _claim(config: RunConfig, plan: Plan) -> Claim:
     )
 
 
-def _common_part(facts: Facts, plan: Plan, included: tuple[tuple[PartyId, ...], ...]) -> document.Common:
+def _common_part(
+    facts: Facts, plan: Plan, included: tuple[tuple[PartyId, ...], ...], chosen: Chosen | None = None
+) -> document.Common:
     return common_part(
         facts,
         clients=plan.clients,
         masking=plan.masking,
-        parameters=_parameters(facts, plan),
+        parameters=_parameters(plan, chosen),
         included=included,
     )
 
 
 def _make_result(session: Session, plan: Plan, names: tuple[str, ...], bounds: Bounds, result: ClientResult) -> Result:
     """Return the result that the clients have at the end."""
-    sizes = tuple(float(size) for size in result.centers.noisy_counts)
+    chosen = result.chosen
+    left = result.centers if chosen is None else chosen
+    sizes = tuple(float(size) for size in left.noisy_counts)
     return Result(
-        common=_common_part(session.facts, plan, result.included),
+        common=_common_part(session.facts, plan, result.included, chosen),
         claim=_claim(session.config, plan),
         features=names,
         bounds=bounds,
-        centroids=unscale(result.centers.exact, bounds),
+        centroids=unscale(left.exact, bounds),
         noisy_sizes=sizes,
-        noise=noise_of(plan, result.centers),
+        noise=noise_of(plan, result.centers, chosen),
         releases=session.own_releases(),
-        evaluated=result.centers.exact,
+        evaluated=left.exact,
+        costs=None if chosen is None else chosen.merging.costs,
     )

@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.layout import split
+from fastlloyd.kmeans.merging import gather
 from fastlloyd.kmeans.update import clip_step, move
 from fastlloyd.privacy.release import NORM_OF
+from fastlloyd.protocols.fastlloyd.choose_k import Chosen, shares
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.plus import State, expected_deviation, last_doubt, noise_deviations
 from fastlloyd.protocols.fastlloyd.plus_plan import square_limit
@@ -39,8 +41,8 @@ def expect(plan: Plan) -> Expected:
     return expect_mean(sums=sums, counts=counts, share=share, k=plan.k, d=plan.d, relative=plan.relative)
 
 
-def noise_of(plan: Plan, centers: Centers) -> Noise:
-    """Say how far off the released centres and sizes may be."""
+def noise_of(plan: Plan, centers: Centers, chosen: Chosen | None = None) -> Noise:
+    """Say how far off the released centres and sizes may be; of a choice of k, those of the clusters that are left."""
     if not plan.private:
         return EXACT
     if centers.released is None:
@@ -58,9 +60,14 @@ def noise_of(plan: Plan, centers: Centers) -> Noise:
         deviations = ratio_deviations(ratio, noisy_counts, sums=sums, counts=counts, tail=tail)
     else:
         deviations, more = _plus_noise(plan, centers.state, noisy_sums, count_noise=counts)
+    weighed, margins = centers.noisy_counts, np.full(plan.k, tail * counts)
+    if chosen is not None:
+        groups = chosen.merging.groups
+        weighed, noisy_counts = chosen.noisy_counts, gather(noisy_counts, groups)
+        margins = np.sqrt(gather(margins**2, groups))
+        deviations, more = _merged(centers, chosen, deviations, more, count_noise=counts)
     # fastlloyd-plus weighs a count with those before: its range holds both.
-    low = np.minimum(noisy_counts - tail * counts, centers.noisy_counts)
-    high = np.maximum(noisy_counts + tail * counts, centers.noisy_counts)
+    low, high = np.minimum(noisy_counts - margins, weighed), np.maximum(noisy_counts + margins, weighed)
     return Noise(
         size_ranges=np.clip(np.column_stack([low, high]), 0.0, plan.n_total),
         centre_deviations=deviations,
@@ -82,6 +89,23 @@ def _plus_noise(plan: Plan, state: State, noisy_sums: Floats, *, count_noise: fl
     if plan.is_survey(0) and plan.k > 1:
         more |= {"spread": state.spread**2, "spread_deviation": _spread_deviation(plan, state)}
     return deviations, more
+
+
+def _merged(
+    centers: Centers, chosen: Chosen, deviations: Floats, more: dict[str, Any], *, count_noise: float
+) -> tuple[Floats, dict[str, Any]]:
+    """Return the same for the clusters that are left: weighed means of those that they are made of."""
+    groups, part = chosen.merging.groups, shares(centers, chosen.merging)[:, None]
+    away = np.zeros_like(centers.exact)
+    for place, group in enumerate(groups):
+        # What a record more in one of them would do to the mean.
+        total = np.maximum(chosen.noisy_counts[place], 1.0)
+        away[list(group)] = (centers.exact[list(group)] - chosen.exact[place]) / total
+    variances = gather((part * deviations) ** 2 + (count_noise * away) ** 2, groups)
+    step_deviations = np.sqrt(gather((part[:, 0] * more["step_deviations"]) ** 2, groups))
+    steps = gather(part * more["steps"], groups)
+    changed = {"steps": steps, "step_deviations": step_deviations, "stands_out": chosen.merging.step}
+    return np.sqrt(variances), {**more, **changed}
 
 
 def _spread_deviation(plan: Plan, state: State) -> float:

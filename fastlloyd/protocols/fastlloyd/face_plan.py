@@ -43,13 +43,17 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     epsilon = check_plan(plan, public, d=d, names=names)
     lines = [
         f"{plan.protocol}: {format_count(public.n_total, 'record')} at most, {format_count(d, 'feature')}, "
-        f"{format_count(public.k, 'cluster')}, {format_count(public.clients, 'client')} "
-        f"(at least {public.min_clients} in each round)",
+        f"{'at most ' if plan.choose_k else ''}{format_count(public.k, 'cluster')}, "
+        f"{format_count(public.clients, 'client')} (at least {public.min_clients} in each round)",
         f"rounds: {len(plan.rounds)}",
         f"arithmetic: ring Z_2^{plan.ring_bits}, {plan.fraction_bits} fraction bits",
         payload_line(plan),
         _time_line(plan, max(share_caps(config, clients, public.n_total))),
     ]
+    if plan.choose_k:
+        lines.append(
+            f"k: the clients choose it from the last centres; the noise of all rounds is that of {plan.k} clusters"
+        )
     if plan.private:
         delta = f", delta {plan.delta:.3g}" if plan.delta else " (pure)"
         lines.append(

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.kmeans.merging import LEAST, MOST
 from fastlloyd.privacy.limits import check_clients, check_clusters, check_numbers, check_rounds
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES
 from fastlloyd.privacy.shares import spread
-from fastlloyd.protocols.fastlloyd.settings import settings_from
+from fastlloyd.protocols.fastlloyd.settings import PLUS, settings_from
 
 MECHANISMS = {
     "fastlloyd": "gaussian",
@@ -28,6 +29,10 @@ class PublicParameters:
 
     Attributes
     ----------
+    k : int
+        Number of clusters; with `choose_k` the largest number.
+    choose_k : bool
+        Let the clients choose k from the last centres (fastlloyd-plus).
     n_total : int
         Public upper bound N on all records together.
     delta : float or None
@@ -50,6 +55,7 @@ class PublicParameters:
     seed: int
     ring_bits: int
     settings: Mapping[str, Any]
+    choose_k: bool = False
     masking: str = "common"
     known_shares: int = 1
 
@@ -57,6 +63,7 @@ class PublicParameters:
         check_clients(self.clients, self.min_clients)
         _check_masking(self)
         check_clusters(self.k, self.n_total)
+        _check_choice(self)
         check_numbers(n_total=self.n_total, epsilon=self.epsilon, delta=self.delta)
         check_rounds(self.rounds)
         settings_from(self.protocol, self.settings)
@@ -72,6 +79,19 @@ class PublicParameters:
         """Standard deviation of all noise over that of the noise that counts: sqrt(m / (m - t)) with shares, else 1."""
         shared = self.mechanism in (GAUSSIAN_SHARES, LAPLACE_SHARES)
         return spread(self.clients, self.known_shares) if shared else 1.0
+
+
+def _check_choice(public: PublicParameters) -> None:
+    """Refuse a choice of k where there is none, with the mend."""
+    if not public.choose_k:
+        return
+    if public.protocol != PLUS:
+        raise ConfigError(f"--k auto:{public.k}: {public.protocol} does not choose the number of clusters; give --k")
+    if not LEAST <= public.k <= MOST:
+        raise ConfigError(
+            f"--k auto:{public.k}: expected a largest number of clusters from {LEAST} to {MOST}; give another one, or "
+            "--k alone"
+        )
 
 
 def _check_masking(public: PublicParameters) -> None:

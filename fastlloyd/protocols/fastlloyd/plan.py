@@ -64,6 +64,7 @@ class Plan(PlainPlan):
     domain: str
     rounds: Annotated[tuple[RoundPlan, ...], Within(1, MAX_ROUNDS)]
     plus: PlusPlan | None = None
+    choose_k: bool = False
 
     def is_survey(self, t: int) -> bool:
         """Whether round t looks at all records together (fastlloyd-plus)."""

@@ -57,6 +57,10 @@ def test_a_protocol_that_cannot_choose_k_says_which_can(capsys: pytest.CaptureFi
     for protocol in ("fastlloyd", "secfc", "vertical-he"):
         assert main([*PLAN, "--protocol", protocol, "--k", "auto:8"]) == 2
         said = capsys.readouterr().err
-        assert f"--k auto:8: {protocol} does not choose the number of clusters" in said and "(feddp)" in said
-    assert main([*PLAN, "--protocol", "feddp", "--k", "auto:8"]) == 0
-    assert "at most 8 clusters" in capsys.readouterr().out
+        assert f"--k auto:8: {protocol} does not choose the number of clusters" in said
+        assert "(fastlloyd-plus, feddp)" in said
+    for protocol in ("fastlloyd-plus", "feddp"):
+        assert main([*PLAN, "--protocol", protocol, "--k", "auto:8"]) == 0
+        assert "at most 8 clusters" in capsys.readouterr().out
+    assert main([*PLAN, "--k", "auto:2000"]) == 2
+    assert "from 3 to 1024" in capsys.readouterr().err

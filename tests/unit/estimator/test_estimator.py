@@ -80,6 +80,16 @@ def test_centers_are_in_original_units_and_near_scikit_learns(protocol: str) -> 
     assert tolerance < 0.02
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_number_of_clusters_can_be_chosen() -> None:
+    X = people()
+    fitted = model(n_clusters="auto:8").fit_federated(np.array_split(X, 2))
+    assert fitted.cluster_centers_.shape == (3, 2) and fitted.noisy_counts_.shape == (3,)
+    assert fitted.plan_.choose_k and fitted.plan_.k == 8 and fitted.epsilon_ <= 5.0
+    assert set(np.concatenate(fitted.labels_)) == {0, 1, 2}
+    assert fitted.transform(X).shape == (len(X), len(fitted.get_feature_names_out())) == (len(X), 3)
+
+
 def test_labels_predictions_distances_and_score_agree() -> None:
     X = people()
     fitted = model().fit(X)

@@ -100,6 +100,13 @@ def test_a_spread_that_may_be_larger_than_it_seems_is_doubted():
     assert "data without structure" in warning
 
 
+def test_a_chosen_number_that_does_not_stand_out_is_doubted_and_one_that_was_given_is_not():
+    for stands_out, doubted in ((None, False), (10.0, False), (4.4, True), (0.0, True)):
+        found = judged(noise(stands_out=stands_out))
+        assert any("no number of clusters stands out, and 2" in warning for warning in found.warnings) == doubted
+        assert (found.verdict == "good") == (not doubted)
+
+
 def test_centres_on_a_bound_are_named_where_noise_may_have_put_them_there():
     edge = np.array([[2.0, 1.0], [8.0, -0.5]])
     assert judged(noise(0.02), edge).at_bounds == (0,)

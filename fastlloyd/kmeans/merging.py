@@ -1,0 +1,140 @@
+"""How many clusters noisy centres and sizes show: merge them one by one, and stop where a merge begins to cost.
+
+With more clusters than there are, k-means cuts true ones into pieces. Ward's merging puts pieces together first, for
+that adds little to the cost; the first merge of two true clusters costs several times as much as the one before it. So
+the number of clusters is where the cost of a merge over that of the merge before it is largest.
+
+It works on released values only, with basic IEEE operations in a fixed order, so that all parties compute the same
+bits.
+
+Source: Ward, "Hierarchical grouping to optimize an objective function" (1963); the rule and its constants were chosen
+on generated mixtures, see docs/fastlloyd-plus.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+MOST = 1024
+"""More clusters than this are not merged: it takes time of the third power of their number."""
+LEAST = 3
+"""With fewer clusters there is nothing to choose from."""
+
+# Clusters smaller than this times the noise on a size are left out: they are mostly noise.
+_LEAST_SIZE = 0.5
+# Merges that cost less than this part of all merges together count as that: centres that are equal.
+_NOTHING = 2.0**-40
+
+
+@dataclass(frozen=True, slots=True)
+class Merging:
+    """Which clusters are merged, and why so many are left.
+
+    Attributes
+    ----------
+    groups : tuple of tuple of int
+        Which of the clusters given make one of those left, each ascending; clusters that are mostly noise in none.
+    costs : float64 array, shape (k,)
+        Cost of 1, 2, ... clusters: sum of squared distances, beyond what the clusters given leave.
+    step : float
+        Cost of the next merge over that of the last one made; 0 where there was nothing to choose from.
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+    costs: Floats
+    step: float
+
+
+def merge(centers: Floats, noisy_counts: Floats, *, count_noise: float) -> Merging:
+    """Merge clusters until as many are left as seem to be there.
+
+    Parameters
+    ----------
+    centers : float64 array, shape (k, d)
+        Released.
+    noisy_counts : float64 array, shape (k,)
+        Released.
+    count_noise : float
+        Standard deviation of the noise on a count.
+
+    Returns
+    -------
+    Merging
+        From 2 groups to one less than there are clusters that are more than noise; of one or two of these, all.
+
+    Notes
+    -----
+    Privacy: post-processing of releases.
+    """
+    live = np.flatnonzero(noisy_counts > max(_LEAST_SIZE * count_noise, 1.0))
+    if not live.size:
+        live = np.array([noisy_counts.argmax()])
+    pairs, steps = _merge_all(centers[live], np.maximum(noisy_counts[live], 1.0))
+    costs = np.zeros(len(centers))
+    # The merge from j + 1 clusters to j is the one at place live - 1 - j.
+    for j in range(len(live) - 1, 0, -1):
+        costs[j - 1] = costs[j] + steps[len(live) - 1 - j]
+    chosen, step = _choose(steps, float(costs[0]))
+    groups = [[int(place)] for place in live]
+    for stays, leaves in pairs[: len(live) - chosen]:
+        groups[stays] += groups[leaves]
+        groups[leaves] = []
+    return Merging(tuple(tuple(sorted(group)) for group in groups if group), costs, step)
+
+
+def gather(values: NDArray[np.float64], groups: tuple[tuple[int, ...], ...]) -> NDArray[np.float64]:
+    """Add up the rows of `values`, shape (k,) or (k, d), group by group, in order."""
+    return np.stack([np.cumsum(values[list(group)], axis=0)[-1] for group in groups])
+
+
+def _choose(steps: list[float], whole: float) -> tuple[int, float]:
+    """Return how many clusters to leave, and by what factor the next merge costs more than the last one made."""
+    count = len(steps) + 1
+    if count < LEAST:
+        return count, 0.0
+    if whole <= 0.0:
+        return 1, 0.0
+    rising = [max(step, _NOTHING * whole) for step in steps]
+    # After merge i there are count - 1 - i clusters, and merge i + 1 would be the next.
+    ratios = [after / before for before, after in pairwise(rising)]
+    # The last of the largest: on ties the fewest clusters.
+    best = max(range(len(ratios)), key=lambda i: (ratios[i], i))
+    return count - 1 - best, ratios[best]
+
+
+def _merge_all(centers: Floats, counts: Floats) -> tuple[list[tuple[int, int]], list[float]]:
+    """Merge until one is left; return who stays and who leaves in each merge, and what it adds to the cost."""
+    centers, counts, k = centers.copy(), counts.copy(), len(counts)
+    cost = np.full((k, k), np.inf)
+    for place in range(k):
+        cost[place] = _costs_of(place, centers, counts)
+    np.fill_diagonal(cost, np.inf)
+    pairs, steps = [], []
+    for _ in range(k - 1):
+        one, other = divmod(int(cost.argmin()), k)
+        stays, leaves = min(one, other), max(one, other)
+        pairs.append((stays, leaves))
+        steps.append(float(cost[stays, leaves]))
+        both = counts[stays] + counts[leaves]
+        centers[stays] = (counts[stays] * centers[stays] + counts[leaves] * centers[leaves]) / both
+        counts[stays] = both
+        cost[leaves] = cost[:, leaves] = np.inf
+        fresh = np.where(np.isinf(cost[stays]), np.inf, _costs_of(stays, centers, counts))
+        cost[stays] = cost[:, stays] = fresh
+    return pairs, steps
+
+
+def _costs_of(place: int, centers: Floats, counts: Floats) -> Floats:
+    """Return what merging one cluster with each other adds to the cost: n m / (n + m) times the squared distance."""
+    squared = np.zeros(len(counts))
+    for h in range(centers.shape[1]):
+        difference = centers[:, h] - centers[place, h]
+        squared += difference * difference
+    found: Floats = counts * (counts[place] / (counts + counts[place])) * squared
+    return found
