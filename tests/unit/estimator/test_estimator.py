@@ -140,6 +140,7 @@ def test_one_fit_spends_at_most_what_was_stated(protocol: str, epsilon: float) -
     assert len(fitted.ledger_.releases) == 2 * fitted.n_iter_
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_fastlloyd_plus_begins_with_a_survey_and_takes_its_settings() -> None:
     fitted = model(protocol="fastlloyd-plus").fit(people())
     assert fitted.n_iter_ == 10
