@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -54,7 +54,7 @@ def main(argv: Sequence[str]) -> int:
     for line in summarise(run):
         print(textwrap.fill(printable(line), _WIDTH, initial_indent="- ", subsequent_indent="  "))
     print("\nEverything public that all parties must have alike:\n")
-    print(*_value_lines(values), sep="\n")
+    print(*_value_lines(values, {} if run.foreseen is None else run.foreseen.parameters), sep="\n")
     print(f"\ndigest of all these values: {group_hex(digest(values))}")
     if not options.yes:
         _ask()
@@ -68,9 +68,13 @@ def main(argv: Sequence[str]) -> int:
     return EXIT_OK
 
 
-def _value_lines(values: dict[str, object]) -> list[str]:
-    """List the public values, one a line."""
-    plain = [(printable(name), show_value(value)) for name, value in flatten(values)]
+def _value_lines(values: dict[str, object], planned: Mapping[str, object]) -> list[str]:
+    """List the public values, one a line; with what the plan makes of a number that is left to it."""
+    plain = []
+    for name, value in flatten(values):
+        number = planned.get(name.removeprefix("settled.")) if name.startswith("settled.") else None
+        made = value is None and isinstance(number, int | float)
+        plain.append((printable(name), f"{number:.6g} (automatic)" if made else show_value(value)))
     width = min(max(len(name) for name, _ in plain), 32)
     return [f"  {name:<{width}}  {value}" for name, value in plain]
 

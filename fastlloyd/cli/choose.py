@@ -29,23 +29,17 @@ def main(argv: Sequence[str]) -> int:
     """
     answers = _complete(parser().parse_args(list(argv)), _ask if sys.stdin.isatty() else None)
     chosen = choose(answers)
+    expectation = expected(chosen, answers)  # refuses numbers that no run takes before anything is said
     print(f"protocol: {chosen.protocol}")
     print(f"why:      {chosen.why}")
     for note in chosen.notes:
         print(f"note:     {note}")
-    print(f"expected: {expected(chosen, answers)}")
+    print(f"expected: {expectation}")
     for other in chosen.others:
         print(f"else:     {other.protocol}: {_expected_if_any(other, answers)}")
     print(f"plan:     {join(['fastlloyd', 'plan', *plan_flags(chosen, answers)])}")
-    print(
-        f"next:     {join(['fastlloyd', 'init', 'DIR', *init_flags(chosen, answers)])}"
-        if chosen.rows
-        else _COLUMNS_NEXT
-    )
+    print(f"next:     {join(['fastlloyd', 'init', 'DIR', *init_flags(chosen, answers)])}")
     return EXIT_OK
-
-
-_COLUMNS_NEXT = 'next:     docs/guide.md, "A command for each", has the run for tables split by columns'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +87,6 @@ class Choice:
     protocol : str
     ranks : int
         Processes of a run.
-    rows : bool
     values : dict
         Keys of a run file besides.
     why : str
@@ -104,7 +97,6 @@ class Choice:
 
     protocol: str
     ranks: int
-    rows: bool = True
     values: dict[str, Any] = field(default_factory=dict)
     why: str = ""
     notes: tuple[str, ...] = ()
@@ -179,14 +171,12 @@ def _by_columns(answers: Answers) -> Choice:
     encrypted = Choice(
         protocol="vertical-he",
         ranks=2 if two else answers.parties + 1,
-        rows=False,
         why="columns stay encrypted between the parties, and what is opened has noise",
         notes=("there is no resume: what a broken run released is spent",) if answers.dropouts else (),
     )
     sketches = Choice(
         protocol="vertical-dp",
         ranks=answers.parties + 1,
-        rows=False,
         why="one message each way, any number of parties; towards the server and the public, not between the parties",
     )
     if answers.collude and not two:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import join
 
@@ -11,10 +11,13 @@ from fastlloyd.cli.options import Parser, add_options, read_tables
 from fastlloyd.errors import EXIT_OK, ConfigError
 from fastlloyd.protocols.registry import find
 from fastlloyd.run.config import OPTIONS, RunConfig, toml_value, with_values
+from fastlloyd.run.session import find_face
+from fastlloyd.run.vertical import VerticalCommon
 
 _FLAGS = ("protocol", "k", "epsilon", "n_total", "masking", "min_clients", "columns")
 _COLUMNS = ("age", "weight")
 _EXAMPLES = {"age": "0,120", "weight": "0,300"}
+_FILE = "client_{client}.csv"
 
 
 def main(argv: Sequence[str]) -> int:
@@ -26,41 +29,68 @@ def main(argv: Sequence[str]) -> int:
         A file is there already, the folder cannot be written, or values do not go together; nothing is written then.
     """
     arguments = parser().parse_args(list(argv))
-    folder = Path(arguments.folder)
-    columns = tuple(arguments.columns or _COLUMNS)
-    files = {
-        folder / "run.toml": _run_file({name: getattr(arguments, name) for name in _FLAGS}, arguments.set_ or ()),
-        folder / "bounds.csv": "feature,lo,hi\n"
-        + "".join(f"{name},{_EXAMPLES.get(name, '0,1')}\n" for name in columns),
-    }
+    folder, clients = Path(arguments.folder), arguments.clients
+    text, owners = _run_file({name: getattr(arguments, name) for name in _FLAGS}, arguments.set_ or (), clients=clients)
+    files = {folder / "run.toml": text, **_bounds_files(folder, tuple(arguments.columns or ()), owners)}
     there = [str(path) for path in files if path.exists()]
     if there:
         raise ConfigError(f"{' and '.join(there)}: there already, and nothing is overwritten; name another folder")
+    _write(folder, files)
+    run = str(folder / "run.toml")
+    names = [path.name for path in files]
+    first = min(owners, default=1)
+    print(f"wrote {', '.join(names[:-1])} and {names[-1]} in {folder}: fill in what is marked there, bounds and")
+    print(f"columns first, and put the parties' files beside them ({_FILE.format(client=first)}, ..). Then:")
+    together = ["--d", str(len(_COLUMNS) * len(owners))] if owners else []
+    for words in (
+        ["plan", "-n", str(clients + 1), *together, "--config", run],
+        ["check", "--config", run, "--client", str(first), "--clients", str(clients), *together],
+        ["run", "-n", str(clients + 1), "--config", run],
+    ):
+        print("  " + join(["fastlloyd", *words]))
+    if owners:
+        print("--d is the number of all parties' columns together: correct it when their bounds are filled in.")
+    print("The last one runs all parties on this machine; docs/sites.md tells how each runs at its own site.")
+    return EXIT_OK
+
+
+def _write(folder: Path, files: Mapping[Path, str]) -> None:
+    """Write all files, or none."""
+    new, written = not folder.exists(), []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in files.items():
             with path.open("x", encoding="utf-8") as file:
+                written.append(path)
                 file.write(text)
     except OSError as error:
+        for path in written:
+            path.unlink(missing_ok=True)
+        if new and folder.is_dir():
+            folder.rmdir()
         raise ConfigError(f"{folder}: cannot be written ({error.strerror}); name another folder") from error
-    run, clients = str(folder / "run.toml"), arguments.clients
-    print(f"wrote {run} and {folder / 'bounds.csv'}: fill in what is marked there, bounds and columns first, and put")
-    print(f"the files of the clients beside them ({folder}/client_1.csv, ..). Then:")
-    for words in (
-        ["plan", "-n", str(clients + 1), "--config", run],
-        ["check", "--config", run, "--client", "1", "--clients", str(clients)],
-        ["run", "-n", str(clients + 1), "--config", run],
-    ):
-        print("  " + join(["fastlloyd", *words]))
-    print("The last one runs all parties on this machine; docs/sites.md tells how each runs at its own site.")
-    return EXIT_OK
+
+
+def _bounds_files(folder: Path, columns: tuple[str, ...], owners: Sequence[int]) -> dict[Path, str]:
+    """Return a template of the bounds; with columns at different owners, one for each of them."""
+    if not owners:
+        named = {"bounds.csv": columns or _COLUMNS}
+    elif columns:
+        raise ConfigError("--columns: with tables split by columns each party names its own, in its own bounds file")
+    else:
+        named = {f"bounds_{rank}.csv": tuple(f"{name}_{rank}" for name in _COLUMNS) for rank in owners}
+    return {
+        folder / file: "feature,lo,hi\n"
+        + "".join(f"{name},{_EXAMPLES.get(name.partition('_')[0], '0,1')}\n" for name in names)
+        for file, names in named.items()
+    }
 
 
 def parser() -> Parser:
     """Return the parser of the flags."""
     made = Parser(
         prog="fastlloyd init",
-        description="Write a commented run file and a template of the bounds for tables split by rows.",
+        description="Write a commented run file and a template of the bounds.",
     )
     made.add_argument("folder", metavar="DIR", help="where to write run.toml and bounds.csv")
     made.add_argument("--clients", type=int, default=3, metavar="M", help="clients with records (default 3)")
@@ -69,30 +99,32 @@ def parser() -> Parser:
     return made
 
 
-def _run_file(given: dict[str, object], pairs: Sequence[str]) -> str:
-    """Write the run file; it is read once before anybody sees it."""
+def _run_file(given: dict[str, object], pairs: Sequence[str], *, clients: int) -> tuple[str, tuple[int, ...]]:
+    """Return the run file, read once before anybody sees it, and who has columns of its own (nobody: rows)."""
     plain = RunConfig()
     given = {name: value for name, value in given.items() if value is not None}
     protocol = str(given.get("protocol", plain.protocol))
-    if find(protocol).partition != "horizontal":
-        raise ConfigError(
-            f"--protocol {protocol}: init writes run files for tables that are split by rows; for columns start from "
-            'docs/guide.md, "A command for each"'
-        )
+    vertical = find(protocol).partition == "vertical"
     tables = read_tables(pairs, protocol)
+    of_whom = "that the parties have in common" if vertical else "of all clients together"
+    resume = ", and what --resume needs" if find(protocol).resumes else ""
     values: list[tuple[str, object, str]] = [
         ("protocol", protocol, "what is computed, and how: `fastlloyd choose` names one that fits"),
-        ("data", "client_{client}.csv", "each client's own file; {client} becomes its number, from 1 on"),
+        ("data", _FILE, f"each party's own file; {{client}} becomes its number{', with a column of ids' * vertical}"),
         (
             "bounds",
-            "bounds.csv",
+            "bounds_{client}.csv" if vertical else "bounds.csv",
             "FILL IN: lowest and highest possible value of each feature, never read off the records",
         ),
-        ("n_total", given.get("n_total", 10_000), "FILL IN: public upper bound on the records of all clients together"),
+        ("n_total", given.get("n_total", 10_000), f"FILL IN: public upper bound on the records {of_whom}"),
         ("k", given.get("k", 3), "FILL IN: number of clusters"),
         ("epsilon", given.get("epsilon", plain.epsilon), "privacy budget of the whole run: smaller is more private"),
-        ("missing", plain.missing, "records that lack a value: refuse, drop, or midpoint (of the bounds)"),
-        ("state_dir", "state", "each party's ledger over all runs, and what --resume needs; private to the party"),
+        (
+            "missing",
+            plain.missing,
+            f"records that lack a value: refuse,{' drop,' * (not vertical)} or midpoint (of the bounds)",
+        ),
+        ("state_dir", "state", f"each party's ledger over all runs{resume}; private to the party"),
         ("output", "result", "where the results go"),
     ]
     if protocol == "feddp" and tables.get("feddp", {}).get("start") != "sphere-packing":
@@ -102,15 +134,17 @@ def _run_file(given: dict[str, object], pairs: Sequence[str]) -> str:
     lines = ["# A run of fastlloyd. All parties need this file alike; paths begin at its folder. FILL IN: decide."]
     for name, value, about in values:
         lines += ["", f"# {about}", f"{name} = {toml_value(value)}"]
-    lines += [
-        "",
-        "# Where clients differ much in size, a cap for each; where a person may have several rows, whose a row is",
-    ]
-    lines += ["# client_caps = [5000, 3000, 2000]", '# unit = "patient_id"']
+    if not vertical:
+        lines += ["", "# Where clients differ much in size, a cap for each; where a person may have several rows,"]
+        lines += ["# whose a row is", "# client_caps = [5000, 3000, 2000]", '# unit = "patient_id"']
     lines += ["", "# For sites that prove their names (docs/security.md): fastlloyd keygen, fastlloyd roster"]
     lines += ['# roster = "roster.toml"', '# key = "keys/own.key"', ""]
+    if vertical:
+        lines += ["# The column that names the people, alike at all parties; 'intersect' keeps those whom all have"]
+        lines += ["# [vertical]", '# id = "id"', '# align = "check"', ""]
     for name, table in tables.items():
         lines += [f"[{name}]", *(f"{key} = {toml_value(value)}" for key, value in table.items()), ""]
     text = "\n".join(lines)
-    with_values(plain, tomllib.loads(text))
-    return text
+    config = with_values(plain, tomllib.loads(text))
+    common = find_face(protocol).gather(config, clients)[1] if vertical else None
+    return text, tuple(party.rank for party in common.owners) if isinstance(common, VerticalCommon) else ()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
-from fastlloyd.cli.serve import CARRIER, CONNECTION, connection_keys
+from fastlloyd.cli.serve import CARRIER, CONNECTION, connection_keys, refuse_other_files
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.tcp.address import parse_address
 from fastlloyd.run.config import RunConfig
@@ -41,6 +41,7 @@ def main(argv: Sequence[str]) -> int:
     place = find_place(config, arguments.rank)
     approve = None if arguments.approval is None else _approved(Path(arguments.approval), config, place)
     keys = connection_keys(place)
+    refuse_other_files(config, place.me)
     start_log(config, place.me.rank)
     catch_signals()
     announcer = Announcer(place.me, events=arguments.events, quiet=config.quiet, own_terminal=True, carrier=CARRIER)

@@ -14,7 +14,7 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.net.tcp.address import Address, listen, parse_address
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.rank import catch_signals, limit_threads, run_party, start_log
-from fastlloyd.wire.header import SERVER
+from fastlloyd.wire.header import SERVER, PartyId
 
 if TYPE_CHECKING:
     from fastlloyd.net.tcp.admission import Keys
@@ -54,6 +54,7 @@ def main(argv: Sequence[str]) -> int:
     folder = arguments.require_approvals
     approve = None if folder is None else _approved(Path(folder), config)
     keys = connection_keys(place)
+    refuse_other_files(config, SERVER)
     start_log(config, SERVER.rank)
     catch_signals()
     announcer = Announcer(SERVER, events=arguments.events, quiet=config.quiet, own_terminal=True, carrier=CARRIER)
@@ -88,6 +89,15 @@ def without_records(config: RunConfig) -> RunConfig:
     if config.data is None and config.dataset is None and speaks:
         return replace(config, data="(at the clients)")
     return config
+
+
+def refuse_other_files(config: RunConfig, me: PartyId) -> None:
+    """Refuse an output folder with files of another run before anybody waits; a resumed run has files of its own."""
+    from fastlloyd.report.earlier import find_earlier
+    from fastlloyd.report.files import output_folder
+
+    if not config.overwrite and not config.resume:
+        find_earlier(output_folder(config.output, me)).refuse(None)
 
 
 def _approved(folder: Path, config: RunConfig) -> Approve:

@@ -5,12 +5,15 @@ A protocol's face says what is its own (`who_sees`); the network, computers and 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.protocols.registry import load_face
+
+_log = logging.getLogger(__name__)
 
 NOISE = "the noise: this is what the promise is about"
 NOTHING = "nothing"
@@ -47,7 +50,7 @@ class Sights:
 def who_sees(
     protocol: str, parameters: Mapping[str, Any], *, masking: str | None = None, authenticated: bool = True
 ) -> Sights | None:
-    """Return who sees what; None where the protocol is not installed here, or does not say.
+    """Return who sees what; None where the protocol is not installed here, does not say, or fails to.
 
     Parameters
     ----------
@@ -64,7 +67,11 @@ def who_sees(
         return None
     if say is None:
         return None
-    found: Sights = say(protocol, {**parameters, "masking": masking})
+    try:
+        found: Sights = say(protocol, {**parameters, "masking": masking})
+    except Exception:  # of another distribution: a page without its words is better than none
+        _log.warning("%s cannot say who sees what", protocol, exc_info=True)
+        return None
     network = Sight("the network", _NETWORK_SEES, _LINKS if authenticated else _UNCHECKED)
     host = Sight(
         "whoever starts the processes or rules a party's computer",

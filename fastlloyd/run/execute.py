@@ -169,9 +169,9 @@ def _prepare(
         if approve is not None:
             approve(prepared.config, prepared.common, prepared.roster)
         if config.state_dir is not None:
-            prepared.state = StateDir(config.state_dir, me)
+            prepared.state = StateDir(config.state_dir, me, resume=config.resume)
             prepared.ledger = prepared.state.open_ledger()
-            prepared.state.keep_unit(config.unit)
+            prepared.state.keep_unit(config.unit or _people(config))
             if config.resume:
                 prepared.facts = prepared.state.facts()
                 refuse_other_protocol(prepared.facts["plan"], config.protocol)
@@ -186,6 +186,13 @@ def _prepare(
     if prepared.problem is None and announcer.speaks:
         _point_out(prepared, announcer)
     return prepared
+
+
+def _people(config: RunConfig) -> str | None:
+    """Return the flag of the protocol's own, as typed, that names the column by which people are known; None: none."""
+    say = getattr(find_face(config.protocol), "people", None)
+    named: str | None = None if say is None else say(config)
+    return named
 
 
 def _point_out(prepared: _Prepared, announcer: Announcer) -> None:

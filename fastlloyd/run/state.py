@@ -5,7 +5,7 @@
     DIR/client-1/ledger.jsonl        every release of this party's data, over all runs (mode 0600)
     DIR/client-1/ledger.jsonl.head   how long the ledger was when it was last opened or closed, and its last link
     DIR/client-1/budget.json         the lifetime limit on epsilon and its delta, once a run had --budget
-    DIR/client-1/unit.json           the column of --unit, where the ledger counts people instead of rows
+    DIR/client-1/unit.json           the column that names people, where the ledger counts them instead of rows
     DIR/client-1/run/...             the run under way: public facts, secrets, uplinks, replies (mode 0600)
 
 Stored uplinks and replies are sent again byte for byte on resume: a mask never covers two vectors, and no noise is
@@ -66,7 +66,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """What the releases of a ledger are about: people, by the column that names them."""
+    """What the releases of a ledger are about: people, by the column of `--unit`, or by another flag, as typed."""
 
     state: Literal[2]
     unit: str
@@ -91,18 +91,22 @@ class StateDir:
     root : str
         As given by `--state-dir`; '{client}' becomes the rank.
     me : PartyId
+    resume : bool
+        An interrupted run has to stand there; else nothing is made.
 
     Raises
     ------
     ConfigError
-        The directory cannot be made or written.
+        The directory cannot be made or written, or holds no run to resume.
     """
 
-    def __init__(self, root: str, me: PartyId) -> None:
+    def __init__(self, root: str, me: PartyId, *, resume: bool = False) -> None:
         self.path = _own_folder(root, me)
         self._run = self.path / "run"
         self._run_id = ""
         self._ledger: Ledger | None = None
+        if resume:
+            self._check_interrupted()
         try:
             self._run.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.path.chmod(0o700)
@@ -142,7 +146,8 @@ class StateDir:
         Parameters
         ----------
         column : str or None
-            As given by `--unit`. A ledger without a release takes any.
+            As given by `--unit`, or by a protocol's own setting: then with the flag before it. A ledger without a
+            release takes any.
 
         Raises
         ------
@@ -151,10 +156,7 @@ class StateDir:
         """
         path = self.path / "unit.json"
         if self._ledger is None or not self._ledger.releases:
-            if column is not None:
-                _write(path, json.dumps(asdict(_Unit(STATE_VERSION, column))).encode())
-            else:
-                path.unlink(missing_ok=True)
+            _keep_or_forget(path, column)
             return
         try:
             kept = decode(_Unit, load_json(read_regular(path)), "it").unit
@@ -162,9 +164,13 @@ class StateDir:
             kept = None
         except (OSError, ValueError) as error:
             raise _problem(f"{path} is damaged ({error}); restore it from its newest copy") from error
-        if kept != column:
-            counts = "rows" if kept is None else f"people, by --unit {kept}"
-            asked = "rows (no --unit)" if column is None else f"people, by --unit {column}"
+        if (kept is None or column is None) and (kept or column or "").startswith("--"):
+            # Users, and rows or whole clients: the accountant says what releases for one are worth for the other.
+            if column is not None:
+                _keep_or_forget(path, column)
+        elif kept != column:
+            counts = "rows" if kept is None else f"people, by {_by(kept)}"
+            asked = "rows (no --unit)" if column is None else f"people, by {_by(column)}"
             raise _problem(
                 f"--state-dir: the ledger in {self.path} counts epsilon for {counts}, and this run protects {asked}: "
                 "one says nothing about the other; give this run a --state-dir of its own, and remember what "
@@ -225,10 +231,7 @@ class StateDir:
         ConfigError
             There is none to resume, or a file of it is damaged or of another version.
         """
-        if not (self._run / _FACTS).exists():
-            raise ConfigError(
-                f"--resume: {self.path} holds no interrupted run; start it without --resume", reason=Reason.RESUME
-            )
+        self._check_interrupted()
         label, content = self._read(_FACTS)
         self._run_id = label.run
         try:
@@ -295,6 +298,12 @@ class StateDir:
     def keeps_own(self) -> bool:
         """Whether it is the run that was started or resumed here."""
         return bool(self._run_id) and self.interrupted
+
+    def _check_interrupted(self) -> None:
+        if not self.interrupted:
+            raise ConfigError(
+                f"--resume: {self.path} holds no interrupted run; start it without --resume", reason=Reason.RESUME
+            )
 
     @property
     def _limit_path(self) -> Path:
@@ -387,6 +396,19 @@ def interrupted_since(root: str, me: PartyId) -> float | None:
 def _own_folder(root: str, me: PartyId) -> Path:
     """Return a party's folder in `--state-dir`."""
     return Path(root.replace("{client}", str(me.rank))) / ("server" if me.is_server else f"client-{me.rank}")
+
+
+def _keep_or_forget(path: Path, column: str | None) -> None:
+    """Write down the column that a ledger counts people by."""
+    if column is None:
+        path.unlink(missing_ok=True)
+    else:
+        _write(path, json.dumps(asdict(_Unit(STATE_VERSION, column))).encode())
+
+
+def _by(column: str) -> str:
+    """Write the flag that names the people of a ledger."""
+    return column if column.startswith("--") else f"--unit {column}"
 
 
 def _problem(text: str, reason: Reason = Reason.STATE) -> ConfigError:

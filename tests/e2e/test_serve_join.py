@@ -292,6 +292,18 @@ def test_mistakes_are_one_sentence(alone, capsys, words, code, sentence):
     assert sentence in error and error.startswith("fastlloyd: ") and error.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["serve", "--listen", "127.0.0.1:0", "--clients", "2"], ["join", "--server", "localhost:1", "--rank", "1"]],
+)
+def test_an_output_in_use_is_refused_before_anybody_waits(alone, tmp_path, capsys, words):
+    (tmp_path / "report.json").write_text("{}")
+    (tmp_path / "server.json").write_text("{}")
+    assert main([*words, "--output", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert "expected a new or an empty folder" in said.err and "listening" not in said.out + said.err
+
+
 def test_a_port_in_use(alone, capsys):
     with socket.create_server(("127.0.0.1", 0)) as other:
         where = f"127.0.0.1:{other.getsockname()[1]}"

@@ -55,6 +55,7 @@ __all__ = [
     "foresee",
     "gather",
     "load",
+    "people",
     "plan_lines",
     "privacy_unit",
     "serve",
@@ -90,6 +91,12 @@ def privacy_unit(config: RunConfig) -> str | None:
     if settings_from(config.own_settings).privacy_level == "record":
         return record_unit(config)
     return USER if has_users(config) else CLIENT
+
+
+def people(config: RunConfig) -> str | None:
+    """Return the setting that names the column of users, as typed: a ledger counts users by one column."""
+    users = settings_from(config.own_settings).users
+    return None if users is None else f"--set feddp.users={users}"
 
 
 def settings_help(protocol: str) -> Mapping[str, str]:

@@ -239,7 +239,8 @@ def _load_server(config: RunConfig, common: FedDPCommon) -> ServerPoints:
     columns = config.columns
     if not columns and common.dataset is not None:
         columns = common.dataset.names
-    no_features = (settings_from(config.own_settings).users, config.unit)  # in the clients' files, if not here
+    # In the clients' files, if not here.
+    no_features = (settings_from(config.own_settings).users, config.unit, config.id)
     file = DataFile(Path(config.server_data), config.form)
     try:
         table = read_table(

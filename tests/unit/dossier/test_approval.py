@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -255,6 +256,13 @@ def test_agree_shows_everything_and_writes_only_what_a_person_has_approved(
     assert (approval.rank, approval.values["protocol"]) == (1, "lloyd")
     assert main([*AGREE, "--yes"]) == 2
     assert "exists already" in capsys.readouterr().err
+
+
+def test_agree_shows_the_delta_that_the_run_takes(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = site / "run.toml"
+    path.write_text(path.read_text().replace("lloyd", "fastlloyd"))
+    assert main([*AGREE, "--yes", "--d", "2"]) == 0
+    assert re.search(r"settled\.delta +6\.66667e-05 \(automatic\)\n", capsys.readouterr().out)
 
 
 def test_agree_needs_a_key_of_the_roster_and_takes_the_server_s(site: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from fastlloyd.protocols.registry import PROTOCOLS
@@ -25,6 +27,15 @@ def test_each_protocol_says_who_sees_what(protocol):
 
 def test_a_protocol_of_another_distribution_has_no_words_here():
     assert who_sees("histogram", {}) is None
+
+
+def test_words_that_fail_are_left_out(monkeypatch, caplog):
+    def who_sees_(protocol, parameters):
+        raise KeyError("bins")
+
+    monkeypatch.setattr("fastlloyd.report.sight.load_face", lambda *_: SimpleNamespace(who_sees=who_sees_))
+    assert who_sees("histogram", {}) is None
+    assert "histogram cannot say who sees what" in caplog.text
 
 
 @pytest.mark.parametrize("protocol", ["lloyd", "kfed", "vertical-plain"])

@@ -331,6 +331,25 @@ def test_a_ledger_of_rows_counts_no_people(tmp_path: Path) -> None:
             state.keep_unit("patient")
 
 
+def test_a_ledger_of_users_counts_them_by_one_column(tmp_path: Path) -> None:
+    state, patient = StateDir(str(tmp_path), PartyId(1)), "--set feddp.users=patient"
+    with state.open_ledger() as ledger:
+        state.keep_unit(None)
+        ledger.record([entry(0)])  # for rows: the accountant says that it promises users nothing
+        state.keep_unit(patient)
+        state.keep_unit(None)
+        with pytest.raises(ConfigError, match="for people, by --set feddp.users=patient, .* by --set feddp.users=ward"):
+            state.keep_unit("--set feddp.users=ward")
+        with pytest.raises(ConfigError, match="by --unit patient: one says nothing about the other"):
+            state.keep_unit("patient")
+
+
+def test_a_resume_makes_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="holds no interrupted run") as caught:
+        StateDir(str(tmp_path / "new"), PartyId(1), resume=True)
+    assert caught.value.reason is Reason.RESUME and not (tmp_path / "new").exists()
+
+
 def test_a_larger_delta_does_not_pass_a_limit_that_is_exceeded(tmp_path: Path) -> None:
     state = StateDir(str(tmp_path), PartyId(1))
     ledger = Ledger()

@@ -82,6 +82,24 @@ def test_the_servers_file_is_named_in_its_errors(tmp_path: Path) -> None:
     assert own.points.tolist() == [[0.0, 0.0], [-0.5, 0.5]]
 
 
+def test_names_of_rows_are_no_feature_of_the_servers_file_either(tmp_path: Path) -> None:
+    (tmp_path / "part_1.csv").write_text("visit,a\n11,0.5\n12,0.25\n")
+    (tmp_path / "server.csv").write_text("visit,a\n91,0.5\n92,0.25\n")
+    asked = RunConfig(
+        protocol="feddp",
+        data=str(tmp_path / "part_{client}.csv"),
+        server_data=str(tmp_path / "server.csv"),
+        bounds="0,1",
+        n_total=100,
+        k=2,
+        id="visit",
+    )
+    config, common = gather(asked, 2)
+    own = load(config, common, SERVER)
+    assert isinstance(own, ServerPoints) and own.names == ("a",)
+    assert own.names == load(config, common, PartyId(1)).names
+
+
 def test_the_mixture_brings_server_points_and_users() -> None:
     config = RunConfig(
         protocol="feddp",
