@@ -6,6 +6,7 @@
       ConfigError          a flag or the run file is wrong                exit 2
         BudgetError        the privacy budget would be exceeded           exit 4
       DataError            a party's own records do not fit               exit 2
+        FormError          they do, if read with other flags
       RangeError           a value does not fit the ring                  exit 2
       PeerError            a peer misbehaved or vanished                  exit 3
         PeerTimeout        nothing came within the deadline
@@ -168,6 +169,10 @@ class DataError(FastLloydError):
 
     exit_code = EXIT_INPUT
     reason = Reason.BAD_INPUT
+
+
+class FormError(DataError):
+    """A party's own table is written otherwise than `--delimiter`, `--decimal` and `--encoding` say."""
 
 
 class RangeError(FastLloydError):

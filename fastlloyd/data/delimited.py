@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.form import DELIMITERS, PLAIN, Form
-from fastlloyd.errors import DataError
+from fastlloyd.errors import DataError, FormError
 
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "none", "null"})
 SAMPLE_ROWS = 1000
@@ -232,7 +232,7 @@ def _parsed(cell: str, line: str, name: str, form: Form) -> float:
         return float("nan")
     other = _other(form)
     if _number(cell, other) is not None:
-        raise DataError(
+        raise FormError(
             f"{line}, column {name!r}: the number has {other!r} before its fraction; add --decimal {other!r}"
         )
     raise DataError(
@@ -268,7 +268,7 @@ def _refuse_other_delimiter(lines: Sequence[str], form: Form, path: Path) -> Non
     whole = form.delimiter not in "".join(lines)
     for mark in DELIMITERS:
         if mark != form.delimiter and (_cuts(lines, mark, form) if whole else _divides(lines, mark, form)):
-            raise DataError(
+            raise FormError(
                 f"{path}: its cells are divided by {_shown(mark)}, expected {_shown(form.delimiter)}; "
                 + _mend(lines, mark, form)
             )
@@ -386,7 +386,7 @@ def _opened(path: Path, form: Form) -> Iterator[TextIO]:
         raise DataError(f"{path} is not a whole gzip file ({error}); copy or compress it again") from error
     except UnicodeError as error:
         name = form.encoding.removesuffix("-sig").upper()
-        raise DataError(
+        raise FormError(
             f"{path} is not {name} text; add --encoding {_guess(path)}, if that is how it was saved, or save it again "
             "as CSV in UTF-8"
         ) from error

@@ -23,7 +23,7 @@ from fastlloyd.data.delimited import Cells, read_cells, read_head, read_texts
 from fastlloyd.data.form import SUFFIXES, DataFile, data_file
 from fastlloyd.data.merge import Unit, merge_rows, number_people
 from fastlloyd.data.missing import MISSING_RULES, count_missing, keep_whole, refuse_infinite, settle_missing
-from fastlloyd.errors import ConfigError, DataError, did_you_mean
+from fastlloyd.errors import ConfigError, DataError, FormError, did_you_mean
 
 _NO_RECORDS = "expected at least one record; a site that has none stays out, and the run has one client fewer"
 
@@ -338,7 +338,7 @@ def _refuse_otherwise(path: DataFile, origin: _Source, ignore: tuple[str, ...]) 
     wrong = [name for name, other in pairs if other and name not in ignore and not _is_identifier(name)]
     if wrong:
         mark = "." if path.form.decimal == "," else ","
-        raise DataError(
+        raise FormError(
             f"{path}, column {_listed(wrong, 3)}: numbers with {mark!r} before their fraction, expected "
             f"{path.form.decimal!r}; add --decimal {mark!r} (and --delimiter, if need be), or name the columns to use "
             "with --columns"

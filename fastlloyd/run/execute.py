@@ -24,6 +24,7 @@ from fastlloyd.errors import (
     Aborted,
     ConfigError,
     FastLloydError,
+    FormError,
     InternalError,
     Interrupted,
     Reason,
@@ -56,6 +57,10 @@ from fastlloyd.wire.header import SERVER, PartyId, clients
 
 T = TypeVar("T")
 
+_SAME_FORM = (
+    "Flags of one command hold for all clients: where only some files differ, save them alike, or see docs/guide.md, "
+    '"Tables that are written otherwise"'
+)
 _log = logging.getLogger(__name__)
 
 
@@ -183,6 +188,8 @@ def _prepare(
         prepared.own = system.load(prepared.config, prepared.common, me)
     except Exception as caught:
         prepared.problem = _as_ours(caught)
+        if announcer.one_host and count > 1 and isinstance(caught, FormError):
+            prepared.problem = FormError(f"{caught}. {_SAME_FORM}")
     if prepared.problem is None and announcer.speaks:
         _point_out(prepared, announcer)
     return prepared

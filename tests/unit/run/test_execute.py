@@ -49,3 +49,25 @@ def test_a_signal_during_the_clean_up_is_outlived(tmp_path: Path, monkeypatch: p
         assert list(pool.map(one, range(3))) == [2, 2, 2]
     assert struck == [1] and time.monotonic() - begun < 20.0
     assert not list((tmp_path / "1").iterdir())
+
+
+@pytest.mark.parametrize("one_host", [True, False])
+def test_a_file_written_otherwise_says_what_to_do_where_one_command_starts_all(tmp_path: Path, one_host: bool) -> None:
+    (tmp_path / "1.csv").write_text("a,b\n1,2\n3,4\n5,6\n")
+    (tmp_path / "2.csv").write_text("a;b\n1;2\n3;4\n5;6\n")
+    network, said = MemoryNetwork(3), ["", "", ""]
+
+    class Heard(Announcer):
+        def complain(self, sentence: str) -> None:
+            said[self.me.rank] += sentence
+
+    def one(rank: int) -> int:
+        me, data = PartyId(rank), str(tmp_path / "{client}.csv")
+        config = RunConfig(protocol="lloyd", data=data, bounds="0,10", n_total=9, k=2, output=str(tmp_path / "out"))
+        with network.endpoint(me) as transport:
+            return execute(config, transport, Heard(me, quiet=True, own_terminal=True, one_host=one_host)).code
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(one, range(3))) == [2, 2, 2]
+    assert "add --delimiter ';'" in said[2]
+    assert ("Flags of one command hold for all clients" in said[2]) == one_host

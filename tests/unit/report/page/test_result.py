@@ -160,6 +160,7 @@ def test_clients_that_missed_rounds_are_named():
     ]
     _, words = shown(made)
     assert "client 2: round 2–3, 5" in words and "before a resume" in words
+    assert "round clients time" in words and "round clients time" not in shown(document())[1]
 
 
 def test_a_plane_for_two_features_and_profiles_for_more():
@@ -252,6 +253,13 @@ def test_two_parties_of_which_one_is_rank_0_are_two():
     made["parameters"]["names"] = [["age"], ["dose"]]
     _, words = shown(made)
     assert "2 parties hold different features of the same people" in words
+
+
+def test_the_steps_of_a_single_round_are_not_called_rounds():
+    made = document()
+    assert "release rounds noise" in shown(made)[1]
+    made["rounds"] = made["rounds"][:1]
+    assert "release step noise" in shown(made)[1]
 
 
 def test_settings_are_written_for_people():
