@@ -14,6 +14,7 @@ from typing import Any
 
 from fastlloyd.cli.options import Parser
 from fastlloyd.errors import EXIT_OK, ConfigError
+from fastlloyd.kmeans.merging import LEAST, MOST
 from fastlloyd.run.config import RunConfig, with_values
 
 _FEW_OWNERS = 4
@@ -155,8 +156,16 @@ def _by_rows(answers: Answers) -> Choice:
     elif answers.dropouts:
         notes = (lost,)
     paper = Choice(protocol="fastlloyd", ranks=ranks, values=values)
-    notes = (*people, *notes)
+    notes = (*people, *notes, *_guess(answers.k))
     return Choice(protocol="fastlloyd-plus", ranks=ranks, values=values, why=why, notes=notes, others=(paper,))
+
+
+def _guess(k: int) -> tuple[str, ...]:
+    """Say how the run itself chooses the number of clusters, where it can."""
+    most = 2 * k
+    if not LEAST <= most <= MOST:
+        return ()
+    return (f"if {k} is a guess: --k auto:{most} lets the run choose k, at the noise of {most} clusters",)
 
 
 def _by_columns(answers: Answers) -> Choice:

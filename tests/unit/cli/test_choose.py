@@ -56,6 +56,13 @@ def test_the_protocol_that_fits_and_a_plan_of_it(
     assert planned == [f"expected: {lines['expected'][0]}"] or (not planned and protocol == "secfc")
 
 
+def test_a_number_of_clusters_that_is_a_guess_can_be_left_to_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    notes = chosen(capsys, "--split", "rows", "--k", "5")["note"]
+    assert notes == ["if 5 is a guess: --k auto:10 lets the run choose k, at the noise of 10 clusters"]
+    for flags in (["--split", "rows", "--k", "1"], ["--split", "rows", "--server-data", "yes"]):
+        assert "auto:" not in str(chosen(capsys, *flags))
+
+
 def test_many_owners_of_columns_send_sketches(capsys: pytest.CaptureFixture[str]) -> None:
     lines = chosen(capsys, "--split", "columns", "--parties", "6", "--d", "12")
     assert lines["protocol"] == ["vertical-dp"] and "not between the parties" in lines["why"][0]
