@@ -16,7 +16,7 @@ from fastlloyd.run.rank import catch_signals, limit_threads, run_party, start_lo
 
 if TYPE_CHECKING:
     from fastlloyd.run.execute import Approve
-    from fastlloyd.run.inputs import Place
+    from fastlloyd.run.place import Place
 
 
 def main(argv: Sequence[str]) -> int:
@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError(f"--rank: expected a client's number, 1 or more, got {arguments.rank}")
     from fastlloyd.net.tcp.spoke import join
     from fastlloyd.report.announcer import Announcer
-    from fastlloyd.run.inputs import find_place
+    from fastlloyd.run.place import find_place
 
     place = find_place(config, arguments.rank)
     approve = None if arguments.approval is None else _approved(Path(arguments.approval), config, place)

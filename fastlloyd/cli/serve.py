@@ -19,7 +19,8 @@ from fastlloyd.wire.header import SERVER, PartyId
 if TYPE_CHECKING:
     from fastlloyd.net.tcp.admission import Keys
     from fastlloyd.run.execute import Approve
-    from fastlloyd.run.inputs import Common, Place
+    from fastlloyd.run.inputs import Common
+    from fastlloyd.run.place import Place
 
 CARRIER = "serve/join"
 CONNECTION = ("plain TCP: without --roster and --key nobody proves who it is", "TLS 1.3, keys of the roster")
@@ -41,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
     from fastlloyd.net.tcp.hub import TcpServer
     from fastlloyd.report.announcer import Announcer
     from fastlloyd.report.unit import format_count
-    from fastlloyd.run.inputs import find_place
+    from fastlloyd.run.place import find_place
 
     place = find_place(config, SERVER.rank)
     if place.clients is None and arguments.clients is None:

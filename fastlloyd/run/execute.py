@@ -47,8 +47,9 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.driver import Deadlines, Driver
 from fastlloyd.run.files import Files, ResultFiles, ServerFiles
 from fastlloyd.run.host import Host
-from fastlloyd.run.inputs import Common, load_identity
+from fastlloyd.run.inputs import Common
 from fastlloyd.run.outcome import Facts, Outcome
+from fastlloyd.run.place import load_identity
 from fastlloyd.run.session import Session, find_face
 from fastlloyd.run.state import StateDir
 from fastlloyd.run.told import interrupted_words, resume_words

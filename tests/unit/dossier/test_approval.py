@@ -24,7 +24,7 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.run.config import OPTIONS, RunConfig, with_values
 from fastlloyd.run.execute import execute
-from fastlloyd.run.inputs import Place
+from fastlloyd.run.place import Place
 from fastlloyd.run.session import find_face
 from fastlloyd.wire.header import PartyId
 from tests.net.memory import MemoryNetwork
