@@ -7,7 +7,6 @@ Source: docs/report.md, "report.html".
 
 from __future__ import annotations
 
-import base64
 import csv
 import io
 import math
@@ -22,20 +21,15 @@ from fastlloyd.crypto.link.identity import group_hex
 from fastlloyd.errors import ConfigError, printable
 from fastlloyd.protocols.registry import ROWS
 from fastlloyd.report.page import chart
+from fastlloyd.report.page.clusters import show_clusters, show_sizes
 from fastlloyd.report.page.render import format_number, render
 from fastlloyd.report.sight import who_sees
 
 FILES = ("bounds.csv", "elbow.csv", "palette.png")
 """Released files besides centroids.csv whose content may stand on the page."""
 NAME = "report.html"
-MOST = 60
-_COLUMNS = 6
-# Of a feature's range: digits beyond say nothing to people.
-_STEP = 1e-3
 _MOST_ROUNDS = 30
 _MOST_CLIENTS = 1_000
-_MOST_PICTURE_BYTES = 4_000_000
-_PNG = b"\x89PNG\r\n\x1a\n"
 _ROWS = {row.name: row for row in ROWS}
 _VERDICTS = {
     "good": ("Good", "good"),
@@ -129,8 +123,8 @@ def result_page(
         vertical=row is not None and row.partition == "vertical",
         holders=_holders(document),
         plain=_plain_words(document),
-        clusters=None if centroids is None else _clusters(document, quality, centroids, files),
-        sizes=_sizes(document, quality),
+        clusters=None if centroids is None else show_clusters(document, quality, centroids, files),
+        sizes=show_sizes(document, quality),
         costs=_costs(files.get("elbow.csv")),
         metrics=_metrics(document["evaluation"]),
         sights=who_sees(
@@ -198,137 +192,6 @@ def _plain_words(document: Mapping[str, Any]) -> dict[str, Any] | None:
     # Rounded up: what is said is never less than what may happen.
     percent = math.ceil(chance * 1000.0) / 10.0
     return {"percent": f"{percent:.1f}" if percent < 100.0 else None, "weak": chance > 0.95, "unit": privacy["unit"]}
-
-
-def _clusters(
-    document: Mapping[str, Any],
-    quality: Mapping[str, Any],
-    centroids: NDArray[np.float64],
-    files: Mapping[str, bytes],
-) -> dict[str, Any]:
-    """Return what the page shows of the centres."""
-    names, sizes = document["result"]["features"], _sizes(document, quality)
-    told = quality["centre_margins"]
-    margins = None if told is None else np.array(told, dtype=np.float64)
-    k, d = centroids.shape
-    finite = bool(np.isfinite(centroids).all() and (margins is None or np.isfinite(margins).all()))
-    bounds = _bounds(files.get("bounds.csv"), d)
-    panels, columns = chart.profiles(names, centroids[:MOST], None if margins is None else margins[:MOST], bounds)
-    picture = files.get("palette.png", b"")
-    shown = picture.startswith(_PNG) and len(picture) <= _MOST_PICTURE_BYTES
-    return {
-        "tables": list(_tables(names[:MOST], centroids[:MOST, :MOST], margins, bounds)),
-        "left_out": (max(0, k - MOST), max(0, d - MOST)),
-        "ranges": margins is not None,
-        "bounded": bounds is not None,
-        "panels": panels if finite and d > 1 else [],
-        "features_drawn": len(columns),
-        "label_width": chart.label_width([names[column] for column in columns]),
-        "plane": _plane(names, centroids, margins, sizes, bounds) if finite and d == 2 and k <= MOST else None,
-        "palette": _palette(centroids) if picture and finite and d in (1, 3) else [],
-        "picture": base64.b64encode(picture).decode() if shown else None,
-    }
-
-
-def _bounds(content: bytes | None, d: int) -> NDArray[np.float64] | None:
-    """Return the public bounds, shape (2, d), from bounds.csv; None in a folder without."""
-    if content is None:
-        return None
-    try:
-        rows = list(csv.DictReader(io.StringIO(content.decode("utf-8"), newline="")))
-        bounds = np.array([[float(row["lo"]), float(row["hi"])] for row in rows]).T
-    except (KeyError, TypeError, ValueError, csv.Error) as error:
-        raise ConfigError(f"bounds.csv: expected feature, lo and hi, got another table ({error})") from error
-    if bounds.shape != (2, d) or not np.isfinite(bounds).all():
-        raise ConfigError(f"bounds.csv: expected finite bounds of {d} features, got other ones")
-    return bounds
-
-
-def _tables(
-    names: Sequence[str],
-    centroids: NDArray[np.float64],
-    margins: NDArray[np.float64] | None,
-    bounds: NDArray[np.float64] | None,
-) -> Iterator[dict[str, Any]]:
-    """Return the centres as tables of few columns; features are rows where they are many, and more than clusters."""
-    turned = len(names) > _COLUMNS and len(names) > len(centroids)
-    clusters = [f"cluster {row}" if turned else str(row) for row in range(len(centroids))]
-    rows, columns = (names, clusters) if turned else (clusters, names)
-    steps = np.zeros(len(names)) if bounds is None else (bounds[1] - bounds[0]) * _STEP
-    for start in range(0, len(columns), _COLUMNS):
-        part = range(start, min(start + _COLUMNS, len(columns)))
-        yield {
-            "corner": "feature" if turned else "cluster",
-            "columns": [columns[j] for j in part],
-            "rows": [
-                (name, [_cell(centroids, margins, steps, *((j, i) if turned else (i, j))) for j in part])
-                for i, name in enumerate(rows)
-            ],
-        }
-
-
-def _cell(
-    centroids: NDArray[np.float64],
-    margins: NDArray[np.float64] | None,
-    steps: NDArray[np.float64],
-    row: int,
-    column: int,
-) -> tuple[str, str | None]:
-    """Return a coordinate, and the half-width of its range, with digits that mean something."""
-    value = float(centroids[row, column])
-    margin = math.inf if margins is None else float(margins[row, column])
-    if not 0.0 < margin < math.inf:
-        step = float(steps[column])
-        return (format_rounded(value, step) if step > 0.0 else format_number(value, 5)), None
-    return format_rounded(value, margin), f"\u00b1 {format_number(margin, 2)}"
-
-
-def format_rounded(value: float, margin: float) -> str:
-    """Write a value with no more digits than two of its margin.
-
-    Examples
-    --------
-    >>> format_rounded(12.3456, 0.034), format_rounded(12345.6, 250.0)
-    ('12.346', '12346')
-    """
-    digits = min(max(1 - math.floor(math.log10(margin)), 0), 12)
-    if not math.isfinite(value) or abs(value) >= 1e15:
-        return format_number(value, 5)
-    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "\u2212")
-
-
-def _plane(
-    names: Sequence[str],
-    centroids: NDArray[np.float64],
-    margins: NDArray[np.float64] | None,
-    sizes: Mapping[str, Any] | None,
-    bounds: NDArray[np.float64] | None,
-) -> dict[str, Any]:
-    """Return what the page draws of two features."""
-    values = None if sizes is None else [bar.value for bar in sizes["bars"]]
-    drawn, ends = chart.discs(centroids, margins, values, bounds)
-    return {"discs": drawn, "ends": [[format_number(end, 3) for end in row] for row in ends], "names": names}
-
-
-def _palette(centroids: NDArray[np.float64]) -> list[str]:
-    """Return the centres as colours, dark to light."""
-    whole = np.clip(np.rint(centroids), 0, 255).astype(int)
-    colours = [tuple(row) * (3 // len(row)) for row in whole.tolist()]
-    return ["#{:02x}{:02x}{:02x}".format(*each) for each in sorted(colours, key=sum)]
-
-
-def _sizes(document: Mapping[str, Any], quality: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the noisy sizes as bars; None where there are none, or where they are exact."""
-    sizes = document["result"]["noisy_sizes"]
-    if sizes is None or not noisy(document):
-        return None
-    bars = chart.size_bars(sizes, quality["size_ranges"])
-    return {"bars": bars[:MOST], "left_out": max(0, len(bars) - MOST), "ranges": bars[0].lo is not None}
-
-
-def noisy(document: Mapping[str, Any]) -> bool:
-    """Return whether every release of a run carries noise: counts without it never come onto a page."""
-    return all(release["mechanism"] != "none" for release in document["privacy"]["releases"])
 
 
 def _costs(content: bytes | None) -> dict[str, Any] | None:
