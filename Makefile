@@ -16,7 +16,7 @@ help:
 	@echo "make demo      set up $(VENV) and cluster a photograph's pixels over 3 processes at epsilon = 1"
 	@echo "make test      set up $(VENV) and run the tests (about seven minutes on two cores)"
 	@echo "make test-fast only unit tests, about a minute"
-	@echo "make test-all  the tests with fresh examples, and the long sweeps"
+	@echo "make test-all  the tests with fresh examples, keys and noise, and the long sweeps"
 	@echo "make lint      ruff and mypy"
 	@echo "make docs      the documents as a site with a search: build/docs/index.html"
 	@echo "make smoke     one run over TCP with each MPI, report checked against its schema"

@@ -1,8 +1,14 @@
-"""For all tests: no test fails because the machine is busy."""
+"""For all tests: no test fails because the machine is busy, or because this run draws what no other run has drawn."""
 
+import contextlib
 import os
+import random
 import sys
+import threading
+from collections.abc import Generator, Iterator
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Hundreds of processes start here; without this, each compiles the package anew where the environment says so.
@@ -20,3 +26,70 @@ _calm = settings(settings.default, deadline=None, suppress_health_check=[HealthC
 settings.register_profile("fresh", parent=_calm, derandomize=False)
 settings.register_profile("same", parent=_calm, derandomize=True, database=None)
 settings.load_profile("same")
+
+
+class SameBits:
+    """Stands in for `os.urandom` where this package asks: the same bytes each time for one test, thread and fork.
+
+    So keys, masks and noise of the parties that live in this process are what they were in every other run of a test.
+    Libraries keep the real one: what they name by it must differ between two runs on one machine.
+    """
+
+    def __init__(self) -> None:
+        self._real = os.urandom
+        self._label, self._forks = "", 0
+        self._streams: dict[str, random.Random] = {}
+        os.register_at_fork(before=self._count_fork, after_in_child=self._fork)
+
+    def __call__(self, count: int) -> bytes:
+        if not sys._getframe(1).f_globals["__name__"].startswith(("fastlloyd.", "tests.")):
+            return self._real(count)
+        # A pool's name counts the pools before it; behind the underscore stands the thread's place in it.
+        thread = threading.current_thread().name.rpartition("_")[2]
+        if thread not in self._streams:
+            self._streams[thread] = random.Random(f"{self._label} {thread}")
+        return self._streams[thread].randbytes(count)
+
+    @contextlib.contextmanager
+    def drawn_for(self, label: str) -> Iterator[None]:
+        """Begin the streams of a test, or of a fixture that several tests share."""
+        before = self._label, self._forks, self._streams
+        self._label, self._forks, self._streams = label, 0, {}
+        try:
+            yield
+        finally:
+            self._label, self._forks, self._streams = before
+
+    def _count_fork(self) -> None:
+        self._forks += 1
+
+    def _fork(self) -> None:
+        self._label, self._forks, self._streams = f"{self._label} {self._forks}", 0, {}
+
+
+_bits = SameBits()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure() -> None:
+    """Fix what is drawn, unless examples are to be fresh; by now Hypothesis knows its profile."""
+    if settings.get_current_profile_name() == "same":
+        os.urandom = _bits
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Give each test bits of its own."""
+    with _bits.drawn_for(item.nodeid):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, Any, Any]:
+    """Give what tests share bits of its own, whichever of them comes first."""
+    if fixturedef.scope == "function":
+        return (yield)
+    with _bits.drawn_for(f"{fixturedef.baseid} {fixturedef.argname} {getattr(request, 'param_index', 0)}"):
+        return (yield)

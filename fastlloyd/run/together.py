@@ -7,7 +7,7 @@ mpirun; only links, state directories and output folders are left out.
 from __future__ import annotations
 
 import hashlib
-import secrets
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -82,7 +82,7 @@ def run_together(
     face = find_face(config.protocol)
     if common is None:
         config, common = face.gather(config, n_clients)
-    run_id = secrets.token_bytes(RUN_ID_BYTES)
+    run_id = os.urandom(RUN_ID_BYTES)
     digest = hashlib.sha256(run_id + common.digest(config, b"")).digest()
     everybody = (SERVER, *clients(n_clients))
     sessions = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -137,6 +138,7 @@ def _threads(
     endpoint: Callable[[PartyId], contextlib.AbstractContextManager[Transport]],
 ) -> list[Life]:
     def one(me: PartyId) -> int:
+        threading.current_thread().name = f"rank_{me.rank}"  # what it draws goes by this name
         mine = RunConfig(**{**vars_of(config), "output": str(folder / str(me.rank))})
         with endpoint(me) as transport:
             return execute(mine, transport, Announcer(me, quiet=True)).code

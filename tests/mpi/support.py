@@ -7,11 +7,11 @@ import fcntl
 import json
 import os
 import pickle
+import secrets
 import shutil
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -112,7 +112,7 @@ class Job:
         self.folder = folder
         self.n = n
         folder.mkdir(parents=True, exist_ok=True)
-        self._mark = f"FASTLLOYD_TEST_MARK={uuid.uuid4().hex}"
+        self._mark = f"FASTLLOYD_TEST_MARK={secrets.token_hex(16)}"
         words = [str(flag) for flag in flags]
         added: dict[str, str] = {}
         if supervised:

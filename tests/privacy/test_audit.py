@@ -25,7 +25,6 @@ ALARM = 1e-6
 EPSILON = 1.0
 # Large, so that an attack need not wait for rare events; nothing else depends on it.
 DELTA = 0.05
-SECRET = SecretRandom()
 
 
 def plan_of(protocol: str, k: int, d: int, n: int, rounds: int, **settings: object) -> Plan:
@@ -76,7 +75,7 @@ def corridor() -> Scene:
 
 def honest(plan: Plan) -> Callable[[], Noise]:
     """The server's noise as in a run."""
-    return lambda: lambda t: draw_noise(plan, t, SECRET)
+    return lambda: lambda t: draw_noise(plan, t, SecretRandom())
 
 
 def in_shares(scene: Scene) -> Scene:
@@ -101,7 +100,7 @@ def in_shares(scene: Scene) -> Scene:
 
 def shares(plan: Plan) -> Callable[[], Noise]:
     """Each client's shares as in a run."""
-    return lambda: lambda t: draw_share(plan, t, SECRET)
+    return lambda: lambda t: draw_share(plan, t, SecretRandom())
 
 
 def with_noise_times(plan: Plan, sums: float, counts: float) -> Plan:
@@ -244,7 +243,7 @@ def test_sums_or_counts_with_too_little_noise_are_caught(
 def test_a_round_with_too_little_noise_is_caught() -> None:
     setting = lattice()
     quiet = with_noise_times(setting.plan, 0.2, 0.2)
-    trials = attack(setting, 120, lambda: lambda t: draw_noise(quiet if t == 1 else setting.plan, t, SECRET))
+    trials = attack(setting, 120, lambda: lambda t: draw_noise(quiet if t == 1 else setting.plan, t, SecretRandom()))
     assert epsilon_bound(trials, setting.plan.delta, ALARM) > EPSILON
 
 

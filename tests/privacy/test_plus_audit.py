@@ -35,7 +35,6 @@ EPSILON = 1.0
 DELTA = 0.05
 MU = 1.0 / gaussian_noise_multiplier(EPSILON, DELTA)
 SIDE, ANCHORS, ROUNDS = 8, 40, 3
-SECRET = SecretRandom()
 
 Floats = NDArray[np.float64]
 Noise = Callable[[Plan, int], NDArray[np.int64]]
@@ -93,7 +92,7 @@ def attack_survey(runs: int, noise: Noise) -> Trials:
 
 
 def honest(plan: Plan, t: int) -> NDArray[np.int64]:
-    return draw_noise(plan, t, SECRET)
+    return draw_noise(plan, t, SecretRandom())
 
 
 def weaker(sums: float, counts: float) -> Noise:
@@ -104,7 +103,7 @@ def weaker(sums: float, counts: float) -> Noise:
             dataclasses.replace(r, sum_scale=sums * r.sum_scale, count_scale=counts * r.count_scale)
             for r in plan.rounds
         )
-        return draw_noise(dataclasses.replace(plan, rounds=rounds), t, SECRET)
+        return draw_noise(dataclasses.replace(plan, rounds=rounds), t, SecretRandom())
 
     return noise
 

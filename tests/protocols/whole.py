@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ def run_whole(folder: Path, parties: int, *, quiet: bool = True, **config: Any) 
 
     def one(rank: int) -> int:
         me = PartyId(rank)
+        threading.current_thread().name = f"rank_{rank}"  # what it draws goes by this name
         options = {"dataset": "iris", "deadline": LIMIT_S, "setup_deadline": LIMIT_S, **config}
         with network.endpoint(me) as transport:
             ending = execute(

@@ -20,7 +20,6 @@ from fastlloyd.privacy.noise import discrete
 from fastlloyd.privacy.noise.discrete import discrete_gaussian, polya_difference
 from fastlloyd.randomness.secret import SecretRandom
 
-SECRET = SecretRandom()
 # For each comparison, of three at most in a test.
 ALARM = 2e-7
 WORD = 1 << 64
@@ -44,14 +43,14 @@ def chi_square(sample: NDArray[np.int64], weight, reach: int) -> float:
 
 @pytest.mark.parametrize("variance", [Fraction(1, 5), Fraction(7, 3), Fraction(25), Fraction(10**4, 3)])
 def test_the_discrete_gaussian_has_its_distribution(variance: Fraction) -> None:
-    sample = discrete_gaussian(variance, 100_000, SECRET)
+    sample = discrete_gaussian(variance, 100_000, SecretRandom())
     reach = int(40 * math.sqrt(variance)) + 5
     assert chi_square(sample, lambda x: np.exp(-(x**2) / (2.0 * float(variance))), reach) > ALARM
 
 
 def test_a_wide_discrete_gaussian_has_its_variance_and_shape() -> None:
     sigma = Fraction(10**9, 7)
-    sample = discrete_gaussian(sigma**2, (100, 1000), SECRET)
+    sample = discrete_gaussian(sigma**2, (100, 1000), SecretRandom())
     assert sample.shape == (100, 1000)
     scaled = sample.ravel() / float(sigma)
     assert ALARM / 2 < stats.chi2(scaled.size).cdf((scaled**2).sum()) < 1 - ALARM / 2
@@ -61,7 +60,7 @@ def test_a_wide_discrete_gaussian_has_its_variance_and_shape() -> None:
 @pytest.mark.parametrize("terms", [1, 2, 5])
 @pytest.mark.parametrize("scale", [0.4, 3.0, 40.0])
 def test_polya_shares_sum_exactly_to_the_discrete_laplace_distribution(scale: float, terms: int) -> None:
-    sample = sum(polya_difference(scale, terms, 50_000, SECRET) for _ in range(terms))
+    sample = sum(polya_difference(scale, terms, 50_000, SecretRandom()) for _ in range(terms))
     assert chi_square(sample, lambda x: np.exp(-np.abs(x) / scale), int(60 * scale) + 5) > ALARM
 
 
@@ -70,13 +69,13 @@ def test_one_polya_share_has_the_difference_of_negative_binomials() -> None:
     p = math.exp(-1.0 / scale)
     one = stats.nbinom(1.0 / terms, 1.0 - p).pmf(np.arange(400))
     both = np.convolve(one, one[::-1])
-    sample = polya_difference(scale, terms, 100_000, SECRET)
+    sample = polya_difference(scale, terms, 100_000, SecretRandom())
     assert chi_square(sample, lambda x: both[(x + 399).astype(int)], 399) > ALARM
 
 
 def test_wide_polya_shares_sum_to_a_laplace_variable() -> None:
     scale = 2.0**30 / 3.0
-    sample = sum(polya_difference(scale, 3, 10_000, SECRET) for _ in range(3))
+    sample = sum(polya_difference(scale, 3, 10_000, SecretRandom()) for _ in range(3))
     assert stats.kstest(sample / scale, "laplace").pvalue > ALARM
 
 
@@ -135,14 +134,14 @@ def test_acceptance_is_decided_exactly_at_its_border(level: Fraction) -> None:
 @pytest.mark.parametrize("variance", [Fraction(0), Fraction(-1)])
 def test_a_variance_that_is_not_positive_is_refused(variance: Fraction) -> None:
     with pytest.raises(ConfigError, match="positive"):
-        discrete_gaussian(variance, 1, SECRET)
+        discrete_gaussian(variance, 1, SecretRandom())
 
 
 def test_noise_beyond_what_floats_hold_is_refused() -> None:
     with pytest.raises(RangeError, match="fraction bits"):
-        discrete_gaussian(Fraction(2**90), 1, SECRET)
+        discrete_gaussian(Fraction(2**90), 1, SecretRandom())
     with pytest.raises(RangeError, match="fraction bits"):
-        polya_difference(2.0**45, 2, 1, SECRET)
+        polya_difference(2.0**45, 2, 1, SecretRandom())
 
 
 def test_bits_that_never_decide_end_in_an_error() -> None:
