@@ -29,6 +29,7 @@ from fastlloyd.run.together import run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.mpi.support import done
 from tests.net.memory import MemoryNetwork
+from tests.protocols.whole import without_plots
 
 LIMIT_S = 120.0
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -144,7 +145,7 @@ def _threads(
             return execute(mine, transport, Announcer(me, quiet=True)).code
 
     everybody = (SERVER, *clients(n_clients))
-    with ThreadPoolExecutor(len(everybody)) as pool:
+    with without_plots(), ThreadPoolExecutor(len(everybody)) as pool:
         assert list(pool.map(one, everybody)) == [0] * len(everybody)
     return [life for me in everybody for life in _written(folder / str(me.rank))]
 

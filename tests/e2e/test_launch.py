@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fastlloyd.run.config import load_config
+from tests.mpi.support import QUICK
 
 ROOT = Path(__file__).resolve().parents[2]
 LAUNCH, DOCKER = ROOT / "launch", ROOT / "docker"
@@ -19,7 +20,7 @@ SCRIPTS = sorted([*LAUNCH.glob("*.sh"), *LAUNCH.glob("*.sbatch"), *DOCKER.glob("
 
 
 def call(*command, **variables):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **{key: str(value) for key, value in variables.items()}}
+    environment = {**os.environ, "PYTHONPATH": QUICK, **{key: str(value) for key, value in variables.items()}}
     return subprocess.run(
         [str(word) for word in command], env=environment, capture_output=True, text=True, timeout=100, check=False
     )

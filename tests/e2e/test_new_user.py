@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.__main__ import main
+from tests.mpi.support import QUICK
 
 BOUNDS = "feature,lo,hi\nage,0,110\nbmi,10,60\npressure,60,240\n"
 NAMES = ("patient_id", "ward", "age", "bmi", "pressure", "diagnosis")
@@ -121,9 +122,8 @@ def test_one_site_writes_otherwise_and_all_have_a_result(
     rest = [":", *run, ":", *run, *OTHERWISE, ":", *run]
     command = ["mpirun", *run, *rest]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    ended = subprocess.run(
-        command, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=90, check=False
-    )
+    env = {**os.environ, "PATH": path, "PYTHONPATH": QUICK}
+    ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=90, check=False)
     assert ended.returncode == 0, ended.stderr
     assert "verdict   good" in ended.stdout and "files in study/result" in ended.stdout
     centres = np.loadtxt(study / "result" / "centroids.csv", delimiter=",", skiprows=1)

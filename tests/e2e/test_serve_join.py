@@ -19,7 +19,7 @@ import pytest
 
 from fastlloyd.__main__ import main
 from fastlloyd.report.schema import validate
-from tests.mpi.support import ROOT, Job, hospitals, read_matrix, report
+from tests.mpi.support import QUICK, Job, hospitals, read_matrix, report
 
 CLIENTS = 3
 LIMIT_S = 90.0
@@ -73,7 +73,7 @@ class Sites:
         with (home / "out").open("wb") as out, (home / "err").open("wb") as err:
             self.processes[rank] = subprocess.Popen(
                 [sys.executable, "-m", "fastlloyd", *words, *self.flags],
-                env=os.environ | {"PYTHONPATH": str(ROOT)},
+                env=os.environ | {"PYTHONPATH": QUICK},
                 cwd=home,
                 stdin=subprocess.DEVNULL,
                 stdout=out,

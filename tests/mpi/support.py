@@ -31,6 +31,8 @@ T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).with_name("programs")
 CLIENT = ("-m", "fastlloyd.client")
+# The PYTHONPATH of processes of which no plots are asked.
+QUICK = f"{PROGRAMS / 'quick'}{os.pathsep}{ROOT}"
 LIMIT_S = 60.0
 # What a run may take beyond its deadline to end: the contract's five seconds.
 GRACE_S = 5.0
@@ -120,7 +122,7 @@ class Job:
         else:
             command, added = _bare(n, [program if server is None else server, *[program] * (n - 1)], words, only or {})
         name, value = self._mark.split("=")
-        added |= {"PYTHONPATH": str(ROOT), "RANK_NOTES": str(folder), name: value, **(env or {})}
+        added |= {"PYTHONPATH": QUICK, "RANK_NOTES": str(folder), name: value, **(env or {})}
         with (folder / "launcher.out").open("wb") as out, (folder / "launcher.err").open("wb") as err:
             self.started = time.monotonic()
             self.process = subprocess.Popen(

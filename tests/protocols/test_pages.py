@@ -58,12 +58,6 @@ def write_table(path: Path, header: list[str], rows: list[Any]) -> None:
         csv.writer(file).writerows([header, *rows])
 
 
-@pytest.fixture(autouse=True)
-def _no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of a plot is on a page, and drawing takes most of the time of these runs."""
-    monkeypatch.setattr("fastlloyd.report.plot.available", lambda: False)
-
-
 @cache
 def vocabulary() -> frozenset[str]:
     """Every word of templates and of the code that fills them in."""

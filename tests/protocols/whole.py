@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.run.config import RunConfig
@@ -16,7 +20,15 @@ from tests.net.memory import MemoryNetwork
 LIMIT_S = 120.0
 
 
-def run_whole(folder: Path, parties: int, *, quiet: bool = True, **config: Any) -> list[int]:
+@contextlib.contextmanager
+def without_plots() -> Iterator[None]:
+    """Let nobody draw: it takes most of the time of a small run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fastlloyd.report.plot.available", lambda: False)
+        yield
+
+
+def run_whole(folder: Path, parties: int, *, quiet: bool = True, plots: bool = False, **config: Any) -> list[int]:
     """Run all parties and give their exit codes."""
     network = MemoryNetwork(parties)
 
@@ -30,5 +42,5 @@ def run_whole(folder: Path, parties: int, *, quiet: bool = True, **config: Any) 
             )
         return ending.code
 
-    with ThreadPoolExecutor(parties) as pool:
+    with contextlib.nullcontext() if plots else without_plots(), ThreadPoolExecutor(parties) as pool:
         return list(pool.map(one, range(parties)))
