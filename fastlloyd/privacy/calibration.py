@@ -9,6 +9,7 @@ Source: FastLloyd, Theorem 2.3 and Appendix A.2; docs/privacy.md, "Calibration".
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -114,6 +115,7 @@ def calibrate(
             f"got {target_delta:g}; give a larger --delta"
         )
 
+    @functools.cache
     def epsilon_at(factor: float) -> float:
         return spent(build(factor), target_delta)
 

@@ -17,11 +17,16 @@ from fastlloyd.report.expected import MEND, Expected
 Expect = Callable[[int, float, int], Expected]
 """Clusters, epsilon and N to what the plan of such a run expects."""
 
+Good = Callable[[float], bool]
+Search = Callable[[Good], float | None]
+
 _MOST_RECORDS = 1 << 30
 _STEPS = 5
 
 
-def outlook_line(expect: Expect, *, k: int, epsilon: float, n_total: int, fixed_n: bool = False) -> str:
+def outlook_line(
+    expect: Expect, *, k: int, epsilon: float, n_total: int, fixed_n: bool = False, roughly: Expect | None = None
+) -> str:
     """Return one line for a plan: what to expect, and where it is not good, what would be.
 
     Parameters
@@ -32,29 +37,70 @@ def outlook_line(expect: Expect, *, k: int, epsilon: float, n_total: int, fixed_
         Of the plan.
     fixed_n : bool
         N is what a public data set holds: there are no more records to be had.
+    roughly : callable, optional
+        About what `expect` says, for one that takes long: it tells where to ask first, and decides nothing.
     """
     found = expect(k, epsilon, n_total)
     line = f"expected: {found.sentence}"
     if found.verdict in ("good", "exact", "unknown") or found.centre_noise is None:
         return line
 
-    def good(k: int, epsilon: float, n_total: int) -> bool:
-        try:
-            return expect(k, epsilon, n_total).verdict == "good"
-        except FastLloydError:
-            return False
+    def settle(search: Search, change: Callable[[float], tuple[int, float, int]]) -> float | None:
+        good = _goodness(expect, change)
+        return search(good if roughly is None else _asked_near(search, _goodness(roughly, change), good))
 
-    more = _least(lambda value: good(k, value, n_total), epsilon, MOST_EPSILON)
-    records = None if fixed_n else _least(lambda value: good(k, epsilon, math.ceil(value)), n_total, _MOST_RECORDS)
-    fewer = next((count for count in _fewer(k) if good(count, epsilon, n_total)), None)
+    counts = _fewer(k)
+    more = settle(lambda good: _least(good, epsilon, MOST_EPSILON), lambda value: (k, value, n_total))
+    records = None
+    if not fixed_n:
+        records = settle(
+            lambda good: _least(good, n_total, _MOST_RECORDS), lambda value: (k, epsilon, math.ceil(value))
+        )
+    fewer = settle(
+        lambda good: next(filter(good, range(len(counts))), None), lambda place: (counts[int(place)], epsilon, n_total)
+    )
     ways = [
-        *([] if fewer is None else [f"k = {fewer}"]),
+        *([] if fewer is None else [f"k = {counts[int(fewer)]}"]),
         *([] if more is None else [f"epsilon {more:g}"]),
         *([] if records is None else [f"N = {math.ceil(records):,}"]),
     ]
     if not ways:
         return f"{line}; no other number of clusters, epsilon or N alone would make it good"
     return f"{line.removesuffix(f'; {MEND}')}; good would be {' or '.join(ways)}, the rest as it is"
+
+
+def _goodness(expect: Expect, change: Callable[[float], tuple[int, float, int]]) -> Good:
+    """Return whether a value, put where `change` puts it, makes a run good."""
+
+    def good(value: float) -> bool:
+        try:
+            return expect(*change(value)).verdict == "good"
+        except FastLloydError:
+            return False
+
+    return good
+
+
+def _asked_near(search: Search, likely: Good, good: Good) -> Good:
+    """Return `good`, asked first where it is likely to change: above a good value all are good, below a bad none."""
+    guesses: dict[float, bool] = {}
+    search(lambda value: guesses.setdefault(value, likely(value)))
+    least_good, most_bad = math.inf, -math.inf
+
+    def asked(value: float) -> bool:
+        nonlocal least_good, most_bad
+        if most_bad < value < least_good:
+            if good(value):
+                least_good = value
+            else:
+                most_bad = value
+        return value >= least_good
+
+    for guess in (True, False):
+        alike = [value for value, found in guesses.items() if found is guess]
+        if alike:
+            asked(min(alike) if guess else max(alike))
+    return asked
 
 
 def _fewer(k: int) -> list[int]:

@@ -32,7 +32,7 @@ def expect(plan: Plan, users: int) -> Expected:
     """
     if plan.rounds[-1].kind == START:
         return Expected(centre_noise=None, k=plan.k, d=plan.d)
-    sums, counts = _deviations(plan)
+    sums, counts = deviations(plan)
     share = users * min(plan.k, plan.count_clip) / plan.k if plan.by_user else plan.n_total / plan.k
     found = expect_mean(sums=sums, counts=counts, share=share, k=plan.k, d=plan.d)
     if not plan.by_user:
@@ -47,7 +47,7 @@ def noise_of(plan: Plan, centers: Centers, users: int) -> Noise:
     """Say how far off the released centres and sizes may be; `users` as for `expect`."""
     if plan.rounds[-1].kind == START:
         return UNKNOWN
-    sums, counts = _deviations(plan)
+    sums, counts = deviations(plan)
     sizes = centers.noisy_counts
     margin = LAPLACE_TAIL * counts
     return Noise(
@@ -58,7 +58,7 @@ def noise_of(plan: Plan, centers: Centers, users: int) -> Noise:
     )
 
 
-def _deviations(plan: Plan) -> tuple[float, float]:
+def deviations(plan: Plan) -> tuple[float, float]:
     """Return the standard deviation of all noise on a sum and on a count of the last step, in the domain's units."""
     step, grid = plan.rounds[-1], float(1 << plan.fraction_bits)
     more = spread(plan.clients, plan.known_shares)

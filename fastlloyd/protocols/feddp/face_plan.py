@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,12 +12,12 @@ from numpy.typing import NDArray
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
 from fastlloyd.protocols.feddp.face_inputs import ServerPoints, gather, load, most_users, public_parameters
-from fastlloyd.protocols.feddp.face_noise import expect
+from fastlloyd.protocols.feddp.face_noise import deviations, expect
 from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.plan import Plan
-from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
+from fastlloyd.protocols.feddp.proposal import check_plan, make_plan, sketch_plan
 from fastlloyd.protocols.feddp.settings import settings_from
-from fastlloyd.report.expected import Expected
+from fastlloyd.report.expected import Expected, expect_mean
 from fastlloyd.report.outlook import outlook_line
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
@@ -54,22 +56,38 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
         f"shares: each of {plan.clients} clients adds one, {plan.shares} of them carry the guarantee; "
         f"{plan.noise_price - 1.0:.1%} more noise in all than a server alone would add",
         *(_step_line(plan, t) for t in range(len(plan.rounds))),
-        _outlook(config, public, names, points),
+        _outlook(config, public, points, plan),
     ]
 
 
-def _outlook(
-    config: RunConfig, public: PublicParameters, names: tuple[str, ...], points: NDArray[np.float64] | None
-) -> str:
+def _outlook(config: RunConfig, public: PublicParameters, points: NDArray[np.float64] | None, plan: Plan) -> str:
     """Say what to expect of the result, and what would be good."""
+    own = (public.k, public.epsilon, public.n_total)
+
+    def planned(make: Callable[..., Plan], k: int, epsilon: float, n_total: int) -> Plan:
+        changed = replace(public, k=k, epsilon=epsilon, n_total=n_total)
+        return make(changed, d=plan.d, names=plan.names, server_points=points)
 
     def expected(k: int, epsilon: float, n_total: int) -> Expected:
-        changed = replace(public, k=k, epsilon=epsilon, n_total=n_total)
-        plan = make_plan(changed, d=len(names), names=names, server_points=points)
-        return expect(plan, most_users(config, plan.clients, plan.n_total))
+        made = plan if (k, epsilon, n_total) == own else planned(make_plan, k, epsilon, n_total)
+        return expect(made, most_users(config, made.clients, made.n_total))
+
+    @cache
+    def noise_at(epsilon: float) -> NDArray[np.float64]:
+        return np.array(deviations(planned(sketch_plan, public.k, epsilon, public.n_total)))
+
+    def roughly(k: int, epsilon: float, n_total: int) -> Expected:
+        # What accounting for all steps together saves is much the same everywhere; k and N leave a step's noise alone.
+        sums, counts = noise_at(epsilon) * deviations(plan) / noise_at(public.epsilon)
+        return expect_mean(sums=float(sums), counts=float(counts), share=n_total / k, k=k, d=plan.d)
 
     return outlook_line(
-        expected, k=public.k, epsilon=public.epsilon, n_total=public.n_total, fixed_n=config.dataset is not None
+        expected,
+        k=public.k,
+        epsilon=public.epsilon,
+        n_total=public.n_total,
+        fixed_n=config.dataset is not None,
+        roughly=roughly,
     )
 
 

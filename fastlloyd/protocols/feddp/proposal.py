@@ -97,6 +97,32 @@ def make_plan(
     -----
     Privacy: the norm bound may be read off the server's points, which this protocol does not protect.
     """
+    silent, division = _without_noise(public, d, names, server_points)
+
+    def build(factor: float) -> Plan:
+        return _with_noise(silent, division.noise(factor))
+
+    factor, _ = calibrate(lambda candidate: build(candidate).all_releases(), public.epsilon, silent.delta, _GUESS)
+    if factor > _MARGIN:
+        raise ConfigError(
+            f"the shares of epsilon need {factor:.3g} times the noise expected; choose more even shares (--set "
+            "feddp.*_share), fewer --rounds, or a smaller --delta"
+        )
+    return build(factor)
+
+
+def sketch_plan(
+    public: PublicParameters, *, d: int, names: tuple[str, ...], server_points: NDArray[np.float64] | None = None
+) -> Plan:
+    """Return about what `make_plan` would: its noise is a guess that no accountant has seen, so nobody may run it."""
+    silent, division = _without_noise(public, d, names, server_points)
+    return _with_noise(silent, division.noise(_GUESS))
+
+
+def _without_noise(
+    public: PublicParameters, d: int, names: tuple[str, ...], server_points: NDArray[np.float64] | None
+) -> tuple[Plan, _Division]:
+    """Settle everything but the noise, and how epsilon is divided among the steps."""
     settings = settings_from(public.settings)
     count = _check_server_points(server_points, settings, public, d)
     rounds = default_rounds(settings) if public.rounds is None else public.rounds
@@ -123,17 +149,7 @@ def make_plan(
         projected_bits=projected,
         rounds=tuple(StepPlan(kind=kind, sigma=0.0, scale=0.0) for kind in division.kinds),
     )
-
-    def build(factor: float) -> Plan:
-        return _with_noise(silent, division.noise(factor))
-
-    factor, _ = calibrate(lambda candidate: build(candidate).all_releases(), public.epsilon, delta, _GUESS)
-    if factor > _MARGIN:
-        raise ConfigError(
-            f"the shares of epsilon need {factor:.3g} times the noise expected; choose more even shares (--set "
-            "feddp.*_share), fewer --rounds, or a smaller --delta"
-        )
-    return build(factor)
+    return silent, division
 
 
 def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str, ...]) -> float:

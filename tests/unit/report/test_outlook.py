@@ -1,6 +1,7 @@
 """What is said before a run, and that the settings it names are what it says they are."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -44,6 +45,25 @@ def test_what_is_refused_is_no_way_out():
 
     line = outlook_line(refuses, k=4, epsilon=1.0, n_total=100)
     assert line.endswith("no other number of clusters, epsilon or N alone would make it good")
+
+
+@pytest.mark.parametrize("off", [0.1, 0.8, 1.0, 1.3, 10.0])
+@pytest.mark.parametrize("n_total", [50, 300, 6000])
+def test_a_rough_guess_changes_no_answer_and_a_right_one_saves_asking(off, n_total):
+    asked = []
+
+    def slow(*run):
+        asked.append(run)
+        return simple(*run)
+
+    def roughly(*run):
+        return replace(simple(*run), centre_noise=off * simple(*run).centre_noise)
+
+    line = outlook_line(slow, k=30, epsilon=1.0, n_total=n_total)
+    without = len(asked)
+    assert outlook_line(slow, k=30, epsilon=1.0, n_total=n_total, roughly=roughly) == line
+    assert len(asked) - without <= (7 if off == 1.0 else without + 6)
+    assert without > 14
 
 
 def test_a_public_data_set_has_no_more_records():
