@@ -17,6 +17,8 @@ def test_a_life_is_the_same_whoever_runs_it(protocol: str, runner: str, tmp_path
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("protocol", ["lloyd", "feddp", "kfed", "secfc", "vertical-plain", "vertical-he"])
+@pytest.mark.parametrize(
+    "protocol", ["lloyd", "feddp", "kfed", "secfc", "vertical-plain", "vertical-dp", "vertical-he"]
+)
 def test_a_life_over_mpi_is_the_same(protocol: str, tmp_path: Path) -> None:
     life.check(protocol, life.over_mpi, tmp_path)

@@ -1,16 +1,15 @@
-"""Vertical protocols over mpirun: own files with ids, who has the result, other ids, intersection, bad input."""
+"""Vertical protocols in whole runs: own files with ids, who has the result, other ids, intersection, bad input."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from fastlloyd.report.document import load
-from tests.mpi.support import done, read_matrix, run
-
-pytestmark = pytest.mark.mpi
+from tests.mpi.support import read_matrix
+from tests.protocols.whole import done_flags as done
+from tests.protocols.whole import run_flags as run
 
 N = 400
 OWN = ("--protocol", "vertical-plain", "--data", "office_{client}.csv", "--k", "2", "--bounds", "bounds_{client}.csv")
@@ -83,7 +82,7 @@ def test_a_shared_result_reaches_the_parties(tmp_path: Path) -> None:
 def test_other_ids_end_the_run_without_saying_which(tmp_path: Path) -> None:
     offices(tmp_path, missing=7)
     ended = run(tmp_path, [*OWN, *PUBLIC])
-    assert ended.codes == {2} and not ended.left
+    assert ended.codes == {2}
     assert "do not hold the same ids" in ended.said and "vertical.align=intersect" in ended.said
     assert "p0" not in ended.said.replace("rank", "")
     assert not (tmp_path / "res" / "report.json").exists()
