@@ -6,6 +6,7 @@ set is what the caller has, and nothing of it is read but by its owner.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -103,8 +104,7 @@ def _clusters(model: Parameters) -> dict[str, Any]:
 
 def _config(model: Parameters, n_total: int) -> RunConfig:
     """Say what is configured, in the words of a run."""
-    # Public randomness, so numpy's generator will do.
-    seed = np.random.default_rng().integers(2**63) if model.random_state is None else model.random_state
+    seed = int.from_bytes(os.urandom(8), "little") >> 1 if model.random_state is None else model.random_state
     return RunConfig(
         protocol=model.protocol,
         data=_SOURCE,

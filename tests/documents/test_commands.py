@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.mpi.support import QUICK
+
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 110
 BLOCK = re.compile(
@@ -44,7 +46,7 @@ def blocks(page: str) -> list[Block]:
     return found
 
 
-def run_page(page: str, folder: Path, *, first: int | None = None) -> None:
+def run_page(page: str, folder: Path, *, first: int | None = None, **env: str) -> None:
     """Run what a page tells to type, or its first blocks alone, and stop at the first command that fails."""
     own = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     for block in blocks(page)[:first]:
@@ -52,7 +54,7 @@ def run_page(page: str, folder: Path, *, first: int | None = None) -> None:
             done = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", block.text],
                 cwd=folder,
-                env={**os.environ, **own},
+                env={**os.environ, **own, **env},
                 capture_output=True,
                 text=True,
                 timeout=LIMIT_S,
@@ -74,7 +76,7 @@ def test_the_commands_of_the_readme_as_written(tmp_path: Path) -> None:
     run_page("docs/first-run.md", tmp_path, first=3)  # three hospitals' tables, and their bounds
     shutil.copy(tmp_path / "hospital_2.csv", tmp_path / "new.csv")
     (tmp_path / ".venv").symlink_to(sys.prefix)
-    run_page("README.md", tmp_path)
+    run_page("README.md", tmp_path, PYTHONPATH=QUICK)
     assert json.loads((tmp_path / "result/report.json").read_text())["parties"]["clients"] == 3
     assert len((tmp_path / "labels.csv").read_text().splitlines()) == 1 + 1200
     assert (tmp_path / "keys/hospital-3.pem").exists()

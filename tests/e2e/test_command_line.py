@@ -112,8 +112,9 @@ def test_labels_are_the_nearest_released_centroids(plain: Run) -> None:
         slack = 8 * grid * points.shape[1]
         assert len(labels) == len(rows)
         assert (distances[np.arange(len(rows)), labels] <= distances.min(axis=1) + slack).all()
-        # The grid is fine: all but the points on a border have exactly the nearest centre.
-        assert (labels == distances.argmin(axis=1)).mean() > 0.999
+        nearest, next_one = np.sort(distances, axis=1)[:, :2].T
+        clear = next_one - nearest > slack  # 92 to 98 % with any noise, as fine as the grid is
+        assert clear.mean() > 0.8 and (labels == distances.argmin(axis=1))[clear].all()
 
 
 def fastlloyd(*words: object, cwd: Path = ROOT, code: int = 0) -> subprocess.CompletedProcess[str]:
