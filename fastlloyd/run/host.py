@@ -34,7 +34,7 @@ from fastlloyd.party.effects import (
 )
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.privacy.ledger import Ledger, Release
-from fastlloyd.run.state import Limit
+from fastlloyd.run.terms import Limit
 from fastlloyd.run.told import cost_words
 from fastlloyd.wire.header import PartyId
 

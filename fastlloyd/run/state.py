@@ -23,22 +23,20 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.privacy.chain import Mark
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.record_digest import read_regular
+from fastlloyd.run.terms import STATE_VERSION, Limit, Terms, problem, write
 from fastlloyd.wire.decode import Within, decode, load_json, show
 from fastlloyd.wire.header import PartyId
-
-STATE_VERSION: Final = 2
 
 _FACTS = "facts.json"
 _SECRETS = ("seed", "pairs")
@@ -53,23 +51,6 @@ class _Head:
 
     state: Literal[2]
     ledger: Mark
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """A lifetime limit: everything in the ledger together is to spend at most `epsilon` at `delta`."""
-
-    state: Literal[2]
-    epsilon: Annotated[float, Within(0.0, 1e6)]
-    delta: Annotated[float, Within(0.0, 0.5)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Unit:
-    """What the releases of a ledger are about: people, by the column of `--unit`, or by another flag, as typed."""
-
-    state: Literal[2]
-    unit: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +83,7 @@ class StateDir:
 
     def __init__(self, root: str, me: PartyId, *, resume: bool = False) -> None:
         self.path = _own_folder(root, me)
+        self._terms = Terms(self.path)
         self._run = self.path / "run"
         self._run_id = ""
         self._ledger: Ledger | None = None
@@ -138,78 +120,19 @@ class StateDir:
         """Write down, durably, how long the ledger is."""
         if self._ledger is not None:
             head = _Head(STATE_VERSION, self._ledger.mark)
-            _write(self._head_path, json.dumps(asdict(head)).encode())
+            write(self._head_path, json.dumps(asdict(head)).encode())
 
     def keep_unit(self, column: str | None) -> None:
-        """Keep to what the ledger counts: epsilon for single rows says nothing about people, nor the other way round.
-
-        Parameters
-        ----------
-        column : str or None
-            As given by `--unit`, or by a protocol's own setting: then with the flag before it. A ledger without a
-            release takes any.
-
-        Raises
-        ------
-        ConfigError
-            The ledger counts something else, or the file is damaged.
-        """
-        path = self.path / "unit.json"
-        if self._ledger is None or not self._ledger.releases:
-            _keep_or_forget(path, column)
-            return
-        try:
-            kept = decode(_Unit, load_json(read_regular(path)), "it").unit
-        except FileNotFoundError:
-            kept = None
-        except (OSError, ValueError) as error:
-            raise _problem(f"{path} is damaged ({error}); restore it from its newest copy") from error
-        if (kept is None or column is None) and (kept or column or "").startswith("--"):
-            # Users, and rows or whole clients: the accountant says what releases for one are worth for the other.
-            if column is not None:
-                _keep_or_forget(path, column)
-        elif kept != column:
-            counts = "rows" if kept is None else f"people, by {_by(kept)}"
-            asked = "rows (no --unit)" if column is None else f"people, by {_by(column)}"
-            raise _problem(
-                f"--state-dir: the ledger in {self.path} counts epsilon for {counts}, and this run protects {asked}: "
-                "one says nothing about the other; give this run a --state-dir of its own, and remember what "
-                "was spent here"
-            )
+        """Keep to what the ledger counts; see `Terms.keep_unit`."""
+        self._terms.keep_unit(column, empty=self._ledger is None or not self._ledger.releases)
 
     def limit(self, epsilon: float | None, delta: float) -> Limit | None:
-        """Return the limit that holds for this directory: the one that stands in it, or else the one that is given.
-
-        Parameters
-        ----------
-        epsilon : float or None
-            As given by `--budget`.
-        delta : float
-            Of this run; counts only where no limit stands in the directory.
-
-        Raises
-        ------
-        ConfigError
-            The file is damaged, or another limit stands in it: a limit is not changed in passing.
-        """
-        try:
-            kept = decode(Limit, load_json(read_regular(self._limit_path)), "it")
-        except FileNotFoundError:
-            return None if epsilon is None else Limit(STATE_VERSION, epsilon, delta)
-        except (OSError, ValueError) as error:
-            raise _problem(f"{self._limit_path} is damaged ({error}); restore it from its newest copy") from error
-        if epsilon not in (None, kept.epsilon):
-            raise ConfigError(
-                f"--budget {epsilon:g}: expected the limit that {self._limit_path} holds, {kept.epsilon:g} at delta "
-                f"{kept.delta:g}; give that one or none, or remove the file to set another",
-                reason=Reason.STATE,
-            )
-        return kept
+        """Return the limit that holds for this directory; see `Terms.limit`."""
+        return self._terms.limit(epsilon, delta)
 
     def keep_limit(self, limit: Limit) -> None:
         """Let a limit hold from now on, also for runs without `--budget`."""
-        if not self._limit_path.exists():
-            _write(self._limit_path, json.dumps(asdict(limit)).encode())
+        self._terms.keep_limit(limit)
 
     def start(self, facts: Mapping[str, Any]) -> None:
         """Begin a new run: forget the last one, write down the public facts of this one."""
@@ -218,7 +141,7 @@ class StateDir:
         try:
             self._run.mkdir(mode=0o700)
         except OSError as error:
-            raise _problem(
+            raise problem(
                 f"--state-dir: {self._run} cannot be made ({error.strerror}); check path and rights"
             ) from error
         self.save(_FACTS, json.dumps(dict(facts), sort_keys=True).encode())
@@ -258,7 +181,7 @@ class StateDir:
         """
         mark = Ledger().mark if self._ledger is None else self._ledger.mark
         label = _Label(STATE_VERSION, self._run_id, name, mark, hashlib.sha256(content).hexdigest())
-        _write(self._run / name, json.dumps(asdict(label)).encode() + b"\n" + content)
+        write(self._run / name, json.dumps(asdict(label)).encode() + b"\n" + content)
 
     def load(self, name: str) -> bytes | None:
         """Return what was kept under a name, or None.
@@ -306,10 +229,6 @@ class StateDir:
             )
 
     @property
-    def _limit_path(self) -> Path:
-        return self.path / "budget.json"
-
-    @property
     def _head_path(self) -> Path:
         return self.path / "ledger.jsonl.head"
 
@@ -320,14 +239,14 @@ class StateDir:
             marks.append((self._head_path.name, decode(_Head, load_json(read_regular(self._head_path)), "it").ledger))
         except FileNotFoundError:
             if ledger.chained:
-                raise _problem(
+                raise problem(
                     f"expected {self._head_path} beside the ledger, got none; restore both from their newest copy"
                 ) from None
         except (OSError, ValueError) as error:
-            raise _problem(f"{self._head_path} is damaged ({error}); restore it from its newest copy") from error
+            raise problem(f"{self._head_path} is damaged ({error}); restore it from its newest copy") from error
         for name, mark in marks:
             if not ledger.includes(mark):
-                raise _problem(
+                raise problem(
                     f"expected the ledger of {self.path} to go on from the {mark.entries} entries that {name} notes, "
                     f"got another one of {ledger.mark.entries}: it was cut, changed or restored from an old copy; "
                     "restore the newest copy"
@@ -347,7 +266,7 @@ class StateDir:
         try:
             paths = sorted(self._run.iterdir())
         except OSError as error:
-            raise _problem(f"--state-dir: {self._run} cannot be read ({error.strerror}); check rights") from error
+            raise problem(f"--state-dir: {self._run} cannot be read ({error.strerror}); check rights") from error
         for path in paths:
             kind, _, number = path.name.partition("-")
             if path.name in known or (kind in ("uplink", "reply") and _ROUND.fullmatch(number)):
@@ -363,13 +282,13 @@ class StateDir:
             if label.digest != hashlib.sha256(content).hexdigest():
                 raise ValueError("its content does not fit its digest")
         except OSError as error:
-            raise _problem(f"--resume: {self._run / name} cannot be read ({error.strerror})", Reason.RESUME) from error
+            raise problem(f"--resume: {self._run / name} cannot be read ({error.strerror})", Reason.RESUME) from error
         except ValueError as error:
             raise self._damaged(name, error) from error
         return label, content
 
     def _damaged(self, name: str, error: ValueError) -> ConfigError:
-        return _problem(
+        return problem(
             f"--resume: {self._run / name} is damaged or of another version of fastlloyd ({error}); resume with the "
             "version that wrote it, or start anew without --resume (what was released stays in the ledger)",
             Reason.RESUME,
@@ -380,9 +299,7 @@ class StateDir:
         try:
             shutil.rmtree(self._run)
         except OSError as error:
-            raise _problem(
-                f"--state-dir: {self._run} cannot be removed ({error.strerror}); check its rights"
-            ) from error
+            raise problem(f"--state-dir: {self._run} cannot be removed ({error.strerror}); check its rights") from error
 
 
 def interrupted_since(root: str, me: PartyId) -> float | None:
@@ -396,40 +313,3 @@ def interrupted_since(root: str, me: PartyId) -> float | None:
 def _own_folder(root: str, me: PartyId) -> Path:
     """Return a party's folder in `--state-dir`."""
     return Path(root.replace("{client}", str(me.rank))) / ("server" if me.is_server else f"client-{me.rank}")
-
-
-def _keep_or_forget(path: Path, column: str | None) -> None:
-    """Write down the column that a ledger counts people by."""
-    if column is None:
-        path.unlink(missing_ok=True)
-    else:
-        _write(path, json.dumps(asdict(_Unit(STATE_VERSION, column))).encode())
-
-
-def _by(column: str) -> str:
-    """Write the flag that names the people of a ledger."""
-    return column if column.startswith("--") else f"--unit {column}"
-
-
-def _problem(text: str, reason: Reason = Reason.STATE) -> ConfigError:
-    """Return an error of which the other parties hear the reason alone."""
-    return ConfigError(text, reason=reason)
-
-
-def _write(target: Path, content: bytes) -> None:
-    """Write a file aside, sync it, rename it, and sync the folder."""
-    aside = target.with_name(f".{target.name}.part")
-    try:
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(target)
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        raise _problem(f"--state-dir: {target} cannot be written ({error.strerror}); make room") from error

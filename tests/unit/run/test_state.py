@@ -16,7 +16,8 @@ from fastlloyd.party.effects import Afford
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.release import Release
 from fastlloyd.run.host import Host
-from fastlloyd.run.state import Limit, StateDir
+from fastlloyd.run.state import StateDir
+from fastlloyd.run.terms import Limit
 from fastlloyd.wire.header import SERVER, PartyId
 
 RUN = "ab" * 16

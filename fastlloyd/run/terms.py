@@ -1,0 +1,170 @@
+"""What holds for a state directory over all its runs: what its ledger counts, and how much may be spent.
+
+Both are settled by the first run that says so, and not changed in passing.
+
+Source: docs/operations.md, "State directory, budget, resume".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from fastlloyd.errors import ConfigError, Reason
+from fastlloyd.privacy.record_digest import read_regular
+from fastlloyd.wire.decode import Within, decode, load_json
+
+STATE_VERSION: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A lifetime limit: everything in the ledger together is to spend at most `epsilon` at `delta`."""
+
+    state: Literal[2]
+    epsilon: Annotated[float, Within(0.0, 1e6)]
+    delta: Annotated[float, Within(0.0, 0.5)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """What the releases of a ledger are about: people, by the column of `--unit`, or by another flag, as typed."""
+
+    state: Literal[2]
+    unit: str
+
+
+class Terms:
+    """The files that say so.
+
+    Parameters
+    ----------
+    folder : Path
+        A party's own, where its ledger is.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def keep_unit(self, column: str | None, *, empty: bool) -> None:
+        """Keep to what the ledger counts: epsilon for single rows says nothing about people, nor the other way round.
+
+        Parameters
+        ----------
+        column : str or None
+            As given by `--unit`, or by a protocol's own setting: then with the flag before it. A ledger without a
+            release takes any.
+        empty : bool
+            The ledger has no release.
+
+        Raises
+        ------
+        ConfigError
+            The ledger counts something else, or the file is damaged.
+        """
+        path = self._folder / "unit.json"
+        if empty:
+            _keep_or_forget(path, column)
+            return
+        try:
+            kept = decode(_Unit, load_json(read_regular(path)), "it").unit
+        except FileNotFoundError:
+            kept = None
+        except (OSError, ValueError) as error:
+            raise problem(f"{path} is damaged ({error}); restore it from its newest copy") from error
+        if (kept is None or column is None) and (kept or column or "").startswith("--"):
+            # Users, and rows or whole clients: the accountant says what releases for one are worth for the other.
+            if column is not None:
+                _keep_or_forget(path, column)
+        elif kept != column:
+            counts = "rows" if kept is None else f"people, by {_by(kept)}"
+            asked = "rows (no --unit)" if column is None else f"people, by {_by(column)}"
+            raise problem(
+                f"--state-dir: the ledger in {self._folder} counts epsilon for {counts}, and this run protects {asked}"
+                ": one says nothing about the other; give this run a --state-dir of its own, and remember what "
+                "was spent here"
+            )
+
+    def limit(self, epsilon: float | None, delta: float) -> Limit | None:
+        """Return the limit that holds for this directory: the one that stands in it, or else the one that is given.
+
+        Parameters
+        ----------
+        epsilon : float or None
+            As given by `--budget`.
+        delta : float
+            Of this run; counts only where no limit stands in the directory.
+
+        Raises
+        ------
+        ConfigError
+            The file is damaged, or another limit stands in it: a limit is not changed in passing.
+        """
+        try:
+            kept = decode(Limit, load_json(read_regular(self._limit_path)), "it")
+        except FileNotFoundError:
+            return None if epsilon is None else Limit(STATE_VERSION, epsilon, delta)
+        except (OSError, ValueError) as error:
+            raise problem(f"{self._limit_path} is damaged ({error}); restore it from its newest copy") from error
+        if epsilon not in (None, kept.epsilon):
+            raise ConfigError(
+                f"--budget {epsilon:g}: expected the limit that {self._limit_path} holds, {kept.epsilon:g} at delta "
+                f"{kept.delta:g}; give that one or none, or remove the file to set another",
+                reason=Reason.STATE,
+            )
+        return kept
+
+    def keep_limit(self, limit: Limit) -> None:
+        """Let a limit hold from now on, also for runs without `--budget`."""
+        if not self._limit_path.exists():
+            write(self._limit_path, json.dumps(asdict(limit)).encode())
+
+    @property
+    def _limit_path(self) -> Path:
+        return self._folder / "budget.json"
+
+
+def _keep_or_forget(path: Path, column: str | None) -> None:
+    """Write down the column that a ledger counts people by."""
+    if column is None:
+        path.unlink(missing_ok=True)
+    else:
+        write(path, json.dumps(asdict(_Unit(STATE_VERSION, column))).encode())
+
+
+def _by(column: str) -> str:
+    """Write the flag that names the people of a ledger."""
+    return column if column.startswith("--") else f"--unit {column}"
+
+
+def problem(text: str, reason: Reason = Reason.STATE) -> ConfigError:
+    """Return an error about a state directory, of which the other parties hear the reason alone."""
+    return ConfigError(text, reason=reason)
+
+
+def write(target: Path, content: bytes) -> None:
+    """Write a file of a state directory durably: aside, synced, renamed, and its folder synced.
+
+    Raises
+    ------
+    ConfigError
+        The disk is full or not writable.
+    """
+    aside = target.with_name(f".{target.name}.part")
+    try:
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(target)
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise problem(f"--state-dir: {target} cannot be written ({error.strerror}); make room") from error
