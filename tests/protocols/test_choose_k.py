@@ -112,7 +112,8 @@ def test_a_whole_run_shows_the_clusters_that_are_left_and_the_curve(tmp_path: Pa
     assert codes == [0, 0, 0]
     folder = tmp_path / "out" / "1"
     report = json.loads((folder / "report.json").read_text())
-    assert report["parameters"]["k"] == 5 and report["parameters"]["k_max"] == 12
+    assert report["parameters"]["k_max"] == report["parameters"]["k"] == 12 and report["parameters"]["choose_k"]
+    assert len(report["result"]["noisy_sizes"]) == 5
     assert len(report["quality"]["size_ranges"]) == 5 and not any(
         "stands out" in w for w in report["quality"]["warnings"]
     )
@@ -125,7 +126,8 @@ def test_a_whole_run_shows_the_clusters_that_are_left_and_the_curve(tmp_path: Pa
     assert 'k = "auto:12"' in (folder / "config.toml").read_text()
     assert (tmp_path / "out" / "2" / "centroids.csv").read_bytes() == (folder / "centroids.csv").read_bytes()
     server = json.loads((tmp_path / "out" / "0" / "server.json").read_text())
-    assert server["parameters"]["k_max"] == 12
+    # All parties sign these; a server that cannot know the choice must have the same.
+    assert server["parameters"] == report["parameters"]
 
 
 def test_of_records_without_clusters_it_says_that_no_number_stands_out(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from fastlloyd.masking.pairwise import PairwiseMasks
 from fastlloyd.party.effects import Party
 from fastlloyd.party.message import recall
 from fastlloyd.party.settings import describe_settings
-from fastlloyd.protocols.fastlloyd.choose_k import Chosen
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.face_inputs import gather, load, public_parameters
 from fastlloyd.protocols.fastlloyd.face_noise import expect, noise_of
@@ -164,13 +163,12 @@ def _included(plan: Plan, t: int, reply: bytes) -> tuple[PartyId, ...]:
     return recall(NoisyMaskedSum, reply, vector_format(plan, t), f"reply-{t}").included
 
 
-def _parameters(plan: Plan, chosen: Chosen | None) -> dict[str, Any]:
-    """Return the public parameters for the report; its `k` is the number of clusters in the result."""
+def _parameters(plan: Plan) -> dict[str, Any]:
+    """Return the public parameters for the reports; all parties sign them, and the server does not know a k chosen."""
     values = {key: value for key, value in plan.to_json().items() if key not in ("rounds", "names", "protocol")}
     price = {"noise_price": plan.noise_price} if plan.masking == "pairwise" else {}
     most = {"k_max": plan.k} if plan.choose_k else {}
-    left = {} if chosen is None else {"k": len(chosen.exact)}
-    return {**values, **price, **most, **left, "rounds": len(plan.rounds)}
+    return {**values, **price, **most, "rounds": len(plan.rounds)}
 
 
 def _against(plan: Plan) -> str:
@@ -196,14 +194,12 @@ def _claim(config: RunConfig, plan: Plan) -> Claim:
     )
 
 
-def _common_part(
-    facts: Facts, plan: Plan, included: tuple[tuple[PartyId, ...], ...], chosen: Chosen | None = None
-) -> document.Common:
+def _common_part(facts: Facts, plan: Plan, included: tuple[tuple[PartyId, ...], ...]) -> document.Common:
     return common_part(
         facts,
         clients=plan.clients,
         masking=plan.masking,
-        parameters=_parameters(plan, chosen),
+        parameters=_parameters(plan),
         included=included,
     )
 
@@ -214,7 +210,7 @@ def _make_result(session: Session, plan: Plan, names: tuple[str, ...], bounds: B
     left = result.centers if chosen is None else chosen
     sizes = tuple(float(size) for size in left.noisy_counts)
     return Result(
-        common=_common_part(session.facts, plan, result.included, chosen),
+        common=_common_part(session.facts, plan, result.included),
         claim=_claim(session.config, plan),
         features=names,
         bounds=bounds,

@@ -59,6 +59,8 @@ _PARAMETERS = {
     "clients": "clients",
     "min_clients": "least number of clients in a round",
     "k": "clusters",
+    "k_max": "clusters, at most",
+    "choose_k": "number of clusters chosen by the run",
     "d": "features",
     "n": "people",
     "n_total": "records, at most",
