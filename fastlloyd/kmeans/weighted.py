@@ -1,7 +1,8 @@
 """k-means of weighted points in the clear: k-means++ from the public seed, then Lloyd's steps.
 
-For points that nobody has to protect: the server's own. All draws come from our own cipher stream, so a seed gives the
-same clustering on every machine whose arithmetic rounds alike.
+For points that nobody has to protect: the server's own, or the cells of a released histogram. All draws come from our
+own cipher stream. With up to 8 features all sums are taken in order by basic operations, so a seed gives the same bits
+on every machine; with more, on every machine whose linear algebra rounds alike.
 
 Source: Arthur and Vassilvitskii (2007), with several candidates per centre as in its §6; FedDP-KMeans, Alg. 1 line 17.
 """
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from fastlloyd.randomness.prg import PublicStream
 
 _BLOCK_VALUES = 1 << 22
+_ORDERED_FEATURES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ def seed_centers(
         mass = weights * nearest
         tries = _draw(mass if mass.sum() > 0.0 else weights, candidates, stream)
         shrunk = np.minimum(nearest[:, None], _squared_distances(points, points[tries]))
-        best = int(np.argmin(weights @ shrunk))
+        best = int(np.argmin([_total(weights * column) for column in shrunk.T]))
         chosen[j], nearest = points[tries[best]], shrunk[:, best]
     return chosen
 
@@ -123,16 +125,16 @@ def refine(
     centers = centers.copy()
     labels, distances = nearest(points, centers)
     for _ in range(max_steps):
-        for j in range(len(centers)):
-            members = labels == j
-            total = weights[members].sum()
-            if total > 0.0:
-                centers[j] = weights[members] @ points[members] / total
+        totals = np.bincount(labels, weights, len(centers))
+        held = totals > 0.0
+        for h in range(points.shape[1]):
+            sums = np.bincount(labels, weights * points[:, h], len(centers))
+            centers[held, h] = sums[held] / totals[held]
         before = labels
         labels, distances = nearest(points, centers)
         if (labels == before).all():
             break
-    return Clustering(centers, labels, float(weights @ distances))
+    return Clustering(centers, labels, _total(weights * distances))
 
 
 def nearest(points: NDArray[np.float64], centers: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -150,10 +152,21 @@ def nearest(points: NDArray[np.float64], centers: NDArray[np.float64]) -> tuple[
 
 def _squared_distances(points: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return squared distances, shape (n, k); never below 0."""
+    if points.shape[1] <= _ORDERED_FEATURES:
+        squared = np.zeros((len(points), len(centers)))
+        for h in range(points.shape[1]):
+            difference = points[:, h, None] - centers[None, :, h]
+            squared += difference * difference
+        return squared
     own = np.einsum("ij,ij->i", points, points)[:, None]
     theirs = np.einsum("ij,ij->i", centers, centers)
     found: NDArray[np.float64] = np.maximum(own - 2.0 * (points @ centers.T) + theirs, 0.0)
     return found
+
+
+def _total(values: NDArray[np.float64]) -> float:
+    """Add up in order: numpy's own sum may go another way on another machine."""
+    return float(np.cumsum(values)[-1])
 
 
 def _usable(points: NDArray[np.float64], weights: NDArray[np.float64] | None) -> NDArray[np.float64]:

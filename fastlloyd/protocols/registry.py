@@ -63,7 +63,7 @@ ROWS = (
         "fastlloyd-plus",
         f"{_HERE}.fastlloyd",
         "horizontal",
-        "FastLloyd that surveys all records first: less error",
+        "FastLloyd that looks at all records first: less error",
         chooses_k=True,
     ),
     Row("glloyd", f"{_HERE}.fastlloyd", "horizontal", "Gaussian noise on plain sums and counts, a baseline"),

@@ -144,9 +144,10 @@ def lloyd_stages(
         )
         released = ring.decode(reply.elements(form) - mask)
         rest = released - sum(local_update(own, centers, plan, t) for own in parts)
-        sums, counts = (r for r in simulation.releases[everybody[0]] if r.round == t)
-        found[t, sums.name] = normal_scores(sums, rest[: plan.k * plan.d], coins)
-        found[t, counts.name] = normal_scores(counts, rest[plan.k * plan.d :], coins)
+        edges = [0, *np.cumsum([length for length in plan.lengths(t) if length]).tolist()]
+        releases = [release for release in simulation.releases[everybody[0]] if release.round == t]
+        for release, low, high in zip(releases, edges[:-1], edges[1:], strict=True):
+            found[t, release.name] = normal_scores(release, rest[low:high], coins)
         centers = post_process(released, centers, plan, t)
         history = continue_history(history, reply.body())
     return found

@@ -3,8 +3,8 @@
 The attacker knows the anchors, which keep each cluster's centre near a known place, and all canaries: one record for
 each cluster, farther from its centre than the radius, present by a coin. From the releases it computes the centres and
 the radius of each round, subtracts what it knows and compares likelihoods: the most powerful test there is.
-A canary enters one row, with noise of its own, so that a run gives one trial for each cluster. The survey is one
-release of all records together; its canary lies in a corner, where it moves the survey by exactly the sensitivity.
+A canary enters one row, with noise of its own, so that a run gives one trial for each cluster. Survey and histogram are
+one release of all records together; their canary lies in a corner, where it moves either by exactly the sensitivity.
 
 False alarms: each bound lies above the true epsilon with probability at most `ALARM`. What attacks must reach lies at
 least six standard deviations (measured over repetitions) below what it does reach.
@@ -35,13 +35,17 @@ EPSILON = 1.0
 DELTA = 0.05
 MU = 1.0 / gaussian_noise_multiplier(EPSILON, DELTA)
 SIDE, ANCHORS, ROUNDS = 8, 40, 3
+SHARES = {"survey": 0.15, "grid": 0.5}
+"""Of the budget, for what a run starts from."""
 
 Floats = NDArray[np.float64]
 Noise = Callable[[Plan, int], NDArray[np.int64]]
 
 
-def plan_of(k: int, n: int) -> Plan:
-    public = parameters(n, k, protocol="fastlloyd-plus", epsilon=EPSILON, delta=DELTA, rounds=ROUNDS)
+def plan_of(k: int, n: int, start: str = "survey") -> Plan:
+    public = parameters(
+        n, k, protocol="fastlloyd-plus", epsilon=EPSILON, delta=DELTA, rounds=ROUNDS, settings={"start": start}
+    )
     return make_plan(public, d=2, names=("x1", "x2"))
 
 
@@ -76,17 +80,17 @@ def attack_clusters(runs: int, noise: Noise) -> Trials:
     return Trials(scores.reshape(-1, ROUNDS - 1, 2), present.ravel())
 
 
-def attack_survey(runs: int, noise: Noise) -> Trials:
-    """Attack the survey: one record in a corner, or none."""
-    plan = plan_of(3, 100)
-    start = first_centers(plan)
-    move = local_update(quantise(np.ones((1, 2)), plan.fraction_bits), start, plan, 0)
+def attack_first(runs: int, noise: Noise, start: str) -> Trials:
+    """Attack survey or histogram: one record in a corner, or none."""
+    plan = plan_of(3, 100, start)
+    move = local_update(quantise(np.ones((1, 2)), plan.fraction_bits), first_centers(plan), plan, 0)
     present = np.random.default_rng(6).random(runs) < 0.5
-    scores = np.zeros((runs, 1, 2))
+    releases, edges = plan.releases(0), np.cumsum([length for length in plan.lengths(0) if length])
+    scores = np.zeros((runs, 1, len(releases)))
     for i in range(runs):
         rest = noise(plan, 0) + (move if present[i] else 0)
-        ratios = split((rest - move / 2.0) * move, plan.k, plan.d)
-        for part, release in enumerate(plan.releases(0)):
+        ratios = np.split((rest - move / 2.0) * move, edges[:-1])
+        for part, release in enumerate(releases):
             scores[i, 0, part] = ratios[part].sum() / release.noise_scale**2
     return Trials(scores, present)
 
@@ -140,8 +144,8 @@ def test_long_attacks_stay_below_epsilon() -> None:
     mu = gaussian_bound(trials, ALARM)
     assert mu <= MU
     assert 0.5 < epsilon_bound(trials, DELTA, ALARM) <= EPSILON
-    survey = attack_survey(100_000, honest)
-    assert gaussian_bound(survey, ALARM) <= MU * 0.15**0.5
+    for start, share in SHARES.items():
+        assert gaussian_bound(attack_first(100_000, honest, start), ALARM) <= MU * share**0.5
 
 
 @pytest.mark.parametrize("sums,counts", [(0.35, 0.35), (0.25, 1.0), (1.0, 0.15)])
@@ -149,7 +153,9 @@ def test_too_little_noise_on_the_clusters_is_caught(sums: float, counts: float) 
     assert epsilon_bound(attack_clusters(120, weaker(sums, counts)), DELTA, ALARM) > EPSILON
 
 
-def test_the_survey_has_its_share_of_the_budget_and_no_more() -> None:
-    trials = attack_survey(5_000, honest)
-    assert gaussian_bound(trials, ALARM) <= MU * 0.15**0.5
-    assert epsilon_bound(attack_survey(1_000, weaker(0.05, 1.0)), DELTA, ALARM) > EPSILON
+@pytest.mark.parametrize("start", SHARES)
+def test_the_start_has_its_share_of_the_budget_and_no_more(start: str) -> None:
+    trials = attack_first(5_000, honest, start)
+    assert gaussian_bound(trials, ALARM) <= MU * SHARES[start] ** 0.5
+    weak = weaker(0.05, 1.0) if start == "survey" else weaker(1.0, 0.1)
+    assert epsilon_bound(attack_first(1_000, weak, start), DELTA, ALARM) > EPSILON

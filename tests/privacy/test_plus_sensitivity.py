@@ -32,13 +32,14 @@ ROUNDS = 4
 
 
 @functools.cache
-def plan_of(k: int, d: int) -> Plan:
-    return make_plan(parameters(1000, k, protocol="fastlloyd-plus", rounds=ROUNDS), d=d, names=("x",) * d)
+def plan_of(k: int, d: int, start: str = "survey") -> Plan:
+    public = parameters(1000, k, protocol="fastlloyd-plus", rounds=ROUNDS, settings={"start": start})
+    return make_plan(public, d=d, names=("x",) * d)
 
 
-def tiny(k: int, d: int, bits: int, nominal: int) -> Plan:
+def tiny(k: int, d: int, bits: int, nominal: int, start: str = "survey") -> Plan:
     """The same plan on a grid so coarse that all records can be tried."""
-    plan = plan_of(k, d)
+    plan = plan_of(k, d, start)
     rounds = tuple(dataclasses.replace(r, radius=None if r.radius is None else nominal) for r in plan.rounds)
     return dataclasses.replace(plan, fraction_bits=bits, rounds=rounds)
 
@@ -49,6 +50,9 @@ def real(points: NDArray[np.float64], centers: Centers, plan: Plan, t: int) -> V
 
 def broken_promise(change: Vector, plan: Plan, t: int) -> str | None:
     """Say which promise of round t's releases a change by one record breaks, if any."""
+    if plan.rounds[t].cells:
+        (histogram,) = plan.releases(t)
+        return "cells" if sum(int(v) ** 2 for v in change) > round(histogram.sensitivity**2) else None
     sums, counts = split(change, plan.k, plan.d)
     rows = (sums.any(axis=1) | (counts != 0)).sum()
     if not plan.is_survey(t) and rows > 1:
@@ -96,6 +100,27 @@ def test_every_record_in_the_survey_and_the_bound_is_met(k: int, d: int, bits: i
     assert plan.releases(0)[0].sensitivity > math.sqrt(d) * 2**bits or k == 1
 
 
+@pytest.mark.parametrize("k,d,bits", [(2, 1, 4), (3, 2, 3), (1, 3, 2)])
+def test_every_record_lies_in_one_cell_of_the_histogram(k: int, d: int, bits: int) -> None:
+    plan = tiny(k, d, bits, 5, start="grid")
+    start, cells = first_centers(plan), plan.rounds[0].cells
+    records = grid_records(d, bits)
+    whole = real(records, start, plan, 0)
+    assert whole.shape == (cells,) and whole.sum() == len(records) << bits
+    for i, x in enumerate(records):
+        change = whole - real(np.delete(records, i, axis=0), start, plan, 0)
+        assert broken_promise(change, plan, 0) is None
+        assert change.sum() == 1 << bits and (change == real(x[None], start, plan, 0)).all()
+
+
+def test_a_record_in_two_cells_is_found_out() -> None:
+    """As a histogram would be that shares a record between neighbours, without less weight for each."""
+    plan = plan_of(3, 2, "grid")
+    right = real(np.zeros((1, 2)), first_centers(plan), plan, 0)
+    assert broken_promise(right, plan, 0) is None
+    assert broken_promise(right + np.roll(right, 1), plan, 0) == "cells"
+
+
 @pytest.mark.parametrize("d,bits,nominal", [(1, 4, 40), (2, 3, 11)])
 @pytest.mark.parametrize("spread", [0.01, 0.2, 0.35, 0.5, 0.8, 1.0, 5.0])
 def test_every_record_of_a_grid_for_every_kind_of_radius(d: int, bits: int, nominal: int, spread: float) -> None:
@@ -116,10 +141,17 @@ def test_every_record_of_a_grid_for_every_kind_of_radius(d: int, bits: int, nomi
             assert split(change, 3, d)[1].sum() == 1 << bits
 
 
-@given(st.sampled_from([(1, 1), (3, 1), (4, 2), (40, 2), (3, 5)]), st.integers(0, 2**32))
-@settings(max_examples=80, deadline=None)
-def test_adding_and_removing_records_in_every_round_after_any_releases(shape: tuple[int, int], seed: int) -> None:
-    plan = plan_of(*shape)
+@given(
+    st.sampled_from([(1, 1), (3, 1), (4, 2), (40, 2), (3, 5)]),
+    st.integers(0, 2**32),
+    st.sampled_from(["survey", "grid"]),
+)
+@settings(max_examples=120, deadline=None)
+def test_adding_and_removing_records_in_every_round_after_any_releases(
+    shape: tuple[int, int], seed: int, start: str
+) -> None:
+    plan = plan_of(*shape, start)
+    assert bool(plan.rounds[0].cells) == (start == "grid" and shape[1] < 4)
     rng = np.random.default_rng(seed)
     for t in range(ROUNDS):
         centers = after_any_releases(rng, plan, t)
@@ -128,7 +160,7 @@ def test_adding_and_removing_records_in_every_round_after_any_releases(shape: tu
         directions = rng.normal(size=(6, d))
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
         assert centers.state is not None
-        reach = 1 if plan.is_survey(t) else radius(centers.state, plan, t)[0]
+        reach = 1 if plan.rounds[t].radius is None else radius(centers.state, plan, t)[0]
         at = centers.exact[rng.integers(0, k, 6)]
         corners = rng.choice([-1.0, 1.0, 3.0], (4, d))
         records = np.concatenate([at + directions * reach * step, at + 3 * directions * reach * step, corners])

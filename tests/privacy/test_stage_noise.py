@@ -40,7 +40,8 @@ from tests.protocols.vertical_he import support as vertical_he
 
 RUNS = 8
 """Runs of one test: at least 32 values in a stage. Noise divided by 4 leaves them a chi-square level below 1e-12."""
-LLOYDS = ["fastlloyd", "glloyd", "sulloyd", "fastlloyd-plus"]
+LLOYDS = ["fastlloyd", "glloyd", "sulloyd", "fastlloyd-plus survey", "fastlloyd-plus grid"]
+"""Protocols, fastlloyd-plus with what it starts from."""
 POINTS = blobs(240, 4, 3, seed=2)
 SMALL = {"rows": 64, "local_clusters": 3}
 Weaker = dict[int, tuple[float, float]]
@@ -49,7 +50,9 @@ Weaker = dict[int, tuple[float, float]]
 
 @cache
 def lloyd_plan(protocol: str, masking: str) -> Plan:
-    return plan_for(POINTS, 4, protocol=protocol, masking=masking, clients=3, rounds=3, delta=1e-6, ring_bits=64)
+    name, _, start = protocol.partition(" ")
+    public = {"clients": 3, "rounds": 3, "delta": 1e-6, "ring_bits": 64}
+    return plan_for(POINTS, 4, protocol=name, masking=masking, settings={"start": start} if start else {}, **public)
 
 
 def stages_of_lloyd(protocol: str, masking: str, weaker: Weaker) -> Stages:
@@ -89,7 +92,7 @@ def stages_of_feddp(level: str, weaker: Weaker) -> Stages:
 @pytest.mark.parametrize("protocol", LLOYDS)
 def test_every_round_of_fastlloyd_has_the_noise_of_its_ledger(protocol: str, masking: str) -> None:
     stages = stages_of_lloyd(protocol, masking, {})
-    assert len(stages) == 6
+    assert len(stages) == (5 if protocol.endswith("grid") else 6)
     assert wrong_stages(stages) == set()
 
 
@@ -100,9 +103,11 @@ def test_a_quarter_of_the_noise_is_caught_in_every_round(protocol: str, masking:
     assert wrong_stages(quarter) == set(quarter)
 
 
-def test_a_survey_with_a_tenth_of_its_noise_is_caught() -> None:
-    assert wrong_stages(stages_of_lloyd("fastlloyd-plus", "common", {0: (0.1, 1.0)})) == {(0, "sums and squares")}
-    assert wrong_stages(stages_of_lloyd("fastlloyd-plus", "common", {0: (1.0, 0.1)})) == {(0, "counts")}
+def test_a_start_with_a_tenth_of_its_noise_is_caught() -> None:
+    survey, grid = "fastlloyd-plus survey", "fastlloyd-plus grid"
+    assert wrong_stages(stages_of_lloyd(survey, "common", {0: (0.1, 1.0)})) == {(0, "sums and squares")}
+    assert wrong_stages(stages_of_lloyd(survey, "common", {0: (1.0, 0.1)})) == {(0, "counts")}
+    assert wrong_stages(stages_of_lloyd(grid, "common", {0: (1.0, 0.1)})) == {(0, "histogram")}
 
 
 @pytest.mark.parametrize("level", ["record", "client"])

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 import fastlloyd.protocols.fastlloyd.plan as plan_module
 from fastlloyd.bench.utility.run import generator_noise
-from fastlloyd.errors import ConfigError, InternalError, PeerError
-from fastlloyd.kmeans.grid import quantise
+from fastlloyd.errors import ConfigError, PeerError
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY, MaskGenerator, Masks
 from fastlloyd.masking.pairwise import PairSecrets, PairwiseMasks
@@ -25,9 +24,9 @@ from fastlloyd.protocols.fastlloyd.aggregate import GlobalMsa
 from fastlloyd.protocols.fastlloyd.face_plan import payload_line, round_line
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
-from fastlloyd.protocols.fastlloyd.plus import noise_deviations
+from fastlloyd.protocols.fastlloyd.plus_state import noise_deviations
 from fastlloyd.protocols.fastlloyd.round_plan import MOST_CELLS, Outline
-from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share, first_centers, local_update, post_process
+from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
 from fastlloyd.protocols.fastlloyd.server import server
 from fastlloyd.protocols.fastlloyd.sizes import bounds
 from fastlloyd.randomness.secret import SecretRandom
@@ -339,15 +338,6 @@ def test_a_configuration_that_asks_for_a_histogram(monkeypatch: pytest.MonkeyPat
         other = dataclasses.replace(plan, rounds=(first, dataclasses.replace(second, **change), third))
         with pytest.raises(ValueError, match=text):
             check_plan(other, public, d=2, names=plan.names)
-
-
-def test_no_protocol_makes_a_vector_of_cells_yet() -> None:
-    plan = planned()
-    points, centers = quantise(blobs(90, 3, 2), plan.fraction_bits), first_centers(plan)
-    with pytest.raises(InternalError, match="round 0 is a histogram"):
-        local_update(points, centers, plan, 0)
-    with pytest.raises(InternalError, match="round 0 is a histogram"):
-        post_process(np.zeros(CELLS, dtype=np.int64), centers, plan, 0)
 
 
 def test_what_a_plan_says_of_a_histogram() -> None:

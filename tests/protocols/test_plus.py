@@ -21,9 +21,12 @@ from fastlloyd.wire.header import SERVER, clients
 from tests.protocols.support import blobs, no_noise, parameters, plan_for, run
 
 PLUS = "fastlloyd-plus"
+SURVEY = {"start": "survey"}
+NOTHING_FIRST = {"survey": 0.0, "grid": 0.0}
 VARIANTS = [
-    {},
-    {"survey": 0.0},
+    {"start": "grid"},
+    {**SURVEY},
+    NOTHING_FIRST,
     {"far": "drop", "swap": False},
     {"shrink": False, "reach": 0.5},
 ]
@@ -57,23 +60,25 @@ def test_with_pairwise_masks_all_clients_end_alike() -> None:
 def test_its_messages_are_those_of_fastlloyd(k: int, d: int) -> None:
     points = blobs(200, 3, d)
     sizes = set()
-    for protocol in ("fastlloyd", PLUS):
-        outcome = run(points, plan_for(points, k, protocol=protocol, rounds=4))
+    for protocol, settings in (("fastlloyd", {}), (PLUS, SURVEY)):
+        outcome = run(points, plan_for(points, k, protocol=protocol, settings=settings, rounds=4))
         counts = [meter.sent for meter in outcome.simulation.meters.values()]
         sizes.add(tuple(sum(c.payload_bytes for s in counts for (_, r), c in s.items() if r == t) for t in range(4)))
     assert sizes == {(4 * k * (d + 1) * 4,) * 4}
 
 
 @pytest.mark.parametrize("epsilon,n,k,d", [(0.1, 150, 3, 4), (1.0, 5000, 15, 2), (5.0, 1000, 2, 20), (1.0, 500, 1, 3)])
-@pytest.mark.parametrize("settings", [{}, {"survey": 0.0}])
+@pytest.mark.parametrize("settings", [{}, {"start": "grid"}, SURVEY, NOTHING_FIRST])
 def test_a_plan_spends_its_epsilon_and_no_more(epsilon, n, k, d, settings) -> None:
     public = parameters(n, k, protocol=PLUS, epsilon=epsilon, settings=settings)
     names = tuple(f"x{i}" for i in range(d))
     plan = make_plan(public, d=d, names=names)
     assert 0.995 * epsilon <= check_plan(plan, public, d=d, names=names) <= epsilon
     assert Plan.from_json(plan.to_json()) == plan
-    assert plan.is_survey(0) == (not settings)
-    assert plan.releases(0)[0].name == ("relative sums" if settings else "sums and squares")
+    # By the public rule: 2 features, 333 records a cluster at epsilon 1; or 3 and 500.
+    first = "histogram" if d < 4 and settings in ({}, {"start": "grid"}) else "sums and squares"
+    assert plan.releases(0)[0].name == ("relative sums" if settings == NOTHING_FIRST else first)
+    assert plan.is_survey(0) == (plan.releases(0)[0].name == "sums and squares")
 
 
 def test_every_party_records_what_the_plan_says_and_that_is_epsilon() -> None:
@@ -91,6 +96,10 @@ def _plus(plan: Plan, **changes) -> Plan:
     return dataclasses.replace(plan, plus=dataclasses.replace(plan.plus, **changes))
 
 
+def _first(plan: Plan, **changes) -> Plan:
+    return dataclasses.replace(plan, rounds=(dataclasses.replace(plan.rounds[0], **changes), *plan.rounds[1:]))
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -99,23 +108,28 @@ def _plus(plan: Plan, **changes) -> Plan:
         lambda plan: dataclasses.replace(plan, domain="fold"),
         lambda plan: _plus(plan, reach=plan.plus.reach * 1.01),
         lambda plan: _plus(plan, cell=0.5),
-        lambda plan: _plus(plan, survey=False),
+        lambda plan: _plus(plan, survey=not plan.plus.survey),
+        lambda plan: _plus(plan, cells=plan.plus.cells + 1),
+        lambda plan: _first(plan, cells=(plan.plus.cells + 1) ** 2),
         lambda plan: _plus(plan, shorten=False),
         lambda plan: dataclasses.replace(
             plan, rounds=tuple(dataclasses.replace(r, radius=(r.radius or 0) * 2) for r in plan.rounds)
         ),
         lambda plan: dataclasses.replace(
             plan,
-            rounds=(dataclasses.replace(plan.rounds[0], sum_scale=plan.rounds[0].sum_scale * 0.8), *plan.rounds[1:]),
+            rounds=tuple(dataclasses.replace(r, sum_scale=r.sum_scale * 0.8) for r in plan.rounds),
         ),
+        lambda plan: _first(plan, count_scale=plan.rounds[0].count_scale * 0.8),
         lambda plan: dataclasses.replace(
             plan, rounds=tuple(dataclasses.replace(r, count_scale=r.count_scale * 0.9) for r in plan.rounds)
         ),
     ],
 )
-def test_a_client_refuses_a_plan_that_is_not_its_configuration(change) -> None:
-    points = blobs(90, 3, 2)
-    plan, public = plan_for(points, 3, protocol=PLUS), parameters(90, 3, protocol=PLUS)
+@pytest.mark.parametrize("start", ["survey", "grid"])
+def test_a_client_refuses_a_plan_that_is_not_its_configuration(change, start) -> None:
+    points, settings = blobs(90, 3, 2), {"start": start}
+    plan = plan_for(points, 3, protocol=PLUS, settings=settings)
+    public = parameters(90, 3, protocol=PLUS, settings=settings)
     check_plan(plan, public, d=2, names=("x1", "x2"))
     with pytest.raises(ValueError, match="plan"):
         check_plan(change(plan), public, d=2, names=("x1", "x2"))
@@ -195,7 +209,7 @@ def _clusters(centers: list[list[float]], counts: list[float]) -> Clusters:
 
 def test_an_empty_cluster_goes_to_the_largest_and_nothing_is_lost() -> None:
     before = _clusters([[-0.9, 0.0], [0.5, 0.5], [0.5, -0.5], [-0.5, 0.5]], [0.0, 100.0, 900.0, 100.0])
-    after = swap(before, deviation=np.array([0.5, 0.5]), cell=0.5, seed=3, t=1)
+    after = swap(before, deviation=np.array([0.5, 0.5]), cell=0.5, least=1.0, seed=3, t=1)
     assert after.counts.sum() == before.counts.sum()
     assert after.counts[0] == after.counts[2] == 450.0
     assert (after.centers[[1, 3]] == before.centers[[1, 3]]).all()
@@ -205,7 +219,7 @@ def test_an_empty_cluster_goes_to_the_largest_and_nothing_is_lost() -> None:
 
 def test_good_clusters_are_left_alone() -> None:
     before = _clusters([[-0.8, -0.8], [0.8, 0.8], [-0.8, 0.8], [0.8, -0.8]], [100.0] * 4)
-    after = swap(before, deviation=np.array([0.8, 0.8]), cell=0.5, seed=0, t=1)
+    after = swap(before, deviation=np.array([0.8, 0.8]), cell=0.5, least=1.0, seed=0, t=1)
     assert (after.centers == before.centers).all()
     assert (after.counts == before.counts).all()
 
@@ -213,7 +227,7 @@ def test_good_clusters_are_left_alone() -> None:
 def test_swaps_follow_from_the_public_seed_alone() -> None:
     before = _clusters([[-0.9, 0.0], [0.5, 0.5], [0.5, -0.5]], [0.0, 100.0, 900.0])
     moved = [
-        swap(before, deviation=np.array([0.5, 0.5]), cell=0.6, seed=seed, t=t).centers
+        swap(before, deviation=np.array([0.5, 0.5]), cell=0.6, least=1.0, seed=seed, t=t).centers
         for seed, t in ((1, 1), (1, 1), (2, 1), (1, 2))
     ]
     assert (moved[0] == moved[1]).all()

@@ -64,14 +64,15 @@ def test_a_client_that_misses_rounds_costs_its_records_in_them_only(missed: tupl
         assert [len(included) for included in got.included] == [3 - (t in missed) for t in range(6)]
 
 
-def test_too_few_clients_in_the_survey_end_the_run_and_name_the_missing_one() -> None:
+@pytest.mark.parametrize("start", ["survey", "grid"])
+def test_too_few_clients_in_the_first_round_end_the_run_and_name_the_missing_one(start: str) -> None:
     points = blobs(90, 3, 2)
 
     def tap(sender, receiver, header, body):
         return None if sender == THREE and header.type == MaskedUpdate.TYPE else body
 
     with pytest.raises(PeerError, match="client 3"):
-        run(points, plan_for(points, 3, protocol=PLUS, clients=3), tap=tap)
+        run(points, plan_for(points, 3, protocol=PLUS, clients=3, settings={"start": start}), tap=tap)
 
 
 # -- a run that is resumed --
@@ -147,9 +148,10 @@ def test_the_plan_fits_32_bits_where_the_bound_on_a_coordinate_does() -> None:
 
 
 @cache
-def planned(k: int, d: int, survey: float) -> tuple[Plan, Centers]:
-    """A plan and its start."""
-    plan = plan_for(np.zeros((2, d)), k, protocol=PLUS, n_total=5000, ring_bits=64, settings={"survey": survey})
+def planned(k: int, d: int, start: str) -> tuple[Plan, Centers]:
+    """A plan and its start; 'none' has neither survey nor histogram."""
+    chosen = {"survey": 0.0, "grid": 0.0} if start == "none" else {"start": start}
+    plan = plan_for(np.zeros((2, d)), k, protocol=PLUS, n_total=5000, ring_bits=64, settings=chosen)
     return plan, first_centers(plan)
 
 
@@ -157,17 +159,17 @@ def planned(k: int, d: int, survey: float) -> tuple[Plan, Centers]:
 @given(
     st.sampled_from([1, 2, 7]),
     st.sampled_from([1, 2, 30, 1500]),
-    st.sampled_from([0.0, 0.15]),
+    st.sampled_from(["none", "survey", "grid"]),
     st.sampled_from([0.0, 1.0, 1e3, 1e9]),
     st.integers(0, 2**32 - 1),
 )
 def test_no_record_moves_a_coordinate_by_more_than_the_plan_allows_for(
-    k: int, d: int, survey: float, scale: float, seed: int
+    k: int, d: int, start: str, scale: float, seed: int
 ) -> None:
-    """Whatever the survey says, and wherever centre and record lie."""
+    """Whatever survey or histogram say, and wherever centre and record lie."""
     rng = np.random.default_rng(seed)
-    plan, centers = planned(k, d, survey)
-    if plan.is_survey(0):
+    plan, centers = planned(k, d, start)
+    if plan.plus is not None and plan.plus.first:
         noisy = np.rint(rng.normal(0.0, scale, plan.elements(0))).astype(np.int64)
         centers = post_process(noisy, centers, plan, 0)
     assert centers.state is not None and plan.plus is not None
@@ -186,7 +188,9 @@ def test_no_record_moves_a_coordinate_by_more_than_the_plan_allows_for(
 def test_the_spread_of_the_first_state_is_what_the_bound_rests_on() -> None:
     """Without a survey the multiple is the whole number nearest to 1 / sqrt(0.15)."""
     for d in (1, 2, 50, 1000):
-        plan = plan_for(np.zeros((2, d)), 3, protocol=PLUS, n_total=5000, ring_bits=64, settings={"survey": 0.0})
+        plan = plan_for(
+            np.zeros((2, d)), 3, protocol=PLUS, n_total=5000, ring_bits=64, settings={"survey": 0.0, "grid": 0.0}
+        )
         state = first_state(plan, given=False)
         assert radius(state, plan, 0)[1] == 3
         small = dataclasses.replace(state, deviation=np.full(d, np.sqrt(0.003)))

@@ -1,16 +1,17 @@
 """Makes plus.json: runs of fastlloyd-plus, from the noise multiplier to the last centres.
 
 Written from docs/fastlloyd-plus.md ("The algorithm", "The numbers") and docs/protocol.md alone, in decimal numbers of
-50 digits. It imports nothing of the package.
+50 digits, but for what has to be float64: there rounding decides ties. It imports nothing of the package.
 `python -m tests.vectors.make_plus > tests/vectors/plus.json` writes the file anew.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
-from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, getcontext
-from math import isqrt
+import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, getcontext
 from typing import Any
 
 from tests.vectors.make_start import Stream, sphere_packing, to_grid
@@ -22,16 +23,53 @@ Matrix = list[Vector]
 D = Decimal
 
 CASES: tuple[dict[str, Any], ...] = (
-    {"k": 4, "d": 3, "n": 900, "rounds": 5, "sigma": "1.75", "settings": {}},
-    {"k": 11, "d": 2, "n": 3000, "rounds": 6, "sigma": "0.25", "settings": {}},
-    {"k": 3, "d": 2, "n": 400, "rounds": 4, "sigma": "3.5", "settings": {"survey": 0.0}},
+    {"k": 4, "d": 3, "n": 900, "rounds": 5, "sigma": "1.75", "settings": {"start": "survey"}},
+    {"k": 11, "d": 2, "n": 3000, "rounds": 6, "sigma": "0.25", "settings": {"start": "survey"}},
+    {"k": 3, "d": 2, "n": 400, "rounds": 4, "sigma": "3.5", "settings": {"survey": 0.0, "grid": 0.0}},
     {"k": 2, "d": 5, "n": 500, "rounds": 4, "sigma": "2.0", "settings": {"shrink": False}},
-    {"k": 1, "d": 2, "n": 300, "rounds": 3, "sigma": "1.0", "settings": {"swap": False}},
-    {"k": 3, "d": 2, "n": 400, "rounds": 3, "sigma": "2.0", "settings": {}, "noisy_records": -3},
-    {"k": 3, "d": 3, "n": 400, "rounds": 3, "sigma": "2.0", "settings": {}, "noisy_records": 500},
+    {"k": 1, "d": 2, "n": 300, "rounds": 3, "sigma": "1.0", "settings": {"swap": False, "start": "survey"}},
+    {"k": 3, "d": 2, "n": 400, "rounds": 3, "sigma": "2.0", "settings": {"start": "survey"}, "noisy_records": -3},
+    {"k": 3, "d": 3, "n": 400, "rounds": 3, "sigma": "2.0", "settings": {"start": "survey"}, "noisy_records": 500},
+    {"k": 3, "d": 4, "n": 400, "rounds": 4, "sigma": "2.0", "settings": {"start": "grid"}},
+    {"k": 3, "d": 1, "n": 50, "rounds": 3, "sigma": "4.0", "settings": {}},
+    {"k": 3, "d": 2, "n": 400, "rounds": 2, "sigma": "2.0", "settings": {}},
+    {"k": 1, "d": 1, "n": 500, "rounds": 3, "sigma": "2.0", "settings": {}},
+    {"k": 3, "d": 1, "n": 600, "rounds": 4, "sigma": "2.0", "settings": {}},
+    {"k": 8, "d": 1, "n": 900, "rounds": 3, "sigma": "5.0", "settings": {"survey": 0.0}},
+    {"k": 1, "d": 2, "n": 400, "rounds": 3, "sigma": "3.0", "settings": {}},
+    {"k": 3, "d": 2, "n": 400, "rounds": 4, "sigma": "3.0", "settings": {"grid": 0.3, "shrink": False}},
+    {"k": 8, "d": 2, "n": 2000, "rounds": 6, "sigma": "4.0", "settings": {}},
+    {"k": 1, "d": 3, "n": 300, "rounds": 3, "sigma": "2.0", "settings": {}},
+    {"k": 3, "d": 3, "n": 600, "rounds": 4, "sigma": "2.5", "settings": {"count_ratio": 2.0}},
+    {"k": 8, "d": 3, "n": 900, "rounds": 4, "sigma": "3.5", "settings": {}},
+    # Cells with much weight everywhere: only the last of eight starts finds the cheapest clustering.
+    {"k": 8, "d": 2, "n": 900, "rounds": 3, "sigma": "1.0", "settings": {}, "noise": [-1500, 9000]},
+    # Few records: lower bounds for the cells that count, and none at all.
+    {"k": 8, "d": 2, "n": 60, "rounds": 4, "sigma": "6.0", "settings": {"start": "grid"}},
+    {"k": 8, "d": 2, "n": 60, "rounds": 3, "sigma": "6.0", "settings": {"start": "grid"}, "noise": [-1500, 600]},
+    {"k": 8, "d": 2, "n": 60, "rounds": 3, "sigma": "6.0", "settings": {"start": "grid"}, "noise": [-1500, 300]},
+    {"k": 8, "d": 2, "n": 60, "rounds": 3, "sigma": "6.0", "settings": {"start": "grid"}, "noise": [-1500, 0]},
+    {"k": 3, "d": 3, "n": 24, "rounds": 3, "sigma": "8.0", "settings": {"start": "grid"}, "noise": [-1500, -1100]},
+    # More counts than N; narrow features; a wide radius.
+    {"k": 3, "d": 2, "n": 200, "rounds": 3, "sigma": "2.0", "settings": {}, "noise": [0, 3000]},
+    {"k": 2, "d": 2, "n": 2400, "rounds": 3, "sigma": "2.0", "settings": {}, "narrow": [1, 64]},
+    {"k": 2, "d": 2, "n": 2400, "rounds": 3, "sigma": "2.0", "settings": {}, "narrow": [256, 256]},
+    {"k": 1, "d": 2, "n": 20000, "rounds": 3, "sigma": "100.0", "settings": {"reach": 10.0}},
+    # Starts that were given, one with a centre that has no cell.
+    {
+        "k": 3,
+        "d": 2,
+        "n": 500,
+        "rounds": 4,
+        "sigma": "2.0",
+        "settings": {},
+        "given": [[0.75, -0.25], [-0.5, 0.5], [0.375, 1.0]],
+    },
+    {"k": 3, "d": 1, "n": 500, "rounds": 4, "sigma": "2.0", "settings": {}, "given": [[0.5], [-0.25], [0.5]]},
+    {"k": 2, "d": 4, "n": 500, "rounds": 3, "sigma": "2.0", "settings": {}, "given": [[0.5] * 4, [-0.25] * 4]},
 )
 SEED = 12
-SURVEY_SHARE = "0.15"
+SURVEY_SHARE, GRID_SHARE = "0.15", "0.5"
 RING_BITS = 32
 
 
@@ -43,6 +81,14 @@ def invented(name: str, low: int, high: int, count: int) -> list[int]:
 
 def clamp(value: Decimal, low: Decimal | int | str, high: Decimal | int | str) -> Decimal:
     return min(max(value, D(low)), D(high))
+
+
+def ceiling(value: Decimal) -> int:
+    return int(value.to_integral_value(ROUND_CEILING))
+
+
+def power(base: Decimal | int, exponent: Decimal) -> Decimal:
+    return (D(base).ln() * exponent).exp()
 
 
 def floor(value: Decimal) -> int:
@@ -62,16 +108,91 @@ def quotient(a: int, b: int) -> int:
     return a // b if a >= 0 else -(-a // b)
 
 
+def squared(x: list[float], y: list[float]) -> float:
+    """float64, feature by feature."""
+    found = 0.0
+    for a, b in zip(x, y):
+        found += (a - b) * (a - b)
+    return found
+
+
+def labelled(cells: list[list[float]], centers: list[list[float]]) -> tuple[list[int], list[float]]:
+    """The nearest centre of each cell, the first on ties, and its squared distance; float64."""
+    away = [[squared(x, c) for c in centers] for x in cells]
+    return [row.index(min(row)) for row in away], [min(row) for row in away]
+
+
+def added(values: list[float]) -> float:
+    """float64, in order."""
+    return list(itertools.accumulate(values))[-1]
+
+
+def drawn(mass: list[float], count: int, stream: Stream) -> list[int]:
+    """Cells with probability proportional to mass; float64."""
+    words = stream.integers(0, 2**32 - 1, 2 * count)
+    bounds = list(itertools.accumulate(mass))
+    found = []
+    for high, low in zip(words[::2], words[1::2]):
+        wanted = ((high * 2**32 + low) // 2**11) / 2**53 * bounds[-1]
+        above = [i for i, bound in enumerate(bounds) if bound > wanted]
+        found.append(above[0] if above else max(i for i, m in enumerate(mass) if m > 0))
+    return found
+
+
+def seeded(cells: list[list[float]], weights: list[float], k: int, stream: Stream) -> list[list[float]]:
+    """k-means++ among the cells, greedy; float64."""
+    tries = 2 + floor(D(k).ln())
+    chosen = [cells[drawn(weights, 1, stream)[0]]]
+    near = [squared(x, chosen[0]) for x in cells]
+    while len(chosen) < k:
+        mass = [w * a for w, a in zip(weights, near)]
+        candidates = [cells[i] for i in drawn(mass, tries, stream)]
+        nearer = [[min(a, squared(x, c)) for x, a in zip(cells, near)] for c in candidates]
+        costs = [added([w * a for w, a in zip(weights, row)]) for row in nearer]
+        best = costs.index(min(costs))
+        chosen.append(candidates[best])
+        near = nearer[best]
+    return chosen
+
+
+def clustered(cells: list[list[float]], weights: list[float], k: int) -> list[list[float]]:
+    """The cheapest of several k-means of the cells; float64."""
+    stream = Stream(SEED, "fastlloyd-plus grid")
+    best: tuple[float, list[list[float]]] | None = None
+    for _ in range(min(8, max(1, 2**22 // (len(cells) * k)))):
+        centers = [list(row) for row in seeded(cells, weights, k, stream)]
+        labels, away = labelled(cells, centers)
+        for _ in range(30):
+            for j in range(k):
+                mine = [(w, x) for w, x, label in zip(weights, cells, labels) if label == j]
+                held = added([w for w, _ in mine]) if mine else 0.0
+                if held > 0:
+                    centers[j] = [added([w * x[h] for w, x in mine]) / held for h in range(len(cells[0]))]
+            before = labels
+            labels, away = labelled(cells, centers)
+            if labels == before:
+                break
+        cost = added([w * a for w, a in zip(weights, away)])
+        if best is None or cost < best[0]:
+            best = cost, centers
+    assert best is not None
+    return best[1]
+
+
 class Run:
     """One run: its plan, and what the clients know."""
 
     def __init__(self, case: dict[str, Any]) -> None:
         self.k, self.d, self.n, self.rounds = case["k"], case["d"], case["n"], case["rounds"]
         settings = case["settings"]
-        self.share = D(str(settings.get("survey", SURVEY_SHARE)))
         self.shrink, self.swap = settings.get("shrink", True), settings.get("swap", True)
-        self.survey = self.share > 0
-        self.make_plan(D(case["sigma"]))
+        self.given = "given" in case
+        self.g = self.cells(D(case["sigma"]), settings)
+        share = settings.get("grid", GRID_SHARE) if self.g else settings.get("survey", SURVEY_SHARE)
+        self.share = D(str(share)) if self.rounds >= 3 else D(0)
+        self.survey = self.share > 0 and not self.g
+        self.first = int(self.share > 0)
+        self.make_plan(D(case["sigma"]), settings)
         each = D(self.n) / self.k
         self.middle: Vector = [D(0)] * self.d
         self.variances: Vector = [D("0.15")] * self.d
@@ -84,20 +205,35 @@ class Run:
         self.count_variance = [(each / 2) ** 2] * self.k
         self.variance = [D(0)] * self.k
 
-    def make_plan(self, sigma: Decimal) -> None:
-        k, d, later = self.k, self.d, self.rounds - self.survey
+    def cells(self, sigma: Decimal, settings: dict[str, Any]) -> int:
+        """g; 0 without a histogram."""
+        k, d, share = self.k, self.d, D(str(settings.get("grid", GRID_SHARE)))
+        start = settings.get("start", "auto")
+        if d > 3 or self.rounds < 3 or share == 0 or start == "survey":
+            return 0
+        z = sigma / share.sqrt()
+        least = ceiling(power(D("1.5") * k, 1 / D(d)) - D("1e-9"))
+        most = {1: 4096, 2: 64, 3: 16}[d]
+        if least > most or (start == "auto" and self.n < 3 * k * z):
+            return 0
+        return min(max(nearest(power(self.n / (2 * z), D(2) / (2 + d))), least, 2), most)
+
+    def make_plan(self, sigma: Decimal, settings: dict[str, Any]) -> None:
+        k, d, later = self.k, self.d, self.rounds - self.first
         multiplier = sigma * (later / (1 - self.share)).sqrt()
         self.cell = (-(D(k).ln()) / d).exp()
         nu = multiplier * k / self.n
         scale = clamp(D("0.35") * (D("-0.1") * nu.ln()).exp(), "0.2", "1.5")
-        self.reach = scale * self.cell
-        ratio = D(4 * d).sqrt().sqrt()
+        self.reach = D(str(settings.get("reach", scale))) * self.cell
+        ratio = D(str(settings["count_ratio"])) if "count_ratio" in settings else D(4 * d).sqrt().sqrt()
         self.multipliers = [self.split(multiplier, ratio)] * self.rounds
         if self.survey:
             self.multipliers[0] = self.split(sigma / self.share.sqrt(), D(3))
+        elif self.g:
+            self.multipliers[0] = (D(0), sigma / self.share.sqrt())
         # Fraction bits: docs/protocol.md ("Fraction bits") and "Ring" of docs/fastlloyd-plus.md.
         widest = self.reach * D(d).sqrt()
-        largest = max(D(1), min(widest, D(36 if self.survey and k > 1 else 6)))
+        largest = max(D(1), min(widest, D(36 if self.g or (self.survey and k > 1) else 6)))
         noise = max(
             max(sums * (self.survey_norm(16) / 2**16 if self.is_survey(t) else widest), counts)
             for t, (sums, counts) in enumerate(self.multipliers)
@@ -119,6 +255,9 @@ class Run:
     def is_survey(self, t: int) -> bool:
         return self.survey and t == 0
 
+    def is_grid(self, t: int) -> bool:
+        return self.g > 0 and t == 0
+
     def survey_norm(self, q: int) -> Decimal:
         limit = 2**q * 7 // 10 if self.k > 1 else 0
         return D(self.d * (4**q + limit**2)).sqrt()
@@ -135,6 +274,8 @@ class Run:
     def update(self, records: list[list[int]], centers: list[list[int]], t: int) -> list[int]:
         """A client's vector, records and centres on the grid."""
         k, d = self.k, self.d
+        if self.is_grid(t):
+            return self.histogram(records)
         sums, counts = [[0] * d for _ in range(k)], [0] * k
         one, limit = 2**self.q, 2**self.q * 7 // 10
         r, m = self.radius()
@@ -149,15 +290,27 @@ class Run:
             j = away.index(min(away))
             v = [a - b for a, b in zip(x, centers[j])]
             if away[j] > r * r:
-                # trunc(v_h r / |v|): the root of the integer v_h^2 r^2 / |v|^2, rounded down. Floats may give one
-                # less where v_h r / |v| is all but whole, which it always is with one feature: no case has one.
-                v = [(1 if a >= 0 else -1) * isqrt(a * a * r * r // away[j]) for a in v]
+                f = r / math.sqrt(away[j])
+                v = [math.trunc(a * f) for a in v]
             counts[j] += 1
             sums[j] = [s + m * a for s, a in zip(sums[j], v)]
         return [s for row in sums for s in row] + [c * one for c in counts]
 
+    def histogram(self, records: list[list[int]]) -> list[int]:
+        one, found = 2**self.q, [0] * self.g**self.d
+        for x in records:
+            i = 0
+            for v in x:
+                i = i * self.g + min((v + one) * self.g // (2 * one), self.g - 1)
+            found[i] += one
+        return found
+
     def advance(self, noisy: list[int], centers: list[list[int]], t: int) -> Matrix:
         """The next centres from the noisy sums and counts."""
+        if self.is_grid(t):
+            return self.read_histogram(
+                [v / 2**self.q for v in noisy], [[c / 2**self.q for c in row] for row in centers]
+            )
         values = [D(v) / self.grid for v in noisy]
         sums = [values[self.d * j : self.d * (j + 1)] for j in range(self.k)]
         counts = values[self.k * self.d :]
@@ -186,15 +339,65 @@ class Run:
             ]
         self.middle = truncated([middle])[0]
         self.forget(self.records / self.k)
+        if self.given:
+            return start
         return truncated(
             [[c + x * D("1.6") * v.sqrt() for c, x, v in zip(self.middle, row, self.variances)] for row in start]
         )
+
+    def read_histogram(self, counts: list[float], start: list[list[float]]) -> Matrix:
+        """The start and what is known, from the noisy counts of the cells; the start itself in float64."""
+        k, d, g = self.k, self.d, self.g
+        noise = self.scales[0][1] / self.grid
+        cells = [list(x) for x in itertools.product([(2 * i + 1) / g - 1 for i in range(g)], repeat=d)]
+        weights = self.weights(counts, float(noise))
+        centers = start if self.given else clustered(cells, weights, k)
+        labels, _ = labelled(cells, centers)
+        exact, heavy = [[D(c) for c in row] for row in centers], [D(w) for w in weights]
+        sizes, used, lever = [D(0)] * k, [0] * k, [D(0)] * k
+        for x, w, j in zip(cells, heavy, labels):
+            if w > 0:
+                sizes[j] += w
+                used[j] += 1
+                lever[j] += sum((D(a) - b) ** 2 for a, b in zip(x, exact[j])) / d
+        held = sum(heavy)
+        self.records = min(max(held, D(1)), D(self.n))
+        self.counts = [size * self.records / held for size in sizes]
+        self.count_variance = [m * noise**2 for m in used]
+        self.variance = [
+            part * (noise / max(size, D(self.n) / k / 10)) ** 2 + (2 / D(g)) ** 2 / 48
+            for part, size in zip(lever, sizes)
+        ]
+        self.middle = [sum(w * D(x[h]) for x, w in zip(cells, heavy)) / held for h in range(d)]
+        apart = [sum(w * (D(x[h]) - self.middle[h]) ** 2 for x, w in zip(cells, heavy)) / held for h in range(d)]
+        pooled = clamp(sum(apart) / d, "0.01", "0.6")
+        self.variances = [clamp(u, D("0.3") * pooled, 1) for u in apart]
+        return exact
+
+    def weights(self, counts: list[float], noise: float) -> list[float]:
+        """What each cell weighs; float64."""
+        smooth = counts
+        for h in range(self.d):
+            apart = self.g ** (self.d - 1 - h)
+            place = [i // apart % self.g for i in range(len(counts))]
+            smooth = [
+                0.25 * (smooth[i - apart] if place[i] > 0 else 0.0)
+                + 0.5 * smooth[i]
+                + 0.25 * (smooth[i + apart] if place[i] < self.g - 1 else 0.0)
+                for i in range(len(counts))
+            ]
+        deviation = noise * math.sqrt(0.375**self.d)
+        for bound in (1.5, 1.0, 0.5, 0.0, -0.5, -1.0, -1.5, -2.0):
+            found = [max(n, 0.0) if s > bound * deviation else 0.0 for n, s in zip(counts, smooth)]
+            if sum(w > 0 for w in found) >= self.k:
+                return found
+        return [max(n, 0.0) + 0.001 * noise for n in counts]
 
     def step(self, sums: Matrix, counts: Vector, before: Matrix, t: int) -> Matrix:
         k, d = self.k, self.d
         _, m = self.radius()
         sum_noise, count_noise = (scale / self.grid for scale in self.scales[t])
-        age = t - self.survey
+        age = t - self.first
         each = self.records / k
         if self.shrink:
             doubt = [p + ((each * D("0.25") * D("0.5") ** age) ** 2 if age > 0 else 0) for p in self.count_variance]
@@ -203,7 +406,7 @@ class Run:
             self.count_variance = [p * (1 - g) for p, g in zip(doubt, gain)]
         else:
             self.counts, self.count_variance = counts, [count_noise**2] * k
-        expected = self.spread() ** 2 / d * self.cell**2 * D("0.6") ** age
+        expected = self.spread() ** 2 / d * self.cell**2 * D("0.6") ** age * (D("0.3") if self.g else 1)
         moved = []
         for j in range(k):
             size = max(self.counts[j], each / 5)
@@ -212,7 +415,7 @@ class Run:
             moved.append([c + gain_j * s / m / size for c, s in zip(before[j], sums[j])])
             self.variance[j] = uncertain * (1 - gain_j)
         moved = truncated(moved)
-        if self.swap and k > 2 and t < self.rounds - 2:
+        if self.swap and k > 2 and t < self.rounds - (4 if self.g else 2):
             self.swaps(moved, t)
         return moved
 
@@ -239,7 +442,7 @@ class Run:
             gains = [h * min(near / 10, within / 2) for h, near in zip(held, nearest_other)]
             gains[leaves] = D(-1)
             split = gains.index(max(gains))
-            if split == stays or cost >= gains[split]:
+            if split == stays or cost * (4 if self.g else 1) >= gains[split]:
                 return
             away = D("0.35") * nearest_other[split].sqrt()
             if held[stays] + held[leaves] > 0:
@@ -270,11 +473,17 @@ def play(case: dict[str, Any]) -> dict[str, Any]:
     k, d, q = run.k, run.d, run.q
     flat = invented(f"records {k} {d}", -(2**q) // 2, 2**q, 12 * d)
     records = [flat[d * i : d * (i + 1)] for i in range(12)]
+    records = [[v // part for v, part in zip(row, case.get("narrow", [1] * d))] for row in records]
+    if run.g and "narrow" not in case:  # the corners, and where cells meet
+        records[:3] = [[2**q] * d, [-(2**q)] * d, [0] * d]
     centers = to_grid(sphere_packing(k, d, SEED), q)
+    if run.given:
+        centers = [[int(x * 2**q) for x in row] for row in case["given"]]
     found: dict[str, Any] = {
         **case,
         "seed": SEED,
         "fraction_bits": q,
+        "cells": run.g,
         "nominal_radius": run.nominal,
         "scales": [[str(+sums), str(+counts)] for sums, counts in run.scales],
         "records": records,
@@ -284,12 +493,11 @@ def play(case: dict[str, Any]) -> dict[str, Any]:
     for t in range(run.rounds):
         update = run.update(records, centers, t)
         # The whole federation's answer: the records some n / 12 times over, and noise of the planned size.
+        sums = 0 if run.is_grid(t) else k * d
+        scales = [run.scales[t][0]] * sums + [run.scales[t][1]] * (len(update) - sums)
+        low, high = case.get("noise", [-1500, 1500]) if t == 0 else [-1500, 1500]
         noise = [
-            z * int(scale) // 1000
-            for z, scale in zip(
-                invented(f"noise {k} {d} {t}", -1500, 1500, k * (d + 1)),
-                [run.scales[t][0]] * (k * d) + [run.scales[t][1]] * k,
-            )
+            z * int(scale) // 1000 for z, scale in zip(invented(f"noise {k} {d} {t}", low, high, len(update)), scales)
         ]
         noisy = [v * (run.n // 12) + z for v, z in zip(update, noise)]
         if t == 0 and "noisy_records" in case:
@@ -306,6 +514,7 @@ def play(case: dict[str, Any]) -> dict[str, Any]:
                 "counts": [shown(c) for c in run.counts],
                 "count_variance": [shown(v) for v in run.count_variance],
                 "variance": [shown(v) for v in run.variance],
+                "middle": [shown(x) for x in run.middle],
                 "deviation": [shown(v.sqrt()) for v in run.variances],
                 "records": shown(run.records),
             }

@@ -119,30 +119,33 @@ def test_the_chain_of_a_ledger(case: dict[str, Any], tmp_path: Path) -> None:
         assert ledger.releases == tuple(releases)
 
 
-@pytest.mark.parametrize("case", known("plus"), ids=lambda case: f"k={case['k']}, d={case['d']}")
+@pytest.mark.parametrize("case", known("plus"), ids=lambda case: f"k={case['k']}, d={case['d']}, g={case['cells']}")
 def test_fastlloyd_plus_step_by_step(case: dict[str, Any]) -> None:
     plan = _plus_plan(case)
     q, k = plan.fraction_bits, plan.k
     assert q == case["fraction_bits"]
+    assert plan.plus is not None
+    assert plan.plus.cells == case["cells"]
     for planned, scales in zip(plan.rounds, case["scales"], strict=True):
         assert np.allclose([planned.sum_scale, planned.count_scale], np.array(scales, float), rtol=1e-12, atol=0)
     assert plan.rounds[-1].radius == case["nominal_radius"]
     coordinates = np.array(case["records"], dtype=np.int32)
     norms = (coordinates.astype(np.int64) ** 2).sum(axis=1).astype(np.float64)
     records = GridPoints(coordinates.T.copy(), norms, q)
-    centers: Centers = first_centers(plan)
+    given = case.get("given")
+    centers: Centers = first_centers(plan, None if given is None else np.array(given))
     assert centers.grid.tolist() == case["start"]
     for t, expected in enumerate(case["played"]):
         before, noisy = centers, np.array(expected["noisy"], dtype=np.int64)
         assert before.state is not None
-        if not plan.is_survey(t):
+        if plan.rounds[t].radius is not None:
             assert list(radius(before.state, plan, t)) == expected["radius"]
         assert local_update(records, before, plan, t).tolist() == expected["update"]
         centers = post_process(noisy, before, plan, t)
         assert centers.state is not None
         assert _near(centers.exact, expected["centers"])
         assert (centers.grid == np.rint(np.array(expected["centers"], float) * 2.0**q)).all()
-        for name in ("counts", "count_variance", "variance", "deviation", "records"):
+        for name in ("counts", "count_variance", "variance", "middle", "deviation", "records"):
             assert _near(getattr(centers.state, name), expected[name]), (t, name)
         assert _near(centers.noisy_counts, expected["counts"])
         assert centers.exact.shape == (k, plan.d)

@@ -17,7 +17,7 @@ from fastlloyd.kmeans.grid import round_centers
 from fastlloyd.kmeans.merging import Merging, gather, merge
 from fastlloyd.kmeans.update import truncate
 from fastlloyd.protocols.fastlloyd.plan import Plan
-from fastlloyd.protocols.fastlloyd.plus import noise_deviations
+from fastlloyd.protocols.fastlloyd.plus_state import noise_deviations
 from fastlloyd.protocols.fastlloyd.rounds import Centers
 
 Floats = NDArray[np.float64]

@@ -22,8 +22,9 @@ from fastlloyd.kmeans.update import clip_step, move
 from fastlloyd.privacy.release import NORM_OF
 from fastlloyd.protocols.fastlloyd.choose_k import Chosen, shares
 from fastlloyd.protocols.fastlloyd.plan import Plan
-from fastlloyd.protocols.fastlloyd.plus import State, expected_deviation, last_doubt, noise_deviations
+from fastlloyd.protocols.fastlloyd.plus import expected_deviation, last_doubt
 from fastlloyd.protocols.fastlloyd.plus_plan import square_limit
+from fastlloyd.protocols.fastlloyd.plus_state import State, noise_deviations
 from fastlloyd.protocols.fastlloyd.rounds import Centers
 from fastlloyd.report.expected import Expected, expect_mean
 from fastlloyd.report.quality import EXACT, UNKNOWN, Noise
@@ -86,7 +87,9 @@ def _plus_noise(plan: Plan, state: State, noisy_sums: Floats, *, count_noise: fl
     steps = noisy_sums / float(multiple) / divisor[:, None]
     deviations = np.sqrt(variance[:, None] + (share[:, None] * steps * (count_noise / divisor)[:, None]) ** 2)
     more: dict[str, Any] = {"steps": steps, "step_deviations": np.sqrt(doubt)}
-    if plan.is_survey(0) and plan.k > 1:
+    if plan.rounds[0].cells:
+        more |= {"spread": state.spread**2, "spread_deviation": _grid_spread_deviation(plan, state)}
+    elif plan.is_survey(0) and plan.k > 1:
         more |= {"spread": state.spread**2, "spread_deviation": _spread_deviation(plan, state)}
     return deviations, more
 
@@ -113,3 +116,12 @@ def _spread_deviation(plan: Plan, state: State) -> float:
     noise = noise_deviations(plan, 0)[0] / state.records
     weight = square_limit(plan.fraction_bits) / float(1 << plan.fraction_bits)
     return noise * math.sqrt(plan.d / (2.0 * weight) ** 2 + 4.0 * float(state.middle @ state.middle))
+
+
+def _grid_spread_deviation(plan: Plan, state: State) -> float:
+    """Return at most the standard deviation of the noise on the squared spread that a histogram shows.
+
+    As if all cells had been used, about the middle of the domain: the mean of |x|^4 over it is d / 5 + d (d - 1) / 9.
+    """
+    noise = noise_deviations(plan, 0)[1] / state.records
+    return noise * math.sqrt(plan.rounds[0].cells * (plan.d / 5.0 + plan.d * (plan.d - 1) / 9.0))

@@ -68,7 +68,10 @@ def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
     private = protocol != "lloyd"
     kind, shield = ("noisy", NOISE) if private else ("exact", NOTHING)
     sums = f"{kind} sums and counts of each cluster in each round, hence the centroids"
-    survey = "; before that a noisy mean and spread of each feature, and a noisy number of records"
+    survey = (
+        "; before that a noisy mean and spread of each feature and a noisy number of records, or with up to three "
+        "features perhaps a noisy number of the records in each cell of a grid"
+    )
     learns = sums + (survey if protocol == "fastlloyd-plus" else "")
     clients = Sight("each client", f"its own records; {learns}", shield)
     if parameters["masking"] == "pairwise":

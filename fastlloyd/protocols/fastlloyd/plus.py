@@ -1,6 +1,7 @@
 """fastlloyd-plus: what a client sends in a round, and what all clients make of the noisy answer.
 
-Round 0 asks for the middle and the spread of all records together. From these follow the start and the radius. In each
+Round 0 asks for the middle and the spread of all records together, or for a histogram (`plus_grid.py`). From these
+follow the start and the radius. In each
 later round a record enters with its vector from the nearest centre, shortened to the radius r; r comes from earlier
 releases, so it is sent in units of r: what it means to the server, and the sensitivity, stay the same. The noisy
 steps are then weighed against what is known by then (a Kalman filter with a known noise), and a cluster that is
@@ -15,7 +16,6 @@ Source: docs/fastlloyd-plus.md.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,10 @@ from fastlloyd.kmeans.assign import accumulate
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.kmeans.layout import join
 from fastlloyd.kmeans.update import truncate
-from fastlloyd.privacy.release import NORM_OF, SHARED
-from fastlloyd.privacy.shares import spread
 from fastlloyd.protocols.fastlloyd.plan import Plan
+from fastlloyd.protocols.fastlloyd.plus_grid import expected_variance
 from fastlloyd.protocols.fastlloyd.plus_plan import FEATURE_FLOOR, SPREAD_LIMITS, SPREAD_PRIOR, square_limit
+from fastlloyd.protocols.fastlloyd.plus_state import State, noise_deviations, total
 from fastlloyd.protocols.fastlloyd.plus_swap import Clusters, swap
 
 Floats = NDArray[np.float64]
@@ -37,43 +37,13 @@ _MIDDLE_VARIANCE = 0.15  # of the middle, before anything is known
 _SPREAD_DOUBT = 0.1  # how far off the expected variance of a feature may be
 _START = 1.6  # start: packed points times this times each feature's deviation, about the middle
 _STEP_DECAY = 0.6  # a centre's expected squared step, from one round to the next
+_GRID_STEP = 0.3  # the same after a histogram, over that after a survey
 _COUNT_DOUBT, _COUNT_STEP, _COUNT_DECAY = 0.5, 0.25, 0.5  # of a cluster's share of the records
 _LEAST_SHARE = 0.2  # a cluster is taken to have at least this part of an equal share
-_QUIET_ROUNDS = 2  # at the end, without swaps
+_QUIET_ROUNDS, _GRID_QUIET_ROUNDS = 2, 4  # at the end, without swaps; after a histogram
+_LEAST_GAIN, _GRID_LEAST_GAIN = 1.0, 4.0  # of a swap over its loss; after a histogram
 
 _BLOCK = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """What the clients know besides the centres; public among them.
-
-    Attributes
-    ----------
-    middle, deviation : float64 array, shape (d,)
-        Of all records: mean, and standard deviation of each feature.
-    records : float
-        How many records there are.
-    counts, count_variance : float64 array, shape (k,)
-        Records of each cluster, and how far off (variance).
-    variance : float64 array, shape (k,)
-        How far off each centre is: variance of each of its coordinates.
-    given : bool
-        The start was given: a survey leaves it as it is.
-    """
-
-    middle: Floats
-    deviation: Floats
-    records: float
-    counts: Floats
-    count_variance: Floats
-    variance: Floats
-    given: bool
-
-    @property
-    def spread(self) -> float:
-        """Root mean squared distance of the records from their middle."""
-        return math.sqrt(_total(self.deviation * self.deviation))
 
 
 def first_state(plan: Plan, *, given: bool) -> State:
@@ -174,11 +144,11 @@ def read_survey(
 
 def _feature_variances(noisy: Floats, doubt: float) -> Floats:
     """Weigh noisy variances of features, shape (d,), with this variance of their own against their mean and a prior."""
-    mean = _total(noisy) / len(noisy)
+    mean = total(noisy) / len(noisy)
     precision, prior = len(noisy) / max(doubt, 1e-12), 1.0 / (_SPREAD_DOUBT * _SPREAD_DOUBT)
     pooled = (mean * precision + SPREAD_PRIOR * prior) / (precision + prior)
     pooled = min(max(pooled, SPREAD_LIMITS[0]), SPREAD_LIMITS[1])
-    between = max(_total((noisy - mean) ** 2) / len(noisy) - doubt, 0.0) + 1e-4
+    between = max(total((noisy - mean) ** 2) / len(noisy) - doubt, 0.0) + 1e-4
     weighed = pooled + (noisy - pooled) * (between / (between + doubt))
     return np.clip(weighed, FEATURE_FLOOR * pooled, 1.0)
 
@@ -206,7 +176,7 @@ def advance(
         raise ValueError("this plan is not one of fastlloyd-plus")
     _, multiple = radius(state, plan, t)
     sum_noise, count_noise = noise_deviations(plan, t)
-    age = t - int(plan.plus.survey)
+    age = t - plan.plus.first
     counts, count_variance = _weigh_counts(noisy_counts, count_noise, state, plan, age)
     divisor = _divisor(counts, state.records / plan.k)
     step = noisy_sums / float(multiple) / divisor[:, None]
@@ -218,7 +188,8 @@ def advance(
     known = State(
         state.middle, state.deviation, state.records, counts, count_variance, before * (1.0 - gain), state.given
     )
-    if plan.plus.swap and plan.k > 2 and t < len(plan.rounds) - _QUIET_ROUNDS:
+    quiet = _GRID_QUIET_ROUNDS if plan.plus.cells else _QUIET_ROUNDS
+    if plan.plus.swap and plan.k > 2 and t < len(plan.rounds) - quiet:
         return _swap(moved, known, plan, t)
     return moved, known
 
@@ -245,19 +216,21 @@ def expected_deviation(plan: Plan) -> float:
     """
     if plan.plus is None:
         raise ValueError("this plan is not one of fastlloyd-plus")
-    state, known = first_state(plan, given=False), 0.0
-    for t in range(int(plan.plus.survey), len(plan.rounds)):
+    state, known = first_state(plan, given=False), expected_variance(plan) if plan.plus.cells else 0.0
+    for t in range(plan.plus.first, len(plan.rounds)):
         multiple = radius(state, plan, t)[1]
         doubt = _square(noise_deviations(plan, t)[0] / float(multiple) / (plan.n_total / plan.k))
-        before = known + _expected_square(state, plan, t - int(plan.plus.survey))
+        before = known + _expected_square(state, plan, t - plan.plus.first)
         known = before * doubt / (before + doubt) if plan.plus.shrink else doubt
     return math.sqrt(known)
 
 
 def _expected_square(state: State, plan: Plan, age: int) -> float:
     """Return the square that a coordinate of a centre's step is expected to have."""
-    cell = 1.0 if plan.plus is None else plan.plus.cell
-    return _square(state.spread) / plan.d * _square(cell) * _power(_STEP_DECAY, age)
+    if plan.plus is None:
+        raise ValueError("this plan is not one of fastlloyd-plus")
+    scale = _GRID_STEP if plan.plus.cells else 1.0
+    return scale * _square(state.spread) / plan.d * _square(plan.plus.cell) * _power(_STEP_DECAY, age)
 
 
 def _divisor(counts: Floats, share: float) -> Floats:
@@ -280,8 +253,9 @@ def _weigh_counts(noisy: Floats, count_noise: float, state: State, plan: Plan, a
 def _swap(centers: Floats, state: State, plan: Plan, t: int) -> tuple[Floats, State]:
     """Move clusters that are hardly worth having to where one is missing."""
     cell = 1.0 if plan.plus is None else plan.plus.cell
+    least = _GRID_LEAST_GAIN if plan.rounds[0].cells else _LEAST_GAIN
     before = Clusters(centers, state.counts, state.count_variance, state.variance)
-    swapped = swap(before, deviation=state.deviation, cell=cell, seed=plan.seed, t=t)
+    swapped = swap(before, deviation=state.deviation, cell=cell, least=least, seed=plan.seed, t=t)
     known = State(
         state.middle,
         state.deviation,
@@ -298,20 +272,6 @@ def _state(plan: Plan, middle: Floats, deviation: Floats, records: float, *, giv
     """Return a state in which nothing is known of single clusters."""
     share = np.full(plan.k, records / plan.k)
     return State(middle, deviation, records, share, (_COUNT_DOUBT * share) ** 2, np.zeros(plan.k), given)
-
-
-def noise_deviations(plan: Plan, t: int) -> tuple[float, float]:
-    """Return the standard deviation of all noise on a sum and on a count, in the units of the domain."""
-    planned, grid = plan.rounds[t], float(1 << plan.fraction_bits)
-    more = spread(plan.clients, plan.known_shares) if plan.mechanism in SHARED else 1.0
-    if NORM_OF.get(plan.mechanism) == "l1":
-        more *= math.sqrt(2.0)  # the plan has the scale b
-    return planned.sum_scale * more / grid, planned.count_scale * more / grid
-
-
-def _total(values: Floats) -> float:
-    """Add up in order: numpy's own sum may go another way on another machine."""
-    return float(np.cumsum(values)[-1])
 
 
 def _square(value: float) -> float:

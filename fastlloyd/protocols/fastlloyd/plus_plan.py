@@ -1,8 +1,9 @@
 """What the plan of a fastlloyd-plus run holds beyond that of fastlloyd: the survey, radii and which parts are on.
 
-Round 0 is a survey of all records together; it releases their sums, their squares and their number in one vector. All
-later rounds release relative sums in units of a radius that follows from earlier releases, so their sensitivity is
-a constant: see `plus.scaled_update`.
+Round 0 is a survey of all records together, which releases their sums, their squares and their number in one vector;
+or, with few features, a histogram, which releases one count for each cell of a grid. All later rounds release relative
+sums in units of a radius that follows from earlier releases, so their sensitivity is a constant: see
+`plus.scaled_update`.
 
 Source: docs/fastlloyd-plus.md.
 """
@@ -11,15 +12,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 from fastlloyd.protocols.fastlloyd.settings import Settings, count_ratio, split_gaussian
+from fastlloyd.wire.decode import Within
 
 SQUARE_WEIGHT = 0.7
 """Largest entry of a record's squares, beside 1 for the record itself."""
 SURVEY_COUNT_RATIO = 3.0
 """Noise multiplier of the number of records over that of sums and squares."""
 LEAST_ROUNDS = 3
-"""With fewer rounds there is no survey: it would leave nothing to refine."""
+"""With fewer rounds there is neither survey nor histogram: it would leave nothing to refine."""
+
+GRID_FEATURES = 3
+"""With more features there is no histogram: its cells would be too few along each, or too many."""
+MOST_CELLS = 4096
+_CELL_NOISE = 2.0  # public N over the noise on a cell, over this, is (cells along a feature)^((2 + d) / 2)
+_CELLS_OF_CLUSTER = 1.5  # at least so many cells, over k
+_LEAST_RECORDS = 3.0  # public share of a cluster over the noise on a cell, for a histogram to be worth it
 
 SPREAD_PRIOR = 0.15
 """Variance of a feature, before anything is known and where none is measured."""
@@ -40,6 +50,8 @@ class PlusPlan:
     ----------
     survey : bool
         Whether round 0 is a survey.
+    cells : int
+        Cells along each feature of the histogram that is round 0; 0 for none.
     cell : float
         k^(-1/d): edge of a cluster's part of the domain over that of the whole.
     reach : float
@@ -49,17 +61,25 @@ class PlusPlan:
     """
 
     survey: bool
+    cells: Annotated[int, Within(0, MOST_CELLS)]
     cell: float
     reach: float
     shorten: bool
     shrink: bool
     swap: bool
 
+    @property
+    def first(self) -> int:
+        """The first round with sums about centres."""
+        return int(self.survey or self.cells > 0)
+
     def agrees(self, other: PlusPlan | None) -> bool:
         """Whether another one is the same but for the last digits of its figures."""
         if other is None:
             return False
-        same = all(getattr(self, name) == getattr(other, name) for name in ("survey", "shorten", "shrink", "swap"))
+        same = all(
+            getattr(self, name) == getattr(other, name) for name in ("survey", "cells", "shorten", "shrink", "swap")
+        )
         return (
             same
             and math.isclose(self.cell, other.cell, rel_tol=1e-9)
@@ -77,7 +97,7 @@ class PlusPlan:
         the nominal radius. m is the whole number nearest to sqrt(d) / spread, and the spread is at least sqrt(d) times
         the root of the least variance that a feature is taken to have.
         """
-        measured = self.survey and k > 1
+        measured = self.cells > 0 or (self.survey and k > 1)
         least = FEATURE_FLOOR * SPREAD_LIMITS[0] if measured else SPREAD_PRIOR
         multiple = math.floor(1.0 / math.sqrt(least) + 0.5)
         return min(self.nominal_radius(d), 2.0 * multiple)
@@ -95,22 +115,46 @@ def make_plus(settings: Settings, *, k: int, d: int, n: int, sigma: float, round
     rounds : int
         Survey included.
     """
-    survey = settings.survey > 0.0 and rounds >= LEAST_ROUNDS
+    cells = _grid_cells(settings, k=k, d=d, n=n, sigma=sigma) if rounds >= LEAST_ROUNDS else 0
+    survey = not cells and settings.survey > 0.0 and rounds >= LEAST_ROUNDS
     cell = math.pow(k, -1.0 / d)
-    share = 1.0 - (settings.survey if survey else 0.0)
-    noise = sigma * math.sqrt((rounds - survey) / share) * k / n
+    share = 1.0 - (settings.grid if cells else settings.survey if survey else 0.0)
+    noise = sigma * math.sqrt((rounds - (cells > 0 or survey)) / share) * k / n
     low, high = _REACH_LIMITS
     scale = settings.reach
     if scale is None:
         scale = min(max(_REACH * math.pow(noise, -_REACH_POWER), low), high) if noise > 0.0 else high
     return PlusPlan(
         survey=survey,
+        cells=cells,
         cell=cell,
         reach=scale * cell,
         shorten=settings.far == "shorten",
         shrink=settings.shrink,
         swap=settings.swap,
     )
+
+
+def _grid_cells(settings: Settings, *, k: int, d: int, n: int, sigma: float) -> int:
+    """Return how many cells the histogram has along each feature, by public numbers alone; 0 for no histogram.
+
+    The finer a grid, the less a centre is off by the width of a cell, and the more noise there is in all its cells
+    together: the best width follows from the records over the noise on one count, as in Su et al. (2016), §5.
+    """
+    if d > GRID_FEATURES or settings.start == "survey" or settings.grid == 0.0:
+        return 0
+    noise = sigma / math.sqrt(settings.grid)
+    least, most = math.ceil(math.pow(_CELLS_OF_CLUSTER * k, 1.0 / d) - 1e-9), _most_cells(d)
+    if least > most or (settings.start == "auto" and n < _LEAST_RECORDS * k * noise):
+        return 0
+    if noise == 0.0:
+        return most
+    return min(max(round(math.pow(n / (_CELL_NOISE * noise), 2.0 / (2.0 + d))), least, 2), most)
+
+
+def _most_cells(d: int) -> int:
+    """Return the largest g with g^d at most `MOST_CELLS`."""
+    return max(g for g in range(1, MOST_CELLS + 1) if g**d <= MOST_CELLS)
 
 
 def plus_multipliers(
@@ -120,15 +164,19 @@ def plus_multipliers(
 
     Notes
     -----
-    Privacy: 1 / sigma^2 is split into `settings.survey` for the survey and equal parts of the rest for the other
-    rounds, and each part between sums and counts, so that 1/sums^2 + 1/counts^2 over all rounds is 1/sigma^2.
+    Privacy: 1 / sigma^2 is split into `settings.survey` for the survey, or `settings.grid` for the histogram, and equal
+    parts of the rest for the other rounds. Each part is split between sums and counts, but a histogram has no sums; so
+    1/sums^2 + 1/counts^2 over all rounds is 1/sigma^2.
     """
     ratio = count_ratio("fastlloyd", d, settings)
 
-    if not plus.survey:
+    if not plus.first:
         return [split_gaussian(sigma * math.sqrt(rounds), ratio)] * rounds
-    first = split_gaussian(sigma / math.sqrt(settings.survey), SURVEY_COUNT_RATIO)
-    rest = split_gaussian(sigma * math.sqrt((rounds - 1) / (1.0 - settings.survey)), ratio)
+    share = settings.grid if plus.cells else settings.survey
+    first = (
+        (0.0, sigma / math.sqrt(share)) if plus.cells else split_gaussian(sigma / math.sqrt(share), SURVEY_COUNT_RATIO)
+    )
+    rest = split_gaussian(sigma * math.sqrt((rounds - 1) / (1.0 - share)), ratio)
     return [first] + [rest] * (rounds - 1)
 
 

@@ -34,8 +34,8 @@ def plus_reference(
     records: list[Row] = quantise(points, plan.fraction_bits).raw_coordinates.T.tolist()
     centers = first_centers(plan, start)
     for t in range(len(plan.rounds)):
-        sums = [[0] * plan.d for _ in range(plan.k)]
-        counts = [0] * plan.k
+        sums = [[0] * plan.d for _ in range(0 if plan.rounds[t].cells else plan.k)]
+        counts = [0] * (plan.rounds[t].cells or plan.k)
         for record in records:
             enter(record, centers, plan, t, sums=sums, counts=counts)
         flat = [value for row in sums for value in row] + [count << plan.fraction_bits for count in counts]
@@ -45,6 +45,13 @@ def plus_reference(
 
 def enter(record: Row, centers: Centers, plan: Plan, t: int, *, sums: list[Row], counts: list[int]) -> None:
     """Add one record to sums and counts of round t."""
+    if plan.plus is not None and plan.rounds[t].cells:
+        cell = 0
+        for x in record:
+            along = Fraction(x + 2**plan.fraction_bits, 2 * 2**plan.fraction_bits) * plan.plus.cells
+            cell = cell * plan.plus.cells + min(math.floor(along), plan.plus.cells - 1)
+        counts[cell] += 1
+        return
     if plan.is_survey(t):
         counts[0] += 1
         limit, one = square_limit(plan.fraction_bits), 1 << 2 * plan.fraction_bits

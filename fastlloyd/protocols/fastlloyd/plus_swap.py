@@ -45,7 +45,7 @@ class Clusters:
     variance: Floats
 
 
-def swap(found: Clusters, *, deviation: Floats, cell: float, seed: int, t: int) -> Clusters:
+def swap(found: Clusters, *, deviation: Floats, cell: float, least: float, seed: int, t: int) -> Clusters:
     """Swap while it seems to pay.
 
     Parameters
@@ -56,6 +56,8 @@ def swap(found: Clusters, *, deviation: Floats, cell: float, seed: int, t: int) 
         Standard deviation of each feature over all records.
     cell : float
         k^(-1/d).
+    least : float
+        Least gain of a split over the loss of a merge.
     seed, t : int
         Public seed and round: where the halves of a split go.
     """
@@ -65,7 +67,7 @@ def swap(found: Clusters, *, deviation: Floats, cell: float, seed: int, t: int) 
         return found
     stream = PublicStream(seed, f"{domains.PLUS_SWAPS}{t}")
     for _ in range(min(max(1, int(_MOVES * k)), _MOST_MOVES)):
-        choice = _choose(found, deviation, cell * cell)
+        choice = _choose(found, deviation, cell * cell, least)
         if choice is None:
             break
         direction = stream.integers(-_DRAW, _DRAW, d) * deviation
@@ -73,7 +75,7 @@ def swap(found: Clusters, *, deviation: Floats, cell: float, seed: int, t: int) 
     return found
 
 
-def _choose(found: Clusters, deviation: Floats, area: float) -> tuple[int, int, int, float] | None:
+def _choose(found: Clusters, deviation: Floats, area: float, least: float) -> tuple[int, int, int, float] | None:
     """Return the cluster that stays, the one that is given up, the one to split, and its nearest centre's distance."""
     held = np.maximum(found.counts, 0.0)
     apart = _squared_distances(found.centers)
@@ -87,7 +89,7 @@ def _choose(found: Clusters, deviation: Floats, area: float) -> tuple[int, int, 
     gain = held * np.minimum(_NEAR_GAIN * nearest, _WITHIN_GAIN * _within(found.centers, held, deviation, area))
     gain[leaves] = -1.0
     split = int(gain.argmax())
-    if split == stays or loss[stays, leaves] >= gain[split]:
+    if split == stays or least * loss[stays, leaves] >= gain[split]:
         return None
     return stays, leaves, split, math.sqrt(nearest[split])
 

@@ -78,7 +78,7 @@ class Outline:
 
     def cells(self, t: int) -> int:
         """Return how many cells round t counts records in; 0 for a round of sums and counts."""
-        return 0
+        return 0 if t or self.plus is None or not self.plus.cells else self.plus.cells**self._d
 
     def radius(self, t: int) -> float | None:
         """Return round t's radius, scaled domain.

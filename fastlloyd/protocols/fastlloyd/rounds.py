@@ -12,7 +12,6 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.errors import InternalError
 from fastlloyd.kmeans.assign import accumulate
 from fastlloyd.kmeans.grid import GridPoints, round_centers
 from fastlloyd.kmeans.initial import sphere_packing, to_grid
@@ -22,7 +21,9 @@ from fastlloyd.privacy.noise.sampler import round_laplace, round_normal
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, SHARED
 from fastlloyd.privacy.shares import draw_gaussian_share, draw_laplace_share
 from fastlloyd.protocols.fastlloyd.plan import Plan
-from fastlloyd.protocols.fastlloyd.plus import State, advance, first_state, read_survey, scaled_update, survey_update
+from fastlloyd.protocols.fastlloyd.plus import advance, first_state, read_survey, scaled_update, survey_update
+from fastlloyd.protocols.fastlloyd.plus_grid import grid_update, read_grid
+from fastlloyd.protocols.fastlloyd.plus_state import State
 from fastlloyd.randomness.secret import SecretRandom
 
 
@@ -68,10 +69,11 @@ def local_update(points: GridPoints, centers: Centers, plan: Plan, t: int) -> ND
     -----
     Sees: nobody but the caller, until masked.
     Privacy: see `kmeans.assign.accumulate`; the counts are scaled by 2^q, so one record moves them by 2^q.
-    Source: Alg. 1, lines 6 to 13; for fastlloyd-plus see `plus.survey_update` and `plus.scaled_update`.
+    Source: Alg. 1, lines 6 to 13; for fastlloyd-plus see `plus.survey_update`, `plus.scaled_update` and
+    `plus_grid.grid_update`.
     """
     if plan.rounds[t].cells:
-        raise InternalError(f"round {t} is a histogram, which no protocol counts yet")
+        return grid_update(points, plan)
     if plan.is_survey(t):
         return survey_update(points, plan)
     if centers.state is not None:
@@ -130,9 +132,10 @@ def post_process(noisy: NDArray[np.int64], centers: Centers, plan: Plan, t: int)
     An empty cluster keeps its centre without noise; see `kmeans.update.move` for noisy counts near zero.
     Source: Alg. 1, lines 18 to 20.
     """
-    if plan.rounds[t].cells:
-        raise InternalError(f"round {t} is a histogram, which no protocol reads yet")
     grid = float(1 << plan.fraction_bits)
+    if plan.rounds[t].cells and centers.state is not None:
+        exact, state = read_grid(noisy.astype(np.float64) / grid, centers.grid / grid, centers.state, plan)
+        return Centers(exact, round_centers(exact, plan.fraction_bits), state.counts, state, noisy)
     noisy_sums, noisy_counts = split(noisy.astype(np.float64) / grid, plan.k, plan.d)
     if centers.state is not None:
         use = read_survey if plan.is_survey(t) else partial(advance, t=t)

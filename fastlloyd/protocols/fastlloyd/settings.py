@@ -18,6 +18,7 @@ from fastlloyd.privacy.split import EXPECTED_NORM, laplace_ratio
 
 PLUS = "fastlloyd-plus"
 SURVEY_SHARE = 0.15
+GRID_SHARE = 0.5
 PLUS_ROUNDS = 10
 _PAPER = ("fastlloyd",)
 _PLUS = (PLUS,)
@@ -39,7 +40,7 @@ class Settings:
         Paper: "Radius Clipping", §5.1.
     rho : float
         Su et al.'s rho; used by glloyd and sulloyd.
-    survey, reach, far, shrink, swap
+    start, grid, survey, reach, far, shrink, swap
         Of fastlloyd-plus: see docs/fastlloyd-plus.md; None for an automatic reach.
     domain : {'fold', 'truncate', 'none'}
         Paper: §5.3.5; the baselines use none.
@@ -66,6 +67,16 @@ class Settings:
         above=0,
         most=1,
         of=_BASELINES,
+    )
+    start: str = setting(
+        "auto",
+        "round 0: a 'survey' of all records together, or a histogram on a 'grid' (up to 3 features); 'auto' takes the "
+        "histogram where N, k and the noise suggest it",
+        choices=("auto", "survey", "grid"),
+        of=_PLUS,
+    )
+    grid: float = setting(
+        GRID_SHARE, "share of the budget for the histogram in round 0; 0 for none", least=0, most=0.9, of=_PLUS
     )
     survey: float = setting(
         SURVEY_SHARE,

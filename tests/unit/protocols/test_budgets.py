@@ -31,17 +31,21 @@ def test_what_is_set_aside_for_the_sampler_is_taken_off_before_noise_is_sized() 
     assert 6 / counts**2 + 6 / sums**2 == pytest.approx(1.0 / sigma**2, rel=1e-9)
 
 
-@pytest.mark.parametrize("survey", [0.02, 0.3])
+@pytest.mark.parametrize("share", [0.02, 0.3])
+@pytest.mark.parametrize("cells", [0, 7])
 @pytest.mark.parametrize("d,rounds", [(1, 2), (3, 10), (40, 7)])
-def test_rounds_of_plus_share_what_the_survey_leaves(survey: float, d: int, rounds: int) -> None:
-    settings = settings_from("fastlloyd-plus", {"survey": survey})
-    plus = PlusPlan(survey=True, cell=0.5, reach=1.0, shorten=True, shrink=1.0, swap=True)
+def test_rounds_of_plus_share_what_its_start_leaves(share: float, cells: int, d: int, rounds: int) -> None:
+    settings = settings_from("fastlloyd-plus", {"grid" if cells else "survey": share})
+    plus = PlusPlan(survey=not cells, cells=cells, cell=0.5, reach=1.0, shorten=True, shrink=True, swap=True)
     sigma = 3.7
     first, *rest = plus_multipliers(plus, settings, d=d, sigma=sigma, rounds=rounds)
-    assert first[1] / first[0] == pytest.approx(SURVEY_COUNT_RATIO)
-    assert 1 / first[0] ** 2 + 1 / first[1] ** 2 == pytest.approx(survey / sigma**2)
+    if cells:
+        assert first[0] == 0.0 and 1 / first[1] ** 2 == pytest.approx(share / sigma**2)
+    else:
+        assert first[1] / first[0] == pytest.approx(SURVEY_COUNT_RATIO)
+        assert 1 / first[0] ** 2 + 1 / first[1] ** 2 == pytest.approx(share / sigma**2)
     assert len(rest) == rounds - 1 and len(set(rest)) == 1
     sums, counts = rest[0]
     assert counts / sums == pytest.approx(count_ratio("fastlloyd", d, settings))
-    assert (rounds - 1) * (1 / sums**2 + 1 / counts**2) == pytest.approx((1 - survey) / sigma**2)
+    assert (rounds - 1) * (1 / sums**2 + 1 / counts**2) == pytest.approx((1 - share) / sigma**2)
     assert math.isclose(count_ratio("fastlloyd", d, settings), (4 * d) ** 0.25)

@@ -1,0 +1,165 @@
+"""The histogram start of fastlloyd-plus: one noisy count for each cell of a grid, and k-means of the cells.
+
+With few features and enough records a coarse histogram shows where the clusters are, how large they are, and how the
+records spread, all at once. Round 0 releases it; the start, the sizes and the spread are made from it alike by all
+clients, by basic IEEE operations in a fixed order. Only `grid_update` sees records.
+
+Source: docs/fastlloyd-plus.md; k-means of a noisy histogram: Su et al., "Differentially private k-means clustering"
+(2016), EUGkM.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.kmeans.grid import GridPoints
+from fastlloyd.kmeans.weighted import cluster, nearest
+from fastlloyd.protocols.fastlloyd.plan import Plan
+from fastlloyd.protocols.fastlloyd.plus_plan import FEATURE_FLOOR, SPREAD_LIMITS
+from fastlloyd.protocols.fastlloyd.plus_state import State, noise_deviations, total
+from fastlloyd.randomness import domains
+from fastlloyd.randomness.prg import PublicStream
+
+Floats = NDArray[np.float64]
+
+# Tuned on synthetic sets, see docs/fastlloyd-plus.md.
+# A cell counts if its smoothed count is above so many standard deviations of its noise; the next where too few are.
+_KEPT = (1.5, 1.0, 0.5, 0.0, -0.5, -1.0, -1.5, -2.0)
+_LEAST_WEIGHT = 1e-3  # of a cell, over the noise, where even so too few are left
+_RESTARTS, _STEPS = 8, 30
+_MOST_WORK = 1 << 22  # cells times clusters times restarts
+_LEAST_SHARE = 0.1  # for the doubt about a centre, of an equal share of the records
+_EDGE_DOUBT = 0.25  # of the variance within a cell
+
+_BLOCK = 1 << 16
+
+
+def grid_update(points: GridPoints, plan: Plan) -> NDArray[np.int64]:
+    """Return how many of one client's records lie in each cell, times 2^q, shape (g^d,).
+
+    Cell i of a feature begins at -1 + 2 i / g and the last one holds its upper end; the last feature's cell changes
+    fastest.
+
+    Notes
+    -----
+    Sees: nobody but the caller, until masked.
+    Privacy: one record lies in one cell, so it moves one entry by 2^q, whatever the data are.
+    """
+    cells, bits = _cells(plan), plan.fraction_bits
+    counts = np.zeros(cells**plan.d, dtype=np.int64)
+    for start in range(0, points.n, _BLOCK):
+        raw_block = points.raw_coordinates[:, start : start + _BLOCK].astype(np.int64)
+        inside = np.clip(((raw_block + (1 << bits)) * cells) >> (bits + 1), 0, cells - 1)
+        flat = np.zeros(inside.shape[1], dtype=np.int64)
+        for row in inside:
+            flat = flat * cells + row
+        counts += np.bincount(flat, minlength=len(counts))
+    return counts << bits
+
+
+def read_grid(noisy: Floats, start: Floats, state: State, plan: Plan) -> tuple[Floats, State]:
+    """Make start and state from the noisy histogram.
+
+    Parameters
+    ----------
+    noisy : float64 array, shape (g^d,)
+        Records in each cell.
+    start : float64 array, shape (k, d)
+        Used if it was given; else the centres of the cells are clustered.
+
+    Returns
+    -------
+    centers : float64 array, shape (k, d)
+    state : State
+
+    Notes
+    -----
+    Sees: the clients. Post-processing.
+    A cell whose count stands out of the noise, together with its neighbours', has its noisy count as weight. A centre
+    is then known up to the noise of its cells' counts, times how far they lie from it, and to a part of a cell.
+    """
+    noise = noise_deviations(plan, 0)[1]
+    middles = cell_middles(plan)
+    weights = _weights(noisy, noise, plan)
+    centers = start
+    if not state.given:
+        stream = PublicStream(plan.seed, domains.PLUS_GRID)
+        restarts = min(_RESTARTS, max(1, _MOST_WORK // (len(noisy) * plan.k)))
+        centers = cluster(middles, plan.k, stream, weights=weights, restarts=restarts, max_steps=_STEPS).centers
+    labels, squared = nearest(middles, centers)
+    sizes = np.bincount(labels, weights, plan.k).astype(np.float64)
+    used = (weights > 0.0).astype(np.float64)
+    held = total(weights)
+    records = min(max(held, 1.0), float(plan.n_total))
+    lever = np.bincount(labels, used * squared, plan.k) / plan.d
+    doubt = noise / np.maximum(sizes, _LEAST_SHARE * plan.n_total / plan.k)
+    edge = 2.0 / _cells(plan)
+    count_variance = np.bincount(labels, used, plan.k).astype(np.float64) * (noise * noise)
+    return centers, State(
+        middle=(middle := _mean(middles, weights)),
+        deviation=_deviations(_mean((middles - middle) * (middles - middle), weights)),
+        records=records,
+        counts=sizes * (records / held),
+        count_variance=count_variance,
+        variance=lever * doubt * doubt + _EDGE_DOUBT * edge * edge / 12.0,
+        given=state.given,
+    )
+
+
+def expected_variance(plan: Plan) -> float:
+    """Return how far off a start is expected to be: variance of a coordinate, scaled domain, from public numbers.
+
+    As if each cluster had an equal part of the domain and of the records.
+    """
+    noise, edge = noise_deviations(plan, 0)[1], 2.0 / _cells(plan)
+    width = 2.0 * math.pow(plan.k, -1.0 / plan.d)
+    lever = plan.rounds[0].cells / plan.k * width * width / 12.0
+    doubt = noise * plan.k / plan.n_total
+    return lever * doubt * doubt + _EDGE_DOUBT * edge * edge / 12.0
+
+
+def cell_middles(plan: Plan) -> Floats:
+    """Return the middle of each cell, shape (g^d, d)."""
+    cells = _cells(plan)
+    axis = (2.0 * np.arange(cells) + 1.0) / cells - 1.0
+    return np.stack([part.ravel() for part in np.meshgrid(*[axis] * plan.d, indexing="ij")], axis=1)
+
+
+def _cells(plan: Plan) -> int:
+    """Return g, the number of cells along each feature."""
+    if plan.plus is None or not plan.plus.cells:
+        raise ValueError("this plan has no histogram")
+    return plan.plus.cells
+
+
+def _weights(noisy: Floats, noise: float, plan: Plan) -> Floats:
+    """Return the counts of the cells that stand out, zero elsewhere; at least k cells have a weight."""
+    smooth = _smoothed(noisy.reshape((_cells(plan),) * plan.d)).ravel()
+    deviation = noise * math.sqrt(0.375**plan.d)
+    for kept in _KEPT:
+        weights = np.where(smooth > kept * deviation, np.maximum(noisy, 0.0), 0.0)
+        if np.count_nonzero(weights) >= plan.k:
+            return weights
+    return np.maximum(noisy, 0.0) + _LEAST_WEIGHT * noise
+
+
+def _smoothed(counts: Floats) -> Floats:
+    """Weigh each cell along each axis with its two neighbours: 1/4, 1/2, 1/4; nothing lies beyond the grid."""
+    for axis in range(counts.ndim):
+        wide = np.moveaxis(np.pad(counts, [(int(other == axis),) * 2 for other in range(counts.ndim)]), axis, 0)
+        counts = np.moveaxis(0.25 * wide[:-2] + 0.5 * wide[1:-1] + 0.25 * wide[2:], 0, axis)
+    return counts
+
+
+def _deviations(variances: Floats) -> Floats:
+    """Return the features' standard deviations, kept in the limits of those of a survey."""
+    pooled = min(max(total(variances) / len(variances), SPREAD_LIMITS[0]), SPREAD_LIMITS[1])
+    return np.sqrt(np.clip(variances, FEATURE_FLOOR * pooled, 1.0))
+
+
+def _mean(values: Floats, weights: Floats) -> Floats:
+    """Return the weighed mean of rows, added up in order."""
+    return np.array([total(weights * column) for column in values.T]) / total(weights)

@@ -1,0 +1,64 @@
+"""What the clients of fastlloyd-plus know besides the centres, and the noise on what they are told.
+
+Source: docs/fastlloyd-plus.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.privacy.release import NORM_OF, SHARED
+from fastlloyd.privacy.shares import spread
+from fastlloyd.protocols.fastlloyd.plan import Plan
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the clients know besides the centres; public among them.
+
+    Attributes
+    ----------
+    middle, deviation : float64 array, shape (d,)
+        Of all records: mean, and standard deviation of each feature.
+    records : float
+        How many records there are.
+    counts, count_variance : float64 array, shape (k,)
+        Records of each cluster, and how far off (variance).
+    variance : float64 array, shape (k,)
+        How far off each centre is: variance of each of its coordinates.
+    given : bool
+        The start was given: a survey leaves it as it is.
+    """
+
+    middle: Floats
+    deviation: Floats
+    records: float
+    counts: Floats
+    count_variance: Floats
+    variance: Floats
+    given: bool
+
+    @property
+    def spread(self) -> float:
+        """Root mean squared distance of the records from their middle."""
+        return math.sqrt(total(self.deviation * self.deviation))
+
+
+def noise_deviations(plan: Plan, t: int) -> tuple[float, float]:
+    """Return the standard deviation of all noise on a sum and on a count, in the units of the domain."""
+    planned, grid = plan.rounds[t], float(1 << plan.fraction_bits)
+    more = spread(plan.clients, plan.known_shares) if plan.mechanism in SHARED else 1.0
+    if NORM_OF.get(plan.mechanism) == "l1":
+        more *= math.sqrt(2.0)  # the plan has the scale b
+    return planned.sum_scale * more / grid, planned.count_scale * more / grid
+
+
+def total(values: Floats) -> float:
+    """Add up in order: numpy's own sum may go another way on another machine."""
+    return float(np.cumsum(values)[-1])
