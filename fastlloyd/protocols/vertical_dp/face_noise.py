@@ -43,7 +43,7 @@ def _local_deviation(plan: Plan, place: int) -> float:
     local = plan.local_plan(place)
     features = math.sqrt(PRIOR_VARIANCE)
     if local.method == SHORTENED:
-        # The steps are weighed: together they are measured to be about as good as one with half of their budget.
+        # The steps are weighed: together they are taken to be as good as one with half of their budget.
         radius = features * math.sqrt(local.d) * math.pow(local.clusters, -1.0 / local.d)
         noise = local.step_scale / math.sqrt(0.5 * STEPS) * radius * local.clusters / local.n
     else:
