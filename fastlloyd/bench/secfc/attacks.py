@@ -51,7 +51,7 @@ def run(options: Options) -> str:
             "One secret factor for all scores of a record, the last iteration alone (not what is run): error of the "
             "rebuilt records after the best rotation, shift and scale, over their spread. It needs d + 2 clusters.",
             markdown_table(*_ratio_table(sets)),
-            "If the rotation alone is left, as with `start=separated` and k > d: columns that independent component "
+            "If the rotation alone were left (not what is run): columns that independent component "
             f"analysis finds (correlation above {_FOUND}), and the mean over the columns of the best correlation.",
             markdown_table(*_component_table(sets)),
         ]
@@ -64,7 +64,7 @@ def run(options: Options) -> str:
 def make_attacked(points: Floats, k: int) -> Plan:
     """Return the plan of a run that is attacked."""
     n, d = points.shape
-    public = PublicParameters(clients=5, k=k, n_total=n, rounds=None, seed=0, settings={})
+    public = PublicParameters(clients=5, k=k, n_total=n, rounds=None, seed=0, settings={"start": "random", "starts": 1})
     sizes = tuple(len(part) for part in np.array_split(np.arange(n), 5))
     return make_plan(public, d=d, names=tuple(f"x{i + 1}" for i in range(d)), sizes=sizes)
 

@@ -136,5 +136,5 @@ def make_job(cell: Cell, folder: Path) -> SecfcJob:
         k=cell["k"],
         rounds=cell["rounds"],
         seed=cell["run"],
-        settings={"segments": cell["l"], "threshold": cell["t"]},
+        settings={"segments": cell["l"], "threshold": cell["t"], "start": "random", "starts": 1},
     )

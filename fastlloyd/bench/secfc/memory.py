@@ -104,8 +104,8 @@ def run_secfc(points: NDArray[np.float64], parts: Sequence[NDArray[np.int64]], p
     clocks = {party: Clock() for party in (SERVER, *clients(plan.clients))}
 
     def serve() -> Party[Any]:
-        records = yield from await_shared(plan)
-        return (yield from server(plan, records))
+        yield from await_shared(plan)
+        return (yield from server(plan))
 
     def take_part(me: PartyId, own: GridPoints) -> Party[ClientResult]:
         shares = yield from share_points(me, own, plan, run_id=run_id, secret=secret)
@@ -139,7 +139,7 @@ def shape_plan(shape: Mapping[str, Any], sizes: tuple[int, ...]) -> Plan:
         n_total=shape["m"],
         rounds=shape["rounds"],
         seed=shape["run"],
-        settings={"segments": shape["l"], "threshold": shape["t"]},
+        settings={"segments": shape["l"], "threshold": shape["t"], "start": "random", "starts": 1},
     )
     return make_plan(public, d=shape["d"], names=_names(shape["d"]), sizes=sizes)
 

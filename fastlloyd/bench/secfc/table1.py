@@ -17,7 +17,7 @@ _SIXTEEN = Source(title="k = 16", k=16, clients=16, records=16_384, d=100, sigma
 TABLE = Table(
     name="secfc-table1",
     title="SecFC, Table 1: Gaussian mixtures, sigma = 1",
-    note=f"{MIXTURE_NOTE} At sigma = 1 accuracy below 100 % means that two seeds of a start fell into one cluster.",
+    note=f"{MIXTURE_NOTE} At sigma = 1 accuracy below 100 % means that two seeds of each start fell into one cluster.",
     columns=(
         *columns(_FOUR, (1, 2, 4), (100.0, 0.0), (100.0, 0.0), (75.0, 0.1), (99.7, 2.1), (25.8, 0.6)),
         *columns(_SIXTEEN, (2, 4, 16), (88.2, 5.5), (86.0, 1.5), (80.3, 5.3), (78.7, 3.7), (7.6, 0.1)),

@@ -20,7 +20,7 @@ TABLE = Table(
         "All pictures of one digit in the `mnist` set of --data-dir, each turned by 0, 90, 180 and 270 degrees; the "
         "turn is the true label. The paper does not say which of MNIST's pictures it took; with the 10,000 test "
         "pictures digit 2 has 1,032 and digit 3 has 1,010, and the optimum that k-means finds depends on them. Some "
-        "seeds end in a local optimum that takes two turns together; the cheapest run does not."
+        "seeds end in a local optimum that takes two turns together."
     ),
     columns=(
         *columns(_TWO, (1, 2, 4), (99.5, 0.1), (99.5, 0.1), (50.5, 0.0), (90.3, 10.4), (25.8, 0.1)),

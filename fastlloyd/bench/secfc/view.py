@@ -48,7 +48,7 @@ def make_views(grid: NDArray[np.int64], plan: Plan, *, masked: bool, ordered: bo
     grid : int64 array, shape (m, d)
         Records as they are shared.
     plan : Plan
-        With the random start.
+        With one random start.
     masked : bool
         With secret factors, noise and signs; without, exact differences.
     ordered : bool

@@ -1,12 +1,14 @@
 """SecFC, Algorithm 1, from client j's side: values of its shares, up to the last assignment.
 
+Several starts advance together, each in the same messages as the others; the one of least inertia wins.
+
 Source: SecFC, Alg. 1, lines 7, 9 to 16 and 25. `math/coded.py` and `math/signs.py` say how its answers differ.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,20 +16,13 @@ from numpy.typing import NDArray
 from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Send
-from fastlloyd.protocols.secfc.math.clusters import Clusters
 from fastlloyd.protocols.secfc.math.coded import Coder
+from fastlloyd.protocols.secfc.math.course import Course
+from fastlloyd.protocols.secfc.math.differences import JoinedDifferences, Question, Step
 from fastlloyd.protocols.secfc.math.masks import RoundMasks, Transcript
-from fastlloyd.protocols.secfc.math.start import first_labels
-from fastlloyd.protocols.secfc.math.tournament import Tournament
+from fastlloyd.protocols.secfc.math.totals import least_inertia
 from fastlloyd.protocols.secfc.math.turn import turn_back
-from fastlloyd.protocols.secfc.messages import (
-    Assignment,
-    AssignmentFormat,
-    CodedValues,
-    Finished,
-    Signs,
-    SignsFormat,
-)
+from fastlloyd.protocols.secfc.messages import CodedValues, Finished, Signs, SignsFormat
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.protocols.secfc.reveal import local_inertia, reveal_centers
 from fastlloyd.protocols.secfc.sharing import Shares
@@ -57,8 +52,10 @@ class ClientResult:
         Per step, the clients whose answers were decoded.
     present : tuple of PartyId
         Who has all that a client can have at the end: where centres are revealed, who has them.
+    start : int
+        Which start won, from 0; known to all clients.
     state : {'repeated', 'limit'}
-        Why the iterations ended.
+        Why its iterations ended.
     """
 
     labels: NDArray[np.int64] = field(repr=False)
@@ -69,6 +66,7 @@ class ClientResult:
     raw_inertia: float | None = field(repr=False)
     included: tuple[tuple[PartyId, ...], ...]
     present: tuple[PartyId, ...]
+    start: int
     state: str
 
 
@@ -101,32 +99,26 @@ def client(
     Raises
     ------
     PeerError
-        The server's assignment does not go with the plan.
+        The server's replies do not go with the plan, or fit no choice of a seed.
 
     Notes
     -----
-    Sees: the cluster of every point in every round; the centres at the end where the run reveals them. Up to t
-    clients together learn nothing else about a point.
+    Sees: the cluster of every point in every round of every start, which points are seeds, and which start won; the
+    centres at the end where the run reveals them. Up to t clients together learn nothing else about a point.
     """
     coder = Coder(plan.code, shares.elements)
-    exchange = _Exchange(me, plan, seed, run_id)
-    labels = first_labels(plan, shares.records)  # line 7, from the public seed
-    history: list[tuple[PartyId, ...]] = []
-    state, step = "on", 0
+    exchange = _Exchange(me, plan, coder, seed, run_id)
+    ended: list[Course] = []
     yield Record(plan.all_releases())
-    while state == "on":  # line 9
-        before = labels
-        if step < plan.start_rounds:
-            labels, included = yield from exchange.start(coder, labels)  # a round of the separated start, §5
-        else:
-            labels, included = yield from exchange.iterate(coder, labels)  # lines 10 to 25
-            if (labels == before).all():
-                state = "repeated"
-        history.append(included)
-        yield Publish("round", {"round": step, "rounds": plan.rounds, "clients": len(included)})
-        step += 1
-        if state == "on" and step == plan.rounds:
-            state = "limit"
+    for numbers in plan.passes:
+        courses = [Course(plan, coder, number) for number in numbers]  # line 7, from the public seed
+        while running := [course for course in courses if course.state == "on"]:  # line 9
+            yield from exchange.step([course.step() for course in running])  # lines 10 to 25
+        ended += courses
+    best = 0
+    if len(ended) > 1:
+        best = int((yield from exchange.step([least_inertia(plan, coder, [course.labels for course in ended])]))[0][0])
+    labels, history = ended[best].labels, exchange.history
     t = yield from exchange.end()
     turned, present = None, history[-1]
     if plan.reveal_centers:
@@ -143,45 +135,40 @@ def client(
         raw_inertia=local_inertia(raw_points, raw_labels, turned) if turned is not None and kept else None,
         included=tuple(history),
         present=present,
-        state=state,
+        start=best,
+        state=ended[best].state,
     )
 
 
 class _Exchange:
     """What a client sends the server and gets back, one numbered message after the other."""
 
-    def __init__(self, me: PartyId, plan: Plan, seed: bytes, run_id: bytes) -> None:
-        self._me, self._plan, self._seed = me, plan, seed
+    def __init__(self, me: PartyId, plan: Plan, coder: Coder, seed: bytes, run_id: bytes) -> None:
+        self._me, self._plan, self._coder, self._seed = me, plan, coder, seed
         self._replies = Transcript(run_id)
         self._t = 0
+        self.history: list[tuple[PartyId, ...]] = []
+        """Per step, the clients whose answers were decoded."""
 
-    def start(self, coder: Coder, labels: NDArray[np.int64]) -> Party[tuple[NDArray[np.int64], tuple[PartyId, ...]]]:
-        """Send distances from the point in cluster 0; return the next assignment, and whose answers it is from."""
-        shape = AssignmentFormat(len(labels), self._plan.k, self._plan.clients)
-        data = coder.distances(int(np.flatnonzero(labels == 0)[0]), self._masks())
-        reply: Assignment = yield from self._ask(data, "last", Assignment, shape)
-        if not (reply.labels < self._plan.k).any():
-            raise self._wrong("has no point in any cluster")
-        return reply.labels, reply.included
-
-    def iterate(self, coder: Coder, labels: NDArray[np.int64]) -> Party[tuple[NDArray[np.int64], tuple[PartyId, ...]]]:
-        """Run one iteration of Lloyd; return the next assignment, and whose answers it is from."""
-        clusters = Clusters.of(labels, self._plan.k)
-        scores = coder.scores(labels, clusters, self._plan.k)  # line 11
-        tournament, included, last = Tournament(clusters, len(labels)), set[PartyId](), False
-        while not last:
-            last, masks = tournament.last, self._masks()
-            pairs = tournament.pairs()
-            count = pairs[0].size
-            order, secrets = masks.shuffled(count), masks.signs(count)
-            data = coder.compare(scores, pairs, order, secrets, masks)  # lines 12 and 13, two centres at a time
-            shape = SignsFormat(count, self._plan.clients)
-            reply: Signs = yield from self._ask(data, "last" if last else "more", Signs, shape)  # lines 18 to 23
-            positive = np.empty(count, dtype=np.bool_)
-            positive[order] = reply.positive
-            tournament.settle((positive ^ secrets.flipped).reshape(pairs[0].shape))  # line 25
+    def step(self, steps: Sequence[Step]) -> Party[list[NDArray[np.int64]]]:
+        """Let some steps ask in the same messages until all have ended; return what each has come to."""
+        found: dict[Step, NDArray[np.int64]] = {}
+        asking = {one: next(one) for one in steps}
+        included = set[PartyId]()
+        while asking:
+            reply, outcomes = yield from self._ask(list(asking.values()))
             included |= set(reply.included)
-        return tournament.labels, tuple(sorted(included))
+            following: dict[Step, Question] = {}
+            for one, outcome in zip(asking, outcomes, strict=True):
+                try:
+                    following[one] = one.send(outcome)
+                except StopIteration as end:
+                    found[one] = end.value
+            asking = following
+        self.history.append(tuple(sorted(included)))
+        step, rounds = len(self.history) - 1, self._plan.rounds
+        yield Publish("round", {"round": step, "rounds": rounds, "clients": len(included)})
+        return [found[one] for one in steps]
 
     def end(self) -> Party[int]:
         """Tell the server that there is nothing more to compute; return the number of the message after the last."""
@@ -189,16 +176,16 @@ class _Exchange:
         yield Send((SERVER,), Finished(), self._t + 1)
         return self._t + 1
 
-    def _masks(self) -> RoundMasks:
-        """Return the masks of the next answer."""
-        # Differs from the paper: without them the server could decode what each segment adds.
-        plan, replies = self._plan, self._replies.digest
-        return RoundMasks(plan.code, self._me.rank, seed=self._seed, replies=replies, round_=self._t)
-
-    def _ask(self, data: bytes, kind: str, type_: type[Any], shape: Any) -> Party[Any]:
-        """Send an answer and take the reply to it."""
+    def _ask(self, questions: Sequence[Question]) -> Party[tuple[Signs, list[NDArray[np.bool_]]]]:
+        """Send an answer; return the reply to it, and for each question where the earlier one wins."""
+        joined = JoinedDifferences([question.differences for question in questions])
+        kind = "last" if all(question.last for question in questions) else "more"
+        masks = self._masks()
+        order, secrets = masks.shuffled(joined.count), masks.signs(joined.count)
+        data = self._coder.mask(joined, order, secrets, masks)  # lines 12 and 13
         yield Send((SERVER,), CodedValues(data, kind), self._t)
-        reply = yield Receive(SERVER, type_, self._t, shape)
+        shape = SignsFormat(joined.count, self._plan.clients)
+        reply: Signs = yield Receive(SERVER, Signs, self._t, shape)  # lines 18 to 23
         yield Attest(SERVER, reply, self._t)
         if len(reply.included) < self._plan.needed_answers:
             raise self._wrong(
@@ -206,7 +193,16 @@ class _Exchange:
             )
         self._replies.add(reply.body())
         self._t += 1
-        return reply
+        positive = np.empty(joined.count, dtype=np.bool_)
+        positive[order] = reply.positive
+        ends = np.cumsum([question.differences.count for question in questions])
+        return reply, np.split(positive ^ secrets.flipped, ends[:-1])
+
+    def _masks(self) -> RoundMasks:
+        """Return the masks of the next answer."""
+        # Differs from the paper: without them the server could decode what each segment adds.
+        plan, replies = self._plan, self._replies.digest
+        return RoundMasks(plan.code, self._me.rank, seed=self._seed, replies=replies, round_=self._t)
 
     def _wrong(self, text: str) -> PeerError:
         """Blame the server for a reply."""

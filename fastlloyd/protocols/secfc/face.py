@@ -47,17 +47,10 @@ from fastlloyd.run.session import Session
 from fastlloyd.wire.header import PartyId
 
 _NOT_PRIVATE = (
-    "the result is exact: every client learns the cluster of every point in every iteration; the server learns {what}"
+    "the result is exact: every client learns the cluster of every point in every iteration{starts}; the server learns "
+    "how many clusters have points in each iteration and, of comparisons whose points, clusters and outcomes it cannot "
+    "tell, how close they are, but for a factor of up to 2^17"
 )
-_KNOWS = {
-    "random": (
-        "how many clusters have points in each iteration and, of comparisons whose points, clusters and outcomes it "
-        "cannot tell, how close they are, but for a factor of up to 2^17"
-    ),
-    "separated": (
-        "each point's exact squared distances from k points, which tell all points but for secret axes if k is above d"
-    ),
-}
 
 
 def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
@@ -123,8 +116,10 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
         f"field: {format_count(len(plan.primes), 'prime')}, {element} bytes an element; "
         f"grid of 2^-{plan.fraction_bits}",
         f"set-up: {max(sizes) * plan.width * element * (clients - 1):,} bytes of shares from each client",
-        f"iteration: {(plan.k - 1) * plan.n_total * element:,} bytes up from each client in "
+        f"iteration: {(plan.k - 1) * plan.n_total * element:,} bytes up from each client for each start in "
         f"{format_count(count_rounds(plan.k), 'message')}; at most {format_count(plan.rounds, 'round')}",
+        f"{plan.start} start: {format_count(plan.starts, 'start')}, {len(plan.passes[0])} at a time"
+        + "; the least inertia wins" * (plan.starts > 1),
         f"privacy: no noise; {_not_private(plan)}",
     ]
 
@@ -156,10 +151,10 @@ def serve(session: Session) -> Party[Outcome]:
     plan = make_plan(common.public, d=len(schema.names), names=schema.names, sizes=sizes)
     yield Allow(bounds(plan))
     yield from propose_plan(session.everybody, plan.to_json(), 0)
-    records = yield from await_shared(plan)
+    yield from await_shared(plan)
     yield from await_ready(session.everybody)
     yield Publish("setup")
-    result = yield from server(plan, records)
+    result = yield from server(plan)
     part = _common_part(session.facts, plan, result.included)
     return (yield from conclude_without_result(session, part, plan.all_releases(), result.late))
 
@@ -201,7 +196,7 @@ def take_part(session: Session) -> Party[Outcome]:
 
 def _not_private(plan: Plan) -> str:
     """Say why the result carries no claim of differential privacy."""
-    return _NOT_PRIVATE.format(what=_KNOWS[plan.start])
+    return _NOT_PRIVATE.format(starts=f" of {plan.starts} starts" * (plan.starts > 1))
 
 
 def _common_part(facts: Facts, plan: Plan, included: Sequence[Sequence[PartyId]]) -> document.Common:

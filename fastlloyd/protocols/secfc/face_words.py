@@ -53,10 +53,10 @@ _OWN = (
     ),
     Message(
         name="CodedValues",
-        about="comparisons of distances, computed on shares, masked, blurred and in a secret order",
+        about="comparisons of distances and of their totals, computed on shares, masked, blurred and in a secret order",
         route=UP,
-        server="with the others: how close comparisons are, but for a factor of up to 2^17, of records and clusters "
-        "that it cannot tell; how many clusters are in use",
+        server="with the others: how close comparisons are, but for a factor of up to 2^17, of records, clusters and "
+        "starts that it cannot tell; how many clusters are in use",
         others="never sent to them",
         types=(numbers.CODED_VALUES,),
         page="secfc.md",
@@ -66,7 +66,8 @@ _OWN = (
         about="the outcome of the comparisons",
         route=DOWN,
         server="fair coins",
-        others="who won each comparison, hence the cluster of every record, in every iteration",
+        others="who won each comparison, hence the cluster of every record, in every iteration of every start; which "
+        "records are seeds; which start won",
         types=(numbers.SIGNS,),
         page="secfc.md",
     ),
@@ -78,16 +79,6 @@ _OWN = (
         others="-",
         types=(numbers.FINISHED,),
         page="secfc.md",
-    ),
-    Message(
-        name="Assignment (start=separated)",
-        about="the first groups",
-        route=DOWN,
-        server="what it computed from exact distances",
-        others="which records were chosen, the first groups",
-        types=(numbers.ASSIGNMENT,),
-        page="secfc.md",
-        when=lambda facts: facts.get("start") == "separated",
     ),
     Message(
         name="Roll, CenterShares (reveal)",
@@ -104,7 +95,7 @@ _OWN = (
 
 def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
     """Return who sees what, the network left out."""
-    separated = parameters.get("start") == "separated"
+    seeds = ", which records are seeds" * (parameters.get("start") != "random")
     owners = "" if parameters.get("membership") else " and whose they are"
     centres = "; the final centres" if parameters.get("reveal_centers") else ""
     t, needed = parameters.get("threshold", "t"), "l + t"
@@ -114,15 +105,14 @@ def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
         (
             Sight(
                 "the server",
-                "how many records there are and how many clusters are in use; of comparisons whose record, clusters "
-                "and outcome it cannot tell, how close they are, blurred by a factor of up to 2^17"
-                + "; exact distances of all records from k of them"
-                * separated,
+                "how many records there are and how many clusters are in use; of comparisons whose record, clusters, "
+                "start and outcome it cannot tell, how close they are, blurred by a factor of up to 2^17",
                 "the masks, which any client can take off",
             ),
             Sight(
                 "each client",
-                f"the cluster of every record in every iteration, how many records there are{owners}{centres}",
+                f"the cluster of every record in every iteration of every start{seeds}, how many records there "
+                f"are{owners}{centres}",
                 "secret shares, for the records; nothing, for their clusters",
             ),
         ),
@@ -143,7 +133,7 @@ def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
     return Flow(
         records="every record leaves as secret shares, another share to each client; what is computed on shares goes "
         "to the server, masked",
-        labels="every client learns the cluster of every record of all clients, in every iteration",
+        labels="every client learns the cluster of every record of all clients, in every iteration of every start",
         result="exact sizes of the clusters: all clients"
         + "; the final centres: all clients" * bool(facts.get("reveal_centers")),
         messages=(*BEGINNING, HELLO, PLAN_PROPOSAL, SEED, READY, *_OWN, CHAINS, COUNTERS),

@@ -11,17 +11,17 @@
       -- secure data sharing (Alg. 1, phase 1) --
       DataShares       <------->    DataShares                        block by block
       Shared  number of records of all clients -------------------->  all are ready
-      -- each iteration (phase 2) --
+      -- each round of a separated start, each iteration (phase 2), and the choice among several starts --
       CodedValues  a value for each pair that is compared ----------> decodes from the first 2l + 2t - 1
-      who won          <--------------------------------------------  Signs       (separated start: Assignment)
-      .. ceil(log2 c) times, c the clusters in use ..
+      who won          <--------------------------------------------  Signs
+      .. 2 for a seed; ceil(log2 c) for an iteration, c the clusters in use; ceil(log2 R) for R starts ..
       -- after the last one --
       CodedValues  "end" ------------------------------------------->
       Finished  ---------------------------------------------------->
                        <--------------------------------------------  Roll  who is there (if centres are revealed)
       CenterShares     <------->    l + t clients to all clients
 
-Payload is field elements and sealed tags; signs and assignments are link bytes.
+Payload is field elements and sealed tags; signs are link bytes.
 """
 
 from __future__ import annotations
@@ -55,14 +55,11 @@ class ValuesFormat:
     Attributes
     ----------
     field : Field
-    records : int
-        m; an answer has a whole number of values for each of them.
     most : int
-        Values of each of them at most.
+        Values at most.
     """
 
     field: Field
-    records: int
     most: int
 
 
@@ -75,7 +72,7 @@ class CodedValues:
     data : bytes
         Field elements. Empty at the end.
     kind : {'more', 'last', 'end'}
-        Whether the iteration goes on after this round, or this round ends it, or there is nothing more to compute.
+        Whether the step goes on after this message, or this one ends it, or there is nothing more to compute.
     """
 
     TYPE: ClassVar[int] = numbers.CODED_VALUES
@@ -96,11 +93,11 @@ class CodedValues:
         """Check kind and length."""
         if not body or body[0] >= len(_KINDS):
             raise ValueError("expected an answer that is marked 0, 1 or 2")
-        kind, row = _KINDS[body[0]], format.records * format.field.element_bytes
-        count, rest = divmod(len(body) - 1, row)
+        kind, width = _KINDS[body[0]], format.field.element_bytes
+        count, rest = divmod(len(body) - 1, width)
         if rest or count > (0 if kind == "end" else format.most):
             raise ValueError(
-                f"expected 0 to {format.most} times {row} payload bytes, and none at the end, got {len(body) - 1}"
+                f"expected 0 to {format.most} times {width} payload bytes, and none at the end, got {len(body) - 1}"
             )
         return cls(body[1:], kind)
 
@@ -169,55 +166,6 @@ class Signs:
         if bits[format.values :].any():
             raise ValueError(f"expected {format.values} signs, and zeros after them")
         return cls(bits[: format.values].astype(np.bool_), decode_included(body[:width], format.clients), format)
-
-
-@dataclass(frozen=True, slots=True)
-class AssignmentFormat:
-    """The public shape of an assignment: points, clusters, clients."""
-
-    records: int
-    k: int
-    clients: int
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """Sender: the server. Receiver: every client. The next assignment of the separated start.
-
-    Attributes
-    ----------
-    labels : int64 array, shape (m,)
-        0..k-1; k for a point in no cluster.
-    included : tuple of PartyId
-        Whose answers it was decoded from.
-    format : AssignmentFormat
-    """
-
-    TYPE: ClassVar[int] = numbers.ASSIGNMENT
-    labels: NDArray[np.int64] = dataclasses.field(repr=False)
-    included: tuple[PartyId, ...]
-    format: AssignmentFormat
-
-    def body(self) -> bytes:
-        """Return the bitmap of the clients included, then the labels."""
-        labels = self.labels.astype(_label_type(self.format.k)).tobytes()
-        return encode_included(self.included, self.format.clients) + labels
-
-    @property
-    def payload_bytes(self) -> int:
-        """Labels are not payload."""
-        return 0
-
-    @classmethod
-    def read(cls, body: bytes, format: AssignmentFormat) -> Self:
-        """Check bitmap, length and range."""
-        width, kind = (format.clients + 7) // 8, _label_type(format.k)
-        if len(body) != width + format.records * kind.itemsize:
-            raise ValueError(f"expected an assignment of {format.records} points")
-        labels = np.frombuffer(body, dtype=kind, offset=width).astype(np.int64)
-        if labels.max() > format.k:
-            raise ValueError(f"expected labels up to {format.k}, got {labels.max()}")
-        return cls(labels, decode_included(body[:width], format.clients), format)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,8 +241,3 @@ class CenterShares:
     def read(cls, body: bytes, format: ArrayFormat) -> Self:
         """Check length and range."""
         return cls(format.field.from_bytes(body, format.shape), format.field)
-
-
-def _label_type(k: int) -> np.dtype[np.unsignedinteger]:
-    """Return the narrowest type that holds 0..k."""
-    return np.dtype("u1") if k < 1 << 8 else np.dtype("<u2")

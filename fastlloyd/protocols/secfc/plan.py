@@ -20,7 +20,7 @@ from fastlloyd.field.prime import Field, choose_field
 from fastlloyd.party.planned import PlainPlan, alike
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.secfc.math.onion import sealed_bytes
-from fastlloyd.protocols.secfc.math.signs import largest_value
+from fastlloyd.protocols.secfc.math.signs import largest_difference, largest_value
 from fastlloyd.protocols.secfc.math.tournament import count_rounds
 from fastlloyd.protocols.secfc.math.turn import squared_norm_bound
 from fastlloyd.protocols.secfc.parameters import PublicParameters
@@ -31,6 +31,10 @@ from fastlloyd.wire.header import PartyId, clients
 MAX_MESSAGE_BYTES = 1 << 29
 # A client holds the shares of one block for all clients at once.
 _BLOCK_BYTES = 1 << 24
+# So much may one answer of several starts have; beyond that bytes cost more than round trips, and memory counts.
+_TOGETHER_BYTES = 1 << 24
+# Bits of a coin beyond those of N (`math/start.py`), and of weights (`math/totals.py`).
+_COIN_BITS, _WEIGHT_BITS, _MOST_WEIGHT_BITS = 16, 24, 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,7 @@ class Plan(PlainPlan):
     segments: int
     threshold: int
     start: str
+    starts: int
     membership: bool
     reveal_centers: bool
     least_revealed: int
@@ -106,19 +111,52 @@ class Plan(PlainPlan):
         return self.k if self.start == "separated" else 0
 
     @property
+    def passes(self) -> tuple[range, ...]:
+        """Starts that advance in the same messages, by number; one pass after the other."""
+        together = max(1, _TOGETHER_BYTES // self.most_bytes)
+        return tuple(range(i, min(i + together, self.starts)) for i in range(0, self.starts, together))
+
+    @property
     def rounds(self) -> int:
-        """Steps at most: rounds of the start, and iterations."""
-        return self.start_rounds + self.iterations
+        """Steps at most: rounds of the start, iterations, and the choice among several starts."""
+        return len(self.passes) * (self.start_rounds + self.iterations) + (self.starts > 1)
 
     @property
     def messages(self) -> int:
-        """Answers of a client at most: an iteration takes several."""
-        return self.start_rounds + self.iterations * count_rounds(self.k)
+        """Answers of a client at most: a seed takes two, the groups and an iteration several."""
+        others = self.k - 1
+        start = 2 * others + max(1, -(-others // self.most_values)) if self.start == "separated" else 0
+        course = start + self.iterations * count_rounds(self.k)
+        return len(self.passes) * course + (count_rounds(self.starts) if self.starts > 1 else 0)
 
     @property
     def most_values(self) -> int:
-        """Values of a point in one answer at most."""
+        """Values of a point in one answer on one start at most."""
         return max(1, self.k // 2)
+
+    @property
+    def most_bytes(self) -> int:
+        """Bytes of one answer on one start at most."""
+        return self.most_values * sum(self.sizes) * self.field.element_bytes
+
+    @property
+    def answer_values(self) -> int:
+        """Values of one answer at most."""
+        return max(len(self.passes[0]) * self.most_values * sum(self.sizes), self.starts // 2)
+
+    @property
+    def coin_bits(self) -> int:
+        """Bits of the coins that seeds are drawn with: b of `math/start.py`."""
+        return self.n_total.bit_length() + _COIN_BITS
+
+    @property
+    def weight_bits(self) -> int:
+        """log2(W) of `math/totals.py`: as large as the field takes."""
+        norms = self.n_total * squared_norm_bound(self.d, self.fraction_bits)
+        bits = _least_weight_bits(self.n_total)
+        while bits < _MOST_WEIGHT_BITS and largest_value(norms << (bits + 1)) <= self.field.largest:
+            bits += 1
+        return bits
 
     @property
     def block_rows(self) -> int:
@@ -188,8 +226,7 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...], sizes
     _check_sizes(public, sizes)
     chosen = public.chosen
     segments, threshold = settle_code(chosen, public.clients)
-    squared_norm = squared_norm_bound(d, chosen.fraction_bits)
-    field = choose_field(largest_value(n_total=public.n_total, squared_norm=squared_norm))
+    field = choose_field(largest_value(_largest_difference(public, d)))
     plan = Plan(
         **alike(Plan, public, chosen, but=("segments", "threshold")),
         d=d,
@@ -202,6 +239,23 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...], sizes
     )
     _check_messages(plan)
     return plan
+
+
+def _least_weight_bits(n_total: int) -> int:
+    """Return the least log2(W): W is at least 2^24 N."""
+    return n_total.bit_length() + _WEIGHT_BITS
+
+
+def _largest_difference(public: PublicParameters, d: int) -> int:
+    """Return a bound on every D that is compared, in size; `math/` proves each."""
+    n, chosen = public.n_total, public.chosen
+    squared_norm = squared_norm_bound(d, chosen.fraction_bits)
+    bounds = [largest_difference(n_total=n, squared_norm=squared_norm)]
+    if chosen.start == "separated":
+        bounds += [(4 * n * squared_norm) << (n.bit_length() + _COIN_BITS), 36 * squared_norm]
+    if chosen.starts > 1:
+        bounds.append((n * squared_norm) << _least_weight_bits(n))
+    return max(bounds)
 
 
 def fits_cap(size: int, cap: int, *, padded: bool) -> bool:
@@ -263,10 +317,9 @@ def _check_sizes(public: PublicParameters, sizes: tuple[int, ...]) -> None:
 def _check_messages(plan: Plan) -> None:
     """Refuse a run whose largest message would not pass the links."""
     records = sum(plan.sizes)
-    answers = plan.most_values * records * plan.field.element_bytes
-    if answers > MAX_MESSAGE_BYTES:
+    if plan.most_bytes > MAX_MESSAGE_BYTES:
         raise RangeError(
-            f"one answer on {plan.k} clusters and {records} records has {answers} bytes, expected at "
+            f"one answer on {plan.k} clusters and {records} records has {plan.most_bytes} bytes, expected at "
             f"most {MAX_MESSAGE_BYTES}; lower --k, --n-total or --set secfc.fraction_bits"
         )
     sealed = records * sealed_bytes(plan.clients)

@@ -1,4 +1,4 @@
-"""SecFC on pooled data, without messages or codes: Lloyd's algorithm in integers, line by line.
+"""SecFC on pooled data, without messages or codes: Lloyd's algorithm in integers, line by line, from several starts.
 
 It calls nothing of `math/` and shares with the parties the plan and the public stream of random words only.
 
@@ -7,9 +7,6 @@ Source: SecFC, Algorithm 1; §5 for the separated start.
 
 from __future__ import annotations
 
-from fractions import Fraction
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,31 +14,43 @@ from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
 
+Labels = NDArray[np.int64]
+"""An assignment, shape (m,); k for a point in no cluster."""
 
-def reference(points: NDArray[np.int64], plan: Plan) -> list[NDArray[np.int64]]:
-    """Run the algorithm centrally.
+
+def reference(points: NDArray[np.int64], plan: Plan) -> list[Labels]:
+    """Run the algorithm centrally; return the assignments of the start that wins: the first, and that of each round.
 
     Parameters
     ----------
     points : int64 array, shape (m, d)
         All records on the grid of 2^-q, in the order of the run.
     plan : Plan
-
-    Returns
-    -------
-    list of int64 arrays, shape (m,)
-        The first assignment and that of each round; k for a point in no cluster.
     """
+    courses = [course(points, plan, number) for number in range(plan.starts)]
+    return max(courses, key=lambda history: _worth(points, history[-1], plan))
+
+
+def course(points: NDArray[np.int64], plan: Plan, number: int) -> list[Labels]:
+    """Return the assignments of one start."""
     x = points.astype(np.int64)
     if plan.start == "random":
-        history = [PublicStream(plan.seed, domains.SECFC_RANDOM).integers(0, plan.k - 1, len(x))]  # line 7
+        stream = PublicStream(plan.seed, domains.SECFC_RANDOM)
+        history = [[stream.integers(0, plan.k - 1, len(x)) for _ in range(number + 1)][-1]]  # line 7
     else:
-        history = _separated(x, plan)
+        history = _separated(x, plan, number)
     for _ in range(plan.iterations):  # line 9
         history.append(_nearest(x, history[-1], plan.k))
         if (history[-1] == history[-2]).all():
             break
     return history
+
+
+def _worth(x: NDArray[np.int64], labels: Labels, plan: Plan) -> int:
+    """Return the sum over the clusters of |mu|^2 floor(W / S): the more, the less inertia."""
+    members = [x[labels == h] for h in range(plan.k) if (labels == h).any()]
+    weight = 2**plan.weight_bits
+    return sum(int((own.sum(axis=0).astype(object) ** 2).sum()) * (weight // len(own)) for own in members)
 
 
 def _nearest(x: NDArray[np.int64], labels: NDArray[np.int64], k: int) -> NDArray[np.int64]:
@@ -62,34 +71,35 @@ def _nearest(x: NDArray[np.int64], labels: NDArray[np.int64], k: int) -> NDArray
     return nearest
 
 
-def _separated(x: NDArray[np.int64], plan: Plan) -> list[NDArray[np.int64]]:
-    """Choose the seeds, each alone in cluster 0, and give the groups of §5: in the order of the rounds."""
-    stream, history = PublicStream(plan.seed, domains.SECFC_FURTHER), []
-    columns: list[Any] = []
-    chosen = int(PublicStream(plan.seed, domains.SECFC_FIRST).integers(0, len(x) - 1, 1)[0])
-    while True:
-        history.append(np.where(np.arange(len(x)) == chosen, 0, plan.k))
-        columns.append(((x - x[chosen]) ** 2).sum(axis=1).astype(object))
-        if len(columns) == plan.k:
-            break
-        chosen = _draw([min(row) for row in zip(*columns, strict=True)], stream)
-    groups = np.full(len(x), plan.k, dtype=np.int64)
-    for i in range(len(x)):
-        distance = [column[i] for column in columns]
-        nearest = distance.index(min(distance))
-        if all(9 * distance[nearest] <= other for h, other in enumerate(distance) if h != nearest):
-            groups[i] = nearest
+def _separated(x: NDArray[np.int64], plan: Plan, number: int) -> list[Labels]:
+    """Choose seeds; return each point's nearest after each of them, and the groups of §5."""
+    stream = PublicStream(plan.seed, domains.SECFC_FIRST)
+    chosen = [int(stream.integers(0, len(x) - 1, 1)[0]) for _ in range(number + 1)][-1]
+    coins = PublicStream(plan.seed, domains.SECFC_FURTHER)
+    drawn = [[_coin(coins, plan.coin_bits) for _ in range(plan.k - 1)] for _ in range(number + 1)][-1]
+    distances, history = [((x - x[chosen]) ** 2).sum(axis=1).tolist()], [np.zeros(len(x), dtype=np.int64)]
+    for coin in drawn:
+        chosen = _draw([min(row) for row in zip(*distances, strict=True)], coin, plan.coin_bits)
+        distances.append(((x - x[chosen]) ** 2).sum(axis=1).tolist())
+        history.append(np.array([row.index(min(row)) for row in zip(*distances, strict=True)]))
+    groups = history[-1].copy()
+    for i, row in enumerate(zip(*distances, strict=True)):
+        if any(other < 9 * row[groups[i]] for h, other in enumerate(row) if h != groups[i]):
+            groups[i] = plan.k
     return [*history, groups]
 
 
-def _draw(weights: list[int], stream: PublicStream) -> int:
-    """Draw an index in proportion to its weight, with at least 64 bits more than the sum has; 0 if all are 0."""
-    total = sum(weights)
-    count = total.bit_length() // 32 + 3
-    point = sum(Fraction(int(word), 2 ** (32 * (count - i))) for i, word in enumerate(stream.uint32(count)))
-    reached = 0
+def _coin(stream: PublicStream, bits: int) -> int:
+    """Draw a number below 2^bits: the highest bits of two words, the second one above the first."""
+    low, high = stream.uint32(2).tolist()
+    return int(low + 2**32 * high >> 64 - bits)
+
+
+def _draw(weights: list[int], coin: int, bits: int) -> int:
+    """Return the first index up to which the weights sum to more than coin / 2^bits of all; the last if all are 0."""
+    reached, total = 0, sum(weights)
     for i, weight in enumerate(weights):
         reached += weight
-        if reached > point * total:
+        if 2**bits * reached > coin * total:
             return i
-    return 0
+    return len(weights) - 1

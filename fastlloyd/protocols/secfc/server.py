@@ -1,9 +1,8 @@
 """SecFC, Algorithm 1, from the server's side: decode, and tell signs.
 
 By the masks of `field/zero_sum.py` and `math/signs.py` it decodes, in an order that it does not know, numbers whose
-signs are fair coins and whose sizes are hidden but for 17 octaves, and nothing more of a polynomial. In the rounds of a
-separated start it decodes exact squared distances from k points. A client knows all masks, so a server and a client
-must not collude.
+signs are fair coins and whose sizes are hidden but for 17 octaves, and nothing more of a polynomial. A client knows all
+masks, so a server and a client must not collude.
 
 Source: SecFC, Alg. 1, lines 18 to 23; §4.1 "Coded center update". Differs from the paper: the clients know whose signs
 these are, so they make the assignment (line 25) and see when it repeats (line 9).
@@ -21,10 +20,7 @@ from fastlloyd.field.lagrange import Code
 from fastlloyd.field.locate import Unlocated, locate_wrong
 from fastlloyd.field.prime import Elements
 from fastlloyd.party.effects import Attest, Gather, Party, Publish, Send
-from fastlloyd.protocols.secfc.math.start import SeparatedStart
 from fastlloyd.protocols.secfc.messages import (
-    Assignment,
-    AssignmentFormat,
     CodedValues,
     Finished,
     Roll,
@@ -58,14 +54,12 @@ class ServerResult:
     late: frozenset[PartyId]
 
 
-def server(plan: Plan, records: int) -> Party[ServerResult]:
-    """Run the server.
+def server(plan: Plan) -> Party[ServerResult]:
+    """Run the server, once all clients have shared their points (`sharing.await_shared`).
 
     Parameters
     ----------
     plan : Plan
-    records : int
-        Of all clients together, from `sharing.await_shared`.
 
     Raises
     ------
@@ -74,12 +68,11 @@ def server(plan: Plan, records: int) -> Party[ServerResult]:
 
     Notes
     -----
-    Sees: for each comparison what `signs.py` leaves; how many clusters are in use in each iteration; in the rounds of a
-    separated start distances from the chosen points; no assignment, no share, no segment, no coordinate. It takes the
-    first answers that come; later ones of the same round are dropped.
+    Sees: for each comparison what `signs.py` leaves; how many comparisons there are in each message, hence how many
+    clusters all starts together have in use; no assignment, no share, no segment, no coordinate, no total. It takes
+    the first answers that come; later ones of the same round are dropped.
     """
-    start = SeparatedStart(plan)
-    shape = ValuesFormat(plan.field, records, plan.most_values)
+    shape = ValuesFormat(plan.field, plan.answer_values)
     history: list[tuple[PartyId, ...]] = []
     included: set[PartyId] = set()
     kind, t = "more", 0
@@ -90,14 +83,13 @@ def server(plan: Plan, records: int) -> Party[ServerResult]:
         kind = _agree(answers, plan, t)
         if kind == "end":
             break
-        asked = _Round(plan, records, start, t)
         try:
-            reply = asked.reply(answers, plan.code.recovery + max(_SLACK, plan.extra_answers))
+            reply = _reply(plan, answers, plan.code.recovery + max(_SLACK, plan.extra_answers))
         except Unlocated:
             rest = tuple(party for party in plan.everybody if party not in answers)
             more: Answers = yield Gather(rest, CodedValues, t, 0, shape)
             answers = {**answers, **more}
-            reply = asked.try_all(answers)
+            reply = _try_all(plan, answers, t)
         yield Send(plan.everybody, reply, t)
         yield Attest(SERVER, reply, t)
         included |= set(answers)
@@ -143,39 +135,22 @@ def _agree(answers: Answers, plan: Plan, t: int) -> str:
     return kind
 
 
-@dataclass(frozen=True, slots=True)
-class _Round:
-    """One message of each client, and what the server makes of them."""
+def _reply(plan: Plan, answers: Answers, most: int) -> Signs:
+    """Decode the answers, of which at most `most` are compared with each other, and tell the signs."""
+    included = tuple(sorted(answers))
+    values = answers[included[0]].values(plan.field)
+    # Lines 18 and 19; in place of line 21, which of two distances is smaller, as a sign that means nothing here.
+    positive = (plan.field.positive(block) for block in _decode(plan.code, answers, values, most))
+    return Signs(np.concatenate([np.zeros(0, dtype=np.bool_), *positive]), included, SignsFormat(values, plan.clients))
 
-    plan: Plan
-    records: int
-    start: SeparatedStart
-    t: int
 
-    def reply(self, answers: Answers, most: int) -> Assignment | Signs:
-        """Decode the answers, of which at most `most` are compared with each other, and make the reply."""
-        plan, included = self.plan, tuple(sorted(answers))
-        first = answers[included[0]]
-        values = first.values(plan.field)
-        decoded = _decode(plan.code, answers, values, most)  # lines 18 and 19
-        if self.t < plan.start_rounds:
-            if values != self.records:
-                raise PeerError(
-                    f"{included[0]} sent {values} distances, expected {self.records}", rank=included[0].rank
-                )
-            labels = self.start.advance(plan.field.decode_wide(block) for block in decoded)  # line 7, separated; §5
-            return Assignment(labels, included, AssignmentFormat(self.records, plan.k, plan.clients))
-        # In place of line 21: which of two distances is smaller, as a sign that means nothing here.
-        positive = [np.zeros(0, dtype=np.bool_), *(plan.field.positive(block) for block in decoded)]
-        return Signs(np.concatenate(positive), included, SignsFormat(values, plan.clients))
-
-    def try_all(self, answers: Answers) -> Assignment | Signs:
-        """Compare all answers there are, once some of them were found to contradict each other."""
-        _agree(answers, self.plan, self.t)
-        try:
-            return self.reply(answers, self.plan.clients)
-        except Unlocated as error:
-            raise PeerError(str(error), rank=SERVER.rank) from error
+def _try_all(plan: Plan, answers: Answers, t: int) -> Signs:
+    """Compare all answers there are, once some of them were found to contradict each other."""
+    _agree(answers, plan, t)
+    try:
+        return _reply(plan, answers, plan.clients)
+    except Unlocated as error:
+        raise PeerError(str(error), rank=SERVER.rank) from error
 
 
 def _decode(code: Code, answers: Answers, values: int, most: int) -> Iterator[Elements]:

@@ -26,7 +26,9 @@ class Settings:
         Paper: l. None: (M + 1) // 2 - t.
     threshold : int or None
         Paper: t. None: max(1, (M + 1) // 4).
-    start : {'random', 'separated'}
+    start : {'separated', 'random'}
+    starts : int
+        The one of least inertia wins.
     membership, reveal_centers : bool
     least_revealed : int
         Clusters of fewer records keep their centre: that of one record is the record.
@@ -45,9 +47,12 @@ class Settings:
         None, "t, how many colluding clients learn nothing from their shares; 'auto' or 1 and more", least=1, auto=True
     )
     start: str = setting(
-        "random",
-        "'random' clustering from the public seed, or 'separated' groups (§5; shows k distances)",
-        choices=("random", "separated"),
+        "separated",
+        "'separated' groups around k-means++ seeds (§5), or 'random' clustering from the public seed",
+        choices=("separated", "random"),
+    )
+    starts: int = setting(
+        8, "starts, of which the one with the least inertia wins; each costs as much as one alone", least=1, most=1000
     )
     membership: bool = setting(False, "hide which client owns a point (§6): true or false")
     reveal_centers: bool = setting(

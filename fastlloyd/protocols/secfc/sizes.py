@@ -5,13 +5,12 @@ from __future__ import annotations
 from fastlloyd.life.sizes import plan_bounds
 from fastlloyd.party.bounds import Bounds
 from fastlloyd.protocols.secfc.math.onion import TAG_BYTES, sealed_bytes
-from fastlloyd.protocols.secfc.messages import Assignment, CenterShares, CodedValues, Finished, Roll, Signs
+from fastlloyd.protocols.secfc.messages import CenterShares, CodedValues, Finished, Roll, Signs
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.protocols.secfc.setup_messages import DataShares, LayerPublicKey, SealedTags, Shared, Union
 from fastlloyd.randomness.prg import KEY_BYTES
 
 _NUMBER_BYTES = 8
-_LABEL_BYTES = 2
 
 
 def bounds(plan: Plan) -> Bounds:
@@ -23,9 +22,8 @@ def bounds(plan: Plan) -> Bounds:
         Union.TYPE: records * TAG_BYTES,
         DataShares.TYPE: _NUMBER_BYTES + min(plan.block_rows, records) * plan.width * element,
         Shared.TYPE: _NUMBER_BYTES,
-        CodedValues.TYPE: 1 + plan.most_values * records * element,
-        Assignment.TYPE: bitmap + _LABEL_BYTES * records,
-        Signs.TYPE: bitmap + (plan.most_values * records + 7) // 8,
+        CodedValues.TYPE: 1 + plan.answer_values * element,
+        Signs.TYPE: bitmap + (plan.answer_values + 7) // 8,
         Finished.TYPE: 0,
         Roll.TYPE: bitmap,
         CenterShares.TYPE: plan.k * plan.width * element,

@@ -20,6 +20,7 @@ from fastlloyd.party.effects import Party
 from fastlloyd.protocols.secfc import client as client_module
 from fastlloyd.protocols.secfc import face
 from fastlloyd.protocols.secfc.client import ClientResult, client
+from fastlloyd.protocols.secfc.math.course import Course
 from fastlloyd.protocols.secfc.math.masks import RoundMasks
 from fastlloyd.protocols.secfc.parameters import PublicParameters
 from fastlloyd.protocols.secfc.plan import Plan, make_plan
@@ -42,8 +43,9 @@ def parameters(n: int, k: int, **changes: Any) -> PublicParameters:
         "n_total": n,
         "rounds": None,
         "seed": 0,
-        "settings": {},
         **changes,
+        # Two starts unless a test says otherwise: all that several do, at less cost than the default.
+        "settings": {"start": "random", "starts": 2, **changes.get("settings", {})},
     }
     return PublicParameters(**values)
 
@@ -66,7 +68,7 @@ class Run:
     own: Mapping[PartyId, NDArray[np.int64]]
     rotation: NDArray[np.float64]
     masks: list[RoundMasks] = field(repr=False)
-    assignments: list[NDArray[np.int64]] = field(repr=False)
+    courses: list[list[NDArray[np.int64]]] = field(repr=False)
 
     @property
     def first(self) -> ClientResult:
@@ -88,8 +90,8 @@ class Run:
 
     @property
     def history(self) -> list[NDArray[np.int64]]:
-        """The first assignment and those that client 1 worked on, in the order of the run."""
-        return self.assignments
+        """What a client worked on, in the start that won: the first assignment and that of each round."""
+        return self.courses[self.first.start]
 
 
 def run(
@@ -116,8 +118,8 @@ def run(
     common = Common(public=public, bounds=bounds, caps=caps, dataset=None, splits=None)
     with Watch() as watch:
         together = run_together(RunConfig(protocol="secfc", k=k), public.clients, common=common, owned=own, tap=tap)
-    watch.assignments.append(watch.results[PartyId(1)].labels)
-    return Run(together.meters, watch.results, watch.plan, watch.own, watch.rotation, watch.masks, watch.assignments)
+    courses = next(iter(watch.courses.values()))
+    return Run(together.meters, watch.results, watch.plan, watch.own, watch.rotation, watch.masks, courses)
 
 
 class Watch:
@@ -129,11 +131,12 @@ class Watch:
         self.rotation: NDArray[np.float64]
         self.own: dict[PartyId, NDArray[np.int64]] = {}
         self.masks: list[RoundMasks] = []
-        self.assignments: list[NDArray[np.int64]] = []
+        self.courses: dict[int, list[list[NDArray[np.int64]]]] = {}
 
     def __enter__(self) -> Self:
         self._patches = [
             mock.patch.object(client_module, "_Exchange", self.exchange()),
+            mock.patch.object(client_module, "Course", self.course()),
             mock.patch.object(face, "client", self.client),
             mock.patch.object(face, "server", self.server),
         ]
@@ -153,12 +156,12 @@ class Watch:
         self.results[me] = yield from client(me, shares, points, plan, rotation=rotation, **rest)
         return self.results[me]
 
-    def server(self, plan: Plan, records: int) -> Party[ServerResult]:
-        self.results[SERVER] = yield from server(plan, records)
+    def server(self, plan: Plan) -> Party[ServerResult]:
+        self.results[SERVER] = yield from server(plan)
         return self.results[SERVER]
 
     def exchange(self) -> type:
-        """Return an exchange of client 1 that notes its masks and what it works on."""
+        """Return an exchange that notes client 1's masks."""
         watch = self
 
         class Watched(client_module._Exchange):
@@ -168,16 +171,21 @@ class Watch:
                     watch.masks.append(masks)
                 return masks
 
-            def start(self, coder, labels):
-                return self._noted(labels, super().start(coder, labels))
+        return Watched
 
-            def iterate(self, coder, labels):
-                return self._noted(labels, super().iterate(coder, labels))
+    def course(self) -> type:
+        """Return a course that notes its assignments."""
+        watch = self
 
-            def _noted(self, labels, party):
-                if self._me.rank == 1:
-                    watch.assignments.append(labels)
-                return (yield from party)
+        class Watched(Course):
+            def __init__(self, plan, coder, number):
+                super().__init__(plan, coder, number)
+                self.noted = [self.labels]
+                watch.courses.setdefault(id(coder), []).append(self.noted)
+
+            def step(self):
+                self.noted.append((yield from super().step()))
+                return self.noted[-1]
 
         return Watched
 

@@ -24,7 +24,7 @@ from tests.net.memory import MemoryNetwork
 from tests.protocols.secfc.support import Watch
 from tests.protocols.whole import LIMIT_S
 
-SLACK = {"segments": 1, "threshold": 1, "reveal_centers": True}
+SLACK = {"segments": 1, "threshold": 1, "reveal_centers": True, "start": "random", "starts": 1}
 Change = Callable[[Party[Any]], Party[Any]]
 
 

@@ -12,8 +12,6 @@ from fastlloyd.errors import ConfigError, InternalError, PeerError, RangeError
 from fastlloyd.field.prime import MAX_RECORDS
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.protocols.secfc.messages import (
-    Assignment,
-    AssignmentFormat,
     CenterShares,
     CodedValues,
     Finished,
@@ -112,11 +110,11 @@ def test_malformed_and_impossible_messages_blame_their_sender(type_, change, ran
     assert caught.value.rank == rank
 
 
-def test_a_start_that_cannot_be_is_refused() -> None:
+def test_signs_that_fit_no_choice_of_a_seed_are_refused() -> None:
     def tap(sender, receiver, header, body):
-        return body[:1] + b"\3" * (len(body) - 1) if header.type == Assignment.TYPE else body
+        return body[:1] + bytes(len(body) - 1) if header.type == Signs.TYPE else body
 
-    with pytest.raises(PeerError, match="no point in any cluster") as caught:
+    with pytest.raises(PeerError, match="fit no choice of a seed") as caught:
         run(POINTS, 3, clients=3, tap=tap, settings={"start": "separated"})
     assert caught.value.rank == 0
 
@@ -138,7 +136,7 @@ def test_answers_beyond_the_plan_are_refused() -> None:
         return b"\1" + body[1:] if header.type == CodedValues.TYPE and body == b"\2" else body
 
     with pytest.raises(PeerError, match="goes on after message 2, the last of the plan"):
-        run(POINTS, 3, clients=3, rounds=1, tap=tap)
+        run(POINTS, 3, clients=3, rounds=1, tap=tap, settings={"starts": 1})
 
 
 def test_a_server_that_tells_two_clients_different_signs_decodes_nothing() -> None:
@@ -187,6 +185,7 @@ def test_defaults_are_those_of_the_design(m: int, segments: int, threshold: int)
         (3, {"extra_answers": 1}, "extra_answers"),
         (3, {"mode": "distances"}, "no setting 'mode'"),
         (3, {"start": "near"}, "start"),
+        (3, {"starts": 0}, "starts"),
         (3, {"least_revealed": 0}, "least_revealed"),
         (3, {"fraction_bits": 20}, "fraction_bits"),
         (3, {"segments": 0}, "segments"),
@@ -237,6 +236,7 @@ def test_runs_too_large_for_a_message_or_a_field_are_refused_with_the_mend() -> 
         {"threshold": 2},
         {"seed": 1},
         {"start": "separated"},
+        {"starts": 3},
         {"least_revealed": 1},
         {"membership": True},
         {"reveal_centers": True},
@@ -306,12 +306,3 @@ def test_signs_survive_their_encoding(count: int) -> None:
     positive = np.arange(count) % 3 == 0
     got = Signs.read(Signs(positive, (PartyId(1), PartyId(9)), shape).body(), shape)
     assert (got.positive == positive).all() and got.included == (PartyId(1), PartyId(9))
-
-
-@pytest.mark.parametrize("k", [1, 254, 255, 256, 300])
-def test_assignments_survive_their_encoding(k: int) -> None:
-    shape = AssignmentFormat(301, k, 9)
-    labels = np.minimum(np.arange(301), k)
-    sent = Assignment(labels, (PartyId(1), PartyId(9)), shape)
-    got = Assignment.read(sent.body(), shape)
-    assert (got.labels == labels).all() and got.included == sent.included

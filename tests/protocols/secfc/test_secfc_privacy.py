@@ -12,7 +12,8 @@ from scipy import stats
 
 from fastlloyd.field.lagrange import Code
 from fastlloyd.protocols.secfc.math import masks as masks_module
-from fastlloyd.protocols.secfc.math.signs import largest_value
+from fastlloyd.protocols.secfc.math.signs import largest_difference, largest_value
+from fastlloyd.protocols.secfc.math.start import coins, first_seed
 from fastlloyd.protocols.secfc.math.turn import squared_norm_bound
 from fastlloyd.protocols.secfc.messages import CodedValues, ValuesFormat
 from fastlloyd.protocols.secfc.setup_messages import ArrayFormat, DataShares
@@ -27,7 +28,7 @@ BINS = 8
 def recorded_round(start: str) -> tuple[Run, Code, np.ndarray, list[int]]:
     """A run, and all that the server received in message 1: field elements, shape (primes, clients, values).
 
-    The second comparison of the first iteration, or the second round of the start.
+    The second comparison of the first iteration; or, in the separated start, of the first two seeds.
     """
     bodies: dict[PartyId, bytes] = {}
 
@@ -37,11 +38,11 @@ def recorded_round(start: str) -> tuple[Run, Code, np.ndarray, list[int]]:
         return body
 
     points = mixture(500, 3, 6, sigma=4.0, seed=8)
-    settings = {"segments": 3, "threshold": 2, "start": start}
+    settings = {"segments": 3, "threshold": 2, "start": start, "starts": 1}
     outcome = run(points, 3, clients=9, tap=tap, settings=settings)
     plan, parties = outcome.plan, sorted(bodies)
     assert len(bodies) == 9 and len(outcome.history) > 2
-    shape = ValuesFormat(plan.field, 500, 1)
+    shape = ValuesFormat(plan.field, 500)
     answers = [plan.field.from_bytes(CodedValues.read(bodies[party], shape).data, (500,)) for party in parties]
     return outcome, plan.code, np.stack(answers, axis=1), [party.rank for party in parties]
 
@@ -52,15 +53,19 @@ def parts_of_segments(outcome: Run, start: str) -> tuple[np.ndarray, np.ndarray]
     segments = np.zeros((len(x), plan.segments * plan.width), dtype=np.int64)
     segments[:, : plan.d] = x
     segments = segments.reshape(len(x), plan.segments, plan.width).transpose(1, 0, 2).astype(object)
+    masks = outcome.masks[1]
+    secrets, order = masks.signs(len(x)), masks.shuffled(len(x))
     if start == "separated":
-        (chosen,) = np.flatnonzero(outcome.history[1] == 0)
-        return ((segments - segments[:, [chosen]]) ** 2).sum(axis=2), np.zeros(len(x), dtype=np.int64)
+        first = first_seed(plan, len(x), 0)
+        reached = np.cumsum(((x - x[first]) ** 2).sum(axis=1)).astype(object)
+        coin = coins(plan, 0)[0]
+        second = next(j for j, sum_ in enumerate(reached) if sum_ << plan.coin_bits > coin * reached[-1])
+        near, new = (((segments - segments[:, [seed]]) ** 2).sum(axis=2) for seed in (first, second))
+        return ((new - near) * secrets.factors)[:, order], secrets.noise[order]
     # Of the three clusters the winner of the first two meets the third.
     labels = outcome.history[0]
     exact = scores(x, labels, [0, 1])
     first = np.where(exact[1] < exact[0], 1, 0)
-    masks = outcome.masks[1]
-    secrets, order = masks.signs(len(x)), masks.shuffled(len(x))
     parts = np.empty((plan.segments, len(x)), dtype=object)
     for u in range(plan.segments):
         sums = [segments[u][labels == h].sum(axis=0) for h in range(3)]
@@ -124,7 +129,7 @@ def test_masks_differ_from_round_to_round() -> None:
         return body
 
     points = mixture(60, 2, 3, seed=3)
-    lengths = [len(run(points, 2, clients=3, tap=tap).history) for _ in range(2)]
+    lengths = [len(run(points, 2, clients=3, tap=tap, settings={"starts": 1}).history) for _ in range(2)]
     sent = [body for bodies in rounds.values() for body in bodies if body != b"\2"]
     assert len(sent) == len(set(sent)) == 3 * sum(length - 1 for length in lengths)
 
@@ -185,7 +190,7 @@ def test_t_plus_1_clients_would_see_more() -> None:
 
 def test_field_values_of_a_run_cannot_wrap() -> None:
     plan = plan_for(16_384, 100, 16, clients=16)
-    bound = largest_value(n_total=16_384, squared_norm=squared_norm_bound(100, 16))
+    bound = largest_value(largest_difference(n_total=16_384, squared_norm=squared_norm_bound(100, 16)))
     assert plan.field.largest >= bound > (1 << 20) * 16_384**4 * 100 * (1 << 32) // 4
     assert len(plan.primes) == 5
 

@@ -13,10 +13,10 @@ from scipy import stats
 
 from fastlloyd.field.lagrange import Code
 from fastlloyd.field.prime import Field
-from fastlloyd.protocols.secfc.math import coded
+from fastlloyd.protocols.secfc.math import coded, differences
 from fastlloyd.protocols.secfc.math.clusters import Clusters
 from fastlloyd.protocols.secfc.math.masks import RoundMasks
-from fastlloyd.protocols.secfc.math.signs import largest_value, sign_masks
+from fastlloyd.protocols.secfc.math.signs import largest_difference, largest_value, sign_masks
 from fastlloyd.protocols.secfc.math.tournament import Tournament, count_rounds
 from fastlloyd.protocols.secfc.math.turn import draw_rotation, rotate, squared_norm_bound, turn_back
 from fastlloyd.protocols.secfc.messages import Signs, SignsFormat
@@ -80,7 +80,7 @@ def test_the_order_is_that_of_48_bit_numbers_from_a_key_of_its_own() -> None:
 def test_the_bound_of_the_field_is_nearly_reached_and_holds() -> None:
     # Two halves whose sizes have no common factor, in opposite corners: nothing is farther apart.
     n, d, bits = 41, 3, 8
-    bound = largest_value(n_total=n, squared_norm=squared_norm_bound(d, bits))
+    bound = largest_value(largest_difference(n_total=n, squared_norm=squared_norm_bound(d, bits)))
     corner = np.full(d, 1 << bits, dtype=object)
     whole = math.lcm(20, 21)
     sigma = [int((c * c).sum()) - 2 * int((c * corner).sum()) for c in (corner, -corner)]
@@ -120,7 +120,7 @@ def test_ties_everywhere_and_singletons_equal_the_reference() -> None:
 
 
 def test_small_pieces_and_pairs_on_demand_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coded, "_ALL_PAIRS", 0)
+    monkeypatch.setattr(differences, "_ALL_PAIRS", 0)
     monkeypatch.setattr(coded, "_COORDINATES", 40)
     outcome = run(mixture(70, 5, 3, seed=6), 7, clients=3)
     expected = reference(outcome.points, outcome.plan)
@@ -137,7 +137,7 @@ def test_what_the_server_decodes_is_no_more_than_sizes_blurred(k: int, monkeypat
             replies.append((header.round, body))
         return body
 
-    outcome = run(mixture(900, 3, 4, seed=1), k, clients=3, rounds=4, tap=tap)
+    outcome = run(mixture(900, 3, 4, seed=1), k, clients=3, rounds=4, tap=tap, settings={"starts": 1})
     assert len(outcome.history) > 2
     pairs = (k // 2, -(-k // 2) // 2)
     for t, body in replies[: count_rounds(k)]:

@@ -33,7 +33,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("lloyd", {"masking": "pairwise"}),
     ("feddp", {"feddp": {"privacy_level": "client"}}),
     ("secfc", {"secfc": {"membership": True, "reveal_centers": True}}),
-    ("secfc", {"secfc": {"start": "separated"}}),
+    ("secfc", {"secfc": {"start": "random", "starts": 1}}),
     ("vertical-dp", {"vertical": {"align": "intersect"}, "vertical-dp": {"share_result": True}}),
     ("vertical-he", {"vertical-he": {"noise": "flooding"}}),
 ]

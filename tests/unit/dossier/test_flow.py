@@ -61,7 +61,7 @@ RUNS: list[tuple[str, dict[str, Any]]] = [
     ("fastlloyd", {"masking": "pairwise"}),
     ("lloyd", {"masking": "pairwise"}),
     ("secfc", {"secfc": {"membership": True, "reveal_centers": True}}),
-    ("secfc", {"secfc": {"start": "separated"}}),
+    ("secfc", {"secfc": {"start": "random", "starts": 1}}),
     ("vertical-dp", {"vertical": {"align": "intersect"}}),
     ("vertical-dp", {"vertical-dp": {"weights": "basic", "share_result": True}}),
 ]

@@ -29,8 +29,6 @@ from fastlloyd.protocols.feddp.messages import (
 from fastlloyd.protocols.kfed.messages import CentersFormat as LocalFormat
 from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters, encode_centers
 from fastlloyd.protocols.secfc.messages import (
-    Assignment,
-    AssignmentFormat,
     CenterShares,
     CodedValues,
     Finished,
@@ -124,14 +122,7 @@ GOLDEN: dict[str, tuple[Message, Any, int, str, int]] = {
     "union": (Union((b"abc",)), TagFormat(None, 3, most=2), 75, "616263", 0),
     "data shares": (DataShares(SHARES, FIELD, 7), SHAPE, 76, "0700000001020cfa", 4),
     "shared": (Shared(3), 3, 77, "0300000000000000", 0),
-    "coded values": (CodedValues(FIELD.to_bytes(SHARES), "last"), ValuesFormat(FIELD, 2, 1), 78, "0101020cfa", 4),
-    "assignment": (
-        Assignment(np.array([0, 2, 1]), (P1, P3), AssignmentFormat(3, 2, 3)),
-        AssignmentFormat(3, 2, 3),
-        79,
-        "05000201",
-        0,
-    ),
+    "coded values": (CodedValues(FIELD.to_bytes(SHARES), "last"), ValuesFormat(FIELD, 2), 78, "0101020cfa", 4),
     "signs": (Signs(np.array([True, False, True]), (P1, P3), SignsFormat(3, 3)), SignsFormat(3, 3), 83, "0505", 0),
     "finished": (Finished(), None, 80, "", 0),
     "roll": (Roll((P1, P3), 3), 3, 81, "05", 0),
@@ -205,8 +196,8 @@ REFUSED: dict[str, tuple[type[Message], bytes, Any, str]] = {
     "short values": (
         CodedValues,
         b"\0" * 4,
-        ValuesFormat(FIELD, 2, 1),
-        "expected 0 to 1 times 4 payload bytes, and none at the end, got 3",
+        ValuesFormat(FIELD, 2),
+        "expected 0 to 2 times 2 payload bytes, and none at the end, got 3",
     ),
     "a residue": (CenterShares, b"\x0d\0\0\0", SHAPE, "expected residues below 13, got 13"),
     "something": (Finished, b"\0", None, "expected an empty message, got 1 bytes"),

@@ -55,9 +55,10 @@ def test_noise_in_shares_holds_against_the_server_and_as_many_clients_as_were_pl
 
 
 def test_settings_that_show_more_are_said():
-    told = sights("secfc", {"start": "separated", "reveal_centers": True, "segments": 2, "threshold": 1})
-    server, client = told.alone[:2]
-    assert "exact distances" in server.sees and "final centres" in client.sees and "whose" in client.sees
+    told = sights("secfc", {"reveal_centers": True, "segments": 2, "threshold": 1})
+    client = told.alone[1]
+    assert "final centres" in client.sees and "whose" in client.sees and "seeds" in client.sees
+    assert "seeds" not in sights("secfc", {"start": "random"}).alone[1].sees
     assert "3 clients" in {sight.who for sight in told.together}
     assert "whose" not in sights("secfc", {"membership": True}).alone[1].sees
     assert protection(sights("vertical-he", {"private": False}), "the computing party") == "nothing"

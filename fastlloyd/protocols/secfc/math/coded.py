@@ -1,12 +1,11 @@
 """What one client computes in one round, on its shares alone (Alg. 1, lines 11 to 13).
 
-In Lloyd's rounds these are the values of `signs.py`, in the rounds of the separated start squared distances from the
-one chosen point. Both are values of polynomials of degree 2 (l + t - 1) at the client's point, whose sum over
-beta_1..beta_l is that of the points themselves: sizes, factors and signs are known to all clients and the same for all
-of them, and the noise is added as a constant polynomial (`field/zero_sum.py`).
+All of it are values of polynomials of degree 2 (l + t - 1) at the client's point, whose sum over beta_1..beta_l is that
+of the points themselves: sizes, factors and signs are known to all clients and the same for all of them, and the noise
+is added as a constant polynomial (`field/zero_sum.py`).
 
-Source: SecFC, §4.1 "Coded center update". Differs from the paper: no distances leave but those of the separated
-start; and the masks of `masks.py` are in all that leaves.
+Source: SecFC, §4.1 "Coded center update". Differs from the paper: no distances leave, but masked differences of them
+(`signs.py`); and the masks of `masks.py` are in all that leaves.
 """
 
 from __future__ import annotations
@@ -19,33 +18,16 @@ from numpy.typing import NDArray
 
 from fastlloyd.field.lagrange import Code
 from fastlloyd.field.prime import Elements, Field
-from fastlloyd.field.residue import reduce_row, reduce_rows
+from fastlloyd.field.residue import reduce_rows
 from fastlloyd.field.zero_sum import constant_with_sum
 from fastlloyd.protocols.secfc.math.clusters import Clusters
+from fastlloyd.protocols.secfc.math.differences import Differences, Scores
 from fastlloyd.protocols.secfc.math.masks import RoundMasks
 from fastlloyd.protocols.secfc.math.signs import SignMasks
 from fastlloyd.protocols.secfc.messages import blocks
 
 # Coordinates that are held as float64 at a time: they fit the cache.
 _COORDINATES = 1 << 17
-# Up to so many pairs of clusters have their coefficients computed, whether or not they are compared.
-_ALL_PAIRS = 1 << 14
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """Shares of one assignment's scores S_h^2 sigma_h, from which comparisons are made.
-
-    Attributes
-    ----------
-    sizes : int64 array, shape (c,)
-        S_h.
-    elements : float32 array, shape (primes, c, m)
-        Congruent to |mu_h|^2 - 2 S_h mu_h.x, below 2^24 in size: float32 holds them without loss.
-    """
-
-    sizes: NDArray[np.int64]
-    elements: NDArray[np.float32] = dataclasses.field(repr=False)
 
 
 @dataclass(slots=True)
@@ -67,6 +49,11 @@ class Coder:
         """The field of the shares."""
         return self.code.field
 
+    @property
+    def records(self) -> int:
+        """M."""
+        return int(self.elements.shape[1])
+
     def sums(self, labels: NDArray[np.int64], clusters: Clusters, k: int) -> Elements:
         """Return the shares of the clusters' sums, shape (primes, c, width) (line 11)."""
         total = self.field.zeros((k, self.elements.shape[2]))
@@ -86,22 +73,22 @@ class Coder:
             np.add(products, norms, out=elements[:, :, rows], casting="same_kind")
         return Scores(clusters.sizes, elements)
 
-    def compare(
-        self,
-        scores: Scores,
-        pairs: tuple[NDArray[np.int64], NDArray[np.int64]],
-        order: NDArray[np.int64],
-        secrets: SignMasks,
-        masks: RoundMasks,
-    ) -> bytes:
-        """Return the masked values of some comparisons.
+    def distances(self, point: int) -> NDArray[np.float32]:
+        """Return the shares of the squared distances of all points from one of them, shape (primes, m)."""
+        ring = self.field
+        chosen = self._points(slice(point, point + 1))
+        found = np.empty((len(ring.primes), self.records), dtype=np.float32)
+        for rows in self._pieces():
+            found[:, rows] = ring.squared_norms(ring.subtract(self._points(rows), chosen))
+        return found
+
+    def mask(self, differences: Differences, order: NDArray[np.int64], secrets: SignMasks, masks: RoundMasks) -> bytes:
+        """Return the masked values of some comparisons (`signs.py`).
 
         Parameters
         ----------
-        scores : Scores
-        pairs : two int64 arrays, shape (pairs, m)
-            Places of the clusters compared, earlier and later.
-        order : int64 array, shape (pairs * m,)
+        differences : Differences
+        order : int64 array, shape (count,)
             In which the values are sent.
         secrets : SignMasks
             `masks.signs` of so many values.
@@ -114,7 +101,7 @@ class Coder:
             Field elements.
         """
         ring = self.field
-        rows, differences = np.empty(len(order), dtype=ring.row_type), _Differences(ring, scores, *pairs)
+        rows = np.empty(len(order), dtype=ring.row_type)
         for number, block in enumerate(blocks(len(order))):
             values = masks.sums((block.stop - block.start,), number)
             values += constant_with_sum(self.code, secrets.noise[block])
@@ -123,17 +110,6 @@ class Coder:
             ring.write_rows(reduce_rows(values, ring.primes), out=rows[block])
         # Whole rows: moving the residues of each prime into that order would read memory at random for each of them.
         return np.take(rows, order).tobytes()
-
-    def distances(self, point: int, masks: RoundMasks) -> bytes:
-        """Return the masked squared distances of all points from one of them; in the order of the run."""
-        ring = self.field
-        chosen = self._points(slice(point, point + 1))
-        parts = []
-        for number, rows in enumerate(blocks(self.elements.shape[1])):
-            values = ring.squared_norms(ring.subtract(self._points(rows), chosen))
-            values += masks.sums(values.shape[1:], number)
-            parts.append(ring.to_bytes(ring.reduce(values)))
-        return b"".join(parts)
 
     def _pieces(self) -> list[slice]:
         """Return which points are computed on at a time."""
@@ -144,37 +120,3 @@ class Coder:
     def _points(self, rows: slice) -> Elements:
         """Return the shares of some points in float64, as all arithmetic is."""
         return self.elements[:, rows].astype(np.float64)
-
-
-class _Differences:
-    """The shares of D of some comparisons, numbered pair by pair and in each pair point by point."""
-
-    def __init__(self, ring: Field, scores: Scores, earlier: NDArray[np.int64], later: NDArray[np.int64]) -> None:
-        self._ring, count, points = ring, len(scores.sizes), np.arange(scores.elements.shape[2])
-        self._scores = scores.elements.reshape(len(ring.primes), -1)
-        self._earlier, self._later = ((place * len(points) + points).reshape(-1) for place in (earlier, later))
-        pairs = (earlier * count + later).reshape(-1)
-        if count**2 <= _ALL_PAIRS:
-            codes, self._pairs = np.arange(count**2), pairs
-        else:
-            codes, self._pairs = np.unique(pairs, return_inverse=True)
-        ours, theirs = scores.sizes[codes // count], scores.sizes[codes % count]
-        common = np.gcd(ours, theirs)
-        # A_h = S_g / gcd, A_g = S_h / gcd.
-        of_earlier, of_later = ring.encode(theirs // common), ring.encode(ours // common)
-        self._of_earlier = -ring.multiply(of_earlier, of_earlier)
-        self._of_later = ring.multiply(of_later, of_later)
-
-    def add(self, values: Elements, block: slice, factors: NDArray[np.float64]) -> None:
-        """Add a block of differences times factors, which are below 2^20 in size, to values of as many columns."""
-        pairs, earlier, later = self._pairs[block], self._earlier[block], self._later[block]
-        for i, p in enumerate(self._ring.primes):
-            exact = np.take(self._of_earlier[i], pairs)
-            exact *= np.take(self._scores[i], earlier)
-            other = np.take(self._of_later[i], pairs)
-            other *= np.take(self._scores[i], later)
-            # Two products of 23 and 24 bits.
-            exact += other
-            reduce_row(exact, p)
-            exact *= factors
-            values[i] += exact

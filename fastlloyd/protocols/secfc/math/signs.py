@@ -16,8 +16,10 @@ D <= -1 then f D + e <= -f + f - 1 < 0. So labels are exact, ties included, what
 <= f < 2^20. The noise is uniform on the residues modulo f but 0, so that v has no exact integer for a factor.
 
 **Size.** Two clusters have at most N points together, so T <= N^2 / 4; sigma_g - sigma_h is a difference of two squared
-distances of at most 4 rho^2, rho the largest norm of a point. So abs(v) < 2^20 (N^4 rho^2 / 4 + 1): against scores of
-at most 3 N^2 rho^2 the field grows by log2(N^2 / 12) + 20 bits, which is less than log2(2 N^2) + 20.
+distances of at most 4 rho^2, rho the largest norm of a point. So abs(D) <= N^4 rho^2 / 4, and abs(v) < 2^20 (abs(D) +
+1): against scores of at most 3 N^2 rho^2 the field grows by log2(N^2 / 12) + 20 bits, less than log2(2 N^2) + 20.
+
+Other comparisons (`start.py`, `totals.py`) have a D of their own, and the same secrets.
 
 **What is left** to the server is abs(v) of each comparison, in an order that it does not know: how large D is, but for
 17 octaves. The sign of v is a fair coin.
@@ -46,8 +48,8 @@ _WORDS = 3
 _BLOCK = 1 << 14
 
 
-def largest_value(*, n_total: int, squared_norm: int) -> int:
-    """Return a bound on what the server decodes, in size: the "Size" of this module.
+def largest_difference(*, n_total: int, squared_norm: int) -> int:
+    """Return a bound on D of two centres, in size: the "Size" of this module.
 
     Parameters
     ----------
@@ -56,7 +58,12 @@ def largest_value(*, n_total: int, squared_norm: int) -> int:
     squared_norm : int
         Largest squared norm of a record on the grid, rho^2.
     """
-    return (n_total**4 * squared_norm // 4 + 1) << FACTOR_BITS
+    return n_total**4 * squared_norm // 4
+
+
+def largest_value(difference: int) -> int:
+    """Return a bound on what the server decodes of differences up to a size, in size."""
+    return (difference + 1) << FACTOR_BITS
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,21 @@
-"""The clusters that the iterations start from, from public randomness and, if asked, decoded distances.
+r"""The clusters that a course begins with, from public randomness and, in the separated start, from comparisons.
 
 `random`: every point gets a random cluster from the public seed (Alg. 1, line 7).
 
-`separated`: k points are chosen one after the other, each with probability proportional to its squared distance from
-the nearest one before it (k-means++, the approximation algorithm here), with the public seed's coins; then group h
-holds the points that are at least three times nearer to the h-th than to any other (§5). The other points are in no
-group until the first iteration. Each chosen point is a cluster of one in the protocol, so nothing but its distances
-to all points is decoded; these the server sees.
+`separated`: k seeds are chosen among the points, each with probability proportional to its squared distance from the
+nearest one before it (k-means++, the approximation algorithm here), with the public seed's coins. Group h then holds
+the points that are at least three times nearer to the h-th seed than to any other (§5). The other points are in no
+group until the first iteration. All of it are comparisons as in Lloyd's iterations: the server learns no distance, no
+seed but each start's first, which is public, and no group.
+
+- **A seed.** Let d_i be point i's squared distance from its nearest seed, P_j = d_0 + .. + d_j, T the sum of all, u a
+  coin in 0..2^b - 1. The point chosen is the first j with 2^b P_j > u T. D_j = u T - 2^b P_j falls with j, so the signs
+  of D_0..D_(m-2) say which one it is and nothing else. It is point j with probability d_j / T, but for m / 2^b < 2^-16
+  in all. A point at a seed's place is chosen only where all are: then it is the last.
+- **The nearest seed** of each point: the new one wins where D = |x - new|^2 - |x - nearest|^2 < 0.
+- **The groups**: point i is in that of its nearest seed where |x - other|^2 - 9 |x - nearest|^2 >= 0 for all others.
+
+*Size.* abs(D) <= 2^b N 4 rho^2 for a seed, 36 rho^2 for a group, rho the largest norm of a point.
 
 Source: SecFC, §4.1, §5; Awasthi and Sheffet (2012); Arthur and Vassilvitskii (2007). Differs from the paper: it does
 not say what clustering the separation starts from. A random one would leave all groups empty, since its centres lie
@@ -15,103 +24,107 @@ close together and no point is three times nearer to one of them.
 
 from __future__ import annotations
 
-import bisect
-import itertools
-from collections.abc import Iterable, Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.field.wide import Wide
+from fastlloyd.errors import PeerError
+from fastlloyd.field.prime import Elements
+from fastlloyd.protocols.secfc.math.coded import Coder
+from fastlloyd.protocols.secfc.math.differences import ElementDifferences, Question, Step
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
+from fastlloyd.wire.header import SERVER
 
-_SPARE_WORDS = 3
-
-
-def first_labels(plan: Plan, records: int) -> NDArray[np.int64]:
-    """Return the first assignment, alike on all parties; shape (records,), k for a point in no cluster."""
-    if plan.start == "random":
-        return PublicStream(plan.seed, domains.SECFC_RANDOM).integers(0, plan.k - 1, records)
-    first = PublicStream(plan.seed, domains.SECFC_FIRST).integers(0, records - 1, 1)
-    return single(int(first[0]), records, plan.k)
+_APART = 9
+"""Three times, squared."""
 
 
-def seed_stream(plan: Plan) -> PublicStream:
-    """Return the public coins of the separated start."""
-    return PublicStream(plan.seed, domains.SECFC_FURTHER)
+def random_labels(plan: Plan, records: int, number: int) -> NDArray[np.int64]:
+    """Return the random clusters of one start, 0..k-1, alike at all clients; shape (records,)."""
+    return PublicStream(plan.seed, domains.SECFC_RANDOM).integers(0, plan.k - 1, (number + 1) * records)[-records:]
 
 
-def single(point: int, records: int, k: int) -> NDArray[np.int64]:
-    """Return the assignment in which one point is cluster 0 and all others are in none."""
-    labels = np.full(records, k, dtype=np.int64)
-    labels[point] = 0
-    return labels
+def first_seed(plan: Plan, records: int, number: int) -> int:
+    """Return the first seed of one separated start, alike at all clients."""
+    return int(PublicStream(plan.seed, domains.SECFC_FIRST).integers(0, records - 1, number + 1)[number])
 
 
-def draw_by_weight(weights: Sequence[int], stream: PublicStream) -> int:
-    """Draw an index with probability proportional to its weight; 0 if all weights are 0.
-
-    Notes
-    -----
-    In Python integers, with 64 bits and more to spare: the same on all machines.
-    """
-    reached = list(itertools.accumulate(weights))
-    total = reached[-1]
-    words = total.bit_length() // 32 + _SPARE_WORDS
-    draw = int.from_bytes(stream.uint32(words).astype("<u4").tobytes(), "little")
-    return bisect.bisect_right(reached, draw * total >> 32 * words) if total else 0
+def coins(plan: Plan, number: int) -> list[int]:
+    """Return the coins u of one separated start's further seeds, alike at all clients; below 2^b."""
+    count = plan.k - 1
+    words = PublicStream(plan.seed, domains.SECFC_FURTHER).uint32(2 * count * (number + 1))[2 * count * number :]
+    return [(int(low) | int(high) << 32) >> (64 - plan.coin_bits) for low, high in words.reshape(count, 2)]
 
 
 class SeparatedStart:
-    """The server's memory during the rounds of the separated start.
+    """One separated start, from a client's side.
 
     Parameters
     ----------
     plan : Plan
+    coder : Coder
+    number : int
+        Of the start, from 0.
     """
 
-    def __init__(self, plan: Plan) -> None:
-        self._k = plan.k
-        self._stream = seed_stream(plan)
-        self._columns: list[Wide] = []
-        self._nearest: Wide | None = None
+    def __init__(self, plan: Plan, coder: Coder, number: int) -> None:
+        self._plan, self._coder = plan, coder
+        self._columns = np.empty((len(coder.field.primes), plan.k, coder.records), dtype=np.float32)
+        self._columns[:, 0] = coder.distances(first_seed(plan, coder.records, number))
+        self._coins, self._chosen = coins(plan, number), 1
+        self._nearest = np.zeros(coder.records, dtype=np.int64)
 
-    def advance(self, blocks: Iterable[Wide]) -> NDArray[np.int64]:
-        """Take the distances to the newest seed; return the next assignment.
+    @property
+    def nearest(self) -> NDArray[np.int64]:
+        """Each point's nearest seed, by number; shape (m,)."""
+        return self._nearest
 
-        Parameters
-        ----------
-        blocks : iterable of Wide, shape (points of the block,)
-            If it raises, nothing has changed, and other answers may be tried.
+    def seed(self) -> Step:
+        """Choose one more seed; return each point's nearest.
+
+        Raises
+        ------
+        PeerError
+            The signs fit no choice.
         """
-        column = _join(list(blocks))
-        self._columns.append(column)
-        if len(self._columns) == self._k:
-            return self._groups()
-        nearest = column if self._nearest is None else self._nearest.replace(column.less(self._nearest), column)
-        self._nearest = nearest
-        chosen = draw_by_weight(nearest.integers().tolist(), self._stream)
-        return single(chosen, column.shape[0], self._k)
+        field, near = self._coder.field, self._distances(self._nearest)
+        sums = field.reduce(np.cumsum(near, axis=1))
+        scale = field.encode(np.array([1 << self._plan.coin_bits]))
+        drawn = field.multiply(sums[:, -1:], field.encode(np.array([self._coins[self._chosen - 1]])))
+        passed = yield Question(
+            ElementDifferences(field.subtract(drawn, field.multiply(sums[:, :-1], scale))), last=False
+        )
+        chosen = int(passed.sum())
+        if not passed[:chosen].all():
+            raise PeerError(
+                "the signs fit no choice of a seed: the server told wrong ones, or a client's answer was wrong; look "
+                "at their versions, or start with --set secfc.extra_answers=2, which names a client that is wrong",
+                rank=SERVER.rank,
+            )
+        column = self._coder.distances(chosen).astype(np.float64)
+        stays = yield Question(ElementDifferences(field.subtract(column, near)), last=True)
+        self._nearest = np.where(stays, self._nearest, self._chosen)
+        self._columns[:, self._chosen] = column
+        self._chosen += 1
+        return self._nearest
 
-    def _groups(self) -> NDArray[np.int64]:
-        """Return each point to the seed that it is three times nearer to than to all others, or to none."""
-        own = self._columns[0]
-        labels = np.zeros(own.shape, dtype=np.int64)
-        for h, column in enumerate(self._columns):
-            nearer = column.less(own)
-            own = own.replace(nearer, column)
-            labels[nearer] = h
-        bound = own.times(9)
-        apart = np.ones(own.shape, dtype=np.bool_)
-        for h, column in enumerate(self._columns):
-            apart &= (labels == h) | ~column.less(bound)
-        return np.where(apart, labels, self._k)
+    def groups(self) -> Step:
+        """Return each point's nearest seed if it is three times nearer than all others, else k."""
+        field, k = self._coder.field, self._plan.k
+        nine = field.multiply(self._distances(self._nearest), field.encode(np.array([_APART])))
+        apart = np.ones(self._coder.records, dtype=np.bool_)
+        width = self._plan.most_values
+        for first in range(0, max(1, k - 1), width):
+            # The other seeds of each point, ascending.
+            places = np.arange(first, min(first + width, k - 1))[:, None]
+            others = places + (places >= self._nearest)
+            elements = [field.subtract(self._distances(other), nine) for other in others]
+            joined = np.concatenate([field.zeros((0,)), *elements], axis=1)
+            passed = yield Question(ElementDifferences(joined), last=first + width >= k - 1)
+            apart &= passed.reshape(len(others), len(apart)).all(axis=0)
+        return np.where(apart, self._nearest, k)
 
-
-def _join(blocks: list[Wide]) -> Wide:
-    """Lay blocks one after the other."""
-    count = max(len(block.limbs) for block in blocks)
-    same = [block.plus(Wide(np.zeros((count, *block.shape), dtype=np.int64))) for block in blocks]
-    return Wide(np.concatenate([block.limbs for block in same], axis=-1))
+    def _distances(self, seeds: NDArray[np.int64]) -> Elements:
+        """Return the shares of each point's squared distance from one of the seeds, shape (primes, m)."""
+        return self._columns[:, seeds, np.arange(len(seeds))].astype(np.float64)
