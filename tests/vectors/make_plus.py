@@ -1,6 +1,6 @@
 """Makes plus.json: runs of fastlloyd-plus, from the noise multiplier to the last centres.
 
-Written from docs/fastlloyd-plus.md ("The algorithm", "The numbers") and docs/protocol.md alone, in decimal numbers of
+Follows docs/fastlloyd-plus.md ("The algorithm", "The numbers") and docs/protocol.md, in decimal numbers of
 50 digits, but for what has to be float64: there rounding decides ties. It imports nothing of the package.
 `python -m tests.vectors.make_plus > tests/vectors/plus.json` writes the file anew.
 """
@@ -361,9 +361,9 @@ class Run:
                 used[j] += 1
                 lever[j] += sum((D(a) - b) ** 2 for a, b in zip(x, exact[j])) / d
         held = sum(heavy)
-        self.records = min(max(held, D(1)), D(self.n))
+        self.records = min(max(held, noise / 2, D(1)), D(self.n))
         self.counts = [size * self.records / held for size in sizes]
-        self.count_variance = [m * noise**2 for m in used]
+        self.count_variance = [max(m, 1) * noise**2 for m in used]
         self.variance = [
             part * (noise / max(size, D(self.n) / k / 10)) ** 2 + (2 / D(g)) ** 2 / 48
             for part, size in zip(lever, sizes)

@@ -8,7 +8,7 @@ steps are then weighed against what is known by then (a Kalman filter with a kno
 hardly worth having is moved to where one is missing.
 
 All of it but the two updates works on released values only. It uses basic IEEE operations in a fixed order (sums by
-`_total`), so that every client computes the same bits.
+`total`), so that every client computes the same bits.
 
 Source: docs/fastlloyd-plus.md.
 """

@@ -93,11 +93,12 @@ def read_grid(noisy: Floats, start: Floats, state: State, plan: Plan) -> tuple[F
     sizes = np.bincount(labels, weights, plan.k).astype(np.float64)
     used = (weights > 0.0).astype(np.float64)
     held = total(weights)
-    records = min(max(held, 1.0), float(plan.n_total))
+    records = min(max(held, 0.5 * noise, 1.0), float(plan.n_total))
     lever = np.bincount(labels, used * squared, plan.k) / plan.d
     doubt = noise / np.maximum(sizes, _LEAST_SHARE * plan.n_total / plan.k)
     edge = 2.0 / _cells(plan)
-    count_variance = np.bincount(labels, used, plan.k).astype(np.float64) * (noise * noise)
+    # A cluster without such a cell is as uncertain as one with a single one.
+    count_variance = np.maximum(np.bincount(labels, used, plan.k), 1.0) * (noise * noise)
     return centers, State(
         middle=(middle := _mean(middles, weights)),
         deviation=_deviations(_mean((middles - middle) * (middles - middle), weights)),
