@@ -209,7 +209,7 @@ class Run:
         """g; 0 without a histogram."""
         k, d, share = self.k, self.d, D(str(settings.get("grid", GRID_SHARE)))
         start = settings.get("start", "auto")
-        if d > 3 or self.rounds < 3 or share == 0 or start == "survey":
+        if d > 3 or k > 1024 or self.rounds < 3 or share == 0 or start == "survey":
             return 0
         z = sigma / share.sqrt()
         least = ceiling(power(D("1.5") * k, 1 / D(d)) - D("1e-9"))

@@ -27,6 +27,8 @@ LEAST_ROUNDS = 3
 GRID_FEATURES = 3
 """With more features there is no histogram: its cells would be too few along each, or too many."""
 MOST_CELLS = 4096
+GRID_CLUSTERS = 1024
+"""With more clusters there is no histogram: k-means of its cells would take longer than a round may."""
 _CELL_NOISE = 2.0  # public N over the noise on a cell, over this, is (cells along a feature)^((2 + d) / 2)
 _CELLS_OF_CLUSTER = 1.5  # at least so many cells, over k
 _LEAST_RECORDS = 3.0  # public share of a cluster over the noise on a cell, for a histogram to be worth it
@@ -141,7 +143,7 @@ def _grid_cells(settings: Settings, *, k: int, d: int, n: int, sigma: float) -> 
     The finer a grid, the less a centre is off by the width of a cell, and the more noise there is in all its cells
     together: the best width follows from the records over the noise on one count, as in Su et al. (2016), §5.
     """
-    if d > GRID_FEATURES or settings.start == "survey" or settings.grid == 0.0:
+    if d > GRID_FEATURES or k > GRID_CLUSTERS or settings.start == "survey" or settings.grid == 0.0:
         return 0
     noise = sigma / math.sqrt(settings.grid)
     least, most = math.ceil(math.pow(_CELLS_OF_CLUSTER * k, 1.0 / d) - 1e-9), _most_cells(d)

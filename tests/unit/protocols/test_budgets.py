@@ -8,7 +8,7 @@ import math
 import pytest
 
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
-from fastlloyd.protocols.fastlloyd.plus_plan import SURVEY_COUNT_RATIO, PlusPlan, plus_multipliers
+from fastlloyd.protocols.fastlloyd.plus_plan import SURVEY_COUNT_RATIO, PlusPlan, make_plus, plus_multipliers
 from fastlloyd.protocols.fastlloyd.settings import count_ratio, settings_from
 from fastlloyd.protocols.feddp import budget as feddp
 from fastlloyd.protocols.feddp.settings import settings_from as feddp_settings
@@ -49,3 +49,10 @@ def test_rounds_of_plus_share_what_its_start_leaves(share: float, cells: int, d:
     assert counts / sums == pytest.approx(count_ratio("fastlloyd", d, settings))
     assert (rounds - 1) * (1 / sums**2 + 1 / counts**2) == pytest.approx((1 - share) / sigma**2)
     assert math.isclose(count_ratio("fastlloyd", d, settings), (4 * d) ** 0.25)
+
+
+@pytest.mark.parametrize(("k", "cells"), [(1024, 16), (1025, 0)])
+def test_so_many_clusters_that_k_means_of_cells_takes_too_long_begin_with_a_survey(k: int, cells: int) -> None:
+    settings = settings_from("fastlloyd-plus", {"start": "grid"})
+    plus = make_plus(settings, k=k, d=3, n=10**8, sigma=4.0, rounds=10)
+    assert (plus.cells, plus.survey) == (cells, not cells)
