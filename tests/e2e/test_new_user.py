@@ -125,7 +125,8 @@ def test_one_site_writes_otherwise_and_all_have_a_result(
     env = {**os.environ, "PATH": path, "PYTHONPATH": QUICK}
     ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=90, check=False)
     assert ended.returncode == 0, ended.stderr
-    assert "verdict   good" in ended.stdout and "files in study/result" in ended.stdout
+    assert "verdict   good" in ended.stdout, ended.stdout
+    assert "files in study/result" in ended.stdout
     centres = np.loadtxt(study / "result" / "centroids.csv", delimiter=",", skiprows=1)
     centres = centres[np.argsort(centres[:, 0])]
     assert np.abs(centres - KINDS).max() < 5.0, centres

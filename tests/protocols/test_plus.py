@@ -175,7 +175,7 @@ def test_without_noise_it_finds_separated_clusters() -> None:
 def test_the_survey_measures_middle_spread_and_number() -> None:
     rng = np.random.default_rng(0)
     points = np.clip(rng.normal([0.3, -0.5], [0.1, 0.3], (4000, 2)), -1, 1)
-    plan = plan_for(points, 3, protocol=PLUS, epsilon=20.0)
+    plan = plan_for(points, 3, protocol=PLUS, epsilon=20.0, settings=SURVEY)
     from fastlloyd.kmeans.grid import quantise
     from fastlloyd.protocols.fastlloyd.rounds import local_update
 

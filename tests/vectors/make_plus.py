@@ -387,7 +387,12 @@ class Run:
                 for i in range(len(counts))
             ]
         deviation = noise * math.sqrt(0.375**self.d)
-        for bound in (1.5, 1.0, 0.5, 0.0, -0.5, -1.0, -1.5, -2.0):
+        tails = ("0.0668", "0.0228", "0.00621", "0.00135", "0.000233", "0.0000317", "0.0000034")
+        for i, tail in enumerate(tails):
+            first = (3 + i) / 2
+            if len(counts) * float(tail) <= 0.1 * sum(s > first * deviation for s in smooth):
+                break
+        for bound in [first - i / 2 for i in range(round(2 * first) + 5)]:
             found = [max(n, 0.0) if s > bound * deviation else 0.0 for n, s in zip(counts, smooth)]
             if sum(w > 0 for w in found) >= self.k:
                 return found
@@ -442,7 +447,7 @@ class Run:
             gains = [h * min(near / 10, within / 2) for h, near in zip(held, nearest_other)]
             gains[leaves] = D(-1)
             split = gains.index(max(gains))
-            if split == stays or cost * (4 if self.g else 1) >= gains[split]:
+            if (split == stays and cost > 0) or cost * (4 if self.g else 1) >= gains[split]:
                 return
             away = D("0.35") * nearest_other[split].sqrt()
             if held[stays] + held[leaves] > 0:

@@ -88,7 +88,7 @@ def _plus_noise(plan: Plan, state: State, noisy_sums: Floats, *, count_noise: fl
     deviations = np.sqrt(variance[:, None] + (share[:, None] * steps * (count_noise / divisor)[:, None]) ** 2)
     more: dict[str, Any] = {"steps": steps, "step_deviations": np.sqrt(doubt)}
     if plan.rounds[0].cells:
-        more |= {"spread": state.spread**2, "spread_deviation": _grid_spread_deviation(plan, state)}
+        more["spread"] = state.spread**2  # if anything too large: cells of noise lie far away
     elif plan.is_survey(0) and plan.k > 1:
         more |= {"spread": state.spread**2, "spread_deviation": _spread_deviation(plan, state)}
     return deviations, more
@@ -116,12 +116,3 @@ def _spread_deviation(plan: Plan, state: State) -> float:
     noise = noise_deviations(plan, 0)[0] / state.records
     weight = square_limit(plan.fraction_bits) / float(1 << plan.fraction_bits)
     return noise * math.sqrt(plan.d / (2.0 * weight) ** 2 + 4.0 * float(state.middle @ state.middle))
-
-
-def _grid_spread_deviation(plan: Plan, state: State) -> float:
-    """Return at most the standard deviation of the noise on the squared spread that a histogram shows.
-
-    As if all cells had been used, about the middle of the domain: the mean of |x|^4 over it is d / 5 + d (d - 1) / 9.
-    """
-    noise = noise_deviations(plan, 0)[1] / state.records
-    return noise * math.sqrt(plan.rounds[0].cells * (plan.d / 5.0 + plan.d * (plan.d - 1) / 9.0))

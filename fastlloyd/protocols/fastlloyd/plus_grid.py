@@ -26,8 +26,12 @@ from fastlloyd.randomness.prg import PublicStream
 Floats = NDArray[np.float64]
 
 # Tuned on synthetic sets, see docs/fastlloyd-plus.md.
-# A cell counts if its smoothed count is above so many standard deviations of its noise; the next where too few are.
-_KEPT = (1.5, 1.0, 0.5, 0.0, -0.5, -1.0, -1.5, -2.0)
+# A cell counts if its smoothed count is above so many standard deviations of its noise; beside it, how often noise is
+# alone. The first is taken that leaves few enough cells of noise among those that count, or
+# one lower where too few count.
+_KEPT = ((1.5, 0.0668), (2.0, 0.0228), (2.5, 6.21e-3), (3.0, 1.35e-3), (3.5, 2.33e-4), (4.0, 3.17e-5), (4.5, 3.4e-6))
+_KEPT_OF_FEW = (4.0, 3.5, 3.0, 2.5, 2.0, 1.5, 1.0, 0.5, 0.0, -0.5, -1.0, -1.5, -2.0)
+_FALSE_CELLS = 0.1  # of those that count, expected of noise alone
 _LEAST_WEIGHT = 1e-3  # of a cell, over the noise, where even so too few are left
 _RESTARTS, _STEPS = 8, 30
 _MOST_WORK = 1 << 22  # cells times clusters times restarts
@@ -78,8 +82,9 @@ def read_grid(noisy: Floats, start: Floats, state: State, plan: Plan) -> tuple[F
     Notes
     -----
     Sees: the clients. Post-processing.
-    A cell whose count stands out of the noise, together with its neighbours', has its noisy count as weight. A centre
-    is then known up to the noise of its cells' counts, times how far they lie from it, and to a part of a cell.
+    A cell whose count stands out of the noise, together with its neighbours', has its noisy count as weight; where
+    records fill a small part of the domain only, it has to stand out more, or cells of noise would outweigh them. A
+    centre is then known up to the noise of its cells' counts, times how far they lie from it, and to a part of a cell.
     """
     noise = noise_deviations(plan, 0)[1]
     middles = cell_middles(plan)
@@ -140,8 +145,11 @@ def _weights(noisy: Floats, noise: float, plan: Plan) -> Floats:
     """Return the counts of the cells that stand out, zero elsewhere; at least k cells have a weight."""
     smooth = _smoothed(noisy.reshape((_cells(plan),) * plan.d)).ravel()
     deviation = noise * math.sqrt(0.375**plan.d)
-    for kept in _KEPT:
-        weights = np.where(smooth > kept * deviation, np.maximum(noisy, 0.0), 0.0)
+    for kept, alone in _KEPT:
+        if len(noisy) * alone <= _FALSE_CELLS * np.count_nonzero(smooth > kept * deviation):
+            break
+    for lower in (kept, *(value for value in _KEPT_OF_FEW if value < kept)):
+        weights = np.where(smooth > lower * deviation, np.maximum(noisy, 0.0), 0.0)
         if np.count_nonzero(weights) >= plan.k:
             return weights
     return np.maximum(noisy, 0.0) + _LEAST_WEIGHT * noise

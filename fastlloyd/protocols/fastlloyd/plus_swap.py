@@ -89,7 +89,8 @@ def _choose(found: Clusters, deviation: Floats, area: float, least: float) -> tu
     gain = held * np.minimum(_NEAR_GAIN * nearest, _WITHIN_GAIN * _within(found.centers, held, deviation, area))
     gain[leaves] = -1.0
     split = int(gain.argmax())
-    if split == stays or least * loss[stays, leaves] >= gain[split]:
+    # An empty cluster may as well go beside the one that it would have been merged into.
+    if (split == stays and loss[stays, leaves] > 0.0) or least * loss[stays, leaves] >= gain[split]:
         return None
     return stays, leaves, split, math.sqrt(nearest[split])
 
