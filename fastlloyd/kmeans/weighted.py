@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.kmeans.ordered import total
 from fastlloyd.randomness.prg import PublicStream
 
 _BLOCK_VALUES = 1 << 22
@@ -100,7 +101,7 @@ def seed_centers(
         mass = weights * nearest
         tries = _draw(mass if mass.sum() > 0.0 else weights, candidates, stream)
         shrunk = np.minimum(nearest[:, None], _squared_distances(points, points[tries]))
-        best = int(np.argmin([_total(weights * column) for column in shrunk.T]))
+        best = int(np.argmin([total(weights * column) for column in shrunk.T]))
         chosen[j], nearest = points[tries[best]], shrunk[:, best]
     return chosen
 
@@ -134,7 +135,7 @@ def refine(
         labels, distances = nearest(points, centers)
         if (labels == before).all():
             break
-    return Clustering(centers, labels, _total(weights * distances))
+    return Clustering(centers, labels, total(weights * distances))
 
 
 def nearest(points: NDArray[np.float64], centers: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -162,11 +163,6 @@ def _squared_distances(points: NDArray[np.float64], centers: NDArray[np.float64]
     theirs = np.einsum("ij,ij->i", centers, centers)
     found: NDArray[np.float64] = np.maximum(own - 2.0 * (points @ centers.T) + theirs, 0.0)
     return found
-
-
-def _total(values: NDArray[np.float64]) -> float:
-    """Add up in order: numpy's own sum may go another way on another machine."""
-    return float(np.cumsum(values)[-1])
 
 
 def _usable(points: NDArray[np.float64], weights: NDArray[np.float64] | None) -> NDArray[np.float64]:

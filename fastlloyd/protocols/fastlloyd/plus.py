@@ -23,11 +23,12 @@ from numpy.typing import NDArray
 from fastlloyd.kmeans.assign import accumulate
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.kmeans.layout import join
+from fastlloyd.kmeans.ordered import total
 from fastlloyd.kmeans.update import truncate
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.plus_grid import expected_variance
 from fastlloyd.protocols.fastlloyd.plus_plan import FEATURE_FLOOR, SPREAD_LIMITS, SPREAD_PRIOR, square_limit
-from fastlloyd.protocols.fastlloyd.plus_state import State, noise_deviations, total
+from fastlloyd.protocols.fastlloyd.plus_state import State, noise_deviations
 from fastlloyd.protocols.fastlloyd.plus_swap import Clusters, swap
 
 Floats = NDArray[np.float64]

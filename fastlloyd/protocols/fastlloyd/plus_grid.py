@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import GridPoints
+from fastlloyd.kmeans.ordered import total
 from fastlloyd.kmeans.weighted import cluster, nearest
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.plus_plan import FEATURE_FLOOR, SPREAD_LIMITS
-from fastlloyd.protocols.fastlloyd.plus_state import State, noise_deviations, total
+from fastlloyd.protocols.fastlloyd.plus_state import State, noise_deviations
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
 
@@ -27,8 +28,7 @@ Floats = NDArray[np.float64]
 
 # Tuned on synthetic sets, see docs/fastlloyd-plus.md.
 # A cell counts if its smoothed count is above so many standard deviations of its noise; beside it, how often noise is
-# alone. The first is taken that leaves few enough cells of noise among those that count, or
-# one lower where too few count.
+# alone. The first is taken that leaves few enough cells of noise among those that count; where too few do, one lower.
 _KEPT = ((1.5, 0.0668), (2.0, 0.0228), (2.5, 6.21e-3), (3.0, 1.35e-3), (3.5, 2.33e-4), (4.0, 3.17e-5), (4.5, 3.4e-6))
 _KEPT_OF_FEW = (4.0, 3.5, 3.0, 2.5, 2.0, 1.5, 1.0, 0.5, 0.0, -0.5, -1.0, -1.5, -2.0)
 _FALSE_CELLS = 0.1  # of those that count, expected of noise alone

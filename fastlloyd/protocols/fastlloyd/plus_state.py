@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.kmeans.ordered import total
 from fastlloyd.privacy.release import NORM_OF, SHARED
 from fastlloyd.privacy.shares import spread
 from fastlloyd.protocols.fastlloyd.plan import Plan
@@ -57,8 +58,3 @@ def noise_deviations(plan: Plan, t: int) -> tuple[float, float]:
     if NORM_OF.get(plan.mechanism) == "l1":
         more *= math.sqrt(2.0)  # the plan has the scale b
     return planned.sum_scale * more / grid, planned.count_scale * more / grid
-
-
-def total(values: Floats) -> float:
-    """Add up in order: numpy's own sum may go another way on another machine."""
-    return float(np.cumsum(values)[-1])

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.kmeans.ordered import total
 from fastlloyd.kmeans.update import truncate
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
@@ -103,7 +104,7 @@ def _move(found: Clusters, stays: int, leaves: int, split: int, distance: float,
         centers[stays] = (own * centers[stays] + other * centers[leaves]) / (own + other)
     counts[stays] = own + other
     found.count_variance[stays] += found.count_variance[leaves]
-    length = math.sqrt(max(_total(direction * direction), 1e-12))
+    length = math.sqrt(max(total(direction * direction), 1e-12))
     away = _APART * distance
     offset, middle = direction * (away / length), centers[split].copy()
     centers[split], centers[leaves] = truncate(middle + offset), truncate(middle - offset)
@@ -118,10 +119,10 @@ def _move(found: Clusters, stays: int, leaves: int, split: int, distance: float,
 
 def _within(centers: Floats, held: Floats, deviation: Floats, area: float) -> float:
     """Return the spread of all records less that between clusters: what is left within them, per record."""
-    weights = (held / max(_total(held), 1e-9))[:, None]
+    weights = (held / max(total(held), 1e-9))[:, None]
     away = centers - np.cumsum(weights * centers, axis=0)[-1]
-    spread = _total(deviation * deviation)
-    return max(spread - _total(weights * away * away), _WITHIN_FLOOR * area * spread)
+    spread = total(deviation * deviation)
+    return max(spread - total(weights * away * away), _WITHIN_FLOOR * area * spread)
 
 
 def _squared_distances(centers: Floats) -> Floats:
@@ -131,8 +132,3 @@ def _squared_distances(centers: Floats) -> Floats:
         difference = centers[:, h, None] - centers[None, :, h]
         squared += difference * difference
     return squared
-
-
-def _total(values: Floats) -> float:
-    """Add up in order."""
-    return float(np.cumsum(values)[-1])

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.assign import accumulate
 from fastlloyd.kmeans.grid import GridPoints, round_centers
+from fastlloyd.kmeans.ordered import total
 from fastlloyd.kmeans.update import truncate
 from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS, STEPS, Draw, LocalPlan
 from fastlloyd.protocols.vertical_dp.math.tree import Tree
@@ -58,7 +59,7 @@ def shortened_steps(points: GridPoints, tree: Tree, start: Floats, plan: LocalPl
     k, d = start.shape
     radius = step_radius(tree, plan)
     reach = radius / _GRID
-    share = min(_total(tree.weights), float(plan.n)) / k
+    share = min(total(tree.weights), float(plan.n)) / k
     centers = round_centers(start, FRACTION_BITS)
     doubt = np.full(k, (_FIRST_DOUBT * reach) ** 2 / d)
     sizes, size_doubt = np.full(k, share), np.full(k, (_SIZE_DOUBT * share) ** 2)
@@ -80,17 +81,12 @@ def shortened_steps(points: GridPoints, tree: Tree, start: Floats, plan: LocalPl
 
 def step_radius(tree: Tree, plan: LocalPlan) -> int:
     """Return the radius in grid units: the spread of the tree's boxes times k'^(-1/d). Post-processing."""
-    shares = tree.weights / _total(tree.weights)
+    shares = tree.weights / total(tree.weights)
     squared = 0.0
     for h in range(plan.d):
         middles = (tree.low[:, h] + tree.high[:, h]) / (2.0 * _GRID)
         lengths = (tree.high[:, h] - tree.low[:, h]) / _GRID
-        away = middles - _total(shares * middles)
-        squared += _total(shares * (away * away + _WITHIN * lengths * lengths))
+        away = middles - total(shares * middles)
+        squared += total(shares * (away * away + _WITHIN * lengths * lengths))
     spread = math.sqrt(max(squared, _LEAST_VARIANCE * plan.d))
     return min(max(int(spread * math.pow(plan.clusters, -1.0 / plan.d) * _GRID), 1), _MOST_RADIUS)
-
-
-def _total(values: Floats) -> float:
-    """Add up in order."""
-    return float(np.cumsum(values)[-1])
