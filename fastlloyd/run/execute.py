@@ -46,7 +46,7 @@ from fastlloyd.run.checks import refuse_other_protocol
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.driver import Deadlines, Driver
 from fastlloyd.run.files import Files, ResultFiles, ServerFiles
-from fastlloyd.run.host import Host
+from fastlloyd.run.host import Host, Progress
 from fastlloyd.run.inputs import Common
 from fastlloyd.run.outcome import Facts, Outcome
 from fastlloyd.run.place import load_identity
@@ -54,7 +54,7 @@ from fastlloyd.run.session import Session, find_face
 from fastlloyd.run.state import StateDir
 from fastlloyd.run.told import interrupted_words, resume_words
 from fastlloyd.run.vertical import refuse_one_file
-from fastlloyd.wire.header import SERVER, PartyId, clients
+from fastlloyd.wire.header import PartyId, clients
 
 T = TypeVar("T")
 
@@ -318,41 +318,6 @@ def _live(prepared: _Prepared, session: Session, links: SecureLinks, files: File
     driver = Driver(session.me, links, session.meter, deadlines, host)
     announcer.patience.stage = driver.awaited
     return driver.drive(life)
-
-
-class Progress:
-    """Notes how long set-up and rounds take; whoever speaks tells people."""
-
-    def __init__(self, facts: Facts, meter: Meter, announcer: Announcer, everybody: tuple[PartyId, ...]) -> None:
-        self._facts = facts
-        self._meter = meter
-        self._announcer = announcer
-        self._peers = tuple(party for party in (SERVER, *everybody) if party != facts.me)
-        self._since = 0.0
-
-    def publish(self, event: str, values: dict[str, Any]) -> None:
-        """Take in one event with the seconds since the last one; a round is told with all payload bytes of it."""
-        if event == "setup":
-            self._since = 0.0
-            self._announcer.patience.end()
-            self._facts.end_setup()
-            self._tell(event, {"seconds": self._facts.setup_seconds})
-            return
-        if event == "progress":
-            self._since += values["seconds"]
-            self._tell(event, values)
-            return
-        values = {"clients": len(self._peers), **values, "seconds": values["seconds"] + self._since}
-        self._since = 0.0
-        self._facts.round_seconds.append(values["seconds"])
-        if self._announcer.speaks:
-            counts = (self._meter.sent, self._meter.received)
-            payload = sum(c[peer, values["round"]].payload_bytes for c in counts for peer in self._peers)
-            self._tell(event, {**values, "bytes": payload})
-
-    def _tell(self, event: str, values: dict[str, Any]) -> None:
-        if self._announcer.speaks:
-            self._announcer.event(event, **values)
 
 
 def _keep_ledger(prepared: _Prepared) -> None:

@@ -179,6 +179,7 @@ class ResultFiles:
             features=result.features,
             noisy_sizes=result.noisy_sizes,
             quality=result.quality,
+            movement=result.movement,
             against=claim.against,
             not_private_reason=claim.not_private_reason,
             evaluation=evaluate_result(self._facts, result),

@@ -17,6 +17,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from fastlloyd.errors import InternalError
+from fastlloyd.net.meter import Meter
 from fastlloyd.party.effects import (
     Afford,
     Attest,
@@ -34,9 +35,11 @@ from fastlloyd.party.effects import (
 )
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.privacy.ledger import Ledger, Release
+from fastlloyd.report.announcer import Announcer
+from fastlloyd.run.outcome import Cost, Facts
 from fastlloyd.run.terms import Limit
 from fastlloyd.run.told import cost_words
-from fastlloyd.wire.header import PartyId
+from fastlloyd.wire.header import SERVER, PartyId
 
 # How long a wait for the disk goes on if a signal has swallowed its end.
 _LOST_RING_S = 0.05
@@ -218,6 +221,50 @@ class Host:
             delta, budget = (delta, None) if limit is None else (limit.delta, limit.epsilon)
             before, after = self._ledger.cost(planned, delta)
             self._tell(cost_words(before, after, delta, runs=len(runs), budget=budget))
+
+
+class Progress:
+    """Notes what set-up and rounds cost; whoever speaks tells people."""
+
+    def __init__(self, facts: Facts, meter: Meter, announcer: Announcer, everybody: tuple[PartyId, ...]) -> None:
+        self._facts = facts
+        self._meter = meter
+        self._announcer = announcer
+        self._peers = tuple(party for party in (SERVER, *everybody) if party != facts.me)
+        self._since = 0.0
+        self._message = 0
+
+    def publish(self, event: str, values: dict[str, Any]) -> None:
+        """Take in one event with the seconds since the last one; a round is told with all payload bytes of it."""
+        if event == "setup":
+            self._since = 0.0
+            self._announcer.patience.end()
+            self._facts.end_setup()
+            self._tell(event, {"seconds": self._facts.setup_seconds})
+            return
+        if event == "progress":
+            self._since += values["seconds"]
+            self._tell(event, values)
+            return
+        values = {"clients": len(self._peers), **values, "seconds": values["seconds"] + self._since}
+        self._since = 0.0
+        sent, received = self._meter.of_rounds(self._peers, self._messages(values["round"]))
+        earlier = self._facts.resumed and not sent.messages + received.messages
+        self._facts.round_costs.append(
+            Cost() if earlier else Cost(values["seconds"], sent.link_bytes, received.link_bytes)
+        )
+        self._tell(event, {**values, "bytes": sent.payload_bytes + received.payload_bytes})
+
+    def _messages(self, round_: int) -> range:
+        """Return the numbers of a round's messages: its own, or all since the last where it takes several."""
+        first = self._message
+        while self._message <= round_ or any((peer, self._message) in self._meter.sent for peer in self._peers):
+            self._message += 1
+        return range(first, self._message)
+
+    def _tell(self, event: str, values: dict[str, Any]) -> None:
+        if self._announcer.speaks:
+            self._announcer.event(event, **values)
 
 
 class _Disk:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.rows import RawRows
 from fastlloyd.errors import PeerError
+from fastlloyd.kmeans.movement import Movement
 from fastlloyd.privacy.release import ADD_REMOVE, Release
 from fastlloyd.report import document
 from fastlloyd.report.expected import Expected
@@ -30,6 +31,15 @@ from fastlloyd.report.signed import Covers, SignedRecord
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import Common
 from fastlloyd.wire.header import PartyId
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one round has cost a party: seconds, and bytes on its own links; None where an earlier life has done it."""
+
+    seconds: float | None = None
+    sent_bytes: int | None = None
+    received_bytes: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,7 +57,7 @@ class Facts:
     mpi: str | None = None
     prints: bool = False
     setup_seconds: float = 0.0
-    round_seconds: list[float] = field(default_factory=list)
+    round_costs: list[Cost] = field(default_factory=list)
 
     def end_setup(self) -> None:
         """Note how long everything before round 0 took."""
@@ -96,8 +106,8 @@ def common_part(
     included : sequence of sequences of PartyId
         Per round, who was included.
     """
-    resumed = len(included) - len(facts.round_seconds)  # rounds closed before a resume were not timed
-    seconds = [None] * resumed + facts.round_seconds
+    resumed = len(included) - len(facts.round_costs)  # rounds closed before a resume were not timed
+    costs = [Cost()] * resumed + facts.round_costs
     return document.Common(
         run=facts.run_id.hex(),
         protocol=facts.config.protocol,
@@ -111,8 +121,8 @@ def common_part(
             "client_caps": list(facts.common.caps),
         },
         rounds=[
-            document.Round(round=t, seconds=seconds[t], clients_included=[party.rank for party in parties])
-            for t, parties in enumerate(included)
+            document.Round(round=t, clients_included=[party.rank for party in parties], **asdict(cost))
+            for t, (parties, cost) in enumerate(zip(included, costs, strict=True))
         ],
         setup_seconds=facts.setup_seconds,
         network=document.Network(
@@ -226,6 +236,8 @@ class Result:
         Scaled centres that `--evaluate` compares with the true records of a public set; None if there are none.
     evaluated_rows : int64 array or None
         The rows of the public set that the clients hold; None for all.
+    movement : sequence of Movement or None, or None
+        How far the released centres moved in each round; None where they did not, or carry no noise.
     costs : float64 array, or None
         Costs that the number of clusters was chosen by.
     extra : mapping from file name to text
@@ -243,6 +255,7 @@ class Result:
     releases: Sequence[Release]
     evaluated: NDArray[np.float64] | None
     evaluated_rows: NDArray[np.int64] | None = None
+    movement: Sequence[Movement | None] | None = None
     costs: NDArray[np.float64] | None = None
     noise: Noise = UNKNOWN
     extra: Mapping[str, str] = field(default_factory=dict)

@@ -26,6 +26,8 @@ QUICK = {"vertical-dp": {"epsilon": 8.0, "settings": {"vertical-dp": {"rows": 64
 FOLDER, PERSON = "xenolith", "quagmire"
 SIZES = (23, 31, 43)
 NAMES = ("age", "dose", "weight", "height")
+# Whose released centres carry noise in each round.
+BY_ROUND = {"fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd", "feddp", "vertical-he"}
 PACKAGE = Path(fastlloyd.__file__).parent
 CODE = ("report/page/result.py", "report/unit.py", "report/sight.py", "protocols/registry.py")
 
@@ -104,11 +106,28 @@ def test_the_page_of_every_protocol_is_valid_and_says_what_is_public_alone(
     if exact:
         assert counts or protocol in ("kfed", "vertical-plain")
         assert not {str(count) for count in counts} & about_clusters(root)
+    check_rounds(report, root)
     # The same page comes out of the files alone, and nothing that was signed or counted is disturbed by it.
     assert main([str(folder), "--html", str(tmp_path / "again.html")]) == 0
     assert (tmp_path / "again.html").read_text("utf-8") == text
     assert main([str(folder), "--verify"]) == 0
     assert "verified" in capsys.readouterr().out
+
+
+def check_rounds(report: dict[str, Any], root: Element) -> None:
+    """Each round has time and bytes, and where noisy centres were released in each, their movement."""
+    protocol, rounds, movement = report["protocol"], report["rounds"], report["result"]["movement"]
+    assert all(entry["sent_bytes"] + entry["received_bytes"] > 0 for entry in rounds)
+    own = sum(entry["sent_bytes"] for entry in rounds)
+    assert own <= report["traffic"]["link_bytes"] - report["traffic"]["setup_bytes"]
+    assert (movement is not None) == (protocol in BY_ROUND)
+    steps = report["parameters"]["steps"] if protocol == "feddp" else ["lloyd"] * len(rounds)
+    for step, moved in zip(steps, movement or [], strict=movement is not None):
+        assert (moved is not None) == (step == "lloyd")
+        assert moved is None or 0 <= moved["mean"] <= moved["largest"]
+    tables = {table.find("caption").attrib.get("id"): table for table in root.iter("table")}
+    assert len(list(tables["rounds"].iter("tr"))) == len(rounds) + 1
+    assert ("movement" in tables) == any(movement or [])
 
 
 def about_clusters(root: Element) -> set[str]:

@@ -37,6 +37,8 @@ class ClientResult:
         Of its own records; stays here.
     included : tuple
         Per round, the clients whose updates were in the sum.
+    path : tuple of float64 arrays, shape (k, d)
+        The centres at the start and after each round, all of them public or released.
     chosen : Chosen or None
         The clusters that are left of `centers` where their number is chosen; None where it was given.
     """
@@ -44,6 +46,7 @@ class ClientResult:
     centers: Centers
     raw_labels: NDArray[np.int64]
     included: tuple[tuple[PartyId, ...], ...]
+    path: tuple[NDArray[np.float64], ...]
     chosen: Chosen | None = None
 
 
@@ -87,6 +90,7 @@ def client(
     global_msa = GlobalMsa(me, plan, masks, share=share, stored=stored or StoredRounds())
     centers = first_centers(plan, start)  # line 3
     included: list[tuple[PartyId, ...]] = []
+    path = [centers.exact]
     for t in range(len(plan.rounds)):  # line 4
         # Assignment and local update, lines 5 to 13: computed when asked for, so not again on resume.
         update = partial(local_update, raw_points, centers, plan, t)
@@ -95,7 +99,8 @@ def client(
         # Post-processing, lines 17 to 20.
         centers = post_process(noisy, centers, plan, t)
         included.append(among)
+        path.append(centers.exact)
         yield Publish("round", {"round": t, "rounds": len(plan.rounds), "clients": len(among)})
     chosen = choose_k(plan, centers)
     labels = assign(raw_points, centers.grid if chosen is None else chosen.grid)
-    return ClientResult(centers, labels, tuple(included), chosen)
+    return ClientResult(centers, labels, tuple(included), tuple(path), chosen)

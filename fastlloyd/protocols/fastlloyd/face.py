@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from fastlloyd.data.bounds import Bounds, unscale
+from fastlloyd.kmeans.movement import movements
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import MaskGenerator, Masks
 from fastlloyd.masking.pairwise import PairwiseMasks
@@ -219,5 +220,6 @@ def _make_result(session: Session, plan: Plan, names: tuple[str, ...], bounds: B
         noise=noise_of(plan, result.centers, chosen),
         releases=session.own_releases(),
         evaluated=left.exact,
+        movement=movements(result.path) if plan.private else None,
         costs=None if chosen is None else chosen.merging.costs,
     )

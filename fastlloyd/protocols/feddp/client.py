@@ -54,12 +54,15 @@ class ClientResult:
         Of its own records, by the nearest centre in the full space; stays here.
     included : tuple
         Per step, the clients in the sum: all of them.
+    path : tuple of float64 arrays, shape (k, d), or None
+        The centres before the first step and after each; None as long as there are none.
     """
 
     centers: Centers
     costs: NDArray[np.float64]
     raw_labels: NDArray[np.int64]
     included: tuple[tuple[PartyId, ...], ...]
+    path: tuple[NDArray[np.float64] | None, ...]
 
     @property
     def k(self) -> int:
@@ -94,6 +97,7 @@ class _State:
         self.projection: Projection | None = None
         self.projected: ProjectedCenters | None = None
         self.centers: Centers | None = None
+        self.path: list[NDArray[np.float64] | None] = [None]
 
     @property
     def k(self) -> int:
@@ -121,6 +125,7 @@ class _State:
                     rank=SERVER.rank,
                 )
             self.centers = reply.found  # Alg. 2, line 4
+        self.path.append(None if self.centers is None else self.centers.exact)
 
     def statistic(self, t: int) -> NDArray[np.int64]:
         """Compute step t's statistic of this client's records."""
@@ -200,7 +205,8 @@ def client(
         raise InternalError("the run has no step that gives centres")
     costs = np.zeros(0) if state.projected is None else state.projected.costs
     labels = assign(raw_points, round_centers(state.centers.exact, plan.fraction_bits))
-    return ClientResult(state.centers, costs, labels, (clients(plan.clients),) * len(plan.rounds))
+    included = (clients(plan.clients),) * len(plan.rounds)
+    return ClientResult(state.centers, costs, labels, included, tuple(state.path))
 
 
 def _send_uplink(t: int, state: _State, pad: _Pad, stored: bytes | None) -> Party[None]:

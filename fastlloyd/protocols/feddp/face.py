@@ -6,7 +6,7 @@ their folder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds, unscale
 from fastlloyd.errors import ConfigError, Reason
+from fastlloyd.kmeans.movement import movements
 from fastlloyd.life.hello import Schema
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.pairwise import PairwiseMasks
@@ -34,7 +35,6 @@ from fastlloyd.protocols.feddp.face_noise import expect, noise_of
 from fastlloyd.protocols.feddp.face_plan import make_foreseen, plan_lines
 from fastlloyd.protocols.feddp.face_words import data_flow, who_sees
 from fastlloyd.protocols.feddp.math.noise import draw_share
-from fastlloyd.protocols.feddp.math.stage import Centers
 from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
 from fastlloyd.protocols.feddp.server import ServerResult, server
@@ -170,7 +170,7 @@ def _conclude(session: Session, plan: Plan, result: ServerResult | ClientResult)
     return (
         yield from conclude(
             session,
-            lambda: _make_result(session, plan, result.centers, result.costs, result.included),
+            lambda: _make_result(session, plan, result),
             took_part=session.everybody,
             writers=(SERVER, *session.everybody),
             raw_labels=result.raw_labels if isinstance(result, ClientResult) else None,
@@ -178,15 +178,9 @@ def _conclude(session: Session, plan: Plan, result: ServerResult | ClientResult)
     )
 
 
-def _make_result(
-    session: Session,
-    plan: Plan,
-    centers: Centers,
-    costs: NDArray[np.float64],
-    included: Sequence[Sequence[PartyId]],
-) -> Result:
+def _make_result(session: Session, plan: Plan, result: ServerResult | ClientResult) -> Result:
     """Return the result that every party has at the end."""
-    facts = session.facts
+    facts, centers = session.facts, result.centers
     bounds: Bounds = session.common.bounds.match(plan.names)
     centroids = unscale(centers.exact, bounds)
     sizes = tuple(float(size) for size in centers.noisy_counts)
@@ -196,7 +190,7 @@ def _make_result(
             clients=plan.clients,
             masking="pairwise",
             parameters=_parameters(plan, len(centroids)),
-            included=included,
+            included=result.included,
         ),
         claim=_claim(session.config, plan),
         features=plan.names,
@@ -207,7 +201,8 @@ def _make_result(
         releases=session.own_releases(),
         evaluated=centers.exact,
         evaluated_rows=_client_rows(session.common),
-        costs=costs if costs.size else None,
+        movement=movements(result.path),
+        costs=result.costs if result.costs.size else None,
     )
 
 

@@ -53,6 +53,8 @@ class ServerResult:
         The curve whose elbow chose k; empty where k was given.
     included : tuple
         Per step, the clients in the sum: all of them.
+    path : tuple of float64 arrays, shape (k, d), or None
+        The centres before the first step and after each; None as long as there are none.
     late : frozenset of PartyId
         Always empty.
     """
@@ -60,6 +62,7 @@ class ServerResult:
     centers: Centers
     costs: NDArray[np.float64]
     included: tuple[tuple[PartyId, ...], ...]
+    path: tuple[NDArray[np.float64] | None, ...]
     late: frozenset[PartyId] = frozenset()
 
     @property
@@ -78,6 +81,7 @@ class _Progress:
     projection: Projection | None = None
     projected: ProjectedCenters | None = None
     centers: Centers | None = None
+    path: list[NDArray[np.float64] | None] = field(default_factory=lambda: [None])
 
     @property
     def k(self) -> int:
@@ -94,6 +98,7 @@ class _Progress:
             self.projected = reply.found
         else:
             self.centers = reply.found
+        self.path.append(None if self.centers is None else self.centers.exact)
 
     def answer(self, t: int, noisy: NDArray[np.int64]) -> Reply:
         """Make the reply of step t from its noisy sum."""
@@ -157,7 +162,7 @@ def server(
         yield Publish("round", {"round": t, "rounds": len(plan.rounds), "clients": len(everybody), "step": step.kind})
     centers = progress.centers or Centers(np.zeros((0, plan.d)), np.zeros(0))
     costs = np.zeros(0) if progress.projected is None else progress.projected.costs
-    return ServerResult(centers, costs, (everybody,) * len(plan.rounds))
+    return ServerResult(centers, costs, (everybody,) * len(plan.rounds), tuple(progress.path))
 
 
 def _gather(plan: Plan, t: int, k: int, everybody: tuple[PartyId, ...]) -> Party[NDArray[np.int64]]:

@@ -66,6 +66,7 @@ def computing_party(
     yield from _take_in(plan, engine, share)
     modulus = context.modulus
     centers, counts = first_centers(plan, start), np.zeros(plan.k)  # "Centroid initialization"
+    path = [centers]
     for t in range(plan.rounds):
         if plan.columns(me.rank):
             yield Record(plan.charged(t, seen_by=str(holder)))
@@ -82,10 +83,11 @@ def computing_party(
         yield Attest(holder, reply, t)
         before = centers
         centers, counts = post_process(reply.integers(), centers, plan)  # step (5), centroid update
+        path.append(centers)
         yield Publish("round", {"round": t, "rounds": plan.rounds})
         if settled(before, centers, plan):
             break
-    return Result(centers, counts, t + 1)
+    return Result(centers, counts, t + 1, tuple(path))
 
 
 def _take_in(plan: Plan, engine: Engine, share: KeyShare | None) -> Party[None]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.vertical import PartyFeatures, assemble_centers, assemble_names, check_features, whole_bounds
 from fastlloyd.errors import ConfigError, InternalError
+from fastlloyd.kmeans.movement import movements
 from fastlloyd.life.align.check import check_ids
 from fastlloyd.life.align.columns import (
     describe_features,
@@ -260,6 +261,7 @@ def _make_result(session: Session, plan: Plan, features: tuple[PartyFeatures, ..
         noise=noise_of(plan, result),
         releases=releases,
         evaluated=result.centers,
+        movement=movements(result.path) if plan.private else None,
     )
 
 

@@ -71,6 +71,7 @@ def key_holder(
     wire_bits = plan.scales.wire_bits
     expected = plan.outputs * lwe.sample_bytes(context.degree, wire_bits)
     centers, counts = first_centers(plan, start), np.zeros(plan.k)  # "Centroid initialization"
+    path = [centers]
     for t in range(plan.rounds):
         yield Record(plan.charged(t, seen_by="the other parties"))
         if plan.scheme == PROJECTION:
@@ -83,10 +84,11 @@ def key_holder(
         yield Attest(me, sums, t)
         before = centers
         centers, counts = post_process(noisy, centers, plan)  # step (5): division
+        path.append(centers)
         yield Publish("round", {"round": t, "rounds": plan.rounds})
         if settled(before, centers, plan):
             break
-    return Result(centers, counts, t + 1)
+    return Result(centers, counts, t + 1, tuple(path))
 
 
 def _send_blocks(plan: Plan, encrypt_block: Callable[[int], list[bytes]], t: int) -> Party[None]:

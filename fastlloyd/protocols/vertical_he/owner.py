@@ -54,14 +54,16 @@ def owner(
         parts = pairwise.encrypt_block(plan, context, public, raw_columns, block)
         yield Send((computing,), EncryptedBlock(tuple(parts)), SETUP_ROUND)
     centers, counts = first_centers(plan, start), np.zeros(plan.k)
+    path = [centers]
     for t in range(plan.rounds):
         reply: NoisySums = yield Receive(holder, NoisySums, t, sums_format(plan))
         yield Attest(holder, reply, t)
         before = centers
         centers, counts = post_process(reply.integers(), centers, plan)  # step (5) of Figure 1
+        path.append(centers)
         yield Publish("round", {"round": t, "rounds": plan.rounds})
         if settled(before, centers, plan):
             break
         if t + 1 < plan.rounds:
             yield Record(plan.charged(t + 1, seen_by=seen_by))
-    return Result(centers, counts, t + 1)
+    return Result(centers, counts, t + 1, tuple(path))

@@ -30,11 +30,14 @@ class Result:
         Of the last round.
     rounds : int
         Rounds done.
+    path : tuple of float64 arrays, shape (k, d)
+        The centres at the start and after each round.
     """
 
     centers: NDArray[np.float64]
     noisy_counts: NDArray[np.float64]
     rounds: int
+    path: tuple[NDArray[np.float64], ...] = ()
 
 
 def first_centers(plan: Plan, start: NDArray[np.float64] | None = None) -> NDArray[np.float64]:

@@ -28,7 +28,9 @@ from fastlloyd.report.sight import who_sees
 FILES = ("bounds.csv", "elbow.csv", "palette.png")
 """Released files besides centroids.csv whose content may stand on the page."""
 NAME = "report.html"
-_MOST_ROUNDS = 30
+_MOST_ROUNDS = 100
+# A table of more rounds is folded away.
+_FEW_ROUNDS = 12
 _MOST_CLIENTS = 1_000
 _ROWS = {row.name: row for row in ROWS}
 _VERDICTS = {
@@ -140,6 +142,7 @@ def result_page(
         budget=_budget(document["privacy"]),
         absent=_absent(document),
         rounds=_rounds(document),
+        movement=_movement(document, quality),
         settings=[
             (_PARAMETERS.get(name, name.replace("_", " ")), str(value) if name == "seed" else _value(value))
             for name, value in document["parameters"].items()
@@ -165,16 +168,18 @@ def _expected(quality: Mapping[str, Any]) -> str | None:
 def _check(document: Mapping[str, Any], centroids: NDArray[np.float64] | None, quality: Mapping[str, Any]) -> None:
     """Refuse what the schema cannot: lists that do not belong together."""
     sizes, ranges, margins = document["result"]["noisy_sizes"], quality["size_ranges"], quality["centre_margins"]
+    moved = document["result"].get("movement")
     shape = None if centroids is None else [centroids.shape[1]] * len(centroids)
     fits = (
         (sizes is None or (len(sizes) > 0 and (shape is None or len(sizes) == len(shape))))
         and (ranges is None or (sizes is not None and [len(pair) for pair in ranges] == [2] * len(sizes)))
         and (margins is None or [len(row) for row in margins] == shape)
+        and (moved is None or len(moved) == len(document["rounds"]))
     )
     if not fits:
         raise ConfigError(
-            "report.json: expected one size, one range and one row of margins for each cluster of centroids.csv, got "
-            "other numbers of them; give the folder as the run wrote it"
+            "report.json: expected one size, one range and one row of margins for each cluster of centroids.csv, and "
+            "one movement for each round, got other numbers of them; give the folder as the run wrote it"
         )
 
 
@@ -270,22 +275,64 @@ def _absent(document: Mapping[str, Any]) -> list[str]:
 
 
 def _rounds(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the time of each round, as bars on one scale."""
+    """Return time and bytes of each round, the time as bars on one scale."""
     entries = document["rounds"]
-    steps = document["parameters"].get("steps")
-    named = isinstance(steps, list) and len(steps) == len(entries) and all(isinstance(step, str) for step in steps)
     most = max((entry["seconds"] or 0.0 for entry in entries), default=0.0) or 1.0
     rows = [
         {
-            "number": entry["round"] + 1,
-            "step": steps[place] if named else None,
+            **_round_head(document, place),
             "seconds": entry["seconds"],
+            "sent": entry.get("sent_bytes"),
+            "received": entry.get("received_bytes"),
             "bar": chart.share_bar((entry["seconds"] or 0.0) / most),
             "clients": len(entry["clients_included"]),
         }
         for place, entry in enumerate(entries)
     ]
-    return {"rows": rows[:_MOST_ROUNDS], "left_out": max(0, len(rows) - _MOST_ROUNDS), "named": named}
+    counted = any(row["sent"] is not None for row in rows)
+    return {**_cut(document, rows), "counted": counted, "unknown": any(row["seconds"] is None for row in rows)}
+
+
+def _movement(document: Mapping[str, Any], quality: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return how far the centres moved in each round, the largest shift as bars; None where nothing tells."""
+    rows = [
+        {**_round_head(document, place), "largest": one["largest"], "mean": one["mean"]}
+        for place, one in enumerate(document["result"].get("movement") or [])
+        if one is not None
+    ]
+    if not rows:
+        return None
+    # What round 1 moves from the public start would leave no scale for the others.
+    drawn = [row for row in rows if row["number"] > 1]
+    most = max((row["largest"] for row in drawn), default=0.0) or 1.0
+    for row in rows:
+        row["bar"] = chart.share_bar(row["largest"] / most) if row in drawn else None
+    expected = quality["expected"]
+    noise = None if expected is None else expected["centre_noise"]
+    told = noise is not None and noise < 1.0  # beyond the whole range, the verdict says enough
+    return {**_cut(document, rows), "first": rows[0], "last": rows[-1], "noise": noise if told else None}
+
+
+def _round_head(document: Mapping[str, Any], place: int) -> dict[str, Any]:
+    """Return what a round is called: its number and, where steps have names, which one it is."""
+    return {"number": document["rounds"][place]["round"] + 1, "step": (_steps(document) or {}).get(place)}
+
+
+def _steps(document: Mapping[str, Any]) -> dict[int, str] | None:
+    """Return the names of the rounds, where they differ in kind."""
+    steps = document["parameters"].get("steps")
+    fits = isinstance(steps, list) and len(steps) == len(document["rounds"])
+    return dict(enumerate(steps)) if fits and all(isinstance(step, str) for step in steps) else None
+
+
+def _cut(document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the rows of a table of rounds: not too many, and folded away where they are not few."""
+    return {
+        "rows": rows[:_MOST_ROUNDS],
+        "left_out": max(0, len(rows) - _MOST_ROUNDS),
+        "folded": len(rows) > _FEW_ROUNDS,
+        "named": _steps(document) is not None,
+    }
 
 
 def _value(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 import math
 
+from fastlloyd.kmeans.movement import Movement
 from fastlloyd.privacy.release import Release
 from fastlloyd.report.document import Common, Network, Privacy, Round, Traffic, build_report, build_server_report
 from fastlloyd.report.quality import Quality
@@ -27,7 +28,9 @@ def common(**changes):
         "clients": 2,
         "authenticated": False,
         "parameters": {"k": 3, "d": 2, "rounds": 2, "n_total": 12345, "ring_bits": 32, "fraction_bits": 8},
-        "rounds": [Round(round=t, seconds=0.25, clients_included=(2, 1)) for t in range(2)],
+        "rounds": [
+            Round(round=t, seconds=0.25, clients_included=(2, 1), sent_bytes=95, received_bytes=96) for t in range(2)
+        ],
         "setup_seconds": 1.5,
         "traffic": Traffic(payload_bytes=192, link_bytes=4000, messages=20, setup_bytes=1500),
         "network": Network(transport="shm"),
@@ -57,6 +60,7 @@ def report(**changes):
         "noisy_sizes": [10.4, -3.0, 12000.0],
         "quality": Quality(verdict="good", sentence="good: little noise"),
         "against": "any single other client",
+        "movement": [Movement(0.25, 0.125), Movement(0.03, 0.0125)],
         "output": ["report.json", "centroids.csv"],
     }
     values |= changes

@@ -45,9 +45,16 @@ def test_report_has_every_section_and_reads_back(tmp_path):
     path.write_text(document.encode(made))
     assert document.load(path) == made
     assert accepted_by_jsonschema(made)
-    assert made["schema"] == 3 and made["run"] == RUN
+    assert made["schema"] == 4 and made["run"] == RUN
     assert made["parties"] == {"clients": 2, "authenticated": False, "masking": "common"}
-    assert made["rounds"][1] == {"round": 1, "seconds": 0.25, "clients_included": [1, 2]}
+    assert made["rounds"][1] == {
+        "round": 1,
+        "seconds": 0.25,
+        "clients_included": [1, 2],
+        "sent_bytes": 95,
+        "received_bytes": 96,
+    }
+    assert made["result"]["movement"] == [{"largest": 0.25, "mean": 0.125}, {"largest": 0.03, "mean": 0.0125}]
     assert made["timing"] == {
         "setup_seconds": 1.5,
         "rounds_seconds": 0.5,
@@ -156,7 +163,8 @@ CHANGES = [
     ("schema", 1),
     ("schema", 2),
     ("schema", 2.0),
-    ("schema", 4),
+    ("schema", 3),
+    ("schema", 5),
     ("schema", True),
     ("run", "XYZ"),
     ("run", 5),
@@ -173,6 +181,8 @@ CHANGES = [
     ("parameters", {"k": 3, "rounds": 2}),
     ("parameters", {"k": 3, "rounds": 2, "n_total": 10, "anything": {"else": 1}}),
     ("rounds", [{"round": 0, "seconds": None, "clients_included": [1]}]),
+    ("rounds", [{"round": 0, "seconds": None, "clients_included": [1], "sent_bytes": None, "received_bytes": None}]),
+    ("rounds", [{"round": 0, "seconds": 1, "clients_included": [1], "sent_bytes": -1, "received_bytes": 1}]),
     ("rounds", [{"round": 0, "seconds": 1, "clients_included": [0]}]),
     ("rounds", [{"round": 0.5, "seconds": 1, "clients_included": [1]}]),
     ("rounds", [{"round": 1.0, "seconds": 1, "clients_included": [1]}]),
@@ -183,6 +193,10 @@ CHANGES = [
     ("evaluation", {"nicv": 1.0, "nicv_central": 1.0, "accuracy": 1.5}),
     ("result", {"features": [], "noisy_sizes": None}),
     ("result", {"features": ["a"], "noisy_sizes": None}),
+    ("result", {"features": ["a"], "noisy_sizes": None, "movement": None}),
+    ("result", {"features": ["a"], "noisy_sizes": None, "movement": [None, {"largest": 0.5, "mean": 0.25}]}),
+    ("result", {"features": ["a"], "noisy_sizes": None, "movement": [{"largest": 0.5}]}),
+    ("result", {"features": ["a"], "noisy_sizes": None, "movement": [{"largest": 0.5, "mean": -0.25}]}),
     ("result", {"features": ["a"], "noisy_sizes": [None]}),
     ("network", {"transport": "shm", "delay_seconds": -1}),
     ("output", ["../elsewhere"]),
@@ -212,11 +226,33 @@ def test_every_section_is_required(section):
     assert not accepted_by_jsonschema(changed)
 
 
-def test_reports_of_the_schema_before_are_read_without_a_verdict():
-    old = report()
+def test_reports_of_the_schemas_before_are_read_without_what_came_later():
+    def fits(old, definition="report"):
+        ours, theirs = accepted(old, definition), accepted_by_jsonschema(old, definition)
+        assert ours == theirs
+        return ours
+
+    old, server = report(), server_report()
+    del old["result"]["movement"]
+    assert not fits(old)
+    for document_ in (old, server):
+        for entry in document_["rounds"]:
+            del entry["sent_bytes"], entry["received_bytes"]
+    assert not fits(server, "server")
+    old["schema"] = server["schema"] = 3
+    assert fits(old) and fits(server, "server")
     del old["quality"]
+    assert not fits(old)
     old["schema"] = 2
-    assert accepted(old) and accepted_by_jsonschema(old)
+    assert fits(old)
+
+
+def test_each_round_of_this_schema_has_its_bytes_and_the_server_no_movement():
+    made = report()
+    del made["rounds"][0]["sent_bytes"]
+    assert not accepted(made) and not accepted_by_jsonschema(made)
+    assert "movement" not in document.encode(server_report())
+    assert [entry["received_bytes"] for entry in server_report()["rounds"]] == [96, 96]
 
 
 def places(value, path=()):
@@ -264,4 +300,4 @@ def test_missing_file_says_what_to_give(tmp_path):
 
 def test_shipped_schema_is_canonical_json():
     json.dumps(schema(), allow_nan=False)
-    assert schema()["$defs"]["report"]["properties"]["schema"]["enum"] == [2, document.SCHEMA]
+    assert schema()["$defs"]["report"]["properties"]["schema"]["enum"] == [2, 3, document.SCHEMA]

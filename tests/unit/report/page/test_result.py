@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.kmeans.movement import Movement
+from fastlloyd.report.document import Round
 from fastlloyd.report.page.clusters import format_rounded
 from fastlloyd.report.page.result import NAME, result_page
 from fastlloyd.report.picture import encode_png
@@ -49,7 +51,8 @@ def test_the_verdict_comes_before_everything_but_what_was_asked():
     root, _ = shown(document())
     sections = [each.attrib["aria-labelledby"] for each in root.iter("section")]
     assert sections == [
-        *("verdict", "promise", "clusters", "sight", "parties", "budget", "cost", "settings", "versions", "verify")
+        *("verdict", "promise", "clusters", "error", "sight", "parties", "budget", "cost", "settings", "versions"),
+        "verify",
     ]
     assert (
         "".join(next(section(root, "verdict").iter("p")).itertext()) == "Good Noise of 0.4 % of the range on a centre."
@@ -159,9 +162,72 @@ def test_clients_that_missed_rounds_are_named():
     made["rounds"] = [
         {"round": t, "seconds": None, "clients_included": [1] if t in (1, 2, 4) else [1, 2]} for t in range(6)
     ]
+    made["result"]["movement"] = None
     _, words = shown(made)
     assert "client 2: round 2–3, 5" in words and "before a resume" in words
-    assert "round clients time" in words and "round clients time" not in shown(document())[1]
+    assert "round clients time" in words and "clients sent" not in shown(document())[1]
+
+
+def test_movement_bytes_and_time_stand_by_round():
+    expected = {"centre_noise": 0.004, "verdict": "good", "sentence": "good"}
+    root, words = shown(document({"expected": expected}))
+    assert "In round 2 the released centres moved by up to 3 % of a feature's range, and by 1.2 % on average" in words
+    assert "; in round 1 by up to 25 %. By the plan, noise alone moves a centre of average size by some 0.4 %:" in words
+    assert table(root, "error") == [
+        ["round", "largest", "mean", ""],
+        ["1", "25 %", "12 %", "from the public start"],
+        ["2", "3 %", "1.2 %", ""],
+    ]
+    assert table(root, "cost") == [
+        ["round", "sent", "received", "time", ""],
+        ["1", "95 B", "96 B", "250 ms", ""],
+        ["2", "95 B", "96 B", "250 ms", ""],
+    ]
+    assert not list(root.iter("details")) and "was interrupted" not in words
+
+
+def test_of_rounds_before_a_resume_neither_time_nor_bytes_are_known():
+    earlier = [Round(round=0, seconds=None, clients_included=(1, 2))]
+    later = [Round(round=1, seconds=0.5, clients_included=(1, 2), sent_bytes=95, received_bytes=2000)]
+    root, words = shown(document(common=common(rounds=earlier + later)))
+    assert "The run was interrupted and resumed. Of rounds that were done before" in words
+    assert table(root, "cost")[1:] == [
+        ["1", "unknown", "unknown", "before a resume", ""],
+        ["2", "95 B", "2.0 kB", "500 ms", ""],
+    ]
+    assert len(table(root, "error")) == 3, "what was released before is known"
+
+
+def test_steps_without_centres_have_no_movement_and_no_run_without_any():
+    steps = {**common().parameters, "steps": ["weights", "centres"]}
+    made = document(common=common(parameters=steps), movement=[None, Movement(0.5, 0.25)])
+    root, words = shown(made)
+    assert table(root, "error") == [["round", "step", "largest", "mean", ""], ["2", "centres", "50 %", "25 %", ""]]
+    assert "Movement by round In round 2 the released centres moved by up to 50 %" in words
+    for none in ([None, None], None):
+        assert "Movement" not in shown(document(movement=none))[1]
+
+
+def test_a_report_of_the_schema_before_has_times_alone():
+    made = document()
+    made["schema"] = 3
+    del made["result"]["movement"]
+    made["rounds"] = [{"round": t, "seconds": 0.25, "clients_included": [1, 2]} for t in range(2)]
+    root, words = shown(made)
+    assert "Movement" not in words and table(root, "cost")[0] == ["round", "time", ""]
+
+
+def test_many_rounds_are_folded_away():
+    rounds = [Round(round=t, seconds=0.1, clients_included=(1, 2), sent_bytes=1, received_bytes=2) for t in range(13)]
+    root, words = shown(document(common=common(rounds=rounds), movement=[Movement(0.5, 0.25)] * 13))
+    assert len(list(root.iter("details"))) == 2 and words.count("13 rounds, one by one") == 2
+    assert "Not shown" not in words
+
+
+def table(root, name):
+    """The last table of a section, as text."""
+    rows = list(section(root, name).iter("table"))[-1].iter("tr")
+    return [["".join(cell.itertext()).strip() for cell in row] for row in rows]
 
 
 def test_a_plane_for_two_features_and_profiles_for_more():
@@ -249,6 +315,11 @@ def test_lists_that_do_not_belong_together_are_refused(quality):
         result_page(document(quality), CENTRES)
 
 
+def test_a_movement_for_each_round_is_expected():
+    with pytest.raises(ConfigError, match="one movement for each round"):
+        result_page(document(movement=[None]), CENTRES)
+
+
 def test_two_parties_of_which_one_is_rank_0_are_two():
     made = document(common=common(protocol="vertical-he", clients=1, masking=None))
     made["parameters"]["names"] = [["age"], ["dose"]]
@@ -259,7 +330,7 @@ def test_two_parties_of_which_one_is_rank_0_are_two():
 def test_the_steps_of_a_single_round_are_not_called_rounds():
     made = document()
     assert "release rounds noise" in shown(made)[1]
-    made["rounds"] = made["rounds"][:1]
+    made["rounds"], made["result"]["movement"] = made["rounds"][:1], None
     assert "release step noise" in shown(made)[1]
 
 
@@ -287,8 +358,9 @@ def test_long_runs_and_many_clusters_stay_readable():
         {"size_ranges": None, "centre_margins": None}, noisy_sizes=sizes, features=[f"f{i}" for i in range(d)]
     )
     made["rounds"] = [{"round": t, "seconds": 0.1, "clients_included": [1, 2]} for t in range(300)]
+    made["result"]["movement"] = None
     root, words = shown(made, np.random.default_rng(0).normal(size=(k, d)))
-    assert "Not shown: 70 clusters and 30 features" in words and "Not shown: 270 further rounds" in words
+    assert "Not shown: 70 clusters and 30 features" in words and "Not shown: 200 further rounds" in words
     assert len(list(section(root, "clusters").iter("svg"))) < 200
 
 
