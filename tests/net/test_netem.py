@@ -242,10 +242,12 @@ def test_without_root_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def namespaces_work() -> bool:
+    # Each of pytest's workers asks, all at the same moment: under one name the first alone could make it.
+    trial = f"trial{os.getpid()}"
     try:
         namespace.check_machine()
-        namespace.call("ip", "netns", "add", "fltrial-sw")
-        namespace.call("ip", "netns", "del", "fltrial-sw")
+        namespace.call("ip", "netns", "add", trial)
+        namespace.call("ip", "netns", "del", trial)
     except NetemError:
         return False
     return Path("/dev/net/tun").exists()
