@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
+from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import Release
 from fastlloyd.wire.decode import decode
@@ -80,15 +81,27 @@ def check_delta(delta: float, allowed: float) -> None:
         raise ValueError(f"the plan has delta {delta:g}, expected at most {allowed:g}")
 
 
-def check_epsilon(releases: Sequence[Release], delta: float, *, most: float, private: bool = True) -> float:
+def check_epsilon(
+    planned: Callable[[], Sequence[Release]], delta: float, *, most: float, private: bool = True
+) -> float:
     """Return the epsilon of planned releases; refuse one above `most` where the plan is to be private.
+
+    Parameters
+    ----------
+    planned : callable
+        Makes the releases; what it refuses, such as noise of an impossible scale, is the plan's fault.
+    delta, most : float
+    private : bool
 
     Raises
     ------
     ValueError
         The server is at fault.
     """
-    epsilon = spent(releases, delta)
+    try:
+        epsilon = spent(planned(), delta)
+    except (ConfigError, RangeError) as error:
+        raise ValueError(f"the plan's releases cannot be: {error}") from error
     if private and not epsilon <= most * (1 + ACCOUNTING_SLACK):
         raise ValueError(f"the plan spends epsilon {epsilon:.6g}, expected at most {most:g}")
     return epsilon

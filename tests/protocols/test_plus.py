@@ -67,8 +67,18 @@ def test_its_messages_are_those_of_fastlloyd(k: int, d: int) -> None:
     assert sizes == {(4 * k * (d + 1) * 4,) * 4}
 
 
-@pytest.mark.parametrize("epsilon,n,k,d", [(0.1, 150, 3, 4), (1.0, 5000, 15, 2), (5.0, 1000, 2, 20), (1.0, 500, 1, 3)])
-@pytest.mark.parametrize("settings", [{}, {"start": "grid"}, SURVEY, NOTHING_FIRST])
+SHAPES = [(0.1, 150, 3, 4), (1.0, 5000, 15, 2), (5.0, 1000, 2, 20), (1.0, 500, 1, 3)]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "n", "k", "d", "settings"),
+    [
+        (*shape, settings)
+        for shape in SHAPES
+        for settings in ({}, {"start": "grid"}, SURVEY, NOTHING_FIRST)
+        if settings.get("start") != "grid" or shape[3] < 4
+    ],
+)
 def test_a_plan_spends_its_epsilon_and_no_more(epsilon, n, k, d, settings) -> None:
     public = parameters(n, k, protocol=PLUS, epsilon=epsilon, settings=settings)
     names = tuple(f"x{i}" for i in range(d))
@@ -79,6 +89,26 @@ def test_a_plan_spends_its_epsilon_and_no_more(epsilon, n, k, d, settings) -> No
     first = "histogram" if d < 4 and settings in ({}, {"start": "grid"}) else "sums and squares"
     assert plan.releases(0)[0].name == ("relative sums" if settings == NOTHING_FIRST else first)
     assert plan.is_survey(0) == (plan.releases(0)[0].name == "sums and squares")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"d": 4}, "at most 3 features, got 4; name fewer with --columns"),
+        ({"k": 1025}, "at most 1,024 clusters, got 1,025; take fewer with --k"),
+        ({"settings": {"start": "grid", "grid": 0.0}}, "got fastlloyd-plus.grid = 0; raise it"),
+        ({"rounds": 2}, "at least 3 rounds, of which it is the first, got 2; give more --rounds"),
+    ],
+)
+def test_a_histogram_that_cannot_be_is_refused_where_it_was_asked_for(changes, said) -> None:
+    asked = {"d": 2, "k": 3, "rounds": 5, "settings": {"start": "grid"}, **changes}
+    d, k = asked.pop("d"), asked.pop("k")
+    names = tuple(f"x{i}" for i in range(d))
+    with pytest.raises(ConfigError, match=rf"--set fastlloyd-plus\.start=grid: expected .*{said}, or leave start out"):
+        make_plan(parameters(5000, k, protocol=PLUS, **asked), d=d, names=names)
+    asked["settings"] = {**asked["settings"], "start": "auto"}
+    plan = make_plan(parameters(5000, k, protocol=PLUS, **asked), d=d, names=names)
+    assert not plan.rounds[0].cells
 
 
 def test_every_party_records_what_the_plan_says_and_that_is_epsilon() -> None:

@@ -30,7 +30,7 @@ CASES: tuple[dict[str, Any], ...] = (
     {"k": 1, "d": 2, "n": 300, "rounds": 3, "sigma": "1.0", "settings": {"swap": False, "start": "survey"}},
     {"k": 3, "d": 2, "n": 400, "rounds": 3, "sigma": "2.0", "settings": {"start": "survey"}, "noisy_records": -3},
     {"k": 3, "d": 3, "n": 400, "rounds": 3, "sigma": "2.0", "settings": {"start": "survey"}, "noisy_records": 500},
-    {"k": 3, "d": 4, "n": 400, "rounds": 4, "sigma": "2.0", "settings": {"start": "grid"}},
+    {"k": 3, "d": 4, "n": 400, "rounds": 4, "sigma": "2.0", "settings": {"start": "survey"}},
     {"k": 3, "d": 1, "n": 50, "rounds": 3, "sigma": "4.0", "settings": {}},
     {"k": 3, "d": 2, "n": 400, "rounds": 2, "sigma": "2.0", "settings": {}},
     {"k": 1, "d": 1, "n": 500, "rounds": 3, "sigma": "2.0", "settings": {}},

@@ -134,7 +134,7 @@ def check_plan(plan: Plan, public: PublicParameters, names: tuple[str, ...]) -> 
     plan.compare({name: value for name, value in own.values().items() if name != "scale"})
     if not plan.scale <= own.scale * (1.0 + ACCOUNTING_SLACK):
         raise ValueError(f"it has noise of scale {plan.scale:g}, expected at most {own.scale:g}")
-    return check_epsilon(plan.all_releases(), plan.delta, most=public.epsilon)
+    return check_epsilon(plan.all_releases, plan.delta, most=public.epsilon)
 
 
 def bins_of(points: NDArray[np.float64], k: int) -> NDArray[np.int64]:

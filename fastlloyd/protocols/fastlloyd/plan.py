@@ -207,7 +207,7 @@ def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str
     settings = settings_from(public.protocol, public.settings)
     sigma = _sigma(public, _allowed_delta(public))
     _check_ranges(plan, Outline(public, settings, d=d, sigma=sigma, count=len(plan.rounds)))
-    return check_epsilon(plan.all_releases(), plan.delta, most=public.epsilon, private=plan.private)
+    return check_epsilon(plan.all_releases, plan.delta, most=public.epsilon, private=plan.private)
 
 
 def _allowed_delta(public: PublicParameters) -> float:

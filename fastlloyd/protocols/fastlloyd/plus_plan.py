@@ -14,7 +14,8 @@ import math
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastlloyd.protocols.fastlloyd.settings import Settings, count_ratio, split_gaussian
+from fastlloyd.errors import ConfigError
+from fastlloyd.protocols.fastlloyd.settings import PLUS, Settings, count_ratio, split_gaussian
 from fastlloyd.wire.decode import Within
 
 SQUARE_WEIGHT = 0.7
@@ -116,7 +117,14 @@ def make_plus(settings: Settings, *, k: int, d: int, n: int, sigma: float, round
         Noise multiplier of the whole run (1/sigma-GDP), of all noise that is added.
     rounds : int
         Survey included.
+
+    Raises
+    ------
+    ConfigError
+        A histogram was asked for where there cannot be one.
     """
+    if settings.start == "grid":
+        _check_grid(settings, k=k, d=d, rounds=rounds)
     cells = _grid_cells(settings, k=k, d=d, n=n, sigma=sigma) if rounds >= LEAST_ROUNDS else 0
     survey = not cells and settings.survey > 0.0 and rounds >= LEAST_ROUNDS
     cell = math.pow(k, -1.0 / d)
@@ -135,6 +143,21 @@ def make_plus(settings: Settings, *, k: int, d: int, n: int, sigma: float, round
         shrink=settings.shrink,
         swap=settings.swap,
     )
+
+
+def _check_grid(settings: Settings, *, k: int, d: int, rounds: int) -> None:
+    """Refuse a histogram that was asked for where there cannot be one."""
+    if d > GRID_FEATURES:
+        problem = f"expected at most {GRID_FEATURES} features, got {d}; name fewer with --columns"
+    elif k > GRID_CLUSTERS:
+        problem = f"expected at most {GRID_CLUSTERS:,} clusters, got {k:,}; take fewer with --k"
+    elif settings.grid == 0.0:
+        problem = f"expected a share of the budget for it, got {PLUS}.grid = 0; raise it"
+    elif rounds < LEAST_ROUNDS:
+        problem = f"expected at least {LEAST_ROUNDS} rounds, of which it is the first, got {rounds}; give more --rounds"
+    else:
+        return
+    raise ConfigError(f"--set {PLUS}.start=grid: {problem}, or leave start out: the run then begins as it can")
 
 
 def _grid_cells(settings: Settings, *, k: int, d: int, n: int, sigma: float) -> int:

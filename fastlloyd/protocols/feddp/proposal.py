@@ -176,7 +176,7 @@ def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str
     delta = stated_delta(public.delta, public.n_total)
     check_delta(plan.delta, delta)
     _check_grids(plan, public, settings, _Division(kinds, epsilon_shares(settings, rounds), public.epsilon, plan.delta))
-    return check_epsilon(plan.all_releases(), plan.delta, most=public.epsilon)
+    return check_epsilon(plan.all_releases, plan.delta, most=public.epsilon)
 
 
 def _check_bounds(plan: Plan, settings: Settings, d: int) -> None:

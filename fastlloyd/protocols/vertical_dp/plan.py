@@ -340,7 +340,4 @@ def check_plan(plan: Plan, public: PublicParameters, *, place: int, own: PartyFe
         plan.total_scale * plan.local_epsilon, expected.total_scale * expected.local_epsilon, rel_tol=_SPLIT_SLACK
     ):
         raise ValueError("the plan divides epsilon in another way than the configuration")
-    try:
-        return check_epsilon(plan.all_releases(), plan.delta, most=public.epsilon, private=plan.private)
-    except (ConfigError, RangeError) as error:
-        raise ValueError(f"its releases are none: {error}") from error
+    return check_epsilon(plan.all_releases, plan.delta, most=public.epsilon, private=plan.private)

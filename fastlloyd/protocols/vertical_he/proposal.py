@@ -158,8 +158,8 @@ def check_plan(plan: Plan, public: PublicParameters, names: Sequence[Sequence[st
     if plan == own and plan.private:
         return public.epsilon  # this party's plan was calibrated to it
     # Noise is the peer's, what a record moves is this party's own.
-    releases = dataclasses.replace(plan, scales=own.scales).all_releases()
-    return check_epsilon(releases, own.delta, most=public.epsilon, private=plan.private)
+    mixed = dataclasses.replace(plan, scales=own.scales)
+    return check_epsilon(mixed.all_releases, own.delta, most=public.epsilon, private=plan.private)
 
 
 def change_epsilon(plan: Plan) -> float:

@@ -113,8 +113,17 @@ def test_another_delta_is_refused(delta: float, allowed: float) -> None:
 
 def test_epsilon_is_what_the_releases_spend_and_at_most_the_limit() -> None:
     epsilon = spent(NOISY, 1e-6)
-    assert check_epsilon(NOISY, 1e-6, most=epsilon) == epsilon
-    assert check_epsilon(NOISY, 1e-6, most=0.5 * epsilon, private=False) == epsilon
+    assert check_epsilon(lambda: NOISY, 1e-6, most=epsilon) == epsilon
+    assert check_epsilon(lambda: NOISY, 1e-6, most=0.5 * epsilon, private=False) == epsilon
     for most in (0.999 * epsilon, math.nan):
         with pytest.raises(ValueError, match=f"spends epsilon {epsilon:.6g}, expected at most"):
-            check_epsilon(NOISY, 1e-6, most=most)
+            check_epsilon(lambda: NOISY, 1e-6, most=most)
+
+
+@pytest.mark.parametrize("scale", [-1.0, math.nan, math.inf])
+def test_releases_that_cannot_be_are_the_fault_of_the_plan(scale: float) -> None:
+    def planned() -> list[Release]:
+        return [Release(round=0, name="x", mechanism="gaussian", sensitivity=1.0, norm="l2", noise_scale=scale)]
+
+    with pytest.raises(ValueError, match="the plan's releases cannot be: release 'x' cannot be accounted for"):
+        check_epsilon(planned, 1e-6, most=1.0)

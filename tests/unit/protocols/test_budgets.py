@@ -53,6 +53,6 @@ def test_rounds_of_plus_share_what_its_start_leaves(share: float, cells: int, d:
 
 @pytest.mark.parametrize(("k", "cells"), [(1024, 16), (1025, 0)])
 def test_so_many_clusters_that_k_means_of_cells_takes_too_long_begin_with_a_survey(k: int, cells: int) -> None:
-    settings = settings_from("fastlloyd-plus", {"start": "grid"})
+    settings = settings_from("fastlloyd-plus", {})
     plus = make_plus(settings, k=k, d=3, n=10**8, sigma=4.0, rounds=10)
     assert (plus.cells, plus.survey) == (cells, not cells)
