@@ -20,6 +20,9 @@ from fastlloyd.randomness.prg import PublicStream
 
 _BLOCK_VALUES = 1 << 22
 _ORDERED_FEATURES = 8
+# In order, what is worked on stays in the processor's cache.
+_ORDERED_VALUES = 1 << 14
+_FEW_CENTERS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,23 +145,29 @@ def nearest(points: NDArray[np.float64], centers: NDArray[np.float64]) -> tuple[
     """Label points with their nearest centre, lowest index on ties, and give the squared distances; shape (n,) each."""
     labels = np.empty(len(points), dtype=np.int64)
     distances = np.empty(len(points))
-    height = max(1, _BLOCK_VALUES // max(len(centers), 1))
+    values = _ORDERED_VALUES if points.shape[1] <= _ORDERED_FEATURES else _BLOCK_VALUES
+    height = max(1, values // max(len(centers), 1))
     for start in range(0, len(points), height):
         rows = slice(start, start + height)
         squared = _squared_distances(points[rows], centers)
-        labels[rows] = squared.argmin(axis=1)
-        distances[rows] = squared.min(axis=1)
+        squared.argmin(axis=1, out=labels[rows])
+        squared.min(axis=1, out=distances[rows])
     return labels, distances
 
 
 def _squared_distances(points: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return squared distances, shape (n, k); never below 0."""
     if points.shape[1] <= _ORDERED_FEATURES:
-        squared = np.zeros((len(points), len(centers)))
-        for h in range(points.shape[1]):
-            difference = points[:, h, None] - centers[None, :, h]
-            squared += difference * difference
-        return squared
+        # The longer side runs fastest.
+        few = len(centers) <= _FEW_CENTERS
+        short, long = (centers, points) if few else (points, centers)
+        squared = np.zeros((len(short), len(long)))
+        difference = np.empty_like(squared)
+        for own, theirs in zip(short.T, np.ascontiguousarray(long.T), strict=True):
+            np.subtract(own[:, None], theirs, out=difference)
+            np.multiply(difference, difference, out=difference)
+            squared += difference
+        return squared.T if few else squared
     own = np.einsum("ij,ij->i", points, points)[:, None]
     theirs = np.einsum("ij,ij->i", centers, centers)
     found: NDArray[np.float64] = np.maximum(own - 2.0 * (points @ centers.T) + theirs, 0.0)
