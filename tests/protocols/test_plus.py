@@ -14,7 +14,6 @@ from fastlloyd.protocols.fastlloyd import plus
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.fastlloyd.plus import _feature_variances, advance, first_state, radius, survey_update
 from fastlloyd.protocols.fastlloyd.plus_reference import plus_reference
-from fastlloyd.protocols.fastlloyd.plus_swap import Clusters, swap
 from fastlloyd.protocols.fastlloyd.rounds import Centers, draw_noise, first_centers, post_process
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import SERVER, clients
@@ -230,39 +229,6 @@ def test_a_given_start_is_kept_by_the_survey() -> None:
     start = first_centers(plan, np.array([[0.5, 0.5], [-0.25, 0.5]]))
     after = post_process(draw_noise(plan, 0, SecretRandom()), start, plan, 0)
     assert (after.exact == start.exact).all()
-
-
-def _clusters(centers: list[list[float]], counts: list[float]) -> Clusters:
-    k = len(centers)
-    return Clusters(np.array(centers), np.array(counts), np.ones(k), np.full(k, 0.01))
-
-
-def test_an_empty_cluster_goes_to_the_largest_and_nothing_is_lost() -> None:
-    before = _clusters([[-0.9, 0.0], [0.5, 0.5], [0.5, -0.5], [-0.5, 0.5]], [0.0, 100.0, 900.0, 100.0])
-    after = swap(before, deviation=np.array([0.5, 0.5]), cell=0.5, least=1.0, seed=3, t=1)
-    assert after.counts.sum() == before.counts.sum()
-    assert after.counts[0] == after.counts[2] == 450.0
-    assert (after.centers[[1, 3]] == before.centers[[1, 3]]).all()
-    assert np.allclose((after.centers[0] + after.centers[2]) / 2, before.centers[2])
-    assert (before.counts == [0.0, 100.0, 900.0, 100.0]).all()
-
-
-def test_good_clusters_are_left_alone() -> None:
-    before = _clusters([[-0.8, -0.8], [0.8, 0.8], [-0.8, 0.8], [0.8, -0.8]], [100.0] * 4)
-    after = swap(before, deviation=np.array([0.8, 0.8]), cell=0.5, least=1.0, seed=0, t=1)
-    assert (after.centers == before.centers).all()
-    assert (after.counts == before.counts).all()
-
-
-def test_swaps_follow_from_the_public_seed_alone() -> None:
-    before = _clusters([[-0.9, 0.0], [0.5, 0.5], [0.5, -0.5]], [0.0, 100.0, 900.0])
-    moved = [
-        swap(before, deviation=np.array([0.5, 0.5]), cell=0.6, least=1.0, seed=seed, t=t).centers
-        for seed, t in ((1, 1), (1, 1), (2, 1), (1, 2))
-    ]
-    assert (moved[0] == moved[1]).all()
-    assert (moved[0] != moved[2]).any()
-    assert (moved[0] != moved[3]).any()
 
 
 def test_noise_of_any_size_leaves_finite_centres_inside() -> None:

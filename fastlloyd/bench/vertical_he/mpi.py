@@ -116,7 +116,7 @@ def flags(case: Case, n: int, workers: int, folder: Path) -> list[str]:
     }
     if case.rounds is not None:
         values["rounds"] = case.rounds
-    settings = [f"--set=vertical-he.{key}={value}" for key, value in case.settings.items()]
+    settings = [f"--set=vertical-he.{key}={value}".lower() for key, value in case.settings.items()]
     return [*(f"--{name}={value}" for name, value in values.items()), *settings, "--quiet"]
 
 

@@ -46,6 +46,8 @@ class Case:
         None: the protocol's choice.
     noise, scheme, mode : str
         As `--set vertical-he.NAME=`.
+    shrink : bool
+        Likewise; the paper's tables are about what it does, which is not to weigh.
     """
 
     k: int
@@ -55,6 +57,7 @@ class Case:
     noise: str = "dp"
     scheme: str = "auto"
     mode: str = "auto"
+    shrink: bool = False
     seed: int = 0
 
     @property
@@ -65,7 +68,7 @@ class Case:
     @property
     def settings(self) -> dict[str, Any]:
         """What belongs to vertical-he alone."""
-        return {"noise": self.noise, "scheme": self.scheme, "mode": self.mode}
+        return {"noise": self.noise, "scheme": self.scheme, "mode": self.mode, "shrink": self.shrink}
 
 
 def plan_case(case: Case, n: int) -> Plan:

@@ -8,7 +8,7 @@
 `ahead.py`           what is made before its round: noise, ledger entries
 `messages.py`        the two messages of a round
 `plus.py`            `fastlloyd-plus`: its updates and post-processing; `plus_state.py`, what it knows between rounds
-`plus_grid.py`       its start from a histogram; `plus_swap.py` moves idle clusters
+`plus_grid.py`       its start from a histogram
 `choose_k.py`        its choice of the number of clusters
 `settings.py`        the paper's symbols and formulas; `sizes.py`, the largest messages
 `parameters.py`      what the parties agree on

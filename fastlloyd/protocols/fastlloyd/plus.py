@@ -24,12 +24,14 @@ from fastlloyd.kmeans.assign import accumulate
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.kmeans.layout import join
 from fastlloyd.kmeans.ordered import total
+from fastlloyd.kmeans.swap import Clusters, swap
 from fastlloyd.kmeans.update import truncate
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.plus_grid import expected_variance
 from fastlloyd.protocols.fastlloyd.plus_plan import FEATURE_FLOOR, SPREAD_LIMITS, SPREAD_PRIOR, square_limit
 from fastlloyd.protocols.fastlloyd.plus_state import State, noise_deviations
-from fastlloyd.protocols.fastlloyd.plus_swap import Clusters, swap
+from fastlloyd.randomness import domains
+from fastlloyd.randomness.prg import PublicStream
 
 Floats = NDArray[np.float64]
 
@@ -256,7 +258,8 @@ def _swap(centers: Floats, state: State, plan: Plan, t: int) -> tuple[Floats, St
     cell = 1.0 if plan.plus is None else plan.plus.cell
     least = _GRID_LEAST_GAIN if plan.rounds[0].cells else _LEAST_GAIN
     before = Clusters(centers, state.counts, state.count_variance, state.variance)
-    swapped = swap(before, deviation=state.deviation, cell=cell, least=least, seed=plan.seed, t=t)
+    stream = PublicStream(plan.seed, f"{domains.PLUS_SWAPS}{t}")
+    swapped = swap(before, deviation=state.deviation, cell=cell, least=least, stream=stream)
     known = State(
         state.middle,
         state.deviation,

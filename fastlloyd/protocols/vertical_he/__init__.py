@@ -5,6 +5,7 @@
 `holder.py`            Figure 1, Bob: key, encryption, step (5)
 `owner.py`             further owners of columns (§4.1)
 `rounds.py`            the start, noise (step 4) and centres (step 5), alike at all parties
+`weighing.py`          ours: noisy centres are weighed with what is known by then
 `messages.py`          the exchange; `frame.py`, `sizes.py`: how long each message may be
 `math/engine.py`       what a computing party computes with; `math/workers.py`: in several processes
 `math/linear.py`       scheme 'linear', ours: steps (1) to (3) as inner products; `math/window.py`: its soft step

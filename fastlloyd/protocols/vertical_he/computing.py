@@ -24,7 +24,7 @@ from fastlloyd.protocols.vertical_he.math.engine import Engine, Work
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples, NoisySums
 from fastlloyd.protocols.vertical_he.parameters import PROJECTION, THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan
-from fastlloyd.protocols.vertical_he.rounds import Result, first_centers, post_process, settled
+from fastlloyd.protocols.vertical_he.rounds import Result, begin, post_process, settled
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import SETUP_ROUND, PartyId
 
@@ -65,15 +65,15 @@ def computing_party(
     share = KeyShare(context, SecretRandom()) if plan.mode == THRESHOLD else None
     yield from _take_in(plan, engine, share)
     modulus = context.modulus
-    centers, counts = first_centers(plan, start), np.zeros(plan.k)  # "Centroid initialization"
-    path = [centers]
+    state = begin(plan, start)  # "Centroid initialization"
+    path = [state.centers]
     for t in range(plan.rounds):
         if plan.columns(me.rank):
             yield Record(plan.charged(t, seen_by=str(holder)))
         if plan.scheme == PROJECTION:
-            engine.begin(centers)
+            engine.begin(state.centers)
             yield from _take_blocks(plan, engine, t)
-        sample = yield from _follow(engine.evaluate(centers), t)  # steps (1) to (3): distances, clusters, sums
+        sample = yield from _follow(engine.evaluate(state.centers), t)  # steps (1) to (3): distances, clusters, sums
         if share is not None:
             sample = lwe.open_part(sample, share.coefficients(), modulus)  # its share of the decryption
         constants = (sample.constants + noise(t) % modulus) % modulus  # step (4), noise injection
@@ -81,13 +81,12 @@ def computing_party(
         yield Send((holder,), NoisySamples(lwe.encode(switched, plan.scales.wire_bits)), t)
         reply: NoisySums = yield Receive(holder, NoisySums, t, sums_format(plan))
         yield Attest(holder, reply, t)
-        before = centers
-        centers, counts = post_process(reply.integers(), centers, plan)  # step (5), centroid update
-        path.append(centers)
+        state = post_process(reply.integers(), state, plan, t)  # step (5), centroid update
+        path.append(state.centers)
         yield Publish("round", {"round": t, "rounds": plan.rounds})
-        if settled(before, centers, plan):
+        if settled(path[-2], path[-1], plan):
             break
-    return Result(centers, counts, t + 1, tuple(path))
+    return Result(state, t + 1, tuple(path))
 
 
 def _take_in(plan: Plan, engine: Engine, share: KeyShare | None) -> Party[None]:

@@ -244,7 +244,7 @@ def _make_result(session: Session, plan: Plan, features: tuple[PartyFeatures, ..
     run = facts.run_id.hex()
     planned = [dataclasses.replace(r, run=run) for r in plan.charged_releases(result.rounds)]
     releases = session.own_releases() or planned
-    sizes = tuple(float(size) for size in result.noisy_counts)
+    sizes = tuple(float(size) for size in result.state.counts)
     return Result(
         common=common_part(
             facts,
@@ -258,7 +258,7 @@ def _make_result(session: Session, plan: Plan, features: tuple[PartyFeatures, ..
         bounds=whole_bounds(features),
         centroids=assemble_centers(result.centers, features),
         noisy_sizes=sizes,
-        noise=noise_of(plan, result),
+        noise=noise_of(plan, result.state),
         releases=releases,
         evaluated=result.centers,
         movement=movements(result.path) if plan.private else None,

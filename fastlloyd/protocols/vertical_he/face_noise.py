@@ -10,12 +10,10 @@ Source: Vertical HE, §3, Figure 1, steps (4) and (5); docs/report.md, "Quality"
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from fastlloyd.protocols.vertical_he.plan import Plan
-from fastlloyd.protocols.vertical_he.rounds import Result
+from fastlloyd.protocols.vertical_he.weighing import State, expected_deviation, noise_deviations
 from fastlloyd.report.expected import Expected, expect_mean
 from fastlloyd.report.quality import EXACT, Noise
 from fastlloyd.report.ranges import NORMAL_TAIL, ratio_deviations
@@ -23,23 +21,35 @@ from fastlloyd.report.ranges import NORMAL_TAIL, ratio_deviations
 
 def expect(plan: Plan) -> Expected:
     """Say what noise to expect on an average centre, from public numbers alone."""
-    sums, counts = _deviations(plan)
+    if plan.shrinks:
+        return Expected(centre_noise=expected_deviation(plan) / 2.0, k=plan.k, d=plan.d)
+    sums, counts = noise_deviations(plan)
     return expect_mean(sums=sums, counts=counts, share=plan.n / plan.k, k=plan.k, d=plan.d)
 
 
-def noise_of(plan: Plan, result: Result) -> Noise:
-    """Say how far off the released centres and sizes may be; a centre whose count says nothing was not moved."""
+def noise_of(plan: Plan, state: State) -> Noise:
+    """Say how far off the released centres and sizes may be.
+
+    Notes
+    -----
+    A weighed centre is off by what its variance says, and by the part of its last step that was not taken, for that
+    step may have been true. The range of a weighed count holds it and the range of the last noisy one. Without
+    weighing, a centre whose count says nothing was not moved.
+    """
     if not plan.private:
         return EXACT
-    sums, counts = _deviations(plan)
-    sizes, margin = result.noisy_counts, NORMAL_TAIL * counts
+    sums, counts = noise_deviations(plan)
+    margin = NORMAL_TAIL * counts
+    low = np.minimum(state.noisy_counts - margin, state.counts)
+    high = np.maximum(state.noisy_counts + margin, state.counts)
+    sizes = np.clip(np.column_stack([low, high]), 0.0, plan.n)
+    if not plan.shrinks:
+        deviations = ratio_deviations(state.centers, state.counts, sums=sums, counts=counts, tail=NORMAL_TAIL)
+        return Noise(size_ranges=sizes, centre_deviations=deviations, expected=expect(plan))
     return Noise(
-        size_ranges=np.clip(np.column_stack([sizes - margin, sizes + margin]), 0.0, plan.n),
-        centre_deviations=ratio_deviations(result.centers, sizes, sums=sums, counts=counts, tail=NORMAL_TAIL),
+        size_ranges=sizes,
+        centre_deviations=np.sqrt(state.variance[:, None] + state.left**2),
+        steps=state.steps,
+        step_deviations=np.sqrt(state.step_variance),
         expected=expect(plan),
     )
-
-
-def _deviations(plan: Plan) -> tuple[float, float]:
-    """Return the standard deviation of both sides' noise on a sum and on a count, in the domain's units."""
-    return math.sqrt(2.0) * plan.sum_scale / plan.unit, math.sqrt(2.0) * plan.count_scale / plan.unit

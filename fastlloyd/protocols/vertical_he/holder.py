@@ -21,7 +21,7 @@ from fastlloyd.protocols.vertical_he.math import linear, lwe, pairwise, projecti
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples, NoisySums
 from fastlloyd.protocols.vertical_he.parameters import LINEAR, PAIRWISE, PROJECTION, THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan
-from fastlloyd.protocols.vertical_he.rounds import Result, first_centers, post_process, settled
+from fastlloyd.protocols.vertical_he.rounds import Result, begin, post_process, settled
 from fastlloyd.wire.header import SETUP_ROUND, PartyId
 
 
@@ -70,25 +70,24 @@ def key_holder(
     raw_key = secret.coefficients()
     wire_bits = plan.scales.wire_bits
     expected = plan.outputs * lwe.sample_bytes(context.degree, wire_bits)
-    centers, counts = first_centers(plan, start), np.zeros(plan.k)  # "Centroid initialization"
-    path = [centers]
+    state = begin(plan, start)  # "Centroid initialization"
+    path = [state.centers]
     for t in range(plan.rounds):
         yield Record(plan.charged(t, seen_by="the other parties"))
         if plan.scheme == PROJECTION:
-            yield from _send_blocks(plan, partial(projection.encrypt_block, *mine, centers=centers), t)
+            yield from _send_blocks(plan, partial(projection.encrypt_block, *mine, centers=state.centers), t)
         message: NoisySamples = yield Receive(computing, NoisySamples, t, expected)
         sample = lwe.decode(message.data, plan.outputs, context.degree, wire_bits)
         noisy = lwe.open_samples(sample, raw_key, context.modulus, wire_bits) + noise(t)  # step (5): decryption
         sums = NoisySums.of(noisy)
         yield Send(others, sums, t)
         yield Attest(me, sums, t)
-        before = centers
-        centers, counts = post_process(noisy, centers, plan)  # step (5): division
-        path.append(centers)
+        state = post_process(noisy, state, plan, t)  # step (5): division
+        path.append(state.centers)
         yield Publish("round", {"round": t, "rounds": plan.rounds})
-        if settled(before, centers, plan):
+        if settled(path[-2], path[-1], plan):
             break
-    return Result(centers, counts, t + 1, tuple(path))
+    return Result(state, t + 1, tuple(path))
 
 
 def _send_blocks(plan: Plan, encrypt_block: Callable[[int], list[bytes]], t: int) -> Party[None]:

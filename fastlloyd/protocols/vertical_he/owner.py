@@ -16,7 +16,7 @@ from fastlloyd.protocols.vertical_he.frame import key_format, sums_format
 from fastlloyd.protocols.vertical_he.math import pairwise
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySums
 from fastlloyd.protocols.vertical_he.plan import Plan
-from fastlloyd.protocols.vertical_he.rounds import Result, first_centers, post_process, settled
+from fastlloyd.protocols.vertical_he.rounds import Result, begin, post_process, settled
 from fastlloyd.wire.header import SETUP_ROUND, PartyId
 
 
@@ -53,17 +53,16 @@ def owner(
     for block in range(plan.blocks):
         parts = pairwise.encrypt_block(plan, context, public, raw_columns, block)
         yield Send((computing,), EncryptedBlock(tuple(parts)), SETUP_ROUND)
-    centers, counts = first_centers(plan, start), np.zeros(plan.k)
-    path = [centers]
+    state = begin(plan, start)
+    path = [state.centers]
     for t in range(plan.rounds):
         reply: NoisySums = yield Receive(holder, NoisySums, t, sums_format(plan))
         yield Attest(holder, reply, t)
-        before = centers
-        centers, counts = post_process(reply.integers(), centers, plan)  # step (5) of Figure 1
-        path.append(centers)
+        state = post_process(reply.integers(), state, plan, t)  # step (5) of Figure 1
+        path.append(state.centers)
         yield Publish("round", {"round": t, "rounds": plan.rounds})
-        if settled(before, centers, plan):
+        if settled(path[-2], path[-1], plan):
             break
         if t + 1 < plan.rounds:
             yield Record(plan.charged(t + 1, seen_by=seen_by))
-    return Result(centers, counts, t + 1, tuple(path))
+    return Result(state, t + 1, tuple(path))

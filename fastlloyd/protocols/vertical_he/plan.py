@@ -34,6 +34,8 @@ class Plan(PlainPlan):
         Per owner.
     private : bool
         Whether the noise gives differential privacy; if not, it only floods.
+    cell : float
+        k^(-1/d) where noisy centres are weighed with what is known (`weighing`), else 0.
     scales : Scales
     count_scale, sum_scale : float
         Standard deviation of each side's noise on a count and on a sum, in integer units (`unit` to one count).
@@ -55,6 +57,7 @@ class Plan(PlainPlan):
     tolerance: float
     private: bool
     degree: int
+    cell: float
     scales: Scales
     count_scale: float
     sum_scale: float
@@ -63,6 +66,11 @@ class Plan(PlainPlan):
     def d(self) -> int:
         """Columns of all owners together."""
         return sum(map(len, self.names))
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether noisy centres and counts are weighed with what is known."""
+        return self.cell > 0.0
 
     @property
     def outputs(self) -> int:

@@ -110,6 +110,7 @@ def _plan_option(public: PublicParameters, names: Sequence[Sequence[str]], choic
         tolerance=settings.tolerance,
         private=private,
         degree=0 if choice.scheme == PAIRWISE else settings.degree,
+        cell=math.pow(public.k, -1.0 / d) if private and settings.shrink else 0.0,
         scales=scales,
         count_scale=FLOODING * scales.flood * scales.unit,
         sum_scale=FLOODING * scales.flood * scales.unit,

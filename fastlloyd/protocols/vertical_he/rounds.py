@@ -5,6 +5,7 @@ Source: Vertical HE, §3, Figure 1: the initialisation, steps (4) "Noise Injecti
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from fastlloyd.kmeans.initial import GRID_BITS, sphere_packing
 from fastlloyd.kmeans.update import move, truncate
 from fastlloyd.privacy.noise.sampler import round_normal
 from fastlloyd.protocols.vertical_he.plan import Plan
+from fastlloyd.protocols.vertical_he.weighing import FIRST_SCALE, State, first_state, weigh
 from fastlloyd.randomness.secret import SecretRandom
 
 
@@ -24,27 +26,33 @@ class Result:
 
     Attributes
     ----------
-    centers : float64 array, shape (k, d)
-        Scaled to [-1, 1]; columns owner by owner.
-    noisy_counts : float64 array, shape (k,)
-        Of the last round.
+    state : State
+        After the last round.
     rounds : int
         Rounds done.
     path : tuple of float64 arrays, shape (k, d)
         The centres at the start and after each round.
     """
 
-    centers: NDArray[np.float64]
-    noisy_counts: NDArray[np.float64]
+    state: State
     rounds: int
     path: tuple[NDArray[np.float64], ...] = ()
 
+    @property
+    def centers(self) -> NDArray[np.float64]:
+        """Centres, shape (k, d), scaled to [-1, 1]; columns owner by owner."""
+        return self.state.centers
 
-def first_centers(plan: Plan, start: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-    """Return the public start, shape (k, d): sphere packing from the seed, or given centres."""
-    if start is None:
-        return sphere_packing(plan.k, plan.d, plan.seed) / float(1 << GRID_BITS)
-    return np.asarray(start, dtype=np.float64).copy()
+
+def first_centers(plan: Plan) -> NDArray[np.float64]:
+    """Return the public start, shape (k, d): sphere packing from the seed, drawn in where steps are weighed."""
+    packed = sphere_packing(plan.k, plan.d, plan.seed) / float(1 << GRID_BITS)
+    return FIRST_SCALE * packed if plan.shrinks else packed
+
+
+def begin(plan: Plan, start: NDArray[np.float64] | None = None) -> State:
+    """Return what is known before the first round: the public start, or given centres, shape (k, d)."""
+    return first_state(plan, first_centers(plan) if start is None else np.asarray(start, dtype=np.float64).copy())
 
 
 def draw_noise(plan: Plan, secret: SecretRandom) -> NDArray[np.int64]:
@@ -60,21 +68,21 @@ def draw_noise(plan: Plan, secret: SecretRandom) -> NDArray[np.int64]:
     return noise.reshape(-1)
 
 
-def post_process(
-    noisy: NDArray[np.int64], centers: NDArray[np.float64], plan: Plan
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Make the next centres, shape (k, d), and noisy counts, shape (k,), from the noisy integers.
+def post_process(noisy: NDArray[np.int64], state: State, plan: Plan, t: int) -> State:
+    """Make the next state from the noisy integers of round t.
 
     Notes
     -----
-    Post-processing of a release. A cluster whose noisy count is below the noise's own deviation keeps its centre: what
-    its sum says is noise.
+    Post-processing of a release. Without weighing, a cluster whose noisy count is below the noise's own deviation keeps
+    its centre: what its sum says is noise.
     """
     table = noisy.reshape(plan.k, plan.d + 1).astype(np.float64) / plan.unit
     counts, sums = table[:, 0], table[:, 1:]
+    if plan.shrinks:
+        return weigh(sums, counts, state, plan, t)
     least = max(1.0, math.sqrt(2.0) * plan.count_scale / plan.unit)
-    moved = truncate(move(sums, counts))
-    return np.where((counts >= least)[:, None], moved, centers), counts
+    moved = np.where((counts >= least)[:, None], truncate(move(sums, counts)), state.centers)
+    return dataclasses.replace(state, centers=moved, counts=counts, noisy_counts=counts)
 
 
 def settled(before: NDArray[np.float64], after: NDArray[np.float64], plan: Plan) -> bool:

@@ -39,6 +39,11 @@ class Settings:
         "'dp', or 'flooding': as little as protects the key; then the result is not private",
         choices=("dp", "flooding"),
     )
+    shrink: bool = setting(
+        True,
+        "weigh noisy centres and counts with what is known by then, and move clusters that are hardly worth having; "
+        "false: divide sums by counts, as the paper does",
+    )
     degree: int = setting(
         62, "degree of the polynomials that stand for a step, not for the pairwise scheme (62)", least=4, most=510
     )

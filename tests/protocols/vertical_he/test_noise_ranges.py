@@ -2,32 +2,82 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
+import pytest
 
-from fastlloyd.protocols.vertical_he.face_noise import noise_of
-from fastlloyd.protocols.vertical_he.rounds import Result, post_process
-from tests.protocols.vertical_he.support import linear_plan
+from fastlloyd.kmeans.metrics import nearest
+from fastlloyd.protocols.vertical_he.face_noise import expect, noise_of
+from fastlloyd.protocols.vertical_he.plan import Plan
+from fastlloyd.protocols.vertical_he.rounds import begin, post_process
+from fastlloyd.protocols.vertical_he.weighing import State
+from fastlloyd.report.quality import judge
+from tests.protocols.vertical_he.support import blobs, linear_plan
 
 RUNS = 100
+MOST = 0.05 + 3.0 * math.sqrt(0.05 * 0.95 / (RUNS * 3))
+
+
+def add_noise(exact: np.ndarray, plan: Plan, rng: np.random.Generator) -> np.ndarray:
+    """Counts and sums, shape (k, d + 1), in the domain's units; both sides add their own."""
+    sides = rng.normal(0.0, np.tile([plan.count_scale] + [plan.sum_scale] * plan.d, (2, plan.k)))
+    return np.rint(exact.reshape(-1) * plan.unit).astype(np.int64) + np.rint(sides.sum(axis=0)).astype(np.int64)
 
 
 def test_ranges_hold_the_truth() -> None:
-    plan = linear_plan(4000, 3)
+    plan = linear_plan(4000, 3, shrink=False)
     k, d = plan.k, plan.d
     rng = np.random.default_rng(1)
     means, counts = rng.uniform(-0.6, 0.6, (k, d)), np.array([2000.0, 1500.0, 500.0])
-    exact = np.rint(np.column_stack([counts, means * counts[:, None]]).reshape(-1) * plan.unit).astype(np.int64)
+    exact = np.column_stack([counts, means * counts[:, None]])
     sizes, coordinates = [], []
     for _ in range(RUNS):
-        sides = rng.normal(0.0, np.tile([plan.count_scale] + [plan.sum_scale] * d, (2, k)))  # both add their own
-        noisy = exact + np.rint(sides.sum(axis=0)).astype(np.int64)
-        centers, noisy_counts = post_process(noisy, np.zeros((k, d)), plan)
-        told = noise_of(plan, Result(centers, noisy_counts, 1))
+        state = post_process(add_noise(exact, plan, rng), begin(plan, np.zeros((k, d))), plan, 0)
+        told = noise_of(plan, state)
         assert told.size_ranges is not None and told.centre_deviations is not None
         sizes.append((told.size_ranges[:, 0] <= counts) & (counts <= told.size_ranges[:, 1]))
-        coordinates.append(np.abs(centers - means) <= told.tail * told.centre_deviations)
-    most = 0.05 + 3.0 * math.sqrt(0.05 * 0.95 / (RUNS * k))
-    assert 0.0 < 1.0 - np.mean(sizes) <= most
-    assert 0.0 < 1.0 - np.mean(coordinates) <= most
+        coordinates.append(np.abs(state.centers - means) <= told.tail * told.centre_deviations)
+    assert 0.0 < 1.0 - np.mean(sizes) <= MOST
+    assert 0.0 < 1.0 - np.mean(coordinates) <= MOST
+
+
+def weighed_run(plan: Plan, points: np.ndarray, rng: np.random.Generator) -> tuple[State, np.ndarray]:
+    """Play a run with hard labels; the state at the end, and the last round's counts and sums without noise."""
+    state = begin(plan)
+    for t in range(plan.rounds):
+        one_hot = np.eye(plan.k)[nearest(points, state.centers)[0]]
+        exact = np.column_stack([one_hot.sum(axis=0), one_hot.T @ points])
+        state = post_process(add_noise(exact, plan, rng), state, plan, t)
+    return state, exact
+
+
+@pytest.mark.parametrize("n", [400, 2000, 20_000])
+def test_ranges_of_weighed_centres_hold_the_truth(n: int) -> None:
+    points, _ = blobs(n, 3, 2, seed=3)
+    plan = linear_plan(n, 3, rounds=10)
+    rng = np.random.default_rng(n)
+    sizes, coordinates = [], []
+    for seed in range(RUNS):
+        state, exact = weighed_run(dataclasses.replace(plan, seed=seed), points, rng)
+        told, counts = noise_of(plan, state), exact[:, 0]
+        assert told.size_ranges is not None and told.centre_deviations is not None
+        sizes.append((told.size_ranges[:, 0] <= counts) & (counts <= told.size_ranges[:, 1]))
+        held = counts > 0
+        off = np.abs(state.centers[held] - exact[held, 1:] / counts[held, None])
+        coordinates.append((off <= told.tail * told.centre_deviations[held]).ravel())
+    assert 1.0 - np.mean(np.concatenate(sizes)) <= MOST
+    assert 1.0 - np.mean(np.concatenate(coordinates)) <= MOST
+
+
+def test_a_result_of_noise_is_called_noise_and_one_of_many_records_good() -> None:
+    verdicts = {}
+    for n in (60, 200_000):
+        points, _ = blobs(min(n, 2000), 3, 2, seed=3)
+        plan = linear_plan(n, 3, rounds=10)
+        state, _ = weighed_run(plan, np.tile(points, (max(1, n // 2000), 1)), np.random.default_rng(1))
+        found = judge(noise_of(plan, state), centroids=state.centers, sizes=state.counts, lo=-np.ones(2), hi=np.ones(2))
+        verdicts[n] = (expect(plan).verdict, found.verdict)
+    assert verdicts[60] == ("noise", "noise")
+    assert verdicts[200_000][0] == "good" and verdicts[200_000][1] in ("good", "fair")

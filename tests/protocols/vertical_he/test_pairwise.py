@@ -135,13 +135,13 @@ def test_values_that_round_to_zero_add_nothing() -> None:
 
 def test_a_server_without_data_computes_for_three_owners() -> None:
     points, start = blobs(200, 2, 3, seed=5)
-    plan = make_plan(parameters(200, 2, parties=4, rounds=1), names(1, 1, 1))
+    plan = make_plan(parameters(200, 2, parties=4, rounds=1, shrink=False), names(1, 1, 1))
     results, simulation = simulate(plan, points, start, quiet=True)
     weights = one_hot(points, start, [])
     expected = (weights.T @ points) / weights.sum(axis=0)[:, None]
     for rank in range(4):
         np.testing.assert_array_equal(results[PartyId(rank)].centers, results[PartyId(0)].centers)
-    kept = results[PartyId(3)].noisy_counts >= np.sqrt(2.0) * plan.count_scale / plan.unit
+    kept = results[PartyId(3)].state.noisy_counts >= np.sqrt(2.0) * plan.count_scale / plan.unit
     assert kept.any()
     assert np.abs(results[PartyId(3)].centers - expected)[kept].max() < 2.0 * plan.scales.flood / 10.0
     assert not simulation.releases[PartyId(0)]

@@ -317,8 +317,9 @@ def test_settings_are_checked() -> None:
             settings_from(wrong)
 
 
-def test_rounds_are_fewer_where_noise_would_drown_them() -> None:
+def test_rounds_are_fewer_where_noise_would_drown_them_and_nothing_is_weighed() -> None:
     assert make_plan(parameters(10**5, 5, rounds=None), names(1, 1)).rounds == 10
-    assert make_plan(parameters(5000, 15, rounds=None), names(1, 1)).rounds == 4
+    assert make_plan(parameters(5000, 15, rounds=None, shrink=False), names(1, 1)).rounds == 4
+    assert make_plan(parameters(5000, 15, rounds=None), names(1, 1)).rounds == 10
     assert make_plan(parameters(5000, 15, rounds=None, noise="flooding"), names(1, 1)).rounds == 10
     assert make_plan(parameters(5000, 15, rounds=7), names(1, 1)).rounds == 7

@@ -15,6 +15,7 @@ pytest.importorskip("tenseal")
 
 from fastlloyd.crypto.he.ckks import Context, KeyHolder
 from fastlloyd.errors import InternalError
+from fastlloyd.kmeans.initial import sphere_packing
 from fastlloyd.party.effects import Receive, Record
 from fastlloyd.privacy.accountant import SAMPLER_DELTA, spent
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
@@ -29,34 +30,80 @@ from fastlloyd.protocols.vertical_he.messages import KeyMaterial, NoisySums
 from fastlloyd.protocols.vertical_he.owner import owner
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
-from fastlloyd.protocols.vertical_he.rounds import post_process, settled
+from fastlloyd.protocols.vertical_he.rounds import begin, first_centers, post_process, settled
 from fastlloyd.wire.header import PartyId
 from tests.protocols.vertical_he.support import blobs, linear_plan, names, parameters, simulate
 
 KNOWN = json.loads((Path(__file__).parents[2] / "vectors" / "vertical_he.json").read_text())
 
 
-def plan_of(case: dict[str, Any]) -> Plan:
-    k, d = len(case["before"]), len(case["before"][0])
+def plan_of(case: dict[str, Any], k: int, d: int, count_deviation: str, **more: Any) -> Plan:
     plan, unit = linear_plan(100, 2), 2.0 ** case["unit_bits"]
     return dataclasses.replace(
         plan,
         k=k,
         names=(tuple(f"x{h}" for h in range(d)), ()),
-        tolerance=float(case["tolerance"]),
         scales=dataclasses.replace(plan.scales, unit=unit),
-        count_scale=float(case["count_deviation"]) * unit,
+        count_scale=float(count_deviation) * unit,
+        **more,
     )
 
 
-@pytest.mark.parametrize("case", KNOWN, ids=lambda case: case["about"])
+@pytest.mark.parametrize("case", KNOWN["plain"], ids=lambda case: case["about"])
 def test_known_answers_of_the_next_centres(case: dict[str, Any]) -> None:
-    plan, before = plan_of(case), np.array(case["before"], dtype=np.float64)
+    before = np.array(case["before"], dtype=np.float64)
+    plan = plan_of(case, *before.shape, case["count_deviation"], tolerance=float(case["tolerance"]), cell=0.0)
     noisy = NoisySums(bytes.fromhex(case["noisy_sums"])).integers()
-    after, counts = post_process(noisy, before, plan)
-    np.testing.assert_array_equal(counts, np.array(case["counts"], dtype=np.float64))
-    np.testing.assert_allclose(after, np.array(case["after"], dtype=np.float64), rtol=0, atol=2**-52)
-    assert settled(before, after, plan) is case["stops"]
+    after = post_process(noisy, begin(plan, before), plan, 0)
+    np.testing.assert_array_equal(after.counts, np.array(case["counts"], dtype=np.float64))
+    np.testing.assert_allclose(after.centers, np.array(case["after"], dtype=np.float64), rtol=0, atol=2**-52)
+    assert settled(before, after.centers, plan) is case["stops"]
+
+
+@pytest.mark.parametrize("case", KNOWN["weighed"], ids=lambda case: case["about"])
+def test_known_answers_of_a_run_that_weighs(case: dict[str, Any]) -> None:
+    counts, sums = case["deviations"]
+    plan = plan_of(
+        case,
+        case["k"],
+        case["d"],
+        counts,
+        n=case["n"],
+        rounds=case["rounds"],
+        seed=case["seed"],
+        cell=float(case["cell"]),
+        sum_scale=float(sums) * 2.0 ** case["unit_bits"],
+    )
+    state = begin(plan)
+    np.testing.assert_allclose(state.centers, np.array(case["start"], dtype=np.float64), rtol=0, atol=2**-52)
+    for t, played in enumerate(case["played"]):
+        state = post_process(NoisySums(bytes.fromhex(played["noisy_sums"])).integers(), state, plan, t)
+        for name, value in dataclasses.asdict(state).items():
+            if name != "noisy_counts":
+                np.testing.assert_allclose(value, np.array(played[name], dtype=np.float64), rtol=1e-11, atol=1e-12)
+
+
+def test_without_differential_privacy_nothing_is_weighed() -> None:
+    quiet = make_plan(parameters(300, 2, scheme="linear", degree=6, noise="flooding"), names(1, 1))
+    assert not quiet.shrinks and not linear_plan(300, 2, shrink=False).shrinks and linear_plan(300, 2).shrinks
+    exact = np.array([[100.0, 25.0, -50.0], [200.0, 20.0, 10.0]])
+    state = post_process(np.rint(exact * quiet.unit).astype(np.int64).reshape(-1), begin(quiet), quiet, 0)
+    np.testing.assert_allclose(state.centers, exact[:, 1:] / exact[:, :1], atol=1e-6)
+    np.testing.assert_array_equal(first_centers(quiet), sphere_packing(2, 2, 1) / 2.0**20)
+
+
+def test_where_noise_is_small_the_whole_step_is_taken_and_where_it_drowns_all_none_is() -> None:
+    plan = linear_plan(300, 2)
+    exact = np.array([[100.0, 25.0, -50.0], [200.0, 20.0, 10.0]])
+    told = np.rint(exact * plan.unit).astype(np.int64).reshape(-1)
+    clear = dataclasses.replace(plan, count_scale=1e-4 * plan.unit, sum_scale=1e-4 * plan.unit)
+    np.testing.assert_allclose(
+        post_process(told, begin(clear), clear, 0).centers, exact[:, 1:] / exact[:, :1], atol=1e-6
+    )
+    drowned = dataclasses.replace(plan, count_scale=1e7 * plan.unit, sum_scale=1e7 * plan.unit)
+    kept = post_process(told, begin(drowned), drowned, 0)
+    np.testing.assert_allclose(kept.centers, first_centers(drowned), atol=1e-6)
+    np.testing.assert_allclose(kept.counts, 150.0, atol=1e-3)
 
 
 def test_errors_under_a_common_key_count_with_its_largest_coefficient() -> None:
@@ -108,7 +155,7 @@ def test_the_samplers_delta_is_taken_off() -> None:
 def test_rounds_are_as_many_as_keep_the_noise_small(d: int) -> None:
     found = set()
     for n in (300, 1_200, 1_600, 2_000, 3_000, 4_000):
-        public = parameters(n, 3, rounds=None)
+        public = parameters(n, 3, rounds=None, shrink=False)
         rounds = automatic_rounds(public, d, 1.0)
 
         def small(count: int, public: Any = public) -> bool:
@@ -118,6 +165,7 @@ def test_rounds_are_as_many_as_keep_the_noise_small(d: int) -> None:
         assert rounds == max([count for count in range(LEAST_ROUNDS, 11) if small(count)], default=LEAST_ROUNDS)
         found.add(rounds)
     assert len(found) > 2
+    assert automatic_rounds(parameters(300, 3, rounds=None), d, 1.0) == 10  # weighed: more rounds do no harm
 
 
 def test_a_round_without_a_key_is_a_bug_and_its_progress_is_told_by_blocks() -> None:

@@ -1,12 +1,12 @@
-"""Merge the two clusters that lose least by it, and split another that gains more: fastlloyd-plus.
+"""Merge the two clusters that lose least by it, and split another that gains more: fastlloyd-plus and vertical-he.
 
 Merging clusters of n_i and n_j records whose centres are D apart adds n_i n_j / (n_i + n_j) D^2 to the cost. That can
 be computed from released values; what a split gains cannot, so it is guessed from below: a share of a cluster's
 records times its distance from the nearest centre, but no more than a share of what is left of the spread within
 clusters. An empty cluster loses nothing by a merge, so it is moved at once.
 
-Post-processing of released values, alike on all clients: basic operations in a fixed order, directions from the public
-seed.
+Post-processing of released values, alike on all parties: basic operations in a fixed order, directions from a public
+stream.
 
 Source: docs/fastlloyd-plus.md.
 """
@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.ordered import total
 from fastlloyd.kmeans.update import truncate
-from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
 
 Floats = NDArray[np.float64]
@@ -46,7 +45,7 @@ class Clusters:
     variance: Floats
 
 
-def swap(found: Clusters, *, deviation: Floats, cell: float, least: float, seed: int, t: int) -> Clusters:
+def swap(found: Clusters, *, deviation: Floats, cell: float, least: float, stream: PublicStream) -> Clusters:
     """Swap while it seems to pay.
 
     Parameters
@@ -59,14 +58,13 @@ def swap(found: Clusters, *, deviation: Floats, cell: float, least: float, seed:
         k^(-1/d).
     least : float
         Least gain of a split over the loss of a merge.
-    seed, t : int
-        Public seed and round: where the halves of a split go.
+    stream : PublicStream
+        Says where the halves of a split go; the same at all parties, and another one in each round.
     """
     found = Clusters(found.centers.copy(), found.counts.copy(), found.count_variance.copy(), found.variance.copy())
     k, d = found.centers.shape
     if not 2 < k <= _MOST_CLUSTERS:
         return found
-    stream = PublicStream(seed, f"{domains.PLUS_SWAPS}{t}")
     for _ in range(min(max(1, int(_MOVES * k)), _MOST_MOVES)):
         choice = _choose(found, deviation, cell * cell, least)
         if choice is None:

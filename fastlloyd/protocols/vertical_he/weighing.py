@@ -1,0 +1,152 @@
+"""What the parties of a private run make of a round's noisy sums: weighed with what they know by then.
+
+A centre is known up to a variance P, and between rounds it moves by its Lloyd step, of expected square Q. A noisy
+centre, sum over count, is off by noise of variance V. So the best guess goes the share (P + Q) / (P + Q + V) of the way
+from the centre before to the noisy one (a Kalman filter). Counts are weighed likewise, from the prior that all clusters
+are equal; and a cluster that is hardly worth having is moved to where one is missing (`kmeans/swap.py`).
+
+Post-processing of releases: no privacy is spent. Basic IEEE operations in a fixed order, so that every party computes
+the same bits.
+
+Source: ours, as in fastlloyd-plus; docs/vertical-he.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.kmeans.swap import Clusters, swap
+from fastlloyd.kmeans.update import truncate
+from fastlloyd.protocols.vertical_he.plan import Plan
+from fastlloyd.randomness import domains
+from fastlloyd.randomness.prg import PublicStream
+
+Floats = NDArray[np.float64]
+
+# Tuned on synthetic sets, see docs/vertical-he.md. Variances are per feature, on the domain [-1, 1].
+FIRST_SCALE = 0.45
+"""Where a private run starts: the packed points, drawn in towards the middle by this."""
+_FEATURE_VARIANCE = 0.15  # of the records
+_FIRST_VARIANCE = 0.1  # how far off a first centre is, first step included
+_STEP = 0.3  # a centre's expected squared step, over the variance of its part of the records; halved in each round
+_COUNT_DOUBT, _COUNT_STEP = 0.8, 0.5  # of a cluster's equal share: before anything is known, and from round to round
+_LEAST_SHARE = 0.2  # a cluster is taken to have at least this part of an equal share
+_LEAST_GAIN = 1.0  # of a swap over its loss
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class State:
+    """What every party knows after a round: released, or made of releases.
+
+    Attributes
+    ----------
+    centers : float64 array, shape (k, d)
+        Scaled to [-1, 1]; columns owner by owner.
+    counts : float64 array, shape (k,)
+        Records of each cluster: noisy, and weighed in a run that weighs.
+    noisy_counts : float64 array, shape (k,)
+        As the last round released them.
+    count_variance, variance : float64 array, shape (k,)
+        How far off each count, and each coordinate of a centre, is held to be.
+    steps : float64 array, shape (k, d)
+        From the centre before to the last round's noisy one.
+    step_variance : float64 array, shape (k,)
+        Of the noise on each coordinate of a step.
+    left : float64 array, shape (k, d)
+        What of the step was not taken.
+    """
+
+    centers: Floats
+    counts: Floats
+    noisy_counts: Floats
+    count_variance: Floats
+    variance: Floats
+    steps: Floats
+    step_variance: Floats
+    left: Floats
+
+
+def first_state(plan: Plan, centers: Floats) -> State:
+    """Return what is known before the first round."""
+    share, none = np.full(plan.k, plan.n / plan.k), np.zeros((plan.k, plan.d))
+    return State(
+        centers=centers,
+        counts=share,
+        noisy_counts=share,
+        count_variance=(_COUNT_DOUBT * share) ** 2,
+        variance=np.full(plan.k, _FIRST_VARIANCE),
+        steps=none,
+        step_variance=np.zeros(plan.k),
+        left=none,
+    )
+
+
+def noise_deviations(plan: Plan) -> tuple[float, float]:
+    """Return the standard deviation of both sides' noise on a sum and on a count, in the domain's units."""
+    return math.sqrt(2.0) * plan.sum_scale / plan.unit, math.sqrt(2.0) * plan.count_scale / plan.unit
+
+
+def weigh(noisy_sums: Floats, noisy_counts: Floats, state: State, plan: Plan, t: int) -> State:
+    """Make the next state from round t's noisy sums, shape (k, d), and counts, shape (k,), in the domain's units."""
+    sum_noise, count_noise = noise_deviations(plan)
+    before = _counts_before(state.count_variance, plan, t)
+    gain = before / (before + count_noise * count_noise)
+    counts = state.counts + gain * (noisy_counts - state.counts)
+    count_variance = gain * (count_noise * count_noise)
+    divisor = np.maximum(counts, _LEAST_SHARE * plan.n / plan.k)
+    steps = noisy_sums / divisor[:, None] - state.centers
+    squares = np.cumsum(state.centers * state.centers, axis=1)[:, -1] / plan.d
+    doubt = (sum_noise * sum_noise + squares * count_variance) / (divisor * divisor)
+    uncertain = state.variance + _expected_square(plan, t)
+    part = uncertain / (uncertain + doubt)
+    clusters = Clusters(truncate(state.centers + part[:, None] * steps), counts, count_variance, part * doubt)
+    if t < plan.rounds - 1:
+        deviation, stream = _usual_deviation(plan), PublicStream(plan.seed, f"{domains.VERTICAL_HE_SWAPS}{t}")
+        clusters = swap(clusters, deviation=deviation, cell=plan.cell, least=_LEAST_GAIN, stream=stream)
+    return State(
+        centers=clusters.centers,
+        counts=clusters.counts,
+        noisy_counts=noisy_counts,
+        count_variance=clusters.count_variance,
+        variance=clusters.variance,
+        steps=steps,
+        step_variance=doubt,
+        left=(doubt / (uncertain + doubt))[:, None] * steps,
+    )
+
+
+def expected_deviation(plan: Plan) -> float:
+    """Return how far off an average centre is expected to be: standard deviation of a coordinate, scaled domain.
+
+    The rounds' weighing for a cluster of an equal share of the records, at a usual place.
+    """
+    sum_noise, count_noise = noise_deviations(plan)
+    share = plan.n / plan.k
+    count_variance, variance = np.array([(_COUNT_DOUBT * share) ** 2]), _FIRST_VARIANCE
+    for t in range(plan.rounds):
+        before = _counts_before(count_variance, plan, t)
+        count_variance = before * count_noise * count_noise / (before + count_noise * count_noise)
+        doubt = (sum_noise * sum_noise + _FEATURE_VARIANCE * float(count_variance[0])) / (share * share)
+        uncertain = variance + _expected_square(plan, t)
+        variance = uncertain * doubt / (uncertain + doubt)
+    return math.sqrt(variance)
+
+
+def _counts_before(count_variance: Floats, plan: Plan, t: int) -> Floats:
+    """Return how far off counts are before round t tells: from the second one on they have moved."""
+    step = _COUNT_STEP * plan.n / plan.k if t > 0 else 0.0
+    return count_variance + step * step
+
+
+def _expected_square(plan: Plan, t: int) -> float:
+    """Return the square that a coordinate of a centre's step is expected to have; the first one's is known to P."""
+    return _STEP * _FEATURE_VARIANCE * plan.cell * plan.cell * math.ldexp(1.0, -t) if t > 0 else 0.0
+
+
+def _usual_deviation(plan: Plan) -> Floats:
+    """Return what each feature's standard deviation is taken to be, shape (d,)."""
+    return np.full(plan.d, math.sqrt(_FEATURE_VARIANCE))
