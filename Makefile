@@ -54,7 +54,7 @@ $(1)/bin/python $(PIP) -e '.[$(2)]' || { echo "the installation failed: is a pac
 endef
 
 $(VENV)/.demo: pyproject.toml
-	$(call environment,$(VENV),mpich$(comma)he$(comma)report)
+	$(call environment,$(VENV),mpich$(comma)he$(comma)report$(comma)fast)
 	@touch $@
 
 $(VENV)/.test: pyproject.toml

@@ -43,6 +43,7 @@ PLACES = {
     "jinja2": {"report/page/"},
     "pyarrow": {"data/"},
     "sklearn": {"estimator/", "kmeans/metrics.py", "bench/"},
+    "numba": {"kmeans/fused.py"},
     "tqdm": {"report/", "bench/"},
     "pickle": set(),
     "random": set(),

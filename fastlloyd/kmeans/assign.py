@@ -3,7 +3,8 @@
 The scores |c|^2 - 2 x.c are computed in float64 from integers small enough that every product and
 every partial sum is an integer below 2^53 (`ring.fixed.choose_fraction_bits` checks it). So they are
 exact whatever the block size, BLAS, thread count or machine, a point's label depends on that point and
-the centres alone, and ties go to the lowest index.
+the centres alone, and ties go to the lowest index. Where it pays (`passes.py`), `fused.py` does the same compiled, with
+the same results; what stands here does without numba and is what tests compare it with.
 
 Source: FastLloyd, Alg. 1 lines 6 to 13; docs/protocol.md, "Arithmetic".
 """
@@ -11,6 +12,7 @@ Source: FastLloyd, Alg. 1 lines 6 to 13; docs/protocol.md, "Arithmetic".
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,9 @@ from numpy.typing import NDArray
 from fastlloyd.kmeans.grid import GridPoints
 
 BLOCK = 8192
+# Sums and counts of the points within the radius, sums and counts of the shortened ones.
+_Totals = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+
 # One-hot GEMM beats bincount while the clusters are few, or the features many.
 _ONE_HOT_CLUSTERS = 32
 _ONE_HOT_FEATURES = 32
@@ -44,9 +49,18 @@ def assign(points: GridPoints, centers: NDArray[np.int64], *, block: int = BLOCK
     -----
     Sees: nobody but the caller; labels stay at their owner.
     """
+    k, d = centers.shape
     labels = np.empty(points.n, dtype=np.int64)
-    for rows, _, best, scores in _blocks(points, centers, block):
-        labels[rows] = _first_equal(scores, best)
+    fused = points.passes.compiled(points.n, k, d)
+
+    def label(start: int, stop: int) -> None:
+        if fused is not None:
+            _sweep(fused, points, centers, start, stop, found=labels)
+            return
+        for rows, _, best, scores in _blocks(points, centers, block, start, stop):
+            labels[rows] = _first_equal(scores, best)
+
+    points.passes.over(points.n, k, d, label)
     return labels
 
 
@@ -88,13 +102,37 @@ def accumulate(
     Source: FastLloyd, Alg. 1 lines 6 to 13, Eq. 4 and 5.
     """
     k, d = centers.shape
+    fused = points.passes.compiled(points.n, k, d)
+
+    def add(start: int, stop: int) -> _Totals:
+        if fused is not None:
+            return _sweep(fused, points, centers, start, stop, radius=radius, shorten=shorten)
+        return _accumulate_blocks(points, centers, start, stop, radius=radius, shorten=shorten, block=block)
+
+    parts = points.passes.over(points.n, k, d, add)
+    sums, counts, far_sums, far_counts = (np.add.reduce(part) for part in zip(*parts, strict=True))
+    if relative:
+        sums -= counts[:, None] * centers
+    return sums + far_sums, counts + far_counts
+
+
+def _accumulate_blocks(
+    points: GridPoints,
+    centers: NDArray[np.int64],
+    start: int,
+    stop: int,
+    *,
+    radius: int | None,
+    shorten: bool,
+    block: int,
+) -> _Totals:
+    """Sum and count points `start` to `stop` within the radius, and the shortened vectors of those beyond."""
+    k, d = centers.shape
     limit = np.inf if radius is None else float(radius) * float(radius)
-    sums = np.zeros((k, d), dtype=np.float64)
-    counts = np.zeros(k, dtype=np.int64)
-    far_sums: NDArray[np.float64] | None = None
-    far_counts = np.zeros_like(counts)
+    sums, far_sums = np.zeros((2, k, d), dtype=np.float64)
+    counts, far_counts = np.zeros((2, k), dtype=np.int64)
     one_hot = k <= _ONE_HOT_CLUSTERS or d >= _ONE_HOT_FEATURES
-    for rows, x, best, scores in _blocks(points, centers, block):
+    for rows, x, best, scores in _blocks(points, centers, block, start, stop):
         if radius is not None:
             kept = best + points.raw_squared_norms[rows] <= limit
         else:
@@ -104,7 +142,6 @@ def accumulate(
             squared = best[far] + points.raw_squared_norms[rows][far]
             far_labels = _first_equal(scores[:, far], best[far])
             offset = x[:, far] - centers.T[:, far_labels]
-            far_sums = np.zeros((k, d)) if far_sums is None else far_sums
             _add_columns(far_sums, _shorten(offset, squared, radius), far_labels, one_hot=one_hot)
             far_counts += np.bincount(far_labels, minlength=k)
         if one_hot:
@@ -116,12 +153,43 @@ def accumulate(
             counts += np.bincount(labels, minlength=k + 1)[:k]
             for h in range(d):
                 sums[:, h] += np.bincount(labels, weights=x[h], minlength=k + 1)[:k]
-    raw_sums = sums.astype(np.int64)
-    if relative:
-        raw_sums -= counts[:, None] * centers
-    if far_sums is None:
-        return raw_sums, counts
-    return raw_sums + far_sums.astype(np.int64), counts + far_counts
+    return sums.astype(np.int64), counts, far_sums.astype(np.int64), far_counts
+
+
+def _sweep(
+    fused: ModuleType,
+    points: GridPoints,
+    centers: NDArray[np.int64],
+    start: int,
+    stop: int,
+    *,
+    radius: int | None = None,
+    shorten: bool = False,
+    found: NDArray[np.int64] | None = None,
+) -> _Totals:
+    """Do what `_accumulate_blocks` does, or fill in the labels `found`, by the compiled pass."""
+    k, d = centers.shape
+    exact = np.ascontiguousarray(centers, dtype=np.float64)
+    rows = 0 if found is not None else 2 * k + 1 if shorten else k + 1
+    sums, counts = np.zeros((rows, d), dtype=np.int64), np.zeros(rows, dtype=np.int64)
+    roundings = (d + 6) * 2.0**-24
+    fused.sweep(
+        points.raw_coordinates,
+        start,
+        stop,
+        exact,
+        (-2.0 * exact).astype(np.float32),
+        (exact * exact).sum(axis=1).astype(np.float32),
+        roundings / (1.0 - roundings) if roundings < 0.5 else np.inf,
+        0.0 if radius is None else float(radius),
+        radius is not None,
+        sums,
+        counts,
+        np.empty(0, dtype=np.int64) if found is None else found,
+    )
+    if not shorten:
+        return sums[:k], counts[:k], np.zeros_like(sums[:k]), np.zeros_like(counts[:k])
+    return sums[:k], counts[:k], sums[k : 2 * k], counts[k : 2 * k]
 
 
 def _shorten(offset: NDArray[np.float64], squared: NDArray[np.float64], radius: int) -> NDArray[np.float64]:
@@ -176,33 +244,50 @@ def sum_by_label(
     Privacy: if a point's label depends on that point and public values alone, adding or removing one point changes one
     row of `raw_sums` by that point and one count by 1.
     """
+    fused = points.passes.compiled(points.n, 1, points.d)
+
+    def add(start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        if fused is None:
+            return _sum_blocks(points, labels, k, start, stop, block=block)
+        raw_sums, raw_counts = np.zeros((k, points.d), dtype=np.int64), np.zeros(k, dtype=np.int64)
+        fused.add_by_label(points.raw_coordinates, start, stop, labels, raw_sums, raw_counts)
+        return raw_sums, raw_counts
+
+    sums, counts = zip(*points.passes.over(points.n, 1, points.d, add), strict=True)
+    return np.add.reduce(sums), np.add.reduce(counts)
+
+
+def _sum_blocks(
+    points: GridPoints, labels: NDArray[np.int64], k: int, start: int, stop: int, *, block: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Sum and count points `start` to `stop` by label."""
     sums = np.zeros((k, points.d), dtype=np.float64)
     width = max(256, min(block, (1 << 20) // max(k, 1)))
     member = np.empty((k, width))
-    for start in range(0, points.n, width):
-        found = labels[start : start + width]
+    for at in range(start, stop, width):
+        found = labels[at : min(at + width, stop)]
         part = member[:, : found.size]
         part.fill(0.0)
         part[found, np.arange(found.size)] = 1.0
-        sums += part @ points.raw_coordinates[:, start : start + width].T.astype(np.float64)
-    return sums.astype(np.int64), np.bincount(labels, minlength=k).astype(np.int64)
+        sums += part @ points.raw_coordinates[:, at : at + found.size].T.astype(np.float64)
+    return sums.astype(np.int64), np.bincount(labels[start:stop], minlength=k).astype(np.int64)
 
 
 def _blocks(
-    points: GridPoints, centers: NDArray[np.int64], block: int
+    points: GridPoints, centers: NDArray[np.int64], block: int, first: int, last: int
 ) -> Iterator[tuple[slice, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]]:
-    """Yield per block its rows, coordinates (d, b), best scores (b,) and all scores (k, b)."""
+    """Yield per block from `first` on its rows, coordinates (d, b), best scores (b,) and all scores (k, b)."""
     k = centers.shape[0]
     exact = centers.astype(np.float64)
     minus_two = -2.0 * exact
     squared = (exact * exact).sum(axis=1)[:, None]
-    width = min(block, max(points.n, 1))
+    width = min(block, max(last - first, 1))
     # Many clusters: fewer points at a time, so that the scores stay in the cache.
     width = max(256, min(width, (1 << 18) // max(k, 1)))
     x_buffer = np.empty((points.d, width), dtype=np.float64)
     score_buffer = np.empty((k, width), dtype=np.float64)
-    for start in range(0, points.n, width):
-        rows = slice(start, min(start + width, points.n))
+    for start in range(first, last, width):
+        rows = slice(start, min(start + width, last))
         size = rows.stop - rows.start
         x = x_buffer[:, :size]
         np.copyto(x, points.raw_coordinates[:, rows])

@@ -5,10 +5,12 @@ Source: docs/protocol.md, "Arithmetic".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fastlloyd.kmeans.passes import Passes
 
 _BLOCK_VALUES = 1 << 18
 
@@ -24,11 +26,14 @@ class GridPoints:
     raw_squared_norms : float64 array, shape (n,)
         Exact integers below 2^53.
     fraction_bits : int
+    passes : Passes
+        How to go through them; it changes no result.
     """
 
     raw_coordinates: NDArray[np.int32]
     raw_squared_norms: NDArray[np.float64]
     fraction_bits: int
+    passes: Passes = field(default_factory=Passes, compare=False, repr=False)
 
     @property
     def n(self) -> int:
@@ -41,7 +46,7 @@ class GridPoints:
         return int(self.raw_coordinates.shape[0])
 
 
-def quantise(raw_points: NDArray[np.float64], fraction_bits: int) -> GridPoints:
+def quantise(raw_points: NDArray[np.float64], fraction_bits: int, passes: Passes | None = None) -> GridPoints:
     """Round points of the scaled domain [-1, 1]^d to the grid, half to even.
 
     Parameters
@@ -49,6 +54,8 @@ def quantise(raw_points: NDArray[np.float64], fraction_bits: int) -> GridPoints:
     raw_points : float64 array, shape (n, d)
         Scaled; values outside [-1, 1] are clipped.
     fraction_bits : int
+    passes : Passes, optional
+        How to go through them later; one thread if left out.
 
     Returns
     -------
@@ -67,7 +74,7 @@ def quantise(raw_points: NDArray[np.float64], fraction_bits: int) -> GridPoints:
         np.rint(block, out=block)
         raw_coordinates[:, rows] = block.T
         np.einsum("ij,ij->i", block, block, out=raw_squared_norms[rows])
-    return GridPoints(raw_coordinates, raw_squared_norms, fraction_bits)
+    return GridPoints(raw_coordinates, raw_squared_norms, fraction_bits, passes or Passes())
 
 
 def round_centers(centers: NDArray[np.float64], fraction_bits: int) -> NDArray[np.int64]:

@@ -161,6 +161,9 @@ class RunConfig:
     workers: int | None = option(
         None, "vertical-he: processes that compute (default: cores)", LINKS, "W", within=(1, 256)
     )
+    threads: int | None = option(
+        None, "a client's passes over its own records (default: its share of the cores)", LINKS, "T", within=(1, 256)
+    )
     transport: str = option("shm", "%(default)s (default) or tcp, also on one host", LINKS, choices=("shm", "tcp"))
     network: str | None = option(None, "fastlloyd run: a host per rank, shaped (scripts/netem)", LINKS, "PROFILE")
     shaping: str | None = option(None, "who shapes --network: netem or emulator", LINKS, hidden=True)

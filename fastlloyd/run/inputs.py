@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, cast
@@ -27,6 +28,8 @@ from fastlloyd.data.split import split_rows
 from fastlloyd.data.table import read_identifiers, read_table
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.kmeans.grid import GridPoints, quantise
+from fastlloyd.kmeans.passes import Passes
+from fastlloyd.net.mpi.launcher import detect
 from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig, public_part
@@ -94,12 +97,15 @@ class OwnRecords:
         Matched to the features.
     raw_rows : RawRows
         The rows of the file that they come from, for the owner's labels.
+    threads : int
+        For passes over them.
     """
 
     raw_points: NDArray[np.float64] = field(repr=False)
     names: tuple[str, ...]
     bounds: Bounds
     raw_rows: RawRows = field(default_factory=RawRows, repr=False)
+    threads: int = 1
 
     def digest(self, key: bytes) -> str:
         """Return a keyed digest of everything that a resumed run must find unchanged; never sent."""
@@ -107,7 +113,20 @@ class OwnRecords:
 
     def quantise(self, fraction_bits: int) -> GridPoints:
         """Put the points on the grid of 2^-q."""
-        return quantise(self.raw_points, fraction_bits)
+        return quantise(self.raw_points, fraction_bits, Passes(self.threads))
+
+
+def own_threads(config: RunConfig) -> int:
+    """Return how many threads this party's passes over its records take: as configured, or its share of the cores.
+
+    Clients that a launcher has started on one host share its cores evenly; the server, which has no records, counts
+    where it is known to be among them.
+    """
+    if config.threads is not None:
+        return config.threads
+    launch = detect()
+    ranks = (launch.local_size or 1) - (1 if launch.on_one_host else 0)
+    return max(1, len(os.sched_getaffinity(0)) // max(1, ranks))
 
 
 def fill_public(kind: type[T], config: RunConfig, **settled: Any) -> T:
@@ -287,6 +306,7 @@ def load_own(config: RunConfig, common: Common, me: PartyId, *, ignore: tuple[st
             names=dataset.names,
             bounds=common.bounds.match(dataset.names),
             raw_rows=RawRows(raw_numbers=part + 1 if dataset.numbers is None else dataset.numbers[part]),
+            threads=own_threads(config),
         )
     path = config.own_file(me.rank)
     table = read_table(
@@ -310,6 +330,7 @@ def load_own(config: RunConfig, common: Common, me: PartyId, *, ignore: tuple[st
         names=table.names,
         bounds=bounds,
         raw_rows=RawRows(raw_records=table.raw_records, raw_ids=_raw_ids(path, config)),
+        threads=own_threads(config),
     )
 
 

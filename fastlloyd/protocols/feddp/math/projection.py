@@ -67,4 +67,4 @@ def project(points: GridPoints, matrix: NDArray[np.int32], bits: int) -> GridPoi
         np.rint(y, out=y)
         coordinates[:, part] = y
         np.einsum("ij,ij->j", y, y, out=norms[part])
-    return GridPoints(coordinates, norms, bits)
+    return GridPoints(coordinates, norms, bits, points.passes)

@@ -127,7 +127,7 @@ def cut_norm(points: GridPoints, limit: int) -> GridPoints:
             # Rounding of the factor alone can leave a point too long: take a little more off.
             again = norms[rows] > square
             rows, factor = rows[again], factor[again] * (1.0 - 2.0**-30)
-    return GridPoints(coordinates, norms, points.fraction_bits)
+    return GridPoints(coordinates, norms, points.fraction_bits, points.passes)
 
 
 def coarsen(coordinates: NDArray[np.int32], shift: int) -> NDArray[np.int32]:

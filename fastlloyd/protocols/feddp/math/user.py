@@ -51,6 +51,7 @@ class UserStatistics:
             np.ascontiguousarray(points.raw_coordinates[:, order]),
             points.raw_squared_norms[order],
             points.fraction_bits,
+            points.passes,
         )
         first = np.diff(raw_users[order], prepend=raw_users[order][:1] - 1) != 0
         self._users = np.cumsum(first) - 1
