@@ -51,7 +51,7 @@ def assign(points: GridPoints, centers: NDArray[np.int64], *, block: int = BLOCK
     """
     k, d = centers.shape
     labels = np.empty(points.n, dtype=np.int64)
-    fused = points.passes.compiled(points.n, k, d)
+    fused = points.passes.compiled("sweep", points.n, k, d)
 
     def label(start: int, stop: int) -> None:
         if fused is not None:
@@ -102,7 +102,7 @@ def accumulate(
     Source: FastLloyd, Alg. 1 lines 6 to 13, Eq. 4 and 5.
     """
     k, d = centers.shape
-    fused = points.passes.compiled(points.n, k, d)
+    fused = points.passes.compiled("sweep", points.n, k, d)
 
     def add(start: int, stop: int) -> _Totals:
         if fused is not None:
@@ -244,7 +244,7 @@ def sum_by_label(
     Privacy: if a point's label depends on that point and public values alone, adding or removing one point changes one
     row of `raw_sums` by that point and one count by 1.
     """
-    fused = points.passes.compiled(points.n, 1, points.d)
+    fused = points.passes.compiled("add_by_label", points.n, 1, points.d)
 
     def add(start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         if fused is None:

@@ -10,6 +10,8 @@ The bound: with u = 2^-24 a score's conversions, products and sums round at most
 at most g (|c|^2 + 2 |x| |c|), g = (d + 6) u / (1 - (d + 6) u), by Cauchy and Schwarz. A label is certain if the second
 best score is worse by more than twice that.
 
+Points that are no integers have no such bound: `label_in_order` does numpy's own operations, one by one.
+
 numba is imported here alone; `passes.py` decides when that pays.
 
 Source: FastLloyd, Alg. 1 lines 6 to 13; Higham, Accuracy and Stability of Numerical Algorithms (2002), §3.1.
@@ -49,10 +51,11 @@ def _compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
-def is_ready() -> bool:
+def is_ready(kernel: str) -> bool:
     """Whether a call compiles nothing: this process has done so, or an earlier one has left its machine code."""
-    folder = sweep.stats.cache_path
-    return bool(sweep.signatures) or (folder is not None and any(Path(folder).glob("fused.sweep-*.nbi")))
+    function = globals()[kernel]
+    folder = function.stats.cache_path
+    return bool(function.signatures) or (folder is not None and any(Path(folder).glob(f"fused.{kernel}-*.nbi")))
 
 
 @_compiled(fastmath=_ANY_ORDER)
@@ -348,3 +351,39 @@ def add_by_label(
             whole[h, :size] = raw[h, at : at + size]
         _add(whole, size, labels[at : at + size], sums, others, counts)
     sums += others
+
+
+@_compiled()
+def label_in_order(
+    columns: NDArray[np.float64],
+    start: int,
+    stop: int,
+    centers: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    distances: NDArray[np.float64],
+) -> None:
+    """Label points start to stop of (d, n) and fill in their squared distances, shape (n,) each.
+
+    Squares are added feature by feature, as `weighted.nearest` does for few features: the same operations in the same
+    order, none fused, so the same bits.
+    """
+    d = columns.shape[0]
+    squared = np.empty(_TILE)
+    least = np.empty(_TILE)
+    label = np.empty(_TILE, np.int64)
+    for at in range(start, stop, _TILE):
+        size = min(_TILE, stop - at)
+        for j in range(centers.shape[0]):
+            for i in range(size):
+                squared[i] = 0.0
+            for h in range(d):
+                column = columns[h, at : at + size]
+                c = centers[j, h]
+                for i in range(size):
+                    squared[i] += (column[i] - c) * (column[i] - c)
+            for i in range(size):
+                closer = j == 0 or squared[i] < least[i]
+                label[i] = j if closer else label[i]
+                least[i] = squared[i] if closer else least[i]
+        labels[at : at + size] = label[:size]
+        distances[at : at + size] = least[:size]

@@ -41,5 +41,6 @@ def cluster_locally(
     points = raw_points.raw_coordinates.T / float(1 << raw_points.fraction_bits)
     if not len(points):
         return points
-    found = cluster(points, min(k, len(points)), PublicStream(seed, purpose), restarts=restarts)
+    stream = PublicStream(seed, purpose)
+    found = cluster(points, min(k, len(points)), stream, restarts=restarts, passes=raw_points.passes)
     return found.centers[np.unique(found.labels)]

@@ -52,8 +52,8 @@ class Passes:
         self._patience = patience
         self._done = 0.0
 
-    def compiled(self, n: int, k: int, d: int) -> ModuleType | None:
-        """Count a pass that is about to begin, and return `fused.py` if it is worth its price by now, else None."""
+    def compiled(self, kernel: str, n: int, k: int, d: int) -> ModuleType | None:
+        """Count a pass that begins now, and return `fused.py` if `kernel` is worth its price by now, else None."""
         if self._patience == _NEVER:
             return None
         self._done += _work(n, k, d) / self._threads
@@ -66,7 +66,7 @@ class Passes:
             except ImportError:  # a numba that does not fit this numpy
                 self._patience = _NEVER
                 return None
-        if self._done < _COMPILE * self._patience and not loaded.is_ready():
+        if self._done < _COMPILE * self._patience and not loaded.is_ready(kernel):
             return None
         return loaded
 

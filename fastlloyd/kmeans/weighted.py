@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.ordered import total
+from fastlloyd.kmeans.passes import Passes
 from fastlloyd.randomness.prg import PublicStream
 
 _BLOCK_VALUES = 1 << 22
@@ -23,6 +24,8 @@ _ORDERED_FEATURES = 8
 # In order, what is worked on stays in the processor's cache.
 _ORDERED_VALUES = 1 << 14
 _FEW_CENTERS = 16
+
+_PLAIN = Passes(patience=math.inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ def cluster(
     weights: NDArray[np.float64] | None = None,
     restarts: int = 10,
     max_steps: int = 100,
+    passes: Passes | None = None,
 ) -> Clustering:
     """Cluster from several starts and give the cheapest.
 
@@ -62,6 +66,8 @@ def cluster(
     weights : float64 array, shape (n,), optional
         Not negative; ones if left out, or if all are zero.
     restarts, max_steps : int
+    passes : Passes, optional
+        How to go through the points; it changes no bit.
 
     Returns
     -------
@@ -71,7 +77,8 @@ def cluster(
     weights = _usable(points, weights)
     best: Clustering | None = None
     for _ in range(restarts):
-        found = refine(points, seed_centers(points, k, stream, weights=weights), weights=weights, max_steps=max_steps)
+        start = seed_centers(points, k, stream, weights=weights)
+        found = refine(points, start, weights=weights, max_steps=max_steps, passes=passes)
         if best is None or found.cost < best.cost:
             best = found
     if best is None:
@@ -115,6 +122,7 @@ def refine(
     *,
     weights: NDArray[np.float64] | None = None,
     max_steps: int = 100,
+    passes: Passes | None = None,
 ) -> Clustering:
     """Run Lloyd's steps until the labels repeat; a cluster without weight keeps its centre.
 
@@ -122,12 +130,12 @@ def refine(
     ----------
     points : float64 array, shape (n, d)
     centers : float64 array, shape (k, d)
-    weights, max_steps
+    weights, max_steps, passes
         As for `cluster`.
     """
     weights = _usable(points, weights)
     centers = centers.copy()
-    labels, distances = nearest(points, centers)
+    labels, distances = nearest(points, centers, passes)
     for _ in range(max_steps):
         totals = np.bincount(labels, weights, len(centers))
         held = totals > 0.0
@@ -135,23 +143,36 @@ def refine(
             sums = np.bincount(labels, weights * points[:, h], len(centers))
             centers[held, h] = sums[held] / totals[held]
         before = labels
-        labels, distances = nearest(points, centers)
+        labels, distances = nearest(points, centers, passes)
         if (labels == before).all():
             break
     return Clustering(centers, labels, total(weights * distances))
 
 
-def nearest(points: NDArray[np.float64], centers: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def nearest(
+    points: NDArray[np.float64], centers: NDArray[np.float64], passes: Passes | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Label points with their nearest centre, lowest index on ties, and give the squared distances; shape (n,) each."""
-    labels = np.empty(len(points), dtype=np.int64)
-    distances = np.empty(len(points))
-    values = _ORDERED_VALUES if points.shape[1] <= _ORDERED_FEATURES else _BLOCK_VALUES
-    height = max(1, values // max(len(centers), 1))
-    for start in range(0, len(points), height):
-        rows = slice(start, start + height)
-        squared = _squared_distances(points[rows], centers)
-        squared.argmin(axis=1, out=labels[rows])
-        squared.min(axis=1, out=distances[rows])
+    n, (k, d) = len(points), centers.shape
+    labels, distances = np.empty(n, dtype=np.int64), np.empty(n)
+    ordered = d <= _ORDERED_FEATURES
+    height = max(1, (_ORDERED_VALUES if ordered else _BLOCK_VALUES) // max(k, 1))
+    if passes is None or not ordered:  # where linear algebra rounds, a block's height might change a bit
+        passes = _PLAIN
+    fused = passes.compiled("label_in_order", n, k, d)
+    columns = np.ascontiguousarray(points.T) if fused is not None else points.T
+
+    def label(first: int, last: int) -> None:
+        if fused is not None:
+            fused.label_in_order(columns, first, last, np.ascontiguousarray(centers), labels, distances)
+            return
+        for start in range(first, last, height):
+            rows = slice(start, min(start + height, last))
+            squared = _squared_distances(points[rows], centers)
+            squared.argmin(axis=1, out=labels[rows])
+            squared.min(axis=1, out=distances[rows])
+
+    passes.over(n, k, d, label)
     return labels, distances
 
 

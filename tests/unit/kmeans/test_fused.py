@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from fastlloyd.kmeans import passes
 from fastlloyd.kmeans.assign import accumulate, assign, sum_by_label
 from fastlloyd.kmeans.grid import GridPoints
+from fastlloyd.kmeans.local import cluster_locally
 from fastlloyd.kmeans.passes import Passes
+from fastlloyd.kmeans.weighted import nearest
 
 fused = pytest.importorskip("fastlloyd.kmeans.fused", reason="numba is not installed", exc_type=ImportError)
 
@@ -116,6 +118,31 @@ def test_many_clusters_and_features() -> None:
     check_equal(on_grid(rng.integers(-900, 900, (700, 130))), rng.integers(-900, 900, (300, 130)), 9000)
 
 
+@given(st.integers(0, 700), st.integers(1, 9), st.integers(1, 12), st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_points_off_the_grid_get_the_same_bits(n: int, d: int, k: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(n, d)).round(seed % 3 * 8)  # some so coarse that there are ties
+    centers = points[rng.integers(n, size=k)] if n and seed % 2 else rng.normal(size=(k, d))
+    for order in "CF":  # of nine features, which linear algebra takes, the order in memory may change the last bit
+        laid = np.asarray(points, order=order)
+        labels, distances = nearest(laid, centers)
+        got, squared = nearest(laid, centers, Passes(patience=0))
+        np.testing.assert_array_equal(got, labels)
+        np.testing.assert_array_equal(squared.view(np.int64), distances.view(np.int64))
+
+
+def test_local_clusters_are_the_same_however_they_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passes, "_LEAST", 1.0)
+    points = on_grid(np.random.default_rng(5).integers(-(1 << 16), 1 << 16, (3000, 4)))
+    found = [
+        cluster_locally(replace(points, passes=way), 6, seed=0, purpose="test", restarts=2)
+        for way in (Passes(patience=np.inf), Passes(3, patience=np.inf), Passes(patience=0), Passes(3, patience=0))
+    ]
+    for other in found[1:]:
+        np.testing.assert_array_equal(other.view(np.int64), found[0].view(np.int64))
+
+
 def test_compiles_where_machine_code_cannot_be_kept() -> None:
     namespace: dict = {}
     exec("def twice(x):\n    return 2 * x", namespace)  # in no file, so numba finds no folder for it
@@ -126,7 +153,7 @@ def test_machine_code_of_an_earlier_process_is_found() -> None:
     check_equal(on_grid(np.zeros((1, 2), np.int64)), np.zeros((1, 2), np.int64), 1)
     if fused.sweep.stats.cache_path is None:
         pytest.skip("numba may write nowhere")
-    code = "from fastlloyd.kmeans import fused; assert not fused.sweep.signatures; assert fused.is_ready()"
+    code = "from fastlloyd.kmeans import fused; assert not fused.sweep.signatures; assert fused.is_ready('sweep')"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -16,7 +16,7 @@ class Kernels:
     """Stands for the module of kernels, with or without machine code."""
 
     def __init__(self, ready: bool) -> None:
-        self.is_ready = lambda: ready
+        self.is_ready = lambda kernel: ready
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def cold(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 def passes_until_compiled(most: int, work: Passes, n: int) -> int:
     """Count the passes that numpy does before compiled code is taken up."""
-    return next((done for done in range(most) if work.compiled(n, 5, 4) is not None), most)
+    return next((done for done in range(most) if work.compiled("sweep", n, 5, 4) is not None), most)
 
 
 def test_compiled_code_is_taken_up_when_numpy_has_cost_as_much_as_loading_it(cold: pytest.MonkeyPatch) -> None:
@@ -50,7 +50,7 @@ def test_compiling_costs_more_than_loading(cold: pytest.MonkeyPatch) -> None:
 
 def test_without_numba_numpy_does_all(cold: pytest.MonkeyPatch) -> None:
     cold.setattr(passes, "find_spec", lambda name: None)
-    assert Passes(patience=0).compiled(10**9, 5, 5) is None
+    assert Passes(patience=0).compiled("sweep", 10**9, 5, 5) is None
 
 
 def test_a_numba_that_does_not_load_is_asked_once(cold: pytest.MonkeyPatch) -> None:
@@ -62,8 +62,8 @@ def test_a_numba_that_does_not_load_is_asked_once(cold: pytest.MonkeyPatch) -> N
 
     cold.setattr(passes, "import_module", load)
     work = Passes()
-    assert work.compiled(10**12, 5, 5) is None
-    assert work.compiled(10**12, 5, 5) is None
+    assert work.compiled("sweep", 10**12, 5, 5) is None
+    assert work.compiled("sweep", 10**12, 5, 5) is None
     assert asked == [passes._FUSED]
 
 
