@@ -32,6 +32,8 @@ from fastlloyd.errors import DataError, FormError
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "none", "null"})
 SAMPLE_ROWS = 1000
 
+# Groups of three digits: 1,234 or 1.234.567,8.
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,'\u2019 \u00a0\u202f])\d{3}(?:\1\d{3})*(?:[.,]\d+)?")
 _SHOWN_LINES = 20
 _BLOCK_CHARS = 1 << 22
 _BLOCK_ROWS = 1 << 14
@@ -231,13 +233,19 @@ def _parsed(cell: str, line: str, name: str, form: Form) -> float:
     if cell.strip().lower() in MISSING:
         return float("nan")
     other = _other(form)
+    if _THOUSANDS.fullmatch(cell.strip()):
+        either = f"; if {other!r} stands before a fraction instead, add --decimal {other!r}"
+        raise FormError(
+            f"{line}, column {name!r}: the number has marks between its thousands; save the numbers without them"
+            f"{either if _number(cell, other) is not None else ''}"
+        )
     if _number(cell, other) is not None:
         raise FormError(
             f"{line}, column {name!r}: the number has {other!r} before its fraction; add --decimal {other!r}"
         )
     raise DataError(
         f"{line}, column {name!r}: expected a number, got text; "
-        "correct the cell, or leave the column out with --columns"
+        "correct the cell (empty or NA, if its value is missing), or leave the column out with --columns"
     )
 
 

@@ -220,7 +220,7 @@ def _suffix(path: Path) -> str:
             return suffix
     raise DataError(
         f"{path}: cannot tell its format; expected a file name ending in {', '.join(SUFFIXES)}; save a spreadsheet as "
-        "CSV"
+        "CSV, and rename another text table to .csv (--delimiter says what divides its cells)"
     )
 
 
@@ -314,6 +314,11 @@ def _chosen(
     unknown = [name for name in (*columns, *ignore) if name not in (*names, *categories.names)]
     if unknown:
         wanted = ", ".join(f"{name!r}{did_you_mean(name, names)}" for name in unknown)
+        if names == tuple(f"x{i + 1}" for i in range(len(names))):
+            raise DataError(
+                f"{path}: no column {wanted}; it names none, so they are x1 to x{len(names)}: put a header above the "
+                "numbers, or name the columns so in the bounds, --columns or --id"
+            )
         raise DataError(
             f"{path}: no column {wanted}; it has {_listed(names)}; correct the header, or what names the column (the "
             "bounds, --columns, --id)"

@@ -21,7 +21,7 @@ from fastlloyd.party.effects import Party
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.fastlloyd.aggregate import GlobalMsa
-from fastlloyd.protocols.fastlloyd.face_plan import payload_line, round_line
+from fastlloyd.protocols.fastlloyd.face_plan import payload_line, round_lines
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.fastlloyd.plus_state import noise_deviations
@@ -344,8 +344,10 @@ def test_what_a_plan_says_of_a_histogram() -> None:
     plan = planned(1234, at=1)
     assert payload_line(plan) == "payload: 216 bytes a round, 29,616 in round 2, all parties together"
     count = plan.rounds[1].count_scale / (1 << plan.fraction_bits)
-    assert round_line(plan, 1, spread=2.0) == (
-        f"  round 2: histogram of 1,234 cells, noise on a count {2.0 * count:.3g}"
-    )
+    lines = round_lines(plan, spread=2.0)
+    assert lines[1] == f"  round 2: histogram of 1,234 cells, noise on a count {2.0 * count:.3g}"
+    assert [line.partition(":")[0] for line in lines] == ["  round 1", "  round 2", "  round 3"]
     plain = plan_for(blobs(90, 3, 2), 3, rounds=3)
     assert payload_line(plain) == "payload: 144 bytes a round, all parties together"
+    first, others = round_lines(plain, spread=1.0)
+    assert first.startswith("  round 1: radius ") and others.startswith("  rounds 2 to 3, each: radius ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import groupby
 
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
@@ -62,7 +63,7 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
         lines += promise_lines(config, delta=plan.delta, n_total=plan.n_total)
         if plan.masking == "pairwise":
             lines += _share_lines(plan)
-        lines += [round_line(plan, t, spread=public.spread) for t in range(len(plan.rounds))]
+        lines += round_lines(plan, spread=public.spread)
         lines.append(_outlook(config, public, names))
     else:
         lines.append("privacy: none on the result; only the sums of each round are masked")
@@ -76,27 +77,36 @@ def payload_line(plan: Plan) -> str:
     return f"payload: {each[-1]:,} bytes a round{others}, all parties together"
 
 
-def round_line(plan: Plan, t: int, *, spread: float) -> str:
-    """Describe round t: what it asks for, and the noise on it.
+def round_lines(plan: Plan, *, spread: float) -> list[str]:
+    """Describe the rounds: what each asks for, and the noise on it; rounds in a row that are alike in one line.
 
     Parameters
     ----------
     plan : Plan
-    t : int
     spread : float
         All noise over the noise that counts for privacy.
     """
+    lines = []
+    for words, group in groupby(range(len(plan.rounds)), lambda t: _round_words(plan, t, spread=spread)):
+        first, *others = group
+        which = f"rounds {first + 1} to {others[-1] + 1}, each" if others else f"round {first + 1}"
+        lines.append(f"  {which}: {words}")
+    return lines
+
+
+def _round_words(plan: Plan, t: int, *, spread: float) -> str:
+    """Say what round t asks for."""
     planned, grid = plan.rounds[t], 2.0**plan.fraction_bits
     sums, counts = planned.sum_scale * spread / grid, planned.count_scale * spread / grid
     if planned.cells:
-        return f"  round {t + 1}: histogram of {format_count(planned.cells, 'cell')}, noise on a count {counts:.3g}"
+        return f"histogram of {format_count(planned.cells, 'cell')}, noise on a count {counts:.3g}"
     largest = "at most " if plan.plus is not None else ""
     radius = "" if planned.radius is None else f"radius {largest}{planned.radius / grid:.3g}, "
     if plan.is_survey(t):
         radius = "survey of all records, "
     return (
-        f"  round {t + 1}: {radius}noise on a count {counts:.3g}; on a coordinate of an average cluster's centre "
-        f"{sums / (plan.n_total / plan.k) / 2:.2%} of the feature's range"
+        f"{radius}noise on a count {counts:.3g}; on a coordinate of an average cluster's centre "
+        f"{100 * sums / (plan.n_total / plan.k) / 2:.2f} % of the feature's range"
     )
 
 

@@ -28,7 +28,7 @@ def test_laplace_shares_have_no_zcdp_to_compare_with(capsys: pytest.CaptureFixtu
 def test_the_noise_of_a_round_is_all_noise(capsys: pytest.CaptureFixture[str]) -> None:
     def count_noise(flags: list[str]) -> float:
         main(["-n", "3", *BASE[:-2], "--rounds", "2", *flags])
-        line = next(line for line in capsys.readouterr().out.splitlines() if "round 1:" in line)
+        line = next(line for line in capsys.readouterr().out.splitlines() if "rounds 1 to 2, each:" in line)
         return float(line.split("noise on a count ")[1].split(";")[0])
 
     common, shared = count_noise([]), count_noise(["--masking", "pairwise"])

@@ -105,6 +105,10 @@ def test_a_quoted_comma_and_line_break_in_a_text_column(write):
         ("1,2\n3,4\n5\n", r"row 3 \(line 3\): expected 2 cells"),
         ("a,b\n1,2\n3,oops\n", r"row 2 \(line 3\), column 'b': expected a number, got text"),
         ("a,b\n1,2\n3,1_000\n", r"row 2 \(line 3\), column 'b': expected a number, got text"),
+        ('a,b\n1,2\n3,"1,234"\n', r"column 'b': the number has marks between its thousands; .*; if ',' stands before"),
+        ('a,b\n1,2\n3,"1,234,567.8"\n', r"marks between its thousands; save the numbers without them$"),
+        ("a,b\n1,2\n3,1'234.50\n", r"marks between its thousands; save the numbers without them$"),
+        ('a,b\n1,2\n3,"0,234"\n', r"the number has ',' before its fraction; add --decimal ','"),
         ("a,b\n1,2\n3,\n", r"row 2 \(line 3\), column 'b': the value is missing or NaN"),
         ("a,b\n1,2\nnan,4\n", r"row 2 \(line 3\), column 'a': the value is missing or NaN"),
         ("1,2\n3,NA\n", r"row 2 \(line 2\), column 'x2': the value is missing or NaN"),
@@ -204,6 +208,8 @@ def test_unknown_and_repeated_columns(write):
         read_table(path, columns=["a", "c"])
     with pytest.raises(DataError, match="no column 'z'"):
         read_table(path, ignore=["z"])
+    with pytest.raises(DataError, match="no column 'a'; it names none, so they are x1 to x2: put a header above"):
+        read_table(write("1,2\n3,4\n"), columns=["a"])
     with pytest.raises(DataError, match="--columns names the column 'a' twice"):
         read_table(path, columns=["a", "a"])
 

@@ -1,0 +1,18 @@
+import numpy as np
+import pytest
+
+from fastlloyd.kmeans.weighted import nearest
+
+
+@pytest.mark.parametrize("k", [1, 16, 17, 300, 20_000])
+@pytest.mark.parametrize("d", [1, 3, 8])
+def test_distances_are_sums_in_order_however_many_centres_there_are(k: int, d: int) -> None:
+    rng = np.random.default_rng(k)
+    points, centers = rng.uniform(-1, 1, (150, d)), rng.uniform(-1, 1, (k, d))
+    centers[k // 2 :: 7] = points[0]  # ties: the first counts
+    squared = np.zeros((len(points), k))
+    for h in range(d):
+        squared += (points[:, h, None] - centers[:, h]) ** 2
+    labels, distances = nearest(points, centers)
+    assert (labels == squared.argmin(axis=1)).all()
+    assert distances.tobytes() == squared.min(axis=1).tobytes()
