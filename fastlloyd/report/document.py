@@ -209,7 +209,9 @@ class Common:
         }
 
     def _traffic(self) -> dict[str, Any]:
-        per_round = self.traffic.payload_bytes / len(self.rounds) if self.rounds else 0.0
+        # What was sent before a resume is not among the bytes.
+        counted = sum(each.sent_bytes is not None for each in self.rounds) or len(self.rounds)
+        per_round = self.traffic.payload_bytes / counted if counted else 0.0
         return {
             "payload_bytes": self.traffic.payload_bytes,
             "link_bytes": self.traffic.link_bytes,

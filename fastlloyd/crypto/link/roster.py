@@ -228,7 +228,7 @@ class Roster:
         if entry.party != me:
             raise ConfigError(
                 f"this process is {me}, but its --key belongs to {entry.party} ({entry.name!r}) in "
-                "the roster: give each party its own key"
+                "the roster: give each party its own key ({client} in --key becomes its rank)"
             )
         return Identity(entry.name, entry.certificate_der, key)
 

@@ -133,12 +133,12 @@ def test_rounds_before_a_resume_count_for_nothing_in_the_timing():
         common=common(
             rounds=[
                 document.Round(round=0, seconds=None, clients_included=[1]),
-                document.Round(round=1, seconds=0.5, clients_included=[1]),
+                document.Round(round=1, seconds=0.5, clients_included=[1], sent_bytes=95, received_bytes=96),
             ]
         )
     )
     assert made["timing"]["seconds_per_round"] == 0.5
-    assert made["traffic"]["payload_bytes_per_round"] == 96
+    assert made["traffic"]["payload_bytes_per_round"] == 192
 
 
 def test_no_rounds_at_all():
