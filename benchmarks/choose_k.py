@@ -12,6 +12,7 @@ import argparse
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,18 @@ from fastlloyd.bench.engine.tables import markdown_table
 from fastlloyd.bench.feddp.central import run_central
 from fastlloyd.bench.utility.cluster_generation import ClusterData, generate_clusters, rising_sizes
 from fastlloyd.bench.utility.run import generator_noise, plan_run, simulate
+from fastlloyd.kmeans import merging
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.privacy.delta import paper_delta
 from fastlloyd.protocols.fastlloyd.choose_k import choose_k
+from fastlloyd.protocols.feddp.math import elbow
+from fastlloyd.protocols.feddp.math.elbow import margin
 from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.proposal import make_plan
 
 CLUSTERS, FEATURES, RECORDS = (2, 3, 5, 8, 12, 16, 20), (2, 4, 8, 16), (2000, 10_000, 50_000)
 SEPARATIONS, EPSILONS, MOST = (0.2, 0.4), (0.5, 1.0), 30
-CLEAR = 4.5
 _SEED = 2000
 _SERVER_SHARE = 0.02
 
@@ -67,8 +70,8 @@ def measure(k: int, d: int, n: int, separation: float, rising: bool) -> list[Row
         if not common["tight"]:
             continue
         shown = np.concatenate([points[:server], rng.uniform(-1, 1, (server // 2, d))])
-        chosen = by_feddp(points[server:], shown, most, epsilon, rng)
-        found.append({**common, "protocol": "feddp", "chosen": chosen})
+        chosen, depth = by_feddp(points[server:], shown, most, epsilon, rng)
+        found.append({**common, "protocol": "feddp", "chosen": chosen, "step": depth})
     return found
 
 
@@ -97,8 +100,11 @@ def by_plus(
 
 def by_feddp(
     points: NDArray[np.float64], shown: NDArray[np.float64], most: int, epsilon: float, rng: np.random.Generator
-) -> int:
-    """Return the k that feddp chooses; three clients, and a third of the server's points are no records of theirs."""
+) -> tuple[int, float]:
+    """Return the k that feddp chooses, and how much deeper the curve is at its elbow than elsewhere.
+
+    There are three clients, and a third of the server's points are no records of theirs.
+    """
     names = tuple(f"x{h + 1}" for h in range(points.shape[1]))
     public = PublicParameters(
         clients=3,
@@ -112,7 +118,8 @@ def by_feddp(
         ring_bits=64,
     )
     plan = make_plan(public, d=len(names), names=names, server_points=shown)
-    return len(run_central(points, shown, plan).centers.exact)
+    found = run_central(points, shown, plan)
+    return len(found.centers.exact), margin(found.costs.tolist())
 
 
 def report(rows: Sequence[Row]) -> str:
@@ -134,8 +141,11 @@ def report(rows: Sequence[Row]) -> str:
         _table(plus, fed, "N", lambda row: row["n"]),
         _table(plus, fed, "features", lambda row: row["d"]),
         _table(plus, fed, "epsilon", lambda row: row["epsilon"]),
-        f"## Does it know?\n\n`fastlloyd-plus` warns where the number does not stand out (a factor below {CLEAR:g}).",
-        _known(plus),
+        "## Does it know?\n\nBoth warn where the number does not stand out: `fastlloyd-plus` where the next merge costs less than "
+        f"{merging.CLEAR:g} times the last one, `feddp` where the curve at its elbow is less than {elbow.CLEAR:g} deeper than at any "
+        "other number; there it merges.",
+        _known(plus, "factor", (2.0, merging.CLEAR, 10.0), merging.CLEAR),
+        _known(fed, "deeper by", (elbow.CLEAR / 3, elbow.CLEAR, 3 * elbow.CLEAR), elbow.CLEAR),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -153,13 +163,13 @@ def _table(plus: Sequence[Row], fed: Sequence[Row], name: str, group: Callable[[
     return markdown_table(header, lines)
 
 
-def _known(plus: Sequence[Row]) -> str:
+def _known(rows: Sequence[Row], name: str, edges: Sequence[float], clear: float) -> str:
     lines = []
-    for low, high, said in ((0.0, 2.0, "warned"), (2.0, CLEAR, "warned"), (CLEAR, 10.0, ""), (10.0, np.inf, "")):
-        part = [row for row in plus if low <= row["step"] < high]
+    for low, high in pairwise((0.0, *edges, np.inf)):
+        part = [row for row in rows if low <= row["step"] < high]
         words = f"{low:g} to {high:g}" if np.isfinite(high) else f"above {low:g}"
-        lines.append([f"{words}{f' ({said})' if said else ''}", f"{len(part) / len(plus):.0%}", _hits(part)])
-    return markdown_table(["factor", "runs", "right"], lines)
+        lines.append([f"{words}{'' if low >= clear else ' (warned)'}", f"{len(part) / len(rows):.0%}", _hits(part)])
+    return markdown_table([name, "runs", "right"], lines)
 
 
 def _hits(rows: Sequence[Row]) -> str:

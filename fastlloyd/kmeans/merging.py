@@ -25,6 +25,8 @@ MOST = 1024
 """More clusters than this are not merged: it takes time of the third power of their number."""
 LEAST = 3
 """With fewer clusters there is nothing to choose from."""
+CLEAR = 4.5
+"""A number at which the next merge costs so many times the last one stands out, see docs/fastlloyd-plus.md."""
 
 # Clusters smaller than this times the noise on a size are left out: they are mostly noise.
 _LEAST_SIZE = 0.5

@@ -25,7 +25,6 @@ from fastlloyd.report.ranges import MOST_CLUSTERS, NORMAL_TAIL, overlapping
 # Limits chosen on generated data: docs/report.md, "How the verdict was calibrated".
 _MERGE_OVER_NOISE, _MERGE_OVER_OTHERS, _LEFT_OVER_SHAPELESS = 30.0, 0.275, 1.0
 _STEPS_OVER_NOISE, _STEPS_OVER_OTHERS = 4.5, 0.0025
-_STANDS_OUT = 4.5
 _LISTED = 12
 # A centre on a bound counts where the noise on that coordinate is at least this share of the range, for records may lie
 # on a bound as well.
@@ -56,9 +55,8 @@ class Noise:
         How far the last round's release moves each centre, in full, scaled domain; None where it does not tell.
     step_deviations : float64 array, shape (k,), or None
         Standard deviation of the noise on each coordinate of a step.
-    stands_out : float or None
-        Where the number of clusters was chosen: by what factor a merge more would cost more than the last one made; 0
-        where there was no choice. None where the number was given.
+    stands_out : bool or None
+        Whether the number of clusters that was chosen stands out; None where it was given.
     expected : Expected or None
         What the plan said.
     """
@@ -71,7 +69,7 @@ class Noise:
     spread_deviation: float = 0.0
     steps: NDArray[np.float64] | None = None
     step_deviations: NDArray[np.float64] | None = None
-    stands_out: float | None = None
+    stands_out: bool | None = None
     expected: Expected | None = None
 
 
@@ -248,13 +246,13 @@ def _doubtful(centres: NDArray[np.float64], weights: NDArray[np.float64], added:
     return said
 
 
-def _unclear(k: int, stands_out: float | None) -> list[str]:
+def _unclear(k: int, stands_out: bool | None) -> list[str]:
     """Say that the number of clusters that was chosen does not stand out, if so."""
-    if stands_out is None or stands_out >= _STANDS_OUT:
+    if stands_out is None or stands_out:
         return []
     return [
-        f"no number of clusters stands out, and {k} is uncertain: on generated data half of such choices were right; "
-        "give --k the number that you need"
+        f"no number of clusters stands out, and {k} is uncertain: on generated data about half of such choices were "
+        "right; give --k the number that you need"
     ]
 
 

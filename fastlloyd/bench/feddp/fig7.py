@@ -17,6 +17,7 @@ from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import csv_table, markdown_table
 from fastlloyd.bench.feddp.data import mixture_source
 from fastlloyd.bench.feddp.run import DELTA, Trial, Workbench
+from fastlloyd.protocols.feddp.math.elbow import CLEAR, margin
 from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available
 from fastlloyd.version import __version__
@@ -76,7 +77,13 @@ def measure(bench: Workbench, cell: Cell) -> dict[str, Any]:
     _, epsilon, result = bench.private(problem, trial)
     curve = [float(cost) * problem.half_width**2 / len(problem.points) for cost in result.costs]
     centers = result.centers.exact
-    return {"curve": curve, "k": len(centers), "cost": problem.cost(centers), "epsilon": epsilon if noise else None}
+    return {
+        "curve": curve,
+        "k": len(centers),
+        "clear": margin(curve) >= CLEAR,
+        "cost": problem.cost(centers),
+        "epsilon": epsilon if noise else None,
+    }
 
 
 def conditions(machine: str, size: Size) -> str:
@@ -84,11 +91,12 @@ def conditions(machine: str, size: Size) -> str:
     return (
         f"{machine}. {SOURCE.title}, delta {DELTA:g}, {size.runs} runs. Steps 1 and 2 run with k' = {K_MAX}; then the "
         "server clusters its weighted, projected points for k = 1, 2, ..., which spends no privacy, and takes the k at "
-        "which the curve, in logarithms, lies deepest below the line between its ends. Epsilon is the run's total. "
+        "which the curve, in logarithms, lies deepest below the line between its ends, if it lies deeper there than at "
+        f"any other by {CLEAR:g}; else it merges the 20 clusters, and the run warns. Epsilon is the run's total. "
         "Published: the elbow is at k = 10, the true number; the paper reads it off the plot, and does not say at "
         "which epsilon. A third of the server's points are uniform ones, and in 20 dimensions, 10 of which separate no "
-        "clusters, they lie nearest to many records: where the curve bends at 11, also without noise, the eleventh "
-        "cluster is theirs."
+        "clusters, they lie nearest to many records: where 11 are chosen, also without noise, the eleventh cluster is "
+        "theirs."
     )
 
 
@@ -99,9 +107,10 @@ def elbow_table(pairs: Sequence[tuple[Cell, Any]], size: Size) -> tuple[list[str
         values = [value for cell, value in pairs if cell["epsilon"] == epsilon]
         right = sum(value["k"] == SOURCE.k for value in values)
         chosen = ", ".join(str(value["k"]) for value in values)
+        warned = sum(not value["clear"] for value in values)
         mean = sum(value["cost"] for value in values) / len(values)
-        rows.append([_word(epsilon), chosen, f"{right} of {len(values)}", f"{mean:.2f}"])
-    return ["epsilon", "k chosen", "right (10)", "cost per record in the end"], rows
+        rows.append([_word(epsilon), chosen, f"{right} of {len(values)}", f"{warned} of {len(values)}", f"{mean:.2f}"])
+    return ["epsilon", "k chosen", "right (10)", "warned", "cost per record in the end"], rows
 
 
 def curves_csv(pairs: Sequence[tuple[Cell, Any]]) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.layout import split
-from fastlloyd.kmeans.merging import gather
+from fastlloyd.kmeans.merging import CLEAR, gather
 from fastlloyd.kmeans.update import clip_step, move
 from fastlloyd.privacy.release import NORM_OF
 from fastlloyd.protocols.fastlloyd.choose_k import Chosen, shares
@@ -107,7 +107,7 @@ def _merged(
     variances = gather((part * deviations) ** 2 + (count_noise * away) ** 2, groups)
     step_deviations = np.sqrt(gather((part[:, 0] * more["step_deviations"]) ** 2, groups))
     steps = gather(part * more["steps"], groups)
-    changed = {"steps": steps, "step_deviations": step_deviations, "stands_out": chosen.merging.step}
+    changed = {"steps": steps, "step_deviations": step_deviations, "stands_out": chosen.merging.step >= CLEAR}
     return np.sqrt(variances), {**more, **changed}
 
 

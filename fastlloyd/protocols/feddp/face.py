@@ -197,7 +197,7 @@ def _make_result(session: Session, plan: Plan, result: ServerResult | ClientResu
         bounds=bounds,
         centroids=centroids,
         noisy_sizes=sizes if any(sizes) else None,
-        noise=noise_of(plan, centers, most_users(session.config, plan.clients, plan.n_total)),
+        noise=noise_of(plan, centers, most_users(session.config, plan.clients, plan.n_total), result.costs),
         releases=session.own_releases(),
         evaluated=centers.exact,
         evaluated_rows=_client_rows(session.common),

@@ -14,9 +14,11 @@ import math
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastlloyd.privacy.shares import spread
 from fastlloyd.protocols.feddp.budget import START
+from fastlloyd.protocols.feddp.math.elbow import CLEAR, margin
 from fastlloyd.protocols.feddp.math.stage import Centers
 from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.report.expected import Expected, expect_mean
@@ -43,18 +45,19 @@ def expect(plan: Plan, users: int) -> Expected:
     )
 
 
-def noise_of(plan: Plan, centers: Centers, users: int) -> Noise:
-    """Say how far off the released centres and sizes may be; `users` as for `expect`."""
+def noise_of(plan: Plan, centers: Centers, users: int, costs: NDArray[np.float64]) -> Noise:
+    """Say how far off the released centres and sizes may be, and whether a chosen k stands out; `users` as above."""
     if plan.rounds[-1].kind == START:
         return UNKNOWN
     sums, counts = deviations(plan)
     sizes = centers.noisy_counts
-    margin = LAPLACE_TAIL * counts
+    reach = LAPLACE_TAIL * counts
     return Noise(
-        size_ranges=np.clip(np.column_stack([sizes - margin, sizes + margin]), 0.0, plan.n_total),
+        size_ranges=np.clip(np.column_stack([sizes - reach, sizes + reach]), 0.0, plan.n_total),
         centre_deviations=ratio_deviations(centers.exact, sizes, sums=sums, counts=counts, tail=LAPLACE_TAIL),
         tail=LAPLACE_TAIL,
         expected=expect(plan, users),
+        stands_out=margin(costs.tolist()) >= CLEAR if plan.choose_k else None,
     )
 
 

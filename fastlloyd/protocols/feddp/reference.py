@@ -2,7 +2,8 @@
 
 Written from the paper, plainly and slowly. It calls nothing of `math/`, `client.py` or `server.py`, so it does not
 repeat their mistakes. It shares with the parties what other tests check: the plan with its numbers, rounding to the
-grid, and what the server draws from the public seed (`kmeans/weighted.py`, `kmeans/initial.py`). The noise comes from
+grid, and what the server draws from the public seed (`kmeans/weighted.py`, `kmeans/initial.py`), and
+`kmeans/merging.py`. The noise comes from
 the caller.
 
 The parties give the same bits. Integers are exact here and there. A float decides an integer only where a vector is
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.initial import GRID_BITS, sphere_packing
+from fastlloyd.kmeans.merging import merge
 from fastlloyd.kmeans.weighted import cluster, seed_centers
 from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.randomness import domains
@@ -187,7 +189,7 @@ def _weights(people: Sequence[Rows], seen: Callable[[Row], Row], pi_q: Rows, pla
 
 
 def _cluster(noisy: NDArray[np.int64], pi_q: Rows, plan: Plan, restarts: int) -> tuple[Rows, NDArray[np.float64]]:
-    """Cluster the projected server points by their weights (line 17); k by the elbow, if asked for (App. H.3)."""
+    """Cluster the projected server points by their weights (line 17); k by elbow or merging, if it is open (H.3)."""
     unit = 2.0**plan.projected_bits
     weights = np.array([max(weight, 0) / 2.0**plan.fraction_bits for weight in noisy.tolist()])
     found = [
@@ -198,18 +200,35 @@ def _cluster(noisy: NDArray[np.int64], pi_q: Rows, plan: Plan, restarts: int) ->
         for k in range(1 if plan.choose_k else plan.k, plan.k + 1)
     ]  # fmt: skip
     costs = [each.cost for each in found]
-    centers = found[_elbow(costs) if plan.choose_k else 0].centers
+    place = 0
+    if plan.choose_k:
+        place, clear = _elbow(costs)
+        if not clear:
+            noise = math.sqrt(2 * plan.clients / (plan.clients - plan.known_shares)) * plan.rounds[1].scale
+            sizes, points = [0] * plan.k, [0] * plan.k
+            for label, weight in zip(found[-1].labels.tolist(), noisy.tolist(), strict=True):
+                sizes[label] += weight
+                points[label] += 1
+            held = [
+                size / 2.0**plan.fraction_bits if size > 2.0 * (noise * math.sqrt(count)) else 0.0
+                for size, count in zip(sizes, points, strict=True)
+            ]
+            place = len(merge(found[-1].centers, np.array(held), count_noise=0.0).groups) - 1
+    centers = found[place].centers
     return np.rint(centers * unit).astype(np.int64).tolist(), np.array(costs if plan.choose_k else [])
 
 
-def _elbow(costs: list[float]) -> int:
-    """Find where ln cost lies deepest below the line between its ends; the last place if it never does."""
+def _elbow(costs: list[float]) -> tuple[int, bool]:
+    """Find where ln cost lies deepest below the line between its ends, else the last place; and whether it is clear."""
     last = len(costs) - 1
     if last < 2 or costs[0] <= 0.0:
-        return last
+        return last, False
     logs = [math.log(max(cost / costs[0], 1e-4)) for cost in costs]
     below = [logs[last] * i / last - log for i, log in enumerate(logs)]
-    return below.index(max(below)) if max(below) > 1e-12 else last
+    if max(below) <= 1e-12:
+        return last, False
+    deepest, next_one = sorted(below)[:-3:-1]
+    return below.index(deepest), deepest - next_one >= 0.045
 
 
 def _sums_and_counts(

@@ -21,7 +21,7 @@ from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY
 from fastlloyd.protocols.feddp.client import statistics_of
 from fastlloyd.protocols.feddp.math import user
-from fastlloyd.protocols.feddp.math.elbow import elbow
+from fastlloyd.protocols.feddp.math.elbow import elbow, margin
 from fastlloyd.protocols.feddp.math.grid import MATRIX_BITS
 from fastlloyd.protocols.feddp.math.projection import project
 from fastlloyd.protocols.feddp.math.record import coarsen
@@ -185,6 +185,15 @@ def test_k_means_plus_plus_draws_in_proportion_to_the_cost() -> None:
 )
 def test_the_elbow_is_where_the_curve_bends(costs: list[float], expected: int) -> None:
     assert elbow(costs) == expected
+
+
+@pytest.mark.parametrize(
+    "costs,expected",
+    [([8.0, 1.0, 0.9, 0.8], 0.662), ([1.0, 1.0, 1.0], 0.0), ([16.0, 8.0, 4.0, 2.0], 0.0), ([5.0, 1.0], 0.0), ([], 0.0)],
+)
+def test_the_margin_is_how_much_deeper_the_elbow_lies_than_the_next_number(costs: list[float], expected: float) -> None:
+    # The first: ln 10 / 3 a cluster. Depths ln 8 - that at two, ln (8 / 0.9) - twice that at three.
+    assert margin(costs) == pytest.approx(expected, abs=1e-3)
 
 
 @given(st.lists(st.floats(0, 1e9), min_size=1, max_size=30))

@@ -29,7 +29,7 @@ def test_ranges_hold_the_truth() -> None:
         laplace = step.scale * (rng.gamma(shares, size=k) - rng.gamma(shares, size=k))
         noisy = np.rint(exact + np.concatenate([sums, laplace])).astype(np.int64)
         centers = make_centers(noisy, k, plan)
-        told = noise_of(plan, centers, plan.n_total)
+        told = noise_of(plan, centers, plan.n_total, np.zeros(0))
         assert told.size_ranges is not None and told.centre_deviations is not None
         sizes.append((told.size_ranges[:, 0] <= counts) & (counts <= told.size_ranges[:, 1]))
         coordinates.append(np.abs(centers.exact - means) <= told.tail * told.centre_deviations)

@@ -21,6 +21,8 @@ from fastlloyd.masking.pairwise import PairSecrets, PairwiseMasks
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.feddp.budget import OUTER
 from fastlloyd.protocols.feddp.client import statistics_of
+from fastlloyd.protocols.feddp.face_noise import noise_of
+from fastlloyd.protocols.feddp.math.elbow import CLEAR, elbow, margin
 from fastlloyd.protocols.feddp.math.noise import draw_share
 from fastlloyd.protocols.feddp.math.record import cut_norm
 from fastlloyd.protocols.feddp.math.stage import cluster_projected, make_projection
@@ -149,6 +151,26 @@ def test_the_elbow_chooses_the_true_number_without_noise(data: Data) -> None:
     assert outcome.server.k == outcome.first.k == 4
     assert len(outcome.server.costs) == 9
     assert (np.diff(outcome.server.costs) <= 1e-12).all()
+
+
+def test_where_the_elbow_is_not_clear_merging_chooses_as_in_the_reference() -> None:
+    chosen = []
+    for seed in (3, 7):  # eight clusters, the largest with 64 times the records of the smallest
+        means = mixture(1, 8, 3, seed=seed).means
+        rng = np.random.default_rng(seed)
+        sizes = np.repeat(np.arange(8), np.arange(1, 9) ** 2)
+        points = np.clip(means[np.resize(sizes, 600)] + rng.normal(0, 0.1, (600, 3)), -1, 1)
+        data = Data(points, np.arange(600) // 10, mixture(1, 8, 3, seed=seed, spread=0.1).server_points, means)
+        plan = louder(plan_for(data, 12, choose_k=True), 0.2)
+        quiet = no_noise(plan)
+        outcome = run(data, plan, share=lambda me, t, k, quiet=quiet: quiet(t, k))
+        expected = run_reference(data.points, data.server_points, plan, quiet)
+        costs = outcome.server.costs.tolist()
+        assert len(expected.noisy_counts) == outcome.server.k == outcome.first.k
+        assert noise_of(plan, outcome.first.centers, len(points), outcome.first.costs).stands_out is False
+        assert 0.0 < margin(costs) < CLEAR
+        chosen.append((elbow(costs), outcome.server.k))
+    assert chosen == [(6, 3), (6, 4)]
 
 
 def _nearest(points: np.ndarray, centers: np.ndarray) -> np.ndarray:

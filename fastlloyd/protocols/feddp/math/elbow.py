@@ -11,6 +11,12 @@ from collections.abc import Sequence
 
 # Costs below this part of the first are as good as nothing: points that lie on their centres.
 _NOTHING = 1e-4
+# A curve no deeper than this is a line.
+_FLAT = 1e-12
+
+
+CLEAR = 0.045
+"""An elbow deeper than any other number by this much is right as good as always, see docs/feddp.md."""
 
 
 def elbow(costs: Sequence[float]) -> int:
@@ -31,10 +37,21 @@ def elbow(costs: Sequence[float]) -> int:
     In logarithms a cluster more counts by the part of the cost that it takes away. On the cost itself the first few
     clusters, which always take away much, pull the elbow to the left.
     """
+    depths = _depths(costs)
+    deepest = max(depths, default=0.0)
+    return depths.index(deepest) + 1 if deepest > _FLAT else len(costs)
+
+
+def margin(costs: Sequence[float]) -> float:
+    """Return by how much the curve lies deeper at the elbow than at any other number; 0 where there is no elbow."""
+    ordered = sorted(_depths(costs), reverse=True)
+    return ordered[0] - ordered[1] if ordered and ordered[0] > _FLAT else 0.0
+
+
+def _depths(costs: Sequence[float]) -> list[float]:
+    """Return how far the logarithms of the costs lie below the line between their ends; none where nothing can."""
     last = len(costs) - 1
     if last < 2 or costs[0] <= 0.0:
-        return len(costs)
+        return []
     logs = [math.log(max(cost / costs[0], _NOTHING)) for cost in costs]
-    depths = [logs[last] * i / last - value for i, value in enumerate(logs)]
-    deepest = max(depths)
-    return depths.index(deepest) + 1 if deepest > 1e-12 else len(costs)
+    return [logs[last] * i / last - value for i, value in enumerate(logs)]

@@ -5,6 +5,7 @@ Source: FedDP-KMeans, Alg. 1 lines 7, 17 and 24; Alg. 2 line 11; App. H.3.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,16 +13,21 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.layout import split
+from fastlloyd.kmeans.merging import merge
 from fastlloyd.kmeans.spectral import leading_subspace, symmetric
 from fastlloyd.kmeans.update import clip_step, move, truncate
-from fastlloyd.kmeans.weighted import cluster
-from fastlloyd.protocols.feddp.math.elbow import elbow
+from fastlloyd.kmeans.weighted import Clustering, cluster
+from fastlloyd.privacy.shares import spread
+from fastlloyd.protocols.feddp.math.elbow import CLEAR, elbow, margin
 from fastlloyd.protocols.feddp.math.grid import MATRIX_BITS
 from fastlloyd.protocols.feddp.math.projection import Projection, project
 from fastlloyd.protocols.feddp.math.record import cut_norm
 from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
+
+# Clusters of server points smaller than this times the noise on them count as empty when k is chosen.
+_STANDS_OUT = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +103,25 @@ def cluster_projected(noisy: NDArray[np.int64], projection: Projection, plan: Pl
         for k in numbers
     ]
     costs = np.array([each.cost for each in found])
-    chosen = found[elbow(costs.tolist()) - 1] if plan.choose_k else found[0]
+    chosen = found[_choose_k(found, noisy, plan) - 1] if plan.choose_k else found[0]
     grid_centers = np.rint(chosen.centers * grid).astype(np.int64)
     return ProjectedCenters(grid_centers, costs if plan.choose_k else np.zeros(0))
+
+
+def _choose_k(found: list[Clustering], noisy: NDArray[np.int64], plan: Plan) -> int:
+    """Choose k by the elbow of the costs where it is clear, else by merging the most clusters.
+
+    # Differs from the paper: App. H.3 has the elbow alone.
+    """
+    costs = [each.cost for each in found]
+    if margin(costs) >= CLEAR:
+        return elbow(costs)
+    step = plan.rounds[1]
+    noise = math.sqrt(2.0) * step.scale * spread(plan.clients, plan.known_shares)
+    sizes = np.bincount(found[-1].labels, noisy, plan.k)
+    doubt = noise * np.sqrt(np.bincount(found[-1].labels, minlength=plan.k))
+    counts = np.where(sizes > _STANDS_OUT * doubt, sizes, 0.0) / float(1 << plan.fraction_bits)
+    return len(merge(found[-1].centers, counts, count_noise=0.0).groups)
 
 
 def make_centers(noisy: NDArray[np.int64], k: int, plan: Plan) -> Centers:
