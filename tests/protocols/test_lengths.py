@@ -349,5 +349,9 @@ def test_what_a_plan_says_of_a_histogram() -> None:
     assert [line.partition(":")[0] for line in lines] == ["  round 1", "  round 2", "  round 3"]
     plain = plan_for(blobs(90, 3, 2), 3, rounds=3)
     assert payload_line(plain) == "payload: 144 bytes a round, all parties together"
+    survey = plan_for(blobs(90, 3, 2), 3, rounds=3, protocol="fastlloyd-plus", settings={"start": "survey"})
+    noise = 100 * survey.rounds[0].sum_scale / (1 << survey.fraction_bits) / survey.n_total / 2
+    said = f"on a coordinate of their middle {noise:.2f} % of the feature's range"
+    assert round_lines(survey, spread=1.0)[0].endswith(said)
     first, others = round_lines(plain, spread=1.0)
     assert first.startswith("  round 1: radius ") and others.startswith("  rounds 2 to 3, each: radius ")

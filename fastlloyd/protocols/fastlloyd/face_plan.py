@@ -102,12 +102,11 @@ def _round_words(plan: Plan, t: int, *, spread: float) -> str:
         return f"histogram of {format_count(planned.cells, 'cell')}, noise on a count {counts:.3g}"
     largest = "at most " if plan.plus is not None else ""
     radius = "" if planned.radius is None else f"radius {largest}{planned.radius / grid:.3g}, "
+    count, centre, records = f"{radius}noise on a count", "an average cluster's centre", plan.n_total / plan.k
     if plan.is_survey(t):
-        radius = "survey of all records, "
-    return (
-        f"{radius}noise on a count {counts:.3g}; on a coordinate of an average cluster's centre "
-        f"{100 * sums / (plan.n_total / plan.k) / 2:.2f} % of the feature's range"
-    )
+        count, centre, records = "survey of all records, noise on their number", "their middle", plan.n_total
+    share = 100 * sums / records / 2
+    return f"{count} {counts:.3g}; on a coordinate of {centre} {share:.2f} % of the feature's range"
 
 
 def _outlook(config: RunConfig, public: PublicParameters, names: tuple[str, ...]) -> str:
