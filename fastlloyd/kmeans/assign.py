@@ -180,7 +180,7 @@ def _sweep(
         exact,
         (-2.0 * exact).astype(np.float32),
         (exact * exact).sum(axis=1).astype(np.float32),
-        roundings / (1.0 - roundings) if roundings < 0.5 else np.inf,
+        roundings / (1.0 - roundings) if roundings < 0.5 else 1e30,
         0.0 if radius is None else float(radius),
         radius is not None,
         sums,

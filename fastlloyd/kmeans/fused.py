@@ -59,22 +59,32 @@ def is_ready(kernel: str) -> bool:
 
 
 @_compiled(fastmath=_ANY_ORDER)
-def _load(raw, start, size, whole, x, norms):
-    """Copy a tile as int32 and as float32; fill in the squared norms and return the largest."""
-    for i in range(size):
-        norms[i] = 0.0
+def _load(raw, start, size, whole, x):
+    """Copy a tile as int32 and as float32; return a bound on the records' squared norms."""
+    most = 0.0
     for h in range(raw.shape[0]):
         source = raw[h, start : start + size]
-        exact = whole[h]
-        rounded = x[h]
+        exact, rounded = whole[h], x[h]
+        low = high = np.int32(0)
         for i in range(size):
-            exact[i] = source[i]
-            rounded[i] = np.float32(source[i])
-            norms[i] += np.float64(source[i]) * np.float64(source[i])
-    most = 0.0
-    for i in range(size):
-        most = max(most, norms[i])
+            v = source[i]
+            exact[i] = v
+            rounded[i] = np.float32(v)
+            low, high = min(low, v), max(high, v)
+        reach = max(-np.float64(low), np.float64(high))
+        most += reach * reach
     return most
+
+
+@_compiled(fastmath=_ANY_ORDER)
+def _square(whole, size, norms):
+    """Fill in the tile's squared norms: exact integers."""
+    for i in range(size):
+        norms[i] = 0.0
+    for h in range(whole.shape[0]):
+        exact = whole[h]
+        for i in range(size):
+            norms[i] += np.float64(exact[i]) * np.float64(exact[i])
 
 
 @_compiled(fastmath=_ANY_ORDER)
@@ -162,8 +172,11 @@ def _distance(whole, i, center):
 
 
 @_compiled(fastmath=_ANY_ORDER)
-def _settle(whole, size, centers, doubt, norms, best, second, labels):
-    """Compare again, exactly, where two scores are closer than rounding can tell apart."""
+def _settle(whole, size, centers, doubt, best, second, labels):
+    """Compare again, exactly, where two scores are closer than rounding can tell apart.
+
+    `best` stays: it is within `doubt` of the score of the right label too, whichever it was found for.
+    """
     gap = _HUGE
     for i in range(size):
         gap = min(gap, second[i] - best[i])
@@ -180,7 +193,6 @@ def _settle(whole, size, centers, doubt, norms, best, second, labels):
                 least = squared
                 label = np.uint32(j)
         labels[i] = label
-        best[i] = np.float32(least - norms[i])
 
 
 @_compiled(fastmath=_ANY_ORDER)
@@ -290,11 +302,11 @@ def sweep(
     last = np.uint32(len(counts) - 1)
     for at in range(start, stop, _TILE):
         size = min(_TILE, stop - at)
-        most = np.sqrt(_load(raw, at, size, whole, x, norms))
+        most = np.sqrt(_load(raw, at, size, whole, x))
         # A little more than the bound, for the rounding of the bound itself.
         doubt = 1.001 * slack * reach * (reach + 2.0 * most)
         _scan(x, size, minus_two, squares, scores, best, second, labels)
-        _settle(whole, size, centers, doubt, norms, best, second, labels)
+        _settle(whole, size, centers, doubt, best, second, labels)
         if len(found):
             part = found[at : at + size]
             for i in range(size):
@@ -302,6 +314,7 @@ def sweep(
         if not len(counts):
             continue
         if bounded:
+            _square(whole, size, norms)
             count = _put_far_aside(whole, size, centers, doubt, radius * radius, norms, best, labels, far)
             if len(counts) > k + 1:
                 _add_shortened(whole, far, count, columns, radius, labels, offset, squared, again, sums[k:], counts[k:])
