@@ -104,6 +104,11 @@ def check_whole(folder: Path, run_id: str) -> None:
     assert written["run"] == run_id
     assert [entry["round"] for entry in written["rounds"]] == list(range(ROUNDS))
     assert written["privacy"]["spent_epsilon"] <= 1.0
+    # Of rounds that were closed before nobody knows what they cost; where their centres went, everybody does.
+    costs = [(entry["seconds"], entry["sent_bytes"], entry["received_bytes"]) for entry in written["rounds"]]
+    earlier = costs.count((None, None, None))
+    assert 2 <= earlier < ROUNDS and all(None not in cost for cost in costs[earlier:])
+    assert None not in written["result"]["movement"]
     expected = Counter((run_id, t, name) for t in range(ROUNDS) for name in ("counts", "sums"))
     for party in ("client-1", "client-2", "server"):
         assert Counter(ledger(folder, party)) == expected
