@@ -28,7 +28,7 @@ _IMPORT, _COMPILE = 6e9, 6e10
 # Less work than this is done sooner than a thread begins.
 _LEAST = 1e7
 # More pieces than threads: a thread whose core is busy with something else takes fewer of them.
-_PIECES = 4
+_PIECES = 2
 _NEVER = float("inf")
 
 

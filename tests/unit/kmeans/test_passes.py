@@ -75,7 +75,7 @@ def test_ranges_are_all_records_in_order(threads: int, n: int, monkeypatch: pyte
     assert ranges[0][0] == 0
     assert ranges[-1][1] == n
     assert all(before[1] == after[0] for before, after in pairwise(ranges))
-    assert len(ranges) == (1 if threads == 1 or n < 2 else min(n, 4 * threads))
+    assert len(ranges) == (1 if threads == 1 or n < 2 else min(n, 2 * threads))
 
 
 def test_two_threads_work_at_the_same_time() -> None:

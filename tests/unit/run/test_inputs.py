@@ -46,4 +46,4 @@ def test_what_is_configured_wins(eight_cores: pytest.MonkeyPatch) -> None:
 def test_records_on_the_grid_know_their_threads(eight_cores: pytest.MonkeyPatch) -> None:
     bounds = Bounds(np.array([-1.0]), np.array([1.0]), ("x",))
     own = OwnRecords(raw_points=np.zeros((4, 1)), names=("x",), bounds=bounds, threads=own_threads(RunConfig()))
-    assert own.quantise(8).passes.over(10**7, 5, 5, lambda start, stop: stop - start) == [312_500] * 32
+    assert own.quantise(8).passes.over(10**7, 5, 5, lambda start, stop: stop - start) == [625_000] * 16
