@@ -37,7 +37,10 @@ _DRAW = 1 << 20
 
 @dataclass(slots=True)
 class Clusters:
-    """Centres, shape (k, d), counts and variances, shape (k,); changed in place by one swap after the other."""
+    """Centres, shape (k, d), counts, shape (k,), and their variances; changed in place by one swap after the other.
+
+    `variance` is that of each coordinate of a centre: shape (k,) where it is the same for all, or (k, d).
+    """
 
     centers: Floats
     counts: Floats

@@ -180,24 +180,35 @@ def test_sketches_have_the_phantoms_of_their_ledger() -> None:
     assert not has_unit_variance(scores(plan.shape.phantoms // 4))
 
 
-def test_each_side_of_vertical_he_draws_the_noise_of_its_ledger() -> None:
-    plan = vertical_he.linear_plan(2000, 5)
-    counts, sums = plan.releases(0, seen_by="another party")
+@pytest.mark.parametrize("rounds", [2, 6])
+def test_each_side_of_vertical_he_draws_the_noise_of_its_ledger(rounds: int) -> None:
+    public = vertical_he.parameters(2000, 5, rounds=rounds, scheme="linear")
+    plan = vertical_he.make_plan(public, vertical_he.names(2, 1))
+    counts, sums, *steps = plan.releases(0, seen_by="another party")
+    own = [1 + column for column in plan.stepping]
+    others = [1 + column for column in range(plan.d) if column not in plan.stepping]
+    assert len(steps) == (rounds == 6)
     # A part of the variance floods the errors of the encryption; the ledger has the rest.
     share = np.sqrt(1.0 - HINT_SHARE)
 
     def wrong(part: float) -> set[str]:
         secret = Replay(6)
-        weaker = dataclasses.replace(plan, count_scale=part * plan.count_scale, sum_scale=part * plan.sum_scale)
+        weaker = dataclasses.replace(
+            plan,
+            count_scale=part * plan.count_scale,
+            sum_scale=part * plan.sum_scale,
+            step_scale=part * plan.step_scale,
+        )
         drawn = np.array([he_rounds.draw_noise(weaker, secret) for _ in range(8)]).reshape(-1, plan.k, plan.d + 1)
         parts = {
             "counts": drawn[..., 0] * share / counts.noise_scale,
-            "sums": drawn[..., 1:] * share / sums.noise_scale,
+            "sums": drawn[..., others] * share / sums.noise_scale,
+            **{"steps": drawn[..., own] * share / release.noise_scale for release in steps},
         }
         return {name for name, scores in parts.items() if not has_unit_variance(scores)}
 
     assert wrong(1.0) == set()
-    assert wrong(0.25) == {"counts", "sums"}
+    assert wrong(0.25) == {"counts", "sums", *(["steps"] if steps else [])}
 
 
 # Fifteen values are few: a quarter of the noise would pass in one run of some hundreds, a sixteenth does not.

@@ -128,6 +128,18 @@ WEIGHED: tuple[dict[str, Any], ...] = (
         "held": [10, 10, 10, 10],
     },
     {"about": "one cluster", "k": 1, "d": 2, "n": 200, "rounds": 2, "deviations": ["5", "7"], "held": [200]},
+    {
+        "about": "steps in two of three columns, and swaps",
+        "k": 3,
+        "d": 3,
+        "n": 900,
+        "rounds": 3,
+        "deviations": ["6", "9"],
+        "held": [0, 800, 100],
+        "own": 2,
+        "radius": "0.25",
+        "step_deviation": "8",
+    },
 )
 UNIT_BITS, SEED = 30, 7
 VARIANCE = D("0.15")
@@ -139,17 +151,20 @@ class Run:
     def __init__(self, case: dict[str, Any]) -> None:
         self.k, self.d, self.n, self.rounds = case["k"], case["d"], D(case["n"]), case["rounds"]
         self.cell = D(self.k) ** (D(-1) / self.d)
-        self.s_count, self.s_sum = (D(2).sqrt() * D(x) for x in case["deviations"])
+        self.s_count, s_sum = (D(2).sqrt() * D(x) for x in case["deviations"])
+        self.own, self.radius = case.get("own", 0), D(case.get("radius", "0"))
+        s_step = D(2).sqrt() * D(case.get("step_deviation", "0"))
+        self.noise = [s_step] * self.own + [s_sum] * (self.d - self.own)
         packed = sphere_packing(self.k, self.d, SEED)
         self.centers = [[D("0.45") * x / 2**20 for x in row] for row in packed]
         self.counts = [self.n / self.k] * self.k
         self.count_variance = [(D("0.8") * self.n / self.k) ** 2] * self.k
-        self.variance = [D("0.1")] * self.k
+        self.variance = [[D("0.1")] * self.d for _ in range(self.k)]
 
     def advance(self, table: list[list[Decimal]], t: int) -> dict[str, Any]:
         share = self.n / self.k
         steps, doubts, left = [], [], []
-        q = D("0.3") * VARIANCE * self.cell**2 / 2**t if t else D(0)
+        area = VARIANCE * self.cell**2 if t else D(0)
         for j, (count, *sums) in enumerate(table):
             wide = self.count_variance[j] + ((share / 2) ** 2 if t else 0)
             gain = wide / (wide + self.s_count**2)
@@ -157,15 +172,23 @@ class Run:
             self.count_variance[j] = wide * (1 - gain)
             divisor = max(self.counts[j], share / 5)
             square = sum(x * x for x in self.centers[j]) / self.d
-            doubt = (self.s_sum**2 + square * self.count_variance[j]) / divisor**2
-            uncertain = self.variance[j] + q
-            part = uncertain / (uncertain + doubt)
-            step = [s / divisor - c for s, c in zip(sums, self.centers[j], strict=True)]
-            self.centers[j] = cut(c + part * x for c, x in zip(self.centers[j], step, strict=True))
-            self.variance[j] = uncertain * (1 - part)
+            step, doubt, kept = [], [], []
+            for a in range(self.d):
+                if a < self.own:
+                    step.append(sums[a] * self.radius / divisor)
+                    doubt.append((self.noise[a] * self.radius / divisor) ** 2)
+                    uncertain = self.variance[j][a] + area * D("0.6") ** t
+                else:
+                    step.append(sums[a] / divisor - self.centers[j][a])
+                    doubt.append((self.noise[a] ** 2 + square * self.count_variance[j]) / divisor**2)
+                    uncertain = self.variance[j][a] + area * D("0.3") / 2**t
+                part = uncertain / (uncertain + doubt[a])
+                kept.append((1 - part) * step[a])
+                self.variance[j][a] = uncertain * (1 - part)
+            self.centers[j] = cut(c + x - y for c, x, y in zip(self.centers[j], step, kept, strict=True))
             steps.append(step)
             doubts.append(doubt)
-            left.append([(1 - part) * x for x in step])
+            left.append(kept)
         if t < self.rounds - 1 and self.k > 2:
             self.swaps(t)
         return {"steps": steps, "step_variance": doubts, "left": left}
@@ -208,9 +231,9 @@ class Run:
                 self.centers[place] = cut(m + sign * x * away / length for m, x in zip(middle, direction, strict=True))
             self.counts[split] = self.counts[leaves] = self.counts[split] / 2
             self.count_variance[split] += self.counts[split] ** 2 / 4
-            self.variance[split] += away * away / self.d
+            self.variance[split] = [x + away * away / self.d for x in self.variance[split]]
             self.count_variance[leaves] = self.count_variance[split]
-            self.variance[leaves] = self.variance[split]
+            self.variance[leaves] = list(self.variance[split])
 
 
 def cut(row: Any) -> list[Decimal]:
@@ -233,19 +256,12 @@ def weighed(case: dict[str, Any]) -> dict[str, Any]:
         table = []
         for j, held in enumerate(case["held"]):
             row = [D(held), *(held * D("0.8") * x for x in means[j * d : (j + 1) * d])]
-            table.append(
-                [x + 2 * (run.s_sum if h else run.s_count) * noise[j * (d + 1) + h] for h, x in enumerate(row)]
-            )
+            table.append([x + 2 * ([run.s_count, *run.noise][h]) * noise[j * (d + 1) + h] for h, x in enumerate(row)])
         integers = [int(x * 2**UNIT_BITS) for row in table for x in row]
         told = [[D(x) / 2**UNIT_BITS for x in integers[j * (d + 1) : (j + 1) * (d + 1)]] for j in range(k)]
         more = run.advance(told, t)
-        rows = {"centers": run.centers, "steps": more["steps"], "left": more["left"]}
-        flat = {
-            "counts": run.counts,
-            "count_variance": run.count_variance,
-            "variance": run.variance,
-            "step_variance": more["step_variance"],
-        }
+        rows = {"centers": run.centers, "variance": run.variance, **more}
+        flat = {"counts": run.counts, "count_variance": run.count_variance}
         found["played"].append(
             {
                 "noisy_sums": b"".join(x.to_bytes(8, "little", signed=True) for x in integers).hex(),

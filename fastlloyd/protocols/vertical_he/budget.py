@@ -9,10 +9,20 @@ import math
 
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
-from fastlloyd.protocols.vertical_he.parameters import DEFAULT_ROUNDS, PublicParameters
+from fastlloyd.protocols.vertical_he.parameters import DEFAULT_ROUNDS, LINEAR, PublicParameters
 
 LEAST_ROUNDS = 4
 MOST_NOISE = 0.04
+FEATURE_VARIANCE = 0.15
+"""Of the records, scaled domain, before anything is known."""
+REACH, REACH_POWER, REACH_LIMITS = 0.35, 0.1, (0.2, 1.5)
+"""Radius over spread and cell, as a function of the noise on a cluster's share: fastlloyd-plus's."""
+LEAST_STEP_ROUNDS = 6
+"""With fewer rounds whole records are added up: a centre moves by a radius at most in each round of steps."""
+LEAST_STEP_COLUMNS = 2
+"""Of the computing party: with one column beside one that is added up whole, steps gain nothing."""
+LEAST_COUNTS = 0.02
+"""How much a count's error costs at least, over that of one column's sum, for each column."""
 
 
 def multipliers(public: PublicParameters, d: int, rounds: int) -> tuple[float, float]:
@@ -27,6 +37,40 @@ def multipliers(public: PublicParameters, d: int, rounds: int) -> tuple[float, f
     ratio = (3.0 * d) ** 0.25
     sums = sigma * math.sqrt(rounds * (1.0 + 1.0 / ratio**2))
     return ratio * sums, sums
+
+
+def step_multipliers(
+    public: PublicParameters, own: int, others: int, rounds: int, radius: float
+) -> tuple[float, float, float]:
+    """Return the noise multipliers of counts, of sums of `others` columns and of sums of steps in `own` columns.
+
+    Notes
+    -----
+    Together they are (1 / sigma)-GDP for the whole run. With multipliers m the squared error of a centre is about a^2
+    m^2 added up, a being radius sqrt(own) for steps, `others` for sums, and the root of `others` / 3, but at least of
+    0.02 per column, for counts. It is least where m^2 is in proportion to 1 / a.
+    """
+    sigma = gaussian_noise_multiplier(public.epsilon, public.allowed_delta - SAMPLER_DELTA)
+    counts = math.sqrt(max(others / 3.0, LEAST_COUNTS * (own + others)))
+    parts = (counts, float(others), radius * math.sqrt(own))
+    found = [sigma * math.sqrt(rounds * sum(parts) / part) for part in parts]
+    return found[0], found[1], found[2]
+
+
+def enters_by_steps(public: PublicParameters, scheme: str, own: int, rounds: int) -> bool:
+    """Return whether the computing party's columns, `own` of them, enter as steps from the centres."""
+    chosen = public.chosen
+    private = chosen.noise == "dp" and chosen.shrink
+    return private and scheme == LINEAR and rounds >= LEAST_STEP_ROUNDS and own >= LEAST_STEP_COLUMNS
+
+
+def step_radius(public: PublicParameters, own: int, d: int, rounds: int) -> float:
+    """Return how long a step in `own` of d columns may be, scaled domain: by public numbers, as in fastlloyd-plus."""
+    sigma = gaussian_noise_multiplier(public.epsilon, public.allowed_delta - SAMPLER_DELTA)
+    noise = sigma * math.sqrt(2.0 * rounds) * public.k / public.n
+    low, high = REACH_LIMITS
+    reach = min(max(REACH * math.pow(noise, -REACH_POWER), low), high) * math.pow(public.k, -1.0 / d)
+    return reach * math.sqrt(FEATURE_VARIANCE * own)
 
 
 def automatic_rounds(public: PublicParameters, d: int, moves: float) -> int:

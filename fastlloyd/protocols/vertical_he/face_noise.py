@@ -23,7 +23,7 @@ def expect(plan: Plan) -> Expected:
     """Say what noise to expect on an average centre, from public numbers alone."""
     if plan.shrinks:
         return Expected(centre_noise=expected_deviation(plan) / 2.0, k=plan.k, d=plan.d)
-    sums, counts = noise_deviations(plan)
+    (sums, *_), counts = noise_deviations(plan)
     return expect_mean(sums=sums, counts=counts, share=plan.n / plan.k, k=plan.k, d=plan.d)
 
 
@@ -38,7 +38,7 @@ def noise_of(plan: Plan, state: State) -> Noise:
     """
     if not plan.private:
         return EXACT
-    sums, counts = noise_deviations(plan)
+    (sums, *_), counts = noise_deviations(plan)
     margin = NORMAL_TAIL * counts
     low = np.minimum(state.noisy_counts - margin, state.counts)
     high = np.maximum(state.noisy_counts + margin, state.counts)
@@ -48,8 +48,8 @@ def noise_of(plan: Plan, state: State) -> Noise:
         return Noise(size_ranges=sizes, centre_deviations=deviations, expected=expect(plan))
     return Noise(
         size_ranges=sizes,
-        centre_deviations=np.sqrt(state.variance[:, None] + state.left**2),
+        centre_deviations=np.sqrt(state.variance + state.left**2),
         steps=state.steps,
-        step_deviations=np.sqrt(state.step_variance),
+        step_deviations=np.sqrt(state.step_variance.mean(axis=1)),
         expected=expect(plan),
     )

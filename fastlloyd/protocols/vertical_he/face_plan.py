@@ -68,9 +68,13 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
             lines.append("privacy of the pairwise circuit is heuristic: the bound on its rounding errors is not proved")
         if plan.tolerance:
             lines.append(f"all {plan.rounds} rounds are charged, also where the tolerance ends the run earlier")
+        own = plan.step_scale / plan.unit * plan.radius
+        steps = (
+            f", {own:.3g} on one of steps from the centres (rank {plan.computing}'s columns)" if plan.stepping else ""
+        )
         lines.append(
             f"noise of each side: {plan.count_scale / plan.unit:.3g} on a count, {plan.sum_scale / plan.unit:.3g} on a "
-            "sum (scaled to [-1, 1])"
+            "sum (scaled to [-1, 1])" + steps
         )
         lines.append(_outlook(config, public, names))
     else:

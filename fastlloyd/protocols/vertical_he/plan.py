@@ -36,9 +36,14 @@ class Plan(PlainPlan):
         Whether the noise gives differential privacy; if not, it only floods.
     cell : float
         k^(-1/d) where noisy centres are weighed with what is known (`weighing`), else 0.
+    radius : float
+        Where the computing party's columns enter as steps from the centres: how long a step may be, scaled domain;
+        else 0.
     scales : Scales
     count_scale, sum_scale : float
         Standard deviation of each side's noise on a count and on a sum, in integer units (`unit` to one count).
+    step_scale : float
+        Likewise on a sum of steps, in integer units (`unit` to one radius); 0 without them.
     """
 
     mode: str
@@ -58,9 +63,11 @@ class Plan(PlainPlan):
     private: bool
     degree: int
     cell: float
+    radius: float
     scales: Scales
     count_scale: float
     sum_scale: float
+    step_scale: float
 
     @cached_property
     def d(self) -> int:
@@ -71,6 +78,11 @@ class Plan(PlainPlan):
     def shrinks(self) -> bool:
         """Whether noisy centres and counts are weighed with what is known."""
         return self.cell > 0.0
+
+    @property
+    def stepping(self) -> tuple[int, ...]:
+        """Columns whose sums are of steps from the centres: those of the computing party, or none."""
+        return self.columns(self.computing) if self.radius > 0.0 else ()
 
     @property
     def outputs(self) -> int:
@@ -143,6 +155,13 @@ class Plan(PlainPlan):
         Privacy: a record enters with weights that are not negative and sum to at most 1, so the counts move by at
         most `movement` and the sums by sqrt(d) times that in L2, times 1 + b for rounding. Only one side's noise
         counts, less the part that floods the encryption's errors.
+
+        With a radius R the sums of the computing party's a columns are of w_j u_j / R for each cluster j: w_j the
+        record's weights, and u_j its vector from centre j in these columns, shortened to R. Whatever the centres are,
+        |u_j| <= R, so the L2 norm over all clusters is at most (sum of w_j^2)^(1/2) <= 1. Rounding and errors move each
+        of k a outputs by at most b / sqrt(k), as they do a count: sqrt(a) b in all. Then "soft sums" are those of the
+        other columns. R is fixed before the first round; centres are made of earlier releases, which adaptive
+        composition allows.
         """
         common: dict[str, Any] = {
             "round": t,
@@ -154,12 +173,20 @@ class Plan(PlainPlan):
         }
         one = self.movement * self.unit * (1.0 + self.scales.error)
         counted = math.sqrt(1.0 - HINT_SHARE) if self.private else 0.0
-        return (
+        steps = len(self.stepping)
+        found = [
             Release(name="soft counts", sensitivity=one, noise_scale=self.count_scale * counted, **common),
             Release(
-                name="soft sums", sensitivity=one * math.sqrt(self.d), noise_scale=self.sum_scale * counted, **common
+                name="soft sums",
+                sensitivity=one * math.sqrt(self.d - steps),
+                noise_scale=self.sum_scale * counted,
+                **common,
             ),
-        )
+        ]
+        if steps:
+            whole = self.unit * (1.0 + math.sqrt(steps) * self.scales.error)
+            found.append(Release(name="soft steps", sensitivity=whole, noise_scale=self.step_scale * counted, **common))
+        return tuple(found)
 
     def charged(self, t: int, *, seen_by: str) -> tuple[Release, ...]:
         """Return what the ledger must hold before round t: its releases, or those of all rounds.

@@ -17,7 +17,13 @@ from fastlloyd.life.align.messages import Columns
 from fastlloyd.party.planned import alike, check_epsilon
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.calibration import calibrate
-from fastlloyd.protocols.vertical_he.budget import automatic_rounds, multipliers
+from fastlloyd.protocols.vertical_he.budget import (
+    automatic_rounds,
+    enters_by_steps,
+    multipliers,
+    step_multipliers,
+    step_radius,
+)
 from fastlloyd.protocols.vertical_he.frame import check_messages
 from fastlloyd.protocols.vertical_he.math.choose import Choice, allowed_options
 from fastlloyd.protocols.vertical_he.math.circuit import choose_circuit
@@ -30,7 +36,7 @@ from fastlloyd.protocols.vertical_he.math.hints import (
     hinted_share,
     too_little_noise,
 )
-from fastlloyd.protocols.vertical_he.math.scales import choose_scales
+from fastlloyd.protocols.vertical_he.math.scales import MAX_ERROR, choose_scales
 from fastlloyd.protocols.vertical_he.parameters import (
     PAIRWISE,
     THRESHOLD,
@@ -97,13 +103,22 @@ def _plan_option(public: PublicParameters, names: Sequence[Sequence[str]], choic
     d = sum(map(len, names))
     moves = movement(choice.scheme)
     rounds = automatic_rounds(public, d, moves) if public.rounds is None else public.rounds
-    counts, sums = (moves * part for part in multipliers(public, d, rounds)) if private else (0.0, 0.0)
+    owners = tuple(range(1 if public.mode == "server-aided" else 0, public.parties))
+    own = len(names[owners.index(choice.computing)]) if choice.computing in owners else 0
+    if not enters_by_steps(public, choice.scheme, own, rounds):
+        own = 0
+    radius = step_radius(public, own, d, rounds) if own else 0.0
+    counts, sums, steps = _multipliers(public, own, d, rounds=rounds, radius=radius) if private else (0.0, 0.0, 0.0)
+    counts, sums = moves * counts, moves * sums * math.sqrt(d - own)
     openings = _openings(choice.scheme, public.mode, rounds=rounds, n=public.n, k=public.k, d=d)
-    noise = Noise(counts=counts, sums=sums * math.sqrt(d), private=private, openings=openings)
+    least, largest = min(counts, sums), max(counts, sums)
+    if own:  # what rounding adds to the sensitivity of steps is not known yet
+        least, largest = min(least, steps), max(largest, steps * (1.0 + math.sqrt(own) * MAX_ERROR))
+    noise = Noise(counts=least, sums=largest, private=private, openings=openings)
     scales = _choose_scales(public, choice, noise)
     base = Plan(
         **alike(Plan, public, choice),
-        owners=tuple(range(1 if public.mode == "server-aided" else 0, public.parties)),
+        owners=owners,
         names=tuple(tuple(map(str, own)) for own in names),
         delta=public.allowed_delta,
         rounds=rounds,
@@ -111,23 +126,37 @@ def _plan_option(public: PublicParameters, names: Sequence[Sequence[str]], choic
         private=private,
         degree=0 if choice.scheme == PAIRWISE else settings.degree,
         cell=math.pow(public.k, -1.0 / d) if private and settings.shrink else 0.0,
+        radius=radius,
         scales=scales,
         count_scale=FLOODING * scales.flood * scales.unit,
         sum_scale=FLOODING * scales.flood * scales.unit,
+        step_scale=0.0,
     )
-    plan = _calibrated(base, public.epsilon, counts, sums) if private else base
+    plan = _calibrated(base, public.epsilon, counts, sums, steps=steps) if private else base
     _check_hints(plan)
     check_messages(plan)
     return plan
 
 
-def _calibrated(base: Plan, epsilon: float, counts: float, sums: float) -> Plan:
-    """Return the plan the least noise that the accountant accepts, from the analytic multipliers."""
-    whole = base.unit * (1.0 + base.scales.error) / math.sqrt(1.0 - HINT_SHARE)
+def _multipliers(
+    public: PublicParameters, own: int, d: int, *, rounds: int, radius: float
+) -> tuple[float, float, float]:
+    """Return the noise multipliers of counts, sums and steps; the last is 0 without steps."""
+    return step_multipliers(public, own, d - own, rounds, radius) if own else (*multipliers(public, d, rounds), 0.0)
+
+
+def _calibrated(base: Plan, epsilon: float, counts: float, sums: float, *, steps: float) -> Plan:
+    """Return the plan with the least noise that the accountant accepts, from analytic deviations in counts."""
+    part = base.unit / math.sqrt(1.0 - HINT_SHARE)
+    whole = part * (1.0 + base.scales.error)
+    stepped = part * (1.0 + math.sqrt(len(base.stepping)) * base.scales.error)
 
     def build(factor: float) -> Plan:
         return dataclasses.replace(
-            base, count_scale=counts * whole * factor, sum_scale=sums * whole * factor * math.sqrt(base.d)
+            base,
+            count_scale=counts * whole * factor,
+            sum_scale=sums * whole * factor,
+            step_scale=steps * stepped * factor,
         )
 
     factor, _ = calibrate(lambda candidate: build(candidate).all_releases(), epsilon, base.delta, 1.0)
@@ -187,6 +216,6 @@ def _openings(scheme: str, mode: str, *, rounds: int, n: int, k: int, d: int) ->
 def _check_hints(plan: Plan) -> None:
     """Check with the calibrated noise that what the part set aside hides is small beside it; see `hints`."""
     openings = _openings(plan.scheme, plan.mode, rounds=plan.rounds, n=plan.n, k=plan.k, d=plan.d)
-    least = min(plan.count_scale, plan.sum_scale)
+    least = min([plan.count_scale, plan.sum_scale, *([plan.step_scale] if plan.stepping else [])])
     if hinted_share(plan.scales, openings, least, private=plan.private) > MOST_HINTED:
         raise too_little_noise()

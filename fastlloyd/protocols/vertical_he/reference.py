@@ -45,6 +45,20 @@ def soft_sums(
     return np.column_stack((weights.sum(axis=0), weights.T @ points))
 
 
+def soft_steps(
+    points: NDArray[np.float64], centers: NDArray[np.float64], *, hidden: int, degree: int, radius: float
+) -> NDArray[np.float64]:
+    """Return the same where all columns but the hidden one enter as steps, over the radius they are shortened to."""
+    weights = soft_one_hot(points, centers, hidden=hidden, degree=degree)
+    found = np.column_stack((weights.sum(axis=0), weights.T @ points))
+    known = [column for column in range(points.shape[1]) if column != hidden]
+    for j, center in enumerate(centers):
+        away = points[:, known] - center[known]
+        lengths = np.sqrt((away**2).sum(axis=1))
+        found[j, [1 + column for column in known]] = weights[:, j] @ (away / np.maximum(lengths, radius)[:, None])
+    return found
+
+
 def _cuts(point: NDArray[np.float64], centers: NDArray[np.float64], hidden: int) -> NDArray[np.float64]:
     """Find where the nearest centre changes along the hidden column, by the lower envelope of k lines."""
     rest = np.delete(np.arange(centers.shape[1]), hidden)

@@ -65,6 +65,9 @@ def draw_noise(plan: Plan, secret: SecretRandom) -> NDArray[np.int64]:
     noise = np.empty((plan.k, plan.d + 1), dtype=np.int64)
     noise[:, 0] = round_normal(plan.count_scale, plan.k, secret)
     noise[:, 1:] = round_normal(plan.sum_scale, (plan.k, plan.d), secret)
+    if plan.stepping:
+        own = [1 + column for column in plan.stepping]
+        noise[:, own] = round_normal(plan.step_scale, (plan.k, len(own)), secret)
     return noise.reshape(-1)
 
 
@@ -79,6 +82,7 @@ def post_process(noisy: NDArray[np.int64], state: State, plan: Plan, t: int) -> 
     table = noisy.reshape(plan.k, plan.d + 1).astype(np.float64) / plan.unit
     counts, sums = table[:, 0], table[:, 1:]
     if plan.shrinks:
+        sums[:, list(plan.stepping)] *= plan.radius
         return weigh(sums, counts, state, plan, t)
     least = max(1.0, math.sqrt(2.0) * plan.count_scale / plan.unit)
     moved = np.where((counts >= least)[:, None], truncate(move(sums, counts)), state.centers)

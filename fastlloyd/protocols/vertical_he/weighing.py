@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.swap import Clusters, swap
 from fastlloyd.kmeans.update import truncate
+from fastlloyd.protocols.vertical_he.budget import FEATURE_VARIANCE
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
@@ -30,9 +31,11 @@ Floats = NDArray[np.float64]
 # Tuned on synthetic sets, see docs/vertical-he.md. Variances are per feature, on the domain [-1, 1].
 FIRST_SCALE = 0.45
 """Where a private run starts: the packed points, drawn in towards the middle by this."""
-_FEATURE_VARIANCE = 0.15  # of the records
 _FIRST_VARIANCE = 0.1  # how far off a first centre is, first step included
-_STEP = 0.3  # a centre's expected squared step, over the variance of its part of the records; halved in each round
+# A centre's expected squared step, over the variance of its part of the records, and from one round to the next; where
+# whole records are added up, and where steps are.
+_STEP, _STEP_DECAY = 0.3, 0.5
+_SHORT_STEP, _SHORT_STEP_DECAY = 1.0, 0.6
 _COUNT_DOUBT, _COUNT_STEP = 0.8, 0.5  # of a cluster's equal share: before anything is known, and from round to round
 _LEAST_SHARE = 0.2  # a cluster is taken to have at least this part of an equal share
 _LEAST_GAIN = 1.0  # of a swap over its loss
@@ -50,12 +53,14 @@ class State:
         Records of each cluster: noisy, and weighed in a run that weighs.
     noisy_counts : float64 array, shape (k,)
         As the last round released them.
-    count_variance, variance : float64 array, shape (k,)
-        How far off each count, and each coordinate of a centre, is held to be.
+    count_variance : float64 array, shape (k,)
+        How far off each count is held to be.
+    variance : float64 array, shape (k, d)
+        The same of each coordinate of a centre.
     steps : float64 array, shape (k, d)
         From the centre before to the last round's noisy one.
-    step_variance : float64 array, shape (k,)
-        Of the noise on each coordinate of a step.
+    step_variance : float64 array, shape (k, d)
+        Of the noise on them.
     left : float64 array, shape (k, d)
         What of the step was not taken.
     """
@@ -78,16 +83,21 @@ def first_state(plan: Plan, centers: Floats) -> State:
         counts=share,
         noisy_counts=share,
         count_variance=(_COUNT_DOUBT * share) ** 2,
-        variance=np.full(plan.k, _FIRST_VARIANCE),
+        variance=np.full((plan.k, plan.d), _FIRST_VARIANCE),
         steps=none,
-        step_variance=np.zeros(plan.k),
+        step_variance=none,
         left=none,
     )
 
 
-def noise_deviations(plan: Plan) -> tuple[float, float]:
-    """Return the standard deviation of both sides' noise on a sum and on a count, in the domain's units."""
-    return math.sqrt(2.0) * plan.sum_scale / plan.unit, math.sqrt(2.0) * plan.count_scale / plan.unit
+def noise_deviations(plan: Plan) -> tuple[Floats, float]:
+    """Return the standard deviation of both sides' noise on each column's sum, shape (d,), and on a count.
+
+    In the domain's units.
+    """
+    sums = np.full(plan.d, math.sqrt(2.0) * plan.sum_scale / plan.unit)
+    sums[list(plan.stepping)] = math.sqrt(2.0) * plan.step_scale / plan.unit * plan.radius
+    return sums, math.sqrt(2.0) * plan.count_scale / plan.unit
 
 
 def weigh(noisy_sums: Floats, noisy_counts: Floats, state: State, plan: Plan, t: int) -> State:
@@ -97,15 +107,17 @@ def weigh(noisy_sums: Floats, noisy_counts: Floats, state: State, plan: Plan, t:
     gain = before / (before + count_noise * count_noise)
     counts = state.counts + gain * (noisy_counts - state.counts)
     count_variance = gain * (count_noise * count_noise)
-    divisor = np.maximum(counts, _LEAST_SHARE * plan.n / plan.k)
-    steps = noisy_sums / divisor[:, None] - state.centers
-    squares = np.cumsum(state.centers * state.centers, axis=1)[:, -1] / plan.d
-    doubt = (sum_noise * sum_noise + squares * count_variance) / (divisor * divisor)
-    uncertain = state.variance + _expected_square(plan, t)
+    divisor = np.maximum(counts, _LEAST_SHARE * plan.n / plan.k)[:, None]
+    whole = _whole(plan)
+    steps = noisy_sums / divisor - whole * state.centers
+    squares = np.cumsum(state.centers * state.centers, axis=1)[:, -1:] / plan.d
+    doubt = (sum_noise * sum_noise + whole * (squares * count_variance[:, None])) / (divisor * divisor)
+    uncertain = state.variance + _expected_squares(plan, t)
     part = uncertain / (uncertain + doubt)
-    clusters = Clusters(truncate(state.centers + part[:, None] * steps), counts, count_variance, part * doubt)
+    clusters = Clusters(truncate(state.centers + part * steps), counts, count_variance, part * doubt)
     if t < plan.rounds - 1:
-        deviation, stream = _usual_deviation(plan), PublicStream(plan.seed, f"{domains.VERTICAL_HE_SWAPS}{t}")
+        stream = PublicStream(plan.seed, f"{domains.VERTICAL_HE_SWAPS}{t}")
+        deviation = np.full(plan.d, math.sqrt(FEATURE_VARIANCE))
         clusters = swap(clusters, deviation=deviation, cell=plan.cell, least=_LEAST_GAIN, stream=stream)
     return State(
         centers=clusters.centers,
@@ -115,7 +127,7 @@ def weigh(noisy_sums: Floats, noisy_counts: Floats, state: State, plan: Plan, t:
         variance=clusters.variance,
         steps=steps,
         step_variance=doubt,
-        left=(doubt / (uncertain + doubt))[:, None] * steps,
+        left=doubt / (uncertain + doubt) * steps,
     )
 
 
@@ -126,14 +138,14 @@ def expected_deviation(plan: Plan) -> float:
     """
     sum_noise, count_noise = noise_deviations(plan)
     share = plan.n / plan.k
-    count_variance, variance = np.array([(_COUNT_DOUBT * share) ** 2]), _FIRST_VARIANCE
+    count_variance, variance = np.array([(_COUNT_DOUBT * share) ** 2]), np.full(plan.d, _FIRST_VARIANCE)
     for t in range(plan.rounds):
         before = _counts_before(count_variance, plan, t)
         count_variance = before * count_noise * count_noise / (before + count_noise * count_noise)
-        doubt = (sum_noise * sum_noise + _FEATURE_VARIANCE * float(count_variance[0])) / (share * share)
-        uncertain = variance + _expected_square(plan, t)
+        doubt = (sum_noise * sum_noise + _whole(plan) * (FEATURE_VARIANCE * count_variance)) / (share * share)
+        uncertain = variance + _expected_squares(plan, t)
         variance = uncertain * doubt / (uncertain + doubt)
-    return math.sqrt(variance)
+    return math.sqrt(float(np.cumsum(variance)[-1]) / plan.d)
 
 
 def _counts_before(count_variance: Floats, plan: Plan, t: int) -> Floats:
@@ -142,11 +154,16 @@ def _counts_before(count_variance: Floats, plan: Plan, t: int) -> Floats:
     return count_variance + step * step
 
 
-def _expected_square(plan: Plan, t: int) -> float:
-    """Return the square that a coordinate of a centre's step is expected to have; the first one's is known to P."""
-    return _STEP * _FEATURE_VARIANCE * plan.cell * plan.cell * math.ldexp(1.0, -t) if t > 0 else 0.0
+def _expected_squares(plan: Plan, t: int) -> Floats:
+    """Return the square that each coordinate of a step is expected to have, shape (d,); P holds the first one's."""
+    long, short = (0.0, 0.0) if t == 0 else (_STEP, _SHORT_STEP)
+    for _ in range(t):
+        long, short = long * _STEP_DECAY, short * _SHORT_STEP_DECAY
+    return FEATURE_VARIANCE * plan.cell * plan.cell * np.where(_whole(plan) > 0.0, long, short)
 
 
-def _usual_deviation(plan: Plan) -> Floats:
-    """Return what each feature's standard deviation is taken to be, shape (d,)."""
-    return np.full(plan.d, math.sqrt(_FEATURE_VARIANCE))
+def _whole(plan: Plan) -> Floats:
+    """Return 1 for the columns of which whole records are added up, 0 for those of which steps are, shape (d,)."""
+    whole = np.ones(plan.d)
+    whole[list(plan.stepping)] = 0.0
+    return whole

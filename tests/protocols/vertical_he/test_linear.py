@@ -19,13 +19,13 @@ from fastlloyd.protocols.vertical_he import computing
 from fastlloyd.protocols.vertical_he.frame import block_format, key_format
 from fastlloyd.protocols.vertical_he.math import engine, linear, lwe
 from fastlloyd.protocols.vertical_he.math.engine import make_engine
-from fastlloyd.protocols.vertical_he.math.linear import LinearEngine
+from fastlloyd.protocols.vertical_he.math.linear import LinearEngine, short_steps
 from fastlloyd.protocols.vertical_he.math.lwe import common_key
 from fastlloyd.protocols.vertical_he.math.window import features, jackson
 from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples
 from fastlloyd.protocols.vertical_he.proposal import make_plan
-from fastlloyd.protocols.vertical_he.reference import soft_sums
+from fastlloyd.protocols.vertical_he.reference import soft_steps, soft_sums
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Tap
 from fastlloyd.wire.header import Header, PartyId
@@ -41,6 +41,53 @@ from tests.protocols.vertical_he.support import (
 )
 
 ALICE, BOB = PartyId(0), PartyId(1)
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_opened_sums_of_steps_are_the_reference_s(k: int, workers: int) -> None:
+    points, start = blobs(2500, k, 3, seed=k)
+    plan = make_plan(parameters(2500, k, rounds=6, degree=30, scheme="linear"), names(2, 1))
+    assert plan.stepping == (0, 1)
+    seen: list[np.ndarray] = []
+
+    def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes:
+        if header.type == 123 and header.round == 0:
+            seen.append(np.frombuffer(body, "<i8") / plan.unit)
+        return body
+
+    with WorkerEngine(plan, columns(plan, points, 0), workers) if workers > 1 else nullcontext() as engine:
+        results, _ = simulate(plan, points, start, tap, engine=engine, quiet=True)
+    expected = soft_steps(points, start, hidden=2, degree=30, radius=plan.radius).reshape(-1)
+    rounding = np.sqrt(2500 * 32) * 2.0**-plan.scales.weight_bits
+    assert np.abs(seen[0] - expected).max() < plan.scales.flood + 6.0 * rounding
+    np.testing.assert_array_equal(results[ALICE].centers, results[BOB].centers)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 8), st.integers(2, 4), st.data())
+def test_one_record_moves_the_sums_of_steps_by_no_more_than_claimed(k: int, own: int, data: st.DataObject) -> None:
+    plan = make_plan(parameters(100, k, rounds=6, scheme="linear", computing=0), names(own, 1))
+    value = st.one_of(st.floats(-1, 1), st.sampled_from([-1.0, 1.0, 0.0]))
+    draw = lambda count: np.array([data.draw(value) for _ in range(count)])  # noqa: E731
+    centers, values, hidden = draw((own + 1) * k).reshape(k, own + 1), draw(own), draw(1)
+    computer = LinearEngine(plan, np.repeat(values[:, None], 100, axis=1))
+    whole = np.rint(features(hidden, plan.degree + 2)[:, 0] * 2.0**plan.scales.data_bits)
+    moved = np.zeros((k, own, plan.degree + 2))
+    for output, weights in computer._weights(centers, 0):
+        cluster, place = divmod(output, own + 2)
+        if 1 <= place <= own:
+            moved[cluster, place - 1, : len(weights)] = weights[:, 0]
+    sign = np.where(np.arange(plan.degree + 2) % 2, 1.0, -1.0) * np.sign(moved.sum(axis=(0, 1)) + 1e-300)
+    release = plan.releases(0, seen_by="another party")[2]
+    assert release.name == "soft steps" and release.noise_scale < plan.step_scale
+    for error in (0.0, ERROR_BOUND * sign, -ERROR_BOUND * sign):
+        assert np.linalg.norm(moved @ (whole + error)) <= release.sensitivity
+
+
+def test_a_record_far_away_moves_the_sums_of_steps_by_the_whole_radius_and_no_farther() -> None:
+    far = short_steps(np.array([[1.0, 0.01], [1.0, 0.0]]), np.array([-1.0, -1.0]) * 0.0, 0.25)
+    np.testing.assert_allclose(np.linalg.norm(far, axis=0), [1.0, 0.04], atol=1e-12)
 
 
 @pytest.mark.parametrize("k", [1, 2, 5])
@@ -350,8 +397,11 @@ def test_own_columns_beyond_the_bounds_are_brought_back() -> None:
     assert make_engine(plan, wide)._columns.min() == -1.0
 
 
+@pytest.mark.parametrize("steps", [False, True])
 @pytest.mark.parametrize("degree", [4, 33])
-def test_products_are_made_for_all_weights_rounded_away_from_zero(degree: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_are_made_for_all_weights_rounded_away_from_zero(
+    degree: int, steps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reaches: list[float] = []
 
     class Recording(linear.Products):
@@ -360,8 +410,11 @@ def test_products_are_made_for_all_weights_rounded_away_from_zero(degree: int, m
             super().__init__(context, most, reach)
 
     monkeypatch.setattr(linear, "Products", Recording)
-    plan = linear_plan(40, 2, degree=degree)
-    make_engine(plan, np.zeros((1, 40)))
+    public = parameters(40, 2, degree=degree, rounds=6, scheme="linear", shrink=steps)
+    plan = make_plan(public, names(2, 1))
+    assert bool(plan.stepping) == steps
+    make_engine(plan, np.zeros((2, 40)))
     factors = jackson(degree)
-    largest = 1.0 + sum(2.0 * factors[m - 1] / (m * np.pi) for m in range(1, degree + 1))
+    # Of the difference of two soft steps twice as much, but for T_0, whose weight is within [0, 1].
+    largest = 1.0 + (1 + steps) * sum(2.0 * factors[m - 1] / (m * np.pi) for m in range(1, degree + 1))
     assert reaches == [pytest.approx(largest * 2.0**plan.scales.weight_bits + (degree + 2) / 2.0, rel=1e-12)]

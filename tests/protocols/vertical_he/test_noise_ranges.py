@@ -10,11 +10,13 @@ import pytest
 
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.protocols.vertical_he.face_noise import expect, noise_of
+from fastlloyd.protocols.vertical_he.math.linear import short_steps
 from fastlloyd.protocols.vertical_he.plan import Plan
+from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.protocols.vertical_he.rounds import begin, post_process
 from fastlloyd.protocols.vertical_he.weighing import State
 from fastlloyd.report.quality import judge
-from tests.protocols.vertical_he.support import blobs, linear_plan
+from tests.protocols.vertical_he.support import blobs, linear_plan, names, parameters
 
 RUNS = 100
 MOST = 0.05 + 3.0 * math.sqrt(0.05 * 0.95 / (RUNS * 3))
@@ -22,7 +24,8 @@ MOST = 0.05 + 3.0 * math.sqrt(0.05 * 0.95 / (RUNS * 3))
 
 def add_noise(exact: np.ndarray, plan: Plan, rng: np.random.Generator) -> np.ndarray:
     """Counts and sums, shape (k, d + 1), in the domain's units; both sides add their own."""
-    sides = rng.normal(0.0, np.tile([plan.count_scale] + [plan.sum_scale] * plan.d, (2, plan.k)))
+    columns = [plan.step_scale if h in plan.stepping else plan.sum_scale for h in range(plan.d)]
+    sides = rng.normal(0.0, np.tile([plan.count_scale, *columns], (2, plan.k)))
     return np.rint(exact.reshape(-1) * plan.unit).astype(np.int64) + np.rint(sides.sum(axis=0)).astype(np.int64)
 
 
@@ -47,16 +50,25 @@ def weighed_run(plan: Plan, points: np.ndarray, rng: np.random.Generator) -> tup
     """Play a run with hard labels; the state at the end, and the last round's counts and sums without noise."""
     state = begin(plan)
     for t in range(plan.rounds):
-        one_hot = np.eye(plan.k)[nearest(points, state.centers)[0]]
-        exact = np.column_stack([one_hot.sum(axis=0), one_hot.T @ points])
+        before, own = state.centers, list(plan.stepping)
+        labels = nearest(points, before)[0]
+        one_hot, entered = np.eye(plan.k)[labels], points.copy()
+        for j in range(plan.k if own else 0):
+            held = labels == j
+            entered[np.ix_(held, own)] = short_steps(points[np.ix_(held, own)].T, before[j, own], plan.radius).T
+        exact = np.column_stack([one_hot.sum(axis=0), one_hot.T @ entered])
         state = post_process(add_noise(exact, plan, rng), state, plan, t)
+    exact[:, [1 + column for column in own]] *= plan.radius
+    exact[:, [1 + column for column in own]] += exact[:, :1] * before[:, own]
     return state, exact
 
 
+@pytest.mark.parametrize("rounds", [5, 10])
 @pytest.mark.parametrize("n", [400, 2000, 20_000])
-def test_ranges_of_weighed_centres_hold_the_truth(n: int) -> None:
-    points, _ = blobs(n, 3, 2, seed=3)
-    plan = linear_plan(n, 3, rounds=10)
+def test_ranges_of_weighed_centres_hold_the_truth(n: int, rounds: int) -> None:
+    points, _ = blobs(n, 3, 3, seed=3)
+    plan = make_plan(parameters(n, 3, rounds=rounds, scheme="linear"), names(2, 1))
+    assert bool(plan.stepping) == (rounds == 10)
     rng = np.random.default_rng(n)
     sizes, coordinates = [], []
     for seed in range(RUNS):

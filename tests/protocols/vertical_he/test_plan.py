@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -213,6 +214,10 @@ def test_the_seconds_of_a_round_are_known_before_it() -> None:
     public = parameters(10_000, 5, rounds=10)
     plan = make_plan(public, names(1, 1))
     assert round_seconds(plan, 1) == options(public, (1, 1))[0].round_seconds
+    # Steps from the centres: k products for each block, feature and own column, in place of k - 1.
+    wide = make_plan(public, names(3, 1))
+    assert wide.stepping == (0, 1, 2)
+    assert round_seconds(wide, 1) == pytest.approx(options(public, (3, 1))[0].round_seconds * (8 + 15) / (8 + 12))
     assert (plan.blocks, plan.k) == (5, 5)
     assert round_seconds(plan, 4) == pytest.approx(round_seconds(plan, 1) * (1 + 1 / 4) / 5)
     assert round_seconds(plan, 5) == round_seconds(plan, 256) == pytest.approx(round_seconds(plan, 1) / 5)
@@ -238,7 +243,8 @@ def test_the_prime_has_room_for_sums_and_noise(n: int, k: int) -> None:
     for noise in ("dp", "flooding"):
         plan = make_plan(parameters(n, k, rounds=10, noise=noise, scheme="linear"), names(2, 1))
         scales = plan.scales
-        largest = n * (1 + scales.error) + scales.flood + NOISE_TAIL * max(plan.count_scale, plan.sum_scale) / plan.unit
+        noisiest = max(plan.count_scale, plan.sum_scale, plan.step_scale)
+        largest = n * (1 + scales.error) + scales.flood + NOISE_TAIL * noisiest / plan.unit
         assert largest * plan.unit < 2.0 ** (scales.prime_bits[0] - 1.5)
         b = partial(record_error, k, plan.degree, scales.data_bits, scales.weight_bits)
         assert scales.error == b(prime_bits=scales.prime_bits[0], wire_bits=scales.wire_bits) <= MAX_ERROR
@@ -323,3 +329,36 @@ def test_rounds_are_fewer_where_noise_would_drown_them_and_nothing_is_weighed() 
     assert make_plan(parameters(5000, 15, rounds=None), names(1, 1)).rounds == 10
     assert make_plan(parameters(5000, 15, rounds=None, noise="flooding"), names(1, 1)).rounds == 10
     assert make_plan(parameters(5000, 15, rounds=7), names(1, 1)).rounds == 7
+
+
+@pytest.mark.parametrize(
+    ("widths", "settings", "stepping"),
+    [
+        ((3, 1), {}, (0, 1, 2)),
+        ((1, 2), {}, (1, 2)),
+        ((2, 1), {"mode": "threshold"}, (0, 1)),
+        ((1, 1), {}, ()),
+        ((2, 1), {"rounds": 5}, ()),
+        ((2, 1), {"shrink": False}, ()),
+        ((2, 1), {"noise": "flooding"}, ()),
+        ((2, 2), {}, ()),
+    ],
+)
+def test_whose_columns_enter_as_steps(
+    widths: tuple[int, ...], settings: dict[str, Any], stepping: tuple[int, ...]
+) -> None:
+    plan = make_plan(parameters(2000, 3, **{"rounds": 10, **settings}), names(*widths))
+    assert plan.stepping == stepping and (plan.radius > 0.0) == (plan.step_scale > 0.0) == bool(stepping)
+    names_of = [release.name for release in plan.releases(0, seen_by="-")]
+    assert names_of == ["soft counts", "soft sums", "soft steps"][: 3 if stepping else 2]
+    if plan.private:
+        assert 0.999 * plan.epsilon <= spent(plan.all_releases(), plan.delta) <= plan.epsilon
+
+
+@pytest.mark.parametrize("change", ["radius", "step_scale"])
+def test_a_plan_with_another_radius_or_less_noise_on_steps_is_refused(change: str) -> None:
+    public = parameters(2000, 3, rounds=10)
+    plan = make_plan(public, names(3, 1))
+    worse = dataclasses.replace(plan, **{change: 0.99 * getattr(plan, change)})
+    with pytest.raises(ValueError, match=f"the plan has {change}"):
+        check_plan(worse, public, names(3, 1))

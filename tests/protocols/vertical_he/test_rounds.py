@@ -74,6 +74,14 @@ def test_known_answers_of_a_run_that_weighs(case: dict[str, Any]) -> None:
         cell=float(case["cell"]),
         sum_scale=float(sums) * 2.0 ** case["unit_bits"],
     )
+    if "radius" in case:
+        own = case["own"]
+        plan = dataclasses.replace(
+            plan,
+            names=(plan.names[0][:own], plan.names[0][own:]),
+            radius=float(case["radius"]),
+            step_scale=float(case["step_deviation"]) * 2.0 ** case["unit_bits"],
+        )
     state = begin(plan)
     np.testing.assert_allclose(state.centers, np.array(case["start"], dtype=np.float64), rtol=0, atol=2**-52)
     for t, played in enumerate(case["played"]):

@@ -140,10 +140,10 @@ def _mends(public: PublicParameters, widths: tuple[int, ...]) -> str:
     return ("leave scheme and computing at 'auto', and " if fixed else "") + ", or ".join(working)
 
 
-def linear_seconds(n: int, k: int, degree: int, own_columns: int) -> float:
-    """Estimate the processor seconds of one round of the linear scheme."""
-    products = math.ceil(n / _LINEAR_RING) * (degree + 2) * max(k - 1, 1) * (2 + own_columns)
-    return products * _LINEAR_PRODUCT_S
+def linear_seconds(n: int, k: int, degree: int, own_columns: int, *, steps: bool = False) -> float:
+    """Estimate the processor seconds of one round of the linear scheme; `steps`: own columns as steps from centres."""
+    outputs = 2 * max(k - 1, 1) + own_columns * (k if steps else max(k - 1, 1))
+    return math.ceil(n / _LINEAR_RING) * (degree + 2) * outputs * _LINEAR_PRODUCT_S
 
 
 def encryption_seconds(n: int, ciphertexts: int) -> float:

@@ -29,7 +29,7 @@ def round_seconds(plan: Plan, workers: int) -> float:
     whole, left, steps = plan.blocks // count, plan.blocks % count, max(plan.k - 1, 1)
     own = len(plan.columns(plan.computing))
     share = (whole + left * math.ceil(steps / count) / steps) / plan.blocks
-    seconds = linear_seconds(plan.n, plan.k, plan.degree, own) * share
+    seconds = linear_seconds(plan.n, plan.k, plan.degree, own, steps=plan.radius > 0.0) * share
     return seconds + (encryption_seconds(plan.n, plan.parts(plan.holder)) if plan.scheme == PROJECTION else 0.0)
 
 

@@ -13,6 +13,7 @@ Source: ours, in place of steps (1) to (3) of Vertical HE, §3; docs/vertical-he
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -25,6 +26,7 @@ from fastlloyd.errors import InternalError
 from fastlloyd.protocols.vertical_he.frame import seeded
 from fastlloyd.protocols.vertical_he.math import lwe
 from fastlloyd.protocols.vertical_he.math.window import (
+    amplitude,
     features,
     jackson,
     reach,
@@ -78,7 +80,9 @@ class LinearEngine:
         self.modulus = self._context.modulus
         self._factors = jackson(plan.degree)
         count, scale = plan.degree + 2, 2.0**plan.scales.weight_bits
-        self._products = Products(self._context, count, scale * reach(plan.degree) + 0.5 * count)
+        # The largest weights are of a soft step or, with steps from the centres, of a cluster: the difference of two.
+        largest = amplitude(plan.degree) if plan.stepping else reach(plan.degree)
+        self._products = Products(self._context, count, scale * largest + 0.5 * count)
         self._blocks: dict[int, Prepared] = {}
         self._refresher: Refresher | None = None
 
@@ -112,6 +116,9 @@ class LinearEngine:
             raise InternalError("the key holder's public key is missing")
         plan = self.plan
         clusters = lwe.differences(sums, plan.k, self.modulus)
+        if plan.stepping:  # these were added up cluster by cluster already
+            made = (np.arange(plan.k)[:, None] * (plan.d + 1) + 1 + np.array(plan.stepping)).reshape(-1)
+            clusters.constants[made], clusters.vectors[made] = sums.constants[made], sums.vectors[made]
         order, _ = self._order(centers)
         rows = (np.argsort(order)[:, None] * (plan.d + 1) + np.arange(plan.d + 1)).reshape(-1)
         sorted_back = Sample(clusters.constants[rows], clusters.vectors[rows])
@@ -146,8 +153,33 @@ class LinearEngine:
         for base, soft in self._softs(centers, block):
             yield base, self._whole(soft)
             yield base + 1 + self._others[0], self._whole(times_feature(soft))
-            for place, column in enumerate(self._own):
-                yield base + 1 + column, self._whole(soft * own[place])
+            if not self.plan.stepping:
+                for place, column in enumerate(self._own):
+                    yield base + 1 + column, self._whole(soft * own[place])
+        if self.plan.stepping:
+            yield from self._step_weights(centers, block)
+
+    def _step_weights(self, centers: NDArray[np.float64], block: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """Yield the outputs of own columns, cluster by cluster along the hidden number, and their integer weights.
+
+        Notes
+        -----
+        Privacy: for any b, weights of one record times its steps over the radius have an L2 norm of at most 1 over all
+        clusters and columns; each weight is rounded once.
+        """
+        own = self._columns[:, self.plan.rows(block)]
+        order, _ = self._order(centers)
+        number, engines = self._turns.get(block, (0, 1))
+        steps = itertools.pairwise([*self._steps(centers, own), np.zeros((1, own.shape[1]))])
+        for place, (soft, after) in enumerate(steps):
+            if place % engines != number:
+                continue
+            weights = np.zeros((max(len(soft), len(after)), own.shape[1]))
+            weights[: len(soft)] += soft
+            weights[: len(after)] -= after
+            shortened = short_steps(own, centers[order[place], list(self._own)], self.plan.radius)
+            for column, step in zip(self._own, shortened, strict=True):
+                yield place * (self.plan.d + 1) + 1 + column, self._whole(weights * step)
 
     def _softs(self, centers: NDArray[np.float64], block: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """Yield the soft steps of a block that are this engine's: each one's first output, and its weights."""
@@ -166,6 +198,20 @@ class LinearEngine:
         order, places = self._order(centers)
         for cut in thresholds(partial_scores(centers[order], own, self._own), places):
             yield step_weights(np.arccos(cut), self._factors)
+
+
+def short_steps(own: NDArray[np.float64], center: NDArray[np.float64], radius: float) -> NDArray[np.float64]:
+    """Return records less a centre, over the radius, shortened to a norm of 1; float64, shape (d_own, m).
+
+    Notes
+    -----
+    Elementwise operations only: a record's step depends on its own values and on nothing else.
+    """
+    away = own - center[:, None]
+    squared = np.zeros(own.shape[1])
+    for row in away:
+        squared += row * row
+    return away / np.maximum(np.sqrt(squared), radius)
 
 
 def partial_scores(
