@@ -22,7 +22,16 @@ from fastlloyd.protocols.feddp.plan import Plan, StepPlan
 KINDS = (OUTER, WEIGHTS, CENTERS, LLOYD)
 
 
-def bare_plan(d: int, *, k: int = 3, q: int = 10, p: int = 8, norm: float = 0.7, by_user: bool = False) -> Plan:
+def bare_plan(
+    d: int,
+    *,
+    k: int = 3,
+    q: int = 10,
+    p: int = 8,
+    norm: float = 0.7,
+    by_user: bool = False,
+    start: str = "feddp",
+) -> Plan:
     """A plan without noise: its grids and bounds are what counts here."""
     clips = (norm**2, 1.0, norm / 2, math.sqrt(k)) if by_user else (0.0,) * 4
     rank = min(k, d)
@@ -41,7 +50,7 @@ def bare_plan(d: int, *, k: int = 3, q: int = 10, p: int = 8, norm: float = 0.7,
         ring_bits=64,
         known_shares=1,
         privacy_level="client" if by_user else "record",
-        start="feddp",
+        start=start,
         norm_bound=norm,
         outer_clip=clips[0],
         weight_clip=clips[1],
@@ -108,9 +117,15 @@ def tables(d: int, most: int) -> st.SearchStrategy[NDArray[np.float64]]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(tables(3, 6), st.integers(0, 5), st.sampled_from([(10, 10), (10, 8), (16, 9)]), st.sampled_from([0.7, 0.1, 1.7]))
-def test_one_record_moves_each_statistic_by_at_most_its_sensitivity(x, which, grids, norm) -> None:
-    plan = bare_plan(3, q=grids[0], p=grids[1], norm=norm)
+@given(
+    tables(3, 6),
+    st.integers(0, 5),
+    st.sampled_from([(10, 10), (10, 8), (16, 9)]),
+    st.sampled_from([0.7, 0.1, 1.7]),
+    st.sampled_from(["feddp", "private"]),
+)
+def test_one_record_moves_each_statistic_by_at_most_its_sensitivity(x, which, grids, norm, start) -> None:
+    plan = bare_plan(3, q=grids[0], p=grids[1], norm=norm, start=start)
     public = public_values(plan, which)
     users = np.zeros(len(x), dtype=np.int64)
     without = np.delete(x, which % len(x), axis=0)
@@ -123,9 +138,10 @@ def test_one_record_moves_each_statistic_by_at_most_its_sensitivity(x, which, gr
     st.lists(st.integers(0, 2), min_size=12, max_size=12),
     st.sampled_from([(10, 10), (10, 8), (12, 6)]),
     st.sampled_from([(0.3, 1.0, 0.5, 1.5), (0.02, 0.25, 0.1, 0.3), (5.0, 9.0, 3.0, 3.0), None]),
+    st.sampled_from(["feddp", "private"]),
 )
-def test_one_user_moves_each_statistic_by_at_most_its_sensitivity(x, numbers, grids, clips) -> None:
-    plan = bare_plan(3, q=grids[0], p=grids[1], by_user=True)
+def test_one_user_moves_each_statistic_by_at_most_its_sensitivity(x, numbers, grids, clips, start) -> None:
+    plan = bare_plan(3, q=grids[0], p=grids[1], by_user=True, start=start)
     if clips is not None:
         names = ("outer_clip", "weight_clip", "mean_clip", "count_clip")
         plan = replace(plan, **dict(zip(names, clips, strict=True)))
@@ -135,6 +151,15 @@ def test_one_user_moves_each_statistic_by_at_most_its_sensitivity(x, numbers, gr
     for user in np.unique(users):
         rest = users != user
         check(before, all_statistics(x[rest], users[rest], plan, public), plan)
+
+
+def test_the_constant_of_the_private_start_is_in_its_sensitivity_and_a_record_at_the_bound_reaches_most_of_it() -> None:
+    plan = bare_plan(4, q=10, p=10, norm=0.5, start="private")
+    own = statistics_of(quantise(np.array([[0.5, 0, 0, 0]]), 10), plan, None).outer_product().astype(float)
+    # x^2, c x and c^2 of 512 and c = 256; the matrix has c x twice.
+    assert sorted(own[own != 0]) == [256.0**2, 256.0 * 512, 512.0**2]
+    assert plan.sensitivities(0)[0] == 512**2 + 256**2
+    assert 0.87 < math.sqrt(float((own**2).sum())) / plan.sensitivities(0)[0] <= 1.0
 
 
 @pytest.mark.parametrize("axis", [True, False])

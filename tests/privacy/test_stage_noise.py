@@ -71,9 +71,9 @@ def stages_of_lloyd(protocol: str, masking: str, weaker: Weaker) -> Stages:
     return join_stages(lloyd_stages(POINTS, plan, noise, coins) for _ in range(RUNS))
 
 
-def stages_of_feddp(level: str, weaker: Weaker) -> Stages:
+def stages_of_feddp(level: str, weaker: Weaker, start: str = "feddp") -> Stages:
     data = feddp.mixture(240, 4, 6, seed=3)
-    plan = feddp.plan_for(data, 4, rounds=1, settings={"privacy_level": level})
+    plan = feddp.plan_for(data, 4, rounds=1, settings={"privacy_level": level, "start": start, "proxies": 40})
     steps = [
         dataclasses.replace(step, sigma=step.sigma * gauss, scale=step.scale * laplace)
         for t, step in enumerate(plan.rounds)
@@ -111,16 +111,22 @@ def test_a_start_with_a_tenth_of_its_noise_is_caught() -> None:
 
 
 @pytest.mark.parametrize("level", ["record", "client"])
-def test_every_step_of_feddp_has_the_noise_of_its_ledger(level: str) -> None:
-    stages = stages_of_feddp(level, {})
+@pytest.mark.parametrize("start", ["feddp", "private"])
+def test_every_step_of_feddp_has_the_noise_of_its_ledger(level: str, start: str) -> None:
+    stages = stages_of_feddp(level, {}, start)
     assert [key[0] for key in sorted(stages)] == [0, 1, 2, 2, 3, 3]
     assert wrong_stages(stages) == set()
 
 
 @pytest.mark.parametrize("level", ["record", "client"])
-def test_a_quarter_of_the_noise_is_caught_in_every_step_of_feddp(level: str) -> None:
-    quarter = stages_of_feddp(level, dict.fromkeys(range(4), (0.25, 0.25)))
+@pytest.mark.parametrize("start", ["feddp", "private"])
+def test_a_quarter_of_the_noise_is_caught_in_every_step_of_feddp(level: str, start: str) -> None:
+    quarter = stages_of_feddp(level, dict.fromkeys(range(4), (0.25, 0.25)), start)
     assert wrong_stages(quarter) == set(quarter)
+
+
+def test_a_tenth_of_the_noise_on_the_moments_of_the_private_start_is_caught() -> None:
+    assert wrong_stages(stages_of_feddp("record", {0: (0.1, 1.0)}, "private")) == {(0, "outer product")}
 
 
 def test_an_outer_product_with_a_quarter_of_its_noise_is_caught() -> None:

@@ -108,7 +108,7 @@ def run_central(
     draw: Noise = noise or (lambda t, k: draw_total(plan, t, k, secret))
     kinds = [step.kind for step in plan.rounds]
     projected = None
-    if kinds[0] == OUTER and server_points is not None:
+    if kinds[0] == OUTER:
         noisy = data.outer_product() + draw(0, plan.k)  # Alg. 1, lines 4 and 6
         projection = make_projection(noisy, server_points, plan)  # line 7
         noisy = data.weights(projection) + draw(kinds.index(WEIGHTS), plan.k)  # lines 12 and 15

@@ -9,7 +9,8 @@
 `math/noise.py`       the clients' shares of noise: lines 6, 15 and 23; Alg. 2 line 10
 `math/stage.py`       what the server makes of noisy sums: lines 7, 17 and 24; Alg. 2 line 11
 `math/projection.py`  Pi, and points seen through it; `math/grid.py`: the grids on which that is exact
-`math/elbow.py`       the choice of k (App. H.3)
+`math/elbow.py`       the elbow that k is chosen by (App. H.3)
+`math/proxies.py`     points in the place of the server's own, where it has none
 `math/starts.py`      the baselines' starts (App. G.3)
 `settings.py`         what may be chosen; `parameters.py`, what the parties agree on
 `budget.py`           how epsilon is divided (App. H.1)

@@ -27,7 +27,7 @@ START: Final = "start"
 
 def steps_of(settings: Settings, rounds: int) -> tuple[Kind, ...]:
     """Return the kinds of the steps of a run in order; only `START` asks nothing of the clients."""
-    first: tuple[Kind, ...] = (OUTER, WEIGHTS, CENTERS) if settings.start == "feddp" else (START,)
+    first: tuple[Kind, ...] = (OUTER, WEIGHTS, CENTERS) if settings.has_start else (START,)
     lloyd: Kind = LLOYD
     return (*first, *(lloyd for _ in range(rounds)))
 
@@ -47,7 +47,7 @@ def epsilon_shares(settings: Settings, rounds: int) -> Mapping[str, tuple[float,
         Of one step; 0 where the step has no such release. Over all steps they add up to 1.
     """
     outer, weights, sums, counts = settings.proportions
-    first = settings.start == "feddp"
+    first = settings.has_start
     each = sums + counts
     start = 1.0 if first else 0.0
     if rounds == 0:

@@ -38,7 +38,7 @@ from fastlloyd.protocols.feddp.math.noise import draw_share
 from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
 from fastlloyd.protocols.feddp.server import ServerResult, server
-from fastlloyd.protocols.feddp.settings import Settings, settings_from
+from fastlloyd.protocols.feddp.settings import PRIVATE, Settings, settings_from
 from fastlloyd.protocols.feddp.sizes import bounds
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.config import RunConfig
@@ -109,7 +109,7 @@ def serve(session: Session) -> Party[Outcome]:
     own = session.take_own(ServerPoints)
     public = session.common.public
     settings = settings_from(public.settings)
-    points = None if settings.start == "sphere-packing" else own.points
+    points = own.points if settings.needs_points else None
 
     def make(schema: Schema) -> Plan:
         if own.names is not None and own.names != schema.names:
@@ -235,8 +235,9 @@ def _parameters(plan: Plan, k: int) -> dict[str, Any]:
 
 def _against(plan: Plan) -> str:
     """Say from whom the claim protects."""
+    shown = "" if plan.start == PRIVATE else f"; {_SERVER_SHOWN}"
     known = "one client" if plan.known_shares == 1 else f"up to {plan.known_shares} clients together"
     return (
         f"{known}, the server, or both together, over all messages to them (each client adds a share of the noise; the "
-        f"server sees the noisy sums; {_SERVER_SHOWN})"
+        f"server sees the noisy sums{shown})"
     )

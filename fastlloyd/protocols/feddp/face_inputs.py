@@ -24,7 +24,7 @@ from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.privacy.delta import settle_delta
 from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocols.feddp.parameters import PublicParameters
-from fastlloyd.protocols.feddp.settings import Settings, settings_from
+from fastlloyd.protocols.feddp.settings import PRIVATE, Settings, settings_from
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import (
     Common,
@@ -120,6 +120,10 @@ def gather(config: RunConfig, clients: int) -> tuple[RunConfig, FedDPCommon]:
     """
     config = replace(config, masking="pairwise")  # the server works on the noisy sums: there is no other way
     settings = settings_from(config.own_settings)
+    if settings.start == PRIVATE and config.server_data is not None:
+        raise ConfigError(
+            "--server-data does not go with feddp.start 'private', which uses no data of the server: leave one out"
+        )
     if settings.users is not None and settings.privacy_level == "record":
         raise ConfigError(
             "--set feddp.users names whose each record is, but feddp.privacy_level is 'record', which protects single "
@@ -153,7 +157,9 @@ def _gather_dataset(
             "--dataset mixture:clients=2000,points=50"
         )
     rows = len(dataset.values)
-    held = 0 if config.server_data is not None else math.ceil(settings.server_share * rows)
+    held = 0
+    if config.server_data is None and settings.start != PRIVATE:
+        held = math.ceil(settings.server_share * rows)
     if config.server_data is None and rows - held < clients:
         raise ConfigError(f"--set feddp.server_share: {held} of {rows} rows leave too few for {clients} clients")
     kept = np.ones(rows, dtype=bool)
@@ -181,6 +187,7 @@ def _gather_dataset(
 
 def _gather_mixture(config: RunConfig, clients: int) -> tuple[RunConfig, FedDPCommon]:
     """Make the paper's mixture and deal its owners out to the clients."""
+    private = settings_from(config.own_settings).start == PRIVATE
     made = make_mixture(parse_mixture(config.dataset or MIXTURE), config.seed)
     dataset = _mixture_dataset(made)
     splits = made.rank_rows(clients)
@@ -190,7 +197,7 @@ def _gather_mixture(config: RunConfig, clients: int) -> tuple[RunConfig, FedDPCo
         caps=tuple(len(part) for part in splits),
         dataset=dataset,
         splits=splits,
-        server_values=made.server_points if config.server_data is None else None,
+        server_values=None if config.server_data is not None or private else made.server_points,
         users=made.owners,
     )
 
@@ -235,7 +242,7 @@ def _load_server(config: RunConfig, common: FedDPCommon) -> ServerPoints:
     if common.server_values is not None and common.dataset is not None:
         return ServerPoints(points=scale(common.server_values.copy(), common.bounds), names=common.dataset.names)
     if config.server_data is None:
-        return ServerPoints(points=None, names=None)
+        return ServerPoints(points=None, names=None if common.dataset is None else common.dataset.names)
     columns = config.columns
     if not columns and common.dataset is not None:
         columns = common.dataset.names

@@ -16,7 +16,7 @@ from fastlloyd.protocols.feddp.face_noise import deviations, expect
 from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan, sketch_plan
-from fastlloyd.protocols.feddp.settings import settings_from
+from fastlloyd.protocols.feddp.settings import PRIVATE, settings_from
 from fastlloyd.report.expected import Expected, expect_mean
 from fastlloyd.report.outlook import outlook_line
 from fastlloyd.report.unit import format_count
@@ -43,10 +43,13 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     public, names, points = _without_points(config, clients, d) if assumed and d else _from_data(config, clients, d)
     plan = make_plan(public, d=len(names), names=names, server_points=points)
     epsilon = check_plan(plan, public, d=len(names), names=names)
+    held = f"{format_count(plan.n_server, 'point')} of the server"
+    if plan.start == PRIVATE:
+        held = format_count(plan.n_server, "proxy point")
     return [
         f"feddp: {format_count(plan.n_total, 'record')} at most, {format_count(plan.d, 'feature')}, "
         f"{'at most ' if plan.choose_k else ''}{format_count(plan.k, 'cluster')}, "
-        f"{format_count(plan.clients, 'client')}, {format_count(plan.n_server, 'point')} of the server",
+        f"{format_count(plan.clients, 'client')}, {held}",
         f"arithmetic: ring Z_2^{plan.ring_bits} (outer product: Z_2^64), {plan.fraction_bits} fraction bits (outer "
         f"product: {plan.outer_bits})",
         f"privacy: epsilon {epsilon:.6g} of {plan.epsilon:g}, delta {plan.delta:.3g}, "
@@ -110,8 +113,8 @@ def _without_points(
     config = replace(config, masking="pairwise")
     public = public_parameters(config, clients, *settle_size(config, None))
     names = tuple(f"x{i + 1}" for i in range(d))
-    starts_alone = settings_from(config.own_settings).start == "sphere-packing"
-    return public, names, None if starts_alone else np.ones((public.k, d))
+    needs_points = settings_from(config.own_settings).needs_points
+    return public, names, np.ones((public.k, d)) if needs_points else None
 
 
 def _from_data(

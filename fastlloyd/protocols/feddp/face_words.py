@@ -10,6 +10,7 @@ from typing import Any
 
 from fastlloyd.dossier.flow import DOWN, OWN_LABELS, RELEASED, UP, Flow, Message
 from fastlloyd.dossier.shared_messages import BEGINNING, CHAINS, COUNTERS, HELLO, PAIRS, PLAN_PROPOSAL, READY
+from fastlloyd.protocols.feddp.settings import PRIVATE
 from fastlloyd.report.sight import NOISE, Sight, Sights, see_shares
 from fastlloyd.wire import numbers
 
@@ -28,10 +29,10 @@ _OWN = (
         about="the directions in which the records differ most",
         route=DOWN,
         server="what it computed",
-        others="the projection, the server's points projected",
+        others="the projection, the server's points projected, or the proxy points",
         types=(numbers.PROJECTION_MESSAGE,),
         page="feddp.md",
-        when=lambda facts: facts.get("start", "feddp") == "feddp",
+        when=lambda facts: facts.get("start", "feddp") in ("feddp", PRIVATE),
     ),
     Message(
         name="ProjectedCentersMessage",
@@ -41,7 +42,7 @@ _OWN = (
         others="projected centres; with a choice of k the costs that it was chosen by",
         types=(numbers.PROJECTED_CENTERS_MESSAGE,),
         page="feddp.md",
-        when=lambda facts: facts.get("start", "feddp") == "feddp",
+        when=lambda facts: facts.get("start", "feddp") in ("feddp", PRIVATE),
     ),
     Message(
         name="CentersMessage",
@@ -57,6 +58,16 @@ _OWN = (
 
 def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
     """Return who sees what, the network left out."""
+    if parameters.get("start") == PRIVATE:
+        return Sights(
+            (
+                Sight("the server", "the noisy sums of each step, hence the centres", NOISE),
+                Sight(
+                    "each client", "its own records; the projection, the proxy points, the centres of each step", NOISE
+                ),
+            ),
+            see_shares(parameters, "the noisy sums of each step"),
+        )
     return Sights(
         (
             Sight("the server", "its own points; the noisy sums of each step, hence the centres", NOISE),
@@ -72,11 +83,14 @@ def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
 
 def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
     """Return where data are and go."""
+    records = "only inside one vector a step, of sums over this site's records under a mask and with a share of noise"
+    shown = ". The server's own points are not protected: all clients see them, projected"
+    further = (("the server's own points", "at the server; shown to the clients, projected, and not protected"),)
+    private = facts.get("start") == PRIVATE
     return Flow(
-        records="only inside one vector a step, of sums over this site's records under a mask and with a share of "
-        "noise. The server's own points are not protected: all clients see them, projected",
+        records=records if private else records + shown,
         labels=OWN_LABELS,
         result=f"{RELEASED}: the server and all clients",
         messages=(*BEGINNING, HELLO, PLAN_PROPOSAL, PAIRS, READY, *_OWN, CHAINS, COUNTERS),
-        further=(("the server's own points", "at the server; shown to the clients, projected, and not protected"),),
+        further=() if private else further,
     )

@@ -65,6 +65,8 @@ class MaskedStatistic(RingPayload):
 class ProjectionMessage:
     """Sender: the server. Receiver: every client. Made from the noisy outer product and the server's data.
 
+    With the start 'private' the points are proxies, made from the noisy outer product alone.
+
     Body: the matrix, r x d, then the server's points, n_server x r; int32, little endian.
     """
 

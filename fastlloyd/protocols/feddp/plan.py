@@ -18,9 +18,15 @@ from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
 from fastlloyd.privacy.shares import noise_price
 from fastlloyd.protocols.feddp.budget import CENTERS, OUTER, START, WEIGHTS, Kind
 from fastlloyd.protocols.feddp.math.grid import projected_limit
+from fastlloyd.protocols.feddp.settings import PRIVATE
 from fastlloyd.wire.decode import Amount, Within
 
 __all__ = ["Plan", "StepPlan"]
+
+LIFT = 0.5
+"""The constant beside each record in the start 'private', over Delta."""
+PROXY_DIRECTIONS = 3
+"""Along so many directions the proxy points of the start 'private' differ, if there are so many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +57,7 @@ class Plan(PlainPlan):
     k : int
         Number of clusters, or the largest if `choose_k`.
     n_server : int
-        Number of the server's points; 0 where no step needs them.
+        Number of the server's points, or of proxy points in their place; 0 where no step needs them.
     norm_bound : float
         Delta, scaled domain.
     outer_clip, weight_clip, mean_clip, count_clip : float
@@ -117,6 +123,16 @@ class Plan(PlainPlan):
         return math.floor(self.norm_bound * (1 << self.fraction_bits))
 
     @property
+    def lift(self) -> int:
+        """C of the start 'private' on the grid of 2^-p: a constant beside each record in step 1; 0 for none."""
+        return max(math.floor(LIFT * self.norm_bound * (1 << self.outer_bits)), 1) if self.start == PRIVATE else 0
+
+    @property
+    def outer_limit(self) -> int:
+        """The largest coordinate on the grid of 2^-p, the constant included."""
+        return max(min(1 << self.outer_bits, self.norm_limit), self.lift)
+
+    @property
     def projected_limit(self) -> int:
         """L: the largest norm of a projected point on its grid."""
         return projected_limit(self.norm_bound, self.rank, self.projected_bits)
@@ -133,7 +149,8 @@ class Plan(PlainPlan):
         """Return the ring elements that each client sends in step t, with k clusters."""
         kind = self.rounds[t].kind
         if kind == OUTER:
-            return self.d * (self.d + 1) // 2
+            width = self.d + (self.lift > 0)
+            return width * (width + 1) // 2
         if kind == WEIGHTS:
             return self.n_server
         return 0 if kind == START else (self.k if k is None else k) * (self.d + 1)
@@ -171,7 +188,8 @@ class Plan(PlainPlan):
 
         * outer product: the record adds the entries y_i y_j, i <= j, of y = x / 2^(q - p) truncated towards zero. Their
           squares add up to at most sum_ij y_i^2 y_j^2 = |y|^4 (the Frobenius norm), and |y|^2 is an integer of at most
-          R^2 / 4^(q - p). So L2 <= floor(R^2 / 4^(q - p)); with p = q that is floor(Delta 2^q)^2.
+          R^2 / 4^(q - p). So L2 <= floor(R^2 / 4^(q - p)); with p = q that is floor(Delta 2^q)^2. In the start
+          'private' y has the constant c as one more entry, so that L2 <= floor(R^2 / 4^(q - p)) + c^2.
         * weights: its label depends on itself and public values only; it adds 2^q to one count.
         * sums, counts: it adds x to one row, and 2^q to one count: L2 <= R, L1 <= 2^q.
 
@@ -182,7 +200,7 @@ class Plan(PlainPlan):
         if kind == START:
             return 0, 0
         if not self.by_user:
-            outer = self.norm_limit**2 >> 2 * (q - self.outer_bits)
+            outer = (self.norm_limit**2 >> 2 * (q - self.outer_bits)) + self.lift**2
             return {OUTER: (outer, 0), WEIGHTS: (0, 1 << q)}.get(kind, (self.norm_limit, 1 << q))
         if kind == OUTER:
             return self.limit_of(self.outer_clip, 2 * self.outer_bits), 0

@@ -30,14 +30,19 @@ from fastlloyd.protocols.feddp.budget import (
 )
 from fastlloyd.protocols.feddp.math.grid import choose_outer_bits, choose_projected_bits
 from fastlloyd.protocols.feddp.parameters import PublicParameters
-from fastlloyd.protocols.feddp.plan import Plan, StepPlan
-from fastlloyd.protocols.feddp.settings import Settings, default_rounds, settings_from
+from fastlloyd.protocols.feddp.plan import LIFT, PROXY_DIRECTIONS, Plan, StepPlan
+from fastlloyd.protocols.feddp.settings import PRIVATE, Settings, default_rounds, settings_from
 
 # The grids leave room for noise this much wider than without composition; it turns out narrower.
 _MARGIN = 1.25
 # What composition saves against adding up, about.
 _GUESS = 0.8
 MAX_SERVER_POINTS = 1 << 22
+
+# Proxy points of the start 'private': tuned on generated mixtures, see docs/feddp.md.
+_PROXY_NOISE = 4.0  # records over the noise on a weight, over this, is (points) ^ ((2 + s) / 2s)
+_PROXIES_OF_CLUSTER, _LEAST_PROXIES, _MOST_PROXIES = 2, 8, 4096
+_RECORDS_OF_USER = 20.0  # at client level, where nothing public says how many users there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,8 @@ class _Bounds:
     def sensitivities(self, settings: Settings, kind: str) -> tuple[float, float]:
         """Return the Gaussian and the Laplace sensitivity of one step, scaled domain, before rounding down."""
         if settings.privacy_level == "record":
-            table = {OUTER: (self.norm**2, 0.0), WEIGHTS: (0.0, 1.0), START: (0.0, 0.0)}
+            lift = LIFT if settings.start == PRIVATE else 0.0
+            table = {OUTER: ((1.0 + lift**2) * self.norm**2, 0.0), WEIGHTS: (0.0, 1.0), START: (0.0, 0.0)}
             return table.get(kind, (self.norm, 1.0))
         table = {OUTER: (self.outer, 0.0), WEIGHTS: (0.0, self.weight), START: (0.0, 0.0)}
         return table.get(kind, (self.mean, self.count))
@@ -84,7 +90,7 @@ def make_plan(
     d : int
     names : tuple of str
     server_points : float64 array, shape (|Q|, d), optional
-        The server's own data, scaled by the public bounds; all starts but 'sphere-packing' need them.
+        The server's own data, scaled by the public bounds; all starts but 'private' and 'sphere-packing' need them.
 
     Raises
     ------
@@ -124,11 +130,15 @@ def _without_noise(
 ) -> tuple[Plan, _Division]:
     """Settle everything but the noise, and how epsilon is divided among the steps."""
     settings = settings_from(public.settings)
-    count = _check_server_points(server_points, settings, public, d)
+    if settings.start == PRIVATE:
+        server_points = None
     rounds = default_rounds(settings) if public.rounds is None else public.rounds
     delta = stated_delta(public.delta, public.n_total)
     bounds = _bounds(settings, public.k, _norm_bound(settings, server_points, d))
     division = _Division(steps_of(settings, rounds), epsilon_shares(settings, rounds), public.epsilon, delta)
+    count = _check_server_points(server_points, settings, public, d)
+    if settings.start == PRIVATE:
+        count = _count_proxies(public, settings, d, division)
     bits, outer_bits, projected = _choose_grids(public, settings, d, bounds, division)
 
     silent = Plan(
@@ -175,7 +185,10 @@ def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str
         raise ValueError(f"the plan has the steps {', '.join(kinds)}, expected {', '.join(steps_of(settings, rounds))}")
     delta = stated_delta(public.delta, public.n_total)
     check_delta(plan.delta, delta)
-    _check_grids(plan, public, settings, _Division(kinds, epsilon_shares(settings, rounds), public.epsilon, plan.delta))
+    division = _Division(kinds, epsilon_shares(settings, rounds), public.epsilon, plan.delta)
+    if settings.start == PRIVATE and plan.n_server != (count := _count_proxies(public, settings, d, division)):
+        raise ValueError(f"the plan has {plan.n_server} proxy points, expected {count}")
+    _check_grids(plan, public, settings, division)
     return check_epsilon(plan.all_releases, plan.delta, most=public.epsilon)
 
 
@@ -183,8 +196,10 @@ def _check_bounds(plan: Plan, settings: Settings, d: int) -> None:
     """Refuse bounds and grids that the configuration does not give or that arithmetic cannot hold."""
     if not (0.0 < plan.norm_bound <= math.sqrt(d) * (1 + ACCOUNTING_SLACK)):
         raise ValueError(f"the plan's norm bound {plan.norm_bound:g} is out of range")
-    if settings.norm_bound is not None and plan.norm_bound != min(settings.norm_bound, math.sqrt(d)):
-        raise ValueError(f"the plan has norm_bound = {plan.norm_bound:g}, expected {settings.norm_bound:g}")
+    if settings.norm_bound is not None or settings.start == PRIVATE:
+        expected = _norm_bound(settings, None, d)
+        if plan.norm_bound != expected:
+            raise ValueError(f"the plan has norm_bound = {plan.norm_bound:g}, expected {expected:g}")
     given = _bounds(settings, plan.k, plan.norm_bound)
     stated = _Bounds(plan.norm_bound, plan.outer_clip, plan.weight_clip, plan.mean_clip, plan.count_clip)
     if given != stated:
@@ -213,11 +228,11 @@ def _check_server_points(
 ) -> int:
     """Return the number of server points the run uses."""
     if server_points is None:
-        if settings.start == "sphere-packing":
+        if not settings.needs_points:
             return 0
         raise ConfigError(
             f"feddp: the start {settings.start!r} needs the server's own data, got none; give --server-data FILE, or "
-            "--set feddp.start=sphere-packing"
+            "--set feddp.start=private at all parties, which does without"
         )
     if server_points.ndim != 2 or server_points.shape[1] != d:
         raise ConfigError(
@@ -233,6 +248,21 @@ def _check_server_points(
     if not np.isfinite(server_points).all():
         raise ConfigError("--server-data: expected finite numbers, got others; clean the file")
     return count
+
+
+def _count_proxies(public: PublicParameters, settings: Settings, d: int, division: _Division) -> int:
+    """Return how many proxy points there are, from public numbers alone.
+
+    The closer they lie, the better a cluster is seen, and the more noise there is on all their weights together: the
+    best distance of cells follows from the records over the noise on one count, as in Su et al. (2016), §5.
+    """
+    if settings.proxies is not None:
+        return max(settings.proxies, public.k)
+    noise = math.sqrt(2.0) * division.noise(_GUESS)[WEIGHTS][1] * public.spread
+    people = public.n_total / (_RECORDS_OF_USER if settings.privacy_level == "client" else 1.0)
+    s = min(public.k, d, PROXY_DIRECTIONS)
+    count = round(math.pow(people / (_PROXY_NOISE * noise), 2.0 * s / (2.0 + s)))
+    return max(min(count, _MOST_PROXIES), _PROXIES_OF_CLUSTER * public.k, _LEAST_PROXIES)
 
 
 def _norm_bound(settings: Settings, server_points: NDArray[np.float64] | None, d: int) -> float:

@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,9 +95,13 @@ def run_reference(
     pi_q: Rows = []
     xi: Rows = []
     lloyd_steps = range(1, len(plan.rounds))
-    if plan.start == "feddp" and server_points is not None:
-        matrix = _projection(_outer_product(everybody, plan) + noise(0, plan.k), plan)  # Alg. 1, lines 3 to 7
-        pi_q = [_project(record, matrix, plan) for record in _rounded(server_points, plan)]  # line 10
+    if plan.start in ("feddp", "private"):
+        noisy = _outer_product(everybody, plan) + noise(0, plan.k)  # Alg. 1, lines 3 to 6
+        if plan.start == "private" or server_points is None:
+            matrix, pi_q = _private_start(noisy, plan)
+        else:
+            matrix = _projection(noisy, plan)  # line 7
+            pi_q = [_project(record, matrix, plan) for record in _rounded(server_points, plan)]  # line 10
 
         def seen(record: Row) -> Row:
             return _project(record, matrix, plan)
@@ -129,14 +134,17 @@ def _rounded(points: NDArray[np.float64], plan: Plan) -> Rows:
 
 def _outer_product(people: Sequence[Rows], plan: Plan) -> NDArray[np.int64]:
     """Add up x x^T on the grid of 2^-p; the entries on and above the diagonal (Alg. 1, line 4; App. G.4)."""
-    total = np.zeros((plan.d, plan.d), dtype=np.int64)
+    width = plan.d + (plan.start == "private")
+    total = np.zeros((width, width), dtype=np.int64)
     for own in people:
         coarse = [[math.trunc(Fraction(x, 1 << plan.fraction_bits - plan.outer_bits)) for x in row] for row in own]
+        if plan.start == "private":  # c = Delta / 2 beside each record
+            coarse = [[*row, max(math.floor(plan.norm_bound * 2**plan.outer_bits / 2), 1)] for row in coarse]
         if plan.by_user:
             coarse = _cut_outer(coarse, math.floor(plan.outer_clip * 4**plan.outer_bits))
         for row in coarse:
             total += np.outer(row, row)
-    return np.array([total[i, j] for i in range(plan.d) for j in range(i, plan.d)])
+    return np.array([total[i, j] for i in range(width) for j in range(i, width)])
 
 
 def _cut_outer(rows: Rows, limit: int) -> Rows:
@@ -153,10 +161,20 @@ def _cut_outer(rows: Rows, limit: int) -> Rows:
 
 def _projection(noisy: NDArray[np.int64], plan: Plan) -> Rows:
     """Make the rows of Pi from the eigenvectors of the largest eigenvalues (line 7), on the grid of 2^-16."""
-    matrix, entries = np.zeros((plan.d, plan.d)), iter(noisy.tolist())
-    for i in range(plan.d):
-        for j in range(i, plan.d):
+    return _eigenvectors(_unpacked(noisy, plan.d), plan)
+
+
+def _unpacked(noisy: NDArray[np.int64], width: int) -> NDArray[np.float64]:
+    """Put the entries on and above the diagonal back into a matrix."""
+    matrix, entries = np.zeros((width, width)), iter(noisy.tolist())
+    for i in range(width):
+        for j in range(i, width):
             matrix[i, j] = matrix[j, i] = next(entries)
+    return matrix
+
+
+def _eigenvectors(matrix: NDArray[np.float64], plan: Plan) -> Rows:
+    """Return those of the largest eigenvalues, as rows on the grid of 2^-16."""
     values, vectors = np.linalg.eigh(matrix)
     largest = sorted(range(plan.d), key=lambda i: float(values[i]), reverse=True)
     rows = []
@@ -165,6 +183,35 @@ def _projection(noisy: NDArray[np.int64], plan: Plan) -> Rows:
         sign = 1.0 if max(row, key=abs) > 0.0 else -1.0
         rows.append([round(sign * value * 2**_MATRIX_BITS) for value in row])
     return rows
+
+
+def _private_start(noisy: NDArray[np.int64], plan: Plan) -> tuple[Rows, Rows]:
+    """Make Pi from the noisy covariance, and proxy points spread as the records are (docs/feddp.md)."""
+    d, grid = plan.d, 4.0**plan.outer_bits
+    whole = _unpacked(noisy, d + 1) / grid
+    constant = max(math.floor(plan.norm_bound * 2**plan.outer_bits / 2), 1) / 2**plan.outer_bits
+    noise = plan.rounds[0].sigma * math.sqrt(plan.clients / (plan.clients - plan.known_shares)) / grid
+    records = min(max(whole[d, d] / constant**2, noise / constant**2, 1.0), float(plan.n_total))
+    middle = [min(max(x / (constant * records), -1.0), 1.0) for x in whole[:d, d].tolist()]
+    covariance = np.array([[whole[i, j] / records - middle[i] * middle[j] for j in range(d)] for i in range(d)])
+    matrix = _eigenvectors(covariance, plan)
+    rows = [[x / 2**_MATRIX_BITS for x in row] for row in matrix]
+    s = min(len(rows), 3)
+    variances = [float(np.array(row) @ covariance @ np.array(row)) - math.sqrt(d) * noise / records for row in rows[:s]]
+    least = 0.02 * max(*variances, 0.01)
+    wide = [min(max(v, least), plan.norm_bound**2) * (s + 2) / s for v in variances]
+    step = 2.0  # the root of x^(s + 1) = x + 1, whose powers spread points evenly
+    for _ in range(64):
+        step = (1.0 + step) ** (1.0 / (s + 1))
+    points = []
+    for i in range(1, plan.n_server + 1):
+        place = [sum(a * x for a, x in zip(row, middle, strict=True)) for row in rows]
+        for h in range(s):
+            even = (0.5 + i * step ** -(h + 1.0)) % 1.0
+            place[h] += math.sqrt(wide[h]) * NormalDist().inv_cdf(min(max(even, 1e-6), 1.0 - 1e-6))
+        shorter = min(1.0, plan.norm_bound / max(math.sqrt(sum(x * x for x in place)), plan.norm_bound))
+        points.append([round(x * shorter * 2**plan.projected_bits) for x in place])
+    return matrix, points
 
 
 def _project(record: Row, matrix: Rows, plan: Plan) -> Row:
@@ -191,7 +238,11 @@ def _weights(people: Sequence[Rows], seen: Callable[[Row], Row], pi_q: Rows, pla
 def _cluster(noisy: NDArray[np.int64], pi_q: Rows, plan: Plan, restarts: int) -> tuple[Rows, NDArray[np.float64]]:
     """Cluster the projected server points by their weights (line 17); k by elbow or merging, if it is open (H.3)."""
     unit = 2.0**plan.projected_bits
-    weights = np.array([max(weight, 0) / 2.0**plan.fraction_bits for weight in noisy.tolist()])
+    noise = math.sqrt(2 * plan.clients / (plan.clients - plan.known_shares)) * plan.rounds[1].scale
+    held = [max(weight, 0) for weight in noisy.tolist()]
+    if plan.start == "private" and sum(weight > 2.0 * noise for weight in held) >= plan.k:
+        held = [weight if weight > 2.0 * noise else 0 for weight in held]
+    weights = np.array(held) / 2.0**plan.fraction_bits
     found = [
         cluster(
             np.array(pi_q) / unit, k, PublicStream(plan.seed, f"{domains.FEDDP_KMEANS}{k}"), weights=weights,
@@ -204,7 +255,6 @@ def _cluster(noisy: NDArray[np.int64], pi_q: Rows, plan: Plan, restarts: int) ->
     if plan.choose_k:
         place, clear = _elbow(costs)
         if not clear:
-            noise = math.sqrt(2 * plan.clients / (plan.clients - plan.known_shares)) * plan.rounds[1].scale
             sizes, points = [0] * plan.k, [0] * plan.k
             for label, weight in zip(found[-1].labels.tolist(), noisy.tolist(), strict=True):
                 sizes[label] += weight

@@ -106,7 +106,7 @@ class _Progress:
         if kind == START:
             exact = start_centers(plan, self.server_points, self.restarts)  # a baseline, App. G.3
             return CentersMessage(Centers(exact, np.zeros(plan.k)))
-        if kind == OUTER and self.server_points is not None:
+        if kind == OUTER:
             return ProjectionMessage(make_projection(noisy, self.server_points, plan))  # Alg. 1, line 7
         if kind == WEIGHTS and self.projection is not None:  # line 17
             return ProjectedCentersMessage(cluster_projected(noisy, self.projection, plan, self.restarts))
@@ -127,7 +127,7 @@ def server(
     ----------
     plan : Plan
     server_points : float64 array, shape (n_server, d), or None
-        Its own data, scaled by the public bounds; None only with the start 'sphere-packing'.
+        Its own data, scaled by the public bounds; None only with the starts 'private' and 'sphere-packing'.
     restarts : int
         Starts of each clustering of its own points.
     stored : mapping from step to reply bytes, optional

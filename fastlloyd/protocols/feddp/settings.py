@@ -20,6 +20,8 @@ PROPORTIONS: dict[str, tuple[float, float, float, float]] = {
     "client": (0.35, 0.1, 0.45, 0.1),
 }
 """Shares of epsilon of the outer product, the weights, the sums and the counts (App. H.1)."""
+PRIVATE = "private"
+"""The start that needs no data of the server."""
 _CLIPS = ("outer_clip", "weight_clip", "mean_clip", "count_clip")
 
 
@@ -50,6 +52,8 @@ class Settings:
     outer_clip, weight_clip, mean_clip, count_clip : float or None
         Paper: B of App. G.4, scaled domain.
     restarts : int
+    proxies : int or None
+        Of the start 'private'. None: by a rule on public numbers (`proposal.py`).
     server_share : float
         In a demonstration, part of the public set that no client gets.
     users : str or None
@@ -66,8 +70,9 @@ class Settings:
     )
     start: str = setting(
         "feddp",
-        "'feddp' (Alg. 1), or a baseline of §5: 'server-kmeans++', 'server-lloyds', 'sphere-packing'",
-        choices=("feddp", "server-kmeans++", "server-lloyds", "sphere-packing"),
+        "'feddp' (Alg. 1); 'private': the same without server data; or a baseline of §5: 'server-kmeans++', "
+        "'server-lloyds', 'sphere-packing'",
+        choices=("feddp", PRIVATE, "server-kmeans++", "server-lloyds", "sphere-packing"),
     )
     norm_bound: float | None = _norm(
         "Delta, the largest norm of a record, scaled domain; 'auto': of the server data (§5.1)"
@@ -84,6 +89,9 @@ class Settings:
     restarts: int = setting(
         10, "how often the server clusters its weighted points afresh; the best counts", least=1, most=1000
     )
+    proxies: int | None = setting(
+        None, "start 'private': points in the place of the server's own", least=1, most=1 << 16, auto=True
+    )
     server_share: float = setting(
         0.05,
         "demonstration (--dataset): part of the rows that are the server's, without --server-data",
@@ -97,6 +105,16 @@ class Settings:
             value = getattr(self, name)
             if self.privacy_level == "record" and value is not None:
                 raise ConfigError(f"--set feddp.{name}: expected it left out at record level, got {value!r}")
+
+    @property
+    def has_start(self) -> bool:
+        """Whether steps 1 to 3 make the start (Alg. 1)."""
+        return self.start in ("feddp", PRIVATE)
+
+    @property
+    def needs_points(self) -> bool:
+        """Whether the server needs points of its own."""
+        return self.start not in (PRIVATE, "sphere-packing")
 
     @property
     def proportions(self) -> tuple[float, float, float, float]:
@@ -117,7 +135,7 @@ def default_rounds(settings: Settings) -> int:
     After Alg. 1: none. In the paper's Tables 4 and 5 at least 80 % of the Pareto-optimal runs took none on ten of
     eleven data sets, 61 % on the other, for step 3 is a Lloyd step already. A baseline has nothing else: two.
     """
-    return 0 if settings.start == "feddp" else 2
+    return 0 if settings.has_start else 2
 
 
 def settings_from(values: Mapping[str, Any]) -> Settings:

@@ -20,6 +20,7 @@ from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.plan import Plan, StepPlan
 from fastlloyd.protocols.feddp.proposal import make_plan
 from fastlloyd.protocols.feddp.server import ServerResult, server
+from fastlloyd.protocols.feddp.settings import settings_from
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import SERVER, PartyId, clients
@@ -69,7 +70,8 @@ def plan_for(data: Data, k: int, **changes: Any) -> Plan:
     key = (data.points.tobytes() + data.server_points.tobytes(), k, repr(sorted(changes.items())))
     if key not in _PLANS:
         public = parameters(n, k, **changes)
-        _PLANS[key] = make_plan(public, d=d, names=names(d), server_points=data.server_points)
+        points = data.server_points if settings_from(public.settings).needs_points else None
+        _PLANS[key] = make_plan(public, d=d, names=names(d), server_points=points)
     return _PLANS[key]
 
 
@@ -150,7 +152,8 @@ def run(
         before = (stored or {}).get(me)
         return (yield from client(me, own, plan, masks, share=mine, raw_users=users, stored=before))
 
-    serving = server(plan, data.server_points, stored=replies, rounds_done=done)
+    points = None if plan.start == "private" else data.server_points
+    serving = server(plan, points, stored=replies, rounds_done=done)
     simulation = Simulation({SERVER: serving, **{me: one(me) for me in everybody}}, tap)
     return Run(simulation, simulation.run())
 

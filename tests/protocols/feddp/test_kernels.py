@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from sklearn.cluster import KMeans
 
 from fastlloyd.bench.feddp.central import same_pool
@@ -24,12 +25,14 @@ from fastlloyd.protocols.feddp.math import user
 from fastlloyd.protocols.feddp.math.elbow import elbow, margin
 from fastlloyd.protocols.feddp.math.grid import MATRIX_BITS
 from fastlloyd.protocols.feddp.math.projection import project
+from fastlloyd.protocols.feddp.math.proxies import even_normals, read_moments
 from fastlloyd.protocols.feddp.math.record import coarsen
 from fastlloyd.protocols.feddp.math.stage import make_projection
 from fastlloyd.protocols.feddp.math.starts import start_centers
 from fastlloyd.protocols.feddp.math.user import cut_outer
+from fastlloyd.protocols.feddp.messages import ProjectionMessage
 from fastlloyd.randomness.prg import PublicStream
-from tests.protocols.feddp.support import mixture, plan_for, random_masks
+from tests.protocols.feddp.support import louder, mixture, plan_for, random_masks
 
 
 @pytest.mark.parametrize("d,n", [(1, 1), (3, 1000), (40, 700), (5, 0)])
@@ -278,3 +281,37 @@ def test_a_mean_just_beyond_its_bound_is_cut_once() -> None:
     limit = 1 << 16
     means, units = user.cut_means(np.array([[limit, 1]]), np.array([7]), (limit, limit), 16)
     assert means.tolist() == [[limit - 1, 0]] and units.tolist() == [limit - 1]
+
+
+# --- proxy points -------------------------------------------------------------------------------------------------
+
+
+def test_without_noise_the_moments_are_those_of_the_records() -> None:
+    data = mixture(400, 3, 5, seed=2)
+    plan = louder(plan_for(data, 3, settings={"start": "private"}), 1e-9)
+    own = statistics_of(quantise(data.points, plan.fraction_bits), plan).outer_product()
+    middle, covariance, doubt = read_moments(own, plan)
+    assert np.abs(middle - data.points.mean(axis=0)).max() < 2.0 ** -(plan.outer_bits - 2)
+    assert np.abs(covariance - np.cov(data.points.T, bias=True)).max() < 2.0 ** -(plan.outer_bits - 3)
+    assert 0.0 < doubt < 1e-6
+
+
+@pytest.mark.parametrize("s", [1, 2, 3])
+def test_even_normals_are_spread_as_a_normal_distribution_and_evenly(s: int) -> None:
+    found = even_normals(2000, s)
+    assert np.abs(found.mean(axis=0)).max() < 0.01
+    assert np.abs(np.cov(found.T).reshape(s, s) - np.eye(s)).max() < 0.06
+    # 2,000 random points would leave more than 15 % of 2,000 equally likely parts of a line empty.
+    for column in found.T:
+        assert len(np.unique(np.floor(stats.norm.cdf(column) * 500))) == 500
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0.0, 1e6))
+def test_proxy_points_keep_the_norm_bound_whatever_the_noise(seed: int, factor: float) -> None:
+    data = mixture(60, 3, 5, seed=2)
+    plan = louder(plan_for(data, 3, settings={"start": "private", "proxies": 20}), 1.0)
+    noisy = np.random.default_rng(seed).normal(0, factor * plan.rounds[0].sigma, plan.elements(0)).astype(np.int64)
+    projection = make_projection(noisy, None, plan)
+    read = ProjectionMessage.read(ProjectionMessage(projection).body(), plan).projection
+    assert read.server_points.tobytes() == projection.server_points.tobytes()
+    assert read.matrix.tobytes() == projection.matrix.tobytes()

@@ -64,6 +64,8 @@ VARIANTS = {
         "rounds": 1,
         "settings": {**USERS, "outer_clip": 0.05, "weight_clip": 0.5, "mean_clip": 0.4, "count_clip": 1.5},
     },
+    "private start": {"settings": {"start": "private"}, "rounds": 1},
+    "private start, client": {"settings": {**USERS, "start": "private", "proxies": 30}},
     "server-kmeans++": {"settings": {"start": "server-kmeans++"}, "rounds": 1},
     "server-lloyds": {"settings": {"start": "server-lloyds"}, "rounds": 2},
     "sphere-packing": {"settings": {"start": "sphere-packing"}, "rounds": 2},
@@ -310,7 +312,11 @@ def test_a_missing_client_ends_the_run_before_any_sum_is_used(data: Data, t: int
     assert set(left) == set(range(t))
 
 
-@pytest.mark.parametrize("changes", [{"rounds": 1, "choose_k": True}, {"settings": USERS}], ids=["record", "client"])
+@pytest.mark.parametrize(
+    "changes",
+    [{"rounds": 1, "choose_k": True}, {"settings": USERS}, {"settings": {"start": "private"}}],
+    ids=["record", "client", "private start"],
+)
 @pytest.mark.parametrize("closed", [1, 2])
 def test_a_resumed_run_sends_the_same_bytes_and_ends_the_same(data: Data, closed: int, changes) -> None:
     # Interrupted after `closed` steps: client 1 has not seen the last reply, client 2 has sent the next uplink.

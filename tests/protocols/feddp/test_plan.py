@@ -128,7 +128,7 @@ def test_every_setting_has_help_and_a_default() -> None:
     "values,text",
     [
         ({"privacy_level": "user"}, "'record' or 'client'"),
-        ({"start": "random"}, "'feddp', 'server-kmeans\\+\\+'"),
+        ({"start": "random"}, "'feddp', 'private', 'server-kmeans\\+\\+'"),
         ({"norm_bound": 0}, "from 0.015625 to 1048576"),
         ({"norm_bound": float("nan")}, "from 0.015625 to 1048576"),
         ({"norm_bound": "big"}, "'auto' or a number from"),
@@ -158,6 +158,7 @@ def test_wrong_settings_are_refused(values, text: str) -> None:
         ({"rounds": -1}, "--rounds"),
         ({"rounds": 0, "settings": {"start": "server-lloyds"}}, "1 to 1000 Lloyd steps"),
         ({"choose_k": True, "settings": {"start": "server-lloyds"}}, "elbow"),
+        ({"choose_k": True, "settings": {"start": "private"}}, "'private' does without"),
         ({"n_total": 2, "k": 2}, "--n-total"),
     ],
 )
@@ -186,6 +187,37 @@ def test_sphere_packing_needs_no_server_data() -> None:
     assert plan.norm_bound == math.sqrt(6) and plan.n_server == 0
     assert [step.kind for step in plan.rounds] == [START, LLOYD]
     assert check_plan(plan, public, d=6, names=names(6)) <= 1.0
+
+
+PRIVATE = {"start": "private"}
+
+
+def test_the_private_start_needs_no_server_data_and_takes_none(data) -> None:
+    public = parameters(300, 4, settings=PRIVATE)
+    plan = make_plan(public, d=6, names=names(6))
+    assert plan == make_plan(public, d=6, names=names(6), server_points=data.server_points)
+    assert plan.norm_bound == math.sqrt(6) and plan.lift == math.floor(math.sqrt(6) / 2 * 2**plan.outer_bits)
+    assert [step.kind for step in plan.rounds] == [OUTER, WEIGHTS, CENTERS]
+    assert plan.elements(0) == 28 and plan.elements(1) == plan.n_server
+    assert 0.995 <= check_plan(plan, public, d=6, names=names(6)) <= 1.0
+
+
+def test_the_number_of_proxy_points_follows_from_public_numbers() -> None:
+    def count(n: int, **settings) -> int:
+        return make_plan(parameters(n, 4, settings={**PRIVATE, **settings}), d=6, names=names(6)).n_server
+
+    assert count(300) < count(3000) < count(30_000) <= 4096
+    assert count(30_000, privacy_level="client") < count(30_000)
+    assert count(300, proxies=77) == 77 and count(300, proxies=1) == 4
+
+
+@pytest.mark.parametrize("change", [{"n_server": 9}, {"norm_bound": 2.0}, {"start": "feddp"}])
+def test_a_client_refuses_another_private_start(change) -> None:
+    public = parameters(300, 4, settings=PRIVATE)
+    plan = make_plan(public, d=6, names=names(6))
+    assert plan.n_server != 9
+    with pytest.raises(ValueError, match="plan"):
+        check_plan(replace(plan, **change), public, d=6, names=names(6))
 
 
 def _change_step(plan: Plan, t: int, **values) -> Plan:

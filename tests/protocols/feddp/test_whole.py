@@ -51,6 +51,37 @@ def test_own_files_with_users_and_server_data_at_client_level(tmp_path: Path) ->
     }, "folders are not shared: each party writes its own copy of the same result"
 
 
+def test_without_data_of_the_server_the_start_is_private(tmp_path: Path) -> None:
+    hospitals(tmp_path, clients=2)
+    flags = [*OWN, "--n-total", "80", "--epsilon", "50"]
+    ended = run(tmp_path, flags, n=3)
+    assert ended.codes == {2} and "--set feddp.start=private" in ended.said
+    private = [*flags, "--set", "feddp.start=private"]
+    server_points(tmp_path)
+    ended = run(tmp_path, [*private, "--server-data", "server.csv"], n=3)
+    assert ended.codes == {2} and "uses no data of the server" in ended.said
+    done(tmp_path, private, n=3)
+    written = load(tmp_path / "res" / "report.json")
+    assert written["parameters"]["steps"] == ["outer product", "weights", "centres"]
+    assert written["parameters"]["start"] == "private" and written["parameters"]["n_server"] > 0
+    assert "server's own points" not in str(written["claim"]) + str(written.get("sees", ""))
+    assert [release["name"] for release in written["privacy"]["releases"]] == [
+        "outer product",
+        "weights",
+        "sums",
+        "counts",
+    ]
+
+
+def test_in_a_demonstration_with_the_private_start_the_clients_have_all_rows(tmp_path: Path) -> None:
+    flags = ["--protocol", "feddp", "--dataset", "mixture:clients=20,points=100,d=8,k=4,variance=0.004,uniform=8"]
+    private = ["--set", "feddp.start=private", "--set", "feddp.privacy_level=client", "--epsilon", "20", "--k", "4"]
+    done(tmp_path, [*flags, *private, "--evaluate", "--output", "res"], n=4)
+    written = load(tmp_path / "res" / "report.json")
+    assert written["privacy"]["neighbours"] == "add-remove user"
+    assert written["parameters"]["n_total"] == 2000
+
+
 def test_other_columns_of_the_server_end_the_run_with_a_sentence(tmp_path: Path) -> None:
     hospitals(tmp_path, clients=2)
     (tmp_path / "server.csv").write_text("a,b,c\n" + "0.1,0.2,0.3\n" * 5)

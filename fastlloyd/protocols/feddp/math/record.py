@@ -62,11 +62,11 @@ class RecordStatistics:
         self._outer: NDArray[np.int64] | None = None
 
     def outer_product(self) -> NDArray[np.int64]:
-        """Add up x x^T on the coarser grid of 2^-p (Alg. 1, line 4)."""
+        """Add up x x^T on the coarser grid of 2^-p (Alg. 1, line 4); of (x, c) in the start 'private'."""
         if self._outer is None:
-            shift = self._plan.fraction_bits - self._plan.outer_bits
-            largest = min(1 << self._plan.outer_bits, self._plan.norm_limit)
-            self._outer = outer_product(coarsen(self._points.raw_coordinates, shift), largest)
+            plan = self._plan
+            x = lifted(coarsen(self._points.raw_coordinates, plan.fraction_bits - plan.outer_bits), plan.lift)
+            self._outer = outer_product(x, plan.outer_limit)
         return self._outer
 
     def weights(self, projection: Projection) -> NDArray[np.int64]:
@@ -128,6 +128,13 @@ def cut_norm(points: GridPoints, limit: int) -> GridPoints:
             again = norms[rows] > square
             rows, factor = rows[again], factor[again] * (1.0 - 2.0**-30)
     return GridPoints(coordinates, norms, points.fraction_bits, points.passes)
+
+
+def lifted(coordinates: NDArray[np.int32], lift: int) -> NDArray[np.int32]:
+    """Put a constant beside each record, shape (d, n), as one more coordinate; none if it is 0."""
+    if lift == 0:
+        return coordinates
+    return np.concatenate([coordinates, np.full((1, coordinates.shape[1]), lift, dtype=np.int32)])
 
 
 def coarsen(coordinates: NDArray[np.int32], shift: int) -> NDArray[np.int32]:

@@ -21,12 +21,15 @@ from fastlloyd.privacy.shares import spread
 from fastlloyd.protocols.feddp.math.elbow import CLEAR, elbow, margin
 from fastlloyd.protocols.feddp.math.grid import MATRIX_BITS
 from fastlloyd.protocols.feddp.math.projection import Projection, project
+from fastlloyd.protocols.feddp.math.proxies import make_proxies
 from fastlloyd.protocols.feddp.math.record import cut_norm
 from fastlloyd.protocols.feddp.plan import Plan
+from fastlloyd.protocols.feddp.settings import PRIVATE
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
 
-# Clusters of server points smaller than this times the noise on them count as empty when k is chosen.
+# Clusters of server points smaller than this times the noise on them count as empty when k is chosen, and proxy points
+# with less do always.
 _STANDS_OUT = 2.0
 
 
@@ -62,16 +65,18 @@ class Centers:
     noisy_counts: NDArray[np.float64]
 
 
-def make_projection(noisy: NDArray[np.int64], server_points: NDArray[np.float64], plan: Plan) -> Projection:
+def make_projection(noisy: NDArray[np.int64], server_points: NDArray[np.float64] | None, plan: Plan) -> Projection:
     """Make the projection from the noisy outer product (line 7), and project the server's points.
 
     Parameters
     ----------
     noisy : int64 array, shape (d (d + 1) / 2,)
-    server_points : float64 array, shape (n_server, d)
-        Scaled; cut to norm Delta as the clients' records are.
+    server_points : float64 array, shape (n_server, d), or None
+        Scaled; cut to norm Delta as the clients' records are. With the start 'private' proxy points take their place.
     plan : Plan
     """
+    if plan.start == PRIVATE or server_points is None:
+        return make_proxies(noisy, plan)
     rows = leading_subspace(symmetric(noisy.astype(np.float64), plan.d), plan.rank)
     matrix = np.rint(rows * (1 << MATRIX_BITS)).astype(np.int32)
     own = cut_norm(quantise(server_points, plan.fraction_bits), plan.norm_limit)
@@ -92,10 +97,14 @@ def cluster_projected(noisy: NDArray[np.int64], projection: Projection, plan: Pl
 
     Notes
     -----
-    A weight below zero counts as zero.
+    A weight below zero counts as zero. So does the weight of a proxy point that may be noise, if enough are left:
+    there are many of them where no records are.
     """
     grid = float(1 << projection.bits)
-    weights = np.maximum(noisy, 0).astype(np.float64) / float(1 << plan.fraction_bits)
+    held = np.maximum(noisy, 0)
+    if plan.start == PRIVATE and np.count_nonzero(sure := noisy > _STANDS_OUT * weight_noise(plan)) >= plan.k:
+        held = np.where(sure, held, 0)
+    weights = held.astype(np.float64) / float(1 << plan.fraction_bits)
     points = projection.server_points / grid
     numbers = range(1, plan.k + 1) if plan.choose_k else (plan.k,)
     found = [
@@ -116,12 +125,15 @@ def _choose_k(found: list[Clustering], noisy: NDArray[np.int64], plan: Plan) -> 
     costs = [each.cost for each in found]
     if margin(costs) >= CLEAR:
         return elbow(costs)
-    step = plan.rounds[1]
-    noise = math.sqrt(2.0) * step.scale * spread(plan.clients, plan.known_shares)
     sizes = np.bincount(found[-1].labels, noisy, plan.k)
-    doubt = noise * np.sqrt(np.bincount(found[-1].labels, minlength=plan.k))
+    doubt = weight_noise(plan) * np.sqrt(np.bincount(found[-1].labels, minlength=plan.k))
     counts = np.where(sizes > _STANDS_OUT * doubt, sizes, 0.0) / float(1 << plan.fraction_bits)
     return len(merge(found[-1].centers, counts, count_noise=0.0).groups)
+
+
+def weight_noise(plan: Plan) -> float:
+    """Return the standard deviation of all noise on a weight, in grid units."""
+    return math.sqrt(2.0) * plan.rounds[1].scale * spread(plan.clients, plan.known_shares)
 
 
 def make_centers(noisy: NDArray[np.int64], k: int, plan: Plan) -> Centers:

@@ -20,7 +20,7 @@ from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.kmeans.layout import join
 from fastlloyd.kmeans.spectral import outer_product
 from fastlloyd.protocols.feddp.math.projection import Projection, project
-from fastlloyd.protocols.feddp.math.record import coarsen, cut_norm
+from fastlloyd.protocols.feddp.math.record import coarsen, cut_norm, lifted
 from fastlloyd.protocols.feddp.plan import Plan
 
 _BLOCK_VALUES = 1 << 21
@@ -70,10 +70,10 @@ class UserStatistics:
         if self._outer is None:
             plan = self._plan
             shift, limit = plan.fraction_bits - plan.outer_bits, plan.limit_of(plan.outer_clip, 2 * plan.outer_bits)
-            x = coarsen(self._points.raw_coordinates, shift).copy()
+            x = lifted(coarsen(self._points.raw_coordinates, shift), plan.lift).copy()
             for start, stop in zip(self._starts[:-1], self._starts[1:], strict=True):
                 x[:, start:stop] = cut_outer(x[:, start:stop].astype(np.float64), limit)
-            self._outer = outer_product(x, min(1 << plan.outer_bits, plan.norm_limit))
+            self._outer = outer_product(x, plan.outer_limit)
         return self._outer
 
     def weights(self, projection: Projection) -> NDArray[np.int64]:

@@ -1,0 +1,109 @@
+"""An empirical audit of FedDP-KMeans: server and client 1 together tell whether client 2 has one record more.
+
+They know every other record and client 1's shares of noise, so what is left on each noisy sum is one share, which with
+two clients carries the whole promise. The canary lies at the norm bound in the direction in which the outer product
+moves most. The attackers compute what it would add to each statistic, from the replies that they made themselves, and
+compare likelihoods: see `audit.py` for the bounds. The noise and the coins come from fixed keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fastlloyd.kmeans.grid import quantise
+from fastlloyd.protocols.feddp.budget import CENTERS, OUTER, WEIGHTS
+from fastlloyd.protocols.feddp.client import statistics_of
+from fastlloyd.protocols.feddp.math.noise import draw_share, noisy_elements
+from fastlloyd.protocols.feddp.math.stage import cluster_projected, make_projection
+from fastlloyd.protocols.feddp.plan import Plan, StepPlan
+from tests.privacy.audit import Trials, epsilon_bound, gaussian_bound
+from tests.protocols.feddp.support import mixture, plan_for
+from tests.protocols.vertical_dp.support import Replay
+
+RUNS, EPSILON, ALARM = 500, 4.0, 1e-3
+DATA = mixture(30, 2, 2, seed=4)
+
+
+@lru_cache
+def planned(start: str) -> Plan:
+    settings = {"start": start, "norm_bound": 1.0, "proxies": 24}
+    return plan_for(DATA, 2, clients=2, epsilon=EPSILON, settings=settings)
+
+
+def attack(plan: Plan, noise: Plan) -> Trials:
+    """Let the attackers compute what they can tell, with shares of noise drawn by another plan."""
+    secret, coins = Replay(5), np.random.default_rng(5)
+    present = coins.random(RUNS) < 0.5
+    scores = np.array([_score(plan, noise, bool(one), secret) for one in present])
+    return Trials(scores, present)
+
+
+def _score(plan: Plan, noise: Plan, present: bool, secret: Replay) -> NDArray[np.float64]:
+    """Return the log likelihood ratios of one run, shape (3, 2): Gaussian and Laplace releases of each step."""
+    with_it = np.concatenate([DATA.points, [[0.0, 1.0]]])
+    one, other = (statistics_of(quantise(x, plan.fraction_bits), plan) for x in (with_it, DATA.points))
+    found, projection, xi = np.zeros((3, 2)), None, None
+    for t, step in enumerate(plan.rounds):
+
+        def statistic(own, kind=step.kind, projection=projection, xi=xi):
+            if kind == OUTER:
+                return own.outer_product()
+            return own.weights(projection) if kind == WEIGHTS else own.projected_step(projection, xi)
+
+        moved, known = statistic(one) - statistic(other), statistic(other)
+        seen = present * moved + draw_share(noise, t, plan.k, secret)
+        gaussian = noisy_elements(plan, t, plan.k)[0]
+        for place, part in ((0, slice(0, gaussian)), (1, slice(gaussian, None))):
+            rest, canary = seen[part].astype(float), moved[part].astype(float)
+            if place == 0 and gaussian:
+                found[t, 0] = (rest @ rest - (rest - canary) @ (rest - canary)) / (2 * step.sigma**2)
+            elif rest.size and place == 1:
+                found[t, 1] = (np.abs(rest).sum() - np.abs(rest - canary).sum()) / step.scale
+        total = known + seen + draw_share(plan, t, plan.k, secret)
+        if step.kind == OUTER:
+            projection = make_projection(total, DATA.server_points, plan)
+        elif step.kind == WEIGHTS:
+            xi = cluster_projected(total, projection, plan, 1).centers
+        else:
+            assert step.kind == CENTERS
+    return found
+
+
+def above_claim(plan: Plan, trials: Trials) -> set[tuple[int, str]]:
+    """Return the releases that tell more than their noise allows: of a Gaussian mu is bounded, of a Laplace epsilon."""
+    found = set()
+    for release in plan.all_releases():
+        gaussian = release.norm == "l2"
+        t, place = release.round, 0 if gaussian else 1
+        alone = Trials(trials.scores[:, t : t + 1, place : place + 1], trials.present)
+        told = gaussian_bound(alone, ALARM) if gaussian else epsilon_bound(alone, 0.0, ALARM)
+        if told > release.sensitivity / release.noise_scale:
+            found.add((release.round, release.name))
+    return found
+
+
+def weaker(plan: Plan, t: int, factor: float) -> Plan:
+    steps = list(plan.rounds)
+    steps[t] = StepPlan(kind=steps[t].kind, sigma=steps[t].sigma * factor, scale=steps[t].scale * factor)
+    return replace(plan, rounds=tuple(steps))
+
+
+@pytest.mark.parametrize("start", ["feddp", "private"])
+def test_an_attack_on_the_real_statistics_stays_below_the_claim(start: str) -> None:
+    plan = planned(start)
+    trials = attack(plan, plan)
+    assert epsilon_bound(trials, plan.delta, ALARM) < EPSILON
+    assert above_claim(plan, trials) == set()
+
+
+@pytest.mark.parametrize("t", [0, 1, 2])
+@pytest.mark.parametrize("start", ["feddp", "private"])
+def test_a_tenth_of_the_noise_in_one_step_is_caught(start: str, t: int) -> None:
+    plan = planned(start)
+    caught = above_claim(plan, attack(plan, weaker(plan, t, 0.1)))
+    assert caught == {(t, release.name) for release in plan.releases(t)}
