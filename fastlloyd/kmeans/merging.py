@@ -83,16 +83,40 @@ def merge(centers: Floats, noisy_counts: Floats, *, count_noise: float) -> Mergi
     for j in range(len(live) - 1, 0, -1):
         costs[j - 1] = costs[j] + steps[len(live) - 1 - j]
     chosen, step = _choose(steps, float(costs[0]))
-    groups = [[int(place)] for place in live]
-    for stays, leaves in pairs[: len(live) - chosen]:
-        groups[stays] += groups[leaves]
-        groups[leaves] = []
-    return Merging(tuple(tuple(sorted(group)) for group in groups if group), costs, step)
+    return Merging(_groups(live.tolist(), pairs[: len(live) - chosen]), costs, step)
+
+
+def merge_to(centers: Floats, counts: Floats, k: int) -> tuple[tuple[int, ...], ...]:
+    """Merge clusters until k are left.
+
+    Parameters
+    ----------
+    centers : float64 array, shape (m, d)
+    counts : float64 array, shape (m,)
+        Above zero.
+    k : int
+        From 1 to m.
+
+    Returns
+    -------
+    tuple of tuple of int
+        Which of the clusters given make one of those left, each ascending; in the order of their first.
+    """
+    return _groups(list(range(len(counts))), _merge_all(centers, counts)[0][: len(counts) - k])
 
 
 def gather(values: NDArray[np.float64], groups: tuple[tuple[int, ...], ...]) -> NDArray[np.float64]:
     """Add up the rows of `values`, shape (k,) or (k, d), group by group, in order."""
     return np.stack([np.cumsum(values[list(group)], axis=0)[-1] for group in groups])
+
+
+def _groups(places: list[int], pairs: list[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
+    """Return which clusters these merges put together: who stays and who leaves, as indices of `places`."""
+    groups = [[place] for place in places]
+    for stays, leaves in pairs:
+        groups[stays] += groups[leaves]
+        groups[leaves] = []
+    return tuple(tuple(sorted(group)) for group in groups if group)
 
 
 def _choose(steps: list[float], whole: float) -> tuple[int, float]:

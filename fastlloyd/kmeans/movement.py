@@ -37,7 +37,8 @@ def movements(path: Sequence[NDArray[np.float64] | None]) -> tuple[Movement | No
     Returns
     -------
     tuple of Movement or None
-        One for each round; None where there were no centres before it or after it.
+        One for each round; None where there were no centres before it or after it, or not as many: a merge is no
+        movement.
 
     Notes
     -----
@@ -52,7 +53,7 @@ def movements(path: Sequence[NDArray[np.float64] | None]) -> tuple[Movement | No
 
 
 def _between(before: NDArray[np.float64] | None, after: NDArray[np.float64] | None) -> Movement | None:
-    if before is None or after is None:
+    if before is None or after is None or len(before) != len(after):
         return None
     shifts = np.sqrt(np.mean(((after - before) / WIDTH) ** 2, axis=1))
     return Movement(float(shifts.max()), float(shifts.mean()))

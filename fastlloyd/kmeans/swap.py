@@ -1,4 +1,4 @@
-"""Merge the two clusters that lose least by it, and split another that gains more: fastlloyd-plus and vertical-he.
+"""Merge the two clusters that lose least by it, and split another that gains more, or none.
 
 Merging clusters of n_i and n_j records whose centres are D apart adds n_i n_j / (n_i + n_j) D^2 to the cost. That can
 be computed from released values; what a split gains cannot, so it is guessed from below: a share of a cluster's
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.kmeans.merging import gather, merge_to
 from fastlloyd.kmeans.ordered import total
 from fastlloyd.kmeans.update import truncate
 from fastlloyd.randomness.prg import PublicStream
@@ -33,6 +34,8 @@ _MOVES = 0.2  # swaps in a round, over k
 _MOST_MOVES = 32
 _MOST_CLUSTERS = 1024
 _DRAW = 1 << 20
+LEAST_COUNT = 1e-9
+"""A cluster that is merged has at least so many records: else nothing would say where an empty one goes."""
 
 
 @dataclass(slots=True)
@@ -75,6 +78,33 @@ def swap(found: Clusters, *, deviation: Floats, cell: float, least: float, strea
         direction = stream.integers(-_DRAW, _DRAW, d) * deviation
         _move(found, *choice, direction=direction)
     return found
+
+
+def narrow(found: Clusters, k: int) -> Clusters:
+    """Merge clusters, always the two that add least to the cost, until k are left.
+
+    Parameters
+    ----------
+    found : Clusters
+        At least k; left as they are. A count below zero is taken as zero.
+    k : int
+
+    Notes
+    -----
+    The centre of those that are merged is their mean, weighed with their counts.
+    """
+    held = np.maximum(found.counts, LEAST_COUNT)
+    groups = merge_to(found.centers, held, k)
+    counts = gather(held, groups)
+    part = np.empty_like(held)
+    for group, whole in zip(groups, counts.tolist(), strict=True):
+        part[list(group)] = held[list(group)] / whole
+    return Clusters(
+        truncate(gather(part[:, None] * found.centers, groups)),
+        counts,
+        gather(found.count_variance, groups),
+        gather(part * part * found.variance, groups),
+    )
 
 
 def _choose(found: Clusters, deviation: Floats, area: float, least: float) -> tuple[int, int, int, float] | None:

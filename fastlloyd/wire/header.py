@@ -17,7 +17,7 @@ import struct
 from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 SETUP_ROUND = 0xFFFF_FFFF
 FINAL_ROUND = 0xFFFF_FFFE
 

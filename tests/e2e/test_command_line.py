@@ -70,8 +70,9 @@ def test_rank_0_prints_one_line_a_round_and_client_1_the_table(plain: Run) -> No
     events = [event for event in plain.ended.ranks[0].events if event["event"] == "round"]
     assert [event["round"] for event in events] == list(range(written["parameters"]["rounds"]))
     assert sum(event["bytes"] for event in events) == written["traffic"]["payload_bytes"]
-    # Round 0 asks for a histogram, the others for sums and counts.
-    assert len({event["bytes"] for event in events[1:]}) == 1 and events[0]["bytes"] > events[1]["bytes"]
+    # Round 0 asks for a histogram, the others for sums and counts: of twice as many clusters at first.
+    sizes = [event["bytes"] for event in events]
+    assert sizes[0] > sizes[1] == 2 * sizes[-1] and set(sizes[1:]) == {sizes[1], sizes[-1]}
     assert "noisy size" in plain.ended.ranks[1].out
     assert plain.ended.ranks[2].out == ""
 

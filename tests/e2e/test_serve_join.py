@@ -151,8 +151,9 @@ def test_three_hospitals_and_an_operator_with_strangers_at_the_door(parties, tmp
         validate(document)
         assert document["parties"]["authenticated"] is True
         assert document["network"]["transport"] == "serve/join"
-        # k (d + 1) elements of 4 bytes, from and to each client; in round 0 the cells of a histogram.
-        first = document["traffic"]["payload_bytes"] - 3 * 2 * CLIENTS * 2 * 3 * 4
+        # k (d + 1) elements of 4 bytes, from and to each client; in round 0 the cells of a histogram, in round 1
+        # twice as many clusters.
+        first = document["traffic"]["payload_bytes"] - 4 * 2 * CLIENTS * 2 * 3 * 4
         assert first > 0 and math.isqrt(first // (2 * CLIENTS * 4)) ** 2 * 2 * CLIENTS * 4 == first
         assert np.array_equal(centers[rank - 1], centers[0])
         assert sites.err(rank) == ""

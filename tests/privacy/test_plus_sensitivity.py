@@ -32,14 +32,15 @@ ROUNDS = 4
 
 
 @functools.cache
-def plan_of(k: int, d: int, start: str = "survey") -> Plan:
-    public = parameters(1000, k, protocol="fastlloyd-plus", rounds=ROUNDS, settings={"start": start})
+def plan_of(k: int, d: int, start: str = "survey", wide: str | float = "auto") -> Plan:
+    chosen = {"start": start, "wide": wide}
+    public = parameters(1000, k, protocol="fastlloyd-plus", rounds=ROUNDS, settings=chosen)
     return make_plan(public, d=d, names=("x",) * d)
 
 
-def tiny(k: int, d: int, bits: int, nominal: int, start: str = "survey") -> Plan:
+def tiny(k: int, d: int, bits: int, nominal: int, start: str = "survey", wide: str | float = "auto") -> Plan:
     """The same plan on a grid so coarse that all records can be tried."""
-    plan = plan_of(k, d, start)
+    plan = plan_of(k, d, start, wide)
     rounds = tuple(dataclasses.replace(r, radius=None if r.radius is None else nominal) for r in plan.rounds)
     return dataclasses.replace(plan, fraction_bits=bits, rounds=rounds)
 
@@ -53,7 +54,7 @@ def broken_promise(change: Vector, plan: Plan, t: int) -> str | None:
     if plan.rounds[t].cells:
         (histogram,) = plan.releases(t)
         return "cells" if sum(int(v) ** 2 for v in change) > round(histogram.sensitivity**2) else None
-    sums, counts = split(change, plan.k, plan.d)
+    sums, counts = split(change, plan.rounds[t].clusters, plan.d)
     rows = (sums.any(axis=1) | (counts != 0)).sum()
     if not plan.is_survey(t) and rows > 1:
         return "rows"
@@ -74,7 +75,7 @@ def with_spread(centers: Centers, spread: float) -> Centers:
 
 
 def after_any_releases(rng: np.random.Generator, plan: Plan, t: int) -> Centers:
-    centers = first_centers(plan, rng.uniform(-1, 1, (plan.k, plan.d)) if rng.random() < 0.5 else None)
+    centers = first_centers(plan, rng.uniform(-1, 1, (plan.rounds[0].clusters, plan.d)) if rng.random() < 0.5 else None)
     for earlier in range(t):
         scale = 2.0 ** rng.integers(0, plan.fraction_bits + 12)
         noisy = np.rint(rng.normal(0, scale, plan.elements(earlier))).astype(np.int64)
@@ -95,7 +96,7 @@ def test_every_record_in_the_survey_and_the_bound_is_met(k: int, d: int, bits: i
     for x in grid_records(d, bits):
         change = real(x[None], start, plan, 0)
         assert broken_promise(change, plan, 0) is None
-        largest = max(largest, sum(int(v) ** 2 for v in split(change, k, d)[0].ravel()))
+        largest = max(largest, sum(int(v) ** 2 for v in split(change, plan.rounds[0].clusters, d)[0].ravel()))
     assert largest == round(plan.releases(0)[0].sensitivity ** 2)
     assert plan.releases(0)[0].sensitivity > math.sqrt(d) * 2**bits or k == 1
 
@@ -124,7 +125,7 @@ def test_a_record_in_two_cells_is_found_out() -> None:
 @pytest.mark.parametrize("d,bits,nominal", [(1, 4, 40), (2, 3, 11)])
 @pytest.mark.parametrize("spread", [0.01, 0.2, 0.35, 0.5, 0.8, 1.0, 5.0])
 def test_every_record_of_a_grid_for_every_kind_of_radius(d: int, bits: int, nominal: int, spread: float) -> None:
-    plan = tiny(3, d, bits, nominal)
+    plan = tiny(3, d, bits, nominal, wide=1.0)
     records = grid_records(d, bits)
     places = itertools.product([-8, 0, 5], repeat=d)
     grid = np.array(list(itertools.islice(places, 3)), dtype=np.int64)
@@ -155,13 +156,13 @@ def test_adding_and_removing_records_in_every_round_after_any_releases(
     rng = np.random.default_rng(seed)
     for t in range(ROUNDS):
         centers = after_any_releases(rng, plan, t)
-        k, d = shape
+        d = shape[1]
         step = 2.0**-plan.fraction_bits
         directions = rng.normal(size=(6, d))
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
         assert centers.state is not None
         reach = 1 if plan.rounds[t].radius is None else radius(centers.state, plan, t)[0]
-        at = centers.exact[rng.integers(0, k, 6)]
+        at = centers.exact[rng.integers(0, len(centers.exact), 6)]
         corners = rng.choice([-1.0, 1.0, 3.0], (4, d))
         records = np.concatenate([at + directions * reach * step, at + 3 * directions * reach * step, corners])
         everybody = real(records, centers, plan, t)
@@ -203,9 +204,10 @@ def rounded_to_the_nearest(points: NDArray[np.float64], centers: Centers, plan: 
     offset = (x - centers.grid[labels]).astype(np.float64)
     length = np.maximum(np.sqrt(squared.min(axis=1)), 1.0)
     offset = np.rint(offset * np.minimum(1.0, reach / length)[:, None])
-    sums = np.zeros((plan.k, plan.d))
+    clusters = len(centers.grid)
+    sums = np.zeros((clusters, plan.d))
     np.add.at(sums, labels, offset)
-    counts = np.bincount(labels, minlength=plan.k)
+    counts = np.bincount(labels, minlength=clusters)
     return join(multiple * sums.astype(np.int64), counts.astype(np.int64) << plan.fraction_bits)
 
 
@@ -236,6 +238,6 @@ def test_squares_rounded_to_the_nearest_or_unbounded_are_found_out() -> None:
     right = real(corner, start, plan, 0)
     assert broken_promise(right, plan, 0) is None
     wrong = right.copy()
-    wrong[2:4] += 1
+    wrong[2:4] += 1  # row 1: its squares
     assert (right[2:4] == square_limit(plan.fraction_bits)).all()
     assert broken_promise(wrong, plan, 0) == "sums"

@@ -59,7 +59,7 @@ def test_with_pairwise_masks_all_clients_end_alike() -> None:
 def test_its_messages_are_those_of_fastlloyd(k: int, d: int) -> None:
     points = blobs(200, 3, d)
     sizes = set()
-    for protocol, settings in (("fastlloyd", {}), (PLUS, SURVEY)):
+    for protocol, settings in (("fastlloyd", {}), (PLUS, {**SURVEY, "wide": 1.0})):
         outcome = run(points, plan_for(points, k, protocol=protocol, settings=settings, rounds=4))
         counts = [meter.sent for meter in outcome.simulation.meters.values()]
         sizes.add(tuple(sum(c.payload_bytes for s in counts for (_, r), c in s.items() if r == t) for t in range(4)))
@@ -125,6 +125,13 @@ def _plus(plan: Plan, **changes) -> Plan:
     return dataclasses.replace(plan, plus=dataclasses.replace(plan.plus, **changes))
 
 
+def _stage(plan: Plan, place: int, **changes) -> Plan:
+    assert plan.plus is not None
+    stages = list(plan.plus.stages)
+    stages[place] = dataclasses.replace(stages[place], **changes)
+    return _plus(plan, stages=tuple(stages))
+
+
 def _first(plan: Plan, **changes) -> Plan:
     return dataclasses.replace(plan, rounds=(dataclasses.replace(plan.rounds[0], **changes), *plan.rounds[1:]))
 
@@ -135,8 +142,16 @@ def _first(plan: Plan, **changes) -> Plan:
         lambda plan: dataclasses.replace(plan, plus=None),
         lambda plan: dataclasses.replace(plan, clip=True),
         lambda plan: dataclasses.replace(plan, domain="fold"),
-        lambda plan: _plus(plan, reach=plan.plus.reach * 1.01),
-        lambda plan: _plus(plan, cell=0.5),
+        lambda plan: _stage(plan, 0, reach=plan.plus.stages[0].reach * 1.01),
+        lambda plan: _stage(plan, 1, reach=plan.plus.stages[1].reach * 1.01),
+        lambda plan: _stage(plan, 0, cell=0.25),
+        lambda plan: _stage(plan, 0, clusters=7),
+        lambda plan: _stage(_stage(plan, 0, rounds=2), 1, rounds=1),
+        lambda plan: _plus(plan, stages=plan.plus.stages[1:]),
+        lambda plan: _first(plan, clusters=7),
+        lambda plan: dataclasses.replace(
+            plan, rounds=tuple(dataclasses.replace(r, clusters=r.clusters + 1) for r in plan.rounds)
+        ),
         lambda plan: _plus(plan, survey=not plan.plus.survey),
         lambda plan: _plus(plan, cells=plan.plus.cells + 1),
         lambda plan: _first(plan, cells=(plan.plus.cells + 1) ** 2),
@@ -156,7 +171,7 @@ def _first(plan: Plan, **changes) -> Plan:
 )
 @pytest.mark.parametrize("start", ["survey", "grid"])
 def test_a_client_refuses_a_plan_that_is_not_its_configuration(change, start) -> None:
-    points, settings = blobs(90, 3, 2), {"start": start}
+    points, settings = blobs(90, 3, 2), {"start": start, "wide": 2.0}
     plan = plan_for(points, 3, protocol=PLUS, settings=settings)
     public = parameters(90, 3, protocol=PLUS, settings=settings)
     check_plan(plan, public, d=2, names=("x1", "x2"))
@@ -218,7 +233,7 @@ def test_the_survey_measures_middle_spread_and_number() -> None:
     assert np.abs(state.deviation - points.std(axis=0)).max() < 0.05
     reach, multiple = radius(state, plan, 1)
     assert plan.plus is not None
-    wanted = state.spread * plan.plus.reach * 2**plan.fraction_bits
+    wanted = state.spread * plan.plus.stage(1)[0].reach * 2**plan.fraction_bits
     assert reach * multiple <= plan.rounds[1].radius
     assert abs(reach / wanted - 1.0) < 0.5
 

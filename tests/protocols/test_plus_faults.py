@@ -144,7 +144,7 @@ def test_the_plan_fits_32_bits_where_the_bound_on_a_coordinate_does() -> None:
     # Without a survey the radius is sent at most three times: any number of features fits.
     plan = plan_for(wide, 5, **names, settings={"survey": 0.0})
     assert plan.plus is not None
-    assert plan.plus.largest_coordinate(5, 300) == 6.0 < plan.plus.nominal_radius(300)
+    assert plan.plus.largest_coordinate(5, 300) == 6.0 < plan.plus.nominal_radius(1, 300)
 
 
 @cache

@@ -25,6 +25,12 @@ D = Decimal
 CASES: tuple[dict[str, Any], ...] = (
     {"k": 4, "d": 3, "n": 900, "rounds": 5, "sigma": "1.75", "settings": {"start": "survey"}},
     {"k": 11, "d": 2, "n": 3000, "rounds": 6, "sigma": "0.25", "settings": {"start": "survey"}},
+    {"k": 5, "d": 6, "n": 3000, "rounds": 8, "sigma": "3.25", "settings": {}},
+    {"k": 4, "d": 3, "n": 900, "rounds": 5, "sigma": "1.75", "settings": {"start": "survey", "wide": 1.0}},
+    {"k": 2, "d": 25, "n": 500, "rounds": 6, "sigma": "12.0", "settings": {}},  # nu = 0.12: too much for 25 features
+    {"k": 3, "d": 4, "n": 300, "rounds": 7, "sigma": "6.0", "settings": {"wide": 2.5, "survey": 0.0}},
+    {"k": 3, "d": 2, "n": 3000, "rounds": 9, "sigma": "2.0", "settings": {"wide": 3.0}},
+    {"k": 4, "d": 2, "n": 900, "rounds": 5, "sigma": "2.0", "settings": {"wide": 1.0}},
     {"k": 3, "d": 2, "n": 400, "rounds": 4, "sigma": "3.5", "settings": {"survey": 0.0, "grid": 0.0}},
     {"k": 2, "d": 5, "n": 500, "rounds": 4, "sigma": "2.0", "settings": {"shrink": False}},
     {"k": 1, "d": 2, "n": 300, "rounds": 3, "sigma": "1.0", "settings": {"swap": False, "start": "survey"}},
@@ -62,14 +68,24 @@ CASES: tuple[dict[str, Any], ...] = (
         "n": 500,
         "rounds": 4,
         "sigma": "2.0",
-        "settings": {},
+        "settings": {"wide": 1.0},
         "given": [[0.75, -0.25], [-0.5, 0.5], [0.375, 1.0]],
     },
-    {"k": 3, "d": 1, "n": 500, "rounds": 4, "sigma": "2.0", "settings": {}, "given": [[0.5], [-0.25], [0.5]]},
+    {
+        "k": 3,
+        "d": 1,
+        "n": 500,
+        "rounds": 4,
+        "sigma": "2.0",
+        "settings": {"wide": 1.0},
+        "given": [[0.5], [-0.25], [0.5]],
+    },
     {"k": 2, "d": 4, "n": 500, "rounds": 3, "sigma": "2.0", "settings": {}, "given": [[0.5] * 4, [-0.25] * 4]},
+    {"k": 1, "d": 4, "n": 500, "rounds": 5, "sigma": "2.0", "settings": {}, "given": [[0.5] * 4]},
 )
 SEED = 12
 SURVEY_SHARE, GRID_SHARE = "0.15", "0.5"
+MOST_CELLS = {1: 4096, 2: 64, 3: 16}
 RING_BITS = 32
 
 
@@ -187,44 +203,64 @@ class Run:
         settings = case["settings"]
         self.shrink, self.swap = settings.get("shrink", True), settings.get("swap", True)
         self.given = "given" in case
-        self.g = self.cells(D(case["sigma"]), settings)
-        share = settings.get("grid", GRID_SHARE) if self.g else settings.get("survey", SURVEY_SHARE)
+        sigma = D(case["sigma"])
+        histogram = self.has_histogram(sigma, settings)
+        share = settings.get("grid", GRID_SHARE) if histogram else settings.get("survey", SURVEY_SHARE)
         self.share = D(str(share)) if self.rounds >= 3 else D(0)
-        self.survey = self.share > 0 and not self.g
+        self.survey = self.share > 0 and not histogram
         self.first = int(self.share > 0)
-        self.make_plan(D(case["sigma"]), settings)
-        each = D(self.n) / self.k
+        self.make_stages(sigma, settings)
+        self.g = self.cells(sigma) if histogram else 0
+        self.make_plan(sigma, settings)
         self.middle: Vector = [D(0)] * self.d
         self.variances: Vector = [D("0.15")] * self.d
-        self.forget(each)
+        self.forget(D(self.n))
         self.records = D(self.n)
 
-    def forget(self, each: Decimal) -> None:
+    def forget(self, records: Decimal) -> None:
         """What is known of single clusters before round 1, and before a survey."""
-        self.counts = [each] * self.k
-        self.count_variance = [(each / 2) ** 2] * self.k
-        self.variance = [D(0)] * self.k
+        m = self.clusters[0]
+        each = records / m
+        self.counts = [each] * m
+        self.count_variance = [(each / 2) ** 2] * m
+        self.variance = [D(0)] * m
 
-    def cells(self, sigma: Decimal, settings: dict[str, Any]) -> int:
-        """g; 0 without a histogram."""
+    def has_histogram(self, sigma: Decimal, settings: dict[str, Any]) -> bool:
         k, d, share = self.k, self.d, D(str(settings.get("grid", GRID_SHARE)))
         start = settings.get("start", "auto")
         if d > 3 or k > 1024 or self.rounds < 3 or share == 0 or start == "survey":
-            return 0
+            return False
         z = sigma / share.sqrt()
-        least = ceiling(power(D("1.5") * k, 1 / D(d)) - D("1e-9"))
-        most = {1: 4096, 2: 64, 3: 16}[d]
-        if least > most or (start == "auto" and self.n < 3 * k * z):
-            return 0
-        return min(max(nearest(power(self.n / (2 * z), D(2) / (2 + d))), least, 2), most)
+        return self.least_cells(k) <= MOST_CELLS[d] and (start == "grid" or self.n >= 3 * k * z)
+
+    def least_cells(self, clusters: int) -> int:
+        return ceiling(power(D("1.5") * clusters, 1 / D(self.d)) - D("1e-9"))
+
+    def cells(self, sigma: Decimal) -> int:
+        """g."""
+        z, d = sigma / self.share.sqrt(), self.d
+        wanted = nearest(power(self.n / (2 * z), D(2) / (2 + d)))
+        return min(max(wanted, self.least_cells(self.clusters[0]), 2), MOST_CELLS[d])
+
+    def make_stages(self, sigma: Decimal, settings: dict[str, Any]) -> None:
+        """Clusters, cell and reach of each round, and the age that each stage begins with."""
+        k, d, later = self.k, self.d, self.rounds - self.first
+        self.multiplier = sigma * (later / (1 - self.share)).sqrt()
+        nu = self.multiplier * k / self.n
+        m = nearest(D(str(settings.get("wide", 2 if nu <= min(D("0.2"), D("0.5") / D(d).sqrt()) else 1))) * k)
+        if k == 1 or m > 1024:
+            m = k
+        early = max(min(4, later - 2), 0) if self.rounds >= 3 and m > k else 0
+        self.merged = self.first + early  # the first round after the merge
+        self.clusters = [m if early and t < self.merged else k for t in range(self.rounds)]
+        self.cell, self.reach = [], []
+        for m in self.clusters:
+            scale = clamp(D("0.35") * (D("-0.1") * (self.multiplier * m / self.n).ln()).exp(), "0.2", "1.5")
+            self.cell.append((-(D(m).ln()) / d).exp())
+            self.reach.append(D(str(settings.get("reach", scale))) * self.cell[-1])
 
     def make_plan(self, sigma: Decimal, settings: dict[str, Any]) -> None:
-        k, d, later = self.k, self.d, self.rounds - self.first
-        multiplier = sigma * (later / (1 - self.share)).sqrt()
-        self.cell = (-(D(k).ln()) / d).exp()
-        nu = multiplier * k / self.n
-        scale = clamp(D("0.35") * (D("-0.1") * nu.ln()).exp(), "0.2", "1.5")
-        self.reach = D(str(settings.get("reach", scale))) * self.cell
+        k, d, multiplier = self.k, self.d, self.multiplier
         ratio = D(str(settings["count_ratio"])) if "count_ratio" in settings else D(4 * d).sqrt().sqrt()
         self.multipliers = [self.split(multiplier, ratio)] * self.rounds
         if self.survey:
@@ -232,18 +268,18 @@ class Run:
         elif self.g:
             self.multipliers[0] = (D(0), sigma / self.share.sqrt())
         # Fraction bits: docs/protocol.md ("Fraction bits") and "Ring" of docs/fastlloyd-plus.md.
-        widest = self.reach * D(d).sqrt()
-        largest = max(D(1), min(widest, D(36 if self.g or (self.survey and k > 1) else 6)))
+        widest = [reach * D(d).sqrt() for reach in self.reach]
+        largest = max(D(1), min(max(widest), D(36 if self.g or (self.survey and k > 1) else 6)))
         noise = max(
-            max(sums * (self.survey_norm(16) / 2**16 if self.is_survey(t) else widest), counts)
+            max(sums * (self.survey_norm(16) / 2**16 if self.is_survey(t) else widest[t]), counts)
             for t, (sums, counts) in enumerate(self.multipliers)
         )
         need = self.n * largest + D("1.01") * 12 * noise
         self.q = max(q for q in range(8, 17) if need * 2**q < 2 ** (RING_BITS - 1) and 2 ** (2 * q + 2) * 4 * d < 2**53)
         self.grid = D(2**self.q)
-        self.nominal = floor(widest * self.grid)
+        self.nominal = [floor(wide * self.grid) for wide in widest]
         self.scales = [
-            (sums * (self.survey_norm(self.q) if self.is_survey(t) else self.nominal), counts * self.grid)
+            (sums * (self.survey_norm(self.q) if self.is_survey(t) else self.nominal[t]), counts * self.grid)
             for t, (sums, counts) in enumerate(self.multipliers)
         ]
 
@@ -265,25 +301,25 @@ class Run:
     def spread(self) -> Decimal:
         return sum(self.variances).sqrt()
 
-    def radius(self) -> tuple[int, int]:
+    def radius(self, t: int) -> tuple[int, int]:
         """r and m."""
-        wish = max(self.spread() * self.reach * self.grid, D(1))
-        m = min(max(1, floor(self.nominal / wish + D("0.5"))), self.nominal)
-        return self.nominal // m, m
+        wish = max(self.spread() * self.reach[t] * self.grid, D(1))
+        m = min(max(1, floor(self.nominal[t] / wish + D("0.5"))), self.nominal[t])
+        return self.nominal[t] // m, m
 
     def update(self, records: list[list[int]], centers: list[list[int]], t: int) -> list[int]:
         """A client's vector, records and centres on the grid."""
-        k, d = self.k, self.d
+        k, d = self.clusters[t], self.d
         if self.is_grid(t):
             return self.histogram(records)
         sums, counts = [[0] * d for _ in range(k)], [0] * k
         one, limit = 2**self.q, 2**self.q * 7 // 10
-        r, m = self.radius()
+        r, m = self.radius(t)
         for x in records:
             if self.is_survey(t):
                 counts[0] += 1
                 sums[0] = [s + v for s, v in zip(sums[0], x)]
-                if k > 1:
+                if self.k > 1:
                     sums[1] = [s + quotient((2 * v * v - one * one) * limit, one * one) for s, v in zip(sums[1], x)]
                 continue
             away = [sum((a - b) ** 2 for a, b in zip(x, c)) for c in centers]
@@ -312,8 +348,8 @@ class Run:
                 [v / 2**self.q for v in noisy], [[c / 2**self.q for c in row] for row in centers]
             )
         values = [D(v) / self.grid for v in noisy]
-        sums = [values[self.d * j : self.d * (j + 1)] for j in range(self.k)]
-        counts = values[self.k * self.d :]
+        sums = [values[self.d * j : self.d * (j + 1)] for j in range(self.clusters[t])]
+        counts = values[self.clusters[t] * self.d :]
         before = [[D(c) / self.grid for c in row] for row in centers]
         if self.is_survey(t):
             return self.read_survey(sums, counts, before)
@@ -338,7 +374,7 @@ class Run:
                 clamp(pooled + (u - pooled) * between / (between + doubt), D("0.3") * pooled, 1) for u in seen
             ]
         self.middle = truncated([middle])[0]
-        self.forget(self.records / self.k)
+        self.forget(self.records)
         if self.given:
             return start
         return truncated(
@@ -347,7 +383,7 @@ class Run:
 
     def read_histogram(self, counts: list[float], start: list[list[float]]) -> Matrix:
         """The start and what is known, from the noisy counts of the cells; the start itself in float64."""
-        k, d, g = self.k, self.d, self.g
+        k, d, g = self.clusters[0], self.d, self.g
         noise = self.scales[0][1] / self.grid
         cells = [list(x) for x in itertools.product([(2 * i + 1) / g - 1 for i in range(g)], repeat=d)]
         weights = self.weights(counts, float(noise))
@@ -394,15 +430,15 @@ class Run:
                 break
         for bound in [first - i / 2 for i in range(round(2 * first) + 5)]:
             found = [max(n, 0.0) if s > bound * deviation else 0.0 for n, s in zip(counts, smooth)]
-            if sum(w > 0 for w in found) >= self.k:
+            if sum(w > 0 for w in found) >= self.clusters[0]:
                 return found
         return [max(n, 0.0) + 0.001 * noise for n in counts]
 
     def step(self, sums: Matrix, counts: Vector, before: Matrix, t: int) -> Matrix:
-        k, d = self.k, self.d
-        _, m = self.radius()
+        k, d = self.clusters[t], self.d
+        _, m = self.radius(t)
         sum_noise, count_noise = (scale / self.grid for scale in self.scales[t])
-        age = t - self.first
+        age = t - (self.merged if t >= self.merged else self.first)
         each = self.records / k
         if self.shrink:
             doubt = [p + ((each * D("0.25") * D("0.5") ** age) ** 2 if age > 0 else 0) for p in self.count_variance]
@@ -411,7 +447,9 @@ class Run:
             self.count_variance = [p * (1 - g) for p, g in zip(doubt, gain)]
         else:
             self.counts, self.count_variance = counts, [count_noise**2] * k
-        expected = self.spread() ** 2 / d * self.cell**2 * D("0.6") ** age * (D("0.3") if self.g else 1)
+        expected = self.spread() ** 2 / d * self.cell[t] ** 2 * D("0.6") ** age
+        if self.g or (t >= self.merged > self.first):
+            expected *= D("0.3")
         moved = []
         for j in range(k):
             size = max(self.counts[j], each / 5)
@@ -420,13 +458,40 @@ class Run:
             moved.append([c + gain_j * s / m / size for c, s in zip(before[j], sums[j])])
             self.variance[j] = uncertain * (1 - gain_j)
         moved = truncated(moved)
-        if self.swap and k > 2 and t < self.rounds - (4 if self.g else 2):
+        last = self.merged if self.merged > self.first else self.rounds
+        if self.swap and k > 2 and t < last - (4 if self.g else 2):
             self.swaps(moved, t)
-        return moved
+        return self.narrowed(moved) if t + 1 == self.merged > self.first else moved
+
+    def narrowed(self, centers: Matrix) -> Matrix:
+        """Merge by Ward's rule until k are left, in the order of the first of each group."""
+        held = [max(c, D("1e-9")) for c in self.counts]
+        groups = [[j] for j in range(len(held))]
+
+        def middle(group: list[int]) -> Vector:
+            whole = sum(held[j] for j in group)
+            return [sum(held[j] * centers[j][h] for j in group) / whole for h in range(self.d)]
+
+        def cost(pair: tuple[list[int], list[int]]) -> Decimal:
+            a, b = (sum(held[j] for j in group) for group in pair)
+            return a * b / (a + b) * sum((x - y) ** 2 for x, y in zip(*map(middle, pair)))
+
+        while len(groups) > self.k:
+            first, second = min(itertools.combinations(groups, 2), key=cost)
+            first.extend(second)
+            groups.remove(second)
+        found = truncated([middle(group) for group in groups])
+        sizes = [sum(held[j] for j in group) for group in groups]
+        self.variance = [
+            sum((held[j] / size) ** 2 * self.variance[j] for j in group) for group, size in zip(groups, sizes)
+        ]
+        self.count_variance = [sum(self.count_variance[j] for j in group) for group in groups]
+        self.counts = sizes
+        return found
 
     def swaps(self, centers: Matrix, t: int) -> None:
         """Merge two clusters and split a third, in place, while it seems to pay."""
-        k, d = self.k, self.d
+        k, d = self.clusters[t], self.d
         most = min(max(1, k // 5), 32)
         stream = Stream(SEED, f"fastlloyd-plus swaps of round {t}")
         for _ in range(most):
@@ -443,7 +508,7 @@ class Run:
             mean = [sum(h * c[a] for h, c in zip(held, centers)) / together for a in range(d)]
             between = sum(h / together * sum((x - y) ** 2 for x, y in zip(c, mean)) for h, c in zip(held, centers))
             total = self.spread() ** 2
-            within = max(total - between, D("0.3") * self.cell**2 * total)
+            within = max(total - between, D("0.3") * self.cell[t] ** 2 * total)
             gains = [h * min(near / 10, within / 2) for h, near in zip(held, nearest_other)]
             gains[leaves] = D(-1)
             split = gains.index(max(gains))
@@ -481,7 +546,7 @@ def play(case: dict[str, Any]) -> dict[str, Any]:
     records = [[v // part for v, part in zip(row, case.get("narrow", [1] * d))] for row in records]
     if run.g and "narrow" not in case:  # the corners, and where cells meet
         records[:3] = [[2**q] * d, [-(2**q)] * d, [0] * d]
-    centers = to_grid(sphere_packing(k, d, SEED), q)
+    centers = to_grid(sphere_packing(run.clusters[0], d, SEED), q)
     if run.given:
         centers = [[int(x * 2**q) for x in row] for row in case["given"]]
     found: dict[str, Any] = {
@@ -489,7 +554,8 @@ def play(case: dict[str, Any]) -> dict[str, Any]:
         "seed": SEED,
         "fraction_bits": q,
         "cells": run.g,
-        "nominal_radius": run.nominal,
+        "clusters": run.clusters,
+        "nominal_radii": [None if t < run.first else nominal for t, nominal in enumerate(run.nominal)],
         "scales": [[str(+sums), str(+counts)] for sums, counts in run.scales],
         "records": records,
         "start": centers,
@@ -498,7 +564,7 @@ def play(case: dict[str, Any]) -> dict[str, Any]:
     for t in range(run.rounds):
         update = run.update(records, centers, t)
         # The whole federation's answer: the records some n / 12 times over, and noise of the planned size.
-        sums = 0 if run.is_grid(t) else k * d
+        sums = 0 if run.is_grid(t) else run.clusters[t] * d
         scales = [run.scales[t][0]] * sums + [run.scales[t][1]] * (len(update) - sums)
         low, high = case.get("noise", [-1500, 1500]) if t == 0 else [-1500, 1500]
         noise = [
@@ -506,8 +572,8 @@ def play(case: dict[str, Any]) -> dict[str, Any]:
         ]
         noisy = [v * (run.n // 12) + z for v, z in zip(update, noise)]
         if t == 0 and "noisy_records" in case:
-            noisy[k * d] = case["noisy_records"] * 2**q
-        radius, m = run.radius()
+            noisy[run.clusters[0] * d] = case["noisy_records"] * 2**q
+        radius, m = run.radius(t)
         exact = run.advance(noisy, centers, t)
         centers = [[nearest(x * run.grid) for x in row] for row in exact]
         found["played"].append(

@@ -122,13 +122,14 @@ def test_the_chain_of_a_ledger(case: dict[str, Any], tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", known("plus"), ids=lambda case: f"k={case['k']}, d={case['d']}, g={case['cells']}")
 def test_fastlloyd_plus_step_by_step(case: dict[str, Any]) -> None:
     plan = _plus_plan(case)
-    q, k = plan.fraction_bits, plan.k
+    q = plan.fraction_bits
     assert q == case["fraction_bits"]
     assert plan.plus is not None
     assert plan.plus.cells == case["cells"]
     for planned, scales in zip(plan.rounds, case["scales"], strict=True):
         assert np.allclose([planned.sum_scale, planned.count_scale], np.array(scales, float), rtol=1e-12, atol=0)
-    assert plan.rounds[-1].radius == case["nominal_radius"]
+    assert [planned.radius for planned in plan.rounds] == case["nominal_radii"]
+    assert [planned.clusters for planned in plan.rounds] == case["clusters"]
     coordinates = np.array(case["records"], dtype=np.int32)
     norms = (coordinates.astype(np.int64) ** 2).sum(axis=1).astype(np.float64)
     records = GridPoints(coordinates.T.copy(), norms, q)
@@ -148,7 +149,7 @@ def test_fastlloyd_plus_step_by_step(case: dict[str, Any]) -> None:
         for name in ("counts", "count_variance", "variance", "middle", "deviation", "records"):
             assert _near(getattr(centers.state, name), expected[name]), (t, name)
         assert _near(centers.noisy_counts, expected["counts"])
-        assert centers.exact.shape == (k, plan.d)
+    assert centers.exact.shape == (plan.k, plan.d)
 
 
 def _near(found: Any, expected: Any) -> bool:

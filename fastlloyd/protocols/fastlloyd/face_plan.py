@@ -73,7 +73,9 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
 def payload_line(plan: Plan) -> str:
     """Say how many bytes of vectors all parties send in a round, and in which rounds it is another number."""
     each = [2 * plan.clients * plan.elements(t) * plan.ring_bits // 8 for t in range(len(plan.rounds))]
-    others = "".join(f", {size:,} in round {t + 1}" for t, size in enumerate(each) if size != each[-1])
+    others = ""
+    for size, found in groupby(range(len(each)), each.__getitem__):
+        others += f", {size:,} in {_name(*found)}" if size != each[-1] else ""
     return f"payload: {each[-1]:,} bytes a round{others}, all parties together"
 
 
@@ -88,10 +90,14 @@ def round_lines(plan: Plan, *, spread: float) -> list[str]:
     """
     lines = []
     for words, group in groupby(range(len(plan.rounds)), lambda t: _round_words(plan, t, spread=spread)):
-        first, *others = group
-        which = f"rounds {first + 1} to {others[-1] + 1}, each" if others else f"round {first + 1}"
-        lines.append(f"  {which}: {words}")
+        which = _name(*group)
+        lines.append(f"  {which}{', each' if which.startswith('rounds') else ''}: {words}")
     return lines
+
+
+def _name(first: int, *others: int) -> str:
+    """Name a round, or rounds in a row."""
+    return f"rounds {first + 1} to {others[-1] + 1}" if others else f"round {first + 1}"
 
 
 def _round_words(plan: Plan, t: int, *, spread: float) -> str:
@@ -102,11 +108,14 @@ def _round_words(plan: Plan, t: int, *, spread: float) -> str:
         return f"histogram of {format_count(planned.cells, 'cell')}, noise on a count {counts:.3g}"
     largest = "at most " if plan.plus is not None else ""
     radius = "" if planned.radius is None else f"radius {largest}{planned.radius / grid:.3g}, "
-    count, centre, records = f"{radius}noise on a count", "an average cluster's centre", plan.n_total / plan.k
+    if planned.clusters != plan.k:
+        radius = f"{format_count(planned.clusters, 'cluster')}, {radius}"
+    records = plan.n_total / planned.clusters
+    count, centre = f"{radius}noise on a count", "an average cluster's centre"
     if plan.is_survey(t):
         count, centre, records = "survey of all records, noise on their number", "their middle", plan.n_total
-    share = 100 * sums / records / 2
-    return f"{count} {counts:.3g}; on a coordinate of {centre} {share:.2f} % of the feature's range"
+    percent = 100 * sums / records / 2
+    return f"{count} {counts:.3g}; on a coordinate of {centre} {percent:.2f} % of the feature's range"
 
 
 def _outlook(config: RunConfig, public: PublicParameters, names: tuple[str, ...]) -> str:
@@ -123,7 +132,8 @@ def _outlook(config: RunConfig, public: PublicParameters, names: tuple[str, ...]
 
 def _time_line(plan: Plan, records: int) -> str:
     """Say about how long the rounds take when the largest client has so many records."""
-    work = _OVERHEAD_MS + records * (_RECORD_NS + _CLUSTER_NS * plan.k + _FEATURE_NS * plan.d) / 1e6
+    clusters = sum(planned.clusters for planned in plan.rounds) / len(plan.rounds)
+    work = _OVERHEAD_MS + records * (_RECORD_NS + _CLUSTER_NS * clusters + _FEATURE_NS * plan.d) / 1e6
     lan, wan = (work + _MESSAGES * delay for delay in (_LAN_MS, _WAN_MS))
     rounds = len(plan.rounds)
     return (

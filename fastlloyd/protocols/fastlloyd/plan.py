@@ -72,8 +72,8 @@ class Plan(PlainPlan):
 
     def lengths(self, t: int) -> tuple[int, int]:
         """Return how many sums and how many counts round t's vector has: k d and k, or none and all cells."""
-        cells = self.rounds[t].cells
-        return (0, cells) if cells else (self.k * self.d, self.k)
+        cells, clusters = self.rounds[t].cells, self.rounds[t].clusters
+        return (0, cells) if cells else (clusters * self.d, clusters)
 
     def elements(self, t: int) -> int:
         """Return the ring elements of a message in round t: k (d + 1), or the cells of a histogram."""
@@ -235,6 +235,8 @@ def _check_ranges(plan: Plan, outline: Outline) -> None:
     for t, planned in enumerate(plan.rounds):
         if planned.cells != (cells := outline.cells(t)):
             raise ValueError(f"the plan has {planned.cells} cells in round {t}, expected {cells}")
+        if planned.clusters != (clusters := outline.clusters(t)):
+            raise ValueError(f"the plan has {planned.clusters} clusters in round {t}, expected {clusters}")
         if cells and planned.sum_scale:
             raise ValueError(f"the plan has noise on sums in round {t}, expected none: it has no sums")
         radius = outline.radius(t)

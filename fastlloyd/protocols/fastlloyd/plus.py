@@ -24,7 +24,7 @@ from fastlloyd.kmeans.assign import accumulate
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.kmeans.layout import join
 from fastlloyd.kmeans.ordered import total
-from fastlloyd.kmeans.swap import Clusters, swap
+from fastlloyd.kmeans.swap import Clusters, narrow, swap
 from fastlloyd.kmeans.update import truncate
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.plus_grid import expected_variance
@@ -40,7 +40,7 @@ _MIDDLE_VARIANCE = 0.15  # of the middle, before anything is known
 _SPREAD_DOUBT = 0.1  # how far off the expected variance of a feature may be
 _START = 1.6  # start: packed points times this times each feature's deviation, about the middle
 _STEP_DECAY = 0.6  # a centre's expected squared step, from one round to the next
-_GRID_STEP = 0.3  # the same after a histogram, over that after a survey
+_LATER_STEP = 0.3  # the same after a histogram or a merge, over that after a survey
 _COUNT_DOUBT, _COUNT_STEP, _COUNT_DECAY = 0.5, 0.25, 0.5  # of a cluster's share of the records
 _LEAST_SHARE = 0.2  # a cluster is taken to have at least this part of an equal share
 _QUIET_ROUNDS, _GRID_QUIET_ROUNDS = 2, 4  # at the end, without swaps; after a histogram
@@ -64,7 +64,7 @@ def radius(state: State, plan: Plan, t: int) -> tuple[int, int]:
     nominal = plan.rounds[t].radius
     if plan.plus is None or nominal is None:
         raise ValueError(f"round {t} of this plan has no radius")
-    wanted = state.spread * plan.plus.reach * float(1 << plan.fraction_bits)
+    wanted = state.spread * plan.plus.stage(t)[0].reach * float(1 << plan.fraction_bits)
     multiple = min(max(1, math.floor(nominal / max(wanted, 1.0) + 0.5)), nominal)
     return nominal // multiple, multiple
 
@@ -99,8 +99,9 @@ def survey_update(points: GridPoints, plan: Plan) -> NDArray[np.int64]:
     Privacy: one record moves rows 0 and 1 together by at most `plus_plan.survey_sensitivity` in L2, and the number
     by 2^q.
     """
-    raw_sums = np.zeros((plan.k, plan.d), dtype=np.int64)
-    raw_counts = np.zeros(plan.k, dtype=np.int64)
+    clusters = plan.rounds[0].clusters
+    raw_sums = np.zeros((clusters, plan.d), dtype=np.int64)
+    raw_counts = np.zeros(clusters, dtype=np.int64)
     limit, bits = square_limit(plan.fraction_bits), 2 * plan.fraction_bits
     height = max(1, _BLOCK // plan.d)
     for start in range(0, points.n, height):
@@ -174,27 +175,30 @@ def advance(
     Sees: the clients. Post-processing: no privacy is spent.
     A centre is known up to a variance P, and between rounds it moves by its Lloyd step, of expected square Q. Its
     noisy step y has noise of variance V = (noise / count)^2; so the best guess is the share (P + Q) / (P + Q + V) of y.
+    After the last round with more than k clusters these are merged.
     """
     if plan.plus is None:
         raise ValueError("this plan is not one of fastlloyd-plus")
     _, multiple = radius(state, plan, t)
     sum_noise, count_noise = noise_deviations(plan, t)
-    age = t - plan.plus.first
+    stage, begin = plan.plus.stage(t)
+    age = t - begin
     counts, count_variance = _weigh_counts(noisy_counts, count_noise, state, plan, age)
-    divisor = _divisor(counts, state.records / plan.k)
+    divisor = _divisor(counts, state.records / stage.clusters)
     step = noisy_sums / float(multiple) / divisor[:, None]
     doubt = (sum_noise / float(multiple) / divisor) ** 2
-    expected = _expected_square(state, plan, age)
+    expected = _expected_square(state, plan, t)
     before = state.variance + expected
-    gain = before / (before + doubt) if plan.plus.shrink else np.ones(plan.k)
+    gain = before / (before + doubt) if plan.plus.shrink else np.ones(stage.clusters)
     moved = truncate(centers + gain[:, None] * step)
-    known = State(
-        state.middle, state.deviation, state.records, counts, count_variance, before * (1.0 - gain), state.given
-    )
+    found, end = Clusters(moved, counts, count_variance, before * (1.0 - gain)), begin + stage.rounds
     quiet = _GRID_QUIET_ROUNDS if plan.plus.cells else _QUIET_ROUNDS
-    if plan.plus.swap and plan.k > 2 and t < len(plan.rounds) - quiet:
-        return _swap(moved, known, plan, t)
-    return moved, known
+    if plan.plus.swap and stage.clusters > 2 and begin == plan.plus.first and t < end - quiet:
+        found = _swap(found, state, plan, t)
+    elif t + 1 == end < len(plan.rounds):
+        found = narrow(found, plan.k)
+    known = (found.counts, found.count_variance, found.variance)
+    return found.centers, State(state.middle, state.deviation, state.records, *known, state.given)
 
 
 def last_doubt(plan: Plan, state: State) -> tuple[Floats, Floats, int]:
@@ -222,18 +226,21 @@ def expected_deviation(plan: Plan) -> float:
     state, known = first_state(plan, given=False), expected_variance(plan) if plan.plus.cells else 0.0
     for t in range(plan.plus.first, len(plan.rounds)):
         multiple = radius(state, plan, t)[1]
-        doubt = _square(noise_deviations(plan, t)[0] / float(multiple) / (plan.n_total / plan.k))
-        before = known + _expected_square(state, plan, t - plan.plus.first)
+        doubt = _square(noise_deviations(plan, t)[0] / float(multiple) / (plan.n_total / plan.rounds[t].clusters))
+        before = known + _expected_square(state, plan, t)
         known = before * doubt / (before + doubt) if plan.plus.shrink else doubt
+        if t + 1 < len(plan.rounds):  # a mean of several, where these are merged
+            known *= plan.rounds[t + 1].clusters / plan.rounds[t].clusters
     return math.sqrt(known)
 
 
-def _expected_square(state: State, plan: Plan, age: int) -> float:
+def _expected_square(state: State, plan: Plan, t: int) -> float:
     """Return the square that a coordinate of a centre's step is expected to have."""
     if plan.plus is None:
         raise ValueError("this plan is not one of fastlloyd-plus")
-    scale = _GRID_STEP if plan.plus.cells else 1.0
-    return scale * _square(state.spread) / plan.d * _square(plan.plus.cell) * _power(_STEP_DECAY, age)
+    stage, begin = plan.plus.stage(t)
+    scale = _LATER_STEP if plan.plus.cells or begin > plan.plus.first else 1.0
+    return scale * _square(state.spread) / plan.d * _square(stage.cell) * _power(_STEP_DECAY, t - begin)
 
 
 def _divisor(counts: Floats, share: float) -> Floats:
@@ -243,9 +250,9 @@ def _divisor(counts: Floats, share: float) -> Floats:
 
 def _weigh_counts(noisy: Floats, count_noise: float, state: State, plan: Plan, age: int) -> tuple[Floats, Floats]:
     """Weigh noisy counts against those known so far."""
-    share = state.records / plan.k
+    share = state.records / len(noisy)
     if not plan.plus or not plan.plus.shrink:
-        return noisy, np.full(plan.k, _square(count_noise))
+        return noisy, np.full(len(noisy), _square(count_noise))
     before = state.count_variance
     if age > 0:
         before = before + (_COUNT_STEP * _power(_COUNT_DECAY, age) * share) ** 2
@@ -253,29 +260,19 @@ def _weigh_counts(noisy: Floats, count_noise: float, state: State, plan: Plan, a
     return state.counts + gain * (noisy - state.counts), before * (1.0 - gain)
 
 
-def _swap(centers: Floats, state: State, plan: Plan, t: int) -> tuple[Floats, State]:
+def _swap(found: Clusters, state: State, plan: Plan, t: int) -> Clusters:
     """Move clusters that are hardly worth having to where one is missing."""
-    cell = 1.0 if plan.plus is None else plan.plus.cell
+    cell = 1.0 if plan.plus is None else plan.plus.stage(t)[0].cell
     least = _GRID_LEAST_GAIN if plan.rounds[0].cells else _LEAST_GAIN
-    before = Clusters(centers, state.counts, state.count_variance, state.variance)
     stream = PublicStream(plan.seed, f"{domains.PLUS_SWAPS}{t}")
-    swapped = swap(before, deviation=state.deviation, cell=cell, least=least, stream=stream)
-    known = State(
-        state.middle,
-        state.deviation,
-        state.records,
-        swapped.counts,
-        swapped.count_variance,
-        swapped.variance,
-        state.given,
-    )
-    return swapped.centers, known
+    return swap(found, deviation=state.deviation, cell=cell, least=least, stream=stream)
 
 
 def _state(plan: Plan, middle: Floats, deviation: Floats, records: float, *, given: bool) -> State:
     """Return a state in which nothing is known of single clusters."""
-    share = np.full(plan.k, records / plan.k)
-    return State(middle, deviation, records, share, (_COUNT_DOUBT * share) ** 2, np.zeros(plan.k), given)
+    clusters = plan.rounds[0].clusters
+    share = np.full(clusters, records / clusters)
+    return State(middle, deviation, records, share, (_COUNT_DOUBT * share) ** 2, np.zeros(clusters), given)
 
 
 def _square(value: float) -> float:

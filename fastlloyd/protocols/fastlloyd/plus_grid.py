@@ -86,24 +86,24 @@ def read_grid(noisy: Floats, start: Floats, state: State, plan: Plan) -> tuple[F
     records fill a small part of the domain only, it has to stand out more, or cells of noise would outweigh them. A
     centre is then known up to the noise of its cells' counts, times how far they lie from it, and to a part of a cell.
     """
-    noise = noise_deviations(plan, 0)[1]
+    noise, clusters = noise_deviations(plan, 0)[1], plan.rounds[0].clusters
     middles = cell_middles(plan)
     weights = _weights(noisy, noise, plan)
     centers = start
     if not state.given:
         stream = PublicStream(plan.seed, domains.PLUS_GRID)
-        restarts = min(_RESTARTS, max(1, _MOST_WORK // (len(noisy) * plan.k)))
-        centers = cluster(middles, plan.k, stream, weights=weights, restarts=restarts, max_steps=_STEPS).centers
+        restarts = min(_RESTARTS, max(1, _MOST_WORK // (len(noisy) * clusters)))
+        centers = cluster(middles, clusters, stream, weights=weights, restarts=restarts, max_steps=_STEPS).centers
     labels, squared = nearest(middles, centers)
-    sizes = np.bincount(labels, weights, plan.k).astype(np.float64)
+    sizes = np.bincount(labels, weights, clusters).astype(np.float64)
     used = (weights > 0.0).astype(np.float64)
     held = total(weights)
     records = min(max(held, 0.5 * noise, 1.0), float(plan.n_total))
-    lever = np.bincount(labels, used * squared, plan.k) / plan.d
-    doubt = noise / np.maximum(sizes, _LEAST_SHARE * plan.n_total / plan.k)
+    lever = np.bincount(labels, used * squared, clusters) / plan.d
+    doubt = noise / np.maximum(sizes, _LEAST_SHARE * plan.n_total / clusters)
     edge = 2.0 / _cells(plan)
     # A cluster without such a cell is as uncertain as one with a single one.
-    count_variance = np.maximum(np.bincount(labels, used, plan.k), 1.0) * (noise * noise)
+    count_variance = np.maximum(np.bincount(labels, used, clusters), 1.0) * (noise * noise)
     return centers, State(
         middle=(middle := _mean(middles, weights)),
         deviation=_deviations(_mean((middles - middle) * (middles - middle), weights)),
@@ -121,9 +121,10 @@ def expected_variance(plan: Plan) -> float:
     As if each cluster had an equal part of the domain and of the records.
     """
     noise, edge = noise_deviations(plan, 0)[1], 2.0 / _cells(plan)
-    width = 2.0 * math.pow(plan.k, -1.0 / plan.d)
-    lever = plan.rounds[0].cells / plan.k * width * width / 12.0
-    doubt = noise * plan.k / plan.n_total
+    clusters = plan.rounds[0].clusters
+    width = 2.0 * math.pow(clusters, -1.0 / plan.d)
+    lever = plan.rounds[0].cells / clusters * width * width / 12.0
+    doubt = noise * clusters / plan.n_total
     return lever * doubt * doubt + _EDGE_DOUBT * edge * edge / 12.0
 
 
@@ -142,7 +143,7 @@ def _cells(plan: Plan) -> int:
 
 
 def _weights(noisy: Floats, noise: float, plan: Plan) -> Floats:
-    """Return the counts of the cells that stand out, zero elsewhere; at least k cells have a weight."""
+    """Return the counts of the cells that stand out, zero elsewhere; at least as many as clusters have a weight."""
     smooth = _smoothed(noisy.reshape((_cells(plan),) * plan.d)).ravel()
     deviation = noise * math.sqrt(0.375**plan.d)
     for kept, alone in _KEPT:
@@ -150,7 +151,7 @@ def _weights(noisy: Floats, noise: float, plan: Plan) -> Floats:
             break
     for lower in (kept, *(value for value in _KEPT_OF_FEW if value < kept)):
         weights = np.where(smooth > lower * deviation, np.maximum(noisy, 0.0), 0.0)
-        if np.count_nonzero(weights) >= plan.k:
+        if np.count_nonzero(weights) >= plan.rounds[0].clusters:
             return weights
     return np.maximum(noisy, 0.0) + _LEAST_WEIGHT * noise
 

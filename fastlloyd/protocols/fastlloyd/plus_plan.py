@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.kmeans.merging import MOST
 from fastlloyd.protocols.fastlloyd.settings import PLUS, Settings, count_ratio, split_gaussian
-from fastlloyd.wire.decode import Within
+from fastlloyd.wire.decode import MOST_INTEGER, Within
 
 SQUARE_WEIGHT = 0.7
 """Largest entry of a record's squares, beside 1 for the record itself."""
@@ -41,8 +42,43 @@ SPREAD_LIMITS = (0.01, 0.6)
 FEATURE_FLOOR = 0.3
 """Least variance of a feature over the mean of all features."""
 
+_WIDE, _WIDE_ROUNDS = 2.0, 4
+"""Clusters of the first rounds over k, and how many rounds these are: tuned, see docs/fastlloyd-plus.md."""
+# Largest noise, for that to be worth it, over an equal share of the records: on a count, and of a centre's whole step,
+# which is as much on each of d coordinates.
+_WIDE_COUNT_NOISE, _WIDE_STEP_NOISE = 0.2, 0.5
+
 # Radius over spread and cell, as a function of the noise on a cluster's share: tuned, see docs/fastlloyd-plus.md.
 _REACH, _REACH_POWER, _REACH_LIMITS = 0.35, 0.1, (0.2, 1.5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Rounds with the same number of clusters.
+
+    Attributes
+    ----------
+    rounds : int
+    clusters : int
+        At least k; the last stage has k.
+    cell : float
+        clusters^(-1/d): edge of a cluster's part of the domain over that of the whole.
+    reach : float
+        Radius over the root mean squared distance of all records from their middle.
+    """
+
+    rounds: Annotated[int, Within(1, MOST_INTEGER)]
+    clusters: Annotated[int, Within(1, MOST_INTEGER)]
+    cell: float
+    reach: float
+
+    def agrees(self, other: Stage) -> bool:
+        """Whether another one is the same but for the last digits of its figures."""
+        return (
+            (self.rounds, self.clusters) == (other.rounds, other.clusters)
+            and math.isclose(self.cell, other.cell, rel_tol=1e-9)
+            and math.isclose(self.reach, other.reach, rel_tol=1e-9)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,18 +91,15 @@ class PlusPlan:
         Whether round 0 is a survey.
     cells : int
         Cells along each feature of the histogram that is round 0; 0 for none.
-    cell : float
-        k^(-1/d): edge of a cluster's part of the domain over that of the whole.
-    reach : float
-        Radius over the root mean squared distance of all records from their middle.
+    stages : tuple of Stage
+        Of the rounds with sums about centres, one or two: after a stage with more than k clusters these are merged.
     shorten, shrink, swap : bool
         The settings of these names; `shorten` is far = 'shorten'.
     """
 
     survey: bool
     cells: Annotated[int, Within(0, MOST_CELLS)]
-    cell: float
-    reach: float
+    stages: Annotated[tuple[Stage, ...], Within(1, 2)]
     shorten: bool
     shrink: bool
     swap: bool
@@ -83,15 +116,20 @@ class PlusPlan:
         same = all(
             getattr(self, name) == getattr(other, name) for name in ("survey", "cells", "shorten", "shrink", "swap")
         )
-        return (
-            same
-            and math.isclose(self.cell, other.cell, rel_tol=1e-9)
-            and math.isclose(self.reach, other.reach, rel_tol=1e-9)
-        )
+        return same and len(self.stages) == len(other.stages) and all(map(Stage.agrees, self.stages, other.stages))
 
-    def nominal_radius(self, d: int) -> float:
-        """Return the largest radius there can be, scaled domain: all others are whole fractions of it."""
-        return self.reach * math.sqrt(d)
+    def stage(self, t: int) -> tuple[Stage, int]:
+        """Return the stage of round t, and the first of its rounds with sums about centres; round 0 belongs to it."""
+        begin = self.first
+        for stage in self.stages[:-1]:
+            if t < begin + stage.rounds:
+                return stage, begin
+            begin += stage.rounds
+        return self.stages[-1], begin
+
+    def nominal_radius(self, t: int, d: int) -> float:
+        """Return the largest radius there can be in round t, scaled domain: all others are whole fractions of it."""
+        return self.stage(t)[0].reach * math.sqrt(d)
 
     def largest_coordinate(self, k: int, d: int) -> float:
         """Return how much one record can add to one coordinate of a sum, scaled domain.
@@ -103,10 +141,10 @@ class PlusPlan:
         measured = self.cells > 0 or (self.survey and k > 1)
         least = FEATURE_FLOOR * SPREAD_LIMITS[0] if measured else SPREAD_PRIOR
         multiple = math.floor(1.0 / math.sqrt(least) + 0.5)
-        return min(self.nominal_radius(d), 2.0 * multiple)
+        return min(max(stage.reach for stage in self.stages) * math.sqrt(d), 2.0 * multiple)
 
 
-def make_plus(settings: Settings, *, k: int, d: int, n: int, sigma: float, rounds: int) -> PlusPlan:
+def make_plus(settings: Settings, *, k: int, d: int, n: int, sigma: float, rounds: int, choose_k: bool) -> PlusPlan:
     """Make the part of the plan that only fastlloyd-plus has.
 
     Parameters
@@ -125,20 +163,24 @@ def make_plus(settings: Settings, *, k: int, d: int, n: int, sigma: float, round
     """
     if settings.start == "grid":
         _check_grid(settings, k=k, d=d, rounds=rounds)
-    cells = _grid_cells(settings, k=k, d=d, n=n, sigma=sigma) if rounds >= LEAST_ROUNDS else 0
-    survey = not cells and settings.survey > 0.0 and rounds >= LEAST_ROUNDS
-    cell = math.pow(k, -1.0 / d)
-    share = 1.0 - (settings.grid if cells else settings.survey if survey else 0.0)
-    noise = sigma * math.sqrt((rounds - (cells > 0 or survey)) / share) * k / n
-    low, high = _REACH_LIMITS
-    scale = settings.reach
-    if scale is None:
-        scale = min(max(_REACH * math.pow(noise, -_REACH_POWER), low), high) if noise > 0.0 else high
+    begins = rounds >= LEAST_ROUNDS
+    histogram = begins and _has_histogram(settings, k=k, d=d, n=n, sigma=sigma)
+    survey = begins and not histogram and settings.survey > 0.0
+    share = 1.0 - (settings.grid if histogram else settings.survey if survey else 0.0)
+    count = rounds - (histogram or survey)
+    noise = sigma * math.sqrt(count / share) / n
+
+    def stage(rounds: int, clusters: int) -> Stage:
+        cell = math.pow(clusters, -1.0 / d)
+        return Stage(rounds=rounds, clusters=clusters, cell=cell, reach=_reach(settings, noise * clusters) * cell)
+
+    wide = _wide_clusters(settings, k=k, d=d, noise=noise, choose_k=choose_k)
+    first = min(_WIDE_ROUNDS, count - 2) if begins and wide > k else 0
+    stages = (stage(first, wide), stage(count - first, k)) if first > 0 else (stage(count, k),)
     return PlusPlan(
         survey=survey,
-        cells=cells,
-        cell=cell,
-        reach=scale * cell,
+        cells=_grid_cells(settings, clusters=stages[0].clusters, d=d, n=n, sigma=sigma) if histogram else 0,
+        stages=stages,
         shorten=settings.far == "shorten",
         shrink=settings.shrink,
         swap=settings.swap,
@@ -160,21 +202,52 @@ def _check_grid(settings: Settings, *, k: int, d: int, rounds: int) -> None:
     raise ConfigError(f"--set {PLUS}.start=grid: {problem}, or leave start out: the run then begins as it can")
 
 
-def _grid_cells(settings: Settings, *, k: int, d: int, n: int, sigma: float) -> int:
-    """Return how many cells the histogram has along each feature, by public numbers alone; 0 for no histogram.
+def _reach(settings: Settings, noise: float) -> float:
+    """Return the radius over spread and cell; `noise` is that on a count over an equal share of the records."""
+    if settings.reach is not None:
+        return settings.reach
+    low, high = _REACH_LIMITS
+    return min(max(_REACH * math.pow(noise, -_REACH_POWER), low), high) if noise > 0.0 else high
+
+
+def _wide_clusters(settings: Settings, *, k: int, d: int, noise: float, choose_k: bool) -> int:
+    """Return how many clusters the first rounds have, k or more; `noise` is that on a count over all records.
+
+    More centres than clusters find them more surely, and merging puts the pieces together (Dasgupta and Schulman, "A
+    probabilistic analysis of EM for mixtures of separated, spherical Gaussians", 2007); but each has fewer records.
+    """
+    factor = settings.wide
+    if factor is None:
+        worth = noise * k <= min(_WIDE_COUNT_NOISE, _WIDE_STEP_NOISE / math.sqrt(d))
+        factor = _WIDE if worth else 1.0
+    clusters = round(factor * k)
+    return k if choose_k or k < 2 or clusters > MOST else clusters
+
+
+def _has_histogram(settings: Settings, *, k: int, d: int, n: int, sigma: float) -> bool:
+    """Return whether round 0 is a histogram, by public numbers alone."""
+    if d > GRID_FEATURES or k > GRID_CLUSTERS or settings.start == "survey" or settings.grid == 0.0:
+        return False
+    enough = settings.start == "grid" or n >= _LEAST_RECORDS * k * sigma / math.sqrt(settings.grid)
+    return enough and _least_cells(k, d) <= _most_cells(d)
+
+
+def _grid_cells(settings: Settings, *, clusters: int, d: int, n: int, sigma: float) -> int:
+    """Return how many cells the histogram has along each feature, by public numbers alone.
 
     The finer a grid, the less a centre is off by the width of a cell, and the more noise there is in all its cells
     together: the best width follows from the records over the noise on one count, as in Su et al. (2016), §5.
     """
-    if d > GRID_FEATURES or k > GRID_CLUSTERS or settings.start == "survey" or settings.grid == 0.0:
-        return 0
-    noise = sigma / math.sqrt(settings.grid)
-    least, most = math.ceil(math.pow(_CELLS_OF_CLUSTER * k, 1.0 / d) - 1e-9), _most_cells(d)
-    if least > most or (settings.start == "auto" and n < _LEAST_RECORDS * k * noise):
-        return 0
+    noise, most = sigma / math.sqrt(settings.grid), _most_cells(d)
     if noise == 0.0:
         return most
-    return min(max(round(math.pow(n / (_CELL_NOISE * noise), 2.0 / (2.0 + d))), least, 2), most)
+    wanted = round(math.pow(n / (_CELL_NOISE * noise), 2.0 / (2.0 + d)))
+    return min(max(wanted, _least_cells(clusters, d), 2), most)
+
+
+def _least_cells(clusters: int, d: int) -> int:
+    """Return the least cells along a feature that are enough for so many clusters."""
+    return math.ceil(math.pow(_CELLS_OF_CLUSTER * clusters, 1.0 / d) - 1e-9)
 
 
 def _most_cells(d: int) -> int:

@@ -34,8 +34,8 @@ def plus_reference(
     records: list[Row] = quantise(points, plan.fraction_bits).raw_coordinates.T.tolist()
     centers = first_centers(plan, start)
     for t in range(len(plan.rounds)):
-        sums = [[0] * plan.d for _ in range(0 if plan.rounds[t].cells else plan.k)]
-        counts = [0] * (plan.rounds[t].cells or plan.k)
+        sums = [[0] * plan.d for _ in range(0 if plan.rounds[t].cells else plan.rounds[t].clusters)]
+        counts = [0] * (plan.rounds[t].cells or plan.rounds[t].clusters)
         for record in records:
             enter(record, centers, plan, t, sums=sums, counts=counts)
         flat = [value for row in sums for value in row] + [count << plan.fraction_bits for count in counts]
@@ -66,7 +66,7 @@ def enter(record: Row, centers: Centers, plan: Plan, t: int, *, sums: list[Row],
     if centers.state is None or plan.plus is None:
         raise ValueError("this plan is not one of fastlloyd-plus")
     nominal = plan.rounds[t].radius or 0
-    wanted = max(centers.state.spread * plan.plus.reach * 2.0**plan.fraction_bits, 1.0)
+    wanted = max(centers.state.spread * plan.plus.stage(t)[0].reach * 2.0**plan.fraction_bits, 1.0)
     multiple = min(max(1, math.floor(nominal / wanted + 0.5)), nominal)
     reach = nominal // multiple
     offset = [x - c for x, c in zip(record, grid[j], strict=True)]

@@ -33,14 +33,17 @@ class RoundPlan:
     sum_scale, count_scale : float
         Standard deviation (Gaussian) or scale b (Laplace) of the noise on each sum and count; 0 without. Of
         noise in shares: of the m - t shares that count.
+    clusters : int
+        k, or more where they are merged later.
     cells : int
-        0: the round asks for k d sums and k counts. Else for so many counts and no sums: a histogram, with neither
-        radius nor `sum_scale`.
+        0: the round asks for clusters * d sums and as many counts as clusters. Else for so many counts and no sums: a
+        histogram, with neither radius nor `sum_scale`.
     """
 
     radius: Annotated[int, Within(1, MOST_INTEGER)] | None
     sum_scale: Amount
     count_scale: Amount
+    clusters: Annotated[int, Within(1, MOST_INTEGER)]
     cells: Annotated[int, Within(0, MOST_CELLS)]
 
 
@@ -80,6 +83,10 @@ class Outline:
         """Return how many cells round t counts records in; 0 for a round of sums and counts."""
         return 0 if t or self.plus is None or not self.plus.cells else self.plus.cells**self._d
 
+    def clusters(self, t: int) -> int:
+        """Return how many clusters round t has."""
+        return self._public.k if self.plus is None else self.plus.stage(t)[0].clusters
+
     def radius(self, t: int) -> float | None:
         """Return round t's radius, scaled domain.
 
@@ -88,7 +95,7 @@ class Outline:
         if not self.relative or self._is_survey(t) or self.cells(t):
             return None
         if self.plus is not None:
-            return self.plus.nominal_radius(self._d)
+            return self.plus.nominal_radius(t, self._d)
         return radius_of_round(t, self._public.k, self._d, self.settings)
 
     def round_plan(self, t: int, bits: int, factor: float) -> RoundPlan:
@@ -100,6 +107,7 @@ class Outline:
             radius=whole,
             sum_scale=sums * factor * self._moved(t, whole, bits),
             count_scale=counts * factor * grid,
+            clusters=self.clusters(t),
             cells=self.cells(t),
         )
 
@@ -160,6 +168,7 @@ class Outline:
             n=public.n_total,
             sigma=sigma * public.spread,
             rounds=self._count,
+            choose_k=public.choose_k,
         )
 
     def _split(self, sigma: float) -> list[tuple[float, float]]:

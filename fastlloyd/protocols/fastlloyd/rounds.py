@@ -55,11 +55,11 @@ class Centers:
 def first_centers(plan: Plan, start: NDArray[np.float64] | None = None) -> Centers:
     """Return the public start: sphere packing (line 3), or given centres, shape (k, d), scaled."""
     if start is None:
-        grid = to_grid(sphere_packing(plan.k, plan.d, plan.seed), plan.fraction_bits)
+        grid = to_grid(sphere_packing(plan.rounds[0].clusters, plan.d, plan.seed), plan.fraction_bits)
     else:
         grid = round_centers(np.asarray(start, dtype=np.float64), plan.fraction_bits)
     state = None if plan.plus is None else first_state(plan, given=start is not None)
-    return Centers(grid / float(1 << plan.fraction_bits), grid, np.zeros(plan.k), state)
+    return Centers(grid / float(1 << plan.fraction_bits), grid, np.zeros(len(grid)), state)
 
 
 def local_update(points: GridPoints, centers: Centers, plan: Plan, t: int) -> NDArray[np.int64]:
@@ -136,7 +136,7 @@ def post_process(noisy: NDArray[np.int64], centers: Centers, plan: Plan, t: int)
     if plan.rounds[t].cells and centers.state is not None:
         exact, state = read_grid(noisy.astype(np.float64) / grid, centers.grid / grid, centers.state, plan)
         return Centers(exact, round_centers(exact, plan.fraction_bits), state.counts, state, noisy)
-    noisy_sums, noisy_counts = split(noisy.astype(np.float64) / grid, plan.k, plan.d)
+    noisy_sums, noisy_counts = split(noisy.astype(np.float64) / grid, plan.rounds[t].clusters, plan.d)
     if centers.state is not None:
         use = read_survey if plan.is_survey(t) else partial(advance, t=t)
         exact, state = use(noisy_sums, noisy_counts, centers.grid / grid, centers.state, plan)

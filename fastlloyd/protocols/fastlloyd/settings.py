@@ -85,6 +85,15 @@ class Settings:
         most=0.5,
         of=_PLUS,
     )
+    wide: float | None = setting(
+        None,
+        "clusters of the first rounds over k, merged to k after them; 1 for none, 'auto' for 2 where N, k and the "
+        "noise suggest it",
+        least=1,
+        most=8,
+        auto=True,
+        of=_PLUS,
+    )
     reach: float | None = setting(
         None,
         "scale of the radius that follows from the spread; 'auto' for what the public noise, N and k suggest",

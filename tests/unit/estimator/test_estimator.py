@@ -391,7 +391,7 @@ def test_noise_is_added_once_however_many_clients(monkeypatch: pytest.MonkeyPatc
 
 def test_traffic_counts_all_parties() -> None:
     X = people()
-    surveyed = {"start": "survey"}
+    surveyed = {"start": "survey", "wide": 1.0}
     traffic = model(n_clusters=2, settings=surveyed).fit_federated(np.array_split(X, 2)).traffic_
     assert traffic["payload_bytes_per_round"] == 96  # FastLloyd, Table 3, with the 32-bit ring
     assert traffic["setup_bytes"] > 4 * (8 + 32)  # keys and seed for the masks, and what whole lives begin with

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
-from fastlloyd.protocols.fastlloyd.plus_plan import SURVEY_COUNT_RATIO, PlusPlan, make_plus, plus_multipliers
+from fastlloyd.protocols.fastlloyd.plus_plan import SURVEY_COUNT_RATIO, PlusPlan, Stage, make_plus, plus_multipliers
 from fastlloyd.protocols.fastlloyd.settings import count_ratio, settings_from
 from fastlloyd.protocols.feddp import budget as feddp
 from fastlloyd.protocols.feddp.settings import settings_from as feddp_settings
@@ -36,7 +36,8 @@ def test_what_is_set_aside_for_the_sampler_is_taken_off_before_noise_is_sized() 
 @pytest.mark.parametrize("d,rounds", [(1, 2), (3, 10), (40, 7)])
 def test_rounds_of_plus_share_what_its_start_leaves(share: float, cells: int, d: int, rounds: int) -> None:
     settings = settings_from("fastlloyd-plus", {"grid" if cells else "survey": share})
-    plus = PlusPlan(survey=not cells, cells=cells, cell=0.5, reach=1.0, shorten=True, shrink=True, swap=True)
+    stages = (Stage(rounds=rounds - 1, clusters=3, cell=0.5, reach=1.0),)
+    plus = PlusPlan(survey=not cells, cells=cells, stages=stages, shorten=True, shrink=True, swap=True)
     sigma = 3.7
     first, *rest = plus_multipliers(plus, settings, d=d, sigma=sigma, rounds=rounds)
     if cells:
@@ -54,5 +55,31 @@ def test_rounds_of_plus_share_what_its_start_leaves(share: float, cells: int, d:
 @pytest.mark.parametrize(("k", "cells"), [(1024, 16), (1025, 0)])
 def test_so_many_clusters_that_k_means_of_cells_takes_too_long_begin_with_a_survey(k: int, cells: int) -> None:
     settings = settings_from("fastlloyd-plus", {})
-    plus = make_plus(settings, k=k, d=3, n=10**8, sigma=4.0, rounds=10)
+    plus = make_plus(settings, k=k, d=3, n=10**8, sigma=4.0, rounds=10, choose_k=False)
     assert (plus.cells, plus.survey) == (cells, not cells)
+
+
+@pytest.mark.parametrize(
+    ("k", "n", "asked", "rounds", "stages"),
+    [
+        (5, 5000, {}, 10, [(4, 10), (5, 5)]),
+        (5, 250, {}, 10, [(9, 5)]),  # too much noise on twice as many counts
+        (5, 250, {"wide": 3.0}, 10, [(4, 15), (5, 5)]),
+        (5, 5000, {"wide": 1.0}, 10, [(9, 5)]),
+        (5, 5000, {"wide": 2.5}, 10, [(4, 12), (5, 5)]),
+        (5, 5000, {}, 5, [(2, 10), (2, 5)]),
+        (5, 5000, {}, 3, [(2, 5)]),
+        (5, 5000, {}, 2, [(2, 5)]),
+        (1, 5000, {}, 10, [(9, 1)]),
+        (512, 10**7, {}, 10, [(4, 1024), (5, 512)]),
+        (513, 10**7, {}, 10, [(9, 513)]),  # more than are merged
+    ],
+)
+def test_the_first_rounds_have_more_clusters_where_the_noise_allows_it(k, n, asked, rounds, stages) -> None:
+    settings = settings_from("fastlloyd-plus", asked)
+    plus = make_plus(settings, k=k, d=6, n=n, sigma=3.5, rounds=rounds, choose_k=False)
+    assert [(stage.rounds, stage.clusters) for stage in plus.stages] == stages
+    assert plus.first + sum(stage.rounds for stage in plus.stages) == rounds
+    one = make_plus(settings, k=k, d=6, n=n, sigma=3.5, rounds=rounds, choose_k=True)
+    assert [stage.clusters for stage in one.stages] == [k]
+    assert [plus.stage(t)[0].clusters for t in range(plus.first, rounds)] == [c for r, c in stages for _ in range(r)]
