@@ -27,7 +27,7 @@ CASES: tuple[dict[str, Any], ...] = (
     {"k": 11, "d": 2, "n": 3000, "rounds": 6, "sigma": "0.25", "settings": {"start": "survey"}},
     {"k": 5, "d": 6, "n": 3000, "rounds": 8, "sigma": "3.25", "settings": {}},
     {"k": 4, "d": 3, "n": 900, "rounds": 5, "sigma": "1.75", "settings": {"start": "survey", "wide": 1.0}},
-    {"k": 2, "d": 25, "n": 500, "rounds": 6, "sigma": "12.0", "settings": {}},  # nu = 0.12: too much for 25 features
+    {"k": 2, "d": 25, "n": 500, "rounds": 6, "sigma": "18.0", "settings": {}},  # nu = 0.17: too much for 25 features
     {"k": 3, "d": 4, "n": 300, "rounds": 7, "sigma": "6.0", "settings": {"wide": 2.5, "survey": 0.0}},
     {"k": 3, "d": 2, "n": 3000, "rounds": 9, "sigma": "2.0", "settings": {"wide": 3.0}},
     {"k": 4, "d": 2, "n": 900, "rounds": 5, "sigma": "2.0", "settings": {"wide": 1.0}},
@@ -247,7 +247,7 @@ class Run:
         k, d, later = self.k, self.d, self.rounds - self.first
         self.multiplier = sigma * (later / (1 - self.share)).sqrt()
         nu = self.multiplier * k / self.n
-        m = nearest(D(str(settings.get("wide", 2 if nu <= min(D("0.2"), D("0.5") / D(d).sqrt()) else 1))) * k)
+        m = nearest(D(str(settings.get("wide", 2 if nu <= min(D("0.2"), D("0.6") / D(d).sqrt()) else 1))) * k)
         if k == 1 or m > 1024:
             m = k
         early = max(min(4, later - 2), 0) if self.rounds >= 3 and m > k else 0

@@ -46,7 +46,7 @@ _WIDE, _WIDE_ROUNDS = 2.0, 4
 """Clusters of the first rounds over k, and how many rounds these are: tuned, see docs/fastlloyd-plus.md."""
 # Largest noise, for that to be worth it, over an equal share of the records: on a count, and of a centre's whole step,
 # which is as much on each of d coordinates.
-_WIDE_COUNT_NOISE, _WIDE_STEP_NOISE = 0.2, 0.5
+_WIDE_COUNT_NOISE, _WIDE_STEP_NOISE = 0.2, 0.6
 
 # Radius over spread and cell, as a function of the noise on a cluster's share: tuned, see docs/fastlloyd-plus.md.
 _REACH, _REACH_POWER, _REACH_LIMITS = 0.35, 0.1, (0.2, 1.5)
