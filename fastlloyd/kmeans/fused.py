@@ -24,11 +24,13 @@ Source: FastLloyd, Alg. 1 lines 6 to 13; Higham, Accuracy and Stability of Numer
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numba import njit
+from numba.core.caching import FunctionCache
 from numpy.typing import NDArray
 
 _TILE = 256
@@ -39,14 +41,32 @@ _HUGE = np.float32(3e38)
 _ANY_ORDER = {"contract", "nsz", "nnan", "ninf", "reassoc"}
 
 
+class _Kept(FunctionCache):
+    """Machine code on disk that no run depends on: where it cannot be read or written, numba compiles."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return machine code, or None; forget a folder's index where anything is damaged, as after a power cut."""
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # whatever unpickling damaged bytes may raise
+            with suppress(OSError):
+                self.flush()
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep machine code if the disk has room."""
+        with suppress(Exception):
+            super().save_overload(sig, data)
+
+
 def _compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Compile at the first call, and keep the machine code where numba may write: here, or in the user's cache."""
 
     def decorate(function: Callable[..., Any]) -> Any:
-        try:
-            return njit(nogil=True, cache=True, **options)(function)
-        except RuntimeError:  # numba found no folder to write to
-            return njit(nogil=True, **options)(function)
+        made = njit(nogil=True, **options)(function)
+        with suppress(RuntimeError):  # numba found no folder to write to
+            made._cache = _Kept(function)
+        return made
 
     return decorate
 

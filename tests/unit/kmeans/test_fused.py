@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -147,6 +148,34 @@ def test_compiles_where_machine_code_cannot_be_kept() -> None:
     namespace: dict = {}
     exec("def twice(x):\n    return 2 * x", namespace)  # in no file, so numba finds no folder for it
     assert fused._compiled()(namespace["twice"])(21) == 42
+
+
+def twice(x: int) -> int:
+    """Something to compile."""
+    return 2 * x
+
+
+@pytest.mark.parametrize("damaged", ["*.nbi", "*.nbc"])
+def test_damaged_machine_code_is_compiled_again(damaged: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path))
+    assert fused._compiled()(twice)(21) == 42
+    (file,) = tmp_path.rglob(damaged)
+    whole = file.stat().st_size
+    file.write_bytes(b"")
+    for hits in (0, 1):  # and is whole again for the next process
+        again = fused._compiled()(twice)
+        assert again(21) == 42
+        assert len(again.stats.cache_hits) == hits
+    assert file.stat().st_size == whole
+
+
+def test_compiles_where_the_disk_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path))
+    compiled = fused._compiled()(twice)
+    (folder,) = tmp_path.iterdir()
+    folder.rmdir()
+    folder.write_text("no folder any more")
+    assert compiled(21) == 42
 
 
 def test_machine_code_of_an_earlier_process_is_found() -> None:
