@@ -12,7 +12,14 @@ from fastlloyd.kmeans.grid import quantise
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.fastlloyd import plus
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
-from fastlloyd.protocols.fastlloyd.plus import _feature_variances, advance, first_state, radius, survey_update
+from fastlloyd.protocols.fastlloyd.plus import (
+    _feature_variances,
+    _weigh_counts,
+    advance,
+    first_state,
+    radius,
+    survey_update,
+)
 from fastlloyd.protocols.fastlloyd.plus_reference import plus_reference
 from fastlloyd.protocols.fastlloyd.rounds import Centers, draw_noise, first_centers, post_process
 from fastlloyd.randomness.secret import SecretRandom
@@ -283,3 +290,13 @@ def test_a_survey_in_blocks_is_that_of_all_records(n: int, monkeypatch: pytest.M
     for values in (1, 4, 5):
         monkeypatch.setattr(plus, "_BLOCK", values)
         assert (survey_update(points, plan) == whole).all()
+
+
+def test_a_square_is_a_product_on_every_machine() -> None:
+    plan = plan_for(blobs(200, 3, 5), 3, protocol=PLUS, settings={"wide": 1.0})
+    state = dataclasses.replace(first_state(plan, given=False), counts=np.zeros(3), count_variance=np.zeros(3))
+    # The pow of some C libraries is off for some of these.
+    for records in np.random.default_rng(0).uniform(10, 1e6, 20_000).tolist():
+        _, variance = _weigh_counts(np.zeros(3), 1e100, dataclasses.replace(state, records=records), plan, 1)
+        step = 0.25 * 0.5 * (records / 3)
+        assert variance[0] == step * step

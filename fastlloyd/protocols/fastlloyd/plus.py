@@ -255,7 +255,7 @@ def _weigh_counts(noisy: Floats, count_noise: float, state: State, plan: Plan, a
         return noisy, np.full(len(noisy), _square(count_noise))
     before = state.count_variance
     if age > 0:
-        before = before + (_COUNT_STEP * _power(_COUNT_DECAY, age) * share) ** 2
+        before = before + _square(_COUNT_STEP * _power(_COUNT_DECAY, age) * share)
     gain = before / (before + _square(count_noise))
     return state.counts + gain * (noisy - state.counts), before * (1.0 - gain)
 
