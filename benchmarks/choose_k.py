@@ -88,7 +88,9 @@ def by_plus(
     """Return the k that fastlloyd-plus chooses, its NICV over that of a run with the true k, and how it stands out."""
     errors, seed, chosen = [], int(rng.integers(1000)), None
     for count, choose in ((most, True), (k, False)):
-        plan = plan_run("fastlloyd-plus", epsilon, k=count, d=points.shape[1], n=len(points), settings={})
+        # A run that chooses k has no rounds with more than KMAX clusters.
+        settings = {"wide": 1.0} if choose else {}
+        plan = plan_run("fastlloyd-plus", epsilon, k=count, d=points.shape[1], n=len(points), settings=settings)
         plan = dataclasses.replace(plan, seed=seed, choose_k=choose)
         centers = simulate(quantise(points, plan.fraction_bits), plan, generator_noise(plan, rng))
         left = choose_k(plan, centers)
