@@ -171,6 +171,10 @@ def _first(plan: Plan, **changes) -> Plan:
             rounds=tuple(dataclasses.replace(r, sum_scale=r.sum_scale * 0.8) for r in plan.rounds),
         ),
         lambda plan: _first(plan, count_scale=plan.rounds[0].count_scale * 0.8),
+        lambda plan: _first(plan, count_scale=plan.rounds[0].count_scale * 1.1),
+        lambda plan: dataclasses.replace(
+            plan, rounds=(*plan.rounds[:-1], dataclasses.replace(plan.rounds[-1], sum_scale=1e14, count_scale=1e14))
+        ),
         lambda plan: dataclasses.replace(
             plan, rounds=tuple(dataclasses.replace(r, count_scale=r.count_scale * 0.9) for r in plan.rounds)
         ),

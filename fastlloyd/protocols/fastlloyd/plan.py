@@ -36,6 +36,8 @@ __all__ = [
 ]
 
 MAX_ROUNDS = 1000
+# A plan's noise over that of the formulas, at most: it is calibrated to the last digits of epsilon.
+_MOST_NOISE = 1.01
 # Ring elements that a party keeps ready for rounds to come (8 MiB at most).
 _READY_ELEMENTS = 1 << 20
 
@@ -198,7 +200,8 @@ def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str
     Raises
     ------
     ValueError
-        The plan differs from the configuration or spends more than epsilon: the server is at fault.
+        The plan differs from the configuration, spends more than epsilon, or adds more noise than that asks for: the
+        server is at fault.
     """
     plan.compare({**alike(Plan, public), "d": d, "names": names})
     if public.rounds is not None and len(plan.rounds) != public.rounds:
@@ -206,7 +209,9 @@ def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str
     check_delta(plan.delta, _allowed_delta(public))
     settings = settings_from(public.protocol, public.settings)
     sigma = _sigma(public, _allowed_delta(public))
-    _check_ranges(plan, Outline(public, settings, d=d, sigma=sigma, count=len(plan.rounds)))
+    outline = Outline(public, settings, d=d, sigma=sigma, count=len(plan.rounds))
+    _check_ranges(plan, outline)
+    _check_noise(plan, outline)
     return check_epsilon(plan.all_releases, plan.delta, most=public.epsilon, private=plan.private)
 
 
@@ -247,6 +252,14 @@ def _check_ranges(plan: Plan, outline: Outline) -> None:
         radius *= 1 << plan.fraction_bits
         if abs(planned.radius - radius) > 1 + 1e-9 * radius:
             raise ValueError(f"the plan's radius in round {t} differs from the configuration")
+
+
+def _check_noise(plan: Plan, outline: Outline) -> None:
+    """Refuse more noise than epsilon asks for: it would spoil the result, or be more than a client can draw."""
+    for t, planned in enumerate(plan.rounds):
+        most = outline.round_plan(t, plan.fraction_bits, _MOST_NOISE)
+        if planned.sum_scale > most.sum_scale or planned.count_scale > most.count_scale:
+            raise ValueError(f"the plan has more noise in round {t} than its epsilon asks for")
 
 
 def _sigma(public: PublicParameters, delta: float) -> float:
