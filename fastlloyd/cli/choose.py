@@ -197,10 +197,8 @@ def _by_columns(answers: Answers) -> Choice:
         return encrypted
     if answers.parties > _FEW_OWNERS:
         return sketches
-    # The plan of vertical-dp gives no estimate of its noise: on few records it is far more than that of vertical-he.
-    return replace(
-        encrypted, why=f"{encrypted.why}; usually less noise than sketches, and more work", others=(sketches,)
-    )
+    # The promise decides, not the noise: which of the two has less depends on the numbers, and both are shown.
+    return replace(encrypted, why=f"{encrypted.why}; sketches promise nothing between the parties", others=(sketches,))
 
 
 def expected(option: Choice, answers: Answers) -> str:
@@ -361,7 +359,10 @@ def _ask(question: _Question) -> Any:
     choices = f" ({'/'.join(question.choices)})" if question.choices else ""
     default = "" if question.default is None else f" [{question.default}]"
     while True:
-        text = input(f"{question.text}{choices}{default}? ").strip()
+        try:
+            text = input(f"{question.text}{choices}{default}? ").strip()
+        except EOFError:
+            raise ConfigError(f"the answers ended before {question.flag}; see fastlloyd choose --help") from None
         if not text and question.default is not None:
             return question.default
         try:

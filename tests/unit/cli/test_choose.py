@@ -103,3 +103,6 @@ def test_what_is_missing_is_asked_for_on_a_terminal(
     assert "expected one of rows, columns, got 'sideways'" in said
     assert "expected a whole number from 3 on, got 'many'" in said
     assert "protocol: fastlloyd-plus" in said and "--min-clients 2" in said
+    monkeypatch.setattr(sys, "stdin", Terminal("columns\n"))  # then Ctrl-D
+    assert main(["choose", "--d", "4", "--k", "5"]) == 2
+    assert "the answers ended before --parties; see fastlloyd choose --help" in capsys.readouterr().err
