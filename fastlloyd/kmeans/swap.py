@@ -86,7 +86,7 @@ def narrow(found: Clusters, k: int) -> Clusters:
     Parameters
     ----------
     found : Clusters
-        At least k; left as they are. A count below zero is taken as zero.
+        At least k, `variance` of shape (m,); left as they are. A count below `LEAST_COUNT` is taken as that.
     k : int
 
     Notes

@@ -29,9 +29,9 @@ class State:
         Of all records: mean, and standard deviation of each feature.
     records : float
         How many records there are.
-    counts, count_variance : float64 array, shape (k,)
-        Records of each cluster, and how far off (variance).
-    variance : float64 array, shape (k,)
+    counts, count_variance : float64 array, shape (clusters,)
+        Records of each cluster of the coming round, and how far off (variance).
+    variance : float64 array, shape (clusters,)
         How far off each centre is: variance of each of its coordinates.
     given : bool
         The start was given: a survey leaves it as it is.
