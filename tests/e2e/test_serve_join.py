@@ -262,8 +262,9 @@ def test_a_client_that_never_comes_is_named(parties, tmp_path):
 
 
 @pytest.fixture
-def alone(monkeypatch):
-    """Undo what a command does to its process."""
+def alone(monkeypatch, tmp_path):
+    """Undo what a command does to its process; run it in a new folder, where no demo has left its files."""
+    monkeypatch.chdir(tmp_path)
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.setenv(variable, "1")
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
