@@ -14,9 +14,9 @@ from fastlloyd.crypto.link.identity import group_hex, load_key, write_atomically
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.dossier.approval import sign_approval
 from fastlloyd.dossier.content import summarise
-from fastlloyd.dossier.values import digest, flatten, show_value
 from fastlloyd.errors import EXIT_OK, ConfigError, printable
 from fastlloyd.run.config import load_config
+from fastlloyd.wire.values import digest, flatten, show_value
 
 _MODE = 0o644
 _WIDTH = 110

@@ -59,7 +59,7 @@ def _approved(path: Path, config: RunConfig, place: Place) -> Approve:
     """Return what refuses a run that this client has not approved; the file is checked at once."""
     from fastlloyd.crypto.link.roster import Roster
     from fastlloyd.dossier.approval import check_approval, read_approval
-    from fastlloyd.dossier.values import public_values
+    from fastlloyd.run.inputs import public_values
 
     if config.roster is None:
         raise ConfigError("--approval: needs --roster and --key, whose owner has approved")

@@ -105,7 +105,7 @@ def _approved(folder: Path, config: RunConfig) -> Approve:
     """Return what refuses a run that not all clients have approved; their files are checked at once."""
     from fastlloyd.crypto.link.roster import Roster
     from fastlloyd.dossier.approval import check_approval, read_approvals
-    from fastlloyd.dossier.values import public_values
+    from fastlloyd.run.inputs import public_values
 
     if config.roster is None:
         raise ConfigError("--require-approvals: needs --roster and --key, which say who may approve")

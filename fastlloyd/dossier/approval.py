@@ -17,15 +17,14 @@ from typing import Annotated, Any, Literal
 from fastlloyd.crypto.link.identity import Identity
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.crypto.link.signature import sign, verifies
-from fastlloyd.dossier.values import canonical, differences, digest
 from fastlloyd.errors import ConfigError
 from fastlloyd.randomness import domains
 from fastlloyd.wire.decode import Within, decode, load_json
 from fastlloyd.wire.header import PartyId
 from fastlloyd.wire.regular import open_regular
+from fastlloyd.wire.values import canonical, differences, digest, list_differences
 
 MOST_BYTES = 1 << 24
-_MOST_TOLD = 12
 _AGAIN = "if the new values are right, approve them with `fastlloyd agree`; otherwise start the run that was approved"
 
 
@@ -152,10 +151,9 @@ def check_approval(approval: Approval, values: Mapping[str, Any], source: str) -
     """
     if canonical(approval.values) != canonical(values):
         found = differences(approval.values, values) or ["the same values under other names"]
-        more = f"; and {len(found) - _MOST_TOLD} more" if len(found) > _MOST_TOLD else ""
         raise ConfigError(
             f"{source}: this is not the run that {approval.name!r} ({approval.party}) approved: "
-            f"{'; '.join(found[:_MOST_TOLD])}{more}; {_AGAIN}"
+            f"{list_differences(found)}; {_AGAIN}"
         )
 
 

@@ -17,7 +17,6 @@ from fastlloyd.dossier.blocks import Block, Dossier, Items, Section, Table, Text
 from fastlloyd.dossier.planned import Planned
 from fastlloyd.dossier.points import not_promised, open_points
 from fastlloyd.dossier.standing import ASSESSMENT, ASSESSMENT_NOTE, ENDS, ENDS_NOTE, FILES_NOTE, KEYS, files
-from fastlloyd.dossier.values import digest, flatten, show_value
 from fastlloyd.dossier.words import factor_words, promise_words
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import SKETCH_ROWS, Release
@@ -28,6 +27,7 @@ from fastlloyd.report.unit import format_count, format_epsilon
 from fastlloyd.run.promise import unit_sentence
 from fastlloyd.version import __version__
 from fastlloyd.wire.header import SERVER
+from fastlloyd.wire.values import digest, flatten, show_value
 
 _TO_FILL_IN = "To be filled in. (fastlloyd dossier --purpose TEXT puts it here.)"
 

@@ -7,11 +7,10 @@ from typing import Any
 
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.dossier.flow import Flow, find_flow
-from fastlloyd.dossier.values import public_values
 from fastlloyd.protocols.registry import find
 from fastlloyd.report.sight import Sight, Sights, who_sees
 from fastlloyd.run.config import VERTICAL, RunConfig
-from fastlloyd.run.inputs import Common
+from fastlloyd.run.inputs import Common, public_values
 from fastlloyd.run.outcome import Foreseen
 from fastlloyd.run.promise import privacy_unit
 

@@ -27,8 +27,8 @@ CONFIRMATION = Message(
     name="confirmation",
     about="that both ends have the same public values",
     route="any pair",
-    server="digest of the public configuration",
-    others="the same",
+    server="the client's public configuration",
+    others="its digest, and the server's public configuration",
 )
 HELLO = Message(
     name="Hello",

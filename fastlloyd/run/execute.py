@@ -47,7 +47,7 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.driver import Deadlines, Driver
 from fastlloyd.run.files import Files, ResultFiles, ServerFiles
 from fastlloyd.run.host import Host, Progress
-from fastlloyd.run.inputs import Common
+from fastlloyd.run.inputs import Common, told
 from fastlloyd.run.outcome import Facts, Outcome
 from fastlloyd.run.place import load_identity
 from fastlloyd.run.session import Session, find_face
@@ -55,6 +55,7 @@ from fastlloyd.run.state import StateDir
 from fastlloyd.run.told import interrupted_words, resume_words
 from fastlloyd.run.vertical import refuse_one_file
 from fastlloyd.wire.header import PartyId, clients
+from fastlloyd.wire.values import explain
 
 T = TypeVar("T")
 
@@ -264,7 +265,8 @@ def _meet(
     roster = b"" if prepared.roster is None else prepared.roster.digest()
     digest = hashlib.sha256(run_id + common.digest(config, roster)).digest()
     announcer.patience.stage = partial(_awaited, links, "links")
-    links.connect(digest, deadline_s=config.setup_deadline)
+    values = told(config, common, prepared.roster)
+    links.connect(digest, deadline_s=config.setup_deadline, told=values, explain=partial(explain, own=values))
     facts = Facts(
         config=config,
         common=common,

@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.data.bounds import Bounds, parse_bounds, scale
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.dataset import Dataset
@@ -31,9 +32,12 @@ from fastlloyd.kmeans.grid import GridPoints, quantise
 from fastlloyd.kmeans.passes import Passes
 from fastlloyd.net.mpi.launcher import detect
 from fastlloyd.privacy.ledger import keyed_digest
+from fastlloyd.protocols.registry import find
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig, public_part
+from fastlloyd.version import __version__
 from fastlloyd.wire.header import PROTOCOL_VERSION, PartyId
+from fastlloyd.wire.values import MOST_TOLD_BYTES, canonical
 
 DEFAULT_DATASET = "photo"
 T = TypeVar("T")
@@ -114,6 +118,56 @@ class OwnRecords:
     def quantise(self, fraction_bits: int) -> GridPoints:
         """Put the points on the grid of 2^-q."""
         return quantise(self.raw_points, fraction_bits, Passes(self.threads))
+
+
+def public_values(config: RunConfig, common: Common, roster: Roster | None) -> dict[str, Any]:
+    """Return the public values of a run.
+
+    Parameters
+    ----------
+    config : RunConfig
+        As the protocol's `gather` returned it.
+    common : Common
+    roster : Roster or None
+
+    Returns
+    -------
+    dict
+        Plain JSON values. `settled` holds what follows from the configuration, defaults filled in.
+    """
+    facts = common.facts(config, b"" if roster is None else roster.digest())
+    del facts["resume"]  # an interrupted run goes on under the approval that it began with
+    settled, version, split = facts.pop("public"), facts.pop("version"), facts.pop("split")
+    lo, hi, names = facts.pop("bounds")
+    own_columns = find(config.protocol).partition == "vertical" and split is None
+    values = {
+        **facts,
+        "settled": settled,
+        "protocol_version": version,
+        "fastlloyd": __version__,
+        # With tables split by columns each party states the bounds of its own columns in the run itself.
+        "bounds": None if own_columns else _name_bounds(lo, hi, names),
+        "public_data_set": split,
+        "parties": {
+            str(entry.party): {"name": entry.name, "fingerprint": entry.fingerprint}
+            for entry in (() if roster is None else roster.entries)
+        },
+    }
+    plain: dict[str, Any] = json.loads(canonical(values))
+    return plain
+
+
+def told(config: RunConfig, common: Common, roster: Roster | None) -> bytes:
+    """Return the public values as client and server tell them to each other; empty if `MOST_TOLD_BYTES` do not do."""
+    text = canonical({**public_values(config, common, roster), "resume": config.resume})
+    return text if len(text) <= MOST_TOLD_BYTES else b""
+
+
+def _name_bounds(lo: list[float], hi: list[float], names: tuple[str, ...] | None) -> dict[str, Any]:
+    """Name the bounds by feature; one pair without names holds for every feature."""
+    if names is None:
+        names = ("every feature",) if len(lo) == 1 else tuple(f"feature {i + 1}" for i in range(len(lo)))
+    return {name: [low, high] for name, low, high in zip(names, lo, hi, strict=True)}
 
 
 def own_threads(config: RunConfig) -> int:

@@ -195,12 +195,12 @@ def test_another_epsilon_is_refused(crashed: Path, only: dict[int, list[str]] | 
     if only is None:
         assert "plan that was refused: the plan has epsilon = 1.0, expected 2.0" in ended.ranks[1].err
     else:
-        assert "client 2 runs with another public configuration" in ended.said
+        assert "client 2 runs with another public configuration: epsilon is 2 there and 1 here;" in ended.said
 
 
 def test_a_party_that_starts_anew_is_refused(crashed: Path) -> None:
     ended = refused(crashed, STATE, 3, only={0: ["--resume"], 1: ["--resume"]})
-    assert "client 2 runs with another public configuration" in ended.said
+    assert "client 2 runs with another public configuration: resume is false there and true here;" in ended.said
 
 
 @pytest.mark.parametrize(

@@ -201,6 +201,22 @@ def test_a_missing_value_is_told_to_its_owner_only(parties, tmp_path):
         assert "secret_ward" not in sites.out(rank)
 
 
+def test_another_public_configuration_is_named_with_both_values_at_both_ends(parties, tmp_path):
+    with Sites(parties, tmp_path) as sites:
+        sites.serve()
+        sites.join(1)
+        sites.join(2, "--epsilon", "4", "--columns", "f2")
+        sites.join(3)
+        assert sites.codes(0, 1, 2, 3) == [3] * 4, sites.said()
+    assert sites.err(0) == (
+        "fastlloyd: client 2 (clinic south) runs with another public configuration: columns is f2 there and none here; "
+        "epsilon is 4 there and 5 here; compare flags, run file and roster with its\n"
+    )
+    assert "columns is none there and f2 here; epsilon is 5 there and 4 here" in sites.err(2)
+    for rank in (1, 3):
+        assert sites.err(rank) == "fastlloyd: client 2 (clinic south) runs with another public configuration\n"
+
+
 @pytest.mark.parametrize(
     ("number", "rank", "sentence"),
     [

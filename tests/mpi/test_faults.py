@@ -136,11 +136,18 @@ def check_owner(ended: Ended, sentence: str) -> None:
         assert "hospital_2" not in text and "f2" not in text
 
 
-@pytest.mark.parametrize(("rank", "flags"), [(2, ["--seed", "7"]), (0, ["--epsilon", "2", "--protocol", "sulloyd"])])
-def test_another_public_configuration_is_refused(folder: Path, rank: int, flags: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("rank", "flags", "differs"),
+    [
+        (2, ["--seed", "7"], "seed is 7 there and 0 here;"),
+        (0, ["--epsilon", "2", "--protocol", "sulloyd"], "epsilon is 1 there and 2 here;"),
+    ],
+)
+def test_another_public_configuration_is_refused(folder: Path, rank: int, flags: list[str], differs: str) -> None:
     ended = run(folder, FLAGS, only={rank: flags})
     check_ending(ended, folder, 3)
     assert "runs with another public configuration" in ended.ranks[0].err
+    assert differs in ended.ranks[0].err
     # The server's configuration is the reference: it is the client that differs.
     assert re.search(r"client [12] runs with another", ended.ranks[0].err)
 

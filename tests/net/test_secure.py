@@ -178,7 +178,69 @@ def test_other_configuration_names_the_peer():
     )
     assert all(type(error) is PeerError and error.reason is Reason.CONFIG_MISMATCH for error in errors)
     assert [error.rank for error in errors] == [1, 0]
-    assert "compare flags" in str(errors[0])
+    assert "its digest is another one; compare flags" in str(errors[0])
+
+
+def test_client_and_server_tell_each_other_their_values_and_clients_do_not():
+    network = MemoryNetwork(3)
+    certificates = {PartyId(rank): identity(rank).certificate_der for rank in range(3)}
+    links = [SecureLinks(network.endpoint(PartyId(rank)), identity(rank), certificates, Meter()) for rank in range(3)]
+    seen = {each.me: {} for each in links}
+    for each in links:
+        deliver = each._deliver
+
+        def keep(peer, message, link_bytes, each=each, deliver=deliver):
+            seen[each.me][peer] = message[33:]
+            deliver(peer, message, link_bytes)
+
+        each._deliver = keep
+    told = [b"server's", b"one's", b"two's"]
+    connect = [
+        lambda each=each: each.connect(CONTEXT, deadline_s=LIMIT_S, told=told[each.me.rank], explain=bytes.decode)
+        for each in links
+    ]
+    assert at_once(connect) == [None] * 3
+    assert seen == {
+        SERVER: {ONE: told[1], TWO: told[2]},
+        ONE: {SERVER: told[0], TWO: b""},
+        TWO: {SERVER: told[0], ONE: b""},
+    }
+
+
+def test_what_differs_is_explained_by_what_the_other_one_told():
+    links = make_links(2)
+    told = [b"the server has 1", b"the client has 2"]
+    errors = at_once(
+        [
+            lambda each=each: each.connect(
+                bytes(31) + bytes([each.me.rank]), deadline_s=LIMIT_S, told=told[each.me.rank], explain=bytes.decode
+            )
+            for each in links
+        ]
+    )
+    assert str(errors[0]) == (
+        "client 1 runs with another public configuration: the client has 2; compare flags, run file and roster with its"
+    )
+    assert "the server runs with another public configuration: the server has 1; compare" in str(errors[1])
+
+
+def test_a_confirmation_with_too_many_values_is_refused_when_its_length_is_read():
+    class Talker(SecureLinks):
+        def _advance(self, peer):
+            self._values = bytes((1 << 20) + 1)
+            self._link(peer).max_message = 1 << 30
+            super()._advance(peer)
+
+    network = MemoryNetwork(2)
+    certificates = {PartyId(rank): identity(rank).certificate_der for rank in range(2)}
+    links = [
+        cls(network.endpoint(PartyId(rank)), identity(rank), certificates, Meter())
+        for rank, cls in enumerate((SecureLinks, Talker))
+    ]
+    errors = connect_all(links)
+    assert isinstance(errors[0], SecurityError) and "declared a message of 1048610 bytes" in str(errors[0])
+    with pytest.raises(InternalError, match="at most 1048576 bytes of values"):
+        make_links(2)[0].connect(CONTEXT, deadline_s=LIMIT_S, told=bytes((1 << 20) + 1))
 
 
 def test_client_that_differs_from_the_server_does_not_accuse_another_client_first():

@@ -4,7 +4,8 @@ Everything is driven by arriving frames: whatever a party waits for, each frame 
 the link it belongs to. So the handshakes of all pairs proceed at once, in no particular order.
 
 A link is up after one confirmed message in each direction, which carries the protocol version and a
-digest of run id and public configuration: a TLS client learns only by reading that it was accepted.
+digest of run id and public configuration: a TLS client learns only by reading that it was accepted. Between a client
+and the server it carries the public values too, so that whoever refuses can say which one differs.
 
 Agreed start and agreed abort (`net/link/control.py`) travel beside the links in plain frames.
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from fastlloyd.crypto.link.identity import Identity
 from fastlloyd.crypto.link.tls import MAX_MESSAGE_BYTES, TlsLink, sealed_bytes
@@ -33,8 +34,10 @@ from fastlloyd.net.link.frame import Kind
 from fastlloyd.net.meter import Meter
 from fastlloyd.net.transport import MAX_FRAME_BYTES, Transport
 from fastlloyd.wire.header import PROTOCOL_VERSION, SERVER, SETUP_ROUND, Header, PartyId
+from fastlloyd.wire.values import MOST_TOLD_BYTES
 
 CONTEXT_BYTES = 32
+_CONFIRMATION_BYTES = 1 + CONTEXT_BYTES
 _MAX_CERTIFICATE_BYTES = 1 << 13
 _RECORD = bytes([Kind.RECORD])
 # Room for handshakes and certificates, however short the messages are.
@@ -91,6 +94,8 @@ class SecureLinks(Channel):
         self._inbox_bytes: dict[PartyId, int] = dict.fromkeys(self.peers, 0)
         self._ahead_bytes: float = math.inf
         self._confirmation = b""
+        self._values = b""
+        self._explain: Callable[[bytes], str] = _says_nothing
         self._wanted: tuple[PartyId, ...] = ()
         self._told: set[PartyId] = set()
         self._heard: dict[PartyId, bytes] = {}
@@ -109,13 +114,26 @@ class SecureLinks(Channel):
         self._transport.most_frame = min(max(frame_bytes, _LEAST_FRAME_BYTES), MAX_FRAME_BYTES)
         self._ahead_bytes = ahead_bytes
 
-    def connect(self, context: bytes, *, deadline_s: float, peers: Iterable[PartyId] | None = None) -> None:
+    def connect(
+        self,
+        context: bytes,
+        *,
+        deadline_s: float,
+        peers: Iterable[PartyId] | None = None,
+        told: bytes = b"",
+        explain: Callable[[bytes], str] | None = None,
+    ) -> None:
         """Bring the links to `peers` (default: all) up.
 
         Parameters
         ----------
         context : bytes, length 32
             Digest of run id and public configuration, which must be equal at both ends.
+        told : bytes
+            The public values, for the other end of a link between a client and the server: what it reads if its digest
+            is another one. At most `MOST_TOLD_BYTES`.
+        explain : callable, optional
+            Says how what such a peer told differs from this party's values.
 
         Raises
         ------
@@ -130,6 +148,9 @@ class SecureLinks(Channel):
         """
         if len(context) != CONTEXT_BYTES:
             raise InternalError(f"a link's context has {CONTEXT_BYTES} bytes, got {len(context)}")
+        if len(told) > MOST_TOLD_BYTES:
+            raise InternalError(f"a confirmation carries at most {MOST_TOLD_BYTES} bytes of values, got {len(told)}")
+        self._values, self._explain = told, explain or _says_nothing
         end = time.monotonic() + deadline_s
         self._confirmation = bytes([PROTOCOL_VERSION]) + context
         self._wanted = tuple(sorted(self.peers if peers is None else peers))
@@ -148,6 +169,7 @@ class SecureLinks(Channel):
                 )
             self._compare()
         self._compare()
+        self._heard = dict.fromkeys(self._heard, self._confirmation)  # what they told is not needed any more
 
     def send(self, peer: PartyId, message: bytes | bytearray | memoryview, *, payload_bytes: int, round: int) -> None:
         """Encrypt a message and hand it to the transport; never waits.
@@ -224,6 +246,7 @@ class SecureLinks(Channel):
         """Keep a message for `receive`; the first one of each link is its confirmation."""
         if peer not in self._heard:
             self._heard[peer] = message
+            self._links[peer].max_message = self._max_message
             self._meter.received[peer, SETUP_ROUND].add(0, 0, link_bytes)
             return
         try:
@@ -266,7 +289,7 @@ class SecureLinks(Channel):
                 self._certificates[peer],
                 server_side=self.me < peer,
                 peer=peer,
-                max_message=self._max_message,
+                max_message=_CONFIRMATION_BYTES + MOST_TOLD_BYTES,  # until the confirmation is there
             )
         return self._links[peer]
 
@@ -280,7 +303,8 @@ class SecureLinks(Channel):
             self._answer(peer, link)
         if link.established:
             self._told.add(peer)
-            frame = _RECORD + link.seal(self._confirmation)
+            values = self._values if SERVER in (self.me, peer) else b""
+            frame = _RECORD + link.seal(self._confirmation + values)
             self._put(peer, frame)
             self._meter.sent[peer, SETUP_ROUND].add(0, 0, len(frame))
 
@@ -297,12 +321,14 @@ class SecureLinks(Channel):
             return
         for peer in self._wanted:
             theirs = self._heard.get(peer, self._confirmation)
-            if theirs == self._confirmation:
+            context, values = theirs[:_CONFIRMATION_BYTES], theirs[_CONFIRMATION_BYTES:]
+            if context == self._confirmation:
                 continue
-            if len(theirs) == len(self._confirmation) and theirs[0] == PROTOCOL_VERSION:
+            if len(context) == _CONFIRMATION_BYTES and context[0] == PROTOCOL_VERSION:
+                how = self._explain(values) if SERVER in (self.me, peer) else ""
                 text = (
-                    f"{peer} runs with another public configuration (digest {theirs[1:5].hex()}, here "
-                    f"{self._confirmation[1:5].hex()}): compare flags, run file and roster with its"
+                    f"{peer} runs with another public configuration: {how or 'its digest is another one'}; compare "
+                    "flags, run file and roster with its"
                 )
             else:
                 text = (
@@ -310,3 +336,8 @@ class SecureLinks(Channel):
                     "all parties"
                 )
             raise PeerError(text, rank=peer.rank, reason=Reason.CONFIG_MISMATCH)
+
+
+def _says_nothing(told: bytes) -> str:
+    """Explain nothing."""
+    return ""

@@ -19,14 +19,15 @@ from fastlloyd.cli.serve import _approved as approved_by_all
 from fastlloyd.crypto.link.identity import Identity, make_identity, save_identity
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.dossier.approval import Approval, check_approval, read_approval, read_approvals, sign_approval
-from fastlloyd.dossier.values import differences, digest, public_values
 from fastlloyd.errors import ConfigError
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.run.config import OPTIONS, RunConfig, with_values
 from fastlloyd.run.execute import execute
+from fastlloyd.run.inputs import public_values
 from fastlloyd.run.place import Place
 from fastlloyd.run.session import find_face
 from fastlloyd.wire.header import PartyId
+from fastlloyd.wire.values import differences, digest
 from tests.net.memory import MemoryNetwork
 
 IDENTITIES = [make_identity(f"site {rank}", rank) for rank in range(3)]
