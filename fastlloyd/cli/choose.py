@@ -13,7 +13,7 @@ from shlex import join
 from typing import Any
 
 from fastlloyd.cli.options import Parser
-from fastlloyd.errors import EXIT_OK, ConfigError
+from fastlloyd.errors import EXIT_OK, ConfigError, did_you_mean
 from fastlloyd.kmeans.merging import LEAST, MOST
 from fastlloyd.run.config import RunConfig, with_values
 
@@ -372,4 +372,4 @@ def _ask(question: _Question) -> Any:
             continue
         if not question.choices or value in question.choices:
             return value
-        print(f"expected one of {', '.join(question.choices)}, got {text!r}")
+        print(f"expected one of {', '.join(question.choices)}, got {text!r}{did_you_mean(text, question.choices)}")

@@ -11,7 +11,7 @@ from fastlloyd.data.public.download import EMBEDDED, Get, download, get_file
 from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
 from fastlloyd.data.public.named import DEFAULT_DATASET, list_named
 from fastlloyd.data.public.origin import ORIGINS
-from fastlloyd.errors import EXIT_OK, ConfigError, DataError, FastLloydError
+from fastlloyd.errors import EXIT_OK, ConfigError, DataError, FastLloydError, did_you_mean
 
 ALL = "all"
 
@@ -90,7 +90,10 @@ def _download(names: list[str], data_dir: str | None, force: bool, get: Get) -> 
         raise ConfigError(f"expected --data-dir DIR (or ${DATA_DIR_VARIABLE}): where to put the files")
     unknown = [name for name in names if name not in (*ORIGINS, *EMBEDDED, ALL)]
     if unknown:
-        raise ConfigError(f"no address is known for {', '.join(unknown)}; known are {', '.join(ORIGINS)}, and {ALL}")
+        close = did_you_mean(unknown[0], (*ORIGINS, *EMBEDDED, ALL))
+        raise ConfigError(
+            f"no address is known for {', '.join(unknown)}{close}; known are {', '.join(ORIGINS)}, and {ALL}"
+        )
     wanted = dict.fromkeys(one for name in names for one in (ORIGINS if name == ALL else (name,)))
     failed: list[FastLloydError] = []
     for name in wanted:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
+from fastlloyd.cli.options import BETWEEN_SITES, Parser, add_run_options, parse_run_options
 from fastlloyd.cli.serve import CARRIER, CONNECTION, connection_keys, refuse_other_files
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.tcp.address import parse_address
@@ -89,7 +89,7 @@ def parser() -> Parser:
     parser.add_argument(
         "--approval", metavar="FILE", help="what `fastlloyd agree` wrote; a run with other public values is refused"
     )
-    add_run_options(parser, unused=("transport", "network"))
+    add_run_options(parser, unused=("transport", "network"), needed=BETWEEN_SITES)
     return parser
 
 

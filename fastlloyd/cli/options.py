@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import functools
 import os
+import re
+import sys
 import tomllib
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
@@ -21,21 +23,66 @@ _ABOUT = "about"
 """Attribute of a flag of a run: its help where all flags are shown."""
 
 
+BETWEEN_SITES = ("roster", "key")
+"""Options that a site needs beside those that most people need."""
 _FORM = ("delimiter", "decimal", "encoding")
+
+
+_ALIKE = (
+    ("--n-total", "--n"),
+    ("--clients", "--parties", "-n"),
+    ("--output", "--out"),
+    ("--k", "--clusters", "--n-clusters"),
+    ("--d", "--features", "--dimensions"),
+)
+"""Flags of one meaning: commands call it differently, or people do."""
+_CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are ConfigErrors: the caller decides who prints them."""
+
+    _words: Sequence[str] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, and remember what was typed for the error's sake."""
+        self._words = sys.argv[1:] if args is None else args
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> Any:
         """Raise instead of printing."""
         raise ConfigError(f"{message}{self._meant(message)}; see {self.prog} --help")
 
     def _meant(self, message: str) -> str:
-        """Return what the first unknown flag was probably meant to be."""
-        _, found, words = message.partition("unrecognized arguments: ")
-        flags = [word.partition("=")[0] for word in words.split() if word.startswith("-")]
-        return did_you_mean(flags[0], self._option_string_actions) if found and flags else ""
+        """Return what the first word that does not fit was probably meant to be: a flag, or one of its choices."""
+        choice = _CHOICE.search(message)
+        if choice:
+            return did_you_mean(choice[1], (word.strip("'") for word in choice[2].split(", ")))
+        known = self._flags()
+        typed = (word.partition("=")[0] for word in self._words if re.match("--?[a-z]", word))
+        # -n3 is -n 3, and --eps stands for --epsilon.
+        whole = (flag if flag.startswith("--") else flag[:2] for flag in typed)
+        strange = next((flag for flag in whole if not any(name.startswith(flag) for name in known)), None)
+        if strange is None:
+            return ""
+        close = _like(strange, known) or did_you_mean(strange, known)
+        return close if strange in message else f"; {strange} is none of its flags{close}"
+
+    def _flags(self) -> list[str]:
+        """Return all flags, those of actions such as `add` too."""
+        own = list(self._option_string_actions)
+        inner = [action.choices for action in self._actions if isinstance(action, argparse._SubParsersAction)]
+        return [*own, *(flag for parsers in inner for parser in parsers.values() for flag in parser._flags())]
+
+
+def _like(flag: str, known: Collection[str]) -> str:
+    """Return the flag that this command has for what another name means, as a remark; '' for none."""
+    for alike in _ALIKE:
+        for name in alike if flag in alike else ():
+            if name in known:
+                more = ", with one more for the server" if name == "-n" else ""
+                return f" (did you mean {name!r}{more}?)"
+    return ""
 
 
 class _HelpAll(argparse.Action):
@@ -56,7 +103,9 @@ def show_all(parser: argparse.ArgumentParser) -> None:
         action.help = getattr(action, _ABOUT, action.help)
 
 
-def add_run_options(parser: argparse.ArgumentParser, *, unused: Collection[str] = ()) -> None:
+def add_run_options(
+    parser: argparse.ArgumentParser, *, unused: Collection[str] = (), needed: Collection[str] = ()
+) -> None:
     """Add every flag of a run, as `RunConfig` declares it; a flag that is not given is None.
 
     Parameters
@@ -64,9 +113,11 @@ def add_run_options(parser: argparse.ArgumentParser, *, unused: Collection[str] 
     unused : collection of str
         Options that a command takes and does not use, for it reads the run file of a command that does; no help shows
         them.
+    needed : collection of str
+        Options that a command's short help shows beside those that most people need.
     """
     parser.add_argument("--help-all", action=_HelpAll, help="show all flags, not only those that most people need")
-    parser.add_argument("--config", metavar="FILE.toml", help="run file: any flag below may stand in it; flags win")
+    parser.add_argument("--config", metavar="FILE.toml", help="run file: any flag of a run may stand in it; flags win")
     parser.add_argument("--events", action="store_true", help=argparse.SUPPRESS)
     groups: dict[str, argparse._ActionsContainer] = {"": parser}
     for option in OPTIONS.values():
@@ -75,7 +126,7 @@ def add_run_options(parser: argparse.ArgumentParser, *, unused: Collection[str] 
         action = _add_flag(groups[option.group], option)
         if not option.hidden and option.name not in unused:
             setattr(action, _ABOUT, option.help)
-            action.help = option.help if option.common else argparse.SUPPRESS
+            action.help = option.help if option.common or option.name in needed else argparse.SUPPRESS
     action = groups[TASK].add_argument(
         "--set", action="append", metavar="PROTOCOL.KEY=VALUE", dest="set_", help=argparse.SUPPRESS
     )

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
+from fastlloyd.cli.options import BETWEEN_SITES, Parser, add_run_options, parse_run_options
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.tcp.address import Address, listen, parse_address
 from fastlloyd.run.config import RunConfig
@@ -139,7 +139,9 @@ def parser() -> Parser:
         help="refuse the run unless DIR has an approval of each client (`fastlloyd agree`) of exactly this run",
     )
     add_run_options(
-        parser, unused=("data", "missing", "id", "evaluate", "budget", "transport", "network", "print_result")
+        parser,
+        unused=("data", "missing", "id", "evaluate", "budget", "transport", "network", "print_result"),
+        needed=BETWEEN_SITES,
     )
     return parser
 

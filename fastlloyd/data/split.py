@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.form import SUFFIXES
 from fastlloyd.data.table import column_names, read_table
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, did_you_mean
 from fastlloyd.randomness import domains
 
 SPLITS = ("iid", "even", "label")
@@ -93,7 +93,8 @@ def split_rows(
 def _split_by_file(n: int, clients: int, how: str) -> list[NDArray[np.int64]]:
     """Read one client number per row."""
     if not how.lower().endswith(SUFFIXES):
-        raise ConfigError(f"--split {how}: expected {', '.join(SPLITS)} or a CSV file with one client per row")
+        close = did_you_mean(how, SPLITS)
+        raise ConfigError(f"--split {how}: expected {', '.join(SPLITS)} or a CSV file with one client per row{close}")
     numbers = _read_owners(how)
     if numbers.size != n:
         raise ConfigError(

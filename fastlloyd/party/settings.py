@@ -149,7 +149,8 @@ def read_settings(defaults: T, owner: str, values: Mapping[str, object]) -> T:
         try:
             chosen[name] = rule.read(kind, value)
         except ValueError as error:
-            raise ConfigError(f"--set {owner}.{name}: expected {error}, got {show(value)}") from None
+            close = did_you_mean(value, map(str, rule.choices)) if isinstance(value, str) else ""
+            raise ConfigError(f"--set {owner}.{name}: expected {error}, got {show(value)}{close}") from None
     return cast(T, dataclasses.replace(cast(Any, defaults), **chosen))
 
 

@@ -48,7 +48,7 @@ class RunConfig:
         path=True,
     )
     dataset: str | None = option(
-        None, "demonstration: one public set, split among the clients", DATA, "NAME|FILE", common=True, path=True
+        None, "demonstration: one public set, split among the clients", DATA, "NAME|FILE", path=True
     )
     data_dir: str | None = option(
         None, "where --dataset NAME is looked up (default $FASTLLOYD_DATA)", DATA, "DIR", path=True
@@ -152,11 +152,9 @@ class RunConfig:
         None, "go on without slow clients (default: all)", LINKS, "M", within=(1, 100_000), public=True
     )
     roster: str | None = option(
-        None, "TOML of pinned certificates; without it: demonstration", LINKS, "FILE", common=True, path=True
+        None, "TOML of pinned certificates; without it: demonstration", LINKS, "FILE", path=True
     )
-    key: str | None = option(
-        None, "this party's own key; '{client}' becomes the rank", LINKS, "FILE", common=True, path=True
-    )
+    key: str | None = option(None, "this party's own key; '{client}' becomes the rank", LINKS, "FILE", path=True)
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     workers: int | None = option(
         None, "vertical-he: processes that compute (default: cores)", LINKS, "W", within=(1, 256)
@@ -175,7 +173,7 @@ class RunConfig:
     state_dir: str | None = option(
         None, "ledger over runs, and what --resume needs (private to each party)", OUT, "DIR", common=True, path=True
     )
-    resume: bool = option(False, "go on with the interrupted run in --state-dir", OUT, common=True)
+    resume: bool = option(False, "go on with the interrupted run in --state-dir", OUT)
     output: str = option(
         "fastlloyd-run", "default ./%(default)s; may contain '{client}'", OUT, "DIR", common=True, path=True
     )

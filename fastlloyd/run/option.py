@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, did_you_mean
 
 T = TypeVar("T")
 AUTO = "auto"
@@ -139,7 +139,9 @@ class Option:
         ConfigError
         """
         if self.choices and value not in self.choices:
-            raise self.wrong(f"one of {', '.join(map(str, self.choices))}", value)
+            known = [*map(str, self.choices)]
+            error = self.wrong(f"one of {', '.join(known)}", value)
+            raise ConfigError(f"{error}{did_you_mean(str(value), known)}")
         if self.within is None or value is None or value in self.words:
             return
         least, most = self.within

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, did_you_mean
 
 DEFAULT_OUTPUT = Path("benchmarks") / "results"
 
@@ -267,8 +267,8 @@ def find_bench(name: str) -> Bench:
     for bench in BENCHES:
         if bench.name == name:
             return bench
-    known = ", ".join(bench.name for bench in BENCHES)
-    raise ConfigError(f"no benchmark {name!r}; known are {known}")
+    known = [bench.name for bench in BENCHES]
+    raise ConfigError(f"no benchmark {name!r}{did_you_mean(name, known)}; known are {', '.join(known)}")
 
 
 def run_bench(name: str, options: Options) -> str:

@@ -21,7 +21,7 @@ from fastlloyd.bench.utility.league_report import LEAGUE_EPSILONS, League, leagu
 from fastlloyd.bench.utility.measure import Job, Measured, measure_jobs, present
 from fastlloyd.bench.utility.plan import EPSILONS, FASTLLOYD, GLLOYD, LLOYD, PLUS, SULLOYD, Method, list_cells
 from fastlloyd.bench.utility.report import can_draw, write_files
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, did_you_mean
 
 NAME = "utility-league"
 OPTIMUM = Method(OPTIMUM_NAME, OPTIMUM_NAME)
@@ -104,7 +104,7 @@ def _choose(only: Sequence[str]) -> list[Method]:
     known = {method.name: method for method in METHODS}
     for name in only:
         if name not in known:
-            raise ConfigError(f"--only: no method {name!r}; known are {', '.join(known)}")
+            raise ConfigError(f"--only: no method {name!r}{did_you_mean(name, known)}; known are {', '.join(known)}")
         if problem := find_problem(name):
             raise ConfigError(f"--only: {name} cannot be used: {problem}")
     return [method for method in METHODS if not only or method.name in only]

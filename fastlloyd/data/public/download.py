@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fastlloyd.data.public.fetch import fetch
 from fastlloyd.data.public.named import load_named
 from fastlloyd.data.public.origin import ORIGINS, Made, Origin, Remote, content_digest
-from fastlloyd.errors import ConfigError, DataError
+from fastlloyd.errors import ConfigError, DataError, did_you_mean
 
 Get = Callable[[Remote], bytes]
 
@@ -65,7 +65,9 @@ def download(name: str, folder: Path, *, force: bool = False, get: Get = get_fil
     if name in EMBEDDED:
         return f"{name}: part of this package, nothing to fetch"
     if name not in ORIGINS:
-        raise ConfigError(f"no address is known for {name!r}; known are {', '.join((*EMBEDDED, *ORIGINS))}, and all")
+        known = (*EMBEDDED, *ORIGINS)
+        close = did_you_mean(name, known)
+        raise ConfigError(f"no address is known for {name!r}{close}; known are {', '.join(known)}, and all")
     origin, path, beside = ORIGINS[name], folder / f"{name}.csv.gz", folder / f"{name}.labels.csv.gz"
     if not force and (path.exists() or beside.exists()):
         if _content(name, folder) != origin.sha256:

@@ -22,7 +22,7 @@ from fastlloyd.data.form import SUFFIXES, names_file
 from fastlloyd.data.public.embedded import IRIS, load_photo
 from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
 from fastlloyd.data.table import read_table
-from fastlloyd.errors import ConfigError, DataError
+from fastlloyd.errors import ConfigError, DataError, did_you_mean
 
 DEFAULT_DATASET = "photo"
 
@@ -252,9 +252,13 @@ def _find(name: str, data_dir: str | Path | None) -> Path:
         if path.is_file():
             return path
         looked = f"then {path}"
+    known = ["photo", "iris", *FACTS]
+    if data_dir is not None:
+        known += [_stem(path) for path in sorted(Path(data_dir).glob("*.csv.gz"))]
     raise ConfigError(
-        f"no data set {name!r}: looked among the embedded ones (photo, iris), {looked}; give the path of a "
-        f"file, or set ${DATA_DIR_VARIABLE} to a folder of NAME.csv.gz files (`fastlloyd datasets` lists them)"
+        f"no data set {name!r}{did_you_mean(name, known)}: looked among the embedded ones (photo, iris), {looked}; "
+        f"give the path of a file, or set ${DATA_DIR_VARIABLE} to a folder of NAME.csv.gz files (`fastlloyd datasets` "
+        "lists them)"
     )
 
 

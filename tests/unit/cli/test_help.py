@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,8 @@ from fastlloyd.protocols.registry import summaries
 from fastlloyd.run.config import OPTIONS, RunConfig
 
 PARSERS = {"run": run.parser, "client": client_parser, "plan": plan.parser, "serve": serve.parser, "join": join.parser}
+
+ROOT = Path(__file__).parents[3]
 
 
 def flags(help_text: str) -> set[str]:
@@ -33,8 +37,25 @@ def test_short_help_is_short_and_part_of_the_long_one(command: str) -> None:
     short, long = short_and_long(PARSERS[command]())
     assert short < long
     assert short >= {"--help-all", "--config", "--protocol", "--k", "--epsilon", "--n-total"}
-    assert len(short) <= 20
+    assert len(short) <= 18
     assert not short & {"--ring-bits", "--delay", "--set", "--log-level"}
+
+
+def test_help_of_a_run_shows_a_dozen_flags() -> None:
+    assert len(short_and_long(run.parser())[0] - {"--help-all"}) == 12
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/first-run.md"])
+def test_what_new_users_are_told_to_type_stands_in_the_short_help(document: str) -> None:
+    text = (ROOT / document).read_text("utf-8").replace("\\\n", " ")
+    found = 0
+    for words in ("fastlloyd run", "fastlloyd.client", "fastlloyd serve", "fastlloyd join", "fastlloyd plan"):
+        command = re.split(r"[ .]", words)[1]
+        for line in re.findall(rf"^(?:\S*bin/|\S*mpirun .*)?{re.escape(words)}(?= )(.*)$", text, re.M):
+            typed = set(re.findall(r"--[a-z][a-z-]*", line.partition(" #")[0].partition("||")[0]))
+            assert typed <= short_and_long(PARSERS[command]())[0], line
+            found += 1
+    assert found >= 4
 
 
 def test_all_help_of_a_run_lists_every_flag_that_is_not_hidden() -> None:

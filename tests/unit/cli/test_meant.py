@@ -1,66 +1,74 @@
-"""A name that is nearly right is answered with the one that was probably meant."""
+"""A flag, choice or name that is nearly right is answered with the right one, by every command."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from importlib import import_module
 
 import pytest
 
 from fastlloyd.__main__ import main
+from fastlloyd.cli import COMMANDS
+from fastlloyd.cli.options import Parser
+from fastlloyd.client import parser as client_parser
+from fastlloyd.errors import ConfigError
 
-PLAN = ["plan", "--d", "3", "--k", "3", "--n-total", "2000"]
-CHECK = ["check", "--data", "clinic.csv"]
+PARSERS = {**{name: import_module(f"fastlloyd.cli.{name}").parser for name in COMMANDS}, "client": client_parser}
+
+
+def refusal(parser: Parser, *words: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parser.parse_args(words)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("command", PARSERS)
+def test_every_flag_of_every_command_that_is_nearly_right_is_answered(command: str) -> None:
+    parser = PARSERS[command]()
+    flags = [flag for flag in parser._flags() if len(flag) > 5]
+    for flag in flags:
+        typed = flag[:4] + "x" + flag[4:]
+        assert f"(did you mean {flag!r}?)" in refusal(parser, typed), typed
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "sentence"),
+    [
+        ("choose", ["--n-total", "5"], "unrecognized arguments: --n-total 5 (did you mean '--n'?)"),
+        ("choose", ["--clients=3"], "(did you mean '--parties'?)"),
+        ("run", ["--clients", "3"], "(did you mean '-n', with one more for the server?)"),
+        ("run", ["--parties", "3"], "(did you mean '-n', with one more for the server?)"),
+        ("check", ["--n-clusters", "3"], "(did you mean '--k'?)"),
+        ("run", ["-k", "3"], "(did you mean '--k'?)"),
+        ("agree", ["--confg", "x"], "required: --config; --confg is none of its flags (did you mean '--config'?)"),
+        ("roster", ["add", "--roster", "x", "--cert", "y", "--nme", "z"], "(did you mean '--name'?)"),
+        ("roster", ["ad"], "(did you mean 'add'?)"),
+        ("choose", ["--split", "row"], "(did you mean 'rows'?)"),
+        ("run", ["--missing", "dropp"], "(did you mean 'drop'?)"),
+    ],
+)
+def test_other_names_and_choices_are_answered_too(command: str, words: list[str], sentence: str) -> None:
+    assert sentence in refusal(PARSERS[command](), *words)
+
+
+def test_what_is_like_nothing_is_answered_with_nothing() -> None:
+    assert "did you mean" not in refusal(PARSERS["report"](), "--zzzzzz")
+    assert refusal(PARSERS["agree"]()).startswith("the following arguments are required: --config; see ")
+    assert PARSERS["run"]().parse_args(["-n3", "--eps", "2", "--bounds=-1,1"]).epsilon == 2
 
 
 @pytest.mark.parametrize(
     ("words", "meant"),
     [
-        (["lan"], "plan"),
-        ([*PLAN, "--epsilom", "3"], "--epsilon"),
-        (["keygen", "--name", "x", "--prefx=y"], "--prefix"),
-        ([*PLAN, "--protocol", "fedpp"], "feddp"),
-        ([*PLAN, "--set", "fastloyd.alpha=0.8"], "fastlloyd"),
-        ([*PLAN, "--protocol", "fastlloyd", "--set", "fastlloyd.alfa=0.8"], "alpha"),
-        ([*PLAN, "--config", "run.toml"], "epsilon"),
-        ([*CHECK, "--columns", "Dos"], "dose"),
-        ([*CHECK, "--bounds", "bounds.csv", "--columns", "dose"], "Dose"),
+        (["run", "--dataset", "phto"], "photo"),
+        (["run", "--split", "labl", "--dataset", "iris"], "label"),
+        (["plan", "--set", "fastlloyd-plus.start=survy"], "survey"),
+        (["datasets", "download", "adlt", "--data-dir", "."], "adult"),
+        (["bench", "fastloyd-table3"], "fastlloyd-table3"),
     ],
 )
-def test_the_name_that_was_meant(
-    words: list[str],
-    meant: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_names_and_settings_are_answered_too(
+    words: list[str], meant: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("run.toml").write_text("epsilo = 3.0\n")
-    Path("clinic.csv").write_text("age,dose\n1,2\n3,4\n")
-    Path("bounds.csv").write_text("feature,lo,hi\nage,0,1\nDose,0,1\n")
+    monkeypatch.delenv("FASTLLOYD_DATA", raising=False)
     assert main(words) == 2
-    assert f"(did you mean {meant!r}?)" in capsys.readouterr().err
-
-
-def test_nothing_is_guessed_for_a_name_that_is_like_none(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["xyzzy"]) == 2
-    assert "did you mean" not in capsys.readouterr().err
-
-
-def test_feddp_is_planned_without_data(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*PLAN, "--protocol", "feddp"]) == 0
-    said = capsys.readouterr().out
-    assert "feddp: 2,000 records at most, 3 features, 3 clusters" in said
-    assert "the run needs --server-data FILE, and its noise is at most this" in said and "norm 1.732" in said
-
-
-def test_a_protocol_that_cannot_choose_k_says_which_can(capsys: pytest.CaptureFixture[str]) -> None:
-    for protocol in ("fastlloyd", "secfc", "vertical-he"):
-        assert main([*PLAN, "--protocol", protocol, "--k", "auto:8"]) == 2
-        said = capsys.readouterr().err
-        assert f"--k auto:8: {protocol} does not choose the number of clusters" in said
-        assert "(fastlloyd-plus, feddp)" in said
-    for protocol in ("fastlloyd-plus", "feddp"):
-        assert main([*PLAN, "--protocol", protocol, "--k", "auto:8"]) == 0
-        assert "at most 8 clusters" in capsys.readouterr().out
-    assert main([*PLAN, "--k", "auto:2000"]) == 2
-    assert "from 3 to 1024" in capsys.readouterr().err
+    assert f"(did you mean {meant!r}?)" in capfd.readouterr().err
