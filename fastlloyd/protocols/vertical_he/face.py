@@ -33,7 +33,6 @@ from fastlloyd.life.hello import await_plan, await_ready, propose_plan, tell_rea
 from fastlloyd.life.pairs import agree_pairs
 from fastlloyd.party.effects import Afford, Allow, Party, Publish
 from fastlloyd.party.settings import describe_settings
-from fastlloyd.privacy.accountant import prepare
 from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocols.vertical_he.computing import computing_party
 from fastlloyd.protocols.vertical_he.face_claim import FLOODING, against, conditions
@@ -183,7 +182,6 @@ def _agree(session: Session, own: OwnColumns | None, n: int | None) -> Party[tup
     if own is not None and n is not None:
         yield from tell_columns(own.features)
         yield from tell_count(n)
-        prepare()  # rank 0 plans meanwhile, and this party will check the plan
     values = (yield from await_plan()).plan
     found: list[tuple[PartyFeatures, ...]] = []
 
