@@ -30,7 +30,7 @@ from fastlloyd.net.link import control
 from fastlloyd.net.link.control import NotStarted, agree_start
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.meter import Meter
-from fastlloyd.net.tcp import door, hub
+from fastlloyd.net.tcp import door, hub, spoke
 from fastlloyd.net.tcp import transport as tcp
 from fastlloyd.net.tcp.address import Address, listen, parse_address
 from fastlloyd.net.tcp.admission import Keys, StrangerLog, hello
@@ -666,6 +666,55 @@ def test_no_server_within_the_deadline() -> None:
     with pytest.raises(PeerTimeout, match=rf"at {address} within 0.3 s \(connection refused\)") as caught:
         join(address, 1, keys=None, deadline_s=0.3, note=str)
     assert caught.value.rank == 0
+
+
+def hang_up(address: Address, times: int) -> None:
+    """Be there for some connections, and gone afterwards."""
+    with listen(address)[0] as door:
+        door.setblocking(True)
+        for _ in range(times):
+            door.accept()[0].close()
+
+
+def test_a_server_that_was_there_and_has_ended_is_not_waited_for(monkeypatch) -> None:
+    monkeypatch.setattr(spoke, "GONE_S", 0.3)
+    free = listen(Address("127.0.0.1", 0))[0]
+    address = Address(*free.getsockname())
+    free.close()
+    said: list[str] = []
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(hang_up, address, 1)
+        with pytest.raises(PeerGone, match="has ended before it let this client in: for 0.3 s nobody has listened"):
+            join(address, 1, keys=None, deadline_s=LIMIT_S, note=said.append)
+    assert len(said) == 1 and "; trying again for" in said[0]
+
+
+def test_a_server_that_comes_back_in_time_lets_clients_in(monkeypatch) -> None:
+    monkeypatch.setattr(spoke, "GONE_S", LIMIT_S)
+    free = listen(Address("127.0.0.1", 0))[0]
+    address = Address(*free.getsockname())
+    free.close()
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(join, address, 1, keys=None, deadline_s=LIMIT_S, note=str)
+        hang_up(address, 1)
+        with TcpServer(listen(address), 1, keys=None, note=str, warn=str) as server:
+            while not job.done():
+                server.receive(0.01)
+            job.result().close(lost=True)
+
+
+def test_a_server_that_has_not_started_is_waited_for_until_the_deadline(monkeypatch) -> None:
+    monkeypatch.setattr(spoke, "GONE_S", 0.01)
+    free = listen(Address("127.0.0.1", 0))[0]
+    address = Address(*free.getsockname())
+    free.close()
+    said: list[str] = []
+    with pytest.raises(PeerTimeout, match="within 0.6 s"):
+        join(address, 1, keys=None, deadline_s=0.6, note=said.append)
+    assert said == [
+        f"waiting for the server at {address} (connection refused: it has not started, or its run has ended); "
+        "trying again for 0.6 s"
+    ]
 
 
 def test_a_listener_that_says_nothing_is_given_up() -> None:

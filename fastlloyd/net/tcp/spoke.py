@@ -11,7 +11,7 @@ import ssl
 import time
 from collections.abc import Callable
 
-from fastlloyd.errors import PeerTimeout, SecurityError
+from fastlloyd.errors import PeerGone, PeerTimeout, SecurityError
 from fastlloyd.net.tcp.address import Address, connect
 from fastlloyd.net.tcp.admission import Keys, Welcome, hello, refused_by_server
 from fastlloyd.net.tcp.stream import Stream
@@ -21,6 +21,8 @@ from fastlloyd.wire.header import SERVER, PartyId
 _ATTEMPT_S = 10.0
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 1.0
+GONE_S = 30.0
+"""How long a server that was there may be away."""
 
 
 class TcpClient(TcpTransport):
@@ -79,6 +81,8 @@ def join(
 ) -> TcpClient:
     """Connect to the server as client `rank`; try again until the deadline, for the operator may start last.
 
+    Whoever was there and then does not listen for `GONE_S` has ended: it is not waited for.
+
     Parameters
     ----------
     keys : Keys or None
@@ -92,16 +96,27 @@ def join(
         The host does not exist, or the rank is taken or not in this run.
     SecurityError
         A certificate was refused, or one side has a roster and the other has none.
+    PeerGone
+        A server was there, and has ended before it let this client in.
     PeerTimeout, PeerError
         No fastlloyd server answered.
     """
     end = time.monotonic() + deadline_s
     pause_s = _FIRST_PAUSE_S
+    there = None
     while True:
-        found, why = _attempt(address, rank, keys, end)
+        found, why, listens = _attempt(address, rank, keys, end)
         if found is not None:
             stream, welcome = found
             return TcpClient(stream, welcome, close_deadline_s=close_deadline_s)
+        if listens:
+            there = time.monotonic()
+        elif there is not None and time.monotonic() - there >= GONE_S:
+            raise PeerGone(
+                f"the server at {address} was there and has ended before it let this client in: for {GONE_S:g} s "
+                f"nobody has listened there ({why}); ask the operator why, and join again once `fastlloyd serve` runs",
+                rank=SERVER.rank,
+            )
         if time.monotonic() + pause_s >= end:
             raise PeerTimeout(
                 f"no server let this client in at {address} within {deadline_s:g} s ({why}): check --server, that the "
@@ -109,14 +124,17 @@ def join(
                 rank=SERVER.rank,
             )
         if pause_s == _FIRST_PAUSE_S:
-            note(f"waiting for the server at {address} ({why}); trying again for {deadline_s:g} s")
+            maybe = "" if listens else ": it has not started, or its run has ended"
+            note(f"waiting for the server at {address} ({why}{maybe}); trying again for {deadline_s:g} s")
         # Sites that were turned away together must not come back together.
         time.sleep(pause_s * (0.5 + os.urandom(1)[0] / 510))
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
-def _attempt(address: Address, rank: int, keys: Keys | None, end: float) -> tuple[tuple[Stream, Welcome] | None, str]:
-    """Try once; give the connection, or why there is none."""
+def _attempt(
+    address: Address, rank: int, keys: Keys | None, end: float
+) -> tuple[tuple[Stream, Welcome] | None, str, bool]:
+    """Try once; give the connection, or why there is none and whether somebody listens."""
     stream = None
     try:
         connection = connect(address, max(0.05, min(_ATTEMPT_S, end - time.monotonic())))
@@ -124,12 +142,13 @@ def _attempt(address: Address, rank: int, keys: Keys | None, end: float) -> tupl
         welcome = _knock(stream, rank, keys, end)
         if welcome is not None:
             welcome.check(rank)
-            return (stream, welcome), ""
+            return (stream, welcome), "", True
         hung_up = stream.ended
         stream.close()
-        return None, "it hung up" if hung_up else "it does not answer"
+        return None, "it hung up" if hung_up else "it does not answer", True
     except OSError as error:
-        return None, "no answer" if isinstance(error, TimeoutError) else str(error.strerror or error).lower()
+        why = "no answer" if isinstance(error, TimeoutError) else str(error.strerror or error).lower()
+        return None, why, stream is not None
     except BaseException:
         if stream is not None:
             stream.close()
