@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from bisect import bisect_right
 from collections.abc import Iterable
 from copy import copy
 from typing import Protocol, Self
@@ -36,7 +37,7 @@ from fastlloyd.randomness.prg import (
     KeyStream,
     derive,
 )
-from fastlloyd.wire.header import PartyId
+from fastlloyd.wire.header import PartyId, clients
 
 TENSOR_UPDATE = 0
 NO_HISTORY = bytes(4)
@@ -118,6 +119,8 @@ class MaskGenerator:
 
         A round's streams start at the same place whatever its shape, so a round has one shape only.
         """
+        if (ring, elements) == (self._ring, self._elements):
+            return self
         other = copy(self)
         other._shape(ring, elements)
         return other
@@ -147,25 +150,22 @@ class MaskGenerator:
         ------
         As `mask`.
         """
-        ranks = [client.rank for client in sorted(included)]
         result = np.zeros(self._elements, dtype=self._ring.dtype)
-        while ranks:
-            run = 1
-            while run < len(ranks) and ranks[run] == ranks[0] + run:
-                run += 1
-            result += self._between(round_, history, ranks[0], ranks[0] + run)
-            del ranks[:run]
+        for first, after in _runs(tuple(included)):
+            result += self._between(round_, history, first, after)
         return result
 
     def _between(self, round_: int, history: bytes, first: int, after: int) -> RingArray:
         """Return r_first - r_after."""
         ahead = _READ_AHEAD_BYTES // (self._stride * BLOCK_BYTES)
-        if after > ahead:
-            ends = [self._streams(round_, history, number, 1)[0] for number in (first, after)]
-        else:
+        if after <= ahead:
             if self._ready_for != (round_, history):
                 self._ready, self._ready_for = self._streams(round_, history, 1, ahead), (round_, history)
-            ends = [self._ready[first - 1], self._ready[after - 1]]
+            ends = self._ready[first - 1], self._ready[after - 1]
+        elif after == first + 1:
+            ends = tuple(self._streams(round_, history, first, 2))
+        else:
+            ends = self._streams(round_, history, first, 1)[0], self._streams(round_, history, after, 1)[0]
         difference: RingArray = ends[0] - ends[1]
         return difference
 
@@ -174,3 +174,17 @@ class MaskGenerator:
         length = count * self._stride * BLOCK_BYTES
         content = self._stream.read(round_, history, length, block=(first - 1) * self._stride)
         return np.frombuffer(content, self._ring.dtype).reshape(count, -1)[:, : self._elements]
+
+
+def _runs(included: tuple[PartyId, ...]) -> list[tuple[int, int]]:
+    """List the first rank of each run of neighbours, and the one after its last."""
+    if included == clients(len(included)):  # nearly always: much cheaper than a look at each
+        return [(1, len(included) + 1)]
+    ranks = sorted({party.rank for party in included})
+    leads = [rank - place for place, rank in enumerate(ranks)]  # alike within a run, larger behind each gap
+    runs, start = [], 0
+    while start < len(ranks):
+        end = bisect_right(leads, leads[start], start)
+        runs.append((ranks[start], ranks[end - 1] + 1))
+        start = end
+    return runs

@@ -152,7 +152,7 @@ class Driver:
             self._awaited = ((effect.sender,), effect.type.__name__)
             if effect.sender in self._gone:
                 raise self._gone[effect.sender]
-            if not self._wait(end):
+            if self._wait(end) is None:
                 raise PeerTimeout(
                     f"{effect.sender} sent no {effect.type.__name__} within {limit:g} s; it is silent or cannot be "
                     "reached (--deadline allows more time)",
@@ -165,22 +165,28 @@ class Driver:
         limit = self._limit(effect.round)
         end = time.monotonic() + limit
         answers: dict[PartyId, Message] = {}
-        while True:
-            for sender in effect.senders:
-                if sender not in answers and (message := self._take(sender, effect)) is not None:
+        senders = frozenset(effect.senders)
+        awaited = dict.fromkeys(effect.senders)
+        needed = set(senders - effect.late)
+        # All at first, then only whom news came of: a look at all for each message would cost M times M a round.
+        news: tuple[PartyId, ...] | None = effect.senders
+        while news is not None:
+            for sender in news:
+                if sender in senders and sender not in answers and (message := self._take(sender, effect)) is not None:
                     answers[sender] = message
-            awaited = [s for s in effect.senders if s not in answers and s not in self._gone]
-            if len(answers) >= effect.at_least and all(sender in effect.late for sender in awaited):
+                if sender in answers or sender in self._gone:
+                    awaited.pop(sender, None)
+                    needed.discard(sender)
+            if len(answers) >= effect.at_least and not needed:
                 return answers
             if len(answers) + len(awaited) < effect.at_least:
                 raise next(iter(self._gone.values()))
             self._awaited = (tuple(awaited), effect.type.__name__)
-            if not self._wait(end):
-                break
+            news = self._wait(end)
         if len(answers) >= effect.at_least:
             _log.warning("%s not waited for any longer", ", ".join(str(sender) for sender in awaited))
             return answers
-        silent = awaited[0]
+        silent = next(iter(awaited))
         raise PeerTimeout(
             f"{silent} sent no {effect.type.__name__} within {limit:g} s; {len(answers)} of {len(effect.senders)} "
             f"clients answered, at least {effect.at_least} are needed (--min-clients, --deadline)",
@@ -190,8 +196,8 @@ class Driver:
     def _limit(self, round_: int) -> float:
         return self._deadlines.setup_s if round_ == SETUP_ROUND else self._deadlines.round_s
 
-    def _wait(self, end: float) -> bool:
-        """Take in one message; False when the deadline has passed."""
+    def _wait(self, end: float) -> tuple[PartyId, ...] | None:
+        """Take in one message, or the loss of a peer, and return whose it is; None when the deadline has passed."""
         remaining = end - time.monotonic()
         try:
             arrived = self._links.receive(max(remaining, 0.0))
@@ -200,16 +206,16 @@ class Driver:
             if error.rank == SERVER.rank:
                 # Nothing goes on without it; waiting for another client would blame that one.
                 raise
-            return True
+            return (PartyId(error.rank),)
         if arrived is None:
-            return remaining > 0
+            return () if remaining > 0 else None
         peer, frame = arrived
         try:
             header = Header.decode(frame)
         except ValueError as error:
             raise PeerError(f"{peer} sent a malformed message: {error}", rank=peer.rank) from error
         self._inbox.put(peer, header, frame[HEADER_BYTES:])
-        return True
+        return (peer,)
 
     def _take(self, sender: PartyId, effect: Receive | Gather) -> Message | None:
         """Decode the sender's next message, if it is there."""

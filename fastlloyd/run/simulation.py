@@ -72,7 +72,10 @@ class Simulation:
         self._hosts = dict(hosts or {})
         self._inboxes = {party: Inbox() for party in parties}
         self._waiting: dict[PartyId, Receive | Gather] = {}
+        self._reached: set[PartyId] = set()
+        self._absent: dict[PartyId, set[PartyId]] = {}
         self.releases: dict[PartyId, list[Release]] = defaultdict(list)
+        self._noted: dict[PartyId, set[Release]] = defaultdict(set)
         self.meters: dict[PartyId, Meter] = {party: (meters or {}).get(party) or Meter() for party in parties}
         self.published: list[tuple[PartyId, Publish]] = []
         self.saved: dict[tuple[PartyId, str], bytes] = {}
@@ -97,7 +100,10 @@ class Simulation:
             while ready:
                 party = ready.popleft()
                 self._go_on(party, steps.pop(party), results)
-                for other in sorted(self._waiting):
+                # Nobody else can go on now who could not before: a look at all would cost M times M a round.
+                reached = sorted(self._reached & self._waiting.keys())
+                self._reached.clear()
+                for other in reached:
                     step = self._serve(other)
                     if step is not None:
                         del self._waiting[other]
@@ -128,7 +134,7 @@ class Simulation:
                     results[party] = end.value
                     return
                 if isinstance(effect, Receive | Gather):
-                    self._waiting[party] = effect
+                    self._wait(party, effect)
                     return
                 try:
                     answer = self._perform(party, effect)
@@ -145,7 +151,8 @@ class Simulation:
             self._send(party, effect)
             return None
         if isinstance(effect, Record):
-            self.releases[party] += [r for r in effect.releases if r not in self.releases[party]]
+            self.releases[party] += [release for release in effect.releases if release not in self._noted[party]]
+            self._noted[party].update(effect.releases)
         elif isinstance(effect, Save):
             self.saved[party, effect.name] = effect.content
         elif isinstance(effect, Publish):
@@ -175,22 +182,45 @@ class Simulation:
             if passed is not None:
                 self.meters[receiver].received[sender, effect.round].add(1, payload, size)
                 self._inboxes[receiver].put(sender, header, passed)
+                self._reach(receiver, sender)
+
+    def _wait(self, party: PartyId, effect: Receive | Gather) -> None:
+        """Let a party wait; note whom it cannot do without."""
+        self._waiting[party] = effect
+        self._reached.add(party)
+        if isinstance(effect, Gather):
+            needed = set(effect.senders) - effect.late
+            self._absent[party] = needed - set(self._present(party, effect))
+
+    def _reach(self, receiver: PartyId, sender: PartyId) -> None:
+        """Note that a message came to a party."""
+        self._reached.add(receiver)
+        effect = self._waiting.get(receiver)
+        if isinstance(effect, Gather) and self._inboxes[receiver].holds(sender, effect.round):
+            self._absent[receiver].discard(sender)
 
     def _serve(self, party: PartyId) -> Step | None:
         """Return a waiting party's next step, if all it waits for is there."""
-        effect, inbox = self._waiting[party], self._inboxes[party]
+        effect = self._waiting[party]
         if isinstance(effect, Receive):
-            return self._answer(party, (effect.sender,)) if inbox.holds(effect.sender, effect.round) else None
-        present = [sender for sender in effect.senders if inbox.holds(sender, effect.round)]
-        awaited = set(effect.senders) - effect.late - set(present)
-        return None if awaited or len(present) < effect.at_least else self._answer(party, present)
+            there = self._inboxes[party].holds(effect.sender, effect.round)
+            return self._answer(party, (effect.sender,)) if there else None
+        if self._absent[party]:
+            return None
+        present = self._present(party, effect)
+        return None if len(present) < effect.at_least else self._answer(party, present)
+
+    def _present(self, party: PartyId, effect: Gather) -> list[PartyId]:
+        """List the senders of a gather whose message is there."""
+        inbox = self._inboxes[party]
+        return [sender for sender in effect.senders if inbox.holds(sender, effect.round)]
 
     def _close_gathers(self, ready: deque[PartyId], steps: dict[PartyId, Step]) -> None:
         """Let the deadline pass: a gather goes on without the missing senders."""
         for party, effect in list(self._waiting.items()):
             if not isinstance(effect, Gather):
                 continue
-            present = [sender for sender in effect.senders if self._inboxes[party].holds(sender, effect.round)]
+            present = self._present(party, effect)
             if len(present) < effect.at_least:
                 missing = next(sender for sender in effect.senders if sender not in present)
                 late = PeerError(f"{missing} sent nothing in round {effect.round}", rank=missing.rank)

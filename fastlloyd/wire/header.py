@@ -14,7 +14,8 @@ Source: docs/protocol.md, "Frames".
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from functools import lru_cache
+from itertools import compress
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 PROTOCOL_VERSION = 4
@@ -23,6 +24,7 @@ FINAL_ROUND = 0xFFFF_FFFE
 
 _HEADER = struct.Struct("<BBHI")
 HEADER_BYTES = _HEADER.size
+_AS_TRUTH = bytes.maketrans(b"01", b"\0\1")
 
 
 class PartyId(NamedTuple):
@@ -43,8 +45,9 @@ class PartyId(NamedTuple):
 SERVER = PartyId(0)
 
 
+@lru_cache(maxsize=8)
 def clients(count: int) -> tuple[PartyId, ...]:
-    """Name clients 1..count."""
+    """Return the names of clients 1..count."""
     return tuple(PartyId(rank) for rank in range(1, count + 1))
 
 
@@ -108,18 +111,22 @@ class Message(Protocol):
         ...
 
 
-def encode_included(included: Iterable[PartyId], count: int) -> bytes:
+def encode_included(included: tuple[PartyId, ...], count: int) -> bytes:
     """Write a set of clients as a bitmap: bit i - 1 stands for client i of `count`."""
-    bits = 0
-    for party in included:
-        if not 1 <= party.rank <= count:
-            raise ValueError(f"{party} is not one of {count} clients")
-        bits |= 1 << (party.rank - 1)
+    if included == clients(count):
+        bits = (1 << count) - 1
+    else:
+        digits = bytearray(b"0" * count)
+        for party in included:
+            if not 1 <= party.rank <= count:
+                raise ValueError(f"{party} is not one of {count} clients")
+            digits[-party.rank] = ord("1")
+        bits = int(digits, 2)
     return bits.to_bytes((count + 7) // 8, "little")
 
 
 def decode_included(bitmap: bytes, count: int) -> tuple[PartyId, ...]:
-    """Read a bitmap of clients.
+    """Read a bitmap of clients; in the order of ranks.
 
     Raises
     ------
@@ -131,4 +138,7 @@ def decode_included(bitmap: bytes, count: int) -> tuple[PartyId, ...]:
     bits = int.from_bytes(bitmap, "little")
     if bits >> count:
         raise ValueError(f"the bitmap names clients beyond client {count}")
-    return tuple(PartyId(i + 1) for i in range(count) if bits >> i & 1)
+    if bits == (1 << count) - 1:
+        return clients(count)
+    digits = f"{bits:b}"[::-1].encode()
+    return tuple(compress(clients(count), digits.translate(_AS_TRUTH)))

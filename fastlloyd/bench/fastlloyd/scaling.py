@@ -197,9 +197,9 @@ def _words(size: Size) -> str:
         f"From {base}, one quantity at a time, on balanced generated clusters. Processes: MPI over TCP on localhost, "
         f"TLS 1.3, each send delayed by 0.25 ms, {size.runs} run(s) of {size.rounds} rounds, median of the runs' "
         "medians as the server sees a round, first round left out; M + 1 processes share "
-        f"{cores()} core(s). Memory: all parties in one thread, no links, no delay, {size.memory_rounds} rounds, total "
-        "time over the rounds, set-up left out; each client takes off the masks of all M, so the sum over the parties "
-        "grows with M squared. The ring has 32 bits where the sums fit, else 64. Payload: all parties together."
+        f"{cores()} core(s). Memory: all parties in one thread, no links, no delay, {size.memory_rounds} rounds, mean "
+        "time from one round's reply to the next one's, set-up left out. The ring has 32 bits where the sums fit, else "
+        "64. Payload: all parties together."
     )
 
 

@@ -35,6 +35,14 @@ def test_the_total_is_the_sum_of_the_masks(included: set[int], bits: int, elemen
     assert (masks.total(3, parties, NO_HISTORY) == separate).all()
 
 
+@given(one=st.sets(st.integers(1, 12), min_size=1), other=st.sets(st.integers(1, 12), min_size=1))
+def test_what_a_sum_over_another_set_leaves_is_uniform(one: set[int], other: set[int]) -> None:
+    masks = generator(elements=1000)
+    totals = [masks.total(0, [PartyId(rank) for rank in ranks], NO_HISTORY) for ranks in (one, other)]
+    ones = np.unpackbits((totals[0] - totals[1]).view(np.uint8)).mean()
+    assert abs(ones - (one != other) / 2) < 7 * 0.5 / np.sqrt(1000 * 32)
+
+
 def test_streams_read_ahead_or_one_by_one_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     masks = generator(elements=40)
     together = [masks.mask(0, party, NO_HISTORY) for party in clients(3)]

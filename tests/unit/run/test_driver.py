@@ -18,6 +18,7 @@ from fastlloyd.party.effects import Gather, Identify, Publish, Receive, Record, 
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.run.driver import Deadlines, Driver
 from fastlloyd.run.host import Host, _Disk
+from fastlloyd.run.inbox import Inbox
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId, clients
 
@@ -328,6 +329,33 @@ def test_a_message_of_a_client_that_is_gone_is_not_waited_for() -> None:
         driver(links).drive(receive(TWO, 1))
     assert caught.value.rank == 2
     assert list(links.arriving) == [message(ONE, 1)]
+
+
+def test_what_a_client_sent_before_it_was_lost_counts() -> None:
+    links = FakeLinks(deque([message(ONE, 5), message(TWO, 5), message(THREE, 5)]), refuses={TWO})
+    one = driver(links)
+
+    def send_and_gather():
+        yield Send((TWO,), Ready(), 4)
+        return (yield from gather(2))
+
+    assert set(one.drive(send_and_gather())) == {ONE, TWO, THREE}
+
+
+def test_a_gather_looks_at_each_message_once_however_many_senders_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    take = Inbox.take
+    monkeypatch.setattr(
+        Inbox, "take", lambda self, sender, effect: (looks.append(sender), take(self, sender, effect))[1]
+    )
+    everybody = clients(300)
+
+    def gather_all():
+        return (yield Gather(everybody, Ready, 5, len(everybody)))
+
+    links = FakeLinks(deque(message(sender, 5) for sender in everybody))
+    assert list(driver(links).drive(gather_all())) == list(everybody)
+    assert len(looks) == 2 * len(everybody)
 
 
 def test_a_wait_uses_the_time_that_is_left() -> None:
