@@ -57,6 +57,28 @@ def printable(text: str, *, lines: bool = False) -> str:
     )
 
 
+_PLURALS = {"party": "parties", "entry": "entries", "person": "people", "process": "processes"}
+_SINGULARS = {"are": "is", "were": "was", "have": "has", "carry": "carries"}
+
+
+def format_count(count: int, noun: str, verb: str = "") -> str:
+    """Write a number with its noun, and with a verb, given in the plural, that agrees.
+
+    Examples
+    --------
+    >>> format_count(1, "client")
+    '1 client'
+    >>> format_count(2000, "party", "have"), format_count(1, "record", "lack")
+    ('2,000 parties have', '1 record lacks')
+    """
+    if count == 1:
+        words = [noun, _SINGULARS.get(verb, f"{verb}s")]
+    else:
+        *before, last = noun.split(" ")
+        words = [" ".join([*before, _PLURALS.get(last, f"{last}s")]), verb]
+    return f"{count:,} " + " ".join(words if verb else words[:1])
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return the known name that a word was probably meant to be, as a remark to put after the word; '' for none.
 

@@ -217,7 +217,8 @@ def _cap(question: _Question) -> tuple[int, str] | None:
             return None
         if question.client > len(question.client_caps):
             raise ConfigError(
-                f"--client {question.client}: there are caps for {len(question.client_caps)} clients only"
+                f"--client {question.client}: caps are given for "
+                f"{format_count(len(question.client_caps), 'client')} only"
             )
         return question.client_caps[question.client - 1], f"the cap of client {question.client}"
     if question.n_total is None:
@@ -233,8 +234,8 @@ def _check_cap(rows: int, question: _Question) -> None:
     cap = _cap(question)
     if cap is not None and rows > cap[0]:
         raise DataError(
-            f"{format_count(rows, question.record)} are more than {cap[0]:,}, {cap[1]}; agree on a larger --n-total or "
-            "larger --client-caps with the other parties, or bring fewer rows"
+            f"{format_count(rows, question.record, 'are')} more than {cap[0]:,}, {cap[1]}; agree on a larger "
+            "--n-total or larger --client-caps with the other parties, or bring fewer rows"
         )
 
 
@@ -270,7 +271,9 @@ def _bounds_lines(table: Table, bounds: Bounds | None) -> Iterator[str]:
         return
     outside = count_outside(table.values, bounds)
     rows = len(table.values)
-    yield f"bounds    {int(outside.sum()):,} of {table.values.size:,} values lie outside and will be clipped"
+    clipped = int(outside.sum())
+    lie = "lies" if clipped == 1 else "lie"
+    yield f"bounds    {clipped:,} of {format_count(table.values.size, 'value')} {lie} outside and will be clipped"
     # Of many features, those with the most values outside are the ones to look at.
     shown = range(len(outside))
     if len(outside) > _SHOWN:
@@ -284,7 +287,8 @@ def _bounds_lines(table: Table, bounds: Bounds | None) -> Iterator[str]:
         )
     rest = np.count_nonzero(outside) - np.count_nonzero(outside[list(shown)])
     if len(outside) > _SHOWN:
-        yield f"          and {len(outside) - _SHOWN} more features, {rest} of them with values outside"
+        more = format_count(len(outside) - _SHOWN, "more feature")
+        yield f"          and {more}, {rest} of them with values outside"
 
 
 def _doubts(table: Table, bounds: Bounds | None) -> str:
@@ -307,7 +311,7 @@ def _hints(values: NDArray[np.float64], names: tuple[str, ...], k: int | None) -
         yield f"constant  one value only in {format_count(len(constant), 'column')}: {_listed(constant)}"
     twice = len(values) - _count_distinct(values)
     if twice:
-        yield f"repeated  {twice:,} of the rows equal an earlier one; fine if records can be alike"
+        yield f"repeated  {format_count(twice, 'row', 'equal')} an earlier one; fine if records can be alike"
     if k is not None and len(values) < k:
         yield f"few rows  fewer than k = {k}; allowed, since the other clients have records too"
 

@@ -95,8 +95,8 @@ def main(argv: Sequence[str]) -> int:
         f"({space}{part}): {options.out}"
     )
     if table.missing_rows:
-        outcome = "have no label" if missing == "drop" else "were filled with the middle of the bounds"
-        print(f"{format_count(table.missing_rows, 'record')} lack a value and {outcome} (--missing {missing})")
+        outcome = "left without a label" if missing == "drop" else "filled with the middle of the bounds"
+        print(f"{format_count(table.missing_rows, 'record', 'lack')} a value: {outcome} (--missing {missing})")
     return EXIT_OK
 
 

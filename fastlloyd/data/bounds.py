@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.errors import ConfigError, DataError, did_you_mean
+from fastlloyd.errors import ConfigError, DataError, did_you_mean, format_count
 
 AUTO_PUBLIC = "auto-public"
 
@@ -106,8 +106,8 @@ class Bounds:
             return type(self)(np.repeat(self.lo, len(names)), np.repeat(self.hi, len(names)), names)
         if len(self) != len(names):
             raise ConfigError(
-                f"the bounds hold {len(self)} features but the data have {len(names)} ({_listed(names)}); "
-                "give one pair LO,HI for all, or a file with one row per feature"
+                f"the bounds hold {format_count(len(self), 'feature')} but the data have {len(names)} "
+                f"({_listed(names)}); give one pair LO,HI for all, or a file with one row per feature"
             )
         return type(self)(self.lo, self.hi, names)
 
@@ -257,14 +257,17 @@ def _row_blocks(values: NDArray[np.float64]) -> Iterator[slice]:
 def _check_width(values: NDArray[np.float64], bounds: Bounds) -> None:
     if values.ndim != 2 or (len(bounds) != 1 and len(bounds) != values.shape[1]):
         raise ConfigError(
-            f"the bounds are for {len(bounds)} features, the values have shape {values.shape}; "
+            f"the bounds are for {format_count(len(bounds), 'feature')}, the values have shape {values.shape}; "
             "match the bounds to the columns first"
         )
 
 
 def _check_names(names: tuple[str, ...], count: int) -> None:
     if len(names) != count:
-        raise ConfigError(f"bounds for {count} features carry {len(names)} names; give one name per feature")
+        raise ConfigError(
+            f"bounds for {format_count(count, 'feature')} come with {format_count(len(names), 'name')}; give one "
+            "name per feature"
+        )
     twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < count else []
     if twice:
         raise ConfigError(f"the bounds name {_listed(twice)} more than once; keep one row per feature")

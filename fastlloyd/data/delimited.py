@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.form import DELIMITERS, PLAIN, Form
-from fastlloyd.errors import DataError, FormError
+from fastlloyd.errors import DataError, FormError, format_count
 
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "none", "null"})
 SAMPLE_ROWS = 1000
@@ -155,8 +155,8 @@ def read_texts(path: Path, head: Head, column: int) -> tuple[str, ...]:
                 )
             if len(cells) != len(head.names):
                 raise DataError(
-                    f"{path} (line {reader.line_num}): expected {len(head.names)} cells as in the first row, got "
-                    f"{len(cells)}; complete the row"
+                    f"{path} (line {reader.line_num}): expected {format_count(len(head.names), 'cell')} as in the "
+                    f"first row, got {len(cells)}; complete the row"
                 )
             texts.append(cells[column].strip())
     return tuple(texts)
@@ -212,7 +212,7 @@ def _read_carefully(file: TextIO, head: Head, columns: list[int], path: Path) ->
             raise DataError(f"{line}: an empty line stands before it; remove the empty line")
         if len(cells) != width:
             raise DataError(
-                f"{line}: expected {width} cells as in the first row, got {len(cells)}; "
+                f"{line}: expected {format_count(width, 'cell')} as in the first row, got {len(cells)}; "
                 f"complete the row, or quote the cells that hold {_shown(head.form.delimiter)}"
             )
         one_line_each = one_line_each and reader.line_num == before + row

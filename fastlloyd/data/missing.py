@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.errors import DataError
+from fastlloyd.errors import DataError, format_count
 
 Missing = Literal["refuse", "drop", "midpoint"]
 
@@ -57,7 +57,7 @@ def missing_words(missing_in: Mapping[str, int], limit: int = 20) -> str:
     """
     shown = [f"{count:,} in {name!r}" for name, count in list(missing_in.items())[:limit]]
     rest = len(missing_in) - limit
-    return ", ".join(shown) + (f" and more in {rest} other columns" if rest > 0 else "")
+    return ", ".join(shown) + (f" and more in {format_count(rest, 'other column')}" if rest > 0 else "")
 
 
 def settle_missing(

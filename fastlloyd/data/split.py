@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.form import SUFFIXES
 from fastlloyd.data.table import column_names, read_table
-from fastlloyd.errors import ConfigError, did_you_mean
+from fastlloyd.errors import ConfigError, did_you_mean, format_count
 from fastlloyd.randomness import domains
 
 SPLITS = ("iid", "even", "label")
@@ -75,7 +75,8 @@ def split_rows(
     """
     if not 1 <= clients <= n:
         raise ConfigError(
-            f"cannot split {n} rows among {clients} clients: every client needs a row; start fewer clients"
+            f"cannot split {format_count(n, 'row')} among {format_count(clients, 'client')}: every client needs a "
+            "row; start fewer clients"
         )
     if how == "iid":
         return np.array_split(public_permutation(n, seed), clients)
@@ -85,7 +86,9 @@ def split_rows(
         if labels is None:
             raise ConfigError("--split label needs a data set with labels, and this one has none; use --split iid")
         if labels.shape != (n,):
-            raise ConfigError(f"--split label: {n} rows but labels of shape {labels.shape}; give one per row")
+            raise ConfigError(
+                f"--split label: {format_count(n, 'row')} but labels of shape {labels.shape}; give one per row"
+            )
         return np.array_split(np.argsort(labels, kind="stable").astype(np.int64), clients)
     return _split_by_file(n, clients, how)
 
@@ -98,7 +101,8 @@ def _split_by_file(n: int, clients: int, how: str) -> list[NDArray[np.int64]]:
     numbers = _read_owners(how)
     if numbers.size != n:
         raise ConfigError(
-            f"--split {how}: {numbers.size} rows, but the data set has {n}; give one client number per row"
+            f"--split {how}: {format_count(numbers.size, 'row')}, but the data set has {n}; give one client number "
+            "per row"
         )
     rows = [np.flatnonzero(numbers == client).astype(np.int64) for client in range(1, clients + 1)]
     if sum(map(len, rows)) != n:

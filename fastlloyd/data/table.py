@@ -23,7 +23,7 @@ from fastlloyd.data.delimited import Cells, read_cells, read_head, read_texts
 from fastlloyd.data.form import SUFFIXES, DataFile, data_file
 from fastlloyd.data.merge import Unit, merge_rows, number_people
 from fastlloyd.data.missing import MISSING_RULES, count_missing, keep_whole, refuse_infinite, settle_missing
-from fastlloyd.errors import ConfigError, DataError, FormError, did_you_mean
+from fastlloyd.errors import ConfigError, DataError, FormError, did_you_mean, format_count
 
 _NO_RECORDS = "expected at least one record; a site that has none stays out, and the run has one client fewer"
 
@@ -368,7 +368,8 @@ def _with_categories(
     if both:
         raise DataError(f"{path}: the column {both[0]!r} is called like a feature of --categories; rename it")
     if len(made[0]) != len(values):
-        raise DataError(f"{path}: {len(made[0])} rows with categories, {len(values)} with numbers; complete every row")
+        rows = format_count(len(made[0]), "row")
+        raise DataError(f"{path}: {rows} with categories, {len(values)} with numbers; complete every row")
     return np.hstack([values, *made]), (*names, *categories.names)
 
 

@@ -24,7 +24,7 @@ from fastlloyd.data.bounds import Bounds, unscale
 from fastlloyd.data.dataset import Dataset
 from fastlloyd.data.form import DataFile
 from fastlloyd.data.table import read_identifiers, read_table
-from fastlloyd.errors import ConfigError, DataError
+from fastlloyd.errors import ConfigError, DataError, format_count
 from fastlloyd.wire.regular import read_regular
 
 ID_COLUMN = "id"
@@ -116,7 +116,8 @@ def read_vertical(
     raw_ids = read_identifiers(path, id_column)
     table = read_table(path, columns=columns, ignore=(id_column,), missing=missing, bounds=bounds)
     if len(raw_ids) != len(table.values):
-        raise DataError(f"{path}: {len(raw_ids)} ids for {len(table.values)} records; complete every row")
+        ids, records = format_count(len(raw_ids), "id"), format_count(len(table.values), "record")
+        raise DataError(f"{path}: {ids} for {records}; complete every row")
     order = _sorted_rows(raw_ids, str(path), id_column)
     return VerticalTable(
         raw_ids=tuple(raw_ids[row] for row in order),
@@ -163,7 +164,8 @@ def split_columns(names: Sequence[str], parties: int, how: str) -> tuple[tuple[i
     """
     if parties < 1 or len(names) < parties:
         raise ConfigError(
-            f"cannot split {len(names)} columns among {parties} parties: every party needs a column; start fewer"
+            f"cannot split {format_count(len(names), 'column')} among {format_count(parties, 'party')}: every party "
+            "needs a column; start fewer"
         )
     if how == "even":
         return tuple(tuple(int(i) for i in part) for part in np.array_split(np.arange(len(names)), parties))

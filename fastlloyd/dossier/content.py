@@ -240,7 +240,7 @@ def _release_rows(releases: Sequence[Release]) -> Iterator[tuple[str, ...]]:
         ratio = f"{low:.3g}" if f"{low:.3g}" == f"{high:.3g}" else f"{low:.3g} to {high:.3g}"
         if mechanism == SKETCH_ROWS:
             count = sum(one.rows for one in own)
-            ratio = f"{count:,} rows; by itself each has epsilon 1 / {ratio}"
+            ratio = f"{format_count(count, 'row')}; by itself each has epsilon 1 / {ratio}"
         noise = "none: exact" if mechanism == "none" else mechanism
         yield name, str(len({one.round for one in own})), seen_by, noise, ratio
 

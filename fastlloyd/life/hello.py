@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar, Self
 
-from fastlloyd.errors import ConfigError, PeerError, Reason
+from fastlloyd.errors import ConfigError, PeerError, Reason, format_count
 from fastlloyd.party.effects import Attest, Gather, Party, Receive, Send
 from fastlloyd.wire import numbers
 from fastlloyd.wire.decode import Within, decode, load_json, show
@@ -127,8 +127,8 @@ def _different(usual: PartyId, names: tuple[str, ...], party: PartyId, other: tu
     """Say how two schemas differ."""
     if len(other) != len(names):
         return (
-            f"{party} has {len(other)} features, {usual} has {len(names)}; all clients need the same columns: "
-            "name them with --columns"
+            f"{party} has {format_count(len(other), 'feature')}, {usual} has {len(names)}; all clients need the "
+            "same columns: name them with --columns"
         )
     column = next(i for i, (a, b) in enumerate(zip(names, other, strict=True)) if a != b)
     return (

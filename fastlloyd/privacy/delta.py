@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.privacy.accountant import SAMPLER_DELTA
 
 LARGEST_SHARE = 0.01
 """N delta of the default; above it a run says so."""
@@ -31,8 +32,24 @@ def automatic_delta(n_total: int) -> float:
 
 
 def stated_delta(delta: float | None, n_total: int) -> float:
-    """Return delta as stated, or the default."""
-    return automatic_delta(n_total) if delta is None else delta
+    """Return delta as stated, or the default.
+
+    Raises
+    ------
+    ConfigError
+        The default for so many records is less than noise can be promised at.
+    """
+    if delta is not None:
+        return delta
+    default = automatic_delta(n_total)
+    if default <= 2.0 * SAMPLER_DELTA:
+        most = int(LARGEST_SHARE / (2.0 * SAMPLER_DELTA))
+        raise ConfigError(
+            f"--n-total: the default delta for N = {n_total:,} is {default:.3g}, too close to the 2^-40 that is set "
+            f"aside for the bits behind the noise; expected N of at most {most:,}, or a --delta of 1e-11 or more "
+            "(above 1 / N with --accept-large-delta)"
+        )
+    return default
 
 
 def paper_delta(n_total: int) -> float:

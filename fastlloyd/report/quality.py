@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.errors import format_count
 from fastlloyd.report.expected import MEND, Expected, Verdict, grade, percent
 from fastlloyd.report.ranges import MOST_CLUSTERS, NORMAL_TAIL, overlapping
 
@@ -185,7 +186,8 @@ def judge(
     sentence = f"{verdict}: {figure}"
     if lost and verdict != graded:
         unclear = " or ".join(["empty"] * bool(empty) + ["another"] * bool(pairs))
-        sentence = f"{verdict}: {lost} of {len(scaled)} clusters cannot be told from {unclear}; {figure}"
+        of = format_count(len(scaled), "cluster")
+        sentence = f"{verdict}: {lost} of {of} cannot be told from {unclear}; {figure}"
     elif verdict != graded:
         sentence += ", but its clusters may lie badly"
     reason = "" if graded == "good" else figure

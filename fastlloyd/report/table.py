@@ -112,7 +112,7 @@ def _centroid_lines(
     if rows < k:
         yield f"{'...':>7} {k - rows} more in centroids.csv"
     if shown < d:
-        yield f"{'...':>7} {d - shown} more features in centroids.csv"
+        yield f"{'...':>7} {format_count(d - shown, 'more feature')} in centroids.csv"
 
 
 def _quality_facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

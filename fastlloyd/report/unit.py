@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import math
 
+from fastlloyd.errors import format_count
+
+__all__ = ["format_bytes", "format_count", "format_epsilon", "format_seconds"]
+
 
 def format_bytes(count: float) -> str:
     """Write a number of bytes in decimal units, as network equipment counts: `96 B`, `1.5 MB`."""
@@ -26,11 +30,6 @@ def format_seconds(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s"
-
-
-def format_count(count: int, noun: str) -> str:
-    """Write a number with its noun: `1 client`, `2 clients`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def format_epsilon(epsilon: float) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from fastlloyd.errors import PeerError, PeerGone, PeerTimeout
+from fastlloyd.errors import PeerError, PeerGone, PeerTimeout, format_count
 from fastlloyd.life.sizes import setup_bounds
 from fastlloyd.net.meter import Meter
 from fastlloyd.party.effects import Allow, Effect, Gather, Party, Receive, Send
@@ -188,8 +188,9 @@ class Driver:
             return answers
         silent = next(iter(awaited))
         raise PeerTimeout(
-            f"{silent} sent no {effect.type.__name__} within {limit:g} s; {len(answers)} of {len(effect.senders)} "
-            f"clients answered, at least {effect.at_least} are needed (--min-clients, --deadline)",
+            f"{silent} sent no {effect.type.__name__} within {limit:g} s; {len(answers)} of "
+            f"{format_count(len(effect.senders), 'client')} answered, expected at least {effect.at_least} "
+            "(--min-clients, --deadline)",
             rank=silent.rank,
         )
 

@@ -141,7 +141,7 @@ def test_one_site_writes_otherwise_and_all_have_a_result(
         assert main([*label, *flags, *OTHERWISE]) == 2
         assert sentence in capsys.readouterr().err
     assert main([*label, "--centroids", "study/result/centroids.csv", *OTHERWISE]) == 0
-    assert "15 records lack a value and have no label (--missing drop)" in capsys.readouterr().out
+    assert "15 records lack a value: left without a label (--missing drop)" in capsys.readouterr().out
     (study / "centroids.csv").write_bytes((study / "result" / "centroids.csv").read_bytes())
     (study / "bounds.csv").write_text("feature,lo,hi\nweight,0,1\n")
     assert main([*label, "--centroids", "study/centroids.csv", *OTHERWISE]) == 2

@@ -37,7 +37,7 @@ from fastlloyd.crypto.link.identity import (
     read_text,
     write_atomically,
 )
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, format_count
 from fastlloyd.randomness import domains
 from fastlloyd.wire.header import PartyId
 
@@ -160,7 +160,7 @@ class Roster:
             raise ConfigError(f"the roster lacks {names}: add with `fastlloyd roster add`")
         if len(ranks) != count + 1:
             raise ConfigError(
-                f"the roster names {len(ranks) - 1} clients, this run has {count}: start one "
+                f"the roster names {format_count(len(ranks) - 1, 'client')}, this run has {count}: start one "
                 "process for each party of the roster"
             )
 

@@ -53,7 +53,8 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     ]
     if plan.choose_k:
         lines.append(
-            f"k: the clients choose it from the last centres; the noise of all rounds is that of {plan.k} clusters"
+            "k: the clients choose it from the last centres; the noise of all rounds is that of "
+            f"{format_count(plan.k, 'cluster')}"
         )
     if plan.private:
         delta = f", delta {plan.delta:.3g}" if plan.delta else " (pure)"
@@ -147,7 +148,7 @@ def _share_lines(plan: Plan) -> list[str]:
     """Say what it costs that the clients add the noise in shares."""
     counted = plan.clients - plan.known_shares
     lines = [
-        f"shares: each of {plan.clients} clients adds one, {counted} of them carry the guarantee (an observer may know "
+        f"shares: each client adds one, and the guarantee rests on {counted} of {plan.clients} (an observer may know "
         f"{plan.known_shares}); {plan.noise_price - 1.0:.1%} more noise in all than a server alone would add"
     ]
     if plan.delta > 0.0:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds, unscale
-from fastlloyd.errors import ConfigError, Reason
+from fastlloyd.errors import ConfigError, Reason, format_count
 from fastlloyd.kmeans.movement import movements
 from fastlloyd.life.hello import Schema
 from fastlloyd.masking.fixed import Ring
@@ -114,7 +114,8 @@ def serve(session: Session) -> Party[Outcome]:
     def make(schema: Schema) -> Plan:
         if own.names is not None and own.names != schema.names:
             raise ConfigError(
-                f"--server-data has {len(own.names)} features, the clients have {len(schema.names)}, or other names; "
+                f"--server-data has {format_count(len(own.names), 'feature')}, the clients have "
+                f"{len(schema.names)}, or other names; "
                 "all parties need the same columns in the same order: name them with --columns",
                 reason=Reason.CONFIG_MISMATCH,
             )

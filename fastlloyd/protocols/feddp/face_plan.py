@@ -56,7 +56,7 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
         f"{ADD_REMOVE_USER if plan.by_user else ADD_REMOVE}; records are cut to norm {plan.norm_bound:.4g}",
         *(_ASSUMED if assumed and points is not None else ()),
         *promise_lines(config, delta=plan.delta, n_total=plan.n_total),
-        f"shares: each of {plan.clients} clients adds one, {plan.shares} of them carry the guarantee; "
+        f"shares: each client adds one, and the guarantee rests on {plan.shares} of {plan.clients}; "
         f"{plan.noise_price - 1.0:.1%} more noise in all than a server alone would add",
         *(_step_line(plan, t) for t in range(len(plan.rounds))),
         _outlook(config, public, points, plan),

@@ -111,8 +111,9 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     return [
         f"secfc: {format_count(plan.n_total, 'record')} at most, {format_count(d, 'feature')}, "
         f"{format_count(plan.k, 'cluster')}, {format_count(clients, 'client')}",
-        f"code: l = {format_count(plan.segments, 'segment')}, any t = {plan.threshold} clients learn nothing from "
-        f"their shares, {plan.needed_answers} answers decode an iteration",
+        f"code: l = {format_count(plan.segments, 'segment')}, the shares that any t = "
+        f"{format_count(plan.threshold, 'client', 'hold')} say nothing of a record, "
+        f"{format_count(plan.needed_answers, 'answer', 'decode')} an iteration",
         f"field: {format_count(len(plan.primes), 'prime')}, {element} bytes an element; "
         f"grid of 2^-{plan.fraction_bits}",
         f"set-up: {max(sizes) * plan.width * element * (clients - 1):,} bytes of shares from each client",

@@ -37,7 +37,8 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     lines = [
         f"{plan.protocol}: {format_count(plan.n_total, 'record')} at most, {format_count(plan.d, 'column')} of "
         f"{plan.clients} parties, {format_count(plan.k, 'cluster')}, one round",
-        f"local clusters: {plan.local_clusters} at each party, a grid of {plan.local_clusters**plan.clients:,} cells",
+        f"local clusters: {plan.local_clusters} at each party, a grid of "
+        f"{format_count(plan.local_clusters**plan.clients, 'cell')}",
     ]
     sizes = [synopsis_format(plan, place).fixed_bytes for place in range(clients)]
     if plan.key_groups:

@@ -67,7 +67,7 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
         if plan.scheme == PAIRWISE:
             lines.append("privacy of the pairwise circuit is heuristic: the bound on its rounding errors is not proved")
         if plan.tolerance:
-            lines.append(f"all {plan.rounds} rounds are charged, also where the tolerance ends the run earlier")
+            lines.append("every round is charged, also where the tolerance ends the run earlier")
         own = plan.step_scale / plan.unit * plan.radius
         steps = (
             f", {own:.3g} on one of steps from the centres (rank {plan.computing}'s columns)" if plan.stepping else ""

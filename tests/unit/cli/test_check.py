@@ -32,7 +32,7 @@ def test_a_summary_that_ends_ready(records, capsys):
     assert "1 row filled with the middle of the bounds (rule: midpoint)" in text
     assert "0 of 12 values lie outside" in text
     assert "one value only in 1 column: site" in text
-    assert "1 of the rows equal an earlier one" in text
+    assert "1 row equals an earlier one" in text
     assert "fewer than k = 9" in text
     assert "10 rows, the public N of all clients together" in text
 
@@ -119,7 +119,7 @@ def test_the_template_and_the_run_file(records, tmp_path, capsys):
         main(["--config", str(run)])
     with pytest.raises(DataError, match=r"no file .*clinic_2\.csv"):
         main(["--config", str(run), "--client", "2"])
-    with pytest.raises(ConfigError, match="caps for 2"):
+    with pytest.raises(ConfigError, match="caps are given for 2"):
         main(["--config", str(run), "--client", "3", "--data", str(records)])
     with pytest.raises(DataError, match="4 rows are more than 3, the cap of client 2"):
         main(["--config", str(run), "--client", "2", "--data", str(records), "--columns", "dose"])
@@ -170,7 +170,7 @@ def test_caps_of_each_client(records, capsys):
     assert "9 rows, the cap of client 2" in capsys.readouterr().out
     with pytest.raises(DataError, match="3 rows are more than 2, the cap of client 1"):
         main([*flags, "--client", "1"])
-    with pytest.raises(ConfigError, match="--client 3: there are caps for 2 clients only"):
+    with pytest.raises(ConfigError, match="--client 3: caps are given for 2 clients only"):
         main([*flags, "--client", "3"])
     with pytest.raises(ConfigError, match="--client-caps: expected a list of whole numbers"):
         main([*flags[:-1], "2,x"])

@@ -113,13 +113,14 @@ def test_bounds_beside_the_centroids_are_taken(files, capsys):
     assert run(files, "--bounds", "-1000,1000") == [0, 1, 0]
 
 
-def test_every_row_stands_in_the_file_with_its_id(files):
+def test_every_row_stands_in_the_file_with_its_id(files, capsys):
     (files / "new.csv").write_text("b,patient,a\n0,P-7,9\n,x,9\n900,007,9\n")
     with pytest.raises(DataError, match="row 2"):
         run(files)
     argv = ["--centroids", str(files / "centroids.csv"), "--data", str(files / "new.csv")]
     main([*argv, "--missing", "drop", "--id", "patient", "--out", str(files / "labels.csv")])
     assert (files / "labels.csv").read_text() == "row,id,label\n1,P-7,0\n2,x,\n3,007,1\n"
+    assert "1 record lacks a value: left without a label (--missing drop)" in capsys.readouterr().out
 
 
 def test_own_columns_of_a_vertical_result(files, capsys):

@@ -53,7 +53,7 @@ def test_the_largest_client_counts(plan_times) -> None:
     equal, uneven = plan_times(), plan_times("--client-caps", "90000,10000")
     more = plan_times("-n", "11")
     assert more["lan"] < equal["lan"] < uneven["lan"]
-    with pytest.raises(ConfigError, match="--client-caps: expected one number for each of the 2 clients, got 3"):
+    with pytest.raises(ConfigError, match="--client-caps: expected one number for each of 2 clients, got 3"):
         plan_times("-n", "3", "--client-caps", "1,2,3")
 
 

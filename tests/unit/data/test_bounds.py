@@ -96,7 +96,7 @@ def test_match_refuses_what_does_not_fit():
     with pytest.raises(ConfigError, match="hold 2 features but the data have 3"):
         Bounds(np.zeros(2), np.ones(2)).match(("a", "b", "c"))
     assert Bounds(np.zeros(2), np.ones(2)).match(("a", "b")).names == ("a", "b")
-    with pytest.raises(ConfigError, match="carry 1 names"):
+    with pytest.raises(ConfigError, match="come with 1 name"):
         Bounds(np.zeros(2), np.ones(2), ("a",))
     with pytest.raises(ConfigError, match="one lo and one hi per feature"):
         Bounds(np.zeros(2), np.ones(3))

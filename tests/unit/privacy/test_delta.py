@@ -8,7 +8,7 @@ import pytest
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.calibration import SAMPLER_DELTA, gaussian_noise_multiplier
-from fastlloyd.privacy.delta import automatic_delta, large_delta, paper_delta, settle_delta
+from fastlloyd.privacy.delta import automatic_delta, large_delta, paper_delta, settle_delta, stated_delta
 
 SIZES = (3, 150, 1_000, 10_000, 300_000, 10**9)
 
@@ -18,6 +18,13 @@ def test_the_default_leaves_one_per_cent_and_is_not_pointed_out(n: int) -> None:
     assert n * automatic_delta(n) == pytest.approx(0.01)
     assert large_delta(automatic_delta(n), n) is None
     assert automatic_delta(n) > 2 * SAMPLER_DELTA
+
+
+def test_a_default_that_no_noise_can_keep_is_refused_with_what_would_do() -> None:
+    assert stated_delta(None, 5 * 10**9) == pytest.approx(2e-12)
+    assert stated_delta(1e-11, 10**12) == 1e-11
+    with pytest.raises(ConfigError, match=r"--n-total: the default delta for N = 1,000,000,000,000 is 1e-14, .* at mo"):
+        stated_delta(None, 10**12)
 
 
 @pytest.mark.parametrize("n", SIZES)

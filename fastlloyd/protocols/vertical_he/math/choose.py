@@ -9,7 +9,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, format_count
 from fastlloyd.protocols.vertical_he.math import circuit
 from fastlloyd.protocols.vertical_he.parameters import LINEAR, PAIRWISE, PROJECTION, THRESHOLD, PublicParameters
 
@@ -56,7 +56,8 @@ class Choice:
         total = self.setup_bytes + rounds * self.round_bytes
         return (
             f"scheme {self.scheme}: rank {self.computing} computes, rank {self.holder} opens the sums; about "
-            f"{self.round_seconds:.2g} processor seconds a round and {total / 1e6:.3g} MB in {rounds} rounds"
+            f"{self.round_seconds:.2g} processor seconds a round and {total / 1e6:.3g} MB in "
+            f"{format_count(rounds, 'round')}"
         )
 
 
