@@ -9,7 +9,6 @@ Source: docs/protocol.md, "Frames" and "Dropout and late clients".
 from __future__ import annotations
 
 import logging
-from collections import defaultdict, deque
 
 from fastlloyd.errors import PeerError
 from fastlloyd.party.bounds import MESSAGE_COST, Bounds
@@ -30,8 +29,9 @@ class Inbox:
 
     def __init__(self, bounds: Bounds | None = None) -> None:
         self.bounds = bounds
-        self._queues: dict[PartyId, deque[tuple[Header, bytes]]] = defaultdict(deque)
-        self._bytes: dict[PartyId, int] = defaultdict(int)
+        # Only of peers with messages here, and lists: a deque is 600 bytes, and M clients in one thread need M squared.
+        self._queues: dict[PartyId, list[tuple[Header, bytes]]] = {}
+        self._bytes: dict[PartyId, int] = {}
 
     def put(self, peer: PartyId, header: Header, body: bytes) -> None:
         """Put a message into the peer's queue.
@@ -41,7 +41,7 @@ class Inbox:
         PeerError
             The peer may not send it, or not yet.
         """
-        waiting = self._bytes[peer] + len(body) + MESSAGE_COST
+        waiting = self._bytes.get(peer, 0) + len(body) + MESSAGE_COST
         if self.bounds is not None:
             if refusal := self.bounds.refusal(header.type, len(body)):
                 raise PeerError(f"{peer} sent {refusal}", rank=peer.rank)
@@ -51,15 +51,17 @@ class Inbox:
                     rank=peer.rank,
                 )
         self._bytes[peer] = waiting
-        self._queues[peer].append((header, body))
+        self._queues.setdefault(peer, []).append((header, body))
 
     def holds(self, sender: PartyId, round_: int) -> bool:
         """Whether the sender has a message here that is not of an earlier round; those are dropped."""
-        queue = self._queues[sender]
-        while queue and round_order(queue[0][0].round) < round_order(round_):
-            header, _ = self._next(sender)
+        while sender in self._queues:
+            header, _ = self._queues[sender][0]
+            if round_order(header.round) >= round_order(round_):
+                return True
+            self._next(sender)
             _log.info("dropped a late message of type %d, round %d, from %s", header.type, header.round, sender)
-        return bool(queue)
+        return False
 
     def take(self, sender: PartyId, effect: Receive | Gather) -> Message | None:
         """Decode the sender's next message, if there is one.
@@ -86,8 +88,11 @@ class Inbox:
 
     def _next(self, sender: PartyId) -> tuple[Header, bytes]:
         """Take the first message out of a queue."""
-        header, body = self._queues[sender].popleft()
+        queue = self._queues[sender]
+        header, body = queue.pop(0)
         self._bytes[sender] -= len(body) + MESSAGE_COST
+        if not queue:
+            del self._queues[sender], self._bytes[sender]
         return header, body
 
 
