@@ -311,7 +311,7 @@ def test_what_does_not_fit_is_refused_with_the_mend() -> None:
     with pytest.raises(RangeError, match="lower"):
         make_plan(parameters(10**9, 8, scheme="pairwise"), names(2, 2))
     with pytest.raises(RangeError, match="lower --k"):
-        make_plan(parameters(10**10, 200, scheme="linear"), names(1, 1))
+        make_plan(parameters(5 * 10**9, 200, scheme="linear"), names(1, 1))
 
 
 def test_settings_are_checked() -> None:
