@@ -163,7 +163,7 @@ class Run:
 
     def advance(self, table: list[list[Decimal]], t: int) -> dict[str, Any]:
         share = self.n / self.k
-        steps, doubts, left = [], [], []
+        steps, doubts = [], []
         area = VARIANCE * self.cell**2 if t else D(0)
         for j, (count, *sums) in enumerate(table):
             wide = self.count_variance[j] + ((share / 2) ** 2 if t else 0)
@@ -188,10 +188,9 @@ class Run:
             self.centers[j] = cut(c + x - y for c, x, y in zip(self.centers[j], step, kept, strict=True))
             steps.append(step)
             doubts.append(doubt)
-            left.append(kept)
         if t < self.rounds - 1 and self.k > 2:
             self.swaps(t)
-        return {"steps": steps, "step_variance": doubts, "left": left}
+        return {"steps": steps, "step_variance": doubts}
 
     def swaps(self, t: int) -> None:
         stream, others = Stream(SEED, f"vertical-he swaps of round {t}"), range(self.k)

@@ -15,7 +15,7 @@ import numpy as np
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.weighing import State, expected_deviation, noise_deviations
 from fastlloyd.report.expected import Expected, expect_mean
-from fastlloyd.report.quality import EXACT, Noise
+from fastlloyd.report.quality import Noise
 from fastlloyd.report.ranges import NORMAL_TAIL, ratio_deviations
 
 
@@ -28,28 +28,26 @@ def expect(plan: Plan) -> Expected:
 
 
 def noise_of(plan: Plan, state: State) -> Noise:
-    """Say how far off the released centres and sizes may be.
+    """Say how far off the released centres and sizes may be; without privacy, by the noise that protects the key.
 
     Notes
     -----
-    A weighed centre is off by what its variance says, and by the part of its last step that was not taken, for that
-    step may have been true. The range of a weighed count holds it and the range of the last noisy one. Without
-    weighing, a centre whose count says nothing was not moved.
+    A weighed centre or count is off by what its variance says. The last noisy step does not enter beside it: most of
+    what was not taken of that step is noise, which weighing has kept out. Without weighing, a centre whose count says
+    nothing was not moved.
     """
-    if not plan.private:
-        return EXACT
     (sums, *_), counts = noise_deviations(plan)
-    margin = NORMAL_TAIL * counts
-    low = np.minimum(state.noisy_counts - margin, state.counts)
-    high = np.maximum(state.noisy_counts + margin, state.counts)
-    sizes = np.clip(np.column_stack([low, high]), 0.0, plan.n)
+    size_deviations = np.sqrt(state.count_variance) if plan.shrinks else np.full(plan.k, counts)
+    reach = NORMAL_TAIL * size_deviations
+    sizes = np.clip(np.column_stack([state.counts - reach, state.counts + reach]), 0.0, plan.n)
+    expected = expect(plan) if plan.private else None
     if not plan.shrinks:
         deviations = ratio_deviations(state.centers, state.counts, sums=sums, counts=counts, tail=NORMAL_TAIL)
-        return Noise(size_ranges=sizes, centre_deviations=deviations, expected=expect(plan))
+        return Noise(size_ranges=sizes, centre_deviations=deviations, expected=expected)
     return Noise(
         size_ranges=sizes,
-        centre_deviations=np.sqrt(state.variance + state.left**2),
+        centre_deviations=np.sqrt(state.variance),
         steps=state.steps,
         step_deviations=np.sqrt(state.step_variance.mean(axis=1)),
-        expected=expect(plan),
+        expected=expected,
     )

@@ -86,7 +86,7 @@ def post_process(noisy: NDArray[np.int64], state: State, plan: Plan, t: int) -> 
         return weigh(sums, counts, state, plan, t)
     least = max(1.0, math.sqrt(2.0) * plan.count_scale / plan.unit)
     moved = np.where((counts >= least)[:, None], truncate(move(sums, counts)), state.centers)
-    return dataclasses.replace(state, centers=moved, counts=counts, noisy_counts=counts)
+    return dataclasses.replace(state, centers=moved, counts=counts)
 
 
 def settled(before: NDArray[np.float64], after: NDArray[np.float64], plan: Plan) -> bool:

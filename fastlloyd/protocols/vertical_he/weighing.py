@@ -51,8 +51,6 @@ class State:
         Scaled to [-1, 1]; columns owner by owner.
     counts : float64 array, shape (k,)
         Records of each cluster: noisy, and weighed in a run that weighs.
-    noisy_counts : float64 array, shape (k,)
-        As the last round released them.
     count_variance : float64 array, shape (k,)
         How far off each count is held to be.
     variance : float64 array, shape (k, d)
@@ -61,18 +59,14 @@ class State:
         From the centre before to the last round's noisy one.
     step_variance : float64 array, shape (k, d)
         Of the noise on them.
-    left : float64 array, shape (k, d)
-        What of the step was not taken.
     """
 
     centers: Floats
     counts: Floats
-    noisy_counts: Floats
     count_variance: Floats
     variance: Floats
     steps: Floats
     step_variance: Floats
-    left: Floats
 
 
 def first_state(plan: Plan, centers: Floats) -> State:
@@ -81,12 +75,10 @@ def first_state(plan: Plan, centers: Floats) -> State:
     return State(
         centers=centers,
         counts=share,
-        noisy_counts=share,
         count_variance=(_COUNT_DOUBT * share) ** 2,
         variance=np.full((plan.k, plan.d), _FIRST_VARIANCE),
         steps=none,
         step_variance=none,
-        left=none,
     )
 
 
@@ -122,12 +114,10 @@ def weigh(noisy_sums: Floats, noisy_counts: Floats, state: State, plan: Plan, t:
     return State(
         centers=clusters.centers,
         counts=clusters.counts,
-        noisy_counts=noisy_counts,
         count_variance=clusters.count_variance,
         variance=clusters.variance,
         steps=steps,
         step_variance=doubt,
-        left=doubt / (uncertain + doubt) * steps,
     )
 
 

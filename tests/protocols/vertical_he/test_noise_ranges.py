@@ -15,8 +15,8 @@ from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.protocols.vertical_he.rounds import begin, post_process
 from fastlloyd.protocols.vertical_he.weighing import State
-from fastlloyd.report.quality import judge
-from tests.protocols.vertical_he.support import blobs, linear_plan, names, parameters
+from fastlloyd.report.quality import Noise, judge
+from tests.protocols.vertical_he.support import blobs, linear_plan, lloyd, names, parameters
 
 RUNS = 100
 MOST = 0.05 + 3.0 * math.sqrt(0.05 * 0.95 / (RUNS * 3))
@@ -83,13 +83,48 @@ def test_ranges_of_weighed_centres_hold_the_truth(n: int, rounds: int) -> None:
     assert 1.0 - np.mean(np.concatenate(coordinates)) <= MOST
 
 
+def test_a_fine_result_whose_last_steps_are_noise_is_not_called_noise() -> None:
+    """As in the breast data: one group in a corner of the range, the other all over it; the last steps are long."""
+    rng = np.random.default_rng(8)
+    corner = rng.exponential(0.12, (460, 9)) - 1.0
+    points = np.clip(np.vstack([corner, rng.normal(0.2, 0.7, (240, 9))]), -1.0, 1.0)
+    optimum = nearest(points, lloyd(points, np.array([[-0.9] * 9, [0.1] * 9]), 50))[1]
+    plan = make_plan(parameters(700, 2, rounds=None), names(5, 4))
+    found, with_steps = [], []
+    for seed in range(30):
+        state, _ = weighed_run(dataclasses.replace(plan, seed=seed), points, rng)
+        if nearest(points, state.centers)[1] < 1.1 * optimum:
+            noise = noise_of(plan, state)
+            found.append(verdict_on(noise, state))
+            left = (1.0 - state.variance / state.step_variance) * state.steps
+            longer = dataclasses.replace(noise, centre_deviations=np.sqrt(state.variance + left**2))
+            with_steps.append(verdict_on(longer, state))
+    assert len(found) >= 20 and found.count("noise") <= 1, found
+    assert with_steps.count("noise") > 0.5 * len(found)  # what was not taken of the last steps is noise
+
+
+def verdict_on(noise: Noise, state: State) -> str:
+    ends = np.ones(state.centers.shape[1])
+    return judge(noise, centroids=state.centers, sizes=state.counts.tolist(), lo=-ends, hi=ends).verdict
+
+
+def test_the_noise_that_protects_the_key_is_judged_like_any_other() -> None:
+    plan = make_plan(parameters(40, 2, scheme="linear", noise="flooding"), names(1, 1))
+    points = np.repeat([[-0.5, 0.5], [0.5, -0.5]], 20, axis=0)
+    state, exact = weighed_run(plan, points, np.random.default_rng(3))
+    told = noise_of(plan, state)
+    assert not told.exact and told.expected is None
+    assert told.size_ranges is not None and told.centre_deviations is not None
+    assert (told.size_ranges[:, 0] <= exact[:, 0]).all() and (exact[:, 0] <= told.size_ranges[:, 1]).all()
+    assert (told.centre_deviations > 0.0).all()
+
+
 def test_a_result_of_noise_is_called_noise_and_one_of_many_records_good() -> None:
     verdicts = {}
     for n in (60, 200_000):
         points, _ = blobs(min(n, 2000), 3, 2, seed=3)
         plan = linear_plan(n, 3, rounds=10)
         state, _ = weighed_run(plan, np.tile(points, (max(1, n // 2000), 1)), np.random.default_rng(1))
-        found = judge(noise_of(plan, state), centroids=state.centers, sizes=state.counts, lo=-np.ones(2), hi=np.ones(2))
-        verdicts[n] = (expect(plan).verdict, found.verdict)
+        verdicts[n] = (expect(plan).verdict, verdict_on(noise_of(plan, state), state))
     assert verdicts[60] == ("noise", "noise")
     assert verdicts[200_000][0] == "good" and verdicts[200_000][1] in ("good", "fair")

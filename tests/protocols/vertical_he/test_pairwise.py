@@ -141,7 +141,7 @@ def test_a_server_without_data_computes_for_three_owners() -> None:
     expected = (weights.T @ points) / weights.sum(axis=0)[:, None]
     for rank in range(4):
         np.testing.assert_array_equal(results[PartyId(rank)].centers, results[PartyId(0)].centers)
-    kept = results[PartyId(3)].state.noisy_counts >= np.sqrt(2.0) * plan.count_scale / plan.unit
+    kept = results[PartyId(3)].state.counts >= np.sqrt(2.0) * plan.count_scale / plan.unit
     assert kept.any()
     assert np.abs(results[PartyId(3)].centers - expected)[kept].max() < 2.0 * plan.scales.flood / 10.0
     assert not simulation.releases[PartyId(0)]
