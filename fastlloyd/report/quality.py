@@ -46,6 +46,8 @@ class Noise:
         95 % ranges of the sizes, records; None where there are no sizes, or nothing tells.
     centre_deviations : float64 array, shape (k, d), or None
         Standard deviation on each coordinate, scaled domain [-1, 1]; infinite where it may be anywhere.
+    unsettled : float64 array, shape (k, d), or None
+        Likewise of what is not noise: what centres are made of may not have stood still. It widens their ranges alone.
     tail : float
         Half the width of a 95 % range over the standard deviation.
     spread : float or None
@@ -65,6 +67,7 @@ class Noise:
     exact: bool = False
     size_ranges: NDArray[np.float64] | None = None
     centre_deviations: NDArray[np.float64] | None = None
+    unsettled: NDArray[np.float64] | None = None
     tail: float = NORMAL_TAIL
     spread: float | None = None
     spread_deviation: float = 0.0
@@ -163,9 +166,10 @@ def judge(
         return _unknown(noise, empty)
     scaled = (centroids - (lo + hi) / 2.0) / half
     deviations = np.minimum(noise.centre_deviations, 2.0)
+    whole = deviations if noise.unsettled is None else np.hypot(deviations, noise.unsettled)
     # Nothing lies outside the domain, so a range ends where the domain does.
-    margins = np.minimum(noise.tail * deviations, 1.0 + np.abs(scaled))
-    on_bound = (np.abs(scaled) >= 1.0 - 1e-9) & (margins >= 2.0 * _LEAST_ON_BOUND)
+    margins = np.minimum(noise.tail * whole, 1.0 + np.abs(scaled))
+    on_bound = (np.abs(scaled) >= 1.0 - 1e-9) & (noise.tail * deviations >= 2.0 * _LEAST_ON_BOUND)
     if extreme is not None:
         on_bound &= ~extreme
     at_bounds = tuple(np.flatnonzero(on_bound.any(axis=1)).tolist())

@@ -31,7 +31,7 @@ from fastlloyd.protocols.vertical_dp.face_plan import plan_lines, planned
 from fastlloyd.protocols.vertical_dp.face_words import data_flow, who_sees
 from fastlloyd.protocols.vertical_dp.keys import set_up
 from fastlloyd.protocols.vertical_dp.plan import Plan, check_plan, make_plan
-from fastlloyd.protocols.vertical_dp.server import await_prepared, server
+from fastlloyd.protocols.vertical_dp.server import ServerResult, await_prepared, server
 from fastlloyd.protocols.vertical_dp.settings import Settings
 from fastlloyd.protocols.vertical_dp.sizes import bounds
 from fastlloyd.randomness.secret import SecretRandom
@@ -98,7 +98,7 @@ def serve(session: Session) -> Party[Outcome]:
     yield Publish("setup")
     yield Record(plan.all_releases())  # the parties' own ledgers count; this one is for the report
     result = yield from server(plan)
-    return (yield from _conclude(session, plan, result.centers, tuple(result.weights.tolist())))
+    return (yield from _conclude(session, plan, result.centers, result))
 
 
 def take_part(session: Session) -> Party[Outcome]:
@@ -154,13 +154,13 @@ def _writers(session: Session, plan: Plan) -> tuple[PartyId, ...]:
 
 
 def _conclude(
-    session: Session, plan: Plan, centers: NDArray[np.float64] | None, weights: tuple[float, ...] | None
+    session: Session, plan: Plan, centers: NDArray[np.float64] | None, whole: ServerResult | None
 ) -> Party[Outcome]:
     """Say farewell: the server has the result, and the parties where it is shared."""
     return (
         yield from conclude(
             session,
-            lambda: _make_result(session, plan, centers, weights),
+            lambda: _make_result(session, plan, centers, whole),
             took_part=session.everybody,
             writers=_writers(session, plan),
         )
@@ -168,7 +168,7 @@ def _conclude(
 
 
 def _make_result(
-    session: Session, plan: Plan, centers: NDArray[np.float64] | None, weights: tuple[float, ...] | None
+    session: Session, plan: Plan, centers: NDArray[np.float64] | None, whole: ServerResult | None
 ) -> Result | SignedRecord:
     """Return the result that a party has at the end."""
     facts, releases = session.facts, session.own_releases()
@@ -188,11 +188,11 @@ def _make_result(
         features=assemble_names(features),
         bounds=whole_bounds(features),
         centroids=assemble_centers(centers, features),
-        noisy_sizes=weights,
-        noise=noise_of(plan),
+        noisy_sizes=None if whole is None else tuple(whole.weights.tolist()),
+        noise=noise_of(plan, whole),
         releases=releases,
         evaluated=centers,
-        covers="centroids" if weights is None else "result",
+        covers="centroids" if whole is None else "result",
     )
 
 

@@ -1,8 +1,10 @@
-"""About how much noise to expect on the centres of vertical DP clustering, from its plan.
+"""How much noise lies on a result of vertical DP clustering, and about how much to expect of its plan.
 
 Two things move a centre: the error of the estimated weights of the cells that it is the mean of (`likelihood_error`,
-`basic_error`), and the noise on the local centres that the cells are made of. Both are taken for average cells and
-clusters. What a run releases does not tell which of its cells are wrong, so afterwards nothing more is known.
+`basic_error`), and the noise on the local centres that the cells are made of. Before a run both are taken for average
+cells and clusters. Afterwards they are drawn again around what was released (`redraw.py`).
+
+Privacy: post-processing of releases, with the noise that the plan states.
 
 Source: Vertical DP, §5.2; docs/report.md, "Quality".
 """
@@ -11,12 +13,17 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS, SHORTENED, STEPS
 from fastlloyd.protocols.vertical_dp.math.estimate import basic_error
 from fastlloyd.protocols.vertical_dp.math.pair import likelihood_error
-from fastlloyd.protocols.vertical_dp.plan import Plan
+from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan
+from fastlloyd.protocols.vertical_dp.redraw import redraw
+from fastlloyd.protocols.vertical_dp.server import ServerResult
 from fastlloyd.report.expected import PRIOR_VARIANCE, Expected
 from fastlloyd.report.quality import EXACT, Noise
+from fastlloyd.report.ranges import NORMAL_TAIL
 
 
 def expect(plan: Plan) -> Expected:
@@ -30,9 +37,21 @@ def expect(plan: Plan) -> Expected:
     return Expected(centre_noise=math.hypot(weights, local) / 2.0, k=plan.k, d=plan.d)
 
 
-def noise_of(plan: Plan) -> Noise:
-    """Say how far off a result may be: only what the plan expects is known."""
-    return Noise(expected=expect(plan)) if plan.private else EXACT
+def noise_of(plan: Plan, result: ServerResult | None) -> Noise:
+    """Say how far off centres and sizes may be; a party that was told the centres alone knows what the plan expects."""
+    if plan.protocol == PLAIN:
+        return EXACT
+    if result is None:
+        return Noise(expected=expect(plan))
+    spread = redraw(plan, result)
+    reach = NORMAL_TAIL * spread.weights
+    sizes = np.column_stack([result.weights - reach, result.weights + reach])
+    return Noise(
+        size_ranges=np.clip(sizes, 0.0, plan.n_total),
+        centre_deviations=spread.centers,
+        unsettled=spread.unsettled,
+        expected=expect(plan),
+    )
 
 
 def _local_deviation(plan: Plan, place: int) -> float:

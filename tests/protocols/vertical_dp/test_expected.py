@@ -11,7 +11,7 @@ from fastlloyd.run.config import RunConfig
 
 def expected(n: int, epsilon: float, protocol: str = "vertical-dp") -> float:
     plan = planned(RunConfig(protocol=protocol, n_total=n, k=3, epsilon=epsilon), 2, 6)
-    assert not noise_of(plan).exact
+    assert not noise_of(plan, None).exact
     found = expect(plan).centre_noise
     assert found is not None
     return found
@@ -29,4 +29,4 @@ def test_the_verdict_is_of_the_order_that_was_measured(n: int, verdict: str) -> 
 
 
 def test_without_privacy_a_result_is_exact() -> None:
-    assert noise_of(planned(RunConfig(protocol="vertical-plain", n_total=600, k=3), 2, 6)).exact
+    assert noise_of(planned(RunConfig(protocol="vertical-plain", n_total=600, k=3), 2, 6), None).exact

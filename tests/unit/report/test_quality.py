@@ -42,6 +42,14 @@ def test_little_noise_is_good_and_warns_of_nothing():
     assert found.size_ranges.tolist() == [[58.0, 62.0], [38.0, 42.0]]
 
 
+def test_what_had_not_settled_widens_the_ranges_and_is_no_noise():
+    calm, found = judged(noise()), judged(noise(unsettled=np.full((2, 2), 0.012)))
+    assert found.centre_margins == pytest.approx(np.tile([0.1274, 0.02548], (2, 1)), rel=1e-2)  # 0.013 in all
+    assert (found.verdict, found.sentence, found.warnings) == (calm.verdict, calm.sentence, calm.warnings)
+    on_bound = judged(noise(unsettled=np.full((2, 2), 0.1)), centroids=np.array([[10.0, 0.5], [2.0, -0.5]]))
+    assert not on_bound.at_bounds
+
+
 @pytest.mark.parametrize("deviation", [0.005, 0.05, 0.15, 0.5, 2.0, math.inf])
 def test_more_noise_is_never_a_better_verdict_and_all_but_good_is_warned_of(deviation):
     grades = ["good", "fair", "poor", "noise"]

@@ -110,13 +110,13 @@ def fit_tables(tables: Mapping[Pair, Table], total: float, *, max_cells: int = M
         places = np.column_stack([np.repeat(places, clusters, axis=0), np.tile(np.arange(clusters), len(places))])
         weights = np.outer(weights, sizes[new] / total).ravel()
         joined = [(i, new) for i in range(new)]
-        weights = _rake(places, weights, joined, agreed, _FIRST_SWEEPS)
+        weights = rake(places, weights, joined, agreed, _FIRST_SWEEPS)
         if len(weights) > max_cells:
             kept, weights, light = thin(weights, max_cells, stream)
             places, sampled = places[kept], max(sampled, light / total)
         last = new == parties - 1
         pairs = list(combinations(range(new + 1), 2))
-        weights = _rake(places, weights, pairs, agreed, _SWEEPS if last else _FIRST_SWEEPS)
+        weights = rake(places, weights, pairs, agreed, _SWEEPS if last else _FIRST_SWEEPS)
     kept = np.flatnonzero(weights > 0.0)
     weights = weights[kept]
     return Cells(places[kept], weights * (total / weights.sum()), sampled)
@@ -229,10 +229,20 @@ def _agree(tables: Mapping[Pair, Table], parties: int, total: float) -> tuple[li
     return sizes, agreed
 
 
-def _rake(
+def rake(
     places: NDArray[np.int64], weights: Table, pairs: Sequence[Pair], tables: Mapping[Pair, Table], sweeps: int
 ) -> Table:
-    """Scale the weights to each pair's table in turn; give the mean over the last round of all pairs."""
+    """Scale the weights of cells to each pair's table in turn; give the mean over the last round of all pairs.
+
+    Parameters
+    ----------
+    places : int64 array, shape (c, S)
+    weights : float64 array, shape (c,)
+    pairs : sequence of (i, j)
+    tables : mapping from (i, j) to float64 arrays, shape (k', k')
+    sweeps : int
+        Most rounds.
+    """
     mean = weights
     for _ in range(sweeps):
         worst, sum_of = 0.0, np.zeros_like(weights)

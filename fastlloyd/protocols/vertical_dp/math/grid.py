@@ -90,7 +90,9 @@ def cluster_cells(
             f"{len(cells.weights)} cells; check the sketches and the estimated number of users"
         )
     stream = PublicStream(seed, domains.VERTICAL_KMEANS)
-    results = (_lloyd(cells, local_centers, _start(cells, local_centers, k, stream), steps) for _ in range(starts))
+    results = (
+        refine(cells, local_centers, seed_centers(cells, local_centers, k, stream), steps) for _ in range(starts)
+    )
     return min(results, key=lambda result: result.cost)
 
 
@@ -105,8 +107,11 @@ def _distances(
     return result
 
 
-def _start(cells: Cells, local_centers: Sequence[Centers], k: int, stream: PublicStream) -> list[Centers]:
-    """Choose k cells by greedy k-means++."""
+def seed_centers(cells: Cells, local_centers: Sequence[Centers], k: int, stream: PublicStream) -> list[Centers]:
+    """Choose k cells by greedy k-means++; returns the centres party by party, shape (k, d_l) each.
+
+    Parameters as for `cluster_cells`; cells may weigh nothing.
+    """
     trials = 2 + int(math.log(k))
     chosen = [_draw(cells.weights, 1, stream)[0]]
     nearest = _to_cells(cells, local_centers, chosen)[:, 0]
@@ -136,12 +141,20 @@ def _to_cells(cells: Cells, local_centers: Sequence[Centers], chosen: Sequence[i
     return _distances(cells.places, local_centers, centers)
 
 
-def _lloyd(cells: Cells, local_centers: Sequence[Centers], centers: list[Centers], steps: int) -> GridResult:
-    """Iterate until the assignment repeats."""
-    k = len(centers[0])
+def refine(cells: Cells, local_centers: Sequence[Centers], centers: Sequence[Centers], steps: int) -> GridResult:
+    """Run Lloyd's steps until the assignment repeats.
+
+    Parameters
+    ----------
+    cells, local_centers, steps
+        As for `cluster_cells`; cells may weigh nothing.
+    centers : sequence of float64 arrays, shape (k, d_l)
+        Where to begin, party by party.
+    """
+    centers, k = list(centers), len(centers[0])
     labels = np.full(len(cells.weights), -1)
     for step in range(steps + 1):
-        new, cost = _assign(cells, local_centers, centers)
+        new, cost = assign_cells(cells, local_centers, centers)
         if step == steps or (new == labels).all():
             break
         labels = new
@@ -156,10 +169,13 @@ def _lloyd(cells: Cells, local_centers: Sequence[Centers], centers: list[Centers
     return GridResult(np.hstack(centers), np.bincount(new, cells.weights, k).astype(np.float64), cost)
 
 
-def _assign(
+def assign_cells(
     cells: Cells, local_centers: Sequence[Centers], centers: Sequence[Centers]
 ) -> tuple[NDArray[np.int64], float]:
-    """Return each cell's nearest centre, lowest index on ties, and the weighted cost."""
+    """Return each cell's nearest centre, shape (c,), lowest index on ties, and the weighted cost.
+
+    Parameters as for `refine`.
+    """
     labels = np.empty(len(cells.weights), dtype=np.int64)
     cost = 0.0
     for first in range(0, len(labels), _BLOCK):

@@ -10,6 +10,7 @@ Source: Vertical DP, §3.5 (DPLSF on [-1, 1] with the Laplace mechanism).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,10 +18,17 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.assign import accumulate, assign
 from fastlloyd.kmeans.grid import GridPoints, quantise, round_centers
+from fastlloyd.kmeans.ordered import total
 from fastlloyd.kmeans.update import move, truncate
 from fastlloyd.kmeans.weighted import cluster
 from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS, SHORTENED, Draw, LocalPlan
-from fastlloyd.protocols.vertical_dp.math.shortened import shortened_steps
+from fastlloyd.protocols.vertical_dp.math.shortened import (
+    LEAST_VARIANCE,
+    first_doubt,
+    left_doubt,
+    shortened_steps,
+    step_doubt,
+)
 from fastlloyd.protocols.vertical_dp.math.tree import Tree, grow_tree, leaf_sums
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
@@ -30,6 +38,7 @@ GRID = float(1 << FRACTION_BITS)
 _REACH = 0.8
 _PLAIN_RESTARTS = 4
 _PLAIN_SAMPLE = 20_000
+_LEAST_BETWEEN = 0.1  # of the spread: what lies between a party's centres
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +121,58 @@ def shortened_centers(points: GridPoints, tree: Tree, plan: LocalPlan, noise: Dr
     found = cluster(middles, plan.clusters, stream, weights=tree.weights).centers
     # Centres that stand twice would never part.
     return shortened_steps(points, tree, _spread_copies(found, stream), plan, noise)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalDoubts:
+    """How far off a party's released centres may be.
+
+    Attributes
+    ----------
+    noise : float64 array, shape (k',)
+        Variance of each coordinate, scaled, by the noise and what weighing left of it.
+    unsettled : float
+        The same because the steps may have ended before the centres stood still.
+    """
+
+    noise: NDArray[np.float64]
+    unsettled: float
+
+
+def local_doubts(plan: LocalPlan, centers: NDArray[np.float64], sizes: NDArray[np.float64]) -> LocalDoubts:
+    """Say how far off a party's released centres may be.
+
+    Parameters
+    ----------
+    plan : LocalPlan
+        Of a method with noise.
+    centers : float64 array, shape (k', d)
+        As released, scaled.
+    sizes : float64 array, shape (k',)
+        Users of each cluster, as estimated from sketches.
+
+    Notes
+    -----
+    Post-processing. The radius is not released, so it is guessed: the spread of all records from that between the
+    centres, of which k' clusters are taken to leave the part k'^(-2/d) within them. A centre is off by no more than a
+    start is held to be.
+    """
+    cell = math.pow(plan.clusters, -2.0 / plan.d)
+    shares = sizes / max(total(sizes), 1e-9)
+    away = centers - shares @ centers
+    between = float(shares @ (away * away).sum(axis=1))
+    spread = max(between / max(1.0 - cell, _LEAST_BETWEEN), LEAST_VARIANCE * plan.d)
+    reach = math.sqrt(spread * cell)
+    most, unsettled = first_doubt(reach, plan.d), step_doubt(reach, plan.d)
+    if plan.method == SHORTENED:
+        return LocalDoubts(left_doubt(sizes, reach, plan), unsettled)
+    # Laplace noise of scale b has the variance 2 b^2; a cluster of dplsf adds up the leaves that it is made of.
+    parts = max((1 << plan.levels) / plan.clusters, 1.0) if plan.method == "dplsf" else 1.0
+    divisor = np.maximum(sizes, 1.0)
+    noise = 2.0 * parts * (plan.sum_scale / GRID / divisor) ** 2
+    if plan.method != "dplsf":
+        noise = noise + 2.0 * (centers * centers).mean(axis=1) * (plan.size_scale / divisor) ** 2
+    return LocalDoubts(np.minimum(noise, most), unsettled)
 
 
 def _plain_centers(points: GridPoints, plan: LocalPlan) -> NDArray[np.float64]:

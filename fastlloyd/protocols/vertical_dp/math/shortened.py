@@ -29,8 +29,10 @@ Floats = NDArray[np.float64]
 _GRID = float(1 << FRACTION_BITS)
 _MOST_RADIUS = (1 << 24) - 1
 """Up to here a shortened integer vector is proved to be no longer than the radius (`kmeans.assign`)."""
-# A box's users are spread over less than all of it: half of its uniform variance. Least variance of a coordinate.
-_WITHIN, _LEAST_VARIANCE = 0.5 / 12.0, 0.02
+# A box's users are spread over less than all of it: half of its uniform variance.
+_WITHIN = 0.5 / 12.0
+LEAST_VARIANCE = 0.02
+"""Of a coordinate of a party's records."""
 # Expected error of the start, and what is added to it after each step: over the radius.
 _FIRST_DOUBT, _STEP_DOUBT = 1.2, 0.2
 # Of an equal share of the users: doubt of a size at first and after each step, and the least size.
@@ -61,7 +63,7 @@ def shortened_steps(points: GridPoints, tree: Tree, start: Floats, plan: LocalPl
     reach = radius / _GRID
     share = min(total(tree.weights), float(plan.n)) / k
     centers = round_centers(start, FRACTION_BITS)
-    doubt = np.full(k, (_FIRST_DOUBT * reach) ** 2 / d)
+    doubt = np.full(k, first_doubt(reach, d))
     sizes, size_doubt = np.full(k, share), np.full(k, (_SIZE_DOUBT * share) ** 2)
     for _ in range(STEPS):
         raw_sums, raw_sizes = accumulate(points, centers, radius=radius, relative=True, shorten=True)
@@ -71,12 +73,50 @@ def shortened_steps(points: GridPoints, tree: Tree, start: Floats, plan: LocalPl
         sizes = sizes + gain * (noisy_sizes - sizes)
         size_doubt = size_doubt * (1.0 - gain) + (_SIZE_DRIFT * share) ** 2
         divisor = np.maximum(sizes, _LEAST_SHARE * share)
-        noisy = (plan.step_scale * reach / divisor) ** 2
-        gain = doubt / (doubt + noisy)
+        gain = _gain(doubt, divisor, reach, plan)
         moved = truncate(centers / _GRID + gain[:, None] * (noisy_sums / divisor[:, None]))
-        doubt = doubt * (1.0 - gain) + (_STEP_DOUBT * reach) ** 2 / d
+        doubt = doubt * (1.0 - gain) + step_doubt(reach, d)
         centers = round_centers(moved, FRACTION_BITS)
     return centers / _GRID
+
+
+def left_doubt(sizes: Floats, reach: float, plan: LocalPlan) -> Floats:
+    """Return how far off the centres are held to be after the last step: variance of a coordinate, shape (k',).
+
+    Parameters
+    ----------
+    sizes : float64 array, shape (k',)
+        Users of each cluster, as they are known.
+    reach : float
+        The radius, scaled.
+    plan : LocalPlan
+
+    Notes
+    -----
+    Post-processing: the variances that `shortened_steps` weighs by, if clusters had these sizes in all steps.
+    """
+    left = np.full(len(sizes), first_doubt(reach, plan.d))
+    divisor = np.maximum(sizes, _LEAST_SHARE * total(sizes) / len(sizes))
+    for step in range(STEPS):
+        before = left + (step_doubt(reach, plan.d) if step else 0.0)
+        left = before * (1.0 - _gain(before, divisor, reach, plan))
+    return left
+
+
+def first_doubt(reach: float, d: int) -> float:
+    """Return how far off a start is held to be: variance of a coordinate."""
+    return (_FIRST_DOUBT * reach) ** 2 / d
+
+
+def step_doubt(reach: float, d: int) -> float:
+    """Return what a step is held to leave open: variance of a coordinate."""
+    return (_STEP_DOUBT * reach) ** 2 / d
+
+
+def _gain(doubt: Floats, divisor: Floats, reach: float, plan: LocalPlan) -> Floats:
+    """Return the share of a noisy step that is taken."""
+    noisy = (plan.step_scale * reach / divisor) ** 2
+    return doubt / (doubt + noisy)
 
 
 def step_radius(tree: Tree, plan: LocalPlan) -> int:
@@ -88,5 +128,5 @@ def step_radius(tree: Tree, plan: LocalPlan) -> int:
         lengths = (tree.high[:, h] - tree.low[:, h]) / _GRID
         away = middles - total(shares * middles)
         squared += total(shares * (away * away + _WITHIN * lengths * lengths))
-    spread = math.sqrt(max(squared, _LEAST_VARIANCE * plan.d))
+    spread = math.sqrt(max(squared, LEAST_VARIANCE * plan.d))
     return min(max(int(spread * math.pow(plan.clusters, -1.0 / plan.d) * _GRID), 1), _MOST_RADIUS)
