@@ -28,7 +28,8 @@ def told(folder: Path, parties: int, capsys: pytest.CaptureFixture[str], **confi
     sizes, margins = np.array(quality["size_ranges"]), np.array(quality["centre_margins"])
     assert sizes.shape == (K, 2) and (sizes[:, 0] <= sizes[:, 1]).all() and (sizes[:, 0] >= 0.0).all()
     assert margins.shape[0] == K and (margins > 0.0).all()
-    assert "95 % range" in page
+    assert "95 % range for the noise" in page
+    assert ("may not have settled" in page) == (config["protocol"] == "vertical-dp")
     return quality, screen
 
 

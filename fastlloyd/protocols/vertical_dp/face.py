@@ -26,7 +26,7 @@ from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.privacy.sketch.release import ZERO_OUT
 from fastlloyd.protocols.vertical_dp.client import client, prepare
 from fastlloyd.protocols.vertical_dp.face_inputs import gather, load
-from fastlloyd.protocols.vertical_dp.face_noise import noise_of
+from fastlloyd.protocols.vertical_dp.face_noise import expect, noise_of
 from fastlloyd.protocols.vertical_dp.face_plan import plan_lines, planned
 from fastlloyd.protocols.vertical_dp.face_words import data_flow, who_sees
 from fastlloyd.protocols.vertical_dp.keys import set_up
@@ -74,7 +74,12 @@ def writes_result(me: PartyId) -> bool:
 def foresee(config: RunConfig, clients: int, d: int | None) -> Foreseen:
     """Return what a run would claim and release, from public numbers alone."""
     plan = planned(config, clients, d)
-    return Foreseen(claim=_claim(config, plan), releases=plan.all_releases(), parameters=plan.to_json())
+    return Foreseen(
+        claim=_claim(config, plan),
+        releases=plan.all_releases(),
+        parameters=plan.to_json(),
+        expected=expect(plan) if plan.private else None,
+    )
 
 
 def privacy_unit(config: RunConfig) -> str | None:

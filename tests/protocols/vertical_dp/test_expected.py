@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fastlloyd.protocols.vertical_dp.face import foresee
 from fastlloyd.protocols.vertical_dp.face_noise import expect, noise_of
 from fastlloyd.protocols.vertical_dp.face_plan import planned
 from fastlloyd.run.config import RunConfig
@@ -26,6 +27,13 @@ def test_the_verdict_is_of_the_order_that_was_measured(n: int, verdict: str) -> 
     # Measured on blobs, epsilon 1: NICV of 1.09 to 1.28, 1.00 to 1.02 and 1.00 times that without noise.
     plan = planned(RunConfig(protocol="vertical-dp", n_total=n, k=3, epsilon=1.0), 2, 6)
     assert expect(plan).verdict == verdict
+
+
+def test_what_is_foreseen_of_a_run_says_what_to_expect() -> None:
+    config = RunConfig(protocol="vertical-dp", n_total=5000, k=3, epsilon=1.0)
+    found = foresee(config, 2, 6).expected
+    assert found is not None and found == expect(planned(config, 2, 6))
+    assert foresee(RunConfig(protocol="vertical-plain", n_total=600, k=3), 2, 6).expected is None
 
 
 def test_without_privacy_a_result_is_exact() -> None:
