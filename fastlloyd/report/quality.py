@@ -47,7 +47,8 @@ class Noise:
     centre_deviations : float64 array, shape (k, d), or None
         Standard deviation on each coordinate, scaled domain [-1, 1]; infinite where it may be anywhere.
     unsettled : float64 array, shape (k, d), or None
-        Likewise of what is not noise: what centres are made of may not have stood still. It widens their ranges alone.
+        Likewise of what is not noise: what centres are made of may not have stood still, or come shortened. It widens
+        their ranges alone.
     tail : float
         Half the width of a 95 % range over the standard deviation.
     spread : float or None

@@ -59,6 +59,51 @@ def test_ranges_hold_the_truth(protocol: str, epsilon: float, n: int, k: int, d:
     assert sizes <= most and coordinates <= most
 
 
+def _shares_held(points: np.ndarray, k: int, *, protocol: str = "fastlloyd-plus") -> tuple[float, float, float]:
+    """Return how often ranges hold the number of a label's records, their mean, and the mean without the allowance."""
+    plan = plan_for(points, k, protocol=protocol)
+    quantised, edge = quantise(points, plan.fraction_bits), np.ones(points.shape[1])
+    found = []
+    for seed in range(40):
+        drawn = dataclasses.replace(plan, seed=seed)
+        centers = simulate(quantised, drawn, generator_noise(drawn, np.random.default_rng([seed, 7])))
+        told, labels = noise_of(drawn, centers), nearest(points, centers.exact)[0]
+        counts = np.bincount(labels, minlength=k)
+        means = np.stack([np.bincount(labels, column, k) for column in points.T], axis=1) / counts[:, None]
+        row = []
+        for noise in (told, dataclasses.replace(told, unsettled=None)):
+            judged = judge(noise, centroids=centers.exact, sizes=None, lo=-edge, hi=edge)
+            assert judged.centre_margins is not None and judged.size_ranges is not None
+            row.append(np.mean(np.abs(centers.exact - means) <= judged.centre_margins))
+        low, high = judged.size_ranges.T
+        assert (low + high) / 2 == pytest.approx(centers.noisy_counts)  # about the size that is shown
+        found.append([np.mean((low <= counts) & (counts <= high)), *row])
+    sizes, centres, alone = np.mean(found, axis=0)
+    return float(sizes), float(centres), float(alone)
+
+
+def test_ranges_hold_the_mean_and_the_number_of_the_records_with_a_label() -> None:
+    """Skewed clusters, whose centres shortening pulls away from the mean; noise is fixed."""
+    rng = np.random.default_rng(11)
+    middles = 0.4 * np.array([[-1, -1, -1], [1, 1, -1], [-1, 1, 1], [1, -1, 1]])
+    points = np.repeat(middles, 1000, axis=0) + 0.2 * (rng.exponential(1.0, (4000, 3)) - 1.0)
+    points = np.clip(points, -1.0, 1.0)
+    sizes, centres, alone = _shares_held(points, 4)
+    assert sizes >= 0.95 and 0.9 <= centres <= 1.0
+    assert alone < 0.75  # the noise alone does not tell
+
+
+def test_less_is_allowed_for_where_less_is_shortened() -> None:
+    points, shares = blobs(2000, 4, 3, seed=3), []
+    for reach in (0.3, 3.0):
+        plan = plan_for(points, 4, protocol="fastlloyd-plus", settings={"reach": reach})
+        centers = simulate(quantise(points, plan.fraction_bits), plan, generator_noise(plan, np.random.default_rng(2)))
+        told = noise_of(plan, centers)
+        assert told.unsettled is not None and told.centre_deviations is not None
+        shares.append(float(np.median(told.unsettled / told.centre_deviations)))
+    assert shares[0] > 2.0 and shares[1] < 1.0  # what is left of it is the last step
+
+
 def test_a_count_near_zero_says_nothing_of_its_centre() -> None:
     found = ratio_deviations(np.zeros((2, 3)), np.array([10.0, 1.0]), sums=0.1, counts=1.0, tail=NORMAL_TAIL)
     assert np.isinf(found[1]).all() and (found[0] > 0.01).all() and (found[0] < 0.0103).all()

@@ -29,7 +29,13 @@ NAMES = ("age", "dose", "weight", "height")
 # Whose released centres carry noise in each round.
 BY_ROUND = {"fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd", "feddp", "vertical-he"}
 PACKAGE = Path(fastlloyd.__file__).parent
-CODE = ("report/page/result.py", "report/unit.py", "report/sight.py", "protocols/registry.py")
+CODE = (
+    "report/page/result.py",
+    "report/page/clusters.py",
+    "report/unit.py",
+    "report/sight.py",
+    "protocols/registry.py",
+)
 
 
 def write_data(folder: Path, protocol: str, clients: int) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """How much noise lies on what a run of FastLloyd or a baseline releases last, and on what a plan would release.
 
 A centre is what its sums over its count say. Its range is meant for the mean that the same round would have given
-without noise, of the records that the round counted; which records these are, earlier rounds have decided.
+without noise, of the records that the round counted; which records these are, earlier rounds have decided. Those of
+fastlloyd-plus are meant for the records with the final labels: what shortening usually adds is told beside the noise.
 
 Privacy: post-processing of releases, with the noise that the plan states.
 
@@ -22,7 +23,7 @@ from fastlloyd.kmeans.update import clip_step, move
 from fastlloyd.privacy.release import NORM_OF
 from fastlloyd.protocols.fastlloyd.choose_k import Chosen, shares
 from fastlloyd.protocols.fastlloyd.plan import Plan
-from fastlloyd.protocols.fastlloyd.plus import expected_deviation, last_doubt
+from fastlloyd.protocols.fastlloyd.plus import expected_deviation, last_doubt, radius
 from fastlloyd.protocols.fastlloyd.plus_plan import square_limit
 from fastlloyd.protocols.fastlloyd.plus_state import State, noise_deviations
 from fastlloyd.protocols.fastlloyd.rounds import Centers
@@ -31,6 +32,12 @@ from fastlloyd.report.quality import EXACT, UNKNOWN, Noise
 from fastlloyd.report.ranges import LAPLACE_TAIL, NORMAL_TAIL, ratio_deviations
 
 Floats = NDArray[np.float64]
+
+# How far the centre of shortened records usually lies from their mean, over the spread within clusters, and the least
+# that this spread is taken to be, over that of k equal parts. Chosen on generated sets: docs/report.md, "Ranges".
+_SHORTENED, _WITHIN_FLOOR = 0.15, 0.05
+# Of the square of a count's last change: what sizes may still change. Chosen likewise.
+_STILL_CHANGING = 0.5
 
 
 def expect(plan: Plan) -> Expected:
@@ -53,24 +60,22 @@ def noise_of(plan: Plan, centers: Centers, chosen: Chosen | None = None) -> Nois
     tail = LAPLACE_TAIL if NORM_OF[plan.mechanism] == "l1" else NORMAL_TAIL
     noisy_sums, noisy_counts = split(centers.released.astype(np.float64) / grid, plan.k, plan.d)
     more: dict[str, Any] = {}
+    sizes, variances = centers.noisy_counts, np.full(plan.k, counts**2)
     if centers.state is None:
         ratio = move(noisy_sums, noisy_counts)
-        radius = plan.rounds[last].radius
-        if plan.clip and radius is not None:
-            ratio = clip_step(ratio, radius / grid)
+        reach = plan.rounds[last].radius
+        if plan.clip and reach is not None:
+            ratio = clip_step(ratio, reach / grid)
         deviations = ratio_deviations(ratio, noisy_counts, sums=sums, counts=counts, tail=tail)
     else:
-        deviations, more = _plus_noise(plan, centers.state, noisy_sums, count_noise=counts)
-    weighed, margins = centers.noisy_counts, np.full(plan.k, tail * counts)
+        deviations, more = _plus_noise(plan, centers.state, noisy_sums, centers=centers.exact, count_noise=counts)
+        variances = _size_variances(noisy_counts, centers.state, count_noise=counts)
     if chosen is not None:
-        groups = chosen.merging.groups
-        weighed, noisy_counts = chosen.noisy_counts, gather(noisy_counts, groups)
-        margins = np.sqrt(gather(margins**2, groups))
+        sizes, variances = chosen.noisy_counts, gather(variances, chosen.merging.groups)
         deviations, more = _merged(centers, chosen, deviations, more, count_noise=counts)
-    # fastlloyd-plus weighs a count with those before: its range holds both.
-    low, high = np.minimum(noisy_counts - margins, weighed), np.maximum(noisy_counts + margins, weighed)
+    margins = tail * np.sqrt(variances)
     return Noise(
-        size_ranges=np.clip(np.column_stack([low, high]), 0.0, plan.n_total),
+        size_ranges=np.clip(np.column_stack([sizes - margins, sizes + margins]), 0.0, plan.n_total),
         centre_deviations=deviations,
         tail=tail,
         expected=expect(plan),
@@ -78,7 +83,9 @@ def noise_of(plan: Plan, centers: Centers, chosen: Chosen | None = None) -> Nois
     )
 
 
-def _plus_noise(plan: Plan, state: State, noisy_sums: Floats, *, count_noise: float) -> tuple[Floats, dict[str, Any]]:
+def _plus_noise(
+    plan: Plan, state: State, noisy_sums: Floats, *, centers: Floats, count_noise: float
+) -> tuple[Floats, dict[str, Any]]:
     """Return how far off the weighed centres of fastlloyd-plus are, shape (k, d), and what else it released."""
     doubt, divisor, multiple = last_doubt(plan, state)
     shrink = plan.plus is not None and plan.plus.shrink
@@ -86,12 +93,44 @@ def _plus_noise(plan: Plan, state: State, noisy_sums: Floats, *, count_noise: fl
     share = variance / doubt  # of the noisy step that was taken
     steps = noisy_sums / float(multiple) / divisor[:, None]
     deviations = np.sqrt(variance[:, None] + (share[:, None] * steps * (count_noise / divisor)[:, None]) ** 2)
-    more: dict[str, Any] = {"steps": steps, "step_deviations": np.sqrt(doubt)}
+    # Records change their cluster in the last step, which moves their mean again, mostly by less than that step.
+    bias = np.hypot(share[:, None] * steps, _shortening(plan, state, centers))
+    more: dict[str, Any] = {"steps": steps, "step_deviations": np.sqrt(doubt), "unsettled": bias}
     if plan.rounds[0].cells:
         more["spread"] = state.spread**2  # if anything too large: cells of noise lie far away
     elif plan.is_survey(0) and plan.k > 1:
         more |= {"spread": state.spread**2, "spread_deviation": _spread_deviation(plan, state)}
     return deviations, more
+
+
+def _size_variances(noisy_counts: Floats, state: State, *, count_noise: float) -> Floats:
+    """Return how far off the weighed counts of fastlloyd-plus are, shape (k,), as counts of the released centres.
+
+    Besides the noise that is left, records still change their cluster in the last step. How many do is told by how far
+    the last noisy count lay from what was known before it.
+    """
+    taken = np.minimum(state.count_variance / count_noise**2, 1.0 - 1e-9)  # share of that difference
+    change = (noisy_counts - state.counts) / (1.0 - taken)
+    found: Floats = state.count_variance + _STILL_CHANGING * change**2
+    return found
+
+
+def _shortening(plan: Plan, state: State, centers: Floats) -> Floats:
+    """Return how far shortening usually pulls a centre away from the mean of its records, shape (d,), a deviation.
+
+    Skewed clusters lose more on one side than on the other. How skewed they are nothing released tells, but how much is
+    shortened: the radius over the spread that is left within clusters.
+    """
+    held = np.maximum(state.counts, 0.0)
+    parts = held / held.sum() if held.any() else np.full(plan.k, 1.0 / plan.k)
+    squares = state.deviation**2
+    between = parts @ (centers - parts @ centers) ** 2
+    # Records were counted at the middles of cells (Sheppard's correction).
+    rounded = (2.0 / plan.plus.cells) ** 2 / 12.0 if plan.plus is not None and plan.plus.cells else 0.0
+    within = np.maximum(squares - rounded - between, _WITHIN_FLOOR * plan.k ** (-2.0 / plan.d) * squares)
+    reach = radius(state, plan, len(plan.rounds) - 1)[0] / float(1 << plan.fraction_bits)
+    found: Floats = _SHORTENED * math.exp(-0.5 * reach**2 / float(within.sum())) * np.sqrt(within)
+    return found
 
 
 def _merged(
@@ -107,7 +146,12 @@ def _merged(
     variances = gather((part * deviations) ** 2 + (count_noise * away) ** 2, groups)
     step_deviations = np.sqrt(gather((part[:, 0] * more["step_deviations"]) ** 2, groups))
     steps = gather(part * more["steps"], groups)
-    changed = {"steps": steps, "step_deviations": step_deviations, "stands_out": chosen.merging.step >= CLEAR}
+    changed = {
+        "steps": steps,
+        "step_deviations": step_deviations,
+        "unsettled": gather(part * more["unsettled"], groups),
+        "stands_out": chosen.merging.step >= CLEAR,
+    }
     return np.sqrt(variances), {**more, **changed}
 
 

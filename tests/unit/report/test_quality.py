@@ -101,6 +101,15 @@ def test_centres_that_still_move_are_warned_of_unless_noise_explains_their_steps
     assert np.mean([bool(judged(noise(steps=one, step_deviations=10 * deviations)).warnings) for one in steps]) < 0.01
 
 
+def test_what_a_centre_is_off_besides_the_noise_widens_its_range_and_no_more():
+    plain, wide = judged(noise(0.003)), judged(noise(0.003, unsettled=np.array([0.004, 0.0])))
+    assert wide.centre_margins / plain.centre_margins == pytest.approx(np.tile([5 / 3, 1.0], (2, 1)))
+    same = ("verdict", "sentence", "warnings", "at_bounds", "overlapping")
+    assert all(getattr(plain, name) == getattr(wide, name) for name in same)
+    edge = np.array([[2.0, 1.0], [8.0, -0.5]])
+    assert judged(noise(0.001, unsettled=np.ones(2)), edge).at_bounds == ()
+
+
 def test_a_spread_that_may_be_larger_than_it_seems_is_doubted():
     # Centres with a squared distance of 0.59 from their middle leave half of a spread of 1.18.
     assert not judged(noise(spread=1.1)).warnings

@@ -68,6 +68,14 @@ def test_ranges_stand_beside_values_with_digits_that_mean_something():
     assert format_rounded(-0.0001, 0.5) == "0.00"
 
 
+def test_what_ranges_are_about_stands_below_them():
+    made = document()
+    assert "the records that the last step counted" in shown({**made, "protocol": "fastlloyd"})[1]
+    plus = shown({**made, "protocol": "fastlloyd-plus"})[1]
+    assert "shortening of far records" in plus and "last step counted" not in plus
+    assert "A range is" not in shown(document({"centre_margins": None, "size_ranges": None}))[1]
+
+
 def test_without_ranges_the_bounds_say_how_many_digits_mean_something():
     made = document({"centre_margins": None})
     root, _ = shown(made, np.array([[1e-5, 1.0], [2.0 / 3.0, -12.345678], [9.0, 0.0]]), {"bounds.csv": BOUNDS})
