@@ -25,6 +25,7 @@ from fastlloyd.report.ranges import MOST_CLUSTERS, NORMAL_TAIL, overlapping
 
 # Limits chosen on generated data: docs/report.md, "How the verdict was calibrated".
 _MERGE_OVER_NOISE, _MERGE_OVER_OTHERS, _LEFT_OVER_SHAPELESS = 30.0, 0.275, 1.0
+_HALVES_APART, _MERGE_OVER_SPLIT, _LEAST_SHARE = 0.8, 0.08, 0.1
 _STEPS_OVER_NOISE, _STEPS_OVER_OTHERS = 4.5, 0.0025
 _LISTED = 12
 # A centre on a bound counts where the noise on that coordinate is at least this share of the range, for records may lie
@@ -224,7 +225,9 @@ def _doubtful(centres: NDArray[np.float64], weights: NDArray[np.float64], added:
 
     Merging two clusters adds w_i w_j / (w_i + w_j) |c_i - c_j|^2 to the cost per record. Where the cheapest merge
     costs little, next to the noise or to how far apart the others are, a cluster is probably cut in two, and another
-    holds two. Where the rounds ended too early, the last steps are longer than their noise.
+    holds two. A small cluster far from all costs little as well, but is no half of another: it is doubted only where
+    splitting another cluster could gain much more, or where it is tiny. Where the rounds ended too early, the last
+    steps are longer than their noise.
     """
     k = len(centres)
     if not 1 < k <= MOST_CLUSTERS:
@@ -235,11 +238,22 @@ def _doubtful(centres: NDArray[np.float64], weights: NDArray[np.float64], added:
     for matrix in (apart, cost):
         np.fill_diagonal(matrix, np.inf)
     one, other = sorted(int(place) for place in np.unravel_index(np.argmin(cost), cost.shape))
-    least, others = float(cost.min()), float(weights @ apart.min(axis=1))
+    near = apart.min(axis=1)
+    least, others = float(cost.min()), float(weights @ near)
+    # What a split may gain grows with a cluster's records and with how far away its neighbours are.
+    gain = float(np.delete(weights * near, [one, other]).max(initial=0.0))
+    halves = apart[one, other] < _HALVES_APART * others or least < _MERGE_OVER_SPLIT * gain
     said = []
-    if least < _MERGE_OVER_NOISE * added or least * k < _MERGE_OVER_OTHERS * others:
+    if least < _MERGE_OVER_NOISE * added or (halves and least * k < _MERGE_OVER_OTHERS * others):
         said.append(
             f"clusters {one} and {other} may be one that was cut in two, and another may hold two: {_ELSEWHERE}"
+        )
+    tiny = tuple(np.flatnonzero(weights * k < _LEAST_SHARE).tolist())
+    if tiny:
+        have = "have" if len(tiny) > 1 else "has"
+        said.append(
+            f"{_named('cluster', tiny)} {have} less than a tenth of an equal share of the records, perhaps outliers, "
+            f"and another may hold two: {_ELSEWHERE}"
         )
     if noise.spread is not None and _is_shapeless(centres, weights, added, noise.spread + noise.spread_deviation):
         said.append(

@@ -1,6 +1,6 @@
-"""The demonstration, as `make demo` runs it, shows a result without empty clusters for every seed.
+"""The demonstration, as `make demo` runs it, shows a good result without empty clusters for every seed.
 
-The server's noise is fixed. With fresh noise 3 of 226 runs had clusters that could not be told from empty, and said so.
+The server's noise is fixed; benchmarks/results/verdicts.md has 100 runs with other noise.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from tests.protocols.vertical_dp.support import Replay
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_no_cluster_of_the_demonstration_is_empty(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demonstration_is_good_and_no_cluster_is_empty(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastlloyd.protocols.fastlloyd.face.SecretRandom", lambda: Replay(1))
     ended = run_together(RunConfig(seed=seed), 2)
     result = next(outcome.result for outcome in ended.outcomes.values() if outcome.result is not None)
     assert result.common.protocol == "fastlloyd-plus"
-    assert result.quality.verdict in ("good", "fair")
+    assert result.quality.verdict == "good" and not result.quality.warnings
     assert not result.quality.empty and not result.quality.overlapping and not result.quality.at_bounds

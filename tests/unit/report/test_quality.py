@@ -101,6 +101,38 @@ def test_centres_that_still_move_are_warned_of_unless_noise_explains_their_steps
     assert np.mean([bool(judged(noise(steps=one, step_deviations=10 * deviations)).warnings) for one in steps]) < 0.01
 
 
+SQUARE = np.array([[2.0, 0.5], [8.0, 0.5], [2.0, -0.5], [8.0, -0.5]])
+
+
+def _doubts(centres, sizes):
+    """Judge clusters of which the noise tells nothing."""
+    sizes = np.asarray(sizes, dtype=float)
+    told = Noise(
+        size_ranges=np.column_stack([sizes - 2.0, sizes + 2.0]),
+        centre_deviations=np.full(np.shape(centres), 1e-3),
+    )
+    return judged(told, np.asarray(centres), sizes.tolist())
+
+
+def test_two_centres_in_one_cluster_are_doubted_and_a_small_cluster_far_from_all_is_not():
+    halves = _doubts([*SQUARE, [3.0, 0.5]], [50.0, 100.0, 100.0, 100.0, 50.0])
+    (warning,) = halves.warnings
+    assert halves.verdict == "fair" and warning.startswith("clusters 0 and 4 may be one that was cut in two")
+    # Merged into another it would cost less than those halves: for its size, not for its place.
+    small = _doubts([*SQUARE, [5.0, 0.0]], [100.0, 100.0, 100.0, 100.0, 15.0])
+    assert small.verdict == "good" and small.warnings == ()
+
+
+def test_a_small_cluster_is_doubted_where_splitting_another_could_gain_much_more_or_where_it_is_tiny():
+    far = [*SQUARE, [5.0, 0.0]]
+    assert not _doubts(far, [250.0, 250.0, 250.0, 250.0, 30.0]).warnings
+    (warning,) = _doubts(far, [100.0, 100.0, 100.0, 1000.0, 30.0]).warnings
+    assert "cut in two" in warning
+    found = _doubts(far, [250.0, 250.0, 250.0, 250.0, 15.0])
+    assert found.verdict == "fair"
+    assert found.warnings[-1].startswith("cluster 4 has less than a tenth of an equal share of the records")
+
+
 def test_what_a_centre_is_off_besides_the_noise_widens_its_range_and_no_more():
     plain, wide = judged(noise(0.003)), judged(noise(0.003, unsettled=np.array([0.004, 0.0])))
     assert wide.centre_margins / plain.centre_margins == pytest.approx(np.tile([5 / 3, 1.0], (2, 1)))
