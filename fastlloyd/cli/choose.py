@@ -18,6 +18,8 @@ from fastlloyd.kmeans.merging import LEAST, MOST
 from fastlloyd.run.config import RunConfig, with_values
 
 _FEW_OWNERS = 4
+_PRIVATE = "private"
+"""feddp's start without data of the server."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -37,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
         print(f"note:     {note}")
     print(f"expected: {expectation}")
     for other in chosen.others:
-        print(f"else:     {other.protocol}: {_expected_if_any(other, answers)}")
+        print(f"else:     {join([other.protocol, *_set_flags(other)])}: {_expected_if_any(other, answers)}")
     print(f"plan:     {join(['fastlloyd', 'plan', *plan_flags(chosen, answers)])}")
     print(f"next:     {join(['fastlloyd', 'init', 'DIR', *init_flags(chosen, answers)])}")
     return EXIT_OK
@@ -121,6 +123,11 @@ _PEOPLE = (
 )
 
 
+_UNMERGED = (
+    "feddp below protects all rows of a person without merging them; with few people its error is large (docs/feddp.md)"
+)
+
+
 def _by_rows(answers: Answers) -> Choice:
     ranks = answers.parties + 1
     if answers.exact:
@@ -155,9 +162,15 @@ def _by_rows(answers: Answers) -> Choice:
         notes = (f"--min-clients {answers.parties - 1}: a round closes without one slow or lost client",)
     elif answers.dropouts:
         notes = (lost,)
-    paper = Choice(protocol="fastlloyd", ranks=ranks, values=values)
+    others = [Choice(protocol="fastlloyd", ranks=ranks, values=values)]
+    if answers.person:
+        users = {"start": _PRIVATE, "privacy_level": "client", "users": "COLUMN"}
+        others.append(Choice(protocol="feddp", ranks=ranks, values={"feddp": users}))
+        notes = (_UNMERGED, *notes)
+    elif answers.collude:
+        others.append(Choice(protocol="feddp", ranks=ranks, values={"feddp": {"start": _PRIVATE}}))
     notes = (*people, *notes, *_guess(answers.k))
-    return Choice(protocol="fastlloyd-plus", ranks=ranks, values=values, why=why, notes=notes, others=(paper,))
+    return Choice(protocol="fastlloyd-plus", ranks=ranks, values=values, why=why, notes=notes, others=tuple(others))
 
 
 def _guess(k: int) -> tuple[str, ...]:
@@ -252,12 +265,20 @@ def _common_flags(option: Choice, answers: Answers) -> list[str]:
     if option.protocol != "secfc":
         flags += ["--epsilon", f"{answers.epsilon:g}"]
     for name, value in option.values.items():
-        if isinstance(value, dict):
-            for key, setting in value.items():
-                flags += ["--set", f"{name}.{key}={setting}"]
-        else:
+        if not isinstance(value, dict):
             flags += [f"--{name.replace('_', '-')}", str(value)]
-    return flags
+    return flags + _set_flags(option)
+
+
+def _set_flags(option: Choice) -> list[str]:
+    """Return the flags of a protocol's own settings."""
+    tables = {name: value for name, value in option.values.items() if isinstance(value, dict)}
+    return [
+        word
+        for name, table in tables.items()
+        for key, setting in table.items()
+        for word in ("--set", f"{name}.{key}={setting}")
+    ]
 
 
 def parser() -> Parser:

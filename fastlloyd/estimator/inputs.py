@@ -90,6 +90,10 @@ def prepare(
     if server_points is not None:
         if not hasattr(common, "server_values"):
             raise ParameterError(f"server_data: expected None, since the server of {model.protocol!r} has no data")
+        if config.own_settings.get("start") == "private":
+            raise ParameterError(
+                "server_data: expected None, since feddp.start 'private' uses no data of the server; leave one out"
+            )
         of_server: dict[str, Any] = {"server_values": server_points}
         common = replace(common, **of_server)
     if hasattr(common, "users") and "users" in config.own_settings:

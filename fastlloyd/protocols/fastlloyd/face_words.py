@@ -10,6 +10,7 @@ from typing import Any
 
 from fastlloyd.dossier.flow import DOWN, OWN_LABELS, RELEASED, UP, Flow, Message, common, pairwise
 from fastlloyd.dossier.shared_messages import BEGINNING, CHAINS, COUNTERS, HELLO, PAIRS, PLAN_PROPOSAL, READY, SEED
+from fastlloyd.errors import format_count
 from fastlloyd.report.sight import NOISE, NOTHING, Sight, Sights, see_shares
 from fastlloyd.wire import numbers
 
@@ -68,11 +69,7 @@ def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
     private = protocol != "lloyd"
     kind, shield = ("noisy", NOISE) if private else ("exact", NOTHING)
     sums = f"{kind} sums and counts of each cluster in each round, hence the centroids"
-    survey = (
-        "; before that a noisy mean and spread of each feature and a noisy number of records, or with up to three "
-        "features perhaps a noisy number of the records in each cell of a grid"
-    )
-    learns = sums + (survey if protocol == "fastlloyd-plus" else "")
+    learns = sums + (_beginning(parameters) if protocol == "fastlloyd-plus" else "")
     clients = Sight("each client", f"its own records; {learns}", shield)
     if parameters["masking"] == "pairwise":
         return Sights(
@@ -125,3 +122,20 @@ def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
         messages=(*BEGINNING, HELLO, PLAN_PROPOSAL, SEED, PAIRS, READY, _UPDATE, *sums, CHAINS, COUNTERS),
         server_noise=private and not in_pairs,
     )
+
+
+_SURVEY = "a noisy mean and spread of each feature and a noisy number of records"
+_HISTOGRAM = "a noisy number of the records in each cell of a grid"
+
+
+def _beginning(parameters: Mapping[str, Any]) -> str:
+    """Say what fastlloyd-plus shows beyond fastlloyd: as planned, or both ways to begin where no plan is known."""
+    plus = parameters.get("plus")
+    if plus is None:
+        return f"; before that {_SURVEY}, or with up to three features perhaps {_HISTOGRAM}"
+    said = f"; before that {_HISTOGRAM if plus['cells'] else _SURVEY}" if plus["cells"] or plus["survey"] else ""
+    first, k = plus["stages"][0], parameters["k"]
+    if first["clusters"] > k:
+        rounds = format_count(first["rounds"], "round")
+        said = f", in the first {rounds} of {first['clusters']} clusters, which are then merged to {k}{said}"
+    return said

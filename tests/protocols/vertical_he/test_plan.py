@@ -163,6 +163,15 @@ def test_a_cheaper_option_without_parameters_gives_way_to_one_that_has_them(
         make_plan(dataclasses.replace(public, settings={"scheme": "pairwise"}), names(2, 2))
 
 
+def test_the_printed_cost_counts_the_products_of_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    public, numbers = parameters(10_000, 5, rounds=10), ["--n-total", "10000", "--d", "3", "--k", "5"]
+    plan = make_plan(public, names(2, 1))
+    assert plan.stepping and round_seconds(plan, 1) > options(public, (2, 1))[0].round_seconds
+    assert main(["-n", "2", "--protocol", "vertical-he", *numbers]) == 0
+    assert f"about {round_seconds(plan, 1):.2g} processor seconds a round" in capsys.readouterr().out
+    assert f"{round_seconds(plan, 1):.2g}" != f"{options(public, (2, 1))[0].round_seconds:.2g}"
+
+
 def test_the_printed_choice_is_the_one_that_runs(capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--n-total", "100000", "--d", "4", "--k", "2", "--rounds", "10"]
     assert main(["-n", "2", "--protocol", "vertical-he", *flags, "--epsilon", "10"]) == 0

@@ -63,6 +63,15 @@ def test_a_number_of_clusters_that_is_a_guess_can_be_left_to_the_run(capsys: pyt
         assert "auto:" not in str(chosen(capsys, *flags))
 
 
+def test_without_data_of_the_server_feddp_is_offered_where_it_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    colluding = chosen(capsys, "--split", "rows", "--collude", "server+clients")
+    assert colluding["else"][1].startswith("feddp --set feddp.start=private: noise of ")
+    people = chosen(capsys, "--split", "rows", "--unit", "person")
+    assert "--set feddp.start=private --set feddp.privacy_level=client --set feddp.users=COLUMN" in people["else"][1]
+    assert any("without merging them" in note for note in people["note"])
+    assert "feddp" not in str(chosen(capsys, "--split", "rows"))
+
+
 def test_many_owners_of_columns_send_sketches(capsys: pytest.CaptureFixture[str]) -> None:
     lines = chosen(capsys, "--split", "columns", "--parties", "6", "--d", "12")
     assert lines["protocol"] == ["vertical-dp"] and "not between the parties" in lines["why"][0]

@@ -203,6 +203,12 @@ def test_two_owners_of_columns_may_do_with_or_without_a_third_party() -> None:
         ("vertical-plain", {"settings": {"rho": 1}}, np.split(blobs(), 2, axis=1), "no setting 'rho'"),
         ("vertical-he", {"settings": {"mode": "two-party"}}, np.split(blobs(), 4, axis=1), "expected 2 parties"),
         ("feddp", {"server_data": None}, [blobs()] * 2, "needs the server's own data, got none; give server_data, or"),
+        (
+            "feddp",
+            {"server_data": blobs(), "settings": {"start": "private"}},
+            [blobs()] * 2,
+            "server_data: expected None, since feddp.start 'private' uses no data of the server",
+        ),
         ("feddp", {"server_data": blobs()[:, :2]}, [blobs()] * 2, "server_data: X has 2 features"),
         ("feddp", {"server_data": blobs()[:1], "n_total": 600}, [blobs()] * 2, "server_data: expected 2"),
         ("feddp", {"settings": USERS}, [blobs()] * 2, "of arrays, each is one user"),

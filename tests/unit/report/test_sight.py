@@ -25,6 +25,26 @@ def test_each_protocol_says_who_sees_what(protocol):
     assert all(sight.who and sight.sees and sight.protection for sight in (*found.alone, *found.together))
 
 
+@pytest.mark.parametrize(
+    ("plus", "words"),
+    [
+        (
+            {"survey": True, "cells": 0, "stages": [{"rounds": 9, "clusters": 3}]},
+            "hence the centroids; before that a noisy mean and spread of each feature and a noisy number of records",
+        ),
+        (
+            {"survey": False, "cells": 12, "stages": [{"rounds": 4, "clusters": 6}, {"rounds": 5, "clusters": 3}]},
+            "hence the centroids, in the first 4 rounds of 6 clusters, which are then merged to 3; before that a noisy "
+            "number of the records in each cell of a grid",
+        ),
+        ({"survey": False, "cells": 0, "stages": [{"rounds": 2, "clusters": 3}]}, "hence the centroids"),
+    ],
+)
+def test_of_survey_and_histogram_the_one_that_was_planned_is_named(plus, words):
+    found = sights("fastlloyd-plus", {"k": 3, "plus": plus})
+    assert next(sight.sees for sight in found.alone if sight.who == "each client").endswith(words)
+
+
 def test_a_protocol_of_another_distribution_has_no_words_here():
     assert who_sees("histogram", {}) is None
 
