@@ -32,6 +32,14 @@ Floats = NDArray[np.float64]
 _KEPT = ((1.5, 0.0668), (2.0, 0.0228), (2.5, 6.21e-3), (3.0, 1.35e-3), (3.5, 2.33e-4), (4.0, 3.17e-5), (4.5, 3.4e-6))
 _KEPT_OF_FEW = (4.0, 3.5, 3.0, 2.5, 2.0, 1.5, 1.0, 0.5, 0.0, -0.5, -1.0, -1.5, -2.0)
 _FALSE_CELLS = 0.1  # of those that count, expected of noise alone
+# Or each cell's count is weighed with 1 less so many times its chance of being noise alone; where too few have a
+# weight, with the next.
+_DOUBTS = (2.0, 1.0, 0.5, 0.25, 0.0)
+# How much more that start may cost, on the cells that count for the other: so much, or so much over the clusters.
+_MOST_MORE, _MOST_MORE_OF_ONE = 0.25, 4.0
+# Chance that a standard normal variable is above x: 1 / (2 (1 + x (c_1 + x (c_2 + ...)))^16), error 1.5e-7; Abramowitz
+# and Stegun, 26.2.19. Basic operations only, as all clients must agree.
+_NORMAL_TAIL = (0.0498673470, 0.0211410061, 0.0032776263, 0.0000380036, 0.0000488906, 0.0000053830)
 _LEAST_WEIGHT = 1e-3  # of a cell, over the noise, where even so too few are left
 _RESTARTS, _STEPS = 8, 30
 _MOST_WORK = 1 << 22  # cells times clusters times restarts
@@ -82,18 +90,11 @@ def read_grid(noisy: Floats, start: Floats, state: State, plan: Plan) -> tuple[F
     Notes
     -----
     Sees: the clients. Post-processing.
-    A cell whose count stands out of the noise, together with its neighbours', has its noisy count as weight; where
-    records fill a small part of the domain only, it has to stand out more, or cells of noise would outweigh them. A
-    centre is then known up to the noise of its cells' counts, times how far they lie from it, and to a part of a cell.
+    A centre is known up to the noise of its cells' counts, times how far they lie from it, and to a part of a cell.
     """
     noise, clusters = noise_deviations(plan, 0)[1], plan.rounds[0].clusters
     middles = cell_middles(plan)
-    weights = _weights(noisy, noise, plan)
-    centers = start
-    if not state.given:
-        stream = PublicStream(plan.seed, domains.PLUS_GRID)
-        restarts = min(_RESTARTS, max(1, _MOST_WORK // (len(noisy) * clusters)))
-        centers = cluster(middles, clusters, stream, weights=weights, restarts=restarts, max_steps=_STEPS).centers
+    centers, weights = _start(noisy, noise, middles, plan) if not state.given else (start, _sure(noisy, noise, plan))
     labels, squared = nearest(middles, centers)
     sizes = np.bincount(labels, weights, clusters).astype(np.float64)
     used = (weights > 0.0).astype(np.float64)
@@ -142,8 +143,33 @@ def _cells(plan: Plan) -> int:
     return plan.plus.cells
 
 
-def _weights(noisy: Floats, noise: float, plan: Plan) -> Floats:
-    """Return the counts of the cells that stand out, zero elsewhere; at least as many as clusters have a weight."""
+def _start(noisy: Floats, noise: float, middles: Floats, plan: Plan) -> tuple[Floats, Floats]:
+    """Cluster the cells; return the centres, and the weights of the cells that they are made of.
+
+    Notes
+    -----
+    Cells with weak signs of records show small clusters that would be missed without them. Where the domain is mostly
+    empty they are mostly noise, and centres go astray; then the sure cells are clustered much worse.
+    """
+    clusters, stream = plan.rounds[0].clusters, PublicStream(plan.seed, domains.PLUS_GRID)
+    restarts = min(_RESTARTS, max(1, _MOST_WORK // (len(noisy) * clusters)))
+    sure, likely = _sure(noisy, noise, plan), _likely(noisy, noise, plan)
+    strict, lenient = (
+        cluster(middles, clusters, stream, weights=weights, restarts=restarts, max_steps=_STEPS)
+        for weights in (sure, likely)
+    )
+    most = 1.0 + min(_MOST_MORE, _MOST_MORE_OF_ONE / clusters)
+    if total(sure * nearest(middles, lenient.centers)[1]) <= most * strict.cost:
+        return lenient.centers, likely
+    return strict.centers, sure
+
+
+def _sure(noisy: Floats, noise: float, plan: Plan) -> Floats:
+    """Return the counts of the cells that stand out, zero elsewhere; at least as many as clusters have a weight.
+
+    Where records fill a small part of the domain only, a cell has to stand out more, or those of noise would outweigh
+    the others.
+    """
     smooth = _smoothed(noisy.reshape((_cells(plan),) * plan.d)).ravel()
     deviation = noise * math.sqrt(0.375**plan.d)
     for kept, alone in _KEPT:
@@ -154,6 +180,37 @@ def _weights(noisy: Floats, noise: float, plan: Plan) -> Floats:
         if np.count_nonzero(weights) >= plan.rounds[0].clusters:
             return weights
     return np.maximum(noisy, 0.0) + _LEAST_WEIGHT * noise
+
+
+def _likely(noisy: Floats, noise: float, plan: Plan) -> Floats:
+    """Weigh each count with how likely there are records in its cell; at least as many as clusters have a weight.
+
+    Notes
+    -----
+    How many cells are expected to be as high by noise alone, over how many are, is the share of noise among them
+    (Benjamini and Hochberg, "Controlling the false discovery rate", 1995).
+    """
+    smooth = _smoothed(noisy.reshape((_cells(plan),) * plan.d)).ravel()
+    height = smooth / (noise * math.sqrt(0.375**plan.d))
+    as_high = len(noisy) - np.searchsorted(np.sort(height), height, side="left")
+    empty = len(noisy) * _chance_above(height) / as_high
+    counts = np.maximum(noisy, 0.0)
+    for doubt in _DOUBTS:
+        weights = counts * np.maximum(1.0 - doubt * empty, 0.0)
+        if np.count_nonzero(weights) >= plan.rounds[0].clusters:
+            return weights
+    return counts + _LEAST_WEIGHT * noise
+
+
+def _chance_above(height: Floats) -> Floats:
+    """Return how often noise alone is so many deviations high; 1 where that is not above zero: nothing stands out."""
+    above, series = np.maximum(height, 0.0), np.zeros_like(height)
+    for coefficient in reversed(_NORMAL_TAIL):
+        series = (series + coefficient) * above
+    power = 1.0 + series
+    for _ in range(4):
+        power = power * power
+    return np.where(height > 0.0, 0.5 / power, 1.0)
 
 
 def _smoothed(counts: Floats) -> Floats:

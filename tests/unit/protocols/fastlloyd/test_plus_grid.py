@@ -1,0 +1,96 @@
+"""The start of fastlloyd-plus from a noisy histogram: which cells it is made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from fastlloyd.kmeans.weighted import cluster
+from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
+from fastlloyd.protocols.fastlloyd.plus import first_state
+from fastlloyd.protocols.fastlloyd.plus_grid import _chance_above, _likely, _sure, cell_middles, read_grid
+from fastlloyd.protocols.fastlloyd.plus_state import noise_deviations
+from fastlloyd.randomness.prg import PublicStream
+from tests.protocols.support import parameters
+
+
+def _plan(**changes: Any) -> Plan:
+    public = parameters(4000, 3, protocol="fastlloyd-plus", settings={"start": "grid", "wide": 1.0}, **changes)
+    return make_plan(public, d=2, names=("x", "y"))
+
+
+def _noisy(plan: Plan, records: dict[tuple[float, float], float], seed: int) -> np.ndarray:
+    """Counts with so many records spread about these places, and noise of the plan's size from a fixed generator."""
+    middles = cell_middles(plan)
+    counts = np.random.default_rng(seed).normal(0.0, noise_deviations(plan, 0)[1], len(middles))
+    for place, number in records.items():
+        near = np.exp(-((middles - place) ** 2).sum(axis=1) / (2.0 * 0.05**2))
+        counts += number * near / near.sum()
+    return counts
+
+
+def test_the_chance_of_noise_alone_is_the_normal_tail() -> None:
+    height = np.linspace(0.01, 8.0, 500)
+    assert np.abs(_chance_above(height) - norm.sf(height)).max() < 1.5e-7
+    assert (_chance_above(np.array([0.0, -0.5, -40.0])) == 1.0).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_cell_counts_less_the_more_likely_it_is_empty(seed: int) -> None:
+    plan = _plan(epsilon=0.5)
+    noise = noise_deviations(plan, 0)[1]
+    noisy = _noisy(plan, {(-0.5, 0.5): 2000.0, (0.5, -0.5): 1900.0}, seed)
+    likely, sure = _likely(noisy, noise, plan), _sure(noisy, noise, plan)
+    assert (likely >= 0.0).all() and (likely <= np.maximum(noisy, 0.0)).all()
+    top = np.argmax(noisy)
+    assert likely[top] == pytest.approx(noisy[top], rel=0.01)
+    assert np.count_nonzero(likely) > np.count_nonzero(sure) >= 3
+    assert likely.sum() > sure.sum()
+    # Where nobody is, the cells together have next to no weight.
+    far = (cell_middles(plan) > 0.1).all(axis=1)
+    assert likely[far].sum() < 0.02 * likely.sum()
+
+
+def test_of_noise_alone_some_cells_are_left() -> None:
+    plan = _plan(epsilon=0.5)
+    noise, cells = noise_deviations(plan, 0)[1], plan.rounds[0].cells
+    assert np.count_nonzero(_likely(_noisy(plan, {}, 1), noise, plan)) >= 3
+    assert (_likely(np.full(cells, -noise), noise, plan) > 0.0).all()
+
+
+def test_a_small_cluster_with_weak_signs_is_found() -> None:
+    """The start is made of the likely cells: the sure ones are hardly worse off, and the third cluster has a centre."""
+    plan = _plan(epsilon=0.25)
+    noise = noise_deviations(plan, 0)[1]
+    places = {(-0.6, 0.6): 2300.0, (0.6, -0.6): 1500.0, (-0.6, -0.6): 160.0}
+    noisy = _noisy(plan, places, 4)
+    start = np.zeros((3, 2))
+    centers, state = read_grid(noisy, start, first_state(plan, given=False), plan)
+    likely = _likely(noisy, noise, plan)
+    assert state.middle == pytest.approx(likely @ cell_middles(plan) / likely.sum(), abs=1e-12)
+    assert all(np.abs(centers - place).max(axis=1).min() < 0.15 for place in places)
+
+
+def test_where_most_of_the_domain_is_empty_only_sure_cells_count() -> None:
+    """Cells of noise far away would take a centre from three clusters that lie close together."""
+    plan = _plan(epsilon=0.15)
+    noise, middles = noise_deviations(plan, 0)[1], cell_middles(plan)
+    places = {(0.5, 0.5): 1300.0, (0.8, 0.5): 1300.0, (0.65, 0.8): 1300.0}
+    noisy = _noisy(plan, places, 2)
+    sure, likely = _sure(noisy, noise, plan), _likely(noisy, noise, plan)
+
+    def farthest(centers: np.ndarray) -> float:
+        return max(float(np.abs(centers - place).max(axis=1).min()) for place in places)
+
+    astray = cluster(middles, 3, PublicStream(plan.seed, "other draws"), weights=likely).centers
+    centers, state = read_grid(noisy, np.zeros((3, 2)), first_state(plan, given=False), plan)
+    assert farthest(astray) > 0.15 > 0.1 > farthest(centers)
+    assert state.middle == pytest.approx(sure @ middles / sure.sum(), abs=1e-12)
+    # A start that was given stays; what is known comes from the sure cells.
+    start = np.array(list(places))
+    centers, state = read_grid(noisy, start, first_state(plan, given=True), plan)
+    assert (centers == start).all()
+    assert state.middle == pytest.approx(sure @ middles / sure.sum(), abs=1e-12)
