@@ -245,5 +245,6 @@ def refuse_one_file(config: RunConfig, common: Common, clients: int) -> None:
         raise ConfigError(
             f"--data {config.data}: all {holders} parties with records run on this host and would read this one file, "
             "so each record would count several times; name one file for each, with '{client}' in the place of its "
-            "number (--data 'hospital_{client}.csv'), or split a public set with --dataset"
+            "number (--data 'hospital_{client}.csv'), also where mpirun has flags of its own for each rank, or split a "
+            "public set with --dataset"
         )

@@ -6,6 +6,7 @@ and marks that turn the direction show as escapes, and is then escaped for HTML.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import resources
 from importlib.util import find_spec
@@ -17,7 +18,9 @@ from fastlloyd.report.unit import format_bytes, format_count, format_epsilon, fo
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
+_FLAG = re.compile(r"(?<![\w-])(--[a-z]+(?:-[a-z]+)*)")
 HOW_TO_INSTALL = "pages need jinja2: install it with `pip install 'fastlloyd[report]'`"
 
 
@@ -35,7 +38,8 @@ def render(template: str, **values: Any) -> str:
         Name of a file in `templates/`; pages extend `base.html`.
     **values
         What the template names. The filters `bytes`, `count` (with a noun), `epsilon`, `number`, `seconds` and `whole`
-        write numbers as everywhere else; `short` cuts a name, `sentence` makes a text begin and end as one.
+        write numbers as everywhere else; `short` cuts a name, `sentence` makes a text begin and end as one, `flags`
+        keeps flags on one line.
 
     Raises
     ------
@@ -75,6 +79,21 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
+def keep_flags_whole(text: str) -> Markup:
+    """Keep a browser from ending a line inside a flag; everything else of the text is escaped.
+
+    Examples
+    --------
+    >>> str(keep_flags_whole("a < b: try --state-dir"))
+    'a &lt; b: try <span class="flag">--state-dir</span>'
+    """
+    from markupsafe import Markup
+
+    span = Markup('<span class="flag">{}</span>')
+    parts = _FLAG.split(printable(text, lines=True))  # every second one is a flag; `join` escapes the others
+    return Markup("").join(span.format(part) if at % 2 else part for at, part in enumerate(parts))
+
+
 @cache
 def _environment() -> Environment:
     """Return jinja2's environment for all pages."""
@@ -95,6 +114,7 @@ def _environment() -> Environment:
         bytes=format_bytes,
         count=format_count,
         epsilon=format_epsilon,
+        flags=keep_flags_whole,
         number=format_number,
         seconds=format_seconds,
         sentence=sentence,

@@ -8,7 +8,7 @@ import pytest
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.report.page import render
-from fastlloyd.report.page.render import format_number
+from fastlloyd.report.page.render import format_number, keep_flags_whole
 from tests.unit.report.page.palette import DARK, STYLE, colours, contrast
 
 READABLE, SEEN = 4.5, 3.0  # WCAG 2.2, 1.4.3 and 1.4.11
@@ -77,3 +77,11 @@ def test_without_jinja2_the_sentence_says_how_to_get_it():
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert told.startswith(ConfigError.__name__) and "pip install 'fastlloyd[report]'" in told
+
+
+def test_flags_stay_on_one_line_and_nothing_else_becomes_markup():
+    text = keep_flags_whole("<b>try</b> another --seed (--state-dir counts them) --<i>\x1b a--b")
+    assert str(text) == (
+        '&lt;b&gt;try&lt;/b&gt; another <span class="flag">--seed</span> (<span class="flag">--state-dir</span> counts '
+        "them) --&lt;i&gt;\\x1b a--b"
+    )
