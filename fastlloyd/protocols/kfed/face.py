@@ -33,7 +33,7 @@ from fastlloyd.run.outcome import Foreseen, Outcome, Result, common_part, no_cla
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import SERVER, PartyId
 
-_NOT_PRIVATE = "kfed sends means of the clients' records to the server without noise or masks"
+_NOT_PRIVATE = "means of the clients' records go to the server without noise or masks"
 
 
 def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:

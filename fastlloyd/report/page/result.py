@@ -309,8 +309,17 @@ def _movement(document: Mapping[str, Any], quality: Mapping[str, Any]) -> dict[s
         row["bar"] = chart.share_bar(row["largest"] / most) if row in drawn else None
     expected = quality["expected"]
     noise = None if expected is None else expected["centre_noise"]
+    plus = document["parameters"].get("plus")
+    stages = plus.get("stages") if isinstance(plus, dict) else None
+    merged = isinstance(stages, list) and len(stages) > 1  # the round that merges has no row
     told = noise is not None and noise < 1.0  # beyond the whole range, the verdict says enough
-    return {**_cut(document, rows), "first": rows[0], "last": rows[-1], "noise": noise if told else None}
+    return {
+        **_cut(document, rows),
+        "first": rows[0],
+        "last": rows[-1],
+        "noise": noise if told else None,
+        "merged": merged,
+    }
 
 
 def _round_head(document: Mapping[str, Any], place: int) -> dict[str, Any]:

@@ -216,6 +216,13 @@ def test_steps_without_centres_have_no_movement_and_no_run_without_any():
         assert "Movement" not in shown(document(movement=none))[1]
 
 
+def test_a_round_that_merges_clusters_is_missing_with_a_reason():
+    for stages, said in (([{"clusters": 6}, {"clusters": 3}], True), ([{"clusters": 3}], False), (7, False)):
+        parameters = {**common().parameters, "plus": {"stages": stages}}
+        words = shown(document(common=common(parameters=parameters), movement=[Movement(0.5, 0.25)] * 2))[1]
+        assert ("Where clusters were merged nothing moved." in words) is said
+
+
 def test_a_report_of_the_schema_before_has_times_alone():
     made = document()
     made["schema"] = 3
