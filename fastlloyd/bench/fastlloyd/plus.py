@@ -42,7 +42,7 @@ def run(options: Options) -> str:
     parts = [
         f"# fastlloyd-plus against fastlloyd{' (quick)' if options.quick else ''}",
         conditions(f"{size.runs} (adult, birch2, mnist: {size.large_runs})"),
-        "The constants of fastlloyd-plus were tuned on generated sets only, and fixed before it was run on a real set.",
+        "The constants were tuned on generated sets; docs/fastlloyd-plus.md says what came after real ones.",
         "## Area under NICV against epsilon",
         real_table(curves) if real else "No real set is there.",
     ]
