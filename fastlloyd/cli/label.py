@@ -21,7 +21,8 @@ from fastlloyd.data.missing import MISSING_RULES
 from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
 from fastlloyd.data.public.named import dataset_bounds, load_named
 from fastlloyd.data.rows import RawRows
-from fastlloyd.data.table import column_names, read_identifiers, read_table
+from fastlloyd.data.source import column_names, read_identifiers
+from fastlloyd.data.table import read_table
 from fastlloyd.errors import EXIT_OK, ConfigError
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import quantise, round_centers
@@ -209,7 +210,7 @@ def write_labels(path: Path, raw_labels: NDArray[np.int64], raw_rows: RawRows | 
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-                file.write(labels_csv(raw_labels, raw_rows))
+                file.writelines(labels_csv(raw_labels, raw_rows))
             beside.replace(path)
         finally:
             beside.unlink(missing_ok=True)

@@ -122,7 +122,7 @@ class Categories:
         half = np.array([0.5 / weight for _, found in self.lists for _, weight in found if weight])
         return Bounds(0.5 - half, 0.5 + half, self.names)
 
-    def indicate(self, column: str, texts: Sequence[str], *, source: str) -> NDArray[np.float64]:
+    def indicate(self, column: str, texts: Sequence[str], *, source: str, done: int = 0) -> NDArray[np.float64]:
         """Turn one column into its features.
 
         Parameters
@@ -131,6 +131,8 @@ class Categories:
         texts : sequence of str, length n
         source : str
             The file, for the error.
+        done : int
+            Rows of the file before these.
 
         Returns
         -------
@@ -150,7 +152,7 @@ class Categories:
             codes = {text: places[OTHER] if code == _UNKNOWN else code for text, code in codes.items()}
         unknown = [text for text, code in codes.items() if code == _UNKNOWN]
         if unknown:
-            row = min(map(list(texts).index, unknown)) + 1
+            row = done + min(map(list(texts).index, unknown)) + 1
             raise DataError(
                 f"{source}, row {row}, column {column!r}: expected a category of the list (--categories), got another; "
                 f"correct the cell, or agree with the other parties on a list with it, or with {OTHER!r} for the rest"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from fastlloyd.errors import ConfigError, DataError
 _BATCH_ROWS = 1 << 16
 
 
-def read_parquet_head(path: Path) -> tuple[tuple[str, ...], tuple[bool, ...]]:
-    """Return all column names of a parquet file and which columns hold numbers.
+def read_parquet_head(path: Path) -> tuple[tuple[str, ...], tuple[bool, ...], int]:
+    """Return all column names of a parquet file, which columns hold numbers, and the number of rows.
 
     Raises
     ------
@@ -26,13 +27,14 @@ def read_parquet_head(path: Path) -> tuple[tuple[str, ...], tuple[bool, ...]]:
     """
     arrow, parquet = _pyarrow()
     try:
-        schema = parquet.read_schema(path)
+        metadata = parquet.read_metadata(path)
     except (arrow.ArrowException, OSError) as error:
         raise DataError(f"cannot read {path} as parquet ({error}); save it again") from error
-    return tuple(schema.names), tuple(_is_number(arrow, kind) for kind in schema.types)
+    schema = metadata.schema.to_arrow_schema()
+    return tuple(schema.names), tuple(_is_number(arrow, kind) for kind in schema.types), int(metadata.num_rows)
 
 
-def read_parquet(path: Path, columns: Sequence[int]) -> NDArray[np.float64]:
+def read_parquet(path: Path, columns: Sequence[int], height: int | None = None) -> Iterator[NDArray[np.float64]]:
     """Read some columns of a parquet file, in the order asked, batch by batch.
 
     Parameters
@@ -40,10 +42,12 @@ def read_parquet(path: Path, columns: Sequence[int]) -> NDArray[np.float64]:
     path : Path
     columns : sequence of int
         0-based positions.
+    height : int, optional
+        Rows of a batch, at most.
 
-    Returns
-    -------
-    float64 array, shape (n, d)
+    Yields
+    ------
+    float64 array, shape (b, d)
         NaN where a value is null.
 
     Raises
@@ -51,30 +55,24 @@ def read_parquet(path: Path, columns: Sequence[int]) -> NDArray[np.float64]:
     DataError
         A column does not hold numbers, or the file is damaged.
     """
-    arrow, parquet = _pyarrow()
-    try:
-        with parquet.ParquetFile(path) as file:
-            schema = file.schema_arrow
-            names = [schema.names[index] for index in columns]
-            for name, kind in zip(names, (schema.types[index] for index in columns), strict=True):
-                if not _is_number(arrow, kind):
-                    raise DataError(
-                        f"{path}, column {name!r}: expected numbers, got {kind}; "
-                        "convert it, or leave it out with --columns"
-                    )
-            values = np.empty((file.metadata.num_rows, len(names)), dtype=np.float64)
-            start = 0
-            for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=names):
-                for at, name in enumerate(names):
-                    column = batch.column(name).cast(arrow.float64(), safe=False)
-                    values[start : start + len(batch), at] = column.to_numpy(zero_copy_only=False)
-                start += len(batch)
-    except (arrow.ArrowException, OSError) as error:
-        raise DataError(f"cannot read {path} as parquet ({error}); save it again") from error
-    return values
+    arrow, _ = _pyarrow()
+    with _opened(path) as file:
+        schema = file.schema_arrow
+        names = [schema.names[index] for index in columns]
+        for name, kind in zip(names, (schema.types[index] for index in columns), strict=True):
+            if not _is_number(arrow, kind):
+                raise DataError(
+                    f"{path}, column {name!r}: expected numbers, got {kind}; convert it, or leave it out with --columns"
+                )
+        for batch in file.iter_batches(batch_size=min(height or _BATCH_ROWS, _BATCH_ROWS), columns=names):
+            values = np.empty((len(batch), len(names)), dtype=np.float64)
+            for at, name in enumerate(names):
+                column = batch.column(name).cast(arrow.float64(), safe=False)
+                values[:, at] = column.to_numpy(zero_copy_only=False)
+            yield values
 
 
-def read_parquet_texts(path: Path, column: int) -> tuple[str, ...]:
+def read_parquet_texts(path: Path, column: int) -> Iterator[str]:
     """Read one column of whole numbers or text of a parquet file as text; empty where a value is null.
 
     Raises
@@ -82,18 +80,27 @@ def read_parquet_texts(path: Path, column: int) -> tuple[str, ...]:
     DataError
         The column holds something else, or the file is damaged.
     """
+    arrow, _ = _pyarrow()
+    with _opened(path) as file:
+        schema = file.schema_arrow
+        name, kind = schema.names[column], schema.types[column]
+        types = arrow.types
+        if not (types.is_integer(kind) or types.is_string(kind) or types.is_large_string(kind)):
+            raise DataError(f"{path}, column {name!r}: expected whole numbers or text, got {kind}; convert it")
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=[name]):
+            cells = batch.column(0).cast(arrow.string()).to_pylist()
+            yield from ("" if cell is None else cell.strip() for cell in cells)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Open a parquet file and turn what fails while reading into one sentence."""
     arrow, parquet = _pyarrow()
     try:
         with parquet.ParquetFile(path) as file:
-            schema = file.schema_arrow
-            name, kind = schema.names[column], schema.types[column]
-            types = arrow.types
-            if not (types.is_integer(kind) or types.is_string(kind) or types.is_large_string(kind)):
-                raise DataError(f"{path}, column {name!r}: expected whole numbers or text, got {kind}; convert it")
-            cells = file.read(columns=[name]).column(0).cast(arrow.string()).to_pylist()
+            yield file
     except (arrow.ArrowException, OSError) as error:
         raise DataError(f"cannot read {path} as parquet ({error}); save it again") from error
-    return tuple("" if cell is None else cell.strip() for cell in cells)
 
 
 def _is_number(arrow: Any, kind: Any) -> bool:

@@ -72,11 +72,15 @@ class Cells:
     values : float64 array, shape (n, d)
         NaN where a cell is missing.
     first_line : int or None
-        Line of the first record, if every record is one line.
+        Line of the file's first record, if every record up to here is one line.
     """
 
     values: NDArray[np.float64]
-    first_line: int | None
+    first_line: int | None = None
+
+
+class _OddError(Exception):
+    """Something needs the careful way."""
 
 
 def read_head(path: Path, form: Form = PLAIN) -> Head:
@@ -107,8 +111,8 @@ def read_head(path: Path, form: Form = PLAIN) -> Head:
     return Head(names, has_header, numeric, _otherwise(sample, numeric, form), form)
 
 
-def read_cells(path: Path, head: Head, columns: Sequence[int]) -> Cells:
-    """Read some columns of a .csv or .csv.gz file, in the order asked.
+def read_chunks(path: Path, head: Head, columns: Sequence[int]) -> Iterator[Cells]:
+    """Read some columns of a .csv or .csv.gz file, in the order asked, some thousand rows at a time.
 
     Parameters
     ----------
@@ -123,23 +127,41 @@ def read_cells(path: Path, head: Head, columns: Sequence[int]) -> Cells:
     DataError
         A row has too few or too many cells, or a cell is text: file, row and column are named.
     """
+    rows = 0
+    try:
+        with _opened(path, head.form) as file:
+            for values in _read_fast(file, head, list(columns)):
+                rows += len(values)
+                yield Cells(values, 2 if head.has_header else 1)
+        return
+    except _OddError:
+        pass
     with _opened(path, head.form) as file:
-        values = _read_fast(file, head, list(columns))
-    if values is not None:
-        return Cells(values, 2 if head.has_header else 1)
-    with _opened(path, head.form) as file:
-        return _read_carefully(file, head, list(columns), path)
+        yield from _read_carefully(file, head, list(columns), path, rows)
 
 
-def read_texts(path: Path, head: Head, column: int) -> tuple[str, ...]:
-    """Read one column of a .csv or .csv.gz file as text, without the spaces around it; rows as for `read_cells`.
+def join_cells(chunks: list[Cells], width: int) -> Cells:
+    """Stack chunks of `width` columns, giving each one's memory back as soon as it is copied."""
+    first_line = chunks[-1].first_line if chunks else None
+    if len(chunks) == 1:
+        return Cells(np.ascontiguousarray(chunks[0].values), first_line)
+    values = np.empty((sum(len(chunk.values) for chunk in chunks), width), dtype=np.float64)
+    end = len(values)
+    while chunks:
+        chunk = chunks.pop().values
+        values[end - len(chunk) : end] = chunk
+        end -= len(chunk)
+    return Cells(values, first_line)
+
+
+def read_texts(path: Path, head: Head, column: int) -> Iterator[str]:
+    """Read one column of a .csv or .csv.gz file as text, without the spaces around it; rows as for `read_chunks`.
 
     Raises
     ------
     DataError
         A row has too few or too many cells, or an empty line before it.
     """
-    texts = []
     blank = False
     with _opened(path, head.form) as file:
         reader = _reader(file, head.form)
@@ -158,17 +180,15 @@ def read_texts(path: Path, head: Head, column: int) -> tuple[str, ...]:
                     f"{path} (line {reader.line_num}): expected {format_count(len(head.names), 'cell')} as in the "
                     f"first row, got {len(cells)}; complete the row"
                 )
-            texts.append(cells[column].strip())
-    return tuple(texts)
+            yield cells[column].strip()
 
 
-def _read_fast(file: TextIO, head: Head, columns: list[int]) -> NDArray[np.float64] | None:
-    """Parse whole blocks of lines; None as soon as anything needs the careful way."""
+def _read_fast(file: TextIO, head: Head, columns: list[int]) -> Iterator[NDArray[np.float64]]:
+    """Parse whole blocks of lines; raise `_OddError` as soon as anything needs the careful way."""
     form = head.form
     if head.has_header and not _holds_names(file.readline(), head):
-        return None
+        raise _OddError
     marks = len(head.names) - 1
-    chunks: list[NDArray[np.float64]] = []
     ended = False
     while lines := file.readlines(_BLOCK_CHARS):
         read = len(lines)
@@ -176,30 +196,28 @@ def _read_fast(file: TextIO, head: Head, columns: list[int]) -> NDArray[np.float
             lines.pop()
         if lines:
             if ended or any('"' in line or line.count(form.delimiter) != marks for line in lines):
-                return None
+                raise _OddError
             if form.decimal == ",":
                 if any("." in line for line in lines):
-                    return None
+                    raise _OddError
                 lines = [line.replace(",", ".") for line in lines]
             try:
                 chunk = np.loadtxt(lines, np.float64, delimiter=form.delimiter, comments=None, usecols=columns, ndmin=2)
-            except ValueError:
-                return None
+            except ValueError as error:
+                raise _OddError from error
             if len(chunk) != len(lines):
-                return None
-            chunks.append(chunk)
+                raise _OddError
+            yield chunk
         ended = ended or len(lines) < read
-    return _joined(chunks, len(columns))
 
 
-def _read_carefully(file: TextIO, head: Head, columns: list[int], path: Path) -> Cells:
-    """Parse cell by cell and name the first fault."""
+def _read_carefully(file: TextIO, head: Head, columns: list[int], path: Path, known: int) -> Iterator[Cells]:
+    """Parse cell by cell and name the first fault; leave out rows that are `known`."""
     reader = _reader(file, head.form)
     if head.has_header:
         next(reader)
     before = reader.line_num
     width = len(head.names)
-    chunks: list[NDArray[np.float64]] = []
     block: list[list[float]] = []
     row, one_line_each, blank = 0, True, False
     for cells in reader:
@@ -216,13 +234,13 @@ def _read_carefully(file: TextIO, head: Head, columns: list[int], path: Path) ->
                 f"complete the row, or quote the cells that hold {_shown(head.form.delimiter)}"
             )
         one_line_each = one_line_each and reader.line_num == before + row
-        block.append([_parsed(cells[c], line, head.names[c], head.form) for c in columns])
+        if row > known:
+            block.append([_parsed(cells[c], line, head.names[c], head.form) for c in columns])
         if len(block) == _BLOCK_ROWS:
-            chunks.append(np.array(block, dtype=np.float64))
+            yield Cells(np.array(block, dtype=np.float64), before + 1 if one_line_each else None)
             block = []
     if block:
-        chunks.append(np.array(block, dtype=np.float64))
-    return Cells(_joined(chunks, len(columns)), before + 1 if one_line_each else None)
+        yield Cells(np.array(block, dtype=np.float64), before + 1 if one_line_each else None)
 
 
 def _parsed(cell: str, line: str, name: str, form: Form) -> float:
@@ -355,19 +373,6 @@ def _otherwise(sample: list[list[str]], numeric: Sequence[bool], form: Form) -> 
 def _other(form: Form) -> str:
     """Return the decimal mark that is not in use."""
     return "." if form.decimal == "," else ","
-
-
-def _joined(chunks: list[NDArray[np.float64]], width: int) -> NDArray[np.float64]:
-    """Stack the chunks, giving each one's memory back as soon as it is copied."""
-    if len(chunks) == 1:
-        return np.ascontiguousarray(chunks[0])
-    values = np.empty((sum(map(len, chunks)), width), dtype=np.float64)
-    end = len(values)
-    while chunks:
-        chunk = chunks.pop()
-        values[end - len(chunk) : end] = chunk
-        end -= len(chunk)
-    return values
 
 
 def _guess(path: Path) -> str:

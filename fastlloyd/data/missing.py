@@ -60,6 +60,15 @@ def missing_words(missing_in: Mapping[str, int], limit: int = 20) -> str:
     return ", ".join(shown) + (f" and more in {format_count(rest, 'other column')}" if rest > 0 else "")
 
 
+def missing_value(place: str, missing_in: Mapping[str, int], *, mean: bool = False) -> DataError:
+    """Return the error that names the first missing value's place, and how many each column lacks."""
+    whose = ", and no other row of this person has one" if mean else ""
+    return DataError(
+        f"{place}: the value is missing or NaN{whose} (missing values: {missing_words(missing_in)}); fill them in, or "
+        "choose --missing drop (the row) or --missing midpoint (of the bounds)"
+    )
+
+
 def settle_missing(
     values: NDArray[np.float64],
     rule: str,
@@ -111,12 +120,7 @@ def settle_missing(
         missing_rows += int(incomplete.sum())
         if rule == "refuse":
             record, column = (int(i) for i in np.argwhere(gaps)[0])
-            whose = ", and no other row of this person has one" if mean else ""
-            raise DataError(
-                f"{place(start + record, column)}: the value is missing or NaN{whose} (missing values: "
-                f"{missing_words(missing_in)}); fill them in, or choose --missing drop (the row) or --missing midpoint "
-                "(of the bounds)"
-            )
+            raise missing_value(place(start + record, column), missing_in, mean=mean)
         if middle is not None:
             np.copyto(block, middle, where=gaps)
             continue

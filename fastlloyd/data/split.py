@@ -10,7 +10,8 @@ from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from numpy.typing import NDArray
 
 from fastlloyd.data.form import SUFFIXES
-from fastlloyd.data.table import column_names, read_table
+from fastlloyd.data.source import column_names
+from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, did_you_mean, format_count
 from fastlloyd.randomness import domains
 

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import Bounds, unscale
 from fastlloyd.data.dataset import Dataset
 from fastlloyd.data.form import DataFile
-from fastlloyd.data.table import read_identifiers, read_table
+from fastlloyd.data.source import read_identifiers
+from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, DataError, format_count
 from fastlloyd.wire.regular import read_regular
 

@@ -71,9 +71,12 @@ def files(*, labels: bool) -> Table:
 
 
 FILES_NOTE = Text(
-    "Records are read from the site's own file and held in memory; the program writes no copy of them. Memory is not "
-    "overwritten after use, and swap and core dumps are the host's matter. No period of retention is built in: each "
-    "site must set its own, and delete."
+    "Records are read from the site's own file and held in memory; the program writes no copy of them, unless they "
+    "need more than --memory allows (by default a quarter of the machine). Then it works on a copy on the disk of the "
+    "state directory, or of --output without one: a file without a name, mode 0600, that nobody can open by a path and "
+    "that is gone when the process ends, however that comes; its blocks stay on the disk until they are used again. "
+    "Memory is not overwritten after use, and swap and core dumps are the host's matter. No period of retention is "
+    "built in: each site must set its own, and delete."
 )
 
 KEYS = Items(

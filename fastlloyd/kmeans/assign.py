@@ -11,7 +11,8 @@ Source: FastLloyd, Alg. 1 lines 6 to 13; docs/protocol.md, "Arithmetic".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import reduce
 from types import ModuleType
 
 import numpy as np
@@ -50,7 +51,7 @@ def assign(points: GridPoints, centers: NDArray[np.int64], *, block: int = BLOCK
     Sees: nobody but the caller; labels stay at their owner.
     """
     k, d = centers.shape
-    labels = np.empty(points.n, dtype=np.int64)
+    labels = points.passes.new_labels(points.n)
     fused = points.passes.compiled("sweep", points.n, k, d)
 
     def label(start: int, stop: int) -> None:
@@ -60,7 +61,8 @@ def assign(points: GridPoints, centers: NDArray[np.int64], *, block: int = BLOCK
         for rows, _, best, scores in _blocks(points, centers, block, start, stop):
             labels[rows] = _first_equal(scores, best)
 
-    points.passes.over(points.n, k, d, label)
+    for _ in points.passes.over(points.n, k, d, label):
+        pass
     return labels
 
 
@@ -109,8 +111,7 @@ def accumulate(
             return _sweep(fused, points, centers, start, stop, radius=radius, shorten=shorten)
         return _accumulate_blocks(points, centers, start, stop, radius=radius, shorten=shorten, block=block)
 
-    parts = points.passes.over(points.n, k, d, add)
-    sums, counts, far_sums, far_counts = (np.add.reduce(part) for part in zip(*parts, strict=True))
+    sums, counts, far_sums, far_counts = add_up(points.passes.over(points.n, k, d, add))
     if relative:
         sums -= counts[:, None] * centers
     return sums + far_sums, counts + far_counts
@@ -253,8 +254,13 @@ def sum_by_label(
         fused.add_by_label(points.raw_coordinates, start, stop, labels, raw_sums, raw_counts)
         return raw_sums, raw_counts
 
-    sums, counts = zip(*points.passes.over(points.n, 1, points.d, add), strict=True)
-    return np.add.reduce(sums), np.add.reduce(counts)
+    sums, counts = add_up(points.passes.over(points.n, 1, points.d, add))
+    return sums, counts
+
+
+def add_up(parts: Iterable[tuple[NDArray[np.int64], ...]]) -> tuple[NDArray[np.int64], ...]:
+    """Add up what the ranges of a pass gave, one array after the other; at least one range."""
+    return reduce(lambda total, part: tuple(map(np.add, total, part)), parts)
 
 
 def _sum_blocks(

@@ -5,12 +5,14 @@ Source: docs/protocol.md, "Arithmetic".
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.passes import Passes
+from fastlloyd.kmeans.stored import Scratch, StoredPasses
 
 _BLOCK_VALUES = 1 << 18
 
@@ -65,16 +67,56 @@ def quantise(raw_points: NDArray[np.float64], fraction_bits: int, passes: Passes
     n, d = raw_points.shape
     raw_coordinates = np.empty((d, n), dtype=np.int32)
     raw_squared_norms = np.empty(n, dtype=np.float64)
-    scale = float(1 << fraction_bits)
     height = max(1, _BLOCK_VALUES // d)
     for start in range(0, n, height):
         rows = slice(start, start + height)
-        block = np.clip(raw_points[rows], -1.0, 1.0)
-        block *= scale
-        np.rint(block, out=block)
-        raw_coordinates[:, rows] = block.T
-        np.einsum("ij,ij->i", block, block, out=raw_squared_norms[rows])
+        raw_coordinates[:, rows], raw_squared_norms[rows] = _round(raw_points[rows], fraction_bits)
     return GridPoints(raw_coordinates, raw_squared_norms, fraction_bits, passes or Passes())
+
+
+def quantise_stored(
+    raw_blocks: Iterable[tuple[int, NDArray[np.float64]]],
+    shape: tuple[int, int],
+    fraction_bits: int,
+    passes: StoredPasses,
+    scratch: Scratch,
+) -> GridPoints:
+    """Do what `quantise` does, into a file.
+
+    Parameters
+    ----------
+    raw_blocks : iterable of (int, float64 array of shape (b, d))
+        Blocks of scaled points that together are all, each with the number of its first point.
+    shape : tuple of int
+        n and d.
+    fraction_bits : int
+    passes : StoredPasses
+    scratch : Scratch
+        Takes 8 bytes for each point and 4 for each value.
+
+    Returns
+    -------
+    GridPoints
+        Maps of the file.
+    """
+    n, d = shape
+    for start, block in raw_blocks:
+        coordinates, squared_norms = _round(block, fraction_bits)
+        scratch.write(squared_norms, 8 * start)
+        for feature, column in enumerate(coordinates.astype(np.int32)):
+            scratch.write(column, 8 * n + 4 * (n * feature + start))
+    raw_coordinates, raw_squared_norms = scratch.map(np.int32, (d, n), 8 * n), scratch.map(np.float64, (n,))
+    passes.watch(raw_coordinates)
+    passes.watch(raw_squared_norms)
+    return GridPoints(raw_coordinates, raw_squared_norms, fraction_bits, passes)
+
+
+def _round(raw_block: NDArray[np.float64], fraction_bits: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the coordinates, shape (d, b), and squared norms, shape (b,), of scaled points, shape (b, d)."""
+    block = np.clip(raw_block, -1.0, 1.0)
+    block *= float(1 << fraction_bits)
+    np.rint(block, out=block)
+    return block.T, np.einsum("ij,ij->i", block, block)
 
 
 def round_centers(centers: NDArray[np.float64], fraction_bits: int) -> NDArray[np.int64]:

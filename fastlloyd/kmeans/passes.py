@@ -12,13 +12,16 @@ less.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import pairwise
 from types import ModuleType
 from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 T = TypeVar("T")
 
@@ -70,13 +73,18 @@ class Passes:
             return None
         return loaded
 
-    def over(self, n: int, k: int, d: int, run: Callable[[int, int], T]) -> list[T]:
+    def new_labels(self, n: int) -> NDArray[np.int64]:
+        """Return room for a label of each record."""
+        return np.empty(n, dtype=np.int64)
+
+    def over(self, n: int, k: int, d: int, run: Callable[[int, int], T]) -> Iterable[T]:
         """Call `run(start, stop)` for ranges that together are 0 to n, in threads if there is enough to do.
 
         Returns
         -------
-        list
-            What the calls returned, in the order of the ranges; at least one.
+        iterable
+            What the calls returned, in the order of the ranges; at least one. Go through it: a call may be made only
+            then.
         """
         pieces = min(self._threads * _PIECES, n, int(_work(n, k, d) / _LEAST))
         if self._threads == 1 or pieces < 2:

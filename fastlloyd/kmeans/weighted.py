@@ -172,7 +172,8 @@ def nearest(
             squared.argmin(axis=1, out=labels[rows])
             squared.min(axis=1, out=distances[rows])
 
-    passes.over(n, k, d, label)
+    for _ in passes.over(n, k, d, label):
+        pass
     return labels, distances
 
 

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,16 @@ def keyed_digest(key: bytes, content: bytes | NDArray[Any]) -> str:
     -------
     A plain hash of a table with few possible values could be guessed; keep the key where the data is.
     """
-    mac = hmac.new(key, digestmod=hashlib.sha256)
     if isinstance(content, np.ndarray):
-        mac.update(f"{content.dtype.str} {content.shape}\n".encode())
-        content = np.ascontiguousarray(content).tobytes()
-    mac.update(content)
+        return digest_blocks(key, content.dtype, content.shape, [content])
+    return hmac.new(key, content, hashlib.sha256).hexdigest()
+
+
+def digest_blocks(key: bytes, kind: np.dtype[Any], shape: tuple[int, ...], raw_blocks: Iterable[NDArray[Any]]) -> str:
+    """Return the digest of an array, as `keyed_digest` does, by blocks of its rows in their order."""
+    mac = hmac.new(key, f"{kind.str} {shape}\n".encode(), hashlib.sha256)
+    for block in raw_blocks:
+        mac.update(np.ascontiguousarray(block).data)
     return mac.hexdigest()
 
 

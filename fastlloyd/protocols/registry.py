@@ -46,6 +46,8 @@ class Row:
         Whether it can choose the number of clusters, up to a largest one (`--k auto:KMAX`).
     resumes : bool
         Whether an interrupted run can go on (`--resume`).
+    streams : bool
+        Whether a client's records may be more than memory holds (`--memory`).
     """
 
     name: str
@@ -54,21 +56,41 @@ class Row:
     summary: str
     chooses_k: bool = False
     resumes: bool = True
+    streams: bool = False
 
 
 _HERE = "fastlloyd.protocols"
 ROWS = (
-    Row("fastlloyd", f"{_HERE}.fastlloyd", "horizontal", "FastLloyd: masked sums, noise in each round"),
+    Row("fastlloyd", f"{_HERE}.fastlloyd", "horizontal", "FastLloyd: masked sums, noise in each round", streams=True),
     Row(
         "fastlloyd-plus",
         f"{_HERE}.fastlloyd",
         "horizontal",
         "FastLloyd that looks at all records first: less error",
         chooses_k=True,
+        streams=True,
     ),
-    Row("glloyd", f"{_HERE}.fastlloyd", "horizontal", "Gaussian noise on plain sums and counts, a baseline"),
-    Row("sulloyd", f"{_HERE}.fastlloyd", "horizontal", "Laplace noise on plain sums and counts, a baseline"),
-    Row("lloyd", f"{_HERE}.fastlloyd", "horizontal", "masked sums without noise: nobody's record is protected"),
+    Row(
+        "glloyd",
+        f"{_HERE}.fastlloyd",
+        "horizontal",
+        "Gaussian noise on plain sums and counts, a baseline",
+        streams=True,
+    ),
+    Row(
+        "sulloyd",
+        f"{_HERE}.fastlloyd",
+        "horizontal",
+        "Laplace noise on plain sums and counts, a baseline",
+        streams=True,
+    ),
+    Row(
+        "lloyd",
+        f"{_HERE}.fastlloyd",
+        "horizontal",
+        "masked sums without noise: nobody's record is protected",
+        streams=True,
+    ),
     Row(
         "feddp",
         f"{_HERE}.feddp",

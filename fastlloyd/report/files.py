@@ -15,7 +15,8 @@ import io
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +32,19 @@ from fastlloyd.wire.header import PartyId
 PRIVATE_MODE = 0o600
 PUBLIC_MODE = 0o644
 _STALE_S = 86_400.0
+_BLOCK_ROWS = 1 << 14
 
 
-def write_atomic(path: Path, content: bytes | str, *, mode: int = PUBLIC_MODE, flag: str = "--output") -> None:
+def write_atomic(
+    path: Path, content: bytes | str | Iterable[str], *, mode: int = PUBLIC_MODE, flag: str = "--output"
+) -> None:
     """Write a file aside, sync it, and rename it into place.
 
     Parameters
     ----------
     path : Path
-    content : bytes or str
+    content : bytes, str or iterable of str
+        Pieces are written as they come.
     mode : int
     flag : str
         The flag that named the path, for the error.
@@ -49,12 +54,12 @@ def write_atomic(path: Path, content: bytes | str, *, mode: int = PUBLIC_MODE, f
     ConfigError
         The folder is not writable or the disk is full; the old file, if any, stays as it was.
     """
-    data = content.encode("utf-8") if isinstance(content, str) else content
+    pieces = [content] if isinstance(content, bytes | str) else content
     aside = ""
     try:
         descriptor, aside = tempfile.mkstemp(prefix=".fastlloyd-", suffix=".part", dir=path.parent)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+            file.writelines(piece.encode("utf-8") if isinstance(piece, str) else piece for piece in pieces)
             file.flush()
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
@@ -89,8 +94,8 @@ def bounds_csv(names: Sequence[str], bounds: Bounds) -> str:
     return text.getvalue()
 
 
-def labels_csv(raw_labels: NDArray[np.int64], raw_rows: RawRows | None = None) -> str:
-    """Write a party's own labels as CSV: the number of each row of its file, its id, and its label.
+def labels_csv(raw_labels: NDArray[np.int64], raw_rows: RawRows | None = None) -> Iterator[str]:
+    """Write a party's own labels as CSV: the number of each row of its file, its id, and its label, in pieces.
 
     Parameters
     ----------
@@ -104,8 +109,13 @@ def labels_csv(raw_labels: NDArray[np.int64], raw_rows: RawRows | None = None) -
     text = io.StringIO()
     table = _table(text, rows.raw_ids or ())
     table.writerow(("row", "label") if rows.raw_ids is None else ("row", "id", "label"))
-    table.writerows(rows.label(raw_labels))
-    return text.getvalue()
+    lines = rows.label(raw_labels)
+    while block := list(islice(lines, _BLOCK_ROWS)):
+        table.writerows(block)
+        yield text.getvalue()
+        text.seek(0)
+        text.truncate()
+    yield text.getvalue()
 
 
 def _table(text: io.StringIO, cells: Sequence[str] = ()) -> Any:
@@ -171,7 +181,7 @@ class RunFolder:
         here = [party for party in included if self._marker(party).exists()]
         return min(here, default=self._me) == self._me
 
-    def write(self, name: str, content: bytes | str, *, mode: int = PUBLIC_MODE) -> Path:
+    def write(self, name: str, content: bytes | str | Iterable[str], *, mode: int = PUBLIC_MODE) -> Path:
         """Write one result file and give its path."""
         target = self.path / name
         write_atomic(target, content, mode=mode)

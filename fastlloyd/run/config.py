@@ -26,6 +26,7 @@ VERTICAL = "vertical"
 PAPER_DELTA = "paper"
 _AUTO_K = "auto:"
 _AUTO_NUMBER = re.compile("auto:[0-9]{1,9}")
+_BYTES = re.compile("([0-9]{1,9}(?:[.][0-9]{1,9})?)([KMGT])i?B?")
 _PAIR = re.compile("[^,/]+,[^,/]+")
 DATA, TASK, LINKS, OUT = "data", "clustering and privacy", "aggregation and links", "state and output"
 
@@ -162,6 +163,12 @@ class RunConfig:
     threads: int | None = option(
         None, "a client's passes over its own records (default: its share of the cores)", LINKS, "T", within=(1, 256)
     )
+    memory: str | None = option(
+        None,
+        "what a client's own records may take, such as 2G; more are read from disk (default: a quarter of the machine)",
+        LINKS,
+        "BYTES",
+    )
     transport: str = option("shm", "%(default)s (default) or tcp, also on one host", LINKS, choices=("shm", "tcp"))
     network: str | None = option(None, "fastlloyd run: a host per rank, shaped (scripts/netem)", LINKS, "PROFILE")
     shaping: str | None = option(None, "who shapes --network: netem or emulator", LINKS, hidden=True)
@@ -203,6 +210,14 @@ class RunConfig:
                 f"{own[0]} is about each party's own file: give --data, for without it, or with --dataset, a public "
                 "set is dealt out (a plan opens no file: give it --d)"
             )
+        if self.memory is not None:
+            read_bytes(self.memory)
+            if not find(self.protocol).streams:
+                able = ", ".join(row.name for row in ROWS if row.streams)
+                raise ConfigError(
+                    f"--memory: {self.protocol} holds all records in memory; leave it out, or take a --protocol that "
+                    f"reads them from disk ({able})"
+                )
         for name in (self.id, self.unit):
             if name is not None and name in self.columns:
                 raise ConfigError(
@@ -380,6 +395,21 @@ def read_k(value: Any) -> dict[str, Any]:
     if type(value) is not int and value is not None:
         raise OPTIONS["k"].wrong("a whole number, or 'auto:KMAX' where the protocol can choose", value)
     return {"k": value, "choose_k": False}
+
+
+def read_bytes(text: str) -> int:
+    """Return the number of bytes that a text such as 512M or 1.5G means; K, M, G and T are powers of 1024.
+
+    Raises
+    ------
+    ConfigError
+        It means none, or less than 1 MiB.
+    """
+    match = _BYTES.fullmatch(text)
+    size = int(float(match[1]) * 1024 ** "KMGT".index(match[2]) * 1024) if match else 0
+    if size < 1 << 20:
+        raise OPTIONS["memory"].wrong("a number with K, M, G or T, such as 512M or 2G, and at least 1M", text)
+    return size
 
 
 def public_part(config: RunConfig) -> dict[str, Any]:

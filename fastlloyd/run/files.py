@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -149,7 +149,7 @@ class ResultFiles:
 
     def write(self, outcome: Outcome) -> None:
         """Write this party's labels, and the shared files if this party is the one to do it."""
-        own = dict(outcome.raw_files)
+        own: dict[str, str | Iterable[str]] = dict(outcome.raw_files)
         if outcome.raw_labels is not None:
             own[f"labels_{self._facts.me.rank}.csv"] = labels_csv(outcome.raw_labels, outcome.raw_rows)
         for name, text in own.items():

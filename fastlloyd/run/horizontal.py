@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, Self, TypeVar
 
+from fastlloyd.data.records import ClientRecords
 from fastlloyd.errors import ConfigError, FastLloydError, Reason
 from fastlloyd.life.hello import (
     Schema,
@@ -32,7 +33,6 @@ from fastlloyd.run.checks import (
     refuse_old_run,
     refuse_other_data,
 )
-from fastlloyd.run.inputs import OwnRecords
 from fastlloyd.run.resume import check_stored, refuse_behind, refuse_forgetful_server
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import PartyId
@@ -185,7 +185,7 @@ class Begun(Generic[P]):
 
 def begin_client(
     session: Session,
-    own: OwnRecords,
+    own: ClientRecords,
     *,
     kind: type[P],
     check: Callable[[P], object],
@@ -198,7 +198,7 @@ def begin_client(
     Parameters
     ----------
     session : Session
-    own : OwnRecords
+    own : ClientRecords
     kind : type
         Of the plan.
     check : callable

@@ -22,19 +22,21 @@ from fastlloyd.data.bounds import Bounds, parse_bounds, scale
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.dataset import Dataset
 from fastlloyd.data.form import DataFile
+from fastlloyd.data.large import Limit, read_table_within
 from fastlloyd.data.merge import Unit
 from fastlloyd.data.public.named import dataset_bounds, load_named
+from fastlloyd.data.records import ClientRecords, OwnRecords, StoredRecords
 from fastlloyd.data.rows import RawRows
+from fastlloyd.data.source import read_identifiers
 from fastlloyd.data.split import split_rows
-from fastlloyd.data.table import read_identifiers, read_table
+from fastlloyd.data.table import Table, read_table
 from fastlloyd.errors import ConfigError, DataError
-from fastlloyd.kmeans.grid import GridPoints, quantise
-from fastlloyd.kmeans.passes import Passes
 from fastlloyd.net.mpi.launcher import detect
-from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocols.registry import find
+from fastlloyd.report.files import output_folder
 from fastlloyd.report.unit import format_count
-from fastlloyd.run.config import RunConfig, public_part
+from fastlloyd.run.config import RunConfig, public_part, read_bytes
+from fastlloyd.run.state import own_folder
 from fastlloyd.version import __version__
 from fastlloyd.wire.header import PROTOCOL_VERSION, PartyId
 from fastlloyd.wire.values import MOST_TOLD_BYTES, canonical
@@ -89,37 +91,6 @@ class Common:
         return hashlib.sha256(json.dumps(facts, sort_keys=True, default=list).encode()).digest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnRecords:
-    """A client's own records, scaled to [-1, 1].
-
-    Attributes
-    ----------
-    raw_points : float64 array, shape (n, d)
-    names : tuple of str
-    bounds : Bounds
-        Matched to the features.
-    raw_rows : RawRows
-        The rows of the file that they come from, for the owner's labels.
-    threads : int
-        For passes over them.
-    """
-
-    raw_points: NDArray[np.float64] = field(repr=False)
-    names: tuple[str, ...]
-    bounds: Bounds
-    raw_rows: RawRows = field(default_factory=RawRows, repr=False)
-    threads: int = 1
-
-    def digest(self, key: bytes) -> str:
-        """Return a keyed digest of everything that a resumed run must find unchanged; never sent."""
-        return keyed_digest(key, self.raw_points)
-
-    def quantise(self, fraction_bits: int) -> GridPoints:
-        """Put the points on the grid of 2^-q."""
-        return quantise(self.raw_points, fraction_bits, Passes(self.threads))
-
-
 def public_values(config: RunConfig, common: Common, roster: Roster | None) -> dict[str, Any]:
     """Return the public values of a run.
 
@@ -171,16 +142,27 @@ def _name_bounds(lo: list[float], hi: list[float], names: tuple[str, ...] | None
 
 
 def own_threads(config: RunConfig) -> int:
-    """Return how many threads this party's passes over its records take: as configured, or its share of the cores.
-
-    Clients that a launcher has started on one host share its cores evenly; the server, which has no records, counts
-    where it is known to be among them.
-    """
+    """Return how many threads this party's passes over its records take: as configured, or its share of the cores."""
     if config.threads is not None:
         return config.threads
+    return max(1, len(os.sched_getaffinity(0)) // _clients_here())
+
+
+def own_memory(config: RunConfig) -> int:
+    """Return how many bytes this party's records may take: as configured, or its share of a quarter of the machine."""
+    if config.memory is not None:
+        return read_bytes(config.memory)
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // (4 * _clients_here())
+
+
+def _clients_here() -> int:
+    """Return how many clients share this host, as far as is known.
+
+    Clients that a launcher has started on one host share it evenly; the server, which has no records, counts where it
+    is known to be among them.
+    """
     launch = detect()
-    ranks = (launch.local_size or 1) - (1 if launch.on_one_host else 0)
-    return max(1, len(os.sched_getaffinity(0)) // max(1, ranks))
+    return max(1, (launch.local_size or 1) - (1 if launch.on_one_host else 0))
 
 
 def fill_public(kind: type[T], config: RunConfig, **settled: Any) -> T:
@@ -340,6 +322,42 @@ def load_client(config: RunConfig, common: Common, me: PartyId) -> OwnRecords | 
     return None if me.is_server else load_own(config, common, me)
 
 
+def load_large(config: RunConfig, common: Common, me: PartyId) -> ClientRecords | None:
+    """Load a client's own records, into a file if they need more than `own_memory`; the server has none.
+
+    Raises
+    ------
+    DataError
+        As for `load_own`, or what is asked needs all records in memory.
+    """
+    if me.is_server:
+        return None
+    if common.dataset is not None:
+        return load_own(config, common, me)
+    path, wanted = config.own_file(me.rank), _wanted(config, common)
+    if config.state_dir is None:
+        limit = Limit(own_memory(config), output_folder(config.output, me))
+    else:
+        limit = Limit(own_memory(config), own_folder(config.state_dir, me))
+    table = read_table_within(path, limit, **wanted)
+    if isinstance(table, Table):
+        return _own_records(config, common, me, table)
+    if config.id is not None:
+        raise DataError(
+            f"{path}: its records need more memory than --memory allows, and --id needs the names of all rows in "
+            "memory; give more --memory, or leave --id out (labels come with the number of their row)"
+        )
+    _check_cap(path, common, me, len(table.rows))
+    return StoredRecords(
+        stored=table.rows,
+        limit=limit,
+        names=table.names,
+        bounds=common.bounds.match(table.names),
+        raw_rows=RawRows(raw_kept=table.raw_kept),
+        threads=own_threads(config),
+    )
+
+
 def load_own(config: RunConfig, common: Common, me: PartyId, *, ignore: tuple[str, ...] = ()) -> OwnRecords:
     """Load and scale a client's own records; opens that client's file and no other.
 
@@ -363,22 +381,26 @@ def load_own(config: RunConfig, common: Common, me: PartyId, *, ignore: tuple[st
             raw_rows=RawRows(raw_numbers=part + 1 if dataset.numbers is None else dataset.numbers[part]),
             threads=own_threads(config),
         )
+    table = read_table(config.own_file(me.rank), **_wanted(config, common, ignore))
+    return _own_records(config, common, me, table)
+
+
+def _wanted(config: RunConfig, common: Common, ignore: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return what a table is read with."""
+    return {
+        "columns": config.columns,
+        "ignore": (*ignore, *(() if config.id is None else (config.id,))),
+        "missing": config.missing,
+        "bounds": common.bounds,
+        "unit": None if config.unit is None else Unit(config.unit, config.per_unit),
+        "categories": common.categories,
+    }
+
+
+def _own_records(config: RunConfig, common: Common, me: PartyId, table: Table) -> OwnRecords:
+    """Scale the records of a table in place."""
     path = config.own_file(me.rank)
-    table = read_table(
-        path,
-        columns=config.columns,
-        ignore=(*ignore, *(() if config.id is None else (config.id,))),
-        missing=config.missing,
-        bounds=common.bounds,
-        unit=None if config.unit is None else Unit(config.unit, config.per_unit),
-        categories=common.categories,
-    )
-    rows, cap = len(table.values), common.caps[me.rank - 1]
-    if rows > cap:
-        raise DataError(
-            f"{path} has {format_count(rows, 'record')}, expected at most {cap}, the public cap of {me}; agree on a "
-            "larger --n-total or on --client-caps, or use fewer records"
-        )
+    _check_cap(path, common, me, len(table.values))
     bounds = common.bounds.match(table.names)
     return OwnRecords(
         raw_points=scale(table.values, bounds, out=table.values),
@@ -387,6 +409,16 @@ def load_own(config: RunConfig, common: Common, me: PartyId, *, ignore: tuple[st
         raw_rows=RawRows(raw_records=table.raw_records, raw_ids=_raw_ids(path, config)),
         threads=own_threads(config),
     )
+
+
+def _check_cap(path: DataFile, common: Common, me: PartyId, rows: int) -> None:
+    """Refuse more records than the public cap."""
+    cap = common.caps[me.rank - 1]
+    if rows > cap:
+        raise DataError(
+            f"{path} has {format_count(rows, 'record')}, expected at most {cap}, the public cap of {me}; agree on a "
+            "larger --n-total or on --client-caps, or use fewer records"
+        )
 
 
 def _raw_ids(path: DataFile, config: RunConfig) -> tuple[str, ...] | None:

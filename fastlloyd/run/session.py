@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from fastlloyd.crypto.link.identity import Identity
 from fastlloyd.crypto.link.roster import Roster
+from fastlloyd.data.records import ClientRecords
 from fastlloyd.data.rows import RawRows
 from fastlloyd.errors import InternalError
 from fastlloyd.life.sizes import setup_bounds
@@ -20,7 +21,7 @@ from fastlloyd.party.effects import Allow, Identify, Party
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.protocols.registry import load_face
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import Common, OwnRecords
+from fastlloyd.run.inputs import Common
 from fastlloyd.run.outcome import Facts, Outcome
 from fastlloyd.wire.header import PartyId
 
@@ -85,7 +86,7 @@ class Session:
         own, self.own = self.own, None
         if not isinstance(own, kind):
             raise InternalError("a party started without its records")
-        if isinstance(own, OwnRecords):
+        if isinstance(own, ClientRecords):
             self.raw_rows = own.raw_rows
         return own
 

@@ -82,7 +82,7 @@ class StateDir:
     """
 
     def __init__(self, root: str, me: PartyId, *, resume: bool = False) -> None:
-        self.path = _own_folder(root, me)
+        self.path = own_folder(root, me)
         self._terms = Terms(self.path)
         self._run = self.path / "run"
         self._run_id = ""
@@ -305,11 +305,11 @@ class StateDir:
 def interrupted_since(root: str, me: PartyId) -> float | None:
     """Return when the run began, in seconds since the epoch, that stands interrupted in a party's state directory."""
     try:
-        return (_own_folder(root, me) / "run" / _FACTS).stat().st_mtime
+        return (own_folder(root, me) / "run" / _FACTS).stat().st_mtime
     except OSError:
         return None
 
 
-def _own_folder(root: str, me: PartyId) -> Path:
+def own_folder(root: str, me: PartyId) -> Path:
     """Return a party's folder in `--state-dir`."""
     return Path(root.replace("{client}", str(me.rank))) / ("server" if me.is_server else f"client-{me.rank}")

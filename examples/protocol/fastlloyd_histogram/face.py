@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastlloyd.data.bounds import Bounds, unscale
+from fastlloyd.data.records import OwnRecords
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import MaskGenerator
 from fastlloyd.party.effects import Keep, Party
@@ -18,7 +19,7 @@ from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude, conclude_without_result
 from fastlloyd.run.horizontal import begin_client, run_server
-from fastlloyd.run.inputs import Common, OwnRecords, fill_public, gather_horizontal, load_client, plan_inputs
+from fastlloyd.run.inputs import Common, fill_public, gather_horizontal, load_client, plan_inputs
 from fastlloyd.run.outcome import Claim, Outcome, Result, common_part
 from fastlloyd.run.promise import promise_lines, record_unit, size_conditions
 from fastlloyd.run.session import Session

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from fastlloyd.data.bounds import Bounds, unscale
+from fastlloyd.data.records import ClientRecords
 from fastlloyd.kmeans.movement import movements
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import MaskGenerator, Masks
@@ -35,7 +36,7 @@ from fastlloyd.run.agreement import MaskAgreement
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude, conclude_without_result
 from fastlloyd.run.horizontal import begin_client, run_server
-from fastlloyd.run.inputs import OwnRecords, plan_inputs
+from fastlloyd.run.inputs import plan_inputs
 from fastlloyd.run.outcome import (
     Claim,
     Facts,
@@ -122,7 +123,7 @@ def serve(session: Session) -> Party[Outcome]:
 
 def take_part(session: Session) -> Party[Outcome]:
     """Live as a client."""
-    own = session.take_own(OwnRecords)
+    own = session.take_own(ClientRecords)  # type: ignore[type-abstract]  # in memory or in a file
     public, names, bounds_ = session.common.public, own.names, own.bounds
     begun = yield from begin_client(
         session,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastlloyd.privacy.delta import paper_delta, settle_delta
 from fastlloyd.protocols.fastlloyd.parameters import MECHANISMS, PublicParameters
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import Common, fill_public, gather_horizontal, load_client
+from fastlloyd.run.inputs import Common, fill_public, gather_horizontal, load_large
 
 
 def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:
@@ -36,4 +36,4 @@ def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
     return gather_horizontal(config, clients, public_parameters)
 
 
-load = load_client
+load = load_large

@@ -20,7 +20,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.kmeans.assign import accumulate
+from fastlloyd.kmeans.assign import accumulate, add_up
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.kmeans.layout import join
 from fastlloyd.kmeans.ordered import total
@@ -100,16 +100,21 @@ def survey_update(points: GridPoints, plan: Plan) -> NDArray[np.int64]:
     by 2^q.
     """
     clusters = plan.rounds[0].clusters
-    raw_sums = np.zeros((clusters, plan.d), dtype=np.int64)
-    raw_counts = np.zeros(clusters, dtype=np.int64)
     limit, bits = square_limit(plan.fraction_bits), 2 * plan.fraction_bits
     height = max(1, _BLOCK // plan.d)
-    for start in range(0, points.n, height):
-        raw_block = points.raw_coordinates[:, start : start + height].astype(np.int64)
-        raw_sums[0] += raw_block.sum(axis=1)
-        if plan.k > 1:
-            raw_squares = 2 * raw_block * raw_block - (1 << bits)
-            raw_sums[1] += (np.sign(raw_squares) * ((np.abs(raw_squares) * limit) >> bits)).sum(axis=1)
+
+    def add(start: int, stop: int) -> tuple[NDArray[np.int64], ...]:
+        raw_sums = np.zeros((clusters, plan.d), dtype=np.int64)
+        for at in range(start, stop, height):
+            raw_block = points.raw_coordinates[:, at : min(at + height, stop)].astype(np.int64)
+            raw_sums[0] += raw_block.sum(axis=1)
+            if plan.k > 1:
+                raw_squares = 2 * raw_block * raw_block - (1 << bits)
+                raw_sums[1] += (np.sign(raw_squares) * ((np.abs(raw_squares) * limit) >> bits)).sum(axis=1)
+        return (raw_sums,)
+
+    (raw_sums,) = add_up(points.passes.over(points.n, 2, plan.d, add))
+    raw_counts = np.zeros(clusters, dtype=np.int64)
     raw_counts[0] = points.n
     return join(raw_sums, raw_counts << plan.fraction_bits)
 

@@ -15,6 +15,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.kmeans.assign import add_up
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.kmeans.ordered import total
 from fastlloyd.kmeans.weighted import cluster, nearest
@@ -61,14 +62,19 @@ def grid_update(points: GridPoints, plan: Plan) -> NDArray[np.int64]:
     Privacy: one record lies in one cell, so it moves one entry by 2^q, whatever the data are.
     """
     cells, bits = _cells(plan), plan.fraction_bits
-    counts = np.zeros(cells**plan.d, dtype=np.int64)
-    for start in range(0, points.n, _BLOCK):
-        raw_block = points.raw_coordinates[:, start : start + _BLOCK].astype(np.int64)
-        inside = np.clip(((raw_block + (1 << bits)) * cells) >> (bits + 1), 0, cells - 1)
-        flat = np.zeros(inside.shape[1], dtype=np.int64)
-        for row in inside:
-            flat = flat * cells + row
-        counts += np.bincount(flat, minlength=len(counts))
+
+    def add(start: int, stop: int) -> tuple[NDArray[np.int64], ...]:
+        counts = np.zeros(cells**plan.d, dtype=np.int64)
+        for at in range(start, stop, _BLOCK):
+            raw_block = points.raw_coordinates[:, at : min(at + _BLOCK, stop)].astype(np.int64)
+            inside = np.clip(((raw_block + (1 << bits)) * cells) >> (bits + 1), 0, cells - 1)
+            flat = np.zeros(inside.shape[1], dtype=np.int64)
+            for row in inside:
+                flat = flat * cells + row
+            counts += np.bincount(flat, minlength=len(counts))
+        return (counts,)
+
+    (counts,) = add_up(points.passes.over(points.n, 1, plan.d, add))
     return counts << bits
 
 

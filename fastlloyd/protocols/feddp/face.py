@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds, unscale
+from fastlloyd.data.records import OwnRecords
 from fastlloyd.errors import ConfigError, Reason, format_count
 from fastlloyd.kmeans.movement import movements
 from fastlloyd.life.hello import Schema
@@ -44,7 +45,6 @@ from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude
 from fastlloyd.run.horizontal import begin_client, run_server
-from fastlloyd.run.inputs import OwnRecords
 from fastlloyd.run.outcome import Claim, Foreseen, Outcome, Result, common_part
 from fastlloyd.run.promise import CLIENT, USER, record_unit, size_conditions
 from fastlloyd.run.session import Session

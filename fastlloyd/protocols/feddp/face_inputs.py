@@ -18,24 +18,17 @@ from fastlloyd.data.dataset import Dataset
 from fastlloyd.data.form import DataFile
 from fastlloyd.data.public.mixture import MIXTURE, MixtureData, make_mixture, parse_mixture
 from fastlloyd.data.public.named import dataset_bounds
+from fastlloyd.data.records import OwnRecords
+from fastlloyd.data.source import column_names, read_identifiers
 from fastlloyd.data.split import public_permutation, split_rows
-from fastlloyd.data.table import column_names, read_identifiers, read_table
+from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.privacy.delta import settle_delta
 from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.settings import PRIVATE, Settings, settings_from
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import (
-    Common,
-    OwnRecords,
-    fill_public,
-    load_own,
-    public_dataset,
-    settle_features,
-    settle_size,
-    share_caps,
-)
+from fastlloyd.run.inputs import Common, fill_public, load_own, public_dataset, settle_features, settle_size, share_caps
 from fastlloyd.wire.header import PartyId
 
 _HOLD_OUT = 1 << 40

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import unscale
+from fastlloyd.data.records import OwnRecords
 from fastlloyd.party.effects import Keep, Party
 from fastlloyd.party.message import recall
 from fastlloyd.party.settings import describe_settings
@@ -28,7 +29,7 @@ from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude
 from fastlloyd.run.horizontal import begin_client, run_server
-from fastlloyd.run.inputs import Common, OwnRecords, fill_public, gather_horizontal, load_client, plan_inputs
+from fastlloyd.run.inputs import Common, fill_public, gather_horizontal, load_client, plan_inputs
 from fastlloyd.run.outcome import Foreseen, Outcome, Result, common_part, no_claim
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import SERVER, PartyId

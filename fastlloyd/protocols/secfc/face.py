@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds, scale, unscale
+from fastlloyd.data.records import OwnRecords
 from fastlloyd.life.hello import await_ready, gather_schema, propose_plan
 from fastlloyd.party.effects import Allow, Party, Publish
 from fastlloyd.party.settings import describe_settings
@@ -34,7 +35,7 @@ from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude, conclude_without_result
 from fastlloyd.run.horizontal import begin_client
-from fastlloyd.run.inputs import Common, OwnRecords, fill_public, gather_horizontal, load_client, plan_inputs
+from fastlloyd.run.inputs import Common, fill_public, gather_horizontal, load_client, plan_inputs
 from fastlloyd.run.outcome import (
     Facts,
     Foreseen,

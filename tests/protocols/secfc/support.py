@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds, auto_public, scale
 from fastlloyd.data.public.named import load_named
+from fastlloyd.data.records import OwnRecords
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.net.meter import Meter
 from fastlloyd.party.effects import Party
@@ -26,7 +27,7 @@ from fastlloyd.protocols.secfc.parameters import PublicParameters
 from fastlloyd.protocols.secfc.plan import Plan, make_plan
 from fastlloyd.protocols.secfc.server import ServerResult, server
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import Common, OwnRecords
+from fastlloyd.run.inputs import Common
 from fastlloyd.run.simulation import Tap
 from fastlloyd.run.together import run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients

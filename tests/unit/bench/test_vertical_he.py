@@ -31,7 +31,8 @@ from fastlloyd.bench.vertical_he.run import Case, plain_lloyd, run_case, synthet
 from fastlloyd.bench.vertical_he.utility import vertical_dp_centers
 from fastlloyd.cli.options import parse_run_options
 from fastlloyd.client import parser
-from fastlloyd.data.table import read_identifiers, read_table
+from fastlloyd.data.source import read_identifiers
+from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.kmeans.metrics import nearest
 

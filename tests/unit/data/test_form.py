@@ -10,7 +10,8 @@ import pytest
 
 from fastlloyd.cli.check import main
 from fastlloyd.data.form import DataFile, Form
-from fastlloyd.data.table import read_identifiers, read_table
+from fastlloyd.data.source import read_identifiers
+from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.run.config import RunConfig, load_config
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from fastlloyd.data import rows
 from fastlloyd.data.rows import RawRows
 
 
-def label(labels, **rows):
-    return list(RawRows(**rows).label(np.array(labels, dtype=np.int64)))
+def label(labels, **own):
+    return list(RawRows(**own).label(np.array(labels, dtype=np.int64)))
 
 
 def test_each_row_its_own_record():
@@ -24,3 +26,17 @@ def test_rows_of_one_person_and_rows_that_were_dropped():
 
 def test_rows_of_a_part_of_a_public_set():
     assert label([1, 0], raw_numbers=np.array([9, 4])) == [(9, 1), (4, 0)]
+
+
+def test_rows_that_were_dropped_over_many_blocks(monkeypatch):
+    monkeypatch.setattr(rows, "_BLOCK_ROWS", 3)
+    kept = np.random.default_rng(0).random(50) < 0.6
+    labels = np.arange(kept.sum())
+    records = np.where(kept, np.cumsum(kept) - 1, -1)
+    assert label(labels, raw_kept=kept) == label(labels, raw_records=records)
+    assert label(labels) == [(i + 1, i) for i in range(len(labels))]
+
+
+def test_ids_that_are_not_as_many_as_rows():
+    with pytest.raises(ValueError, match="zip"):
+        label([1, 2, 3], raw_ids=("a", "b"))

@@ -11,7 +11,8 @@ import pytest
 
 from fastlloyd.data.bounds import Bounds, parse_bounds
 from fastlloyd.data.delimited import SAMPLE_ROWS
-from fastlloyd.data.table import column_names, read_table
+from fastlloyd.data.source import column_names
+from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, DataError
 
 

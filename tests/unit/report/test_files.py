@@ -58,10 +58,10 @@ def test_centroids_read_back_exactly():
 
 
 def test_labels():
-    assert labels_csv(np.array([2, 0, 1])) == "row,label\n1,2\n2,0\n3,1\n"
-    assert labels_csv(np.array([], dtype=np.int64)) == "row,label\n"
+    assert "".join(labels_csv(np.array([2, 0, 1]))) == "row,label\n1,2\n2,0\n3,1\n"
+    assert "".join(labels_csv(np.array([], dtype=np.int64))) == "row,label\n"
     rows = RawRows(raw_records=np.array([0, -1, 0]), raw_ids=("-7", 'x, "y"', "a\rb"))
-    assert list(csv.reader(io.StringIO(labels_csv(np.array([4]), rows), newline=""))) == [
+    assert list(csv.reader(io.StringIO("".join(labels_csv(np.array([4]), rows)), newline=""))) == [
         ["row", "id", "label"],
         ["1", "-7", "4"],
         ["2", 'x, "y"', ""],

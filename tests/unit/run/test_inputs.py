@@ -1,4 +1,4 @@
-"""The threads of a party's passes: as configured, or its share of the cores."""
+"""Threads of a party's passes and memory of its records: as configured, or its share of the machine."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from fastlloyd.data.bounds import Bounds
+from fastlloyd.data.records import OwnRecords
+from fastlloyd.errors import ConfigError
+from fastlloyd.run import inputs
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import OwnRecords, own_threads
+from fastlloyd.run.inputs import own_memory, own_threads
 
 
 @pytest.fixture
@@ -47,3 +50,23 @@ def test_records_on_the_grid_know_their_threads(eight_cores: pytest.MonkeyPatch)
     bounds = Bounds(np.array([-1.0]), np.array([1.0]), ("x",))
     own = OwnRecords(raw_points=np.zeros((4, 1)), names=("x",), bounds=bounds, threads=own_threads(RunConfig()))
     assert own.quantise(8).passes.over(10**7, 5, 5, lambda start, stop: stop - start) == [625_000] * 16
+
+
+def test_memory_is_as_configured_or_a_share_of_a_quarter(
+    eight_cores: pytest.MonkeyPatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sysconf", lambda name: 1 << 12 if name == "SC_PAGE_SIZE" else 1 << 20)
+    monkeypatch.setattr(inputs, "_clients_here", lambda: 2)
+    assert own_memory(RunConfig()) == 1 << 29
+    assert own_memory(RunConfig(memory="1.5G")) == 3 << 29
+
+
+@pytest.mark.parametrize("text", ["2", "2X", "G", "0G", "1K", "-1G", "1e3G", "", "inf"])
+def test_memory_that_means_nothing(text: str) -> None:
+    with pytest.raises(ConfigError, match="--memory: expected a number with K, M, G or T, such as 512M or 2G"):
+        RunConfig(memory=text)
+
+
+def test_memory_is_for_protocols_that_read_from_disk() -> None:
+    with pytest.raises(ConfigError, match=r"--memory: kfed holds all records in memory; .*\(fastlloyd, "):
+        RunConfig(protocol="kfed", memory="1G")
