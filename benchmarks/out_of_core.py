@@ -79,7 +79,7 @@ def read_once(points: GridPoints) -> None:
     for row in points.raw_coordinates:
         for start in range(0, points.n, _STEP):
             row[start : start + _STEP].sum()
-        release(row)
+            release(row)
 
 
 def measure(folder: Path, rows: int, memory: str) -> dict[str, Any]:
