@@ -50,7 +50,7 @@ def test_alike_hellos_are_a_schema() -> None:
         ({"names": [], "rounds_done": 0}, r"names: expected a list of 1 to 1000000 entries, got \[\]"),
         ({"names": ["a", "b"]}, r"expected the fields names, rounds_done, got an object without \['rounds_done'\]"),
         ([], r"malformed Hello: expected an object, got \[\]"),
-        (hello("a"), "has 1 features, client 1 has 2"),
+        (hello("a"), "has 1 feature, client 1 has 2"),
         (hello("a", "z"), "feature 2 is 'z' at client 3 and 'b' at client 1"),
         (hello("a", "\x1b[2J"), r"feature 2 is '\\x1b\[2J' at client 3"),
     ],
