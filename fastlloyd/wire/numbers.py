@@ -49,7 +49,7 @@ OPENED_IDS = 99
 COUNT = 100
 # vertical-dp and vertical-plain.
 SYNOPSIS = 104
-FINAL_CENTERS = 105
+FINAL_RESULT = 106
 # vertical-he.
 KEY_MATERIAL = 120
 ENCRYPTED_BLOCK = 121

@@ -16,7 +16,7 @@ from fastlloyd.protocols.feddp.messages import CentersMessage, MaskedStatistic
 from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters
 from fastlloyd.protocols.secfc.messages import Signs
 from fastlloyd.protocols.secfc.setup_messages import Shared, Size
-from fastlloyd.protocols.vertical_dp.messages import FinalCenters, Synopsis
+from fastlloyd.protocols.vertical_dp.messages import FinalResult, Synopsis
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, NoisySamples
 from tests.adversary.campaign import load
 from tests.adversary.lie import Lie
@@ -38,7 +38,7 @@ CUT: dict[str, tuple[Lie, ...]] = {
     # Sizes are public there: the server knows at once who told another one.
     "secfc-membership": (Lie(rank=1, act="zeros", type=Size.TYPE),),
     "vertical-plain": (
-        Lie(rank=0, act="longer", type=FinalCenters.TYPE),
+        Lie(rank=0, act="longer", type=FinalResult.TYPE),
         Lie(rank=2, act="version", type=Synopsis.TYPE),
     ),
     "vertical-he": (Lie(rank=0, act="cut", type=NoisySamples.TYPE), Lie(rank=1, act="half", type=EncryptedBlock.TYPE)),

@@ -52,7 +52,7 @@ TOLD: dict[str, tuple[int, dict[str, Any]]] = {
     "kfed": (65, {}),
     "feddp": (51, {"settings": {"feddp": {"start": "sphere-packing"}}, "epsilon": 50.0}),
     "vertical-dp": (
-        105,
+        106,
         {
             "settings": {"vertical-dp": {"share_result": True, "rows": 64, "local_clusters": 3}},
             "k": 2,

@@ -44,9 +44,13 @@ def test_a_run_of_vertical_dp_says_what_its_result_is_worth(
         protocol="vertical-dp",
         dataset=f"vertical-mixture:n={n},d=4,k=2,spread=0.05",
         epsilon=epsilon,
-        settings={"vertical-dp": {"rows": 256}},
+        settings={"vertical-dp": {"rows": 256, "share_result": True}},
     )
     assert quality["verdict"] in verdicts
+    reports = [json.loads(path.read_text()) for path in tmp_path.glob("*/report.json")]
+    assert len(reports) == 3, "the server and both parties"
+    assert all(each["quality"] == quality for each in reports)
+    assert all(each["result"] == reports[0]["result"] for each in reports)
     assert ("do not use it" in screen) == (quality["verdict"] == "noise")
 
 

@@ -2,7 +2,7 @@
 
 =====================  =============================================================================
 `client.py`            Algorithm 1, lines 1, 2 and 3 (a): a party with columns
-`server.py`            Algorithm 1, lines 3 and 4: the server
+`server.py`            Algorithm 1, lines 3 and 4: the server; `result.py`: what it has at the end
 `keys.py`              before it: secrets, alignment of records, hash keys (§4.3)
 `messages.py`          one message from each party, one back
 `math/local.py`        LocCluster (§3.5); `local_plan.py`: its noise and releases

@@ -21,7 +21,7 @@ from fastlloyd.protocols.vertical_dp.keys import GroupKeys
 from fastlloyd.protocols.vertical_dp.local_plan import Draw, LocalPlan
 from fastlloyd.protocols.vertical_dp.math.local import cluster_locally
 from fastlloyd.protocols.vertical_dp.math.weights import noisy_count
-from fastlloyd.protocols.vertical_dp.messages import CentersFormat, FinalCenters, Synopsis, SynopsisFormat
+from fastlloyd.protocols.vertical_dp.messages import FinalResult, ResultFormat, Synopsis, SynopsisFormat, Told
 from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import SERVER, PartyId
@@ -35,12 +35,12 @@ class ClientResult:
     ----------
     noisy_centers : int64 array, shape (k', d_i)
         Its local centres as released, on the grid of 2^-16.
-    centers : float64 array, shape (k, d), or None
-        Final centres over all columns, scaled; None unless the server shares them.
+    told : Told or None
+        The final result over all columns; None unless the server shares it.
     """
 
     noisy_centers: NDArray[np.int64]
-    centers: NDArray[np.float64] | None
+    told: Told | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +96,14 @@ def client(prepared: Prepared, plan: Plan) -> Party[ClientResult]:
 
     Notes
     -----
-    Sees: its own records; the final centres if shared. The server sees the message, see `Plan.all_releases`.
+    Sees: its own records; the final result if shared. The server sees the message, see `Plan.all_releases`.
     """
     yield Send((SERVER,), prepared.message, 0)  # line 2 (b)
-    form = CentersFormat(plan.k, plan.d, plan.share_result)
-    reply = yield Receive(SERVER, FinalCenters, 0, form)
+    form = result_format(plan)
+    reply = yield Receive(SERVER, FinalResult, 0, form)
     yield Attest(SERVER, reply, 0)
     yield Publish("round", {"round": 0, "rounds": 1, "clients": plan.clients})
-    return ClientResult(prepared.noisy_centers, reply.centers(form))
+    return ClientResult(prepared.noisy_centers, reply.told(form))
 
 
 def _synopsis(
@@ -142,6 +142,11 @@ def synopsis_format(plan: Plan, place: int) -> SynopsisFormat:
         shape=None if plain else plan.shape,
         users=plan.n_total if plain else 0,
     )
+
+
+def result_format(plan: Plan) -> ResultFormat:
+    """Return the shape of the message back."""
+    return ResultFormat(k=plan.k, d=plan.d, users=plan.n_total, shared=plan.share_result, noisy=plan.protocol != PLAIN)
 
 
 def laplace_from(secret: SecretRandom) -> Draw:

@@ -11,9 +11,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fastlloyd.data.vertical import assemble_centers, assemble_names, whole_bounds
 from fastlloyd.errors import InternalError
 from fastlloyd.life.align.columns import gather_columns, tell_columns
@@ -30,8 +27,9 @@ from fastlloyd.protocols.vertical_dp.face_noise import expect, noise_of
 from fastlloyd.protocols.vertical_dp.face_plan import plan_lines, planned
 from fastlloyd.protocols.vertical_dp.face_words import data_flow, who_sees
 from fastlloyd.protocols.vertical_dp.keys import set_up
+from fastlloyd.protocols.vertical_dp.messages import Told
 from fastlloyd.protocols.vertical_dp.plan import Plan, check_plan, make_plan
-from fastlloyd.protocols.vertical_dp.server import ServerResult, await_prepared, server
+from fastlloyd.protocols.vertical_dp.server import await_prepared, server
 from fastlloyd.protocols.vertical_dp.settings import Settings
 from fastlloyd.protocols.vertical_dp.sizes import bounds
 from fastlloyd.randomness.secret import SecretRandom
@@ -103,7 +101,7 @@ def serve(session: Session) -> Party[Outcome]:
     yield Publish("setup")
     yield Record(plan.all_releases())  # the parties' own ledgers count; this one is for the report
     result = yield from server(plan)
-    return (yield from _conclude(session, plan, result.centers, result))
+    return (yield from _conclude(session, plan, result.told))
 
 
 def take_part(session: Session) -> Party[Outcome]:
@@ -142,7 +140,7 @@ def take_part(session: Session) -> Party[Outcome]:
     del own
     yield Publish("setup")
     result = yield from client(prepared, plan)
-    return (yield from _conclude(session, plan, result.centers, None))
+    return (yield from _conclude(session, plan, result.told))
 
 
 def _alignment(session: Session) -> str:
@@ -158,23 +156,19 @@ def _writers(session: Session, plan: Plan) -> tuple[PartyId, ...]:
     return (SERVER, *session.everybody) if plan.share_result else (SERVER,)
 
 
-def _conclude(
-    session: Session, plan: Plan, centers: NDArray[np.float64] | None, whole: ServerResult | None
-) -> Party[Outcome]:
+def _conclude(session: Session, plan: Plan, told: Told | None) -> Party[Outcome]:
     """Say farewell: the server has the result, and the parties where it is shared."""
     return (
         yield from conclude(
             session,
-            lambda: _make_result(session, plan, centers, whole),
+            lambda: _make_result(session, plan, told),
             took_part=session.everybody,
             writers=_writers(session, plan),
         )
     )
 
 
-def _make_result(
-    session: Session, plan: Plan, centers: NDArray[np.float64] | None, whole: ServerResult | None
-) -> Result | SignedRecord:
+def _make_result(session: Session, plan: Plan, told: Told | None) -> Result | SignedRecord:
     """Return the result that a party has at the end."""
     facts, releases = session.facts, session.own_releases()
     common = common_part(
@@ -184,7 +178,7 @@ def _make_result(
         parameters=_parameters(plan),
         included=(session.everybody,),
     )
-    if centers is None:
+    if told is None:
         return SignedRecord(common=common, releases=[release.to_dict() for release in releases], covers="public")
     features = plan.features
     return Result(
@@ -192,12 +186,12 @@ def _make_result(
         claim=_claim(session.config, plan),
         features=assemble_names(features),
         bounds=whole_bounds(features),
-        centroids=assemble_centers(centers, features),
-        noisy_sizes=None if whole is None else tuple(whole.weights.tolist()),
-        noise=noise_of(plan, whole),
+        centroids=assemble_centers(told.centers, features),
+        noisy_sizes=None if told.weights is None else tuple(told.weights.tolist()),
+        noise=noise_of(plan, told),
         releases=releases,
-        evaluated=centers,
-        covers="centroids" if whole is None else "result",
+        evaluated=told.centers,
+        covers="centroids" if told.weights is None else "result",
     )
 
 

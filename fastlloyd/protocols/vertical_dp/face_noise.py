@@ -18,9 +18,8 @@ import numpy as np
 from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS, SHORTENED, STEPS
 from fastlloyd.protocols.vertical_dp.math.estimate import basic_error
 from fastlloyd.protocols.vertical_dp.math.pair import likelihood_error
-from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan
-from fastlloyd.protocols.vertical_dp.redraw import redraw
-from fastlloyd.protocols.vertical_dp.server import ServerResult
+from fastlloyd.protocols.vertical_dp.messages import Told
+from fastlloyd.protocols.vertical_dp.plan import Plan
 from fastlloyd.report.expected import PRIOR_VARIANCE, Expected
 from fastlloyd.report.quality import EXACT, Noise
 from fastlloyd.report.ranges import NORMAL_TAIL
@@ -37,15 +36,12 @@ def expect(plan: Plan) -> Expected:
     return Expected(centre_noise=math.hypot(weights, local) / 2.0, k=plan.k, d=plan.d)
 
 
-def noise_of(plan: Plan, result: ServerResult | None) -> Noise:
-    """Say how far off centres and sizes may be; a party that was told the centres alone knows what the plan expects."""
-    if plan.protocol == PLAIN:
-        return EXACT
-    if result is None:
-        return Noise(expected=expect(plan))
-    spread = redraw(plan, result)
-    reach = NORMAL_TAIL * spread.weights
-    sizes = np.column_stack([result.weights - reach, result.weights + reach])
+def noise_of(plan: Plan, told: Told) -> Noise:
+    """Say how far off centres and sizes may be: by the server's own draws, and by what it told the parties of them."""
+    if told.weights is None or told.spread is None:
+        return EXACT  # of vertical-plain
+    spread, reach = told.spread, NORMAL_TAIL * told.spread.weights
+    sizes = np.column_stack([told.weights - reach, told.weights + reach])
     return Noise(
         size_ranges=np.clip(sizes, 0.0, plan.n_total),
         centre_deviations=spread.centers,

@@ -70,12 +70,12 @@ _PLAIN_SYNOPSIS = Message(
     page="vertical-dp.md",
 )
 _FINAL = Message(
-    name="FinalCenters",
+    name="FinalResult",
     about="the result",
     route="server to parties",
     server="what it computed",
-    others="nothing; with share_result the final centres",
-    types=(numbers.FINAL_CENTERS,),
+    others="nothing; with share_result the result",
+    types=(numbers.FINAL_RESULT,),
     page="vertical-dp.md",
 )
 
@@ -86,7 +86,7 @@ def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
     columns = Sight(
         "each other party",
         "its own columns; names and bounds of all columns, which people all parties have and how many"
-        + "; the final centres" * bool(parameters.get("share_result")),
+        + f"; {_shown(private)}" * bool(parameters.get("share_result")),
         "no message about another party's columns reaches it",
     )
     if not private:
@@ -129,7 +129,7 @@ def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
             else "centres of its own columns and, of every person, the local cluster, without noise"
         ),
         labels=NO_LABELS if private else "the server learns every person's local cluster at each party",
-        result="the final centres: the server" + " and all parties" * bool(facts.get("share_result")),
+        result=f"{_shown(private)}: the server" + " and all parties" * bool(facts.get("share_result")),
         messages=(
             *BEGINNING,
             PLAN_PROPOSAL,
@@ -144,3 +144,8 @@ def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
         ),
         readers=("server", "other parties"),
     )
+
+
+def _shown(private: bool) -> str:
+    """Say what the result is made of."""
+    return "the final centres" + ", estimated sizes, and how far off both may be" * private

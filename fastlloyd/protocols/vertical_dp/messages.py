@@ -6,7 +6,7 @@
       Synopsis  noisy local centres,      -------->      tables of the pairs, grid weights,
                 sketches with each group,                k-means on the grid
                 from party 1 also noisy n
-      FinalCenters  (empty unless shared) <--------
+      FinalResult   (empty unless shared) <--------
 
 vertical-plain sends the local cluster of every user in place of sketches: not private.
 
@@ -148,39 +148,122 @@ class Synopsis(Payload):
         return np.frombuffer(self.data, dtype=np.uint8, offset=format.fixed_bytes).astype(np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class CentersFormat:
-    """The public shape of the final centres; no elements where the server keeps them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How far the noise may have moved a result: root mean square over draws of it.
+
+    Attributes
+    ----------
+    centers : float64 array, shape (k, d)
+        Scaled, columns party by party.
+    unsettled : float64 array, shape (k, d)
+        What local clusterings that have not settled may add: no noise, and not drawn again.
+    weights : float64 array, shape (k,)
+        Users; the noise on their number is in it.
+    """
+
+    centers: NDArray[np.float64]
+    unsettled: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a party is told of the result.
+
+    Attributes
+    ----------
+    centers : float64 array, shape (k, d)
+        Scaled, columns party by party.
+    weights : float64 array, shape (k,), or None
+        Estimated users of each centre; None of vertical-plain, where they would be exact.
+    spread : Spread or None
+        None likewise.
+    """
+
+    centers: NDArray[np.float64]
+    weights: NDArray[np.float64] | None = None
+    spread: Spread | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultFormat:
+    """The public shape of the final result; no elements where the server keeps it.
+
+    Attributes
+    ----------
+    k, d : int
+    users : int
+        Public N.
+    shared : bool
+    noisy : bool
+        Weights, and how far off all may be, come with the centres; not with vertical-plain, whose weights are exact.
+    """
 
     k: int
     d: int
+    users: int
     shared: bool
+    noisy: bool
+
+    @property
+    def elements(self) -> int:
+        """How many numbers it has."""
+        return self.k * (self.d + (2 * self.d + 2) * self.noisy) * self.shared
 
 
-class FinalCenters(Payload):
+class FinalResult(Payload):
     """Sender: the server. Receiver: every party. Post-processing of releases; empty unless the result is shared.
 
     Attributes
     ----------
     data : bytes
-        k d float64, row by row, scaled domain; or nothing.
+        float64, row by row: k d of the centres, scaled domain; but for vertical-plain then k weights, k d and k d
+        of how far off the centres may be (`Spread.centers`, `.unsettled`), k likewise of the weights. Or
+        nothing.
     """
 
     __slots__ = ()
-    TYPE: ClassVar[int] = numbers.FINAL_CENTERS
+    TYPE: ClassVar[int] = numbers.FINAL_RESULT
 
     @classmethod
-    def read(cls, body: bytes, format: CentersFormat) -> Self:
-        """Check length and range."""
-        expected = 8 * format.k * format.d if format.shared else 0
-        if len(body) != expected:
-            raise ValueError(f"expected {expected} bytes of centres, got {len(body)}")
-        if not (np.abs(np.frombuffer(body, dtype="<f8")) <= 1.0 + 1e-9).all():
-            raise ValueError("a centre lies outside [-1, 1]")
-        return cls(body)
+    def write(cls, told: Told) -> Self:
+        """Lay the parts out."""
+        parts = [told.centers]
+        if told.weights is not None and told.spread is not None:
+            parts += [told.weights, told.spread.centers, told.spread.unsettled, told.spread.weights]
+        return cls(b"".join(part.astype("<f8").tobytes() for part in parts))
 
-    def centers(self, format: CentersFormat) -> NDArray[np.float64] | None:
-        """Return the centres, shape (k, d), or None if they are not shared."""
+    @classmethod
+    def read(cls, body: bytes, format: ResultFormat) -> Self:
+        """Check length and ranges: centres within the domain, weights up to N, and no deviation below zero."""
+        expected = 8 * format.elements
+        if len(body) != expected:
+            raise ValueError(f"expected {expected} bytes of centres and what belongs to them, got {len(body)}")
+        message = cls(body)
+        told = message.told(format)
+        if told is None:
+            return message
+        if not (np.abs(told.centers) <= 1.0 + 1e-9).all():
+            raise ValueError("a centre lies outside [-1, 1]")
+        if told.weights is None or told.spread is None:
+            return message
+        if not ((told.weights >= 0.0) & (told.weights <= (1.0 + 1e-9) * format.users)).all():
+            raise ValueError(f"a weight lies outside 0 to N = {format.users}")
+        deviations = np.concatenate([told.spread.centers, told.spread.unsettled, told.spread.weights[:, None]], axis=1)
+        if not ((deviations >= 0.0) & np.isfinite(deviations)).all():
+            raise ValueError("a deviation is below 0 or no number")
+        return message
+
+    def told(self, format: ResultFormat) -> Told | None:
+        """Return what was told, or None if nothing is shared."""
         if not format.shared:
             return None
-        return np.frombuffer(self.data, dtype="<f8").astype(np.float64).reshape(format.k, format.d)
+        k, d = format.k, format.d
+        values = np.frombuffer(self.data, dtype="<f8").astype(np.float64)
+        if not format.noisy:
+            return Told(centers=values.reshape(k, d))
+        ends = np.cumsum([k * d, k, k * d, k * d])
+        centers, weights, moved, unsettled, resized = np.split(values, ends)
+        spread = Spread(centers=moved.reshape(k, d), unsettled=unsettled.reshape(k, d), weights=resized)
+        return Told(centers=centers.reshape(k, d), weights=weights, spread=spread)

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -31,8 +30,9 @@ from fastlloyd.protocols.vertical_dp.math.fit import Cells, Pair, rake, thin
 from fastlloyd.protocols.vertical_dp.math.grid import Centers, assign_cells, refine, seed_centers
 from fastlloyd.protocols.vertical_dp.math.local import local_doubts
 from fastlloyd.protocols.vertical_dp.math.pair import likelihood_error
+from fastlloyd.protocols.vertical_dp.messages import Spread
 from fastlloyd.protocols.vertical_dp.plan import Plan
-from fastlloyd.protocols.vertical_dp.server import ServerResult, possible_total
+from fastlloyd.protocols.vertical_dp.result import ServerResult, possible_total
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
 
@@ -46,25 +46,6 @@ _MOST_CELLS = 1 << 12
 _SWEEPS = 3
 _KNOTS = 33
 _NOTHING = 1e-9
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Root mean square of how far the draws lie from what was released.
-
-    Attributes
-    ----------
-    centers : float64 array, shape (k, d)
-        Scaled, columns party by party.
-    unsettled : float64 array, shape (k, d)
-        What local clusterings that have not settled may add: no noise, and not drawn again.
-    weights : float64 array, shape (k,)
-        Users; the noise on their number is in it.
-    """
-
-    centers: Floats
-    unsettled: Floats
-    weights: Floats
 
 
 def redraw(plan: Plan, result: ServerResult) -> Spread:
@@ -105,7 +86,7 @@ def redraw(plan: Plan, result: ServerResult) -> Spread:
         centers += (found.centers[order] - result.centers) ** 2
         weights += (found.weights[order] * (total / result.noisy_total) - result.weights) ** 2
     settled = _unsettled(plan, result, [doubt.unsettled for doubt in doubts])
-    return Spread(np.sqrt(centers / draws), np.sqrt(settled), np.sqrt(weights / draws))
+    return Spread(centers=np.sqrt(centers / draws), unsettled=np.sqrt(settled), weights=np.sqrt(weights / draws))
 
 
 def _drawing(plan: Plan, result: ServerResult, stream: PublicStream) -> tuple[Cells, Callable[[], Cells]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,36 +21,11 @@ from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS
 from fastlloyd.protocols.vertical_dp.math.fit import Cells
 from fastlloyd.protocols.vertical_dp.math.grid import cluster_cells
 from fastlloyd.protocols.vertical_dp.math.weights import Group, estimate_weights
-from fastlloyd.protocols.vertical_dp.messages import FinalCenters, Synopsis
+from fastlloyd.protocols.vertical_dp.messages import FinalResult, Synopsis
 from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan
+from fastlloyd.protocols.vertical_dp.redraw import redraw
+from fastlloyd.protocols.vertical_dp.result import ServerResult, possible_total
 from fastlloyd.wire.header import SERVER, PartyId, clients
-
-__all__ = ["ServerResult", "await_prepared", "finish", "plain_cells", "possible_total", "server", "weigh"]
-
-
-@dataclass(frozen=True, slots=True)
-class ServerResult:
-    """What the server has at the end; all of it public post-processing of releases.
-
-    Attributes
-    ----------
-    centers : float64 array, shape (k, d)
-        Scaled, columns party by party.
-    weights : float64 array, shape (k,)
-        Estimated users per centre.
-    noisy_total : float
-        Paper: n-hat (vertical-plain: n).
-    cells : Cells
-        The weighted grid.
-    local_centers : tuple of float64 arrays, shape (k', d_i)
-        As released, scaled.
-    """
-
-    centers: NDArray[np.float64]
-    weights: NDArray[np.float64]
-    noisy_total: float
-    cells: Cells
-    local_centers: tuple[NDArray[np.float64], ...]
 
 
 def server(plan: Plan) -> Party[ServerResult]:
@@ -75,8 +50,9 @@ def server(plan: Plan) -> Party[ServerResult]:
             {party: len(messages[party].plain_labels(form)) for party, form in zip(parties, forms, strict=True)}
         )
     result = finish([messages[party] for party in parties], plan)
-    shared = result.centers.astype("<f8").tobytes() if plan.share_result else b""
-    final = FinalCenters(shared)
+    if plan.protocol != PLAIN:
+        result = replace(result, spread=redraw(plan, result))
+    final = FinalResult.write(result.told) if plan.share_result else FinalResult(b"")
     yield Send(parties, final, 0)
     yield Attest(SERVER, final, 0)
     yield Publish("round", {"round": 0, "rounds": 1, "clients": plan.clients})
@@ -105,11 +81,6 @@ def finish(messages: Sequence[Synopsis], plan: Plan) -> ServerResult:
         cells = weigh(sketches, noisy_total, plan)  # line 3 (d)
     found = cluster_cells(cells, local, plan.k, seed=plan.seed)  # line 4 (a)
     return ServerResult(found.centers, found.weights, noisy_total, cells, local)
-
-
-def possible_total(noisy_total: float, plan: Plan) -> float:
-    """Cut the noisy number of users to 1 .. N: post-processing, so that no run ends because of its noise."""
-    return min(max(noisy_total, 1.0), float(plan.n_total))
 
 
 def weigh(sketches: Sequence[Sequence[Levels]], noisy_total: float, plan: Plan) -> Cells:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastlloyd.life.align.sizes import align_sizes
 from fastlloyd.life.sizes import plan_bounds
 from fastlloyd.party.bounds import Bounds
-from fastlloyd.protocols.vertical_dp.client import synopsis_format
-from fastlloyd.protocols.vertical_dp.messages import FinalCenters, Synopsis
+from fastlloyd.protocols.vertical_dp.client import result_format, synopsis_format
+from fastlloyd.protocols.vertical_dp.messages import FinalResult, Synopsis
 from fastlloyd.protocols.vertical_dp.plan import Plan
 
 _FLOAT_BYTES = 8
@@ -17,6 +17,6 @@ def bounds(plan: Plan) -> Bounds:
     formats = (synopsis_format(plan, place) for place in range(plan.clients))
     sizes = {
         Synopsis.TYPE: max(form.fixed_bytes + form.users for form in formats),
-        FinalCenters.TYPE: _FLOAT_BYTES * plan.k * plan.d if plan.share_result else 0,
+        FinalResult.TYPE: _FLOAT_BYTES * result_format(plan).elements,
     }
     return plan_bounds({**align_sizes(plan.n_total), **sizes}, clients=plan.clients)

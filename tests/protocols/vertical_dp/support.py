@@ -19,7 +19,8 @@ from fastlloyd.data.vertical import PartyFeatures
 from fastlloyd.protocols.vertical_dp.client import ClientResult, client, prepare
 from fastlloyd.protocols.vertical_dp.keys import GroupKeys, set_up
 from fastlloyd.protocols.vertical_dp.plan import Plan, PublicParameters, make_plan
-from fastlloyd.protocols.vertical_dp.server import ServerResult, await_prepared, server
+from fastlloyd.protocols.vertical_dp.result import ServerResult
+from fastlloyd.protocols.vertical_dp.server import await_prepared, server
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import SERVER, PartyId, clients

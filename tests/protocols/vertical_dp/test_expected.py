@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from fastlloyd.protocols.vertical_dp.face import foresee
 from fastlloyd.protocols.vertical_dp.face_noise import expect, noise_of
 from fastlloyd.protocols.vertical_dp.face_plan import planned
+from fastlloyd.protocols.vertical_dp.messages import Told
 from fastlloyd.run.config import RunConfig
 
 
 def expected(n: int, epsilon: float, protocol: str = "vertical-dp") -> float:
     plan = planned(RunConfig(protocol=protocol, n_total=n, k=3, epsilon=epsilon), 2, 6)
-    assert not noise_of(plan, None).exact
     found = expect(plan).centre_noise
     assert found is not None
     return found
@@ -37,4 +38,5 @@ def test_what_is_foreseen_of_a_run_says_what_to_expect() -> None:
 
 
 def test_without_privacy_a_result_is_exact() -> None:
-    assert noise_of(planned(RunConfig(protocol="vertical-plain", n_total=600, k=3), 2, 6), None).exact
+    plan = planned(RunConfig(protocol="vertical-plain", n_total=600, k=3), 2, 6)
+    assert noise_of(plan, Told(centers=np.zeros((3, 6)), weights=np.full(3, 200.0))).exact

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,7 @@ from fastlloyd.life.seed import SeedConfirmation, SeedContribution
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.vertical_dp.client import client, prepare, synopsis_format
 from fastlloyd.protocols.vertical_dp.keys import GroupKeys, derive_keys, set_up
-from fastlloyd.protocols.vertical_dp.messages import CentersFormat, FinalCenters, Synopsis, SynopsisFormat
+from fastlloyd.protocols.vertical_dp.messages import FinalResult, ResultFormat, Synopsis, SynopsisFormat
 from fastlloyd.protocols.vertical_dp.reference import reference
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation
@@ -75,7 +77,12 @@ def test_parties_equal_the_reference(parties: int, epsilon: float, settings: dic
     assert np.abs(got.server.centers - expected.centers).max() < 1e-9
     assert np.abs(got.server.weights - expected.weights).max() < 1e-9 * got.server.noisy_total
     for result in got.clients.values():
-        assert result.centers is not None and (result.centers == got.server.centers).all()
+        assert result.told is not None and result.told.spread is not None and got.server.spread is not None
+        assert (result.told.centers == got.server.centers).all()
+        assert (result.told.weights == got.server.weights).all()
+        assert (result.told.spread.centers == got.server.spread.centers).all()
+        assert (result.told.spread.unsettled == got.server.spread.unsettled).all()
+        assert (result.told.spread.weights == got.server.spread.weights).all()
 
 
 @pytest.mark.parametrize("parties,settings", [(2, {}), (3, {"weights": "basic"}), (4, {})])
@@ -104,7 +111,7 @@ def test_the_server_sees_centres_and_sketches_and_nothing_else(parties: int, set
     for place, form in enumerate(forms):
         assert form.with_total == (place == 0)
         assert form.sketches == sum(place in group for group in plan.key_groups)
-    assert all(found.centers is None for found in result.clients.values())
+    assert all(found.told is None for found in result.clients.values())
     assert not result.simulation.saved
 
 
@@ -273,8 +280,8 @@ def test_the_papers_variant_runs_with_one_sketch_per_party(weights: str) -> None
     result = run(columns, plan)
     assert result.server.cells.weights.sum() == pytest.approx(result.server.noisy_total)
     assert spent(result.simulation.releases[PartyId(1)], plan.delta) == float("inf")
-    shared = result.clients[PartyId(2)].centers
-    assert shared is not None and (shared == result.server.centers).all()
+    shared = result.clients[PartyId(2)].told
+    assert shared is not None and (shared.centers == result.server.centers).all()
 
 
 def test_plain_parties_with_other_numbers_of_users_are_refused() -> None:
@@ -330,10 +337,25 @@ def test_a_label_beyond_the_last_cluster_is_refused() -> None:
         Synopsis.read(message.data[:-3] + bytes(41), form)
 
 
-@pytest.mark.parametrize("shared,body", [(False, bytes(8)), (True, bytes(8)), (True, np.array([0.0, 1.5]).tobytes())])
-def test_malformed_final_centres_are_refused(shared: bool, body: bytes) -> None:
+# Two centre coordinates, a weight, and how far off these may be: twice two numbers, and one.
+FINE = [0.0, 1.0, 5.0, 0.0, 0.1, 0.0, 3.0, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("shared", "place", "value"),
+    [(False, 0, 0.0), (True, 0, 1.5), (True, 2, -1.0), (True, 2, 11.0), (True, 3, -0.1), (True, 5, np.inf)]
+    + [(True, place, np.nan) for place in range(8)],
+)
+def test_a_malformed_result_is_refused(shared: bool, place: int, value: float) -> None:
+    form = ResultFormat(k=1, d=2, users=10, shared=True, noisy=True)
+    body = np.array(FINE)
+    told = FinalResult.read(body.tobytes(), form).told(form)
+    assert told is not None and np.array_equal(FinalResult.write(told).data, body.tobytes())
+    body[place] = value
     with pytest.raises(ValueError):
-        FinalCenters.read(body, CentersFormat(1, 2, shared))
+        FinalResult.read(body.tobytes(), dataclasses.replace(form, shared=shared))
+    with pytest.raises(ValueError, match="expected 64 bytes"):
+        FinalResult.read(body[:-1].tobytes(), form)
 
 
 def test_a_malformed_synopsis_names_its_sender() -> None:

@@ -22,7 +22,8 @@ from fastlloyd.protocols.vertical_dp.math.local import GRID, cluster_locally, lo
 from fastlloyd.protocols.vertical_dp.math.weights import noisy_count
 from fastlloyd.protocols.vertical_dp.plan import Plan
 from fastlloyd.protocols.vertical_dp.redraw import redraw
-from fastlloyd.protocols.vertical_dp.server import ServerResult, possible_total, weigh
+from fastlloyd.protocols.vertical_dp.result import ServerResult, possible_total
+from fastlloyd.protocols.vertical_dp.server import weigh
 from fastlloyd.report.quality import Quality, judge
 from tests.protocols.vertical_dp.support import Replay, correlated, plan_for, sketch_keys, split
 
@@ -70,7 +71,8 @@ def play(points: Floats, plan: Plan, number: int) -> Played:
 def judged(plan: Plan, result: ServerResult) -> Quality:
     ends = np.ones(plan.d)
     sizes = result.weights.tolist()
-    return judge(noise_of(plan, result), centroids=result.centers, sizes=sizes, lo=-ends, hi=ends)
+    told = dataclasses.replace(result, spread=redraw(plan, result)).told
+    return judge(noise_of(plan, told), centroids=result.centers, sizes=sizes, lo=-ends, hi=ends)
 
 
 @lru_cache(maxsize=8)
@@ -190,11 +192,3 @@ def test_a_result_of_hardly_any_user_is_judged_too() -> None:
     cells = Cells(result.cells.places[:1], np.ones(1))
     alone = dataclasses.replace(result, cells=cells, noisy_total=1.0, weights=np.array([1.0, 0.0, 0.0]))
     assert judged(plan, alone).verdict == "noise"
-
-
-def test_a_party_that_was_told_the_centres_alone_says_what_the_plan_expects() -> None:
-    plan, result = small()
-    told = noise_of(plan, None)
-    assert told.centre_deviations is None and told.expected is not None
-    found = judge(told, centroids=result.centers, sizes=None, lo=-np.ones(plan.d), hi=np.ones(plan.d))
-    assert found.verdict == "unknown" and "the plan expected" in found.sentence

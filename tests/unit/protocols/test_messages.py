@@ -6,6 +6,7 @@ protocol (docs/protocol.md) and its version number.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,7 +48,7 @@ from fastlloyd.protocols.secfc.setup_messages import (
     TagFormat,
     Union,
 )
-from fastlloyd.protocols.vertical_dp.messages import CentersFormat, FinalCenters, Synopsis, SynopsisFormat
+from fastlloyd.protocols.vertical_dp.messages import FinalResult, ResultFormat, Synopsis, SynopsisFormat
 from fastlloyd.protocols.vertical_he.messages import (
     EncryptedBlock,
     KeyMaterial,
@@ -69,6 +70,7 @@ SHARES = np.array([[[1.0, 12.0]], [[2.0, 250.0]]])
 SHAPE = ArrayFormat(FIELD, (1, 2), block=7)
 FEDDP = SimpleNamespace(rank=1, d=2, n_server=2, projected_bits=4, projected_limit=100, k=2, choose_k=True)
 SYNOPSIS = SynopsisFormat(clusters=2, d=1, with_total=True, sketches=0, shape=None, users=3)
+PLAIN_RESULT = ResultFormat(k=1, d=2, users=3, shared=True, noisy=False)
 POINTS = (bytes(range(32)), bytes(range(1, 33)))
 
 GOLDEN: dict[str, tuple[Message, Any, int, str, int]] = {
@@ -143,13 +145,21 @@ GOLDEN: dict[str, tuple[Message, Any, int, str, int]] = {
         22,
     ),
     "final centres": (
-        FinalCenters(encode_centers(CENTERS)),
-        CentersFormat(1, 2, shared=True),
-        105,
+        FinalResult(encode_centers(CENTERS)),
+        PLAIN_RESULT,
+        106,
         "000000000000e03f000000000000f0bf",
         16,
     ),
-    "no final centres": (FinalCenters(b""), CentersFormat(1, 2, shared=False), 105, "", 0),
+    "noisy result": (
+        FinalResult(np.array([0.5, -1.0, 3.0, 0.25, 0.0, 0.0, 2.0, 1.0]).tobytes()),
+        replace(PLAIN_RESULT, noisy=True),
+        106,
+        "000000000000e03f000000000000f0bf0000000000000840000000000000d03f"
+        "000000000000000000000000000000000000000000000040000000000000f03f",
+        64,
+    ),
+    "no result": (FinalResult(b""), replace(PLAIN_RESULT, shared=False), 106, "", 0),
     "keys": (KeyMaterial((b"a", b"bc")), ListFormat((1, 2)), 120, "616263", 3),
     "block": (EncryptedBlock((b"abc",)), ListFormat((3,)), 121, "616263", 3),
     "samples": (NoisySamples(b"1234567"), 7, 122, "31323334353637", 7),
@@ -204,8 +214,13 @@ REFUSED: dict[str, tuple[type[Message], bytes, Any, str]] = {
     "short point": (BlindedIds, b"\0" * 31, 1, "expected 1 points of 32 bytes, got 31 bytes"),
     "equal points": (OpenedIds, b"\0" * 64, 2, "a blinded id stands twice"),
     "short synopsis": (Synopsis, b"\0" * 15, SYNOPSIS, "expected 20 bytes of centres and sketches, got 15"),
-    "shared nothing": (FinalCenters, b"", CentersFormat(1, 2, shared=True), "expected 16 bytes of centres, got 0"),
-    "far result": (FinalCenters, FLOATS, CentersFormat(1, 2, shared=True), "a centre lies outside [-1, 1]"),
+    "shared nothing": (
+        FinalResult,
+        b"",
+        PLAIN_RESULT,
+        "expected 16 bytes of centres and what belongs to them, got 0",
+    ),
+    "far result": (FinalResult, FLOATS, PLAIN_RESULT, "a centre lies outside [-1, 1]"),
     "short samples": (NoisySamples, b"123456", 7, "expected 7 bytes of samples, got 6"),
     "large sum": (NoisySums, b"\3" + b"\0" * 7, SumsFormat(1, 2), "expected integers from -2 to 2, got a larger one"),
     "low sum": (NoisySums, b"\xfd" + b"\xff" * 7, SumsFormat(1, 2), "expected integers from -2 to 2, got a larger one"),
@@ -267,7 +282,7 @@ def test_numbers_come_back() -> None:
     assert statistic.elements(StatisticFormat(RING, 3)).tolist() == [1, 2**32 - 2, 3]
     assert LocalCenters.read(encode_centers(CENTERS), LOCAL).centers(2).tolist() == CENTERS.tolist()
     assert MergedCenters.read(b"\5" + encode_centers(CENTERS), LOCAL).centers(2).tolist() == CENTERS.tolist()
-    final = CentersFormat(1, 2, shared=True)
-    assert np.array_equal(FinalCenters.read(encode_centers(CENTERS), final).centers(final), CENTERS)
-    assert FinalCenters(b"").centers(CentersFormat(1, 2, shared=False)) is None
+    told = FinalResult.read(encode_centers(CENTERS), PLAIN_RESULT).told(PLAIN_RESULT)
+    assert told is not None and np.array_equal(told.centers, CENTERS) and told.weights is None and told.spread is None
+    assert FinalResult(b"").told(replace(PLAIN_RESULT, shared=False)) is None
     assert NoisySums.of(np.array([-1, 2])).integers().tolist() == [-1, 2]
