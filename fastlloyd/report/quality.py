@@ -31,8 +31,9 @@ _LISTED = 12
 # A centre on a bound counts where the noise on that coordinate is at least this share of the range, for records may lie
 # on a bound as well.
 _LEAST_ON_BOUND = 0.01
-_ELSEWHERE = "try another --seed or another number of clusters"
-_LONGER = "take more --rounds or another --seed"
+_AGAIN = "another run spends epsilon again and needs new approvals"
+_ELSEWHERE = f"try another --seed or another number of clusters ({_AGAIN})"
+_LONGER = f"take more --rounds or another --seed ({_AGAIN})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,7 +274,7 @@ def _unclear(k: int, stands_out: bool | None) -> list[str]:
         return []
     return [
         f"no number of clusters stands out, and {k} is uncertain: on generated data about half of such choices were "
-        "right; give --k the number that you need"
+        f"right; give --k the number that you need ({_AGAIN})"
     ]
 
 
@@ -324,7 +325,7 @@ def _warnings(
     """Say what is doubtful, each in one sentence."""
     said = []
     if verdict == "noise":
-        said.append(f"this result is mostly noise{f' ({figure})' if figure else ''}: do not use it; {MEND}")
+        said.append(f"this result is mostly noise{f' ({figure})' if figure else ''}: do not use it; {MEND} ({_AGAIN})")
     elif verdict in ("fair", "poor") and figure:
         said.append(f"noise may have made this result worse than it could be ({figure})")
     told = ("fair", "poor", "noise") if verdict == "unknown" else ("noise",)

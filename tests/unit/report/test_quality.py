@@ -17,6 +17,7 @@ from fastlloyd.report.schema import schema, validate
 LO, HI = np.array([0.0, -1.0]), np.array([10.0, 1.0])
 CENTROIDS = np.array([[2.0, 0.5], [8.0, -0.5]])
 SIZES = [60.0, 40.0]
+COST = "(another run spends epsilon again and needs new approvals)"
 
 
 def noise(deviation=0.005, size=1.0, **changes):
@@ -83,7 +84,8 @@ def test_the_sentence_names_what_made_the_verdict():
     for reason, found in reasons.items():
         words = rf"noise: \d of \d clusters cannot be told from {reason}; noise of [0-9.]+ % of the range on a centre"
         assert re.fullmatch(words, found.sentence), found.sentence
-    assert judged(noise(2.0)).sentence.startswith("noise: noise of ")
+    useless = judged(noise(2.0))
+    assert useless.sentence.startswith("noise: noise of ") and useless.warnings[0].endswith(COST)
 
 
 def test_centres_that_still_move_are_warned_of_unless_noise_explains_their_steps():
@@ -92,6 +94,7 @@ def test_centres_that_still_move_are_warned_of_unless_noise_explains_their_steps
     found = judged(noise(steps=long, step_deviations=deviations))
     (warning,) = found.warnings
     assert found.verdict == "fair" and "still moved in the last round" in warning and "--rounds" in warning
+    assert warning.endswith(COST)
     # Centres at (-0.6, 0.5) and (0.6, -0.5): 1.56 apart, and steps of 0.1 without their noise of 0.014.
     assert "about 6.3 % of the distance" in warning
     assert not judged(noise(steps=long / 20, step_deviations=deviations)).warnings
@@ -118,6 +121,7 @@ def test_two_centres_in_one_cluster_are_doubted_and_a_small_cluster_far_from_all
     halves = _doubts([*SQUARE, [3.0, 0.5]], [50.0, 100.0, 100.0, 100.0, 50.0])
     (warning,) = halves.warnings
     assert halves.verdict == "fair" and warning.startswith("clusters 0 and 4 may be one that was cut in two")
+    assert warning.endswith(COST)
     # Merged into another it would cost less than those halves: for its size, not for its place.
     small = _doubts([*SQUARE, [5.0, 0.0]], [100.0, 100.0, 100.0, 100.0, 15.0])
     assert small.verdict == "good" and small.warnings == ()
@@ -153,6 +157,7 @@ def test_a_chosen_number_that_does_not_stand_out_is_doubted_and_one_that_was_giv
     for stands_out, doubted in ((None, False), (True, False), (False, True)):
         found = judged(noise(stands_out=stands_out))
         assert any("no number of clusters stands out, and 2" in warning for warning in found.warnings) == doubted
+        assert all(warning.endswith(COST) for warning in found.warnings)
         assert (found.verdict == "good") == (not doubted)
 
 
