@@ -226,7 +226,8 @@ def _cap(question: _Question) -> tuple[int, str] | None:
     if question.vertical:
         return question.n_total, "the public N"
     if question.clients is not None:
-        return question.n_total // question.clients, f"the cap of each of {format_count(question.clients, 'client')}"
+        each = "the one client" if question.clients == 1 else f"each of {question.clients} clients"
+        return question.n_total // question.clients, f"the cap of {each}"
     return question.n_total, "the public N of all clients together"
 
 
@@ -272,7 +273,7 @@ def _bounds_lines(table: Table, bounds: Bounds | None) -> Iterator[str]:
     outside = count_outside(table.values, bounds)
     rows = len(table.values)
     clipped = int(outside.sum())
-    lie = "lies" if clipped == 1 else "lie"
+    lie = "lies" if 1 in (clipped, table.values.size) else "lie"
     yield f"bounds    {clipped:,} of {format_count(table.values.size, 'value')} {lie} outside and will be clipped"
     # Of many features, those with the most values outside are the ones to look at.
     shown = range(len(outside))

@@ -38,8 +38,8 @@ from fastlloyd.privacy.release import Release
 from fastlloyd.privacy.shares import event_multiplier
 
 ACCOUNTANT = (
-    "Gaussian noise alone: GDP, exact; else dp-accounting PLD, add-remove, interval at most epsilon/2000; "
-    "basic composition at delta 0"
+    "the exact formula where all noise is Gaussian (GDP), else by dp-accounting's privacy loss distributions "
+    "(add-remove, interval at most epsilon / 2000); at delta 0 by adding up epsilons"
 )
 SAMPLER_DELTA = 2.0**-40
 """Part of delta set aside, once for everything in a ledger, because the bits behind the noise are ChaCha20's.

@@ -47,7 +47,7 @@ def render(document: Mapping[str, Any], centroids: NDArray[np.float64] | None = 
     ----
     Whoever reads the terminal sees released centroids and sizes.
     """
-    lines = [_title(document), ""]
+    lines = [_title(document, centroids), ""]
     if centroids is not None:
         sizes = document["result"]["noisy_sizes"]
         lines += [*_centroid_lines(centroids, document["result"]["features"], sizes, width), ""]
@@ -88,10 +88,14 @@ def _wrapped(facts: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
         )
 
 
-def _title(document: Mapping[str, Any]) -> str:
-    rounds = len(document["rounds"])
+def _title(document: Mapping[str, Any], centroids: NDArray[np.float64] | None = None) -> str:
+    """Name protocol, clusters, clients and rounds; of a number of clusters that was chosen, also the most asked for."""
+    most = document["parameters"].get("k_max")
+    k = f"k = {document['parameters']['k'] if centroids is None else len(centroids)}"
+    if most is not None:
+        k = f"k at most {most}" if centroids is None else f"{k} (chosen, at most {most})"
     clients = format_count(document["parties"]["clients"], "client")
-    return f"{document['protocol']}: k = {document['parameters']['k']}, {clients}, {format_count(rounds, 'round')}"
+    return f"{document['protocol']}: {k}, {clients}, {format_count(len(document['rounds']), 'round')}"
 
 
 def _centroid_lines(
@@ -113,6 +117,8 @@ def _centroid_lines(
         yield f"{'...':>7} {k - rows} more in centroids.csv"
     if shown < d:
         yield f"{'...':>7} {format_count(d - shown, 'more feature')} in centroids.csv"
+    if sizes is not None and min(sizes) < 0.0:
+        yield f"{'':>7} a size below zero is noise"
 
 
 def _quality_facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -67,6 +67,7 @@ def show_clusters(
         "ranges": margins is not None,
         "about_ranges": _ABOUT_RANGES.get(document["protocol"], _LAST_STEP),
         "bounded": bounds is not None,
+        "beyond": bounds is not None and _beyond(centroids, bounds),
         "panels": panels if finite and d > 1 else [],
         "features_drawn": len(columns),
         "label_width": chart.label_width([names[column] for column in columns]),
@@ -88,6 +89,12 @@ def _bounds(content: bytes | None, d: int) -> NDArray[np.float64] | None:
     if bounds.shape != (2, d) or not np.isfinite(bounds).all():
         raise ConfigError(f"bounds.csv: expected finite bounds of {d} features, got other ones")
     return bounds
+
+
+def _beyond(centroids: NDArray[np.float64], bounds: NDArray[np.float64]) -> bool:
+    """Return whether a centre lies beyond the public bounds, by more than it may for its digits."""
+    slack = _STEP * (bounds[1] - bounds[0])
+    return bool(((centroids < bounds[0] - slack) | (centroids > bounds[1] + slack)).any())
 
 
 def _tables(

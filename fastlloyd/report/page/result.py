@@ -74,8 +74,6 @@ _PARAMETERS = {
     "rounds": "rounds",
     "planned_rounds": "rounds planned",
     "seed": "seed of public randomness",
-    "ring_bits": "bits of the masks' ring",
-    "fraction_bits": "bits behind the point",
     "masking": "masks",
     "known_shares": "clients whose share of the noise an observer may know",
     "noise_price": "noise over that of a server alone",
@@ -117,6 +115,8 @@ def result_page(
     return render(
         "report.html",
         document=document,
+        k=document["parameters"]["k"] if centroids is None else len(centroids),
+        k_most=document["parameters"].get("k_max"),
         parameters=document["parameters"],
         privacy=document["privacy"],
         quality=quality,
@@ -143,12 +143,25 @@ def result_page(
         absent=_absent(document),
         rounds=_rounds(document),
         movement=_movement(document, quality),
-        settings=[
-            (_PARAMETERS.get(name, name.replace("_", " ")), str(value) if name == "seed" else _value(value))
-            for name, value in document["parameters"].items()
-            if value not in (None, {}, [])
-        ],
+        settings=_settings(document["parameters"]),
+        planned=[(name, _value(value)) for name, value in _given(document["parameters"]) if name not in _PARAMETERS],
     )
+
+
+def _given(parameters: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Return the parameters that say something; where k was chosen, `k_max` alone says what was asked."""
+    for name, value in parameters.items():
+        if value not in (None, {}, []) and not (name == "k" and "k_max" in parameters):
+            yield name, value
+
+
+def _settings(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what people set, in words."""
+    return [
+        (_PARAMETERS[name], str(value) if name == "seed" else _value(value))
+        for name, value in _given(parameters)
+        if name in _PARAMETERS
+    ]
 
 
 def _holders(document: Mapping[str, Any]) -> int:

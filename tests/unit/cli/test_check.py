@@ -84,6 +84,24 @@ def test_values_outside_are_counted_per_feature(records, capsys):
     assert any("6 of 9 values lie outside and will be clipped" in line for line in out)
 
 
+@pytest.mark.parametrize(
+    ("cells", "sentence"),
+    [
+        ("1", "0 of 1 value lies outside"),
+        ("9", "1 of 1 value lies outside"),
+        ("1\n2", "0 of 2 values lie outside"),
+        ("1\n9", "1 of 2 values lies outside"),
+    ],
+)
+def test_counts_agree_with_their_verb(cells, sentence, tmp_path, capsys):
+    path = tmp_path / "r.csv"
+    path.write_text(f"a\n{cells}\n")
+    assert main(["--data", str(path), "--bounds", "0,5"]) == 0
+    assert sentence in capsys.readouterr().out
+    assert main(["--data", str(path), "--n-total", "7", "--clients", "1"]) == 0
+    assert "7 rows, the cap of the one client" in capsys.readouterr().out
+
+
 def test_no_value_of_a_record_is_shown(tmp_path, capsys):
     path = tmp_path / "r.csv"
     path.write_text("a\n123.25\n777.5\n")

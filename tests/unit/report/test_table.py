@@ -18,6 +18,8 @@ def test_table_of_a_run():
         "      1          -3           0       1e-07",
         "      2      12,000  1.2346e+05       -3.25",
     ]
+    assert text.splitlines()[6:8] == ["        a size below zero is noise", ""]
+    assert "below zero" not in render(report(noisy_sizes=[10.4, 0.0, 12000.0]), CENTERS)
     words = " ".join(text.split())
     assert "epsilon 0.9877 spent of 1 at delta 8e-07, neighbours: add-remove record" in words
     assert "192 B of payload (96 B a round), 4.0 kB on the links in 20 messages" in words
@@ -35,6 +37,12 @@ def test_large_results_are_cut_and_stay_within_80_columns(k, d):
     assert len(rows) == (k if k <= 12 else 11)
     assert ("more in centroids.csv" in text) == (k > 12)
     assert ("more features in centroids.csv" in text) == (d > 4)
+
+
+def test_a_chosen_number_of_clusters_stands_beside_the_most_that_was_asked_for():
+    chosen = common(parameters={**common().parameters, "k": 12, "k_max": 12})
+    assert render(report(common=chosen), CENTERS).startswith("fastlloyd: k = 3 (chosen, at most 12), 2 clients")
+    assert render(report(common=chosen)).startswith("fastlloyd: k at most 12, 2 clients")
 
 
 def test_run_without_centroids_or_sizes():

@@ -191,7 +191,7 @@ def test_movement_bytes_and_time_stand_by_round():
         ["1", "95 B", "96 B", "250 ms", ""],
         ["2", "95 B", "96 B", "250 ms", ""],
     ]
-    assert not list(root.iter("details")) and "was interrupted" not in words
+    assert not folded(root) and "was interrupted" not in words
 
 
 def test_of_rounds_before_a_resume_neither_time_nor_bytes_are_known():
@@ -235,8 +235,13 @@ def test_a_report_of_the_schema_before_has_times_alone():
 def test_many_rounds_are_folded_away():
     rounds = [Round(round=t, seconds=0.1, clients_included=(1, 2), sent_bytes=1, received_bytes=2) for t in range(13)]
     root, words = shown(document(common=common(rounds=rounds), movement=[Movement(0.5, 0.25)] * 13))
-    assert len(list(root.iter("details"))) == 2 and words.count("13 rounds, one by one") == 2
+    assert len(folded(root)) == 2 and words.count("13 rounds, one by one") == 2
     assert "Not shown" not in words
+
+
+def folded(root):
+    """What is folded away of error and cost."""
+    return [each for name in ("error", "cost") for each in section(root, name).iter("details")]
 
 
 def table(root, name):
@@ -275,6 +280,13 @@ def test_the_curve_behind_a_chosen_number_of_clusters():
     assert "2 was chosen" in words and "4.25" in words
     with pytest.raises(ConfigError, match="elbow"):
         result_page(document(), CENTRES, {"elbow.csv": b"nonsense"})
+
+
+def test_values_beyond_their_bounds_are_called_noise():
+    inside = np.array([[1.0, 20.0], [2.5, -40.0], [9.0, 3.0]])
+    for centres, said in ((inside, False), (inside - [[1.0005, 0.0]], False), (inside - [[1.5, 0.0]], True)):
+        assert ("beyond the bounds" in shown(document(), centres, {"bounds.csv": BOUNDS})[1]) is said
+    assert "beyond the bounds" not in shown(document(), inside - 100.0)[1]
 
 
 def test_profiles_say_what_their_lines_are():
@@ -360,10 +372,42 @@ def test_settings_are_written_for_people():
     }
     made["parameters"]["categories"] = {"ward": {"north": 1.0, "south": 0.5}, "sex": {"f": 1.0}}
     root, _ = shown(made)
-    rows = dict(["".join(cell.itertext()) for cell in row] for row in section(root, "settings").iter("tr"))
-    assert rows["records of each client, at most"] == "7,000; 5,345" and rows["least revealed"] == "5"
-    assert rows["weights of categories"] == "ward: (north: 1; south: 0.5); sex: (f: 1)"
-    assert rows["private"] == "yes" and rows["seed of public randomness"] == "12345" and "plus" not in rows
+    set_, planned = (
+        dict(["".join(cell.itertext()) for cell in row] for row in each.iter("tr"))
+        for each in section(root, "settings").iter("table")
+    )
+    assert set_["records of each client, at most"] == "7,000; 5,345" and set_["clusters"] == "3"
+    assert set_["weights of categories"] == "ward: (north: 1; south: 0.5); sex: (f: 1)"
+    assert set_["seed of public randomness"] == "12345"
+    # What the plan made of them stands by itself, folded away, under the names of the report.
+    (folded,) = section(root, "settings").iter("details")
+    assert "".join(folded.itertext()).count("fraction_bits") == 1
+    assert planned["least_revealed"] == "5" and planned["private"] == "yes" and planned["ring_bits"] == "32"
+    assert "plus" not in planned and not set_.keys() & planned.keys() - {"name"}
+    made["parameters"] = {"k": 3, "d": 2, "n_total": 12345}
+    assert not list(section(shown(made)[0], "settings").iter("details"))
+
+
+def test_a_chosen_number_of_clusters_is_told_from_the_most_that_was_asked_for():
+    made = document()
+    made["parameters"] |= {"k": 12, "k_max": 12, "choose_k": True}
+    root, words = shown(made)
+    assert root.find("body/header/h1").text.startswith("3 clusters of records")
+    assert root.findtext("head/title").startswith("Good: 3 clusters by")
+    assert "They asked for at most 12 clusters of at most 12,345 records" in words
+    assert "Clusters, chosen 3 of at most 12" in words
+    rows = [["".join(cell.itertext()) for cell in row] for row in section(root, "settings").iter("tr")]
+    assert ["clusters, at most", "12"] in rows and not any(row[0] == "clusters" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("transport", "words"),
+    [("shm", "Joined by MPI "), ("tcp", "MPI over TCP"), ("serve/join", "TCP, by serve and join"), ("own", "own")],
+)
+def test_how_parties_were_joined_is_said_in_words(transport, words):
+    made = document()
+    made["network"]["transport"] = transport
+    assert words in shown(made)[1]
 
 
 def test_long_runs_and_many_clusters_stay_readable():
