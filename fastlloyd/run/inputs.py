@@ -6,12 +6,14 @@ public things only; a `DataError` stays on its owner's standard error.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -42,6 +44,7 @@ from fastlloyd.wire.header import PROTOCOL_VERSION, PartyId
 from fastlloyd.wire.values import MOST_TOLD_BYTES, canonical
 
 DEFAULT_DATASET = "photo"
+_CONTROL_GROUPS = Path("/sys/fs/cgroup")
 T = TypeVar("T")
 
 
@@ -152,7 +155,22 @@ def own_memory(config: RunConfig) -> int:
     """Return how many bytes this party's records may take: as configured, or its share of a quarter of the machine."""
     if config.memory is not None:
         return read_bytes(config.memory)
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // (4 * _clients_here())
+    return machine_memory(_CONTROL_GROUPS) // (4 * _clients_here())
+
+
+def machine_memory(control_groups: Path) -> int:
+    """Return how many bytes of memory there are for this process: the machine's, or its container's if that has less.
+
+    Parameters
+    ----------
+    control_groups : Path
+        Where the system shows the limits of the container, in either version; what is not there limits nothing.
+    """
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):  # "max" is no number: no limit
+            memory = min(memory, int((control_groups / name).read_text()))
+    return memory
 
 
 def _clients_here() -> int:

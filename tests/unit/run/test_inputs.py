@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from fastlloyd.data.records import OwnRecords
 from fastlloyd.errors import ConfigError
 from fastlloyd.run import inputs
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import own_memory, own_threads
+from fastlloyd.run.inputs import machine_memory, own_memory, own_threads
 
 
 @pytest.fixture
@@ -56,9 +57,29 @@ def test_memory_is_as_configured_or_a_share_of_a_quarter(
     eight_cores: pytest.MonkeyPatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.sysconf", lambda name: 1 << 12 if name == "SC_PAGE_SIZE" else 1 << 20)
+    monkeypatch.setattr(inputs, "_CONTROL_GROUPS", Path("/nowhere"))
     monkeypatch.setattr(inputs, "_clients_here", lambda: 2)
     assert own_memory(RunConfig()) == 1 << 29
     assert own_memory(RunConfig(memory="1.5G")) == 3 << 29
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("memory.max", "1048576\n", 1 << 20),
+        ("memory.max", "max\n", 1 << 32),
+        ("memory/memory.limit_in_bytes", "1048576\n", 1 << 20),
+        ("memory/memory.limit_in_bytes", "9223372036854771712\n", 1 << 32),
+        ("nothing", "1\n", 1 << 32),
+    ],
+)
+def test_a_container_has_the_memory_it_may_take(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, text: str, found: int
+) -> None:
+    monkeypatch.setattr("os.sysconf", lambda name: 1 << 12 if name == "SC_PAGE_SIZE" else 1 << 20)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(text)
+    assert machine_memory(tmp_path) == found
 
 
 @pytest.mark.parametrize("text", ["2", "2X", "G", "0G", "1K", "-1G", "1e3G", "", "inf"])
