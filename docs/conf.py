@@ -6,16 +6,11 @@ does in an editor. Nothing is fetched, neither by the build nor by the pages.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from numpydoc.docscrape import NumpyDocString
 
-from fastlloyd.protocols.registry import PROTOCOLS
-from fastlloyd.run.config import OPTIONS
-from fastlloyd.run.option import Option
-from fastlloyd.run.session import find_face
 from fastlloyd.version import __version__
 
 if TYPE_CHECKING:
@@ -26,7 +21,6 @@ author = "The fastlloyd developers"
 release = version = __version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "numpydoc"]
 
-KEYS = "<!-- keys: the site puts the tables here -->"
 OWN_SECTIONS = ("Sees", "Privacy", "Source")
 
 root_doc = "docs/README"
@@ -62,31 +56,6 @@ html_additional_pages = {"index": "to-the-site.html"}
 def show_contents(app: Sphinx, document: str, source: list[str]) -> None:
     """Uncover the tables of contents that comments hide from other viewers."""
     source[0] = source[0].replace("<!-- site\n", "").replace("\nsite -->", "")
-    if KEYS in source[0]:
-        source[0] = source[0].replace(KEYS, "\n".join(key_tables()))
-
-
-def key_tables() -> Iterator[str]:
-    """Write the options of a run as `RunConfig` declares them, and each protocol's settings."""
-    groups: dict[str, list[Option]] = {}
-    for option in OPTIONS.values():
-        if not option.hidden:
-            groups.setdefault(option.group or "what runs", []).append(option)
-    for group, options in groups.items():
-        yield from (f"\n## Keys: {group}\n", "| key | value | alike | meaning |", "|---|---|---|---|")
-        for option in options:
-            value = " or ".join(f"`{choice}`" for choice in option.choices) or option.expected
-            yield f"| `{option.name}` | {value} | {'yes' if option.public else ''} | {cell(option.help)} |"
-    for protocol in PROTOCOLS:
-        settings = find_face(protocol).settings_help(protocol)
-        if settings:
-            yield from (f"\n## Settings of {protocol}\n", "| setting | meaning |", "|---|---|")
-            yield from (f"| `{name}` | {cell(text)} |" for name, text in settings.items())
-
-
-def cell(text: str) -> str:
-    """Let a text stand in a table, where a bar would end its cell."""
-    return text.replace("|", "\\|").replace("*", "\\*").replace("$", "\\$")
 
 
 def merge_sections(*event: Any) -> None:

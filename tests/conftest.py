@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from fastlloyd.errors import format_count
+
 # Hundreds of processes start here; without this, each compiles the package anew where the environment says so.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
@@ -75,6 +77,15 @@ def pytest_configure() -> None:
     """Fix what is drawn, unless examples are to be fresh; by now Hypothesis knows its profile."""
     if settings.get_current_profile_name() == "same":
         os.urandom = _bits
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say that long tests were left out, above all to somebody who has named a file that holds no others."""
+    if config.option.markexpr == "not slow":
+        left = [item for item in terminalreporter.stats.get("deselected", ()) if item.get_closest_marker("slow")]
+        if left or config.getoption("numprocesses", None):  # the workers of pytest-xdist do not say what they leave out
+            count = format_count(len(left), "test") if left else "tests"
+            terminalreporter.write_line(f"left out: {count} marked slow; -m '' runs all")
 
 
 @pytest.hookimpl(wrapper=True)
