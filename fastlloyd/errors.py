@@ -112,6 +112,7 @@ class Reason(IntEnum):
     OUTPUT = 13
     STATE = 14
     EQUIVOCATION = 15
+    NOT_APPROVED = 16
 
     @property
     def sentence(self) -> str:
@@ -127,13 +128,16 @@ _SENTENCES: dict[Reason, str] = {
     Reason.GONE: "is gone: its process or connection ended",
     Reason.SECURITY: "sent a record or certificate that was refused",
     Reason.PROTOCOL: "sent a message that does not belong here",
-    Reason.CONFIG_MISMATCH: "runs with another public configuration",
+    Reason.CONFIG_MISMATCH: "runs with another public configuration (the server's own standard error says what "
+    "differs)",
     Reason.TOO_FEW_CLIENTS: "left fewer clients than --min-clients asks for",
     Reason.INTERRUPTED: "was interrupted",
     Reason.INTERNAL: "met an internal error",
     Reason.RESUME: "cannot resume: its stored state does not fit this run",
     Reason.STATE: "cannot keep its ledger or its state (the details stand on its own standard error)",
     Reason.EQUIVOCATION: "told several parties different things, so no result was written",
+    Reason.NOT_APPROVED: "did not start: what was approved is another configuration (its own standard error names each "
+    "value that differs)",
     Reason.OUTPUT: "could not write its result files (the details stand on its own standard error)",
 }
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from fastlloyd.crypto.link.identity import Identity
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.crypto.link.signature import sign, verifies
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.randomness import domains
 from fastlloyd.wire.decode import Within, decode, load_json
 from fastlloyd.wire.header import PartyId
@@ -153,7 +153,8 @@ def check_approval(approval: Approval, values: Mapping[str, Any], source: str) -
         found = differences(approval.values, values) or ["the same values under other names"]
         raise ConfigError(
             f"{source}: this is not the run that {approval.name!r} ({approval.party}) approved: "
-            f"{list_differences(found)}; {_AGAIN}"
+            f"{list_differences(found)}; {_AGAIN}",
+            reason=Reason.NOT_APPROVED,
         )
 
 

@@ -253,6 +253,24 @@ def test_client_that_differs_from_the_server_does_not_accuse_another_client_firs
         links[1]._compare()
 
 
+def test_a_client_that_is_not_to_blame_leaves_it_to_the_server_and_is_told_so(monkeypatch):
+    from fastlloyd.net.link import secure
+
+    def differing() -> list[SecureLinks]:
+        links = make_links(3)
+        links[2]._wanted, links[2]._confirmation = (SERVER, ONE), bytes([secure.PROTOCOL_VERSION]) + CONTEXT
+        links[2]._heard |= {SERVER: links[2]._confirmation, ONE: links[2]._confirmation[:-1] + b"?"}
+        return links
+
+    links = differing()
+    links[0].post(TWO, Kind.ABORT, Notice(1, Reason.CONFIG_MISMATCH, 3).encode(), SETUP_ROUND)
+    with pytest.raises(Aborted, match=r"^client 1 runs with another .* \(the server's own standard error says"):
+        links[2]._compare()
+    monkeypatch.setattr(secure, "_SERVER_FIRST_S", 0.01)
+    with pytest.raises(PeerError, match="than the server and this party, .* nothing is to be changed here"):
+        differing()[2]._compare()
+
+
 def test_other_protocol_version_is_named():
     class Old(SecureLinks):
         def _advance(self, peer):

@@ -14,6 +14,7 @@ Source: docs/protocol.md, "Links".
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections import deque
@@ -43,6 +44,8 @@ _RECORD = bytes([Kind.RECORD])
 # Room for handshakes and certificates, however short the messages are.
 _LEAST_FRAME_BYTES = 1 << 16
 _MESSAGE_COST = 512
+_SERVER_FIRST_S = 3.0
+"""How long a client leaves it to the server to say which other client differs: the server knows both values."""
 
 
 class SecureLinks(Channel):
@@ -324,18 +327,35 @@ class SecureLinks(Channel):
             context, values = theirs[:_CONFIRMATION_BYTES], theirs[_CONFIRMATION_BYTES:]
             if context == self._confirmation:
                 continue
-            if len(context) == _CONFIRMATION_BYTES and context[0] == PROTOCOL_VERSION:
-                how = self._explain(values) if SERVER in (self.me, peer) else ""
-                text = (
-                    f"{peer} runs with another public configuration: {how or 'its digest is another one'}; compare "
-                    "flags, run file and roster with its"
-                )
-            else:
-                text = (
-                    f"{peer} does not speak protocol version {PROTOCOL_VERSION}: install the same fastlloyd at "
-                    "all parties"
-                )
-            raise PeerError(text, rank=peer.rank, reason=Reason.CONFIG_MISMATCH)
+            with_server = SERVER in (self.me, peer)
+            if not with_server:
+                self._leave_to_server()
+            raise PeerError(
+                self._difference(peer, context, values, with_server=with_server),
+                rank=peer.rank,
+                reason=Reason.CONFIG_MISMATCH,
+            )
+
+    def _leave_to_server(self) -> None:
+        """Wait for the server to end the run for what another client differs in; it may stay silent."""
+        end = time.monotonic() + _SERVER_FIRST_S
+        with contextlib.suppress(PeerError):  # of a client that leaves for that very reason
+            while (remaining_s := end - time.monotonic()) > 0 and self.step(remaining_s):
+                pass
+
+    def _difference(self, peer: PartyId, context: bytes, values: bytes, *, with_server: bool) -> str:
+        """Say how a peer differs, as far as this party can know."""
+        if len(context) != _CONFIRMATION_BYTES or context[0] != PROTOCOL_VERSION:
+            return (
+                f"{peer} does not speak protocol version {PROTOCOL_VERSION}: install the same fastlloyd at all parties"
+            )
+        if with_server:
+            how = self._explain(values) or "its digest is another one"
+            return f"{peer} runs with another public configuration: {how}; compare flags, run file and roster with its"
+        return (
+            f"{peer} runs with another public configuration than the server and this party, whose configurations are "
+            f"equal; {peer}'s and the server's own standard error say what differs, and nothing is to be changed here"
+        )
 
 
 def _says_nothing(told: bytes) -> str:
