@@ -717,6 +717,21 @@ def test_a_server_that_has_not_started_is_waited_for_until_the_deadline(monkeypa
     ]
 
 
+def test_who_waits_long_is_reminded_after_ever_longer_times(monkeypatch) -> None:
+    monkeypatch.setattr(spoke, "_REMIND_S", 0.2)
+    monkeypatch.setattr(spoke, "_LONGEST_PAUSE_S", 0.15)
+    free = listen(Address("127.0.0.1", 0))[0]
+    address = Address(*free.getsockname())
+    free.close()
+    said: list[str] = []
+    with pytest.raises(PeerTimeout, match="within 2 s"):
+        join(address, 1, keys=None, deadline_s=2.0, note=said.append)
+    # After 0.2, 0.6 and 1.4 s; fewer where the machine is busy.
+    assert 2 <= len(said) <= 4 and said[0].endswith("; trying again for 2 s")
+    assert all(text.startswith(f"still waiting for the server at {address} (connection refused") for text in said[1:])
+    assert all(text.endswith("Ctrl-C ends this wait") for text in said[1:])
+
+
 def test_a_listener_that_says_nothing_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute, pytest.raises(PeerTimeout, match="does not answer"):
         join(Address(*mute.getsockname()), 1, keys=None, deadline_s=0.3, note=str)

@@ -21,6 +21,8 @@ from fastlloyd.wire.header import SERVER, PartyId
 _ATTEMPT_S = 10.0
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 1.0
+_REMIND_S = 60.0
+"""After how long somebody who waits is reminded of it first; then after twice as long each time."""
 GONE_S = 30.0
 """How long a server that was there may be away."""
 
@@ -102,7 +104,8 @@ def join(
         No fastlloyd server answered.
     """
     end = time.monotonic() + deadline_s
-    pause_s = _FIRST_PAUSE_S
+    pause_s, remind_s = _FIRST_PAUSE_S, _REMIND_S
+    remind = time.monotonic() + remind_s
     there = None
     while True:
         found, why, listens = _attempt(address, rank, keys, end)
@@ -123,9 +126,16 @@ def join(
                 "operator has started `fastlloyd serve`, and the firewalls; --setup-deadline allows more time",
                 rank=SERVER.rank,
             )
+        maybe = "" if listens else ": it has not started, or its run has ended"
         if pause_s == _FIRST_PAUSE_S:
-            maybe = "" if listens else ": it has not started, or its run has ended"
             note(f"waiting for the server at {address} ({why}{maybe}); trying again for {deadline_s:g} s")
+        elif time.monotonic() >= remind:
+            note(
+                f"still waiting for the server at {address} ({why}{maybe}), for {end - time.monotonic():.0f} s more: "
+                "ask the operator whether `fastlloyd serve` will be started; Ctrl-C ends this wait"
+            )
+            remind_s *= 2
+            remind = time.monotonic() + remind_s
         # Sites that were turned away together must not come back together.
         time.sleep(pause_s * (0.5 + os.urandom(1)[0] / 510))
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
