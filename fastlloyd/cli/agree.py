@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from fastlloyd.dossier.approval import sign_approval
 from fastlloyd.dossier.content import summarise
 from fastlloyd.errors import EXIT_OK, ConfigError, printable
 from fastlloyd.run.config import load_config
-from fastlloyd.wire.values import digest, flatten, show_value
+from fastlloyd.wire.values import digest
 
 _MODE = 0o644
 _WIDTH = 110
@@ -49,12 +49,13 @@ def main(argv: Sequence[str]) -> int:
     if path.exists():
         raise ConfigError(f"{path} exists already: name another file with --output, or remove it")
     run = plan_run(config, len(roster.entries) - 1, roster, d=options.d)
-    values = run.values
+    values, rows = run.values, run.rows
     print(f"{printable(owner.name)} ({owner.party}) is asked to take part in this run:\n")
     for line in summarise(run):
         print(textwrap.fill(printable(line), _WIDTH, initial_indent="- ", subsequent_indent="  "))
     print("\nEverything public that all parties must have alike:\n")
-    print(*_value_lines(values, {} if run.foreseen is None else run.foreseen.parameters), sep="\n")
+    width = min(max(len(name) for name, _ in rows), 32)
+    print(*(f"  {printable(name):<{width}}  {value}" for name, value in rows), sep="\n")
     print(f"\ndigest of all these values: {group_hex(digest(values))}")
     if not options.yes:
         _ask()
@@ -66,17 +67,6 @@ def main(argv: Sequence[str]) -> int:
         "asked for it"
     )
     return EXIT_OK
-
-
-def _value_lines(values: dict[str, object], planned: Mapping[str, object]) -> list[str]:
-    """List the public values, one a line; with what the plan makes of a number that is left to it."""
-    plain = []
-    for name, value in flatten(values):
-        number = planned.get(name.removeprefix("settled.")) if name.startswith("settled.") else None
-        made = value is None and isinstance(number, int | float)
-        plain.append((printable(name), f"{number:.6g} (automatic)" if made else show_value(value)))
-    width = min(max(len(name) for name, _ in plain), 32)
-    return [f"  {name:<{width}}  {value}" for name, value in plain]
 
 
 def _ask() -> None:

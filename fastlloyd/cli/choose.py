@@ -222,16 +222,14 @@ def expected(option: Choice, answers: Answers) -> str:
     ConfigError
         It cannot run with these numbers.
     """
-    from fastlloyd.run.session import find_face
+    from fastlloyd.run.promise import plan_words, privacy_unit
 
     numbers = {"k": answers.k, "n_total": answers.n, "epsilon": answers.epsilon}
     config = with_values(RunConfig(), {"protocol": option.protocol, **numbers, **option.values})
-    face = find_face(option.protocol)
-    lines = face.plan_lines(config, option.ranks - 1, answers.d)
-    found = [line.removeprefix("expected: ") for line in lines if line.startswith("expected: ")]
-    if found:
-        return found[0]
-    return "no noise" if face.privacy_unit(config) is None else "its plan makes no estimate of the noise on a centre"
+    words = plan_words(config, option.ranks - 1, answers.d)
+    if "expected" in words:
+        return words["expected"]
+    return "no noise" if privacy_unit(config) is None else "its plan makes no estimate of the noise on a centre"
 
 
 def _expected_if_any(option: Choice, answers: Answers) -> str:

@@ -17,7 +17,7 @@ from fastlloyd.errors import EXIT_OK, ConfigError
 from fastlloyd.report.page.render import available, render
 from fastlloyd.run.config import RunConfig, load_config
 from fastlloyd.run.inputs import count_features
-from fastlloyd.run.promise import foresee
+from fastlloyd.run.promise import foresee, plan_words
 from fastlloyd.run.session import find_face
 
 FORMATS = ("md", "html")
@@ -88,6 +88,7 @@ def plan_run(config: RunConfig, clients: int, roster: Roster | None, *, d: int |
         clients=clients,
         roster=roster,
         foreseen=foresee(filled, clients, features) if known else None,
+        expected=plan_words(filled, clients, features).get("expected") if known else None,
         sized=known,
         purpose=purpose,
     )

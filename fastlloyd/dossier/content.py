@@ -9,8 +9,7 @@ Source: docs/data-protection.md.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from fastlloyd.crypto.link.identity import group_hex
 from fastlloyd.dossier.blocks import Block, Dossier, Items, Section, Table, Text
@@ -27,7 +26,7 @@ from fastlloyd.report.unit import format_count, format_epsilon
 from fastlloyd.run.promise import unit_sentence
 from fastlloyd.version import __version__
 from fastlloyd.wire.header import SERVER
-from fastlloyd.wire.values import digest, flatten, show_value
+from fastlloyd.wire.values import digest, show_value
 
 _TO_FILL_IN = "To be filled in. (fastlloyd dossier --purpose TEXT puts it here.)"
 
@@ -75,8 +74,8 @@ def summarise(run: Planned) -> Iterator[str]:
         yield f"How anything of a record leaves its owner: {told.records}."
         yield f"Who has the result: {told.result}."
     yield _short_promise(run)
-    if run.foreseen is not None and run.foreseen.expected is not None:
-        yield f"What to expect of the result: {run.foreseen.expected.sentence}."
+    if run.expected is not None:
+        yield f"What to expect of the result: {run.expected}."
     if run.unit is None and run.sights is not None:
         bare = [one for one in run.sights.alone if one.protection.startswith("nothing")]
         yield from (f"Alone, with no protection: {one.who}: {one.sees}." for one in bare)
@@ -156,8 +155,8 @@ def _computation(run: Planned) -> Iterator[Block]:
     if run.common.categories.lists:
         columns = ", ".join(column for column, _ in run.common.categories.lists)
         rows.append(("categories", f"one feature of 0 and 1 for each category of a public list: {columns}"))
-    if run.foreseen is not None and run.foreseen.expected is not None:
-        rows.append(("what to expect", run.foreseen.expected.sentence))
+    if run.expected is not None:
+        rows.append(("what to expect", run.expected))
     if run.common.dataset is not None:
         rows.append(
             ("data", f"the public data set {run.common.dataset.name}, split among the clients: a demonstration")
@@ -351,19 +350,8 @@ def _links(run: Planned) -> str:
 
 def _values(run: Planned) -> Iterator[Block]:
     """List everything public."""
-    values = run.values
     yield Text(
         "Everything that all parties must have alike; links are confirmed with a digest of it. Digest of all values "
-        f"below: {group_hex(digest(values))}."
+        f"below: {group_hex(digest(run.values))}."
     )
-    flat = dict(flatten(_without_bounds(values)))
-    # What was settled as it was set needs no second line.
-    shown = {name: value for name, value in flat.items() if value != flat.get(name.removeprefix("settled."), ...)} | {
-        name: value for name, value in flat.items() if not name.startswith("settled.")
-    }
-    yield Table(("name", "value"), [(name, show_value(shown[name])) for name in sorted(shown)])
-
-
-def _without_bounds(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what has a table of its own."""
-    return {name: value for name, value in values.items() if name not in ("bounds", "parties")}
+    yield Table(("name", "value"), run.rows)

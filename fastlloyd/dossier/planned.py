@@ -13,6 +13,7 @@ from fastlloyd.run.config import VERTICAL, RunConfig
 from fastlloyd.run.inputs import Common, public_values
 from fastlloyd.run.outcome import Foreseen
 from fastlloyd.run.promise import privacy_unit
+from fastlloyd.wire.values import flatten, show_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,8 @@ class Planned:
     roster : Roster or None
     foreseen : Foreseen or None
         None where the number of features is not known, or the protocol does not say.
+    expected : str or None
+        What to expect of the result, and, where it is not good, the nearest settings of which it would be.
     sized : bool
         Whether the number of features is known.
     purpose : str
@@ -39,6 +42,7 @@ class Planned:
     clients: int
     roster: Roster | None = None
     foreseen: Foreseen | None = None
+    expected: str | None = None
     sized: bool = True
     purpose: str = ""
 
@@ -46,6 +50,20 @@ class Planned:
     def values(self) -> dict[str, Any]:
         """Everything public that the parties agree on."""
         return public_values(self.config, self.common, self.roster)
+
+    @property
+    def rows(self) -> list[tuple[str, str]]:
+        """Everything public as people read it, each value once; with what the plan makes of a number left to it."""
+        planned = {} if self.foreseen is None else self.foreseen.parameters
+        flat, rows = dict(flatten(self.values)), []
+        for name, value in flat.items():
+            asked = name.removeprefix("settled.")
+            number = planned.get(asked) if asked != name and value is None else None
+            if isinstance(number, int | float):
+                rows.append((name, f"{number:.6g} (automatic)"))
+            elif asked == name or asked not in flat or flat[asked] != value:  # else it was settled as it was asked for
+                rows.append((name, show_value(value)))
+        return rows
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def open_points(run: Planned) -> Iterator[str]:
         yield f"Confirm that no person stands behind several units of privacy. The unit is {unit_sentence(run.config)}."
         expected = None if run.foreseen is None else run.foreseen.expected
         if expected is not None and expected.verdict in ("poor", "noise"):
-            yield f"Decide whether such a result is worth the processing: {expected.sentence}."
+            yield f"Decide whether such a result is worth the processing: {run.expected or expected.sentence}."
     yield "Confirm that bounds, categories, N, k, columns and epsilon were chosen without looking at the records."
     if run.common.dataset is None and not run.vertical and not run.config.columns and run.common.bounds.names is None:
         yield "Name the columns in the run file: as it is, all numeric columns of each site's file are used."

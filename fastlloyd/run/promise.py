@@ -6,6 +6,7 @@ Source: docs/privacy.md, "The promise".
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from fastlloyd.privacy.delta import large_delta
 from fastlloyd.run.config import RunConfig
@@ -53,6 +54,21 @@ def foresee(config: RunConfig, clients: int, d: int | None) -> Foreseen | None:
     say = getattr(find_face(config.protocol), "foresee", None)
     found: Foreseen | None = None if say is None else say(config, clients, d)
     return found
+
+
+def plan_words(config: RunConfig, clients: int, d: int | None) -> dict[str, str]:
+    """Return what the lines of a plan say, by the word before their colon: `expected` above all.
+
+    The server's own points are not opened; the plan says what it takes in their place.
+
+    Raises
+    ------
+    ConfigError
+        Public parameters that do not fit, or an unknown number of features.
+    """
+    lines = find_face(config.protocol).plan_lines(replace(config, server_data=None), clients, d)
+    parts = (line.partition(": ") for line in lines)
+    return {name: text for name, colon, text in parts if colon}
 
 
 def unit_sentence(config: RunConfig) -> str | None:

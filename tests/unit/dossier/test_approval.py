@@ -27,7 +27,7 @@ from fastlloyd.run.inputs import public_values
 from fastlloyd.run.place import Place
 from fastlloyd.run.session import find_face
 from fastlloyd.wire.header import PartyId
-from fastlloyd.wire.values import differences, digest
+from fastlloyd.wire.values import differences, digest, flatten
 from tests.net.memory import MemoryNetwork
 
 IDENTITIES = [make_identity(f"site {rank}", rank) for rank in range(3)]
@@ -264,6 +264,25 @@ def test_agree_shows_the_delta_that_the_run_takes(site: Path, capsys: pytest.Cap
     path.write_text(path.read_text().replace("lloyd", "fastlloyd"))
     assert main([*AGREE, "--yes", "--d", "2"]) == 0
     assert re.search(r"settled\.delta +6\.66667e-05 \(automatic\)\n", capsys.readouterr().out)
+
+
+def test_agree_and_the_dossier_list_the_same_and_all_that_the_digest_covers(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*AGREE, "--yes", "--d", "2"]) == 0
+    shown = capsys.readouterr().out.partition("must have alike:\n\n")[2].partition("\n\ndigest of")[0]
+    listed = [re.split(" {2,}", line.strip()) for line in shown.splitlines()]
+    assert main(["dossier", "--config", "run.toml", "--d", "2"]) == 0
+    section = capsys.readouterr().out.partition(". Public values of this run\n")[2]
+    cells = [re.findall(r"[^|]+", line) for line in section.splitlines() if line.startswith("|")][2:]
+    assert [[cell.strip().replace("\\", "") for cell in row] for row in cells] == listed
+    names = {name for name, _ in listed}
+    flat = dict(flatten(read_approval(site / "approval_1.json", ROSTER).values))
+    assert {"bounds.every feature", "parties.client 2.fingerprint", "roster"} <= names
+    # What is left out was settled as it was asked for.
+    assert flat.keys() > names and all(
+        flat[name] == flat[name.removeprefix("settled.")] for name in flat.keys() - names
+    )
 
 
 def test_agree_needs_a_key_of_the_roster_and_takes_the_server_s(site: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ from fastlloyd.protocols.registry import PROTOCOLS
 from fastlloyd.report.page import render as page
 from fastlloyd.report.page.render import render
 from fastlloyd.run.config import RunConfig, with_values
-from fastlloyd.run.promise import foresee
+from fastlloyd.run.promise import foresee, plan_words
 from fastlloyd.run.together import run_together
 
 PRIVATE = {"fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd", "feddp", "vertical-dp", "vertical-he"}
@@ -256,7 +256,11 @@ def test_it_says_what_to_expect_and_asks_whether_that_is_worth_it() -> None:
     assert any("What to expect of the result: noise of" in line for line in summarise(good))
     assert "worth the processing" not in to_markdown(make_dossier(good))
     poor = plan_run(config("fastlloyd", {"epsilon": 0.01}), 3, None, d=6)
-    assert "Decide whether such a result is worth the processing: noise of" in to_markdown(make_dossier(poor))
+    document = to_markdown(make_dossier(poor))
+    assert "Decide whether such a result is worth the processing: noise of" in document
+    assert "this result would be noise; good would be " in document and " or N = " in document
+    assert any("; good would be " in line for line in summarise(poor))
+    assert plan_words(poor.config, 3, 6)["expected"] == poor.expected
 
 
 def test_one_record_of_many_rows_is_the_unit_where_the_run_merges_them() -> None:
