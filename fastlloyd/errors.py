@@ -89,8 +89,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """
     from difflib import get_close_matches  # needed only where something is wrong
 
-    names = {name.casefold(): name for name in known}
-    close = get_close_matches(word.casefold(), names, n=1, cutoff=0.6)
+    # The dashes of two flags would make any two of them alike.
+    names = {name.casefold().lstrip("-"): name for name in known}
+    close = get_close_matches(word.casefold().lstrip("-"), names, n=1, cutoff=0.6)
     return f" (did you mean {names[close[0]]!r}?)" if close else ""
 
 

@@ -28,8 +28,7 @@ from fastlloyd.errors import EXIT_OK, ConfigError, DataError, printable
 from fastlloyd.protocols.registry import find
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig, load_config
-from fastlloyd.run.promise import unit_sentence
-from fastlloyd.run.session import find_face
+from fastlloyd.run.promise import plan_words, unit_sentence
 from fastlloyd.run.vertical import read_alignment
 
 _SHOWN = 20
@@ -41,7 +40,8 @@ def main(argv: Sequence[str]) -> int:
     Returns
     -------
     int
-        0 when the records are ready for a run, also where a roster or key is still missing, which is said.
+        0 when the records are ready for a run, also where something else that a run needs is still missing, which is
+        said.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
     question = _question(parser().parse_args(join_negative_values(argv, ("--bounds",))))
     bounds = None if question.bounds is None else parse_bounds(_own_name(question.bounds, "--bounds", question))
     categories = Categories() if question.categories is None else Categories.read(question.categories)
-    if bounds is not None:
+    if bounds is not None or categories.lists:
         bounds = categories.bounds(bounds)
     table = _read(question, bounds, categories)
     matched = None if bounds is None else bounds.match(table.names)
@@ -72,7 +72,8 @@ def main(argv: Sequence[str]) -> int:
     for line in links.lines:
         print(printable(line))
     doubts = _doubts(table, matched)
-    print("ready" + doubts if links.missing is None else f"records ready{doubts}; still missing: {links.missing}")
+    missing = [*_not_given(question, bounds), *([] if links.missing is None else [links.missing])]
+    print(printable(f"records ready{doubts}; still missing: {', '.join(missing)}" if missing else f"ready{doubts}"))
     return EXIT_OK
 
 
@@ -81,7 +82,6 @@ def parser() -> Parser:
     parser = Parser(
         prog="fastlloyd check",
         description="Check one party's records alone. Contacts nobody; the summary stays on this terminal.",
-        allow_abbrev=False,
     )
     parser.add_argument("--data", metavar="FILE", help="this party's records; '{client}' becomes --client")
     parser.add_argument("--config", metavar="FILE.toml", help="run file; flags win")
@@ -94,7 +94,7 @@ def parser() -> Parser:
     parser.add_argument("--categories", metavar="FILE", help="public lists feature,category,weight")
     parser.add_argument("--k", type=int, help="clusters")
     parser.add_argument("--n-total", type=int, metavar="N", help="public bound on the records of all clients")
-    add_form_options(parser, "client_caps")
+    add_form_options(parser, "client_caps", "epsilon")
     parser.add_argument("--roster", metavar="FILE", help="TOML of pinned certificates")
     parser.add_argument("--key", metavar="FILE", help="this party's own key; '{client}' becomes --client")
     parser.add_argument("--d", type=int, help="vertical protocols: columns of all parties together")
@@ -141,6 +141,8 @@ class _Question:
 def _question(options: argparse.Namespace) -> _Question:
     """Lay the flags over the run file."""
     config = RunConfig() if options.config is None else load_config(options.config, links=False)
+    if options.epsilon is not None:
+        config = replace(config, epsilon=options.epsilon)
     given = options.roster or config.roster, options.key or config.key
     rank, clients = own_place(*given)
     client = rank if options.client is None else options.client
@@ -268,7 +270,7 @@ def _summary(table: Table, question: _Question) -> Iterator[str]:
 def _bounds_lines(table: Table, bounds: Bounds | None) -> Iterator[str]:
     """Say how many values each feature has outside its bounds."""
     if bounds is None:
-        yield "bounds    not checked: none given (a run needs --bounds LO,HI or a file feature,lo,hi)"
+        yield "bounds    not checked: none given; a run needs --bounds LO,HI or a file feature,lo,hi"
         return
     outside = count_outside(table.values, bounds)
     rows = len(table.values)
@@ -295,7 +297,7 @@ def _bounds_lines(table: Table, bounds: Bounds | None) -> Iterator[str]:
 def _doubts(table: Table, bounds: Bounds | None) -> str:
     """Name the features that the bounds cannot be meant for."""
     if bounds is None:
-        return ""
+        return ", bounds not checked"
     wrong = [
         name
         for name, count in zip(table.names, count_outside(table.values, bounds), strict=True)
@@ -303,6 +305,12 @@ def _doubts(table: Table, bounds: Bounds | None) -> str:
     ]
     about = f"more than half of the values of {_listed(wrong)} would be clipped"
     return f", but {about}: check units and bounds" if wrong else ""
+
+
+def _not_given(question: _Question, bounds: Bounds | None) -> Iterator[str]:
+    """Name the public values that every run needs and nobody has given; the bounds may follow from categories."""
+    given = {"--bounds": bounds, "--n-total": question.n_total, "--k": question.k}
+    yield from (flag for flag, value in given.items() if value is None)
 
 
 def _hints(values: NDArray[np.float64], names: tuple[str, ...], k: int | None) -> Iterator[str]:
@@ -328,16 +336,12 @@ def _outlook(question: _Question, d: int) -> Iterator[str]:
     if question.vertical and question.d is None:
         yield "expected  not known from this party's columns alone: add --d, the number of all parties' columns"
         return
-    # The server's own points are not here: `plan_lines` says what it takes in their place.
-    config = replace(question.config, k=question.k, n_total=question.n_total, server_data=None)
+    config = replace(question.config, k=question.k, n_total=question.n_total)
     try:
-        lines = find_face(config.protocol).plan_lines(config, clients, question.d if question.vertical else d)
+        words = plan_words(config, clients, question.d if question.vertical else d)
     except ConfigError:
         return  # the run itself will say what is missing
-    for line in lines:
-        name, colon, text = line.partition(": ")
-        if colon and name in ("assumed", "k", "expected"):
-            yield f"{name:<8}  {text}"
+    yield from (f"{name:<8}  {words[name]}" for name in ("assumed", "k", "expected") if name in words)
 
 
 def _count_distinct(values: NDArray[np.float64]) -> int:

@@ -50,7 +50,6 @@ def parser() -> Parser:
     parser = Parser(
         prog="fastlloyd datasets",
         description="List the public data sets for --dataset NAME, or fetch them.",
-        allow_abbrev=False,
     )
     parser.add_argument("action", nargs="?", choices=("download",), help="fetch sets over https and check them")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(ORIGINS)}, or {ALL}")

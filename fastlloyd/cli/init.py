@@ -99,6 +99,11 @@ def parser() -> Parser:
     return made
 
 
+def _open(name: str, given: Mapping[str, object]) -> str:
+    """Return the mark of a value that nobody has given."""
+    return "" if name in given else "FILL IN: "
+
+
 def _run_file(given: dict[str, object], pairs: Sequence[str], *, clients: int) -> tuple[str, tuple[int, ...]]:
     """Return the run file, read once before anybody sees it, and who has columns of its own (nobody: rows)."""
     plain = RunConfig()
@@ -116,8 +121,12 @@ def _run_file(given: dict[str, object], pairs: Sequence[str], *, clients: int) -
             "bounds_{client}.csv" if vertical else "bounds.csv",
             "FILL IN: lowest and highest possible value of each feature, never read off the records",
         ),
-        ("n_total", given.get("n_total", 10_000), f"FILL IN: public upper bound on the records {of_whom}"),
-        ("k", given.get("k", 3), "FILL IN: number of clusters"),
+        (
+            "n_total",
+            given.get("n_total", 10_000),
+            f"{_open('n_total', given)}public upper bound on the records {of_whom}",
+        ),
+        ("k", given.get("k", 3), f"{_open('k', given)}number of clusters"),
         ("epsilon", given.get("epsilon", plain.epsilon), "privacy budget of the whole run: smaller is more private"),
         (
             "missing",

@@ -223,7 +223,6 @@ def parser() -> Parser:
     parser = Parser(
         prog="fastlloyd label",
         description="Label records by the nearest centroid of a finished run. Columns are matched by name.",
-        allow_abbrev=False,
     )
     parser.add_argument("--centroids", required=True, metavar="FILE", help="centroids.csv of a run")
     parser.add_argument("--data", required=True, metavar="FILE", help="records to label")

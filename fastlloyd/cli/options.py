@@ -65,8 +65,14 @@ class Parser(argparse.ArgumentParser):
         strange = next((flag for flag in whole if not any(name.startswith(flag) for name in known)), None)
         if strange is None:
             return ""
-        close = _like(strange, known) or did_you_mean(strange, known)
+        close = _like(strange, known) or self._of_a_run(strange) or did_you_mean(strange, known)
         return close if strange in message else f"; {strange} is none of its flags{close}"
+
+    def _of_a_run(self, flag: str) -> str:
+        """Return that a flag, perhaps shortened, is one of a run which this command does not have; '' if it is none."""
+        meant = [option.flag for option in OPTIONS.values() if option.flag.startswith(flag) and not option.hidden]
+        exact = [flag] if flag in meant else meant
+        return f" ({exact[0]} is a flag of a run, and {self.prog} does not take it)" if len(exact) == 1 else ""
 
     def _flags(self) -> list[str]:
         """Return all flags, those of actions such as `add` too."""

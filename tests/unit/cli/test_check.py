@@ -7,6 +7,7 @@ import pytest
 
 from fastlloyd.cli.check import main
 from fastlloyd.errors import ConfigError, DataError
+from fastlloyd.run.config import OPTIONS, RunConfig
 
 
 @pytest.fixture
@@ -60,6 +61,34 @@ def test_what_to_expect_is_said_where_the_public_numbers_are_known(records, caps
     assert "\nexpected  noise of " in capsys.readouterr().out
     assert main(["--data", str(records), "--bounds", "0,100", "--missing", "drop", "--k", "2"]) == 0
     assert "\nexpected" not in capsys.readouterr().out
+
+
+def test_what_a_run_needs_and_nobody_has_given_is_named(records, tmp_path, capsys):
+    asked = ["--data", str(records), "--missing", "drop"]
+    assert main(asked) == 0
+    assert lines(capsys)[-1] == "records ready, bounds not checked; still missing: --bounds, --n-total, --k"
+    needed = {"bounds": "0,100", "n_total": 500, "k": 2}
+    for lacking in needed:
+        given = {name: value for name, value in needed.items() if name != lacking}
+        flag = OPTIONS[lacking].flag
+        with pytest.raises(ConfigError, match=f"--data needs {flag}"):
+            RunConfig(data=str(records), **given)
+        assert main([*asked, *(word for name in given for word in (OPTIONS[name].flag, str(given[name])))]) == 0
+        assert lines(capsys)[-1].replace(", bounds not checked", "") == f"records ready; still missing: {flag}"
+    lists = tmp_path / "categories.csv"
+    lists.write_text("feature,category\nname,x\nname,y\nname,z\n")
+    assert main([*asked, "--categories", str(lists), "--n-total", "500", "--k", "2", "--clients", "2"]) == 0
+    out = lines(capsys)
+    assert out[-1] == "ready" and any(line.startswith("columns   3 used: name=x") for line in out)
+
+
+def test_the_epsilon_of_what_to_expect_can_be_given(records, capsys):
+    asked = ["--data", str(records), "--bounds", "0,100", "--missing", "drop", "--k", "2", "--n-total", "5000"]
+    said = []
+    for flags in ([], ["--eps", "1"], ["--eps", "5"]):
+        assert main([*asked, "--clients", "2", *flags]) == 0
+        said.append([line for line in lines(capsys) if line.startswith("expected")])
+    assert said[0] == said[1] != said[2]
 
 
 def test_missing_values_are_counted_for_each_column(tmp_path, capsys):
@@ -163,7 +192,7 @@ def test_more_rows_than_the_cap_are_refused_after_the_summary(records, capsys):
         (["--data", "x.csv", "--k", "5", "--n-total", "4"], "more clusters than records"),
         (["--data", "x.csv", "--bounds", "auto-public"], "public --dataset only"),
         (["--data", "x.csv", "--bounds", "1,-1"], "LO < HI"),
-        (["--dat", "x.csv"], "unrecognized arguments"),
+        (["--daat", "x.csv"], "unrecognized arguments: --daat x.csv .did you mean .--data"),
     ],
 )
 def test_flags_that_do_not_fit(argv, sentence):

@@ -106,7 +106,8 @@ def test_a_roster_that_is_not_here(site: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_a_key_without_a_roster(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code = check.main(["--data", str(site / "records.csv"), "--key", str(site / "1.key")])
+    known = ["--bounds", "0,1", "--k", "2", "--n-total", "10"]
+    code = check.main(["--data", str(site / "records.csv"), "--key", str(site / "1.key"), *known])
     assert code == 0
     assert capsys.readouterr().out.splitlines()[-1] == "records ready; still missing: a roster"
 
@@ -126,7 +127,8 @@ def test_a_file_that_is_wrong_ends_the_check(site: Path, tmp_path: Path, capsys:
 
 
 def test_no_word_of_keys_without_a_roster(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert check.main(["--data", str(site / "records.csv")]) == 0
+    known = ["--bounds", "0,1", "--k", "2", "--n-total", "10"]
+    assert check.main(["--data", str(site / "records.csv"), *known]) == 0
     said = capsys.readouterr().out
     assert "key  " not in said and said.endswith("ready\n")
 

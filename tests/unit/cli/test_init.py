@@ -96,6 +96,17 @@ def test_every_line_of_the_run_file_says_what_it_is_for(tmp_path: Path) -> None:
     assert len(keys) == len(re.findall(r"(?m)^# .+\n\w+ = ", body)) and text.count("FILL IN: ") >= 4
 
 
+def test_only_what_nobody_has_given_is_to_be_filled_in(tmp_path: Path) -> None:
+    def marked(*flags: str) -> list[str]:
+        folder = tmp_path / str(len(flags))
+        assert main(["init", str(folder), *flags]) == 0
+        return re.findall(r"(?m)^# FILL IN: .+\n(\w+) = ", (folder / "run.toml").read_text())
+
+    assert marked() == ["bounds", "n_total", "k"]
+    assert marked("--k", "4") == ["bounds", "n_total"]
+    assert marked("--k", "4", "--n-total", "90") == ["bounds"]
+
+
 def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bounds.csv").write_text("mine")
     assert main(["init", str(tmp_path)]) == 2

@@ -39,6 +39,9 @@ def test_every_flag_of_every_command_that_is_nearly_right_is_answered(command: s
         ("run", ["--parties", "3"], "(did you mean '-n', with one more for the server?)"),
         ("check", ["--n-clusters", "3"], "(did you mean '--k'?)"),
         ("run", ["-k", "3"], "(did you mean '--k'?)"),
+        ("label", ["--eps", "5"], "(--epsilon is a flag of a run, and fastlloyd label does not take it)"),
+        ("check", ["--rounds", "5"], "(--rounds is a flag of a run, and fastlloyd check does not take it)"),
+        ("check", ["--cl", "5"], "ambiguous option: --cl could match --client-caps, --client, --clients; see"),
         ("agree", ["--confg", "x"], "required: --config; --confg is none of its flags (did you mean '--config'?)"),
         ("roster", ["add", "--roster", "x", "--cert", "y", "--nme", "z"], "(did you mean '--name'?)"),
         ("roster", ["ad"], "(did you mean 'add'?)"),
@@ -50,9 +53,16 @@ def test_other_names_and_choices_are_answered_too(command: str, words: list[str]
     assert sentence in refusal(PARSERS[command](), *words)
 
 
+@pytest.mark.parametrize("command", PARSERS)
+def test_every_command_takes_shortened_flags(command: str) -> None:
+    assert PARSERS[command]().allow_abbrev
+
+
 def test_what_is_like_nothing_is_answered_with_nothing() -> None:
     assert "did you mean" not in refusal(PARSERS["report"](), "--zzzzzz")
     assert refusal(PARSERS["agree"]()).startswith("the following arguments are required: --config; see ")
+    for command, flag in (("init", "--forse"), ("agree", "--eps")):  # dashes alone are no likeness
+        assert "did you mean" not in refusal(PARSERS[command](), flag)
     assert PARSERS["run"]().parse_args(["-n3", "--eps", "2", "--bounds=-1,1"]).epsilon == 2
 
 
