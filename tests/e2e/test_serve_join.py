@@ -257,7 +257,7 @@ def test_whoever_hangs_is_named_within_the_deadline(parties, tmp_path, rank):
         others = [other for other in range(CLIENTS + 1) if other != rank]
         assert sites.codes(*others, limit_s=DEADLINE_S + GRACE_S + BUSY_S) == [3] * CLIENTS, sites.said()
         name = "the server" if rank == 0 else f"client {rank}"
-        assert all(sites.err(other).startswith(f"fastlloyd: {name} ") for other in others), sites.said()
+        assert all(f"fastlloyd: {name} " in sites.err(other) for other in others), sites.said()  # busy: more lines
         if rank:
             sites.processes[rank].send_signal(signal.SIGCONT)
             assert sites.codes(rank, limit_s=GRACE_S + BUSY_S) == [3]
