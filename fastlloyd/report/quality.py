@@ -26,6 +26,7 @@ from fastlloyd.report.ranges import MOST_CLUSTERS, NORMAL_TAIL, overlapping
 # Limits chosen on generated data: docs/report.md, "How the verdict was calibrated".
 _MERGE_OVER_NOISE, _MERGE_OVER_OTHERS, _LEFT_OVER_SHAPELESS = 30.0, 0.275, 1.0
 _HALVES_APART, _MERGE_OVER_SPLIT, _LEAST_SHARE = 0.8, 0.08, 0.1
+_MORE_TO_GAIN, _LEFT_OVER_APART, _LEFT_OVER_CUBES = 1.2, 0.5, 2.0
 _STEPS_OVER_NOISE, _STEPS_OVER_OTHERS = 4.5, 0.0025
 _LISTED = 12
 # A centre on a bound counts where the noise on that coordinate is at least this share of the range, for records may lie
@@ -226,9 +227,10 @@ def _doubtful(centres: NDArray[np.float64], weights: NDArray[np.float64], added:
 
     Merging two clusters adds w_i w_j / (w_i + w_j) |c_i - c_j|^2 to the cost per record. Where the cheapest merge
     costs little, next to the noise or to how far apart the others are, a cluster is probably cut in two, and another
-    holds two. A small cluster far from all costs little as well, but is no half of another: it is doubted only where
-    splitting another cluster could gain much more, or where it is tiny. Where the rounds ended too early, the last
-    steps are longer than their noise.
+    holds two: one that has more to gain from a split than most, and not one of these two. A small cluster far from all
+    costs little as well, but is no half of another: it is doubted only where splitting another cluster could gain much
+    more, or where it is tiny. What is left of the spread tells of a poor place only where clusters are not far apart
+    for it. Where the rounds ended too early, the last steps are longer than their noise.
     """
     k = len(centres)
     if not 1 < k <= MOST_CLUSTERS:
@@ -244,8 +246,9 @@ def _doubtful(centres: NDArray[np.float64], weights: NDArray[np.float64], added:
     # What a split may gain grows with a cluster's records and with how far away its neighbours are.
     gain = float(np.delete(weights * near, [one, other]).max(initial=0.0))
     halves = apart[one, other] < _HALVES_APART * others or least < _MERGE_OVER_SPLIT * gain
+    noisy = least < _MERGE_OVER_NOISE * added and gain * k > _MORE_TO_GAIN * others
     said = []
-    if least < _MERGE_OVER_NOISE * added or (halves and least * k < _MERGE_OVER_OTHERS * others):
+    if noisy or (halves and least * k < _MERGE_OVER_OTHERS * others):
         said.append(
             f"clusters {one} and {other} may be one that was cut in two, and another may hold two: {_ELSEWHERE}"
         )
@@ -254,9 +257,12 @@ def _doubtful(centres: NDArray[np.float64], weights: NDArray[np.float64], added:
         have = "have" if len(tiny) > 1 else "has"
         said.append(
             f"{_named('cluster', tiny)} {have} less than a tenth of an equal share of the records, perhaps outliers, "
-            f"and another may hold two: {_ELSEWHERE}"
+            f"and {'the other' if k == 2 else 'another'} may hold two: {_ELSEWHERE}"
         )
-    if noise.spread is not None and _is_shapeless(centres, weights, added, noise.spread + noise.spread_deviation):
+    left, shapeless = _left(centres, weights, added, noise)
+    # Equal cubes leave a twelfth of d times the square of their distance.
+    far = min(_LEFT_OVER_APART, _LEFT_OVER_CUBES * centres.shape[1] / 12.0) * others
+    if left > max(shapeless, far):
         said.append(
             f"the clusters leave as much of the spread as clusters of data without structure would: {_ELSEWHERE}"
         )
@@ -278,11 +284,18 @@ def _unclear(k: int, stands_out: bool | None) -> list[str]:
     ]
 
 
-def _is_shapeless(centres: NDArray[np.float64], weights: NDArray[np.float64], added: float, spread: float) -> bool:
-    """Say whether clusters leave as much of the spread as those of data without structure."""
-    k, d = centres.shape
+def _left(
+    centres: NDArray[np.float64], weights: NDArray[np.float64], added: float, noise: Noise
+) -> tuple[float, float]:
+    """Return how much of the spread clusters leave, and how much those of data without structure would.
+
+    The spread is taken to be one deviation larger than it seems. Both are 0 where no release tells it.
+    """
+    if noise.spread is None:
+        return 0.0, 0.0
+    (k, d), spread = centres.shape, noise.spread + noise.spread_deviation
     left = spread - float(weights @ ((centres - weights @ centres) ** 2).sum(axis=1)) + added
-    return left > _LEFT_OVER_SHAPELESS * spread * float(k ** (-2.0 / d))
+    return left, _LEFT_OVER_SHAPELESS * spread * float(k ** (-2.0 / d))
 
 
 def _moved(weights: NDArray[np.float64], noise: Noise) -> float:

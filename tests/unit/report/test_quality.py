@@ -146,11 +146,41 @@ def test_what_a_centre_is_off_besides_the_noise_widens_its_range_and_no_more():
     assert judged(noise(0.001, unsettled=np.ones(2)), edge).at_bounds == ()
 
 
+def test_a_merge_that_costs_no_more_than_noise_is_doubted_where_another_cluster_has_more_to_gain():
+    def found(centres, sizes):
+        told = Noise(size_ranges=None, centre_deviations=np.full(np.shape(centres), 0.05))
+        return " ".join(judged(told, np.asarray(centres), sizes).warnings)
+
+    assert "clusters 0 and 2 may be one that was cut in two" in found(SQUARE, [100.0, 100.0, 100.0, 700.0])
+    assert "cut in two" not in found(SQUARE, [100.0, 100.0, 100.0, 100.0])
+    # Of two clusters there is no other that could hold two.
+    assert "cut in two" not in found([[4.0, 0.1], [6.0, -0.1]], SIZES)
+    lonely = _doubts(CENTROIDS, [990.0, 10.0]).warnings
+    assert "and the other may hold two" in lonely[0]
+
+
 def test_a_spread_that_may_be_larger_than_it_seems_is_doubted():
-    # Centres with a squared distance of 0.59 from their middle leave half of a spread of 1.18.
-    assert not judged(noise(spread=1.1)).warnings
-    (warning,) = judged(noise(spread=1.1, spread_deviation=0.2)).warnings
+    # Two centres with a squared distance of 0.1 from their middle leave 87 % of a spread of 0.77 in ten features.
+    centres, edge = np.zeros((2, 10)), np.ones(10)
+    centres[:, 0] = -np.sqrt(0.1), np.sqrt(0.1)
+
+    def found(spread, deviation=0.0):
+        told = Noise(centre_deviations=np.full((2, 10), 1e-3), spread=spread, spread_deviation=deviation)
+        return judge(told, centroids=centres, sizes=[50.0, 50.0], lo=-edge, hi=edge).warnings
+
+    assert not found(0.7)
+    (warning,) = found(0.7, 0.1)
     assert "data without structure" in warning
+
+
+def test_clusters_that_are_far_apart_for_what_they_leave_are_not_shapeless():
+    def found(spread):
+        told = Noise(centre_deviations=np.full((4, 2), 1e-3), spread=spread)
+        warnings = judged(told, SQUARE, [250.0, 100.0, 100.0, 100.0]).warnings
+        return any("data without structure" in each for each in warnings)
+
+    # Squared distance of neighbours 1, of all from their middle 0.54: a third of the first is left of 0.88.
+    assert found(0.93) and not found(0.83)
 
 
 def test_a_chosen_number_that_does_not_stand_out_is_doubted_and_one_that_was_given_is_not():
