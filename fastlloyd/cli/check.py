@@ -28,6 +28,7 @@ from fastlloyd.errors import EXIT_OK, ConfigError, DataError, printable
 from fastlloyd.protocols.registry import find
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig, load_config
+from fastlloyd.run.inputs import share_caps
 from fastlloyd.run.promise import plan_words, unit_sentence
 from fastlloyd.run.vertical import read_alignment
 
@@ -178,6 +179,9 @@ def _question(options: argparse.Namespace) -> _Question:
     )
     if question.n_total is not None and (question.k or 0) > question.n_total:
         raise ConfigError(f"--k {question.k}: more clusters than records (--n-total {question.n_total}); lower --k")
+    caps = question.client_caps
+    if caps and question.n_total is not None:
+        share_caps(replace(config, client_caps=caps), clients or len(caps), question.n_total)
     return question
 
 
@@ -316,7 +320,7 @@ def _not_given(question: _Question, bounds: Bounds | None) -> Iterator[str]:
 def _hints(values: NDArray[np.float64], names: tuple[str, ...], k: int | None) -> Iterator[str]:
     """Say what is legal but may not be meant."""
     constant = [name for name, same in zip(names, values.min(axis=0) == values.max(axis=0), strict=True) if same]
-    if constant:
+    if constant and len(values) > 1:
         yield f"constant  one value only in {format_count(len(constant), 'column')}: {_listed(constant)}"
     twice = len(values) - _count_distinct(values)
     if twice:
@@ -337,10 +341,7 @@ def _outlook(question: _Question, d: int) -> Iterator[str]:
         yield "expected  not known from this party's columns alone: add --d, the number of all parties' columns"
         return
     config = replace(question.config, k=question.k, n_total=question.n_total)
-    try:
-        words = plan_words(config, clients, question.d if question.vertical else d)
-    except ConfigError:
-        return  # the run itself will say what is missing
+    words = plan_words(config, clients, question.d if question.vertical else d)
     yield from (f"{name:<8}  {words[name]}" for name in ("assumed", "k", "expected") if name in words)
 
 

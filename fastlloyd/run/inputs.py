@@ -326,7 +326,7 @@ def share_caps(config: RunConfig, clients: int, n_total: int) -> tuple[int, ...]
     if len(config.client_caps) != clients:
         raise ConfigError(
             f"--client-caps: expected one number for each of {format_count(clients, 'client')}, got "
-            f"{len(config.client_caps)}; -n is one more than the clients, for rank 0 serves"
+            f"{len(config.client_caps)} (-n counts the server, too)"
         )
     if sum(config.client_caps) > n_total:
         raise ConfigError(

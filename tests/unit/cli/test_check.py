@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.cli.check import main
-from fastlloyd.errors import ConfigError, DataError
+from fastlloyd.errors import ConfigError, DataError, RangeError
 from fastlloyd.run.config import OPTIONS, RunConfig
 
 
@@ -276,3 +276,19 @@ def test_a_client_needs_nothing_of_the_servers_to_hear_what_to_expect(tmp_path, 
     assert "expected  noise of at least " in capsys.readouterr().out
     with pytest.raises(ConfigError, match="--d 2: feddp counts the columns"):
         main([*words, "--d", "2"])
+
+
+def test_public_values_that_no_run_takes_are_not_called_ready(tmp_path, capsys):
+    path = tmp_path / "one.csv"
+    path.write_text("age\n40\n")
+    asked = ["--data", str(path), "--bounds", "0,100", "--k", "2", "--client", "1"]
+    assert main([*asked, "--n-total", "500", "--client-caps", "300,200"]) == 0
+    out = lines(capsys)
+    assert out[-1] == "ready" and not any(line.startswith("constant") for line in out)
+    with pytest.raises(ConfigError, match="--client-caps: expected one number for each of 4 clients, got 2"):
+        main([*asked, "--n-total", "500", "--client-caps", "300,200", "--clients", "4"])
+    with pytest.raises(ConfigError, match="--client-caps: expected a sum of at most --n-total 400, got 500"):
+        main([*asked, "--n-total", "400", "--client-caps", "300,200"])
+    with pytest.raises(RangeError, match="set ring_bits = 64"):
+        main([*asked, "--n-total", "4000000000", "--clients", "2"])
+    assert "ready" not in capsys.readouterr().out
