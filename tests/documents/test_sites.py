@@ -27,6 +27,7 @@ PAGE = "docs/sites.md"
 CLINICS = ("north", "south", "west")
 PROMPT = re.compile(r"(\w+)\$ +(.*)")
 LIMIT_S = 100
+RUNS = {"operator": "serve", "north": "join"}
 
 
 def typed(text: str) -> list[tuple[str, str, list[str]]]:
@@ -39,6 +40,27 @@ def typed(text: str) -> list[tuple[str, str, list[str]]]:
         else:
             commands[-1][2].append(line)
     return commands
+
+
+def file_in(page: str, name: str) -> str:
+    """Return the text of a file that a page shows by `cat`."""
+    for block in blocks(page):
+        for _, command, lines in typed(block.text) if block.kind == "console" else ():
+            if command == f"cat {name}":
+                return "\n".join(lines) + "\n"
+    raise AssertionError(f"{page} does not show {name}")
+
+
+def shown(text: str) -> list[tuple[str, str]]:
+    """Return the lines that a page shows, each with who sees it, as patterns: numbers of one run may differ."""
+    who, found = "", []
+    for line in text.splitlines():
+        prompt = PROMPT.fullmatch(line)
+        who, words = (prompt[1], prompt[2]) if prompt else (who, line.strip())
+        if words != "...":
+            pattern = re.escape(re.sub(r"\S+:\d+\b|\d+ of 3|client [123] joined|[\d.]+ m?s,", "@", words))
+            found.append((who, pattern.replace("@", ".+").replace(r"\ ", " +")))
+    return found
 
 
 class Parties:
@@ -107,9 +129,15 @@ def test_three_clinics_and_an_operator_as_written(parties: Parties) -> None:
             if not command.startswith(("fastlloyd serve", "fastlloyd join")):
                 process.wait(LIMIT_S)
         parties.carry()
+    told = []
     for command, process in run:
         said, _ = process.communicate(timeout=LIMIT_S)
         assert process.returncode == 0, f"{command}\n{said}"
+        told.append((command, said))
+    (seen,) = (block.text for block in blocks(PAGE) if block.text.startswith("operator$ listening"))
+    for who, pattern in shown(seen):
+        words = next(said for command, said in told if command.startswith(f"{who}$ fastlloyd {RUNS[who]}"))
+        assert re.search(pattern, words), (pattern, words)
     centroids = {(parties.folders[clinic] / "fastlloyd-run/centroids.csv").read_bytes() for clinic in CLINICS}
     assert len(centroids) == 1
     report = json.loads((parties.folders["west"] / "fastlloyd-run/report.json").read_text())
