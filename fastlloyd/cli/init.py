@@ -39,7 +39,9 @@ def main(argv: Sequence[str]) -> int:
     run = str(folder / "run.toml")
     names = [path.name for path in files]
     first = min(owners, default=1)
-    print(f"wrote {', '.join(names[:-1])} and {names[-1]} in {folder}: fill in what is marked there, bounds and")
+    print(
+        f"wrote {', '.join(names[:-1])} and {names[-1]} in {folder}: fill in what is marked there, the bounds of your"
+    )
     print(f"columns first, and put the parties' files beside them ({_FILE.format(client=first)}, ..). Then:")
     together = ["--d", str(len(_COLUMNS) * len(owners))] if owners else []
     for words in (

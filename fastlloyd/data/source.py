@@ -22,7 +22,7 @@ from fastlloyd.errors import DataError, did_you_mean
 from fastlloyd.kmeans.stored import release
 
 CHUNK_ROWS = 1 << 16
-NO_RECORDS = "expected at least one record; a site that has none stays out, and the run has one client fewer"
+NO_RECORDS = "expected at least one record; a site that has none stays out of a run, which has one client fewer then"
 
 
 def column_names(path: str | Path | DataFile) -> tuple[str, ...]:
@@ -67,7 +67,7 @@ def identifiers(file: DataFile, column: str) -> Iterator[str]:
     if column not in names:
         close = did_you_mean(column, names)
         raise DataError(
-            f"{path}: no column {column!r}{close} to name the records; it has {listed(names)}; set the id column"
+            f"{path}: no column {column!r}{close} to name the records; it has {listed(names)}; name one of these"
         )
     index, suffix = names.index(column), _suffix(path)
     if suffix in (".csv", ".csv.gz"):

@@ -152,8 +152,7 @@ def check_approval(approval: Approval, values: Mapping[str, Any], source: str) -
     if canonical(approval.values) != canonical(values):
         found = differences(approval.values, values) or ["the same values under other names"]
         raise ConfigError(
-            f"{source}: this is not the run that {approval.name!r} ({approval.party}) approved: "
-            f"{list_differences(found)}; {_AGAIN}",
+            f"{source}: this is not the run that {approval.party} approved: {list_differences(found)}; {_AGAIN}",
             reason=Reason.NOT_APPROVED,
         )
 

@@ -80,7 +80,7 @@ APPROVAL = sign_approval(VALUES, IDENTITIES[1], ROSTER, approved_at=NOW)
 def test_each_public_value_that_differs_is_named_with_both(change: Mapping[str, Any], sentence: str) -> None:
     found = differences(VALUES, values(with_values(AGREED, change)))
     assert sentence in found
-    with pytest.raises(ConfigError, match="this is not the run that 'site 1' \\(client 1\\) approved: "):
+    with pytest.raises(ConfigError, match="this is not the run that client 1 approved: "):
         check_approval(APPROVAL, values(with_values(AGREED, change)), "--approval")
 
 
@@ -336,7 +336,7 @@ def test_a_run_is_refused_by_who_approved_another_one(site: Path) -> None:
         assert said[rank].startswith(refused) and "k:" not in said[rank], said
     codes, said = run(site, {0: server}, k=4, overwrite=True)
     assert codes == [2, 2, 2]
-    assert "'site 1' (client 1) approved: k: approved 3, this run has 4" in said[0]
+    assert "client 1 approved: k: approved 3, this run has 4" in said[0]
     assert all(said[rank].startswith(refused.replace("client 1", "the server")) for rank in (1, 2))
     with pytest.raises(ConfigError, match="it is the approval of 'site 1' \\(client 1\\), and this is client 2"):
         approved_by_client(site / "approval_1.json", config, Place(me=PartyId(2)))
