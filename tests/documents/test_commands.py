@@ -66,7 +66,7 @@ def run_page(page: str, folder: Path, *, first: int | None = None, **env: str) -
 @pytest.mark.mpi
 @pytest.mark.timeout(3 * LIMIT_S)
 def test_the_first_run_as_written(tmp_path: Path) -> None:
-    run_page("docs/first-run.md", tmp_path)
+    run_page("docs/first-run.md", tmp_path, PYTHONPATH=QUICK)
     assert not (tmp_path / "second/centroids.csv").exists(), "the page says that the budget refuses this run"
 
 

@@ -47,14 +47,14 @@ class Run:
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """`mpirun -n 3 python -m fastlloyd.client`, no flag at all, with its plots."""
+    """`mpirun -n 3 python -m fastlloyd.client`, no flag at all, with its plots and its page."""
     folder = tmp_path_factory.mktemp("plain")
     return Run(done(folder, [], env={"PYTHONPATH": str(ROOT)}), folder / "fastlloyd-run")
 
 
 def test_a_run_without_flags_leaves_the_files_of_a_run(plain: Run) -> None:
     names = {path.name for path in plain.folder.iterdir()}
-    assert names >= FILES | {"palette.png", "centroids.png"}
+    assert names >= FILES | {"palette.png", "centroids.png", "report.html"}
     assert not [name for name in names if name.startswith(".")]
     assert names - {"server.json", "labels_2.csv"} == set(report(plain.folder)["output"])
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in plain.folder.iterdir()}
