@@ -63,13 +63,16 @@ def config(protocol: str) -> RunConfig:
     return RunConfig(protocol=protocol, dataset="iris", bounds="0,10", **{"k": 3, **SETTINGS.get(protocol, {})})
 
 
-def together(config: RunConfig, n_clients: int, folder: Path) -> list[Life]:
+def alone(protocol: str) -> list[Life]:
     """All parties in one thread."""
-    ended = run_together(config, n_clients)
+    chosen = config(protocol)
+    ended = run_together(chosen, CLIENTS.get(protocol, 2))
     lives = []
     for party, outcome in ended.outcomes.items():
         if outcome.result is not None:
-            privacy = privacy_part(outcome.result.claim, outcome.result.releases, ended.ledgers[party], config)
+            privacy = privacy_part(
+                outcome.result.claim, outcome.result.releases, ended.ledgers[party], config(protocol)
+            )
             traffic = outcome.farewell.traffic
             lives.append(
                 Life(
@@ -111,10 +114,9 @@ def over_mpi(config: RunConfig, n_clients: int, folder: Path) -> list[Life]:
 RUNNERS: dict[str, Runner] = {"in_memory": in_memory, "over_tcp": over_tcp, "over_mpi": over_mpi}
 
 
-def check(protocol: str, runner: Runner, folder: Path) -> None:
-    """Compare a run with one in a single thread, and both with what every run must come to."""
-    n_clients = CLIENTS.get(protocol, 2)
-    expected, found = together(config(protocol), n_clients, folder), runner(config(protocol), n_clients, folder)
+def check(protocol: str, runner: Runner, folder: Path, expected: list[Life]) -> None:
+    """Compare a run with one in a single thread (`alone`), and both with what every run must come to."""
+    found = runner(config(protocol), CLIENTS.get(protocol, 2), folder)
     assert expected and found
     for life in (*expected, *found):
         assert life.messages_counted

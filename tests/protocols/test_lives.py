@@ -10,15 +10,23 @@ from fastlloyd.protocols.registry import PROTOCOLS
 from tests.contracts import life
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.fixture(scope="module")
+def alone(request: pytest.FixtureRequest) -> tuple[str, list[life.Life]]:
+    """A protocol, and its parties' lives in one thread: made once for all who run it otherwise."""
+    return request.param, life.alone(request.param)
+
+
+@pytest.mark.parametrize("alone", PROTOCOLS, indirect=True)
 @pytest.mark.parametrize("runner", ["in_memory", "over_tcp"])
-def test_a_life_is_the_same_whoever_runs_it(protocol: str, runner: str, tmp_path: Path) -> None:
-    life.check(protocol, life.RUNNERS[runner], tmp_path)
+def test_a_life_is_the_same_whoever_runs_it(alone: tuple[str, list[life.Life]], runner: str, tmp_path: Path) -> None:
+    protocol, expected = alone
+    life.check(protocol, life.RUNNERS[runner], tmp_path, expected)
 
 
 @pytest.mark.mpi
 @pytest.mark.parametrize(
-    "protocol", ["lloyd", "feddp", "kfed", "secfc", "vertical-plain", "vertical-dp", "vertical-he"]
+    "alone", ["lloyd", "feddp", "kfed", "secfc", "vertical-plain", "vertical-dp", "vertical-he"], indirect=True
 )
-def test_a_life_over_mpi_is_the_same(protocol: str, tmp_path: Path) -> None:
-    life.check(protocol, life.over_mpi, tmp_path)
+def test_a_life_over_mpi_is_the_same(alone: tuple[str, list[life.Life]], tmp_path: Path) -> None:
+    protocol, expected = alone
+    life.check(protocol, life.over_mpi, tmp_path, expected)

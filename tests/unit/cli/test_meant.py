@@ -69,7 +69,7 @@ def test_what_is_like_nothing_is_answered_with_nothing() -> None:
 @pytest.mark.parametrize(
     ("words", "meant"),
     [
-        (["run", "--dataset", "phto"], "photo"),
+        (["plan", "--dataset", "phto"], "photo"),
         (["run", "--split", "labl", "--dataset", "iris"], "label"),
         (["plan", "--set", "fastlloyd-plus.start=survy"], "survey"),
         (["datasets", "download", "adlt", "--data-dir", "."], "adult"),
