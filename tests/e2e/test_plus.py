@@ -1,4 +1,4 @@
-"""fastlloyd-plus over real links: a crash and its resume, and a client that stops answering."""
+"""fastlloyd-plus over real links: a crash, its resume in memory, and a client that stops answering."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from fastlloyd.report.document import load
-from tests.mpi.support import Job, content, done, hospitals
+from tests.mpi.support import Job, content, hospitals
+from tests.protocols.whole import done_flags
 
 pytestmark = pytest.mark.mpi
 
@@ -31,7 +32,7 @@ def test_a_crashed_run_is_resumed_and_releases_each_round_once(tmp_path: Path) -
         assert job.finish().code != 0
     kept = {path.name: content(path) for path in state.glob("reply-*")}
     run_id = json.loads(content(state / "facts.json"))["run_id"]
-    done(tmp_path, [*flags, "--resume"])
+    done_flags(tmp_path, [*flags, "--resume"])
     written = load(tmp_path / "res" / "report.json")
     assert written["run"] == run_id
     assert [entry["round"] for entry in written["rounds"]] == list(range(ROUNDS))

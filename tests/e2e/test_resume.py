@@ -16,7 +16,8 @@ import pytest
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.report.document import load
 from fastlloyd.report.unit import format_epsilon
-from tests.mpi.support import PROGRAMS, Ended, Job, content, done, hospitals, once, run
+from tests.mpi.support import PROGRAMS, Ended, Job, content, done, hospitals, once
+from tests.protocols import whole
 
 pytestmark = pytest.mark.mpi
 
@@ -164,11 +165,11 @@ def kept(folder: Path) -> dict[str, bytes]:
     return {name: data for name, data in files(folder / "state").items() if not name.endswith(".head")}
 
 
-def refused(folder: Path, flags: Sequence[str], code: int, **options: Any) -> Ended:
+def refused(folder: Path, flags: Sequence[str], code: int, only: dict[int, list[str]] | None = None) -> whole.Ended:
     """A resume that must not begin leaves the stored run as it is."""
     before = kept(folder)
-    ended = run(folder, flags, **options)
-    assert (ended.code, ended.codes, ended.left) == (code, {code}, ()), ended
+    ended = whole.run_flags(folder, flags, only=only)
+    assert ended.codes == {code}, ended
     assert kept(folder) == before
     assert not (folder / "res").exists() or not files(folder / "res")
     return ended
@@ -179,13 +180,12 @@ def test_other_records_are_refused_by_their_owner(crashed: Path) -> None:
     original = path.read_text()
     path.write_text(original.replace("\n", "\n0.5,0.5\n", 1).rpartition("\n")[0].rpartition("\n")[0] + "\n")
     ended = refused(crashed, [*STATE, "--resume"], 2)
-    assert "these are not the records that the interrupted run started with" in ended.ranks[1].err
-    assert ended.ranks[0].err == (
-        "fastlloyd: client 1 did not start: bad input (the details stand on its own standard error)\n"
-    )
-    assert ended.ranks[2].err == ""
+    assert "these are not the records that the interrupted run started with" in ended.own(1)[0]
+    told = "fastlloyd: client 1 did not start: bad input (the details stand on its own standard error)"
+    assert ended.own(0)[0] == told
+    assert ended.own(2) == []
     path.write_text(original)
-    done(crashed, [*STATE, "--resume"])
+    whole.done_flags(crashed, [*STATE, "--resume"])
 
 
 @pytest.mark.parametrize("only", [None, {2: ["--epsilon", "2"]}], ids=["all", "one"])
@@ -193,7 +193,7 @@ def test_another_epsilon_is_refused(crashed: Path, only: dict[int, list[str]] | 
     flags = [*STATE, "--resume", *(["--epsilon", "2"] if only is None else [])]
     ended = refused(crashed, flags, 3, only=only)
     if only is None:
-        assert "plan that was refused: the plan has epsilon = 1.0, expected 2.0" in ended.ranks[1].err
+        assert "plan that was refused: the plan has epsilon = 1.0, expected 2.0" in ended.own(1)[0]
     else:
         assert "client 2 runs with another public configuration: epsilon is 2 there and 1 here;" in ended.said
 
@@ -214,13 +214,13 @@ def test_a_party_that_starts_anew_is_refused(crashed: Path) -> None:
 def test_half_a_state_that_was_restored_is_refused(crashed: Path, what: dict[str, bool], said: str) -> None:
     rewind(crashed, "client-1", 1, **what)
     ended = refused(crashed, [*STATE, "--resume"], 2)
-    assert said in ended.ranks[1].err
+    assert said in ended.own(1)[0]
 
 
 def test_a_whole_state_that_was_restored_is_noticed_by_the_server(crashed: Path) -> None:
     rewind(crashed, "client-1", 1)
     ended = refused(crashed, [*STATE, "--resume"], 3)
-    assert "client 1 was part of round 2, but has stored the replies of 1 round only" in ended.ranks[0].err
+    assert "client 1 was part of round 2, but has stored the replies of 1 round only" in ended.own(0)[0]
 
 
 def test_a_server_that_was_restored_is_noticed(crashed: Path) -> None:
@@ -231,23 +231,23 @@ def test_a_server_that_was_restored_is_noticed(crashed: Path) -> None:
 
 def test_a_party_without_its_state_is_refused(crashed: Path) -> None:
     shutil.rmtree(crashed / "state" / "client-2")
-    ended = run(crashed, [*STATE, "--resume"])
-    assert (ended.code, ended.codes) == (2, {2})
-    assert "client 2 cannot resume: its stored state does not fit this run" in ended.ranks[0].err
-    assert "state/client-2 holds no interrupted run" in ended.ranks[2].err
-    assert ended.ranks[1].err == ""
+    ended = whole.run_flags(crashed, [*STATE, "--resume"])
+    assert ended.codes == {2}
+    assert "client 2 cannot resume: its stored state does not fit this run" in ended.own(0)[0]
+    assert "state/client-2 holds no interrupted run" in ended.own(2)[0]
+    assert ended.own(1) == []
 
 
 def test_resume_needs_a_state_directory(tmp_path: Path) -> None:
     hospitals(tmp_path)
-    ended = run(tmp_path, [*FLAGS, "--resume"])
-    assert (ended.code, ended.codes) == (2, {2})
-    assert "--resume needs the --state-dir" in ended.ranks[0].err
+    ended = whole.run_flags(tmp_path, [*FLAGS, "--resume"])
+    assert ended.codes == {2}
+    assert "--resume needs the --state-dir" in ended.own(0)[0]
 
 
 def test_a_refused_run_does_not_forget_the_interrupted_one(crashed: Path) -> None:
     ended = refused(crashed, [*STATE, "--budget", "0.1"], 4)
-    assert "its privacy budget would be exceeded" in ended.ranks[0].err
+    assert "its privacy budget would be exceeded" in ended.own(0)[0]
 
 
 def test_a_result_that_could_not_be_written_is_there_after_a_resume(tmp_path: Path) -> None:
@@ -255,8 +255,7 @@ def test_a_result_that_could_not_be_written_is_there_after_a_resume(tmp_path: Pa
     flags = [*FLAGS, "--protocol", "lloyd", "--state-dir", "state"]
     blocked = tmp_path / "res" / "centroids.csv"
     blocked.mkdir(parents=True)
-    ended = run(tmp_path, flags)
-    assert (ended.code, ended.codes, ended.left) == (2, {2}, ()), ended
+    assert whole.run_flags(tmp_path, flags).codes == {2}
     interrupted = run_id(tmp_path)
     before = ledger(tmp_path, "client-1")
     blocked.rmdir()
@@ -271,25 +270,25 @@ def test_a_result_that_could_not_be_written_is_there_after_a_resume(tmp_path: Pa
 def test_a_budget_holds_over_runs(tmp_path: Path) -> None:
     hospitals(tmp_path)
     again = [*STATE, "--overwrite", "--budget", "1.2"]
-    done(tmp_path, again)
+    whole.done_flags(tmp_path, again)
     first = load(tmp_path / "res" / "report.json")["privacy"]
     assert first["lifetime_epsilon"] <= first["budget"] == 1.2
     before = files(tmp_path / "state") | files(tmp_path / "res")
 
-    ended = run(tmp_path, again)
-    assert (ended.code, ended.codes, ended.left) == (4, {4}, ()), ended
-    assert "its privacy budget would be exceeded" in ended.ranks[0].err
+    ended = whole.run_flags(tmp_path, again)
+    assert ended.codes == {4}, ended
+    assert "its privacy budget would be exceeded" in ended.own(0)[0]
     # How much was spent is between a client and its own terminal.
     spent = f"{first['lifetime_epsilon']:g} was spent"
     for rank in (1, 2):
-        assert spent in ended.ranks[rank].err and "the limit is 1.2" in ended.ranks[rank].err
-    assert spent not in ended.ranks[0].err
+        assert spent in ended.own(rank)[0] and "the limit is 1.2" in ended.own(rank)[0]
+    assert spent not in "".join(ended.own(0))
     assert files(tmp_path / "state") | files(tmp_path / "res") == before
 
     raised = [*STATE, "--overwrite", "--budget", "1.8"]
-    ended = run(tmp_path, raised)
-    assert (ended.code, ended.codes, ended.left) == (2, {2}, ()), ended
-    assert "--budget 1.8: expected the limit that state/client-1/budget.json holds, 1.2 at delta" in ended.ranks[1].err
+    ended = whole.run_flags(tmp_path, raised)
+    assert ended.codes == {2}, ended
+    assert "--budget 1.8: expected the limit that state/client-1/budget.json holds, 1.2 at delta" in ended.own(1)[0]
     for rank in (1, 2):
         (tmp_path / "state" / f"client-{rank}" / "budget.json").unlink()
     ended = done(tmp_path, raised)

@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import pickle
+import re
 import secrets
 import shutil
 import subprocess
@@ -31,7 +32,7 @@ T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).with_name("programs")
 CLIENT = ("-m", "fastlloyd.client")
-# The PYTHONPATH of processes of which no plots are asked.
+# The PYTHONPATH of processes of which no plots and no page are asked.
 QUICK = f"{PROGRAMS / 'quick'}{os.pathsep}{ROOT}"
 LIMIT_S = 60.0
 # What a run may take beyond its deadline to end: the contract's five seconds.
@@ -192,10 +193,12 @@ class Job:
         for rank in range(self.n):
             text, events = _events(self._read(f"out.{rank}"))
             codes = [event["code"] for event in events if event["event"] == "done"]
-            ranks.append(Rank(text, self._read(f"err.{rank}"), codes[-1] if codes else None, tuple(events)))
+            ranks.append(Rank(text, complaints(self._read(f"err.{rank}")), codes[-1] if codes else None, tuple(events)))
         seconds = time.monotonic() - self.started
         code = self.process.returncode if self.process.returncode is not None else -1
-        return Ended(code, self._read("launcher.out"), self._read("launcher.err"), tuple(ranks), seconds, left)
+        return Ended(
+            code, self._read("launcher.out"), complaints(self._read("launcher.err")), tuple(ranks), seconds, left
+        )
 
     def _read(self, name: str) -> str:
         path = self.folder / name
@@ -228,6 +231,11 @@ def done(folder: Path, flags: Sequence[str], **options: Any) -> Ended:
     ended = run(folder, flags, **options)
     assert (ended.code, ended.left) == (0, ()), ended
     return ended
+
+
+def complaints(said: str) -> str:
+    """Leave out what a party says of a set-up that takes long: on a busy machine any does."""
+    return re.sub(r"(?m)^fastlloyd: set-up: .+ so far; .+\n", "", said)
 
 
 def report(folder: Path, name: str = "report.json") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""FedDP-KMeans over mpirun: a killed client, and its resume."""
+"""FedDP-KMeans over mpirun: a killed client; its resume in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from fastlloyd.report.document import load
-from tests.mpi.support import Job, content, done, hospitals, read_matrix
+from tests.mpi.support import Job, content, hospitals, read_matrix
+from tests.protocols.whole import done_flags
 
 pytestmark = pytest.mark.mpi
 
@@ -39,7 +40,7 @@ def test_a_killed_client_ends_the_run_and_a_resume_ends_it_well(tmp_path: Path) 
     uplinks = {path.name: content(path) for path in (state / "client-1" / "run").glob("uplink-*")}
     assert uplinks
     shutil.rmtree(tmp_path / "res", ignore_errors=True)
-    done(tmp_path, [*flags, "--resume"])
+    done_flags(tmp_path, [*flags, "--resume"])
     written = load(tmp_path / "res" / "report.json")
     assert len(written["rounds"]) == 7
     for party in ("server", "client-1", "client-2"):

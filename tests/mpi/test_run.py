@@ -7,7 +7,6 @@ import dataclasses
 import json
 import re
 import shutil
-import stat
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -43,77 +42,12 @@ IRIS = ("--dataset", "iris", "--output", "res")
 # --- what a folder and a file are for ------------------------------------------------------------------
 
 
-def test_files_of_another_run_are_refused_and_then_replaced(tmp_path: Path) -> None:
-    flags = [*IRIS, "--protocol", "lloyd", "--bounds", "0,10", "--k", "3", "--rounds", "2"]
-    done(tmp_path, flags, n=4)
-    (tmp_path / "res" / "notes.txt").write_text("mine")
-    before = {path.name: path.read_bytes() for path in (tmp_path / "res").iterdir()}
-    assert "labels_3.csv" in before
-
-    ended = run(tmp_path, flags)
-    assert (ended.code, ended.codes, ended.left) == (2, {2}, ()), ended
-    assert "got one with files of another run" in ended.ranks[0].err and "--overwrite" in ended.ranks[0].err
-    assert ended.ranks[0].err.count("\n") == 1 and ended.ranks[1].err == ended.ranks[2].err == ""
-    assert {path.name: path.read_bytes() for path in (tmp_path / "res").iterdir()} == before
-
-    done(tmp_path, [*flags, "--overwrite"])
-    left = {path.name for path in (tmp_path / "res").iterdir()}
-    assert left == before.keys() - {"labels_3.csv"}
-    assert load(tmp_path / "res" / "report.json")["run"] == report(tmp_path / "res", "server.json")["run"]
-
-
 def test_one_file_is_not_several_clients(tmp_path: Path) -> None:
     hospitals(tmp_path)
     ended = run(tmp_path, ["--data", "hospital_1.csv", *OWN[2:], "--k", "2", "--n-total", "80"])
     assert (ended.code, ended.codes, ended.left) == (2, {2}, ()), ended
     assert "--data hospital_1.csv: all 2 parties with records run on this host" in ended.ranks[0].err
     assert not (tmp_path / "res").exists()
-
-
-# --- traffic, protocols, rings, numbers of clients -----------------------------------------------------
-
-# protocol, clients, k = d, ring bits, payload bytes per round: 2 M k (d + 1) ring elements
-TRAFFIC = [
-    ("fastlloyd", 2, 2, 32, 96),
-    ("sulloyd", 3, 2, 64, 288),
-    ("lloyd", 3, 5, 64, 1440),
-    pytest.param("sulloyd", 2, 2, 64, 192, marks=slow),
-    pytest.param("lloyd", 3, 2, 32, 144, marks=slow),
-    pytest.param("glloyd", 3, 5, 32, 720, marks=slow),
-]
-
-
-@pytest.mark.parametrize(("protocol", "clients", "k", "bits", "expected"), TRAFFIC)
-def test_payload_per_round(tmp_path: Path, protocol: str, clients: int, k: int, bits: int, expected: int) -> None:
-    hospitals(tmp_path, clients=clients, k=k, d=k)
-    flags = [*OWN, "--protocol", protocol, "--k", k, "--n-total", 40 * clients, "--ring-bits", bits, "--rounds", 3]
-    done(tmp_path, flags, n=clients + 1)
-    written = load(tmp_path / "res" / "report.json")
-    assert written["protocol"] == protocol
-    assert written["parameters"]["ring_bits"] == bits
-    assert written["traffic"]["payload_bytes_per_round"] == expected
-    assert written["traffic"]["payload_bytes"] == 3 * expected
-    assert [entry["clients_included"] for entry in written["rounds"]] == [list(range(1, clients + 1))] * 3
-    for client in range(1, clients + 1):
-        check_labels(tmp_path / "res", client, read_matrix(tmp_path / f"hospital_{client}.csv"))
-    if protocol == "lloyd":
-        assert written["privacy"]["spent_epsilon"] is None and written["not_private"]
-        assert written["privacy"]["unit"] is None
-    else:
-        assert 0.99 < written["privacy"]["spent_epsilon"] <= 1.0 and not written["not_private"]
-
-
-def check_labels(folder: Path, client: int, raw_scaled: NDArray[np.float64]) -> None:
-    """A client's labels, readable to it alone, are the nearest released centroids, up to the grid."""
-    path = folder / f"labels_{client}.csv"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    labels = read_matrix(path)[:, 1].astype(int)
-    centroids = read_matrix(folder / "centroids.csv")
-    assert labels.shape == (len(raw_scaled),)
-    distances = ((raw_scaled[:, None, :] - centroids[None, :, :]) ** 2).sum(axis=2)
-    grid = 2.0 ** -report(folder)["parameters"]["fraction_bits"]
-    slack = 8 * grid * raw_scaled.shape[1] * np.abs(centroids).max(initial=1.0)
-    assert (distances[np.arange(len(labels)), labels] <= distances.min(axis=1) + slack).all()
 
 
 # --- own records only ----------------------------------------------------------------------------------

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,12 @@ import pytest
 
 from fastlloyd.cli.options import parse_run_options
 from fastlloyd.client import parser
+from fastlloyd.errors import ConfigError
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.execute import execute
 from fastlloyd.wire.header import PartyId
+from tests.mpi.support import complaints
 from tests.net.memory import MemoryNetwork
 
 LIMIT_S = 120.0
@@ -52,32 +55,51 @@ def run_whole(folder: Path, parties: int, *, quiet: bool = True, plots: bool = F
 
 @dataclass(frozen=True)
 class Ended:
-    """What the parties of a run in memory left: their exit codes, and all that they wrote to standard error."""
+    """What the parties of a run in memory left: their exit codes, and all that they wrote."""
 
     codes: set[int]
     said: str
+    out: str
+
+    def own(self, rank: int) -> list[str]:
+        """Return what one party wrote to standard error; each line of a client begins with its name."""
+        of_clients = {line: re.match(r"fastlloyd: client (\d+): ", line) for line in self.said.splitlines()}
+        return [line for line, found in of_clients.items() if rank == (int(found[1]) if found else 0)]
 
 
-def run_flags(folder: Path, flags: Sequence[str], *, n: int = 3, plots: bool = False) -> Ended:
-    """Run all parties with the flags that mpirun would start them with, in this folder."""
-    config, _ = parse_run_options(parser(), [str(flag) for flag in flags])
-    network, said = MemoryNetwork(n), io.StringIO()
+def run_flags(
+    folder: Path,
+    flags: Sequence[object],
+    *,
+    n: int = 3,
+    only: Mapping[int, Sequence[str]] | None = None,
+    quiet: bool = True,
+    plots: bool = False,
+) -> Ended:
+    """Run all parties with the flags that mpirun would start them with, in this folder; `only`: as for `Job`."""
+    network, said, out = MemoryNetwork(n), io.StringIO(), io.StringIO()
 
     def one(rank: int) -> int:
         threading.current_thread().name = f"rank_{rank}"  # what it draws goes by this name
         me = PartyId(rank)
+        config: RunConfig | ConfigError
+        try:
+            config, _ = parse_run_options(parser(), [*map(str, flags), *(only or {}).get(rank, ())])
+        except ConfigError as error:
+            config = error
         with network.endpoint(me) as transport:
-            return execute(config, transport, Announcer(me, quiet=True, one_host=True)).code
+            return execute(config, transport, Announcer(me, quiet=quiet, one_host=True)).code
 
     drawn = contextlib.nullcontext() if plots else without_plots()
-    with pytest.MonkeyPatch.context() as patch, drawn, contextlib.redirect_stderr(said):
+    with pytest.MonkeyPatch.context() as patch, drawn:
         patch.chdir(folder)
-        with ThreadPoolExecutor(n) as pool:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(out), ThreadPoolExecutor(n) as pool:
             codes = set(pool.map(one, range(n)))
-    return Ended(codes, said.getvalue())
+    return Ended(codes, complaints(said.getvalue()), out.getvalue())
 
 
-def done_flags(folder: Path, flags: Sequence[str], *, n: int = 3, plots: bool = False) -> None:
+def done_flags(folder: Path, flags: Sequence[object], *, n: int = 3, quiet: bool = True, plots: bool = False) -> Ended:
     """Run to the end, which must be a good one."""
-    ended = run_flags(folder, flags, n=n, plots=plots)
+    ended = run_flags(folder, flags, n=n, quiet=quiet, plots=plots)
     assert ended.codes == {0}, ended.said
+    return ended
