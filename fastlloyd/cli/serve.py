@@ -39,6 +39,7 @@ def main(argv: Sequence[str]) -> int:
     config, arguments = parse_run_options(parser(), argv)
     config = without_records(config)
     address = parse_address(arguments.listen, "--listen", listening=True)
+    from fastlloyd.net.tcp.door import allow_files
     from fastlloyd.net.tcp.hub import TcpServer
     from fastlloyd.report.announcer import Announcer
     from fastlloyd.report.unit import format_count
@@ -59,6 +60,7 @@ def main(argv: Sequence[str]) -> int:
     start_log(config, SERVER.rank)
     catch_signals()
     announcer = Announcer(SERVER, events=arguments.events, quiet=config.quiet, own_terminal=True, carrier=CARRIER)
+    allow_files(count)
     listeners = listen(address)
     with TcpServer(
         listeners, count, keys=keys, note=announcer.note, warn=_log.warning, stall_s=config.deadline / 2

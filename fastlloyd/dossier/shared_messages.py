@@ -5,6 +5,8 @@ Source: docs/security.md, "Who sees what".
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fastlloyd.dossier.flow import ACROSS, DOWN, UP, Message, common, pairwise
 from fastlloyd.wire import numbers
 
@@ -55,6 +57,33 @@ SEED = Message(
     types=(numbers.SEED_CONTRIBUTION, numbers.SEED_CONFIRMATION),
     when=common,
 )
+SEALED_UP = Message(
+    name="SealKey, SealedParts",
+    about="agree on the seed of the masks: keys of this run, and parts sealed for the other clients",
+    route=UP,
+    server="public keys, and parts that it cannot open",
+    others="- (they come back in SealKeys and SealedSeed)",
+    types=(numbers.SEAL_KEY, numbers.SEALED_PARTS),
+    when=common,
+)
+SEALED_DOWN = Message(
+    name="SealKeys, SealedSeed",
+    about="the same, passed on to the clients that they are for",
+    route=DOWN,
+    server="public keys, and parts that it cannot open",
+    others="32 bytes from each that contributes, hence the seed",
+    types=(numbers.SEAL_KEYS, numbers.SEALED_SEED),
+    when=common,
+)
+ALIKE = Message(
+    name="AlikeTag, AlikeProof",
+    about="find out that all clients have the same seed, and in the end that all were told the same",
+    route="client, server",
+    server="random numbers: whether the clients have the same seed and were told the same",
+    others="that all have the same, or who differs as the server says",
+    types=(numbers.ALIKE_TAG, numbers.ALIKE_PROOF),
+    when=common,
+)
 PAIRS = Message(
     name="PairPublicKey, its confirmation (pairwise)",
     about="agree on the masks of each pair of clients",
@@ -89,6 +118,8 @@ CHAINS = Message(
     others="digests of what the sender was told",
     types=(numbers.CHAINS,),
 )
+CHAINS_OF_PAIRS = replace(CHAINS, when=pairwise)
+"""Of a protocol that compares through the server where masks are common."""
 COUNTERS = Message(
     name="Counters, Totals",
     about="who sent how much, and the signatures of all",

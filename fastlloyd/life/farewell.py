@@ -5,6 +5,7 @@
     client i                                   client j
       chains      what each speaker said --->    compare; all who took part, over their own links
                                          <---  chains
+    or, with a common seed, through the server: `life/alike.py`
 
     client i                                   server
       Counters    own traffic, signature --->
@@ -25,14 +26,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+from fastlloyd.crypto.link.signature import SIGNATURE_BYTES
 from fastlloyd.errors import PeerTimeout, Reason, SecurityError
+from fastlloyd.life.alike import NotAlike, prove_alike
 from fastlloyd.party.effects import Gather, Party, Receive, Send
 from fastlloyd.party.transcript import DIGEST_BYTES, Transcript
+from fastlloyd.randomness import domains
 from fastlloyd.wire import numbers
 from fastlloyd.wire.decode import Within, decode, load_json
-from fastlloyd.wire.header import FINAL_ROUND, SERVER, PartyId
+from fastlloyd.wire.header import COMPARE_ROUND, FINAL_ROUND, SERVER, PartyId
 
-SIGNATURE_BYTES = 64
 _SIGNATURE = re.compile(f"[0-9a-f]{{{2 * SIGNATURE_BYTES}}}")
 _ENTRY = struct.Struct(f"<I{DIGEST_BYTES}s")
 _MOST_SPEAKERS = 4
@@ -221,6 +224,50 @@ def compare_transcripts(
             "it is well, at the server between the two",
             rank=missing[0].rank,
         )
+
+
+def prove_told(
+    me: PartyId, everybody: tuple[PartyId, ...], took_part: tuple[PartyId, ...], transcript: Transcript, secret: bytes
+) -> Party[None]:
+    """Do the same as `compare_transcripts` through the server, with a secret that it does not know.
+
+    Parameters
+    ----------
+    me, everybody, took_part, transcript
+        As in `compare_transcripts`; the server is the only speaker.
+    secret : bytes
+        The clients' common seed.
+
+    Raises
+    ------
+    SecurityError
+        The server told somebody something else; names it.
+    PeerTimeout
+        One that took part says nothing.
+
+    Notes
+    -----
+    Sees: each client, that the others heard the same; the server, who it told the same.
+    """
+    try:
+        yield from prove_alike(
+            me,
+            everybody,
+            took_part,
+            secret=secret,
+            purpose=domains.TOLD_ALIKE,
+            context=transcript.digest(),
+            round_=COMPARE_ROUND,
+        )
+    except NotAlike as error:
+        whom = "all clients the same" if error.odd.is_server else f"{error.odd} and the others the same"
+        liar = "a client" if error.odd.is_server else str(error.odd)
+        raise SecurityError(
+            f"{SERVER} did not tell {whom}: plan, replies or included clients differ, so no result is written (or "
+            f"{liar} misstates what it heard); find out why before you run again",
+            rank=SERVER.rank,
+            reason=Reason.EQUIVOCATION,
+        ) from error
 
 
 def _compare(me: PartyId, own: Mapping[PartyId, bytes], party: PartyId, theirs: Mapping[PartyId, bytes]) -> None:

@@ -1,4 +1,6 @@
-"""Agreement on the clients' common seed, which the server cannot know.
+"""Agreement on a common seed over the clients' own links, for protocols that have these anyway.
+
+Through the server, without such links: `life/sealed.py`.
 
 ::
 
@@ -106,15 +108,6 @@ def agree_seed(
         message = yield Receive(party, SeedContribution, SETUP_ROUND)
         contributions[party] = message.value
     seed = derive(b"".join(contributions[party] for party in clients), domains.SEED, run_id)
-    yield from confirm_seed(me, clients, seed, run_id=run_id, context=context)
-    return seed
-
-
-def confirm_seed(
-    me: PartyId, clients: tuple[PartyId, ...], seed: bytes, *, run_id: bytes, context: bytes
-) -> Party[None]:
-    """Compare confirmation tags with every other client; on resume, of the stored seed."""
-    others = tuple(party for party in clients if party != me)
     if others:
         yield Send(others, SeedConfirmation(_tag(seed, run_id, context, me)), SETUP_ROUND)
     for party in others:
@@ -125,6 +118,7 @@ def confirm_seed(
                 "confirmation tag on both sides; compare the rosters, configurations and versions of the two",
                 rank=party.rank,
             )
+    return seed
 
 
 def _tag(seed: bytes, run_id: bytes, context: bytes, sender: PartyId) -> bytes:

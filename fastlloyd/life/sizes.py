@@ -13,9 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fastlloyd.life.alike import TAG_BYTES, AlikeProof, AlikeTag, proof_bytes
 from fastlloyd.life.farewell import MOST_CHAINS_BYTES, Chains, Counters, Totals
 from fastlloyd.life.hello import Go, Hello, PlanProposal, Ready
 from fastlloyd.life.pairs import PairPublicKey
+from fastlloyd.life.sealed_messages import (
+    CONTRIBUTORS,
+    SEAL_KEY_BYTES,
+    SEALED_SEED_BYTES,
+    SealedParts,
+    SealedSeed,
+    SealKey,
+    SealKeys,
+    sealed_parts_bytes,
+)
 from fastlloyd.life.seed import SeedConfirmation, SeedContribution
 from fastlloyd.party.bounds import Bounds
 from fastlloyd.randomness.prg import KEY_BYTES
@@ -24,6 +35,18 @@ from fastlloyd.wire.header import PartyId
 _SMALL_BYTES = 1 << 12
 _COUNTERS_BYTES = 1 << 14
 _AGREEMENT = dict.fromkeys((SeedContribution.TYPE, SeedConfirmation.TYPE, PairPublicKey.TYPE), KEY_BYTES)
+
+
+def seed_sizes(clients: int) -> dict[int, int]:
+    """Return the largest body of each message with which clients agree and compare through the server."""
+    return {
+        SealKey.TYPE: SEAL_KEY_BYTES,
+        SealKeys.TYPE: SEAL_KEY_BYTES * clients,
+        SealedParts.TYPE: sealed_parts_bytes(clients),
+        SealedSeed.TYPE: SEALED_SEED_BYTES * CONTRIBUTORS,
+        AlikeTag.TYPE: TAG_BYTES,
+        AlikeProof.TYPE: proof_bytes(clients),
+    }
 
 
 def setup_bounds(me: PartyId, sizes: Mapping[int, int] | None = None) -> Bounds:

@@ -40,17 +40,18 @@ class PairKey:
     ----------
     raw_key : bytes of length 32
         Fresh secret bytes; never shown.
+
+    Attributes
+    ----------
+    public : bytes of length 32
+        What the other clients receive.
     """
 
-    __slots__ = ("_private",)
+    __slots__ = ("_private", "public")
 
     def __init__(self, raw_key: bytes) -> None:
         self._private = X25519PrivateKey.from_private_bytes(raw_key)
-
-    @property
-    def public(self) -> bytes:
-        """The 32 bytes that the other clients receive."""
-        return self._private.public_key().public_bytes_raw()
+        self.public = self._private.public_key().public_bytes_raw()
 
     def secret_with(self, me: PartyId, other: PartyId, public: bytes, run_id: bytes) -> bytes:
         """Derive the secret of a pair, alike on both sides.

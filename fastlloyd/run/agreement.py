@@ -6,12 +6,14 @@ Source: docs/protocol.md, "Seed" and "Masks".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from fastlloyd.crypto.link.signature import Credentials
 from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.life.pairs import agree_pairs, confirm_pairs
-from fastlloyd.life.seed import agree_seed, confirm_seed
+from fastlloyd.life.sealed import Sealing
+from fastlloyd.life.seed import agree_seed
 from fastlloyd.masking.pairwise import PairSecrets
 from fastlloyd.party.effects import Keep, Load, Party, Save
 from fastlloyd.randomness.prg import KEY_BYTES
@@ -39,10 +41,14 @@ class MaskAgreement:
         Take the stored secrets and compare them with the others'; never make new ones.
     kept : bool
         Whether new ones are kept for a resume.
+    run : bytes
+        Digest of run id, roster and public parameters.
+    credentials : Credentials
+        What this client signs with, and the others' certificates.
 
     Notes
     -----
-    Sees: the clients; nothing of it passes the server.
+    Sees: the clients; the server passes on what it cannot open.
     """
 
     me: PartyId
@@ -52,28 +58,50 @@ class MaskAgreement:
     facts: Mapping[str, Any]
     resumed: bool
     kept: bool = True
+    run: bytes = b""
+    credentials: Credentials = field(default_factory=Credentials)
 
     def seed(self) -> Party[bytes]:
-        """Agree on the common seed, or confirm the stored one.
+        """Agree on the common seed through the server, or confirm the stored one.
 
         Raises
         ------
         ConfigError
             A resumed run has no seed, or it is damaged.
         SecurityError
-            A pair does not agree; names it.
+            The clients do not agree; names the culprit.
         """
+        sealing = Sealing(
+            me=self.me,
+            clients=self.clients,
+            run_id=self.run_id,
+            run=self.run,
+            context=self.context,
+            credentials=self.credentials,
+        )
         stored = yield from self._stored(_SEED)
         if stored is not None:
             if len(stored) != KEY_BYTES:
                 raise _damaged(f"expected {KEY_BYTES} bytes, got {len(stored)}")
-            yield from confirm_seed(self.me, self.clients, stored, run_id=self.run_id, context=self.context)
+            yield from sealing.confirm(stored)
             return stored
-        seed = yield from agree_seed(
-            self.me, self.clients, run_id=self.run_id, context=self.context, secret=SecretRandom()
-        )
+        seed = yield from sealing.agree(SecretRandom())
         yield from self._keep(_SEED, seed)
         return seed
+
+    def linked_seed(self) -> Party[bytes]:
+        """Agree on a common seed over the clients' own links, for this run only.
+
+        Raises
+        ------
+        SecurityError
+            A pair does not agree; names it.
+        """
+        return (
+            yield from agree_seed(
+                self.me, self.clients, run_id=self.run_id, context=self.context, secret=SecretRandom()
+            )
+        )
 
     def pairs(self) -> Party[PairSecrets]:
         """Agree on a secret with each other client, or confirm the stored ones.

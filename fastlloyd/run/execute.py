@@ -54,7 +54,7 @@ from fastlloyd.run.session import Session, find_face
 from fastlloyd.run.state import StateDir
 from fastlloyd.run.told import interrupted_words, resume_words
 from fastlloyd.run.vertical import refuse_one_file
-from fastlloyd.wire.header import PartyId, clients
+from fastlloyd.wire.header import SERVER, PartyId, clients
 from fastlloyd.wire.values import explain
 
 T = TypeVar("T")
@@ -126,7 +126,7 @@ def execute(
         announcer.patience.start()
     prepared = _prepare(config, transport, announcer, approve)
     meter = Meter()
-    links = SecureLinks(transport, prepared.identity, prepared.certificates, meter)
+    links = SecureLinks(transport, prepared.identity, prepared.certificates, meter, linked=_linked(prepared, transport))
     first = setup_bounds(transport.me)
     links.bound(message_bytes=first.largest, ahead_bytes=first.ahead_bytes)
     files: Files | None = None
@@ -195,6 +195,14 @@ def _prepare(
     if prepared.problem is None and announcer.speaks:
         _point_out(prepared, announcer)
     return prepared
+
+
+def _linked(prepared: _Prepared, transport: Transport) -> tuple[PartyId, ...]:
+    """Return the parties that this one needs links to: not other clients, where the protocol can do without."""
+    if transport.me.is_server or prepared.common is None:
+        return transport.peers
+    say = getattr(find_face(prepared.config.protocol), "links_clients", None)
+    return transport.peers if say is None or say(prepared.config) else (SERVER,)
 
 
 def _people(config: RunConfig) -> str | None:

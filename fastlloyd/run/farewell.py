@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 from fastlloyd.crypto.link.signature import sign, verifies
 from fastlloyd.errors import PeerError
+from fastlloyd.life.alike import collect_tags
 from fastlloyd.life.farewell import (
     Account,
     Sent,
     account_client,
     collect_accounts,
     compare_transcripts,
+    prove_told,
     tell_totals,
 )
 from fastlloyd.party.effects import Elect, Heard, Party
@@ -30,7 +32,7 @@ from fastlloyd.report.document import Traffic
 from fastlloyd.report.signed import COVERS, SignedRecord, file_digests
 from fastlloyd.run.outcome import Farewell, Outcome, Result
 from fastlloyd.run.session import Session
-from fastlloyd.wire.header import SERVER, PartyId
+from fastlloyd.wire.header import COMPARE_ROUND, SERVER, PartyId
 
 
 def conclude(
@@ -43,6 +45,7 @@ def conclude(
     late: frozenset[PartyId] = frozenset(),
     raw_labels: NDArray[np.int64] | None = None,
     raw_files: Mapping[str, str] | None = None,
+    seed: bytes | None = None,
 ) -> Party[Outcome]:
     """Compare with the others, and only then make the result; sign it, and exchange counters.
 
@@ -63,6 +66,8 @@ def conclude(
         Of this party's records.
     raw_files : mapping from file name to text, optional
         This party's alone.
+    seed : bytes, optional
+        The clients' common seed, to compare through the server; without, over the clients' own links.
 
     Raises
     ------
@@ -72,7 +77,10 @@ def conclude(
         One that took part is silent.
     """
     group = session.everybody if heard is None else heard
-    if session.me in group:
+    if seed is not None:
+        transcript: Transcript = yield Heard()
+        yield from prove_told(session.me, group, tuple(took_part), transcript, seed)
+    elif session.me in group:
         yield from compare(session, took_part, group)
     yield Elect(tuple(writers))
     made = make()
@@ -90,7 +98,12 @@ def conclude(
 
 
 def conclude_without_result(
-    session: Session, common: document.Common, releases: Sequence[Release], late: frozenset[PartyId]
+    session: Session,
+    common: document.Common,
+    releases: Sequence[Release],
+    late: frozenset[PartyId],
+    *,
+    took_part: Sequence[PartyId] | None = None,
 ) -> Party[Outcome]:
     """Say farewell as a server that learns no result: who was included, and traffic.
 
@@ -101,7 +114,16 @@ def conclude_without_result(
     releases : sequence of Release
         Of the plan; noted as this run's.
     late : frozenset of PartyId
+    took_part : sequence of PartyId, optional
+        Who must say what it was told, where the clients compare through the server (`conclude` with a seed).
+
+    Raises
+    ------
+    PeerTimeout, PeerGone
+        One that took part is silent.
     """
+    if took_part is not None:
+        yield from collect_tags(session.everybody, took_part, late, COMPARE_ROUND)
     run = session.facts.run_id.hex()
     record = SignedRecord(
         common=common, releases=[replace(release, run=run).to_dict() for release in releases], covers="public"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from fastlloyd.data.records import ClientRecords
@@ -21,6 +21,7 @@ from fastlloyd.life.hello import (
     receive_plan,
     tell_ready,
 )
+from fastlloyd.life.sealed import relay_seed
 from fastlloyd.party.bounds import Bounds
 from fastlloyd.party.effects import Afford, Allow, Expect, Keep, Party, Publish, Recall
 from fastlloyd.party.stored import StoredRounds
@@ -86,6 +87,7 @@ def run_server(
     bounds: Callable[[P], Bounds],
     play: Callable[[P, Mapping[int, bytes], Mapping[PartyId, int]], Party[R]],
     included: Callable[[P, int, bytes], Sequence[PartyId]],
+    relays_seed: Callable[[P], bool] = lambda plan: False,
 ) -> Party[tuple[P, R]]:
     """Run the server from the clients' schemas to the last round; gives plan and result.
 
@@ -102,6 +104,8 @@ def run_server(
         From plan, stored replies and what each client has accepted to the server's coroutine.
     included : callable
         From plan, round and the bytes of its reply to the clients whose uplinks are in it.
+    relays_seed : callable
+        From the plan to whether the clients agree on a common seed through this server.
     """
     yield from session.begin()
     stored: Mapping[int, bytes] = yield Recall("reply")
@@ -115,6 +119,10 @@ def run_server(
     yield Expect(plan.all_releases())
     refuse_behind(stored, schema.rounds_done, lambda t, body: included(plan, t, body))
     yield from propose_plan(session.everybody, plan.to_json(), len(stored))
+    if relays_seed(plan):
+        yield from relay_seed(
+            session.everybody, run=session.digest, credentials=session.credentials, resumed=session.resumed
+        )
     yield from await_ready(session.everybody)
     # Not before all are ready: a run that is refused must not make this party forget an interrupted one.
     yield Keep({"plan": plan.to_json()})
@@ -166,11 +174,13 @@ class Begun(Generic[P]):
             context=context,
             facts=self.facts,
             resumed=session.resumed,
+            run=session.digest,
+            credentials=session.credentials,
         )
 
     def fresh_seed(self) -> Party[bytes]:
-        """Agree on a seed that the server cannot know, and keep it nowhere: for a protocol without resume."""
-        return replace(self.agreement(), resumed=False, kept=False).seed()
+        """Agree on a seed over the clients' links, and keep it nowhere: for a protocol without resume."""
+        return self.agreement().linked_seed()
 
     @property
     def facts(self) -> dict[str, Any]:

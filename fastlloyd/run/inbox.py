@@ -13,7 +13,7 @@ import logging
 from fastlloyd.errors import PeerError
 from fastlloyd.party.bounds import MESSAGE_COST, Bounds
 from fastlloyd.party.effects import Gather, Receive
-from fastlloyd.wire.header import FINAL_ROUND, SETUP_ROUND, Header, Message, PartyId, round_order
+from fastlloyd.wire.header import COMPARE_ROUND, FINAL_ROUND, SETUP_ROUND, Header, Message, PartyId, round_order
 
 _log = logging.getLogger(__name__)
 
@@ -97,5 +97,5 @@ class Inbox:
 
 
 def _name(round_: int) -> str:
-    names = {SETUP_ROUND: "the set-up", FINAL_ROUND: "the final exchange"}
+    names = {SETUP_ROUND: "the set-up", COMPARE_ROUND: "the comparison", FINAL_ROUND: "the final exchange"}
     return names.get(round_, f"round {round_}")

@@ -45,6 +45,7 @@ from fastlloyd.wire.values import MOST_TOLD_BYTES, canonical
 
 DEFAULT_DATASET = "photo"
 _CONTROL_GROUPS = Path("/sys/fs/cgroup")
+_MOST_PARTIES_TOLD = 100
 T = TypeVar("T")
 
 
@@ -132,8 +133,14 @@ def public_values(config: RunConfig, common: Common, roster: Roster | None) -> d
 
 
 def told(config: RunConfig, common: Common, roster: Roster | None) -> bytes:
-    """Return the public values as client and server tell them to each other; empty if `MOST_TOLD_BYTES` do not do."""
-    text = canonical({**public_values(config, common, roster), "resume": config.resume})
+    """Return the public values as client and server tell them to each other; empty if `MOST_TOLD_BYTES` do not do.
+
+    Of a long roster only its digest: M parties that are each told M names would get M times M.
+    """
+    values = {**public_values(config, common, roster), "resume": config.resume}
+    if len(values["parties"]) > _MOST_PARTIES_TOLD:
+        del values["parties"]
+    text = canonical(values)
     return text if len(text) <= MOST_TOLD_BYTES else b""
 
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from fastlloyd.crypto.link.identity import Identity
 from fastlloyd.crypto.link.roster import Roster
+from fastlloyd.crypto.link.signature import Credentials
 from fastlloyd.data.records import ClientRecords
 from fastlloyd.data.rows import RawRows
 from fastlloyd.errors import InternalError
@@ -80,6 +81,11 @@ class Session:
     def resumed(self) -> bool:
         """Whether this run goes on with an interrupted one."""
         return bool(self.stored)
+
+    @property
+    def credentials(self) -> Credentials:
+        """What this party signs with, and the certificates of all; nothing without a roster."""
+        return Credentials() if self.roster is None else Credentials(self.identity, self.roster.certificates())
 
     def take_own(self, kind: type[T]) -> T:
         """Hand over this party's records, and keep no second reference to them."""

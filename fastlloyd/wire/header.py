@@ -18,9 +18,10 @@ from functools import lru_cache
 from itertools import compress
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 SETUP_ROUND = 0xFFFF_FFFF
 FINAL_ROUND = 0xFFFF_FFFE
+COMPARE_ROUND = 0xFFFF_FFFD
 
 _HEADER = struct.Struct("<BBHI")
 HEADER_BYTES = _HEADER.size

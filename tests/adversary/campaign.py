@@ -34,6 +34,8 @@ from tests.adversary.verdict import FAULTS, judge, sentences
 
 PLAN_TYPE = 9
 _CODES = (0, 2, 3, 4, 70)
+# Their clients say nothing to each other.
+UNLINKED = ("fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd", "lloyd", "fewer")
 NAMES = ("operator", "clinic north", "clinic south", "clinic west", "clinic east")
 
 
@@ -105,8 +107,11 @@ def _relayed(sent: dict[str, list[Sent]], count: int, seed: int) -> list[tuple[s
     """Lies of whoever stands between: the forwarding hub, and the network in front of it."""
     found: list[tuple[str, str, str, Lie]] = []
     several = [play for play in sent if PLAYS[play].clients > 1]
+    linked = cycle(play for play in several if play not in UNLINKED)
     for number, play in enumerate(islice(cycle(several), count)):
         kind = "wire" if number % 3 == 0 else "hub"
+        if kind == "hub":
+            play = next(linked)
         act = random.Random(seed + number).choice(WIRE_ACTS if kind == "wire" else HUB_ACTS)
         lie = Lie(rank=0, act=act, type=0, seed=seed + number, provable=False, name=f"{kind}, {act}, {number}")
         found.append(("tcp", kind, play, lie))

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from fastlloyd.life.alike import AlikeTag
 from fastlloyd.life.farewell import Totals
+from fastlloyd.life.sealed_messages import SealedParts, SealedSeed
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.feddp.messages import CentersMessage, MaskedStatistic
 from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters
@@ -47,7 +49,13 @@ CASES = [("tcp", "directed", play, lie) for play, lies in CUT.items() for lie in
 # The hub that forwards what the clients say to each other, under a roster.
 CASES += [
     ("tcp", "hub", play, Lie(rank=0, act=act, type=0, seed=seed, provable=False))
-    for play, act, seed in (("fastlloyd", "flip", 1), ("secfc", "cut", 2), ("vertical-plain", "empty", 3))
+    for play, act, seed in (("pairwise", "flip", 1), ("secfc", "cut", 2), ("vertical-plain", "empty", 3))
+]
+# The common seed, which passes through the server.
+CASES += [
+    ("tcp", "directed", "fastlloyd", Lie(rank=0, act="flip", type=SealedSeed.TYPE, provable=False)),
+    ("tcp", "directed", "fastlloyd", Lie(rank=1, act="flip", type=SealedParts.TYPE, provable=False)),
+    ("tcp", "directed", "fewer", Lie(rank=2, act="zeros", type=AlikeTag.TYPE)),
 ]
 CASES += [
     ("mpi", "directed", "kfed", Lie(rank=0, act="cut", type=MergedCenters.TYPE)),

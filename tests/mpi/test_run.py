@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from fastlloyd.__main__ import main
 from fastlloyd.data.bounds import scale
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.life.farewell import Chains
-from fastlloyd.life.seed import SeedConfirmation, SeedContribution
+from fastlloyd.life.alike import AlikeTag
+from fastlloyd.life.sealed_messages import SealKey
 from fastlloyd.net.link.frame import Kind
 from fastlloyd.protocols.fastlloyd.face import gather
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
@@ -147,20 +147,14 @@ def test_masked_updates_go_to_the_server_and_to_nobody_else(recorded: Iris) -> N
         lines = [json.loads(line) for line in (recorded.folder / f"sent.{rank}").read_text().splitlines()]
         messages = [line for line in lines if line["what"] == "message"]
         if rank == 0:
-            assert not [m for m in messages if m["type"] in (MaskedUpdate.TYPE, SeedContribution.TYPE)]
+            assert not [m for m in messages if m["type"] in (MaskedUpdate.TYPE, SealKey.TYPE, AlikeTag.TYPE)]
             continue
         updates = [m for m in messages if m["type"] == MaskedUpdate.TYPE]
         assert [(m["peer"], m["round"]) for m in updates] == [(0, t) for t in range(rounds)]
         assert all(len(m["body"]) == 2 * 60 for m in updates)
-        # Between clients: the seed, never to the server, and once the rounds have begun nothing but the farewell.
-        kinds = {SeedContribution.TYPE, SeedConfirmation.TYPE, Chains.TYPE}
-        assert {m["type"] for m in messages if m["peer"]} == kinds
-        assert not [m for m in messages if m["type"] == SeedContribution.TYPE and not m["peer"]]
-        # The same on the level of MPI: frames of updates exist, and none of them goes to a client.
+        # Between clients there is nothing, not on the level of MPI either.
         frames = [line for line in lines if line["what"] == "frame"]
-        first = next(i for i, line in enumerate(lines) if line in updates)
-        last = next(i for i, line in enumerate(lines) if line.get("type") == Chains.TYPE)
-        assert {line["peer"] for line in lines[first:last]} - {0} == set() and lines[last]["peer"] != 0
+        assert {line["peer"] for line in lines} == {0}
         sealed = Counter(f["peer"] for f in frames if f["kind"] == Kind.RECORD and f["size"] == 1 + 22 + 4 + 8 + 60)
         assert sealed == {0: rounds}
 

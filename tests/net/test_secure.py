@@ -89,6 +89,26 @@ def test_chosen_peers_only():
         links[1].send(TWO, b"x", payload_bytes=0, round=0)
 
 
+@pytest.mark.parametrize("roster", [True, False])
+def test_clients_without_links_to_each_other_pass_over_what_one_begins(roster):
+    # Client 2 runs with other flags and wants a link to client 1; the server names what differs.
+    links = make_links(3, roster=roster, change=lambda me: {"linked": (SERVER,)} if me == ONE else {})
+
+    def other():
+        with pytest.raises(PeerTimeout, match="client 1 did not finish the handshake"):
+            links[2].connect(CONTEXT, deadline_s=SHORT_S)
+
+    calls = [
+        lambda: links[0].connect(CONTEXT, deadline_s=LIMIT_S),
+        lambda: links[1].connect(CONTEXT, deadline_s=LIMIT_S),
+    ]
+    assert at_once([*calls, other]) == [None] * 3
+    links[0].send(ONE, message(0, b"hello"), payload_bytes=0, round=0)
+    assert links[1].receive(LIMIT_S) == (SERVER, message(0, b"hello"))
+    with pytest.raises(InternalError, match="link to client 2 is not up"):
+        links[1].send(TWO, b"x", payload_bytes=0, round=0)
+
+
 def test_peer_that_comes_late_finds_everything_kept():
     """Frames of a handshake and a first message arrive while this party is still busy elsewhere."""
     links = make_links(2)
@@ -247,8 +267,10 @@ def test_client_that_differs_from_the_server_does_not_accuse_another_client_firs
     links = make_links(3)
     links[1]._wanted, links[1]._confirmation = (SERVER, TWO), b"mine"
     links[1]._heard[TWO] = b"other"
+    links[1]._unjudged = {TWO}
     links[1]._compare()  # client 2 differs, but the server has not been heard
     links[1]._heard[SERVER] = b"other"
+    links[1]._unjudged = {SERVER, TWO}
     with pytest.raises(PeerError, match="the server"):
         links[1]._compare()
 
@@ -260,6 +282,7 @@ def test_a_client_that_is_not_to_blame_leaves_it_to_the_server_and_is_told_so(mo
         links = make_links(3)
         links[2]._wanted, links[2]._confirmation = (SERVER, ONE), bytes([secure.PROTOCOL_VERSION]) + CONTEXT
         links[2]._heard |= {SERVER: links[2]._confirmation, ONE: links[2]._confirmation[:-1] + b"?"}
+        links[2]._unjudged = {SERVER, ONE}
         return links
 
     links = differing()

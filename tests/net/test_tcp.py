@@ -6,6 +6,8 @@ import contextlib
 import socket
 import ssl
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -485,7 +487,7 @@ def test_another_version_is_refused_in_words() -> None:
         other.sendall(hello(1)[:4] + b"\x63" + hello(1)[5:])
         answer = end_of(other)
     assert answer[:4] == hello(1)[:4] and answer[5] == 3
-    assert "speaks version 99, expected 4" in site.warned[0]
+    assert "speaks version 99, expected 5" in site.warned[0]
 
 
 def test_a_certificate_that_is_not_on_the_roster_is_refused() -> None:
@@ -785,3 +787,16 @@ def test_a_number_of_clients_that_cannot_be() -> None:
 def test_nobody_is_sent_to_but_clients() -> None:
     with Site(1) as site, pytest.raises(InternalError, match="its peers are client 1"):
         site.server.send(PartyId(0), b"x")
+
+
+@pytest.mark.parametrize(("hard", "clients", "said"), [(3000, 1000, "2088"), (1100, 1000, "1100"), (1000, 1000, "")])
+def test_a_server_asks_for_as_many_files_as_it_needs(hard: int, clients: int, said: str) -> None:
+    code = (
+        f"import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (500, {hard}))\n"
+        f"from fastlloyd.net.tcp.door import allow_files; allow_files({clients})\n"
+        "print(r.getrlimit(r.RLIMIT_NOFILE)[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == said
+    sentence = "1000 clients need 1068 open files at least, and this process may open 1000: raise the limit first"
+    assert (sentence in done.stderr) == (not said)

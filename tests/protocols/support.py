@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto.link.signature import Credentials
 from fastlloyd.kmeans.grid import quantise
+from fastlloyd.life.sealed import relay_seed
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.face import make_masks
@@ -66,7 +68,7 @@ class Run:
 def agreement(me: PartyId, n_clients: int) -> MaskAgreement:
     """How a client of these runs comes by secrets: as in a whole life, of a run with a known number."""
     return MaskAgreement(
-        me=me, clients=clients(n_clients), run_id=RUN_ID, context=b"", facts={}, resumed=False, kept=False
+        me=me, clients=clients(n_clients), run_id=RUN_ID, context=bytes(32), facts={}, resumed=False, kept=False
     )
 
 
@@ -94,14 +96,19 @@ def run(
     def one(me: PartyId):
         own = quantise(points[parts[me.rank - 1]], plan.fraction_bits)
         before = (stored or {}).get(me)
-        masks = yield from make_masks(agreement(me, plan.clients), plan)
+        masks, _ = yield from make_masks(agreement(me, plan.clients), plan)
         mine = None
         if plan.masking == "pairwise":
             mine = partial(share, me) if share is not None else partial(draw_share, plan, secret=SecretRandom())
         return (yield from client(me, own, plan, masks, share=mine, stored=before, start=start))
 
+    def serve():
+        if plan.masking != "pairwise":
+            yield from relay_seed(everybody, run=b"", credentials=Credentials(), resumed=False)
+        return (yield from server(plan, source))
+
     source = noise if noise is not None else (lambda t: draw_noise(plan, t, secret))
-    simulation = Simulation({SERVER: server(plan, source), **{me: one(me) for me in everybody}}, tap)
+    simulation = Simulation({SERVER: serve(), **{me: one(me) for me in everybody}}, tap)
     return Run(simulation, simulation.run())
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from fastlloyd.life.alike import AlikeProof, AlikeTag
 from fastlloyd.life.farewell import Chains, Counters, Totals
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum
-from fastlloyd.wire.header import FINAL_ROUND, Header, PartyId
+from fastlloyd.wire.header import COMPARE_ROUND, FINAL_ROUND, Header, PartyId
 from tests.protocols.whole import run_whole
 
 RESULTS = ("report.json", "centroids.csv", "labels_*.csv", "server.json", "ledger.jsonl")
@@ -46,6 +47,17 @@ def test_after_two_stories_nobody_writes_and_the_server_is_named(
     assert codes == [3] * 4
     assert not written(tmp_path)
     assert "did not tell client" in capsys.readouterr().err
+
+
+def test_a_server_that_lies_about_the_comparison_too_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # It tells client 2 another sum, and names nobody in the proof.
+    lie(monkeypatch, 0, 2, NoisyMaskedSum.TYPE, lambda body: body[:-1] + bytes([body[-1] ^ 0b100]), 1)
+    lie(monkeypatch, 0, None, AlikeProof.TYPE, lambda body: body[:1] + bytes(4) + body[5:], COMPARE_ROUND)
+    assert run_whole(tmp_path, 4, protocol="fastlloyd", rounds=3, min_clients=2) == [3] * 4
+    assert not written(tmp_path)
+    assert "the server did not tell all clients the same" in capsys.readouterr().err
 
 
 TOLD: dict[str, tuple[int, dict[str, Any]]] = {
@@ -99,6 +111,15 @@ def test_malformed_chains_are_their_senders_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lie(monkeypatch, 2, 1, Chains.TYPE, lambda _: bytes(7), FINAL_ROUND)
-    assert run_whole(tmp_path, 3, protocol="fastlloyd", rounds=2) == [3] * 3
+    assert run_whole(tmp_path, 3, protocol="fastlloyd", rounds=2, masking="pairwise") == [3] * 3
     assert "client 2 sent a malformed Chains" in capsys.readouterr().err
+    assert not written(tmp_path)
+
+
+def test_a_malformed_tag_is_its_senders_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lie(monkeypatch, 2, 0, AlikeTag.TYPE, lambda _: bytes(7), COMPARE_ROUND)
+    assert run_whole(tmp_path, 3, protocol="fastlloyd", rounds=2) == [3] * 3
+    assert "client 2 sent a malformed AlikeTag" in capsys.readouterr().err
     assert not written(tmp_path)

@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 from fastlloyd.errors import ConfigError, PeerError, RangeError, SecurityError
-from fastlloyd.life.seed import SeedConfirmation, SeedContribution
+from fastlloyd.life.alike import AlikeProof, AlikeTag
+from fastlloyd.life.sealed_messages import SealedParts, SealedSeed, SealKey, SealKeys
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.fastlloyd.reference import reference
@@ -70,7 +71,8 @@ def test_payload_per_round_is_the_papers_or_half(k: int, d: int, bits: int, expe
 
 def test_an_update_reaches_the_server_and_nobody_else() -> None:
     seen: dict[type, set[tuple[int, int]]] = {}
-    kinds = {m.TYPE: m for m in (MaskedUpdate, NoisyMaskedSum, SeedContribution, SeedConfirmation)}
+    agreement = (SealKey, SealKeys, SealedParts, SealedSeed, AlikeTag, AlikeProof)
+    kinds = {m.TYPE: m for m in (MaskedUpdate, NoisyMaskedSum, *agreement)}
 
     def tap(sender, receiver, header, body):
         seen.setdefault(kinds[header.type], set()).add((sender.rank, receiver.rank))
@@ -78,10 +80,13 @@ def test_an_update_reaches_the_server_and_nobody_else() -> None:
 
     points = blobs(100, 2, 2)
     run(points, plan_for(points, 2, clients=3), tap=tap)
-    assert seen[MaskedUpdate] == {(1, 0), (2, 0), (3, 0)}
-    assert seen[NoisyMaskedSum] == {(0, 1), (0, 2), (0, 3)}
-    pairs = {(i, j) for i in (1, 2, 3) for j in (1, 2, 3) if i != j}
-    assert seen[SeedContribution] == pairs == seen[SeedConfirmation]
+    up, down = {(1, 0), (2, 0), (3, 0)}, {(0, 1), (0, 2), (0, 3)}
+    assert seen == {
+        MaskedUpdate: up,
+        NoisyMaskedSum: down,
+        **dict.fromkeys((SealKey, SealedParts, AlikeTag), up),
+        **dict.fromkeys((SealKeys, SealedSeed, AlikeProof), down),
+    }
 
 
 def _updates(points, plan) -> list[bytes]:
@@ -193,14 +198,13 @@ def test_a_sum_over_fewer_clients_than_agreed_is_refused() -> None:
     assert caught.value.rank == 0
 
 
-def test_a_wrong_confirmation_names_the_pair() -> None:
+def test_a_client_with_another_seed_is_named() -> None:
     points = blobs(90, 3, 2)
 
     def tap(sender, receiver, header, body):
-        wrong = header.type == SeedConfirmation.TYPE and (sender.rank, receiver.rank) == (2, 1)
-        return bytes(32) if wrong else body
+        return bytes(64) if header.type == AlikeTag.TYPE and sender.rank == 2 else body
 
-    with pytest.raises(SecurityError, match="client 1 and client 2"):
+    with pytest.raises(SecurityError, match="client 2 does not agree with the others on the common seed"):
         run(points, plan_for(points, 3), tap=tap)
 
 
@@ -212,7 +216,8 @@ def test_a_wrong_confirmation_names_the_pair() -> None:
         (NoisyMaskedSum, lambda body: body[:-4]),
         (NoisyMaskedSum, lambda body: b"\0" + body[1:]),
         (NoisyMaskedSum, lambda body: b"\xff" + body[1:]),
-        (SeedContribution, lambda body: body[:31]),
+        (SealKey, lambda body: body[:31]),
+        (SealedSeed, lambda body: body[:-1]),
     ],
 )
 def test_malformed_messages_name_their_sender(type_, change) -> None:

@@ -10,14 +10,23 @@ import dataclasses
 import importlib
 import itertools
 import json
+from datetime import datetime
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding
 
+from fastlloyd.crypto.link.identity import Identity
+from fastlloyd.crypto.link.signature import Credentials
 from fastlloyd.kmeans.grid import GridPoints
+from fastlloyd.life.alike import AlikeProof, AlikeTag
+from fastlloyd.life.sealed import Sealing, relay_seed
+from fastlloyd.life.sealed_messages import SealedParts, SealedSeed, SealKey, SealKeys
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY, MaskGenerator, continue_history
 from fastlloyd.masking.pairwise import PairKey, PairSecrets, PairwiseMasks
@@ -31,7 +40,8 @@ from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, local_u
 from fastlloyd.protocols.fastlloyd.settings import settings_from
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import derive
-from fastlloyd.wire.header import PartyId, clients
+from fastlloyd.run.simulation import Simulation
+from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.protocols.support import parameters
 
 FOLDER = Path(__file__).parent
@@ -182,3 +192,58 @@ def _plus_plan(case: dict[str, Any]) -> Plan:
         rounds=tuple(outline.round_plan(t, bits, 1.0) for t in range(rounds)),
         plus=outline.plus,
     )
+
+
+class Drawn:
+    """Gives out known bytes where a party draws secret ones."""
+
+    def __init__(self, *values: str) -> None:
+        self._values = [bytes.fromhex(value) for value in values]
+
+    def bytes(self, count: int) -> bytes:
+        assert len(self._values[0]) == count
+        return self._values.pop(0)
+
+
+def test_the_agreement_through_the_server() -> None:
+    case, everybody = known("sealed"), clients(5)
+    identities = {me: certified(bytes.fromhex(case["signing_keys"][str(me.rank)])) for me in everybody}
+    certificates = {me: identity.certificate_der for me, identity in identities.items()}
+    run = bytes.fromhex(case["run"])
+    lives: dict[PartyId, Any] = {}
+    for me in everybody:
+        sealing = Sealing(
+            me=me,
+            clients=everybody,
+            run_id=bytes.fromhex(case["run_id"]),
+            run=run,
+            context=bytes.fromhex(case["context"]),
+            credentials=Credentials(identities[me], certificates),
+        )
+        part = case["parts"].get(str(me.rank))
+        drawn: Any = Drawn(*([part] if part else []), case["private_keys"][str(me.rank)])
+        lives[me] = sealing.agree(drawn)
+    credentials = Credentials(identities[everybody[0]], certificates)
+    lives[SERVER] = relay_seed(everybody, run=run, credentials=credentials, resumed=False)
+    said: dict[tuple[int, int, int], str] = {}
+
+    def note(sender: PartyId, receiver: PartyId, header: Any, body: bytes) -> bytes:
+        said[header.type, sender.rank, receiver.rank] = body.hex()
+        return body
+
+    seeds = Simulation(lives, note).run()
+    assert {seeds[me].hex() for me in everybody} == {case["seed"]}
+    expected = {(kind.TYPE, 0, i): case[name] for kind, name in ((SealKeys, "seal_keys"),) for i in (1, 2, 3)}
+    expected |= {(AlikeProof.TYPE, 0, i): case["alike_proof"] for i in range(1, 6)}
+    expected |= {(SealedSeed.TYPE, 0, i): case["sealed_seed"][str(i)] for i in range(1, 6)}
+    for kind, name in ((SealKey, "seal_key"), (SealedParts, "sealed_parts"), (AlikeTag, "alike_tag")):
+        expected |= {(kind.TYPE, int(i), 0): body for i, body in case[name].items()}
+    assert said == expected
+
+
+def certified(raw: bytes) -> Identity:
+    """An identity with a known key; only the key in its certificate matters here."""
+    key = Ed25519PrivateKey.from_private_bytes(raw)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "site")])
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, datetime(2020, 1, 1), datetime(2120, 1, 1))
+    return Identity("site", builder.sign(key, None).public_bytes(Encoding.DER), key)

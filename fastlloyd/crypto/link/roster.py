@@ -20,6 +20,7 @@ import ssl
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -88,7 +89,7 @@ class RosterEntry:
     @property
     def certificate_der(self) -> bytes:
         """The certificate as bytes."""
-        return certificate_bytes(self.certificate_pem, f"the roster entry of {self.name!r}")
+        return _parsed(self.certificate_pem, f"the roster entry of {self.name!r}")
 
     @property
     def fingerprint(self) -> str:
@@ -231,6 +232,12 @@ class Roster:
                 "the roster: give each party its own key ({client} in --key becomes its rank)"
             )
         return Identity(entry.name, entry.certificate_der, key)
+
+
+@lru_cache(maxsize=1 << 12)
+def _parsed(pem: str, source: str) -> bytes:
+    """Parse a certificate once: those of a thousand parties are asked for again and again."""
+    return certificate_bytes(pem, source)
 
 
 def _entry(table: Any, source: str) -> RosterEntry:

@@ -7,11 +7,18 @@ Source: docs/protocol.md, "Signed record" and "Approval".
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from fastlloyd.crypto.link.identity import Identity, parse_certificate
 from fastlloyd.randomness import domains
+from fastlloyd.wire.header import PartyId
+
+SIGNATURE_BYTES = 64
+"""Of Ed25519."""
 
 
 def sign(identity: Identity, statement: bytes, label: bytes = domains.SIGNED_RECORD) -> bytes:
@@ -36,3 +43,32 @@ def verifies(certificate_der: bytes, statement: bytes, signature: bytes, label: 
     except InvalidSignature:
         return False
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a party signs with, and whose signatures it can check; without a roster nobody signs anything.
+
+    Attributes
+    ----------
+    identity : Identity or None
+        None without a roster.
+    certificates : mapping from PartyId to DER bytes
+        The roster's.
+    """
+
+    identity: Identity | None = None
+    certificates: Mapping[PartyId, bytes] = field(default_factory=dict, repr=False)
+
+    @property
+    def authentic(self) -> bool:
+        """Whether signatures mean anything."""
+        return self.identity is not None
+
+    def sign(self, statement: bytes, label: bytes) -> bytes:
+        """Return this party's signature, 64 bytes; zeros without a roster."""
+        return bytes(SIGNATURE_BYTES) if self.identity is None else sign(self.identity, statement, label)
+
+    def signed(self, party: PartyId, statement: bytes, signature: bytes, label: bytes) -> bool:
+        """Whether a party has signed a statement; without a roster everything counts as signed."""
+        return not self.authentic or verifies(self.certificates[party], statement, signature, label)

@@ -160,9 +160,15 @@ class TlsLink:
             raise self._failure
         framed = b"".join((_LENGTH.pack(size), message))
         written = self._tls.write(framed)
+        sealed = self._outgoing.read()
+        if written == len(framed):
+            return sealed
+        records = [sealed]
         while written < len(framed):
             written += self._tls.write(memoryview(framed)[written:])
-        return self._outgoing.read()
+            # Record by record: OpenSSL never gives back the memory of the longest text that waited.
+            records.append(self._outgoing.read())
+        return b"".join(records)
 
     def open(self) -> list[bytes]:
         """Decrypt what was fed and give the messages that are whole.

@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 
 from fastlloyd.crypto.link.identity import Identity
@@ -62,6 +62,8 @@ class SecureLinks(Channel):
     meter : Meter
     max_message : int
         Longer messages are refused.
+    linked : iterable of PartyId, optional
+        The peers that there are links to; all by default. What others send of a link is dropped.
 
     Attributes
     ----------
@@ -83,23 +85,28 @@ class SecureLinks(Channel):
         meter: Meter,
         *,
         max_message: int = MAX_MESSAGE_BYTES,
+        linked: Iterable[PartyId] | None = None,
     ) -> None:
         super().__init__(transport, meter)
         self.authenticated = certificates is not None
         self._identity = identity
         self._max_message = max_message
+        self._linked = frozenset(self.peers if linked is None else linked)
         self._certificates = dict(certificates or {})
         missing = [str(peer) for peer in self.peers if peer not in self._certificates]
         if self.authenticated and missing:
             raise ConfigError(f"the roster lacks {', '.join(missing)}: add with `fastlloyd roster add`")
         self._links: dict[PartyId, TlsLink] = {}
         self._inbox: deque[tuple[PartyId, bytes]] = deque()
-        self._inbox_bytes: dict[PartyId, int] = dict.fromkeys(self.peers, 0)
+        self._inbox_bytes: defaultdict[PartyId, int] = defaultdict(int)
         self._ahead_bytes: float = math.inf
         self._confirmation = b""
         self._values = b""
         self._explain: Callable[[bytes], str] = _says_nothing
         self._wanted: tuple[PartyId, ...] = ()
+        # Kept beside `_wanted` and `_heard`: a look at all peers for each frame would cost M times M at the server.
+        self._pending: dict[PartyId, None] = {}
+        self._unjudged: set[PartyId] = set()
         self._told: set[PartyId] = set()
         self._heard: dict[PartyId, bytes] = {}
 
@@ -109,7 +116,7 @@ class SecureLinks(Channel):
     @property
     def pending(self) -> tuple[PartyId, ...]:
         """Peers to which the links are still to come up."""
-        return tuple(peer for peer in self._wanted if peer not in self._heard)
+        return tuple(self._pending)
 
     def bound(self, *, message_bytes: int, ahead_bytes: int) -> None:
         """Refuse longer messages of a peer before they are read, and more of its messages than fit before `receive`."""
@@ -126,7 +133,7 @@ class SecureLinks(Channel):
         told: bytes = b"",
         explain: Callable[[bytes], str] | None = None,
     ) -> None:
-        """Bring the links to `peers` (default: all) up.
+        """Bring the links to `peers` (default: all that there are to be) up.
 
         Parameters
         ----------
@@ -156,23 +163,24 @@ class SecureLinks(Channel):
         self._values, self._explain = told, explain or _says_nothing
         end = time.monotonic() + deadline_s
         self._confirmation = bytes([PROTOCOL_VERSION]) + context
-        self._wanted = tuple(sorted(self.peers if peers is None else peers))
+        self._wanted = tuple(sorted(self._linked if peers is None else peers))
+        self._pending = {peer: None for peer in self._wanted if peer not in self._heard}
         if not self.authenticated:
             for peer in self._wanted:
                 self.post(peer, Kind.CERTIFICATE, self._identity.certificate_der, SETUP_ROUND)
         for peer in self._wanted:
             self._advance(peer)
-        while missing := [peer for peer in self._wanted if peer not in self._heard]:
+        while self._pending:
             remaining_s = end - time.monotonic()
             if remaining_s <= 0 or not self.step(remaining_s):
+                missing = next(iter(self._pending))
                 raise PeerTimeout(
-                    f"{missing[0]} did not finish the handshake within {deadline_s:g} s: check that it runs and "
+                    f"{missing} did not finish the handshake within {deadline_s:g} s: check that it runs and "
                     "can be reached, or allow more time for the set-up",
-                    rank=missing[0].rank,
+                    rank=missing.rank,
                 )
             self._compare()
         self._compare()
-        self._heard = dict.fromkeys(self._heard, self._confirmation)  # what they told is not needed any more
 
     def send(self, peer: PartyId, message: bytes | bytearray | memoryview, *, payload_bytes: int, round: int) -> None:
         """Encrypt a message and hand it to the transport; never waits.
@@ -223,6 +231,8 @@ class SecureLinks(Channel):
 
     def _on_tls(self, peer: PartyId, frame: bytes, *, is_record: bool) -> None:
         """Feed a link, answer its handshake, and collect its messages."""
+        if peer not in self._linked:
+            return
         link = self._link(peer)
         try:
             link.feed(memoryview(frame)[1:])
@@ -249,6 +259,8 @@ class SecureLinks(Channel):
         """Keep a message for `receive`; the first one of each link is its confirmation."""
         if peer not in self._heard:
             self._heard[peer] = message
+            self._pending.pop(peer, None)
+            self._unjudged.add(peer)
             self._links[peer].max_message = self._max_message
             self._meter.received[peer, SETUP_ROUND].add(0, 0, link_bytes)
             return
@@ -268,6 +280,8 @@ class SecureLinks(Channel):
 
     def _on_certificate(self, peer: PartyId, der: bytes) -> None:
         """Pin the certificate that came in clear (demonstration only)."""
+        if peer not in self._linked:
+            return
         if self.authenticated:
             raise SecurityError(
                 f"{peer} runs without a roster, this party with one: give all parties the same --roster",
@@ -318,14 +332,17 @@ class SecureLinks(Channel):
             self.post(peer, Kind.HANDSHAKE, waiting, SETUP_ROUND)
 
     def _compare(self) -> None:
-        """Compare the confirmations that came with this party's, the server's before all others."""
+        """Compare the confirmations that came with this party's, the server's before all others; keep no values."""
         # Judged without the server's, two clients that differ could only accuse each other.
         if SERVER in self._wanted and SERVER not in self._heard:
             return
-        for peer in self._wanted:
-            theirs = self._heard.get(peer, self._confirmation)
+        judged = sorted(self._unjudged.intersection(self._wanted))
+        self._unjudged.clear()
+        for peer in judged:
+            theirs = self._heard[peer]
             context, values = theirs[:_CONFIRMATION_BYTES], theirs[_CONFIRMATION_BYTES:]
             if context == self._confirmation:
+                self._heard[peer] = self._confirmation
                 continue
             with_server = SERVER in (self.me, peer)
             if not with_server:

@@ -18,6 +18,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from fastlloyd.errors import ConfigError
 from fastlloyd.net.tcp.address import peer_name, source_of
 from fastlloyd.net.tcp.admission import Guest, Keys, StrangerLog
 from fastlloyd.net.tcp.lobby import Room
@@ -32,6 +33,8 @@ MAX_GUESTS = 256
 _LAST_WORDS_S = 1.0
 # Of all files that this process may open; the rest is for clients, results and libraries.
 _GUESTS_SHARE = 6
+_OTHER_FILES = 64
+_ROOMS = 4
 _ACCEPTED_AT_ONCE = 64
 _TURNS_AT_ONCE = 4
 
@@ -65,7 +68,8 @@ class Door(TcpTransport):
         self._strangers = StrangerLog(warn)
         self._admission_s = admission_s
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        most = max(1, min(MAX_GUESTS, files // _GUESTS_SHARE))
+        spare = (files - len(clients) - _OTHER_FILES) // _ROOMS
+        most = max(1, min(MAX_GUESTS, files // _GUESTS_SHARE, spare))
         self._silent: Room[Guest] = Room(most)
         self._waiting: Room[Guest] = Room(most)
         self._showing: Room[Guest] = Room(most)
@@ -221,6 +225,28 @@ class Door(TcpTransport):
         for room in self._rooms:
             for guest in list(room):
                 self._discard(guest)
+
+
+def allow_files(clients: int) -> None:
+    """Let this process open a connection for each client and for those at the door.
+
+    Raises
+    ------
+    ConfigError
+        Its limit cannot be raised that far.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    least = clients + _OTHER_FILES
+    wanted = least + _ROOMS * MAX_GUESTS
+    infinite = resource.RLIM_INFINITY
+    if soft != infinite and soft < wanted:
+        soft = wanted if hard == infinite else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft != infinite and soft < least + _ROOMS:
+        raise ConfigError(
+            f"{clients} clients need {least + _ROOMS} open files at least, and this process may open {soft}: raise the "
+            f"limit first (`ulimit -n {wanted}`, or LimitNOFILE of a service)"
+        )
 
 
 def close_all(listeners: Iterable[socket.socket]) -> None:

@@ -16,7 +16,7 @@ from fastlloyd.net.tcp.address import Address, connect
 from fastlloyd.net.tcp.admission import Keys, Welcome, hello, refused_by_server
 from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.net.tcp.transport import CLOSE_S, Place, TcpTransport
-from fastlloyd.wire.header import SERVER, PartyId
+from fastlloyd.wire.header import SERVER, PartyId, clients
 
 _ATTEMPT_S = 10.0
 _FIRST_PAUSE_S = 0.1
@@ -39,8 +39,9 @@ class TcpClient(TcpTransport):
     """
 
     def __init__(self, stream: Stream, welcome: Welcome, *, close_deadline_s: float = CLOSE_S) -> None:
-        ranks = (rank for rank in range(welcome.parties) if rank != welcome.rank)
-        super().__init__(PartyId(welcome.rank), tuple(PartyId(rank) for rank in ranks), close_deadline_s)
+        me = PartyId(welcome.rank)
+        others = tuple(party for party in clients(welcome.parties - 1) if party != me)
+        super().__init__(me, (SERVER, *others), close_deadline_s)
         self._hub = Place(SERVER, stream)
         self._sort(self._hub)
 

@@ -116,7 +116,8 @@ class Stream:
             written = 0
             while written < len(view):
                 written += self._tls.write(view[written:])
-        self._output += self._outgoing.read()
+                # Record by record: OpenSSL never gives back the memory of the longest text that waited.
+                self._output += self._outgoing.read()
 
     def put_frame(self, rank: int, frame: bytes) -> None:
         """Queue one frame and send what the kernel takes."""

@@ -53,6 +53,7 @@ __all__ = [
     "data_flow",
     "foresee",
     "gather",
+    "links_clients",
     "load",
     "plan_lines",
     "privacy_unit",
@@ -72,6 +73,11 @@ _AGAINST = (
 def writes_result(me: PartyId) -> bool:
     """Whether this party may come to have the result."""
     return not me.is_server
+
+
+def links_clients(config: RunConfig) -> bool:
+    """Whether the clients need links to each other: with a common seed they agree and compare through the server."""
+    return config.masking == "pairwise"
 
 
 def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
@@ -116,9 +122,12 @@ def serve(session: Session) -> Party[Outcome]:
             plan, lambda t: draw_noise(plan, t, secret), stored=stored, rounds_done=done
         ),
         included=_included,
+        relays_seed=lambda plan: plan.masking != "pairwise",
     )
     common = _common_part(session.facts, plan, result.included)
-    return (yield from conclude_without_result(session, common, plan.all_releases(), result.late))
+    took_part = None if plan.masking == "pairwise" else result.included[-1]
+    releases = plan.all_releases()
+    return (yield from conclude_without_result(session, common, releases, result.late, took_part=took_part))
 
 
 def take_part(session: Session) -> Party[Outcome]:
@@ -135,7 +144,7 @@ def take_part(session: Session) -> Party[Outcome]:
         ahead=True,
     )
     plan = begun.plan
-    masks = yield from make_masks(begun.agreement(first_centers(plan).grid.tobytes()), plan)
+    masks, seed = yield from make_masks(begun.agreement(first_centers(plan).grid.tobytes()), plan)
     points = own.quantise(plan.fraction_bits)
     del own  # the scaled copy is no longer needed
     yield from begun.start()
@@ -148,16 +157,24 @@ def take_part(session: Session) -> Party[Outcome]:
             took_part=result.included[-1],
             writers=result.included[-1],
             raw_labels=result.raw_labels,
+            seed=seed,
         )
     )
 
 
-def make_masks(agreement: MaskAgreement, plan: Plan) -> Party[Masks]:
-    """Agree with the other clients on the masks that the plan asks for; of the shape of round 0."""
+def make_masks(agreement: MaskAgreement, plan: Plan) -> Party[tuple[Masks, bytes | None]]:
+    """Agree with the other clients on the masks that the plan asks for, of the shape of round 0, and on a common seed.
+
+    Returns
+    -------
+    Masks, bytes or None
+        The seed is None with pairwise masks.
+    """
     ring = Ring(plan.ring_bits)
     if plan.masking == "pairwise":
-        return PairwiseMasks((yield from agreement.pairs()), ring, plan.elements(0), agreement.run_id)
-    return MaskGenerator((yield from agreement.seed()), ring, plan.elements(0), agreement.run_id)
+        return PairwiseMasks((yield from agreement.pairs()), ring, plan.elements(0), agreement.run_id), None
+    seed = yield from agreement.seed()
+    return MaskGenerator(seed, ring, plan.elements(0), agreement.run_id), seed
 
 
 def _included(plan: Plan, t: int, reply: bytes) -> tuple[PartyId, ...]:

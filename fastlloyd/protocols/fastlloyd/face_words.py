@@ -9,7 +9,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastlloyd.dossier.flow import DOWN, OWN_LABELS, RELEASED, UP, Flow, Message, common, pairwise
-from fastlloyd.dossier.shared_messages import BEGINNING, CHAINS, COUNTERS, HELLO, PAIRS, PLAN_PROPOSAL, READY, SEED
+from fastlloyd.dossier.shared_messages import (
+    ALIKE,
+    BEGINNING,
+    CHAINS_OF_PAIRS,
+    COUNTERS,
+    HELLO,
+    PAIRS,
+    PLAN_PROPOSAL,
+    READY,
+    SEALED_DOWN,
+    SEALED_UP,
+)
 from fastlloyd.errors import format_count
 from fastlloyd.report.sight import NOISE, NOTHING, Sight, Sights, see_shares
 from fastlloyd.wire import numbers
@@ -119,7 +130,20 @@ def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
             if in_pairs
             else "; the server gets none of it from the run"
         ),
-        messages=(*BEGINNING, HELLO, PLAN_PROPOSAL, SEED, PAIRS, READY, _UPDATE, *sums, CHAINS, COUNTERS),
+        messages=(
+            *BEGINNING,
+            HELLO,
+            PLAN_PROPOSAL,
+            SEALED_UP,
+            SEALED_DOWN,
+            PAIRS,
+            ALIKE,
+            READY,
+            _UPDATE,
+            *sums,
+            CHAINS_OF_PAIRS,
+            COUNTERS,
+        ),
         server_noise=private and not in_pairs,
     )
 

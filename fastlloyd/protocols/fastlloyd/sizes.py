@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastlloyd.life.sizes import plan_bounds
+from fastlloyd.life.sizes import plan_bounds, seed_sizes
 from fastlloyd.party.bounds import Bounds
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.plan import Plan
@@ -12,4 +12,6 @@ def bounds(plan: Plan) -> Bounds:
     """Return the bounds of what a peer may send once the plan is known."""
     vector = max(map(plan.elements, range(len(plan.rounds)))) * plan.ring_bits // 8
     sizes = {MaskedUpdate.TYPE: vector, NoisyMaskedSum.TYPE: vector + (plan.clients + 7) // 8}
+    if plan.masking != "pairwise":
+        sizes |= seed_sizes(plan.clients)
     return plan_bounds(sizes, clients=plan.clients)

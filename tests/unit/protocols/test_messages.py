@@ -15,6 +15,8 @@ import pytest
 
 from fastlloyd.field.prime import Field
 from fastlloyd.life.align.messages import BlindedIds, OpenedIds
+from fastlloyd.life.alike import AlikeProof, AlikeTag
+from fastlloyd.life.sealed_messages import Box, Part, SealedParts, SealedSeed, SealKey, SealKeys
 from fastlloyd.life.seed import SeedConfirmation, SeedContribution
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, VectorFormat
@@ -72,6 +74,8 @@ FEDDP = SimpleNamespace(rank=1, d=2, n_server=2, projected_bits=4, projected_lim
 SYNOPSIS = SynopsisFormat(clusters=2, d=1, with_total=True, sketches=0, shape=None, users=3)
 PLAIN_RESULT = ResultFormat(k=1, d=2, users=3, shared=True, noisy=False)
 POINTS = (bytes(range(32)), bytes(range(1, 33)))
+SEALED, SIGNATURE = bytes(range(100, 148)), bytes(range(64))
+BOX = Box(SEALED, SIGNATURE)
 
 GOLDEN: dict[str, tuple[Message, Any, int, str, int]] = {
     "masked update": (MaskedUpdate(ELEMENTS.tobytes()), VECTOR, 32, "01000000feffffff03000000", 12),
@@ -171,6 +175,30 @@ GOLDEN: dict[str, tuple[Message, Any, int, str, int]] = {
         "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
         0,
     ),
+    "seal key": (SealKey(POINTS[0], SIGNATURE), None, 19, POINTS[0].hex() + SIGNATURE.hex(), 0),
+    "seal keys": (
+        SealKeys((SealKey(POINTS[0], SIGNATURE), SealKey(POINTS[1], SIGNATURE))),
+        2,
+        20,
+        POINTS[0].hex() + SIGNATURE.hex() + POINTS[1].hex() + SIGNATURE.hex(),
+        0,
+    ),
+    "sealed parts": (
+        SealedParts(*POINTS, (BOX, Box(SEALED[::-1], SIGNATURE))),
+        3,
+        21,
+        POINTS[0].hex() + POINTS[1].hex() + SEALED.hex() + SIGNATURE.hex() + SEALED[::-1].hex() + SIGNATURE.hex(),
+        0,
+    ),
+    "sealed seed": (
+        SealedSeed((Part(bytes(32), *POINTS, BOX),)),
+        1,
+        22,
+        bytes(32).hex() + POINTS[0].hex() + POINTS[1].hex() + SEALED.hex() + SIGNATURE.hex(),
+        0,
+    ),
+    "alike tag": (AlikeTag(*POINTS), None, 23, POINTS[0].hex() + POINTS[1].hex(), 0),
+    "alike proof": (AlikeProof((P1, P3), 3, 2, POINTS[0]), 3, 24, "0502000000" + POINTS[0].hex(), 0),
     "seed tag": (
         SeedConfirmation(POINTS[0]),
         None,

@@ -1,0 +1,470 @@
+"""A server with very many clients over TLS on this machine: joins, set-up, rounds, clients that are killed, memory.
+
+    python benchmarks/many_sites.py [--clients 10 100 1000] [--rounds 10] [--kill 50] [--output benchmarks/results]
+
+The server is `fastlloyd serve` as it is. The clients are light: hundreds to a process, a thread and a TCP connection with
+TLS each, of 50 records each. They join, agree on the seed, take part in all rounds and compare at the end as every
+client does; what a client computes from public values alone (plan, start) is computed once for each process, and
+nobody writes files or checks the signatures of the others. The clients to be killed are a process of their own, which
+gets SIGKILL in a round. Run it alone: server and clients share the cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import resource
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+HERE = Path(__file__).resolve()
+RECORDS, FEATURES, CLUSTERS = 50, 5, 5
+KILL_IN_ROUND = 4
+JOIN_AT_ONCE = 64
+STACK_BYTES = 1 << 20
+LIMIT_S = 900.0
+
+
+def configuration(folder: Path, clients: int, rounds: int, least: int) -> Any:
+    """Return the public configuration of the run."""
+    from fastlloyd.run.config import RunConfig
+
+    return RunConfig(
+        protocol="fastlloyd",
+        data="(of each client)",
+        bounds="-1,1",
+        k=CLUSTERS,
+        n_total=RECORDS * clients,
+        rounds=rounds,
+        epsilon=1.0,
+        min_clients=least,
+        roster=str(folder / "roster.toml"),
+        key=str(folder / "party_{client}.key"),
+        setup_deadline=LIMIT_S,
+        deadline=60.0,
+    )
+
+
+def make_parties(folder: Path, clients: int) -> None:
+    """Write keys, certificates and roster."""
+    from fastlloyd.crypto.link.identity import make_identity, save_identity
+    from fastlloyd.crypto.link.roster import Roster, RosterEntry
+
+    entries = []
+    for rank in range(clients + 1):
+        identity = make_identity(f"site {rank}", rank)
+        save_identity(identity, folder / f"party_{rank}.key", folder / f"party_{rank}.pem")
+        entries.append(RosterEntry(identity.name, "client" if rank else "server", rank, identity.certificate_pem))
+    Roster(tuple(entries)).save(folder / "roster.toml")
+
+
+class Crowd:
+    """The light clients of one process.
+
+    Parameters
+    ----------
+    folder : Path
+    clients, rounds, least : int
+        Of the whole run.
+    port : int
+    """
+
+    def __init__(self, folder: Path, clients: int, rounds: int, least: int, port: int) -> None:
+        from fastlloyd.crypto.link.roster import Roster
+        from fastlloyd.protocols.fastlloyd.face import gather
+        from fastlloyd.run.inputs import told
+
+        self.roster = Roster.load(folder / "roster.toml")
+        self.certificates = self.roster.certificates()
+        self.config, self.common = gather(configuration(folder, clients, rounds, least), clients)
+        self.told = told(self.config, self.common, self.roster)
+        self.public_digest = self.common.digest(self.config, self.roster.digest())
+        self.folder, self.port = folder, port
+        self.doors = threading.Semaphore(JOIN_AT_ONCE)
+        self.first: dict[str, Any] = {}
+        self.lock = threading.Lock()
+
+    def live(self, rank: int) -> None:
+        """Live as one client, from joining to the end."""
+        from fastlloyd.crypto.link.identity import Identity, load_key
+        from fastlloyd.crypto.link.tls import pinned_context
+        from fastlloyd.net.link.control import agree_start, leave_together
+        from fastlloyd.net.link.secure import SecureLinks
+        from fastlloyd.net.meter import Meter
+        from fastlloyd.net.tcp.address import Address
+        from fastlloyd.net.tcp.admission import Keys
+        from fastlloyd.net.tcp.spoke import join
+        from fastlloyd.wire.header import SERVER, PartyId
+
+        me, config = PartyId(rank), self.config
+        der, server = self.certificates[me], self.certificates[SERVER]
+        identity = Identity(f"site {rank}", der, load_key(self.folder / f"party_{rank}.key"))
+        with self.doors:
+            keys = Keys(pinned_context(identity, (server,), server_side=False), {server: SERVER})
+            transport = join(
+                Address("127.0.0.1", self.port), rank, keys=keys, deadline_s=LIMIT_S, note=lambda text: None
+            )
+        meter = Meter()
+        with transport, SecureLinks(transport, identity, self.certificates, meter, linked=(SERVER,)) as links:
+            run_id = agree_start(links, None, deadline_s=LIMIT_S)
+            self.meet_and_live(me, links, meter, identity, run_id)
+            leave_together(links, deadline_s=config.setup_deadline)
+
+    def meet_and_live(self, me: Any, links: Any, meter: Any, identity: Any, run_id: bytes) -> None:
+        """Bring the link to the server up and drive the client's coroutine."""
+        import hashlib
+
+        from fastlloyd.life.sizes import setup_bounds
+        from fastlloyd.party.transcript import Transcript
+        from fastlloyd.privacy.ledger import Ledger
+        from fastlloyd.run.driver import Deadlines, Driver
+        from fastlloyd.run.host import Host
+        from fastlloyd.run.outcome import Facts
+        from fastlloyd.run.session import Session
+        from fastlloyd.wire.header import clients
+
+        bounds = setup_bounds(me)
+        links.bound(message_bytes=bounds.largest, ahead_bytes=bounds.ahead_bytes)
+        digest = hashlib.sha256(run_id + self.public_digest).digest()
+        links.connect(digest, deadline_s=LIMIT_S, told=self.told)
+        config, ledger = self.config, Ledger()
+        facts = Facts(
+            config=config,
+            common=self.common,
+            run_id=run_id,
+            authenticated=True,
+            started=time.perf_counter(),
+            me=me,
+            resumed=False,
+            carrier="serve/join",
+        )
+        session = Session(
+            me=me,
+            everybody=clients(len(links.peers)),
+            config=config,
+            common=self.common,
+            own=None,
+            ledger=ledger,
+            stored={},
+            facts=facts,
+            meter=meter,
+            digest=digest,
+            identity=identity,
+            roster=self.roster,
+        )
+        host = Host(ledger, run_id=run_id, transcript=Transcript(digest))
+        deadlines = Deadlines(setup_s=config.setup_deadline, round_s=config.deadline)
+        Driver(me, links, meter, deadlines, host).drive(self.life(session))
+
+    def once(self, name: str, make: Any) -> Any:
+        """Compute what follows from public values once."""
+        with self.lock:
+            if name not in self.first:
+                self.first[name] = make()
+            return self.first[name]
+
+    def life(self, session: Any) -> Iterator[Any]:
+        """Do what a client does from its first message to its last, but write no result."""
+        import numpy as np
+
+        from fastlloyd.data.records import OwnRecords
+        from fastlloyd.life.farewell import Account, Counters, Sent, prove_told
+        from fastlloyd.party.effects import Heard, Receive, Send
+        from fastlloyd.protocols.fastlloyd.client import client
+        from fastlloyd.protocols.fastlloyd.face import make_masks
+        from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, lifetime_delta
+        from fastlloyd.protocols.fastlloyd.rounds import first_centers
+        from fastlloyd.protocols.fastlloyd.sizes import bounds
+        from fastlloyd.run.horizontal import begin_client
+        from fastlloyd.wire.header import FINAL_ROUND, SERVER
+
+        me = session.me
+        names = tuple(f"x{i + 1}" for i in range(FEATURES))
+        points = np.random.default_rng(me.rank).uniform(-1, 1, (RECORDS, FEATURES))
+        own = OwnRecords(raw_points=points, names=names, bounds=session.common.bounds.match(names))
+        begun = yield from begin_client(
+            session,
+            own,
+            kind=Plan,
+            check=lambda plan: self.once(
+                f"check {plan}", lambda: check_plan(plan, session.common.public, d=FEATURES, names=names)
+            ),
+            bounds=bounds,
+            lifetime_delta=lifetime_delta,
+            ahead=True,
+        )
+        plan = begun.plan
+        start = self.once("start", lambda: first_centers(plan))
+        masks, seed = yield from make_masks(begun.agreement(start.grid.tobytes()), plan)
+        yield from begun.start()
+        grid = own.quantise(plan.fraction_bits)
+        result = yield from client(me, grid, plan, masks, stored=begun.stored, start=start.exact)
+        transcript = yield Heard()
+        yield from prove_told(me, session.everybody, result.included[-1], transcript, seed)
+        total = session.meter.total_sent()
+        sent = Sent(
+            payload_bytes=total.payload_bytes,
+            link_bytes=total.link_bytes,
+            messages=total.messages,
+            setup_bytes=session.meter.setup_sent().link_bytes,
+        )
+        yield Send((SERVER,), Counters({me: Account(sent=sent, signature="00" * 64)}), FINAL_ROUND)
+        yield Receive(SERVER, UnreadTotals, FINAL_ROUND)
+
+
+@dataclass(frozen=True)
+class UnreadTotals:
+    """The server's last message, of which a light client reads nothing."""
+
+    TYPE: ClassVar[int] = 11
+    size: int = 0
+
+    def body(self) -> bytes:
+        """Return nothing: it is never sent."""
+        return b""
+
+    @property
+    def payload_bytes(self) -> int:
+        """The farewell is link bytes."""
+        return 0
+
+    @classmethod
+    def read(cls, body: bytes, format: Any) -> Self:
+        """Keep the length."""
+        return cls(len(body))
+
+
+def live_all(chosen: argparse.Namespace) -> int:
+    """Be a process of light clients; print what went wrong, and give the number of clients that came to the end."""
+    first, last = map(int, chosen.live.split("-"))
+    crowd = Crowd(chosen.folder, chosen.clients[0], chosen.rounds, chosen.least, chosen.port)
+    good: list[int] = []
+
+    def one(rank: int) -> None:
+        try:
+            crowd.live(rank)
+            good.append(rank)
+        except Exception as error:
+            print(f"client {rank}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+
+    threading.stack_size(STACK_BYTES)
+    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(first, last + 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return 0 if len(good) == len(threads) else 1
+
+
+@dataclass
+class Measured:
+    """What one run came to; times in seconds, memory in kB."""
+
+    joined_s: float = 0.0
+    set_up_s: float = 0.0
+    rounds_s: list[float] = field(default_factory=list)
+    included: list[int] = field(default_factory=list)
+    ended_s: float = 0.0
+    code: int = -1
+    clients_good: int = 0
+    memory_kb: dict[str, int] = field(default_factory=dict)
+    server_cpu_s: dict[str, float] = field(default_factory=dict)
+
+
+def processor_s(pid: int) -> float:
+    """Return the processor time that a process has taken."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_kb(pid: int, what: str) -> int:
+    """Return VmRSS or VmHWM of a process."""
+    found = re.search(rf"{what}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return 0 if found is None else int(found[1])
+
+
+def measure(clients: int, rounds: int, kill: int, processes: int) -> Measured:
+    """Run once."""
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
+        make_parties(folder, clients)
+        least = max(1, clients - kill)
+        return _measure(folder, clients, rounds, least, kill, processes, stack)
+
+
+def _measure(
+    folder: Path, clients: int, rounds: int, least: int, kill: int, processes: int, stack: contextlib.ExitStack
+) -> Measured:
+    from fastlloyd.run.config import to_toml
+
+    measured = Measured()
+    (folder / "run.toml").write_text(to_toml(configuration(folder, clients, rounds, least)))
+    server = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "fastlloyd", "serve", "--listen", "127.0.0.1:0"),
+            *("--config", str(folder / "run.toml"), "--key", str(folder / "party_0.key")),
+            *("--output", str(folder / "out"), "--overwrite"),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    stack.callback(stop, server)
+    lines = iter(server.stdout.readline, "") if server.stdout is not None else iter(())
+    port = 0
+    crowds: list[subprocess.Popen[Any]] = []
+    doomed: subprocess.Popen[Any] | None = None
+    began = time.perf_counter()
+    joined = 0
+    for line in lines:
+        now = time.perf_counter() - began
+        if found := re.search(r"listening at .*:(\d+) ", line):
+            port = int(found[1])
+            measured.memory_kb["before"] = memory_kb(server.pid, "VmRSS")
+            began = time.perf_counter()
+            for first, last in shares(clients, kill, processes):
+                crowds.append(start_crowd(folder, clients, rounds, least, port, first, last, stack))
+            doomed = crowds[0] if kill else None
+        elif "joined from" in line:
+            joined += 1
+            if joined == clients:
+                measured.joined_s = now
+                measured.memory_kb["joined"] = memory_kb(server.pid, "VmRSS")
+                measured.server_cpu_s["joined"] = processor_s(server.pid)
+        elif found := re.search(r"^setup.*|set-up", line):
+            measured.set_up_s = now
+            measured.server_cpu_s["set up"] = processor_s(server.pid)
+        elif found := re.search(r"round (\d+) of \d+: ([\d,]+) clients?, ([\d.]+) (ms|s)", line):
+            if not measured.rounds_s:
+                measured.memory_kb["first round"] = memory_kb(server.pid, "VmRSS")
+            measured.rounds_s.append(float(found[3]) / (1e3 if found[4] == "ms" else 1.0))
+            measured.included.append(int(found[2].replace(",", "")))
+            if doomed is not None and int(found[1]) == KILL_IN_ROUND:
+                doomed.send_signal(signal.SIGKILL)
+                doomed = None
+            measured.server_cpu_s["last round"] = processor_s(server.pid)
+            measured.memory_kb["last round"] = memory_kb(server.pid, "VmRSS")
+            with contextlib.suppress(OSError):
+                measured.memory_kb["peak until the last round"] = memory_kb(server.pid, "VmHWM")
+        else:
+            print(line, end="", flush=True)
+        if server.poll() is None:
+            with contextlib.suppress(OSError):
+                measured.memory_kb["peak"] = max(measured.memory_kb.get("peak", 0), memory_kb(server.pid, "VmHWM"))
+    measured.ended_s = time.perf_counter() - began
+    measured.code = server.wait()
+    measured.clients_good = sum(crowd.wait() == 0 for crowd in crowds)
+    return measured
+
+
+def shares(clients: int, kill: int, processes: int) -> Iterator[tuple[int, int]]:
+    """Yield the first and last rank of each process, those to be killed first."""
+    if kill:
+        yield clients - kill + 1, clients
+    left = clients - kill
+    for i in range(processes):
+        first, last = 1 + left * i // processes, left * (i + 1) // processes
+        if first <= last:
+            yield first, last
+
+
+def start_crowd(
+    folder: Path, clients: int, rounds: int, least: int, port: int, first: int, last: int, stack: contextlib.ExitStack
+) -> subprocess.Popen[Any]:
+    """Start a process of light clients."""
+    flags = {"clients": clients, "rounds": rounds, "least": least, "port": port, "live": f"{first}-{last}"}
+    words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+    process = subprocess.Popen([sys.executable, str(HERE), "--folder", str(folder), *words])
+    stack.callback(stop, process)
+    return process
+
+
+def stop(process: subprocess.Popen[Any]) -> None:
+    """End a process that was started here, if it has not ended."""
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+
+
+@cache
+def raise_limit() -> None:
+    """Let this process and those that it starts open as many files as they may."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--clients", type=int, nargs="+", default=[10, 100, 1_000])
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--kill", type=int, default=50, help="at most a tenth of the clients is killed")
+    parser.add_argument("--processes", type=int, default=2, help="of light clients")
+    parser.add_argument("--output", type=Path, help="folder for many_sites.md; without, the figures are only printed")
+    for name, kind in {"folder": Path, "least": int, "port": int, "live": str}.items():
+        parser.add_argument(f"--{name}", type=kind, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    raise_limit()
+    if chosen.live is not None:
+        return live_all(chosen)
+    from fastlloyd.bench.engine.machine import load
+
+    before, found = load(), {}
+    for clients in chosen.clients:
+        for kill in sorted({0, min(chosen.kill, clients // 10)}):
+            found[clients, kill] = measure(clients, chosen.rounds, kill, chosen.processes)
+            print(clients, kill, json.dumps(vars(found[clients, kill])), flush=True)
+    report(found, before, chosen)
+    return 0
+
+
+def report(found: dict[tuple[int, int], Measured], before: float, chosen: argparse.Namespace) -> None:
+    """Print the page, and write it where that was asked for."""
+    from fastlloyd.bench.engine.machine import describe_machine
+
+    def row(clients: int, kill: int, one: Measured) -> str:
+        rounds = sorted(one.rounds_s) or [0.0]
+        base = one.memory_kb.get("before", 0)
+        late, peak = ((one.memory_kb.get(name, 0) - base) / clients for name in ("peak until the last round", "peak"))
+        least = min(one.included, default=0)
+        ended = "good" if one.code == 0 and len(one.included) == chosen.rounds else f"exit code {one.code}"
+        return (
+            f"| {clients:,} | {kill} | {one.joined_s:.1f} | {one.set_up_s:.1f} | {statistics.median(rounds) * 1e3:,.0f} | "
+            f"{rounds[-1] * 1e3:,.0f} | {least:,} | {one.ended_s:.1f} | {late:,.0f} | {peak:,.0f} | {ended} |"
+        )
+
+    lines = "\n".join(row(*key, one) for key, one in found.items())
+    text = f"""# A server with many sites
+
+{describe_machine()}, load before the first run {before:.1f}. `fastlloyd serve` with a roster, and light clients in
+{chosen.processes} processes on the same machine (one more for those that are killed), each with a TLS connection of its own:
+`python benchmarks/many_sites.py`. Protocol `fastlloyd`, k = d = {CLUSTERS}, {RECORDS} records a client, {chosen.rounds} rounds. Times in seconds from
+the moment the server listens, rounds in ms; starting the clients' processes is part of them. Killed: so many clients in one
+process get SIGKILL when the server has closed round {KILL_IN_ROUND}. Memory: resident, of the server, beyond what it takes before the first
+client comes, over the number of clients, at its highest; "whole run" includes the exchange of counters and signatures at the end.
+
+| clients | killed | joined, s | set up, s | round, median, ms | longest, ms | in the smallest sum | whole run, s | kB per client, to the last round | whole run, kB | end |
+|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|
+{lines}
+"""
+    print(text)
+    if chosen.output is not None:
+        chosen.output.mkdir(parents=True, exist_ok=True)
+        (chosen.output / "many_sites.md").write_text(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,260 @@
+"""Agreement on the clients' common seed through the server, which cannot read it: M messages for M clients.
+
+::
+
+    client i                                             server
+      SealKey      X25519 key of this run, signed ------>
+    the first three clients
+                   <------  SealKeys     of all clients
+      SealedParts  32 random bytes, sealed for
+                   each other client, signed      ------>
+    client i
+                   <------  SealedSeed   the parts that were sealed for it
+      seed = HKDF(part_1 | part_2 | part_3; run id)
+
+Whoever contributes says to all what its part is, as a digest; so it cannot seal different parts unnoticed. Every key
+and every sealed part is signed with its sender's roster key, together with the run, the roster and the keys of both:
+the server can change, exchange or repeat none of them, and itself refuses what is signed wrongly, so that whoever gets
+such a thing from it knows that it lies. The keys are made for this run and forgotten after it.
+
+Without a roster nobody proves anything, and the signatures are zeros: a server that deviates could stand between.
+
+Source: FastLloyd, §3 ("clients share a common secret"), Fig. 1; docs/protocol.md, "Seed".
+"""
+
+from __future__ import annotations
+
+import hmac
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fastlloyd.crypto.link.signature import Credentials
+from fastlloyd.crypto.sealing import seal, unseal
+from fastlloyd.errors import SecurityError
+from fastlloyd.life.alike import NotAlike, collect_tags, prove_alike
+from fastlloyd.life.sealed_messages import CONTRIBUTORS, Box, Part, SealedParts, SealedSeed, SealKey, SealKeys
+from fastlloyd.masking.pairwise import PairKey
+from fastlloyd.party.effects import Gather, Party, Receive, Send
+from fastlloyd.randomness import domains
+from fastlloyd.randomness.prg import KEY_BYTES, derive
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sealing:
+    """One client's end of the agreement.
+
+    Attributes
+    ----------
+    me : PartyId
+    clients : tuple of PartyId
+        All clients in the order of ranks, `me` among them.
+    run_id : bytes
+    run : bytes of length 32
+        Digest of run id, roster and public parameters: what the links were confirmed with.
+    context : bytes
+        Digest of that, of the plan and of the initial centres.
+    credentials : Credentials
+    """
+
+    me: PartyId
+    clients: tuple[PartyId, ...]
+    run_id: bytes
+    run: bytes
+    context: bytes
+    credentials: Credentials
+
+    def agree(self, secret: SecretRandom) -> Party[bytes]:
+        """Agree on the common seed; run by every client.
+
+        Returns
+        -------
+        bytes of length 32
+
+        Raises
+        ------
+        SecurityError
+            What came is not what its sender signed, sealed or says to all; names the culprit.
+
+        Notes
+        -----
+        Sees: each client learns the seed; the server, through which all of it passes, learns nothing of it.
+        """
+        parts: dict[PartyId, bytes] = {}
+        contributors = self.clients[:CONTRIBUTORS]
+        if self.me in contributors:
+            parts[self.me] = secret.bytes(KEY_BYTES)
+        if len(self.clients) > 1:
+            key = PairKey(secret.bytes(KEY_BYTES))
+            signature = self.credentials.sign(_key_statement(self.run, self.me, key.public), domains.SEAL_KEY)
+            yield Send((SERVER,), SealKey(key.public, signature), SETUP_ROUND)
+            if self.me in contributors:
+                keys: SealKeys = yield Receive(SERVER, SealKeys, SETUP_ROUND, len(self.clients))
+                yield Send((SERVER,), self._seal(key, parts[self.me], keys), SETUP_ROUND)
+            others = tuple(party for party in contributors if party != self.me)
+            seed: SealedSeed = yield Receive(SERVER, SealedSeed, SETUP_ROUND, len(others))
+            parts |= {party: self._open(key, party, part) for party, part in zip(others, seed.parts, strict=True)}
+        agreed = derive(b"".join(parts[party] for party in contributors), domains.SEED, self.run_id)
+        yield from self.confirm(agreed)
+        return agreed
+
+    def confirm(self, seed: bytes) -> Party[None]:
+        """Check that all clients have this seed and the same public set-up; on resume, of the stored seed.
+
+        Raises
+        ------
+        SecurityError
+            They do not; names the client that differs from most, as far as the server says.
+        """
+        try:
+            yield from prove_alike(
+                self.me,
+                self.clients,
+                self.clients,
+                secret=seed,
+                purpose=domains.SEED_ALIKE,
+                context=self.run_id + self.context,
+                round_=SETUP_ROUND,
+            )
+        except NotAlike as error:
+            named = f"{error.odd} does not agree with the others"
+            who = "the clients do not all agree" if error.odd.is_server else named
+            raise SecurityError(
+                f"{who} on the common seed or on the public set-up; compare rosters, configurations, versions and, on "
+                "--resume, the state directories",
+                rank=error.rank,
+            ) from error
+
+    @property
+    def _doubt(self) -> str:
+        """Say who else may have done it, where nobody signs."""
+        return "" if self.credentials.authentic else " (or the server changed it: without a roster nobody can tell)"
+
+    def _seal(self, key: PairKey, part: bytes, keys: SealKeys) -> SealedParts:
+        """Seal this client's part for each other client."""
+        digest = _digest(part, self.me, self.context)
+        boxes = []
+        for party, theirs in zip(self.clients, keys.keys, strict=True):
+            if party == self.me:
+                continue
+            signed = _key_statement(self.run, party, theirs.public)
+            if not self.credentials.signed(party, signed, theirs.signature, domains.SEAL_KEY):
+                raise _forged(f"a key of {party} for the common seed", party)
+            shared = key.secret_with(self.me, party, theirs.public, self.run_id)
+            sealed = seal(part, shared, domains.SEED_SEAL, _seal_context(self.me, self.context, digest))
+            public = Part(key.public, self.context, digest, Box(sealed, b""))
+            statement = _part_statement(self.run, self.me, party, theirs.public, public)
+            boxes.append(Box(sealed, self.credentials.sign(statement, domains.SEALED_PART)))
+        return SealedParts(self.context, digest, tuple(boxes))
+
+    def _open(self, key: PairKey, sender: PartyId, part: Part) -> bytes:
+        """Open what another client has sealed for this one."""
+        statement = _part_statement(self.run, sender, self.me, key.public, part)
+        if not self.credentials.signed(sender, statement, part.box.signature, domains.SEALED_PART):
+            raise _forged(f"a part of the common seed by {sender}", sender)
+        if part.context != self.context:
+            raise SecurityError(
+                f"{self.me} and {sender} do not agree on the public set-up: expected the same plan and initial centres "
+                f"on both sides; compare the rosters, configurations and versions of the two{self._doubt}",
+                rank=sender.rank,
+            )
+        shared = key.secret_with(self.me, sender, part.public, self.run_id)
+        try:
+            plain = unseal(part.box.sealed, shared, domains.SEED_SEAL, _seal_context(sender, self.context, part.digest))
+        except ValueError as error:
+            raise SecurityError(
+                f"the part of the common seed that {sender} sealed for {self.me} does not open: expected one that was "
+                f"sealed for this run and this client's key{self._doubt}",
+                rank=sender.rank,
+            ) from error
+        if not hmac.compare_digest(_digest(plain, sender, self.context), part.digest):
+            raise SecurityError(
+                f"{sender} sealed another part of the common seed for {self.me} than it says to all; the run would end "
+                "in noise",
+                rank=sender.rank,
+            )
+        return plain
+
+
+def relay_seed(clients: tuple[PartyId, ...], *, run: bytes, credentials: Credentials, resumed: bool) -> Party[None]:
+    """Pass keys and sealed parts on, and collect what shows that all have the same seed; run by the server.
+
+    Parameters
+    ----------
+    clients : tuple of PartyId
+        All, in the order of ranks.
+    run : bytes of length 32
+        As in `Sealing`.
+    credentials : Credentials
+    resumed : bool
+        The clients have a seed: only check it.
+
+    Raises
+    ------
+    SecurityError
+        A client has not signed what it sent; names it.
+
+    Notes
+    -----
+    Sees: public keys, and parts that it cannot open; whether all clients have the same seed.
+    """
+    if len(clients) > 1 and not resumed:
+        keys: Mapping[PartyId, SealKey] = yield Gather(clients, SealKey, SETUP_ROUND, len(clients))
+        for party, key in keys.items():
+            if not credentials.signed(party, _key_statement(run, party, key.public), key.signature, domains.SEAL_KEY):
+                raise _unsigned(party, "its key for the common seed")
+        contributors = clients[:CONTRIBUTORS]
+        yield Send(contributors, SealKeys(tuple(keys[party] for party in clients)), SETUP_ROUND)
+        sent: Mapping[PartyId, SealedParts] = yield Gather(
+            contributors, SealedParts, SETUP_ROUND, len(contributors), len(clients)
+        )
+        found: dict[PartyId, list[Part]] = {party: [] for party in clients}
+        for sender in contributors:
+            said = sent[sender]
+            others = [party for party in clients if party != sender]
+            for party, box in zip(others, said.boxes, strict=True):
+                part = Part(keys[sender].public, said.context, said.digest, box)
+                statement = _part_statement(run, sender, party, keys[party].public, part)
+                if not credentials.signed(sender, statement, box.signature, domains.SEALED_PART):
+                    raise _unsigned(sender, f"the part of the common seed that it sealed for {party}")
+                found[party].append(part)
+        for party, parts in found.items():
+            yield Send((party,), SealedSeed(tuple(parts)), SETUP_ROUND)
+    yield from collect_tags(clients, clients, (), SETUP_ROUND)
+
+
+def _digest(part: bytes, sender: PartyId, context: bytes) -> bytes:
+    """Return what a contributor says to all of its part; it tells nothing of 32 random bytes."""
+    return derive(part, domains.SEED_PART, struct.pack("<I", sender.rank) + context)
+
+
+def _seal_context(sender: PartyId, context: bytes, digest: bytes) -> bytes:
+    """Bind a seal to its sender, the public set-up and what the sender says to all; keys and run are in the secret."""
+    return struct.pack("<I", sender.rank) + context + digest
+
+
+def _key_statement(run: bytes, party: PartyId, public: bytes) -> bytes:
+    return run + struct.pack("<I", party.rank) + public
+
+
+def _part_statement(run: bytes, sender: PartyId, receiver: PartyId, key: bytes, part: Part) -> bytes:
+    """Write what the sender of a part signs; `key` is the receiver's."""
+    ranks = struct.pack("<II", sender.rank, receiver.rank)
+    return run + ranks + part.public + key + part.context + part.digest + part.box.sealed
+
+
+def _forged(what: str, party: PartyId) -> SecurityError:
+    return SecurityError(
+        f"the server passed on {what} that {party} has not signed for this run: it was changed, exchanged or repeated",
+        rank=SERVER.rank,
+    )
+
+
+def _unsigned(party: PartyId, what: str) -> SecurityError:
+    return SecurityError(
+        f"{party} has not signed {what} with its roster key for this run: expected a signature under the run, the "
+        "roster and both keys; compare its version and roster",
+        rank=party.rank,
+    )

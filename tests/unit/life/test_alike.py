@@ -1,0 +1,155 @@
+"""Clients find out through the server whether all are alike; a server that lies can end the run and no more."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from fastlloyd.errors import PeerError, PeerTimeout
+from fastlloyd.life.alike import TAG_BYTES, AlikeProof, AlikeTag, NotAlike, collect_tags, proof_bytes, prove_alike
+from fastlloyd.party.effects import Gather, Send
+from fastlloyd.run.simulation import Simulation, Tap
+from fastlloyd.wire.header import COMPARE_ROUND, SERVER, PartyId, clients
+
+ONE, TWO, THREE = clients(3)
+SECRET = bytes(range(32))
+
+
+def compare(
+    count: int = 3,
+    *,
+    tap: Tap | None = None,
+    contexts: Mapping[PartyId, bytes] | None = None,
+    required: tuple[PartyId, ...] | None = None,
+    server: Any = None,
+) -> Simulation:
+    everybody = clients(count)
+    needed = everybody if required is None else required
+    late = set(everybody) - set(needed)
+    parties: dict[PartyId, Any] = {SERVER: server or collect_tags(everybody, needed, late, COMPARE_ROUND)}
+    for me in everybody:
+        parties[me] = prove_alike(
+            me,
+            everybody,
+            needed,
+            secret=SECRET,
+            purpose=b"test",
+            context=(contexts or {}).get(me, b"told"),
+            round_=COMPARE_ROUND,
+        )
+    simulation = Simulation(parties, tap)
+    simulation.run()
+    return simulation
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 20])
+def test_equal_clients_agree_with_one_message_each_way(count: int) -> None:
+    meters = compare(count).meters
+    for me in clients(count):
+        assert meters[me].total_sent().messages == (count > 1)
+    assert meters[SERVER].total_sent().messages == (count if count > 1 else 0)
+
+
+@pytest.mark.parametrize("odd", [ONE, TWO, THREE])
+def test_the_client_that_differs_from_most_is_named(odd: PartyId) -> None:
+    with pytest.raises(NotAlike) as caught:
+        compare(contexts={odd: b"told otherwise"})
+    assert caught.value.odd == odd and caught.value.rank == odd.rank
+
+
+def test_all_tags_are_equal_and_all_own_bytes_differ() -> None:
+    sent: list[AlikeTag] = []
+
+    def watch(sender: PartyId, receiver: PartyId, header: Any, body: bytes) -> bytes:
+        if header.type == AlikeTag.TYPE:
+            sent.append(AlikeTag.read(body, None))
+        return body
+
+    compare(5, tap=watch)
+    compare(5, tap=watch, contexts=dict.fromkeys(clients(5), b"another"))
+    assert [len({tag.tag for tag in part}) for part in (sent[:5], sent[5:], sent)] == [1, 1, 2]
+    assert len({tag.own for tag in sent} | {tag.tag for tag in sent}) == 12
+
+
+def count_some(everybody: tuple[PartyId, ...], some: tuple[PartyId, ...]) -> Any:
+    """Live as a server that says that all are alike, from what some of them have sent."""
+    told = yield Gather(everybody, AlikeTag, COMPARE_ROUND, len(everybody))
+    digest = hashlib.sha256(b"".join(told[party].own for party in some)).digest()
+    yield Send(everybody, AlikeProof(some, len(everybody), 0, digest), COMPARE_ROUND)
+
+
+def test_a_server_cannot_say_that_all_are_alike_when_one_is_not() -> None:
+    with pytest.raises(NotAlike) as caught:
+        compare(contexts={TWO: b"told otherwise"}, server=count_some(clients(3), clients(3)))
+    assert caught.value.odd == SERVER
+
+
+def changed(change: Any) -> Tap:
+    def tap(sender: PartyId, receiver: PartyId, header: Any, body: bytes) -> bytes | None:
+        passed: bytes | None = change(body) if header.type == AlikeProof.TYPE and receiver == TWO else body
+        return passed
+
+    return tap
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda body: body[:-1] + bytes([body[-1] ^ 1]),
+        lambda body: body[:5] + bytes(32),
+        lambda body: b"\x05" + body[1:],
+    ],
+    ids=["a bit", "zeros", "another set"],
+)
+def test_a_proof_that_was_changed_is_none(change: Any) -> None:
+    with pytest.raises(NotAlike):
+        compare(tap=changed(change))
+
+
+def test_a_name_alone_does_not_end_a_run_in_which_all_are_alike() -> None:
+    compare(tap=changed(lambda body: body[:1] + b"\x03" + body[2:]))
+
+
+@pytest.mark.parametrize(
+    "change", [lambda body: body[:-1], lambda body: body + b"\0", lambda body: b"\x08" + body[1:], lambda body: b""]
+)
+def test_a_malformed_proof_is_the_server_s_fault(change: Any) -> None:
+    with pytest.raises(PeerError, match="malformed AlikeProof") as caught:
+        compare(tap=changed(change))
+    assert caught.value.rank == 0
+
+
+def test_a_proof_names_no_stranger() -> None:
+    body = AlikeProof((ONE, THREE), 3, 2, SECRET).body()
+    assert AlikeProof.read(body, 3) == AlikeProof((ONE, THREE), 3, 2, SECRET) and len(body) == proof_bytes(3)
+    with pytest.raises(ValueError, match="rank of one of 3 clients"):
+        AlikeProof.read(body[:1] + b"\x04" + body[2:], 3)
+
+
+@pytest.mark.parametrize("size", [0, TAG_BYTES - 1, TAG_BYTES + 1])
+def test_a_tag_of_another_length_is_its_sender_s_fault(size: int) -> None:
+    def tap(sender: PartyId, receiver: PartyId, header: Any, body: bytes) -> bytes:
+        return bytes(size) if sender == TWO else body
+
+    with pytest.raises(PeerError, match="client 2 sent a malformed AlikeTag") as caught:
+        compare(tap=tap)
+    assert caught.value.rank == 2
+
+
+def test_who_is_required_must_be_there_and_others_need_not() -> None:
+    def silent(sender: PartyId, receiver: PartyId, header: Any, body: bytes) -> bytes | None:
+        return None if sender == THREE else body
+
+    compare(tap=silent, required=(ONE, TWO))
+    with pytest.raises(PeerError, match="client 3") as caught:
+        compare(tap=silent)
+    assert caught.value.rank == 3
+
+
+def test_a_server_that_leaves_out_whom_it_must_not_is_found_out() -> None:
+    with pytest.raises(PeerTimeout, match="client 3 took part") as caught:
+        compare(server=count_some(clients(3), (ONE, TWO)))
+    assert caught.value.rank == 3
