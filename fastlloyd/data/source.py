@@ -67,7 +67,8 @@ def identifiers(file: DataFile, column: str) -> Iterator[str]:
     if column not in names:
         close = did_you_mean(column, names)
         raise DataError(
-            f"{path}: no column {column!r}{close} to name the records; it has {listed(names)}; name one of these"
+            f"{path}: no column {column!r}{close} to name the records; it has {listed(names)}; name one of these "
+            "(--id, --unit, or --set vertical.id=COLUMN where tables are split by columns)"
         )
     index, suffix = names.index(column), _suffix(path)
     if suffix in (".csv", ".csv.gz"):
@@ -130,11 +131,11 @@ class Source:
 def open_source(file: DataFile) -> Source:
     """Open a file by its suffix."""
     path = file.path
+    if path.exists() and not path.is_file():
+        raise DataError(f"{path} is not a file; name one file of records")
     suffix = _suffix(path)
     if not path.exists():
         raise DataError(f"no file {path}: expected the records there; check --data")
-    if not path.is_file():
-        raise DataError(f"{path} is not a file; name one file of records")
     if not path.stat().st_size:
         raise DataError(f"{path} is empty; {NO_RECORDS}")
     if suffix in (".csv", ".csv.gz"):

@@ -221,6 +221,8 @@ def test_files_that_cannot_be_read(write, tmp_path):
     with pytest.raises(DataError, match="not a file"):
         (tmp_path / "folder.csv").mkdir()
         read_table(tmp_path / "folder.csv")
+    with pytest.raises(DataError, match="is not a file; name one file of records"):
+        read_table(tmp_path)
     with pytest.raises(DataError, match=r"expected a file name ending in \.csv"):
         read_table(write("a\n1\n", "records.txt"))
     with pytest.raises(DataError, match="not UTF-8"):

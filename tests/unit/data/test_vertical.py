@@ -80,7 +80,10 @@ def test_a_parquet_column_of_fractions_names_nobody(tmp_path: Path) -> None:
     [
         ("id,x\na,1\nb,2\na,3\n", "rows 1 and 3 have the same id"),
         ("id,x\na,1\n ,2\n", "row 2: the id in column 'id' is missing"),
-        ("name,x\na,1\n", "no column 'id' to name the records; it has 'name', 'x'"),
+        (
+            "name,x\na,1\n",
+            "no column 'id' to name the records; it has 'name', 'x'; .* --set vertical.id=COLUMN",
+        ),
     ],
 )
 def test_ids_that_do_not_name_records_are_refused(tmp_path: Path, text: str, message: str) -> None:
