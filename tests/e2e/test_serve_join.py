@@ -215,6 +215,7 @@ def test_another_public_configuration_is_named_with_both_values_at_both_ends(par
     assert "columns is none there and f2 here; epsilon is 5 there and 4 here" in sites.err(2)
     for rank in (1, 3):  # the server's word or its own link to client 2, whichever is first
         assert sites.err(rank).startswith("fastlloyd: client 2 (clinic south) runs with another public configuration")
+        assert "the server" in sites.err(rank) and "'s own standard error say" in sites.err(rank)
 
 
 @pytest.mark.parametrize(
