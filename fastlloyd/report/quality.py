@@ -26,7 +26,7 @@ from fastlloyd.report.ranges import MOST_CLUSTERS, NORMAL_TAIL, overlapping
 # Limits chosen on generated data: docs/report.md, "How the verdict was calibrated".
 _MERGE_OVER_NOISE, _MERGE_OVER_OTHERS, _LEFT_OVER_SHAPELESS = 30.0, 0.275, 1.0
 _HALVES_APART, _MERGE_OVER_SPLIT, _LEAST_SHARE = 0.8, 0.08, 0.1
-_MORE_TO_GAIN, _LEFT_OVER_APART, _LEFT_OVER_CUBES = 1.2, 0.5, 2.0
+_MORE_TO_GAIN, _LEFT_OVER_APART, _LEFT_OVER_CUBES, _EVEN = 1.2, 0.5, 2.0, 1.5
 _STEPS_OVER_NOISE, _STEPS_OVER_OTHERS = 4.5, 0.0025
 _LISTED = 12
 # A centre on a bound counts where the noise on that coordinate is at least this share of the range, for records may lie
@@ -230,7 +230,7 @@ def _doubtful(centres: NDArray[np.float64], weights: NDArray[np.float64], added:
     holds two: one that has more to gain from a split than most, and not one of these two. A small cluster far from all
     costs little as well, but is no half of another: it is doubted only where splitting another cluster could gain much
     more, or where it is tiny. What is left of the spread tells of a poor place only where clusters are not far apart
-    for it. Where the rounds ended too early, the last steps are longer than their noise.
+    for it, and of much the same size. Where the rounds ended too early, the last steps are longer than their noise.
     """
     k = len(centres)
     if not 1 < k <= MOST_CLUSTERS:
@@ -260,8 +260,9 @@ def _doubtful(centres: NDArray[np.float64], weights: NDArray[np.float64], added:
             f"and {'the other' if k == 2 else 'another'} may hold two: {_ELSEWHERE}"
         )
     left, shapeless = _left(centres, weights, added, noise)
-    # Equal cubes leave a twelfth of d times the square of their distance.
-    far = min(_LEFT_OVER_APART, _LEFT_OVER_CUBES * centres.shape[1] / 12.0) * others
+    # Equal cubes leave a twelfth of d times the square of their distance. A few outliers far away set nothing apart.
+    even = float(weights.max()) * k < _EVEN
+    far = min(_LEFT_OVER_APART, _LEFT_OVER_CUBES * centres.shape[1] / 12.0) * others * even
     if left > max(shapeless, far):
         said.append(
             f"the clusters leave as much of the spread as clusters of data without structure would: {_ELSEWHERE}"
