@@ -149,9 +149,10 @@ def result_page(
 
 
 def _given(parameters: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Return the parameters that say something; where k was chosen, `k_max` alone says what was asked."""
+    """Return the parameters that say something: of a k that was chosen the most asked for, shares where there are."""
+    unsaid = {"k": "k_max" in parameters, "known_shares": parameters.get("masking") == "common"}
     for name, value in parameters.items():
-        if value not in (None, {}, []) and not (name == "k" and "k_max" in parameters):
+        if value not in (None, {}, []) and not unsaid.get(name, False):
             yield name, value
 
 

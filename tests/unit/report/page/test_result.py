@@ -386,6 +386,9 @@ def test_settings_are_written_for_people():
     assert "plus" not in planned and not set_.keys() & planned.keys() - {"name"}
     made["parameters"] = {"k": 3, "d": 2, "n_total": 12345}
     assert not list(section(shown(made)[0], "settings").iter("details"))
+    for masking, said in (("common", False), ("pairwise", True)):
+        made["parameters"] |= {"masking": masking, "known_shares": 1}
+        assert ("whose share of the noise" in shown(made)[1]) is said
 
 
 def test_a_chosen_number_of_clusters_is_told_from_the_most_that_was_asked_for():
