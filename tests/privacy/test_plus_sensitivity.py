@@ -147,7 +147,7 @@ def test_every_record_of_a_grid_for_every_kind_of_radius(d: int, bits: int, nomi
     st.integers(0, 2**32),
     st.sampled_from(["survey", "grid"]),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_adding_and_removing_records_in_every_round_after_any_releases(
     shape: tuple[int, int], seed: int, start: str
 ) -> None:

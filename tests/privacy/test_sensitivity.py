@@ -162,7 +162,7 @@ def adaptive_centers(rng: np.random.Generator, plan: Plan, t: int) -> Centers:
 
 
 @given(st.sampled_from(PROTOCOLS), st.sampled_from([(1, 1), (3, 1), (4, 2), (40, 2), (3, 5)]), st.integers(0, 2**32))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_adding_and_removing_hard_records_in_every_round(protocol: str, shape: tuple[int, int], seed: int) -> None:
     plan = plan_of(protocol, *shape)
     rng = np.random.default_rng(seed)

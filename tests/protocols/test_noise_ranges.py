@@ -29,9 +29,10 @@ def _misses(protocol: str, *, epsilon: float, n: int, k: int, d: int) -> tuple[f
     grid, last = float(1 << plan.fraction_bits), len(plan.rounds) - 1
     quantised = quantise(points, plan.fraction_bits)
     sizes, coordinates = [], []
+    start = first_centers(plan)
     for seed in range(RUNS):
         noise = generator_noise(plan, np.random.default_rng([seed, n, k, d]))
-        centers = first_centers(plan)
+        centers = start
         for t in range(len(plan.rounds)):
             before, update = centers, local_update(quantised, centers, plan, t)
             centers = post_process(update + noise(t), centers, plan, t)
