@@ -5,7 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 import fastlloyd
+from fastlloyd.__main__ import main
+from fastlloyd.cli import COMMANDS
 
 
 def test_public_names() -> None:
@@ -22,16 +26,12 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_help_of_every_command_answers() -> None:
-    from fastlloyd.cli import COMMANDS
-
+def test_help_of_every_command_answers(capsys: pytest.CaptureFixture[str]) -> None:
     for command in COMMANDS:
-        done = subprocess.run(
-            [sys.executable, "-m", "fastlloyd", command, "--help"],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, (command, done.stderr)
-        assert "usage" in done.stdout
+        with pytest.raises(SystemExit) as ended:
+            main([command, "--help"])
+        assert ended.value.code == 0 and "usage" in capsys.readouterr().out, command
+    done = subprocess.run(
+        [sys.executable, "-m", "fastlloyd", "run", "--help"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0 and "usage" in done.stdout, done.stderr

@@ -220,3 +220,14 @@ def test_all_wait_for_whoever_writes_longest(tmp_path: Path) -> None:
     hospitals(tmp_path)
     done(tmp_path, FLAGS, program=[str(PROGRAMS / "slow_writer.py")])
     assert load(tmp_path / "res" / "report.json")["not_private"]
+
+
+def test_a_result_that_cannot_be_written_ends_the_run_for_all(tmp_path: Path) -> None:
+    hospitals(tmp_path)
+    (tmp_path / "res" / "centroids.csv").mkdir(parents=True)
+    ended = run(tmp_path, FLAGS)
+    assert (ended.code, ended.codes, ended.left) == (2, {2}, ()), ended
+    assert "client 1 could not write its result files" in ended.ranks[0].err
+    assert "res/centroids.csv cannot be written" in ended.ranks[1].err
+    assert ended.ranks[2].err == ""
+    assert not [path for path in (tmp_path / "res").iterdir() if path.name.startswith(".")]

@@ -1,4 +1,4 @@
-"""Whole runs in memory that end before they begin, or with their files: one code, one sentence, nothing half-written.
+"""Whole runs in memory that end before they begin: one code, one sentence, nothing written.
 
 tests/mpi/test_faults.py has one of each kind under mpirun.
 """
@@ -100,17 +100,6 @@ def test_other_columns_at_one_client_are_named(folder: Path) -> None:
     (folder / "hospital_2.csv").write_text("f1,g2\n0,0\n")
     said = refused(folder, code=3).own(0)[0]
     assert "feature 2 is 'g2' at client 2 and 'f2' at client 1" in said
-
-
-def test_a_result_that_cannot_be_written_ends_the_run_for_all(tmp_path: Path) -> None:
-    hospitals(tmp_path)
-    (tmp_path / "res" / "centroids.csv").mkdir(parents=True)
-    ended = run_flags(tmp_path, FLAGS)
-    assert ended.codes == {2}, ended
-    assert "client 1 could not write its result files" in ended.own(0)[0]
-    assert "res/centroids.csv cannot be written" in ended.own(1)[0]
-    assert ended.own(2) == []
-    assert not [path for path in (tmp_path / "res").iterdir() if path.name.startswith(".")]
 
 
 def test_files_of_another_run_are_refused_and_then_replaced(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.execute import execute
 from fastlloyd.wire.header import PartyId
 from tests.mpi.support import complaints
-from tests.net.memory import MemoryNetwork
+from tests.net.memory import MemoryNetwork, Tap
 
 LIMIT_S = 120.0
 
@@ -75,9 +75,10 @@ def run_flags(
     only: Mapping[int, Sequence[str]] | None = None,
     quiet: bool = True,
     plots: bool = False,
+    tap: Tap | None = None,
 ) -> Ended:
     """Run all parties with the flags that mpirun would start them with, in this folder; `only`: as for `Job`."""
-    network, said, out = MemoryNetwork(n), io.StringIO(), io.StringIO()
+    network, said, out = MemoryNetwork(n, tap=tap), io.StringIO(), io.StringIO()
 
     def one(rank: int) -> int:
         threading.current_thread().name = f"rank_{rank}"  # what it draws goes by this name

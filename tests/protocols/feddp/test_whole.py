@@ -1,14 +1,28 @@
-"""FedDP-KMeans as whole runs in memory: a demonstration, own files with users, bad input."""
+"""FedDP-KMeans as whole runs in memory: a demonstration, own files with users, bad input, a resume."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
+
+from fastlloyd.errors import Interrupted
 from fastlloyd.report.document import load
-from tests.mpi.support import hospitals, read_matrix
-from tests.mpi.test_feddp import OWN, server_points
+from fastlloyd.wire.header import PartyId
+from tests.mpi.support import content, hospitals, read_matrix
 from tests.protocols.whole import done_flags as done
 from tests.protocols.whole import run_flags as run
+
+OWN = ("--protocol", "feddp", "--data", "hospital_{client}.csv", "--k", "2", "--bounds", "-1,1", "--output", "res")
+
+
+def server_points(folder: Path, rows: int = 12) -> None:
+    """Points around the two blobs of `hospitals`, in clear, for the server."""
+    points = np.concatenate([read_matrix(path) for path in sorted(folder.glob("hospital_*.csv"))])[:: 80 // rows]
+    header = (folder / "hospital_1.csv").read_text().splitlines()[0]
+    np.savetxt(folder / "server.csv", points, delimiter=",", header=header, comments="")
 
 
 def test_a_demonstration_chooses_k_and_draws_the_elbow(tmp_path: Path) -> None:
@@ -96,3 +110,29 @@ def test_without_server_data_the_mend_is_named(tmp_path: Path) -> None:
     ended = run(tmp_path, [*OWN, "--n-total", "80"])
     assert ended.codes == {2}
     assert "--server-data" in ended.said
+
+
+def test_an_interrupted_run_is_resumed_and_pays_for_each_release_once(tmp_path: Path) -> None:
+    hospitals(tmp_path)
+    server_points(tmp_path)
+    state, told = tmp_path / "state", []
+
+    def interrupt(sender: PartyId, receiver: PartyId, frame: bytes) -> bytes:
+        if sender == PartyId(2) and not told and (state / "client-2" / "run" / "reply-1").exists():
+            told.append("once, as a signal")
+            raise Interrupted("told to stop by SIGINT")
+        return frame
+
+    flags = [*OWN, "--n-total", "80", "--server-data", "server.csv", "--rounds", "4", "--state-dir", "state"]
+    ended = run(tmp_path, flags, tap=interrupt)
+    assert ended.codes == {3} and "told to stop by SIGINT" in ended.own(2)[0], ended
+    assert list((state / "client-1" / "run").glob("uplink-*"))
+    run_id = json.loads(content(state / "client-1" / "run" / "facts.json"))["run_id"]
+    done(tmp_path, [*flags, "--resume"])
+    written = load(tmp_path / "res" / "report.json")
+    assert written["run"] == run_id and len(written["rounds"]) == 7
+    for party in ("server", "client-1", "client-2"):
+        lines = (state / party / "ledger.jsonl").read_text().splitlines()
+        counted = Counter((entry["round"], entry["name"]) for entry in map(json.loads, lines))
+        assert set(counted.values()) == {1}, "no release is paid for twice"
+        assert not (state / party / "run").is_dir() or not list((state / party / "run").glob("uplink-*"))
