@@ -25,8 +25,9 @@ Source: docs/protocol.md, "How a run ends".
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import IntEnum
+from itertools import islice
 
 EXIT_OK = 0
 EXIT_INPUT = 2
@@ -59,6 +60,21 @@ def printable(text: str, *, lines: bool = False) -> str:
 
 _PLURALS = {"party": "parties", "entry": "entries", "person": "people", "process": "processes"}
 _SINGULARS = {"are": "is", "were": "was", "have": "has", "carry": "carries"}
+
+
+_MOST_NAMES = 10
+
+
+def name_some(names: Collection[object]) -> str:
+    """Join names for a sentence, the first of very many.
+
+    Examples
+    --------
+    >>> name_some(["client 1", "client 4"])
+    'client 1, client 4'
+    """
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(map(str, islice(names, _MOST_NAMES))) + more
 
 
 def format_count(count: int, noun: str, verb: str = "") -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from fastlloyd.errors import PeerError, PeerGone, PeerTimeout, format_count
+from fastlloyd.errors import PeerError, PeerGone, PeerTimeout, format_count, name_some
 from fastlloyd.life.sizes import setup_bounds
 from fastlloyd.net.meter import Meter
 from fastlloyd.party.effects import Allow, Effect, Gather, Party, Receive, Send
@@ -81,7 +81,7 @@ class Driver:
     def awaited(self) -> str:
         """Say for whose message this party waits; may be asked from another thread."""
         peers, kind = self._awaited
-        return f"waiting for {', '.join(map(str, peers))} ({kind})" if peers else "working"
+        return f"waiting for {name_some(peers)} ({kind})" if peers else "working"
 
     def drive(self, party: Party[T]) -> T:
         """Run a coroutine to its end and give its result; what goes wrong with an effect is raised where it stands.
@@ -184,7 +184,7 @@ class Driver:
             self._awaited = (tuple(awaited), effect.type.__name__)
             news = self._wait(end)
         if len(answers) >= effect.at_least:
-            _log.warning("%s not waited for any longer", ", ".join(str(sender) for sender in awaited))
+            _log.warning("%s not waited for any longer", name_some(awaited))
             return answers
         silent = next(iter(awaited))
         raise PeerTimeout(

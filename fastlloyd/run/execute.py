@@ -28,6 +28,7 @@ from fastlloyd.errors import (
     InternalError,
     Interrupted,
     Reason,
+    name_some,
 )
 from fastlloyd.kmeans.metrics import check_available
 from fastlloyd.life.sizes import setup_bounds
@@ -252,7 +253,7 @@ def _awaited(links: SecureLinks, what: str) -> str:
         return "waiting for the server to say that all parties can start"
     peers = [peer for peer in links.peers if peer not in links.starts] if what == "start" else links.pending
     words = {"start": "to say that they can start", "links": "to bring the encrypted links up"}[what]
-    return f"waiting for {', '.join(map(str, peers)) or 'nobody: working'} {words if peers else ''}".rstrip()
+    return f"waiting for {name_some(peers) or 'nobody: working'} {words if peers else ''}".rstrip()
 
 
 def _meet(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fastlloyd.errors import format_count
+from fastlloyd.errors import format_count, name_some
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,9 @@ from fastlloyd.errors import format_count
 )
 def test_a_count_agrees_with_its_noun_and_its_verb(count: int, noun: str, verb: str, text: str) -> None:
     assert format_count(count, noun, verb) == text
+
+
+def test_of_very_many_names_the_first_stand_in_a_sentence() -> None:
+    assert name_some(range(10)) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9"
+    assert name_some(dict.fromkeys(range(1000))) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 990 more"
+    assert name_some(()) == ""

@@ -27,8 +27,8 @@ _RUN_ID_BYTES = 16
 def run_in_memory(points: NDArray[np.float64], plan: Plan) -> dict[str, Any]:
     """Run server and clients over the rounds of a plan and return time and bytes of a round.
 
-    The clients get a common seed here instead of agreeing on one: that takes M (M - 1) messages once, before
-    the first round, which is not what is timed. Nor is the start of each client.
+    The clients get a common seed here instead of agreeing on one: that comes before the first round, which is not what
+    is timed. Nor is the start of each client.
 
     Parameters
     ----------

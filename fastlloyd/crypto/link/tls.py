@@ -159,15 +159,16 @@ class TlsLink:
         if self._failure is not None:
             raise self._failure
         framed = b"".join((_LENGTH.pack(size), message))
-        written = self._tls.write(framed)
-        sealed = self._outgoing.read()
-        if written == len(framed):
-            return sealed
-        records = [sealed]
-        while written < len(framed):
-            written += self._tls.write(memoryview(framed)[written:])
-            # Record by record: OpenSSL never gives back the memory of the longest text that waited.
-            records.append(self._outgoing.read())
+        if len(framed) <= _RECORD_BYTES:
+            self._tls.write(framed)
+            return self._outgoing.read()
+        records = []
+        with memoryview(framed) as view:
+            written = 0
+            while written < len(framed):
+                # Record by record: OpenSSL never gives back the memory of the longest text that waited.
+                written += self._tls.write(view[written : written + _RECORD_BYTES])
+                records.append(self._outgoing.read())
         return b"".join(records)
 
     def open(self) -> list[bytes]:

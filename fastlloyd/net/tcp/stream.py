@@ -23,6 +23,7 @@ from fastlloyd.net.transport import MAX_FRAME_BYTES
 _HEADER = struct.Struct("<IH")
 HEADER_BYTES = _HEADER.size
 _CHUNK = 1 << 18
+_RECORD_BYTES = 1 << 14
 _FILL_BYTES = 1 << 20
 # "fatal: protocol_version", which OpenSSL keeps to itself if the other end does not speak TLS at all.
 _NOT_TLS = bytes.fromhex("15030300020246")
@@ -115,8 +116,8 @@ class Stream:
         with memoryview(data) as view:
             written = 0
             while written < len(view):
-                written += self._tls.write(view[written:])
                 # Record by record: OpenSSL never gives back the memory of the longest text that waited.
+                written += self._tls.write(view[written : written + _RECORD_BYTES])
                 self._output += self._outgoing.read()
 
     def put_frame(self, rank: int, frame: bytes) -> None:
