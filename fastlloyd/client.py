@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
+from fastlloyd.cli.options import EXIT_CODES, Parser, add_run_options, parse_run_options
 from fastlloyd.errors import ConfigError, FastLloydError, Reason
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.rank import limit_threads, run_party, start_log
@@ -34,7 +34,7 @@ def parser(prog: str = "mpirun -n N python -m fastlloyd.client") -> Parser:
         usage="%(prog)s [flags]",
         description="Run one rank of a federated clustering: rank 0 serves, ranks 1 to N - 1 are clients. "
         "Without flags: FastLloyd at epsilon = 1 on the pixels of a photograph.",
-        epilog="Exit codes: 0 done, 2 bad input or configuration, 3 a peer failed, 4 budget exceeded, 70 a bug.",
+        epilog=EXIT_CODES,
     )
     add_run_options(made, unused=("network",))
     return made

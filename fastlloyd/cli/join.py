@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastlloyd.cli.options import BETWEEN_SITES, Parser, add_run_options, parse_run_options
+from fastlloyd.cli.options import BETWEEN_SITES, EXIT_CODES, Parser, add_run_options, parse_run_options
 from fastlloyd.cli.serve import CARRIER, CONNECTION, connection_keys, refuse_other_files
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.tcp.address import parse_address
@@ -82,7 +82,7 @@ def parser() -> Parser:
         prog="fastlloyd join",
         usage="%(prog)s --server HOST:PORT [flags]",
         description="Join a federated clustering that `fastlloyd serve` serves (docs/sites.md).",
-        epilog="Exit codes: 0 done, 2 bad input or configuration, 3 a peer failed, 4 budget exceeded, 70 a bug.",
+        epilog=EXIT_CODES,
     )
     parser.add_argument("--server", required=True, metavar="HOST:PORT", help="where `fastlloyd serve` listens")
     parser.add_argument("--rank", type=int, metavar="R", help="this client's number (default: as roster and key say)")

@@ -23,6 +23,7 @@ _ABOUT = "about"
 """Attribute of a flag of a run: its help where all flags are shown."""
 
 
+EXIT_CODES = "Exit codes: 0 done, 2 bad input or configuration, 3 a peer failed, 4 budget exceeded, 70 a bug."
 BETWEEN_SITES = ("roster", "key")
 """Options that a site needs beside those that most people need."""
 _FORM = ("delimiter", "decimal", "encoding")

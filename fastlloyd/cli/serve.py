@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastlloyd.cli.options import BETWEEN_SITES, Parser, add_run_options, parse_run_options
+from fastlloyd.cli.options import BETWEEN_SITES, EXIT_CODES, Parser, add_run_options, parse_run_options
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.tcp.address import Address, listen, parse_address
 from fastlloyd.run.config import RunConfig
@@ -129,7 +129,7 @@ def parser() -> Parser:
         prog="fastlloyd serve",
         usage="%(prog)s --listen HOST:PORT [flags]",
         description="Serve a federated clustering; the clients come by `fastlloyd join` (docs/sites.md).",
-        epilog="Exit codes: 0 done, 2 bad input or configuration, 3 a peer failed, 4 budget exceeded, 70 a bug.",
+        epilog=EXIT_CODES,
     )
     parser.add_argument(
         "--listen", required=True, metavar="HOST:PORT", help="where clients connect; *:PORT for all addresses"

@@ -63,8 +63,6 @@ class Within:
     most: float
 
 
-Natural = Annotated[int, Within(0, MOST_INTEGER)]
-"""An integer from 0."""
 Amount = Annotated[float, Within(0.0, sys.float_info.max)]
 """A finite number from 0."""
 

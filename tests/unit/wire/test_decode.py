@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.wire.decode import MOST_INTEGER, MOST_LEVELS, Amount, Natural, Within, decode, load_json, show
+from fastlloyd.wire.decode import MOST_INTEGER, MOST_LEVELS, Amount, Within, decode, load_json, show
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Inner:
 @dataclass(frozen=True, slots=True)
 class Outer:
     k: Annotated[int, Within(1, 10)]
-    n: Natural
+    n: Annotated[int, Within(0, MOST_INTEGER)]
     sigma: Amount
     name: Annotated[str, Within(1, 5)]
     mode: Literal["one", "two", 3]
