@@ -84,7 +84,7 @@ class AlikeProof:
     clients : int
         How many clients there are.
     odd : int
-        Rank of the first whose tag is not that of most; 0 for nobody.
+        Rank of the first whose tag is not that of more than half of those required; 0 for nobody.
     digest : bytes of length 32
         SHA-256 of the own bytes of those included, in the order of ranks.
     """
@@ -165,8 +165,8 @@ def prove_alike(
     ------
     NotAlike
         The proof does not fit.
-    PeerTimeout
-        It lacks somebody; names who.
+    SecurityError
+        It lacks somebody required: an honest server makes none without.
 
     Notes
     -----
@@ -182,7 +182,11 @@ def prove_alike(
         raise NotAlike("the clients do not all have the same", PartyId(proof.odd))
     missing = sorted(set(required) - set(proof.included))
     if missing:
-        raise PeerTimeout(_missing(missing[0]), rank=missing[0].rank)
+        raise SecurityError(
+            f"the server's proof that all clients are alike lacks {missing[0]}, who took part: it left out what that "
+            "client said, or made a proof without it",
+            rank=SERVER.rank,
+        )
 
 
 def collect_tags(
@@ -195,7 +199,7 @@ def collect_tags(
     clients : tuple of PartyId
         All, in the order of ranks.
     required : collection of PartyId
-        Who must send one.
+        Who must send one; of the others a tag that is not theirs is left out, so it cannot cost them the result.
     late : collection of PartyId
         Of the others, who is not waited for.
     round_ : int
@@ -210,10 +214,14 @@ def collect_tags(
     told: dict[PartyId, AlikeTag] = yield Gather(clients, AlikeTag, round_, len(required), None, frozenset(late))
     missing = sorted(set(required) - set(told))
     if missing:
-        raise PeerTimeout(_missing(missing[0]), rank=missing[0].rank)
-    there = tuple(sorted(told))
-    usual, _ = Counter(told[party].tag for party in there).most_common(1)[0]
-    odd = next((party.rank for party in there if told[party].tag != usual), 0)
+        raise PeerTimeout(
+            f"{missing[0]} took part but did not say whether it is like the others, so nobody goes on; look at it",
+            rank=missing[0].rank,
+        )
+    usual, votes = Counter(told[party].tag for party in required).most_common(1)[0]
+    there = tuple(sorted(party for party in told if party in required or told[party].tag == usual))
+    clear = 2 * votes > len(required)  # of two that differ nobody can say which is the odd one
+    odd = next((party.rank for party in there if clear and told[party].tag != usual), 0)
     digest = hashlib.sha256(b"".join(told[party].own for party in there)).digest()
     yield Send(clients, AlikeProof(there, len(clients), odd, digest), round_)
 
@@ -221,7 +229,3 @@ def collect_tags(
 def _piece(stream: bytes, party: PartyId) -> bytes:
     """Return one client's own bytes; the tag is before them all."""
     return stream[KEY_BYTES * party.rank : KEY_BYTES * (party.rank + 1)]
-
-
-def _missing(party: PartyId) -> str:
-    return f"{party} took part but did not say whether it is like the others, so nobody goes on; look at it"

@@ -119,18 +119,30 @@ class Sealing:
                 round_=SETUP_ROUND,
             )
         except NotAlike as error:
-            named = f"{error.odd} does not agree with the others"
-            who = "the clients do not all agree" if error.odd.is_server else named
+            on = "on the common seed or on the public set-up"
+            if error.odd.is_server:
+                who = f"the clients do not all agree {on}, or one of them or the server misstates it"
+            elif error.odd == self.me:
+                who = f"the server says that {self.me}, this party, does not agree with the others {on}"
+            else:
+                who = f"{error.odd} does not agree with the others {on}, as the server says"
             raise SecurityError(
-                f"{who} on the common seed or on the public set-up; compare rosters, configurations, versions and, on "
-                "--resume, the state directories",
-                rank=error.rank,
+                f"{who}; compare rosters, configurations, versions and, on --resume, the state directories",
+                # No party accuses itself: that would look like more than the server's word.
+                rank=SERVER.rank if error.odd == self.me else error.rank,
             ) from error
 
     @property
     def _doubt(self) -> str:
         """Say who else may have done it, where nobody signs."""
         return "" if self.credentials.authentic else " (or the server changed it: without a roster nobody can tell)"
+
+    def _share(self, key: PairKey, party: PartyId, public: bytes) -> bytes:
+        """Return the secret shared with another client."""
+        try:
+            return key.secret_with(self.me, party, public, self.run_id)
+        except SecurityError as error:
+            raise SecurityError(f"{error}{self._doubt}", rank=error.rank) from error
 
     def _seal(self, key: PairKey, part: bytes, keys: SealKeys) -> SealedParts:
         """Seal this client's part for each other client."""
@@ -142,7 +154,7 @@ class Sealing:
             signed = _key_statement(self.run, party, theirs.public)
             if not self.credentials.signed(party, signed, theirs.signature, domains.SEAL_KEY):
                 raise _forged(f"a key of {party} for the common seed", party)
-            shared = key.secret_with(self.me, party, theirs.public, self.run_id)
+            shared = self._share(key, party, theirs.public)
             sealed = seal(part, shared, domains.SEED_SEAL, _seal_context(self.me, self.context, digest))
             public = Part(key.public, self.context, digest, Box(sealed, b""))
             statement = _part_statement(self.run, self.me, party, theirs.public, public)
@@ -160,7 +172,7 @@ class Sealing:
                 f"on both sides; compare the rosters, configurations and versions of the two{self._doubt}",
                 rank=sender.rank,
             )
-        shared = key.secret_with(self.me, sender, part.public, self.run_id)
+        shared = self._share(key, sender, part.public)
         try:
             plain = unseal(part.box.sealed, shared, domains.SEED_SEAL, _seal_context(sender, self.context, part.digest))
         except ValueError as error:

@@ -109,6 +109,18 @@ def test_clients_without_links_to_each_other_pass_over_what_one_begins(roster):
         links[1].send(TWO, b"x", payload_bytes=0, round=0)
 
 
+@pytest.mark.parametrize(
+    ("kind", "sizes"), [(Kind.RECORD, [1]), (Kind.HANDSHAKE, [60_000, 60_000]), (Kind.CERTIFICATE, [8_000] * 9)]
+)
+def test_more_than_a_handshake_from_a_client_without_a_link_ends_the_run(kind, sizes):
+    links = make_links(3, change=lambda me: {"linked": (SERVER,)} if me == ONE else {})
+    for size in sizes:
+        links[2].post(ONE, kind, bytes(size), SETUP_ROUND)
+    with pytest.raises(PeerError, match="client 2 sends over a link that this run does not have") as caught:
+        links[1].connect(CONTEXT, deadline_s=SHORT_S)
+    assert caught.value.rank == 2
+
+
 def test_peer_that_comes_late_finds_everything_kept():
     """Frames of a handshake and a first message arrive while this party is still busy elsewhere."""
     links = make_links(2)

@@ -63,7 +63,8 @@ class SecureLinks(Channel):
     max_message : int
         Longer messages are refused.
     linked : iterable of PartyId, optional
-        The peers that there are links to; all by default. What others send of a link is dropped.
+        The peers that there are links to; all by default. A little of a handshake from others is dropped, for they may
+        be configured otherwise; more than that ends the run.
 
     Attributes
     ----------
@@ -99,6 +100,7 @@ class SecureLinks(Channel):
         self._links: dict[PartyId, TlsLink] = {}
         self._inbox: deque[tuple[PartyId, bytes]] = deque()
         self._inbox_bytes: defaultdict[PartyId, int] = defaultdict(int)
+        self._passed_bytes: defaultdict[PartyId, int] = defaultdict(int)
         self._ahead_bytes: float = math.inf
         self._confirmation = b""
         self._values = b""
@@ -232,6 +234,7 @@ class SecureLinks(Channel):
     def _on_tls(self, peer: PartyId, frame: bytes, *, is_record: bool) -> None:
         """Feed a link, answer its handshake, and collect its messages."""
         if peer not in self._linked:
+            self._pass_over(peer, len(frame), is_record=is_record)
             return
         link = self._link(peer)
         try:
@@ -281,6 +284,7 @@ class SecureLinks(Channel):
     def _on_certificate(self, peer: PartyId, der: bytes) -> None:
         """Pin the certificate that came in clear (demonstration only)."""
         if peer not in self._linked:
+            self._pass_over(peer, len(der), is_record=False)
             return
         if self.authenticated:
             raise SecurityError(
@@ -291,6 +295,16 @@ class SecureLinks(Channel):
             raise ValueError("expected one certificate, before the handshake")
         self._certificates[peer] = der
         self._advance(peer)
+
+    def _pass_over(self, peer: PartyId, frame_bytes: int, *, is_record: bool) -> None:
+        """Drop what a peer without a link sends, as long as it can be the beginning of a handshake."""
+        self._passed_bytes[peer] += frame_bytes
+        if is_record or self._passed_bytes[peer] > _LEAST_FRAME_BYTES:
+            raise PeerError(
+                f"{peer} sends over a link that this run does not have (or the server does, if it relays): expected "
+                "clients to send to the server alone",
+                rank=peer.rank,
+            )
 
     def _link(self, peer: PartyId) -> TlsLink:
         """Return the link to a peer; make it when it is first needed."""
@@ -337,7 +351,7 @@ class SecureLinks(Channel):
         if SERVER in self._wanted and SERVER not in self._heard:
             return
         judged = sorted(self._unjudged.intersection(self._wanted))
-        self._unjudged.clear()
+        self._unjudged.difference_update(judged)
         for peer in judged:
             theirs = self._heard[peer]
             context, values = theirs[:_CONFIRMATION_BYTES], theirs[_CONFIRMATION_BYTES:]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fastlloyd.errors import PeerError, PeerTimeout
+from fastlloyd.errors import PeerError, SecurityError
 from fastlloyd.life.alike import TAG_BYTES, AlikeProof, AlikeTag, NotAlike, collect_tags, proof_bytes, prove_alike
 from fastlloyd.party.effects import Gather, Send
 from fastlloyd.run.simulation import Simulation, Tap
@@ -58,6 +58,24 @@ def test_the_client_that_differs_from_most_is_named(odd: PartyId) -> None:
     with pytest.raises(NotAlike) as caught:
         compare(contexts={odd: b"told otherwise"})
     assert caught.value.odd == odd and caught.value.rank == odd.rank
+
+
+@pytest.mark.parametrize(("count", "others"), [(2, (ONE,)), (2, (TWO,)), (4, (ONE, TWO))])
+def test_without_a_clear_majority_nobody_is_named(count: int, others: tuple[PartyId, ...]) -> None:
+    with pytest.raises(NotAlike) as caught:
+        compare(count, contexts=dict.fromkeys(others, b"told otherwise"))
+    assert caught.value.odd == SERVER
+
+
+def test_who_is_not_required_cannot_cost_the_others_their_result() -> None:
+    def tap(sender: PartyId, receiver: PartyId, header: Any, body: bytes) -> bytes | None:
+        if header.type == AlikeProof.TYPE:
+            sets.append(AlikeProof.read(body, 3).included)
+        return bytes(TAG_BYTES) if sender == THREE else body
+
+    sets: list[tuple[PartyId, ...]] = []
+    compare(tap=tap, required=(ONE, TWO))
+    assert sets == [(ONE, TWO)] * 3
 
 
 def test_all_tags_are_equal_and_all_own_bytes_differ() -> None:
@@ -150,6 +168,6 @@ def test_who_is_required_must_be_there_and_others_need_not() -> None:
 
 
 def test_a_server_that_leaves_out_whom_it_must_not_is_found_out() -> None:
-    with pytest.raises(PeerTimeout, match="client 3 took part") as caught:
+    with pytest.raises(SecurityError, match="server's proof that all clients are alike lacks client 3") as caught:
         compare(server=count_some(clients(3), (ONE, TWO)))
-    assert caught.value.rank == 3
+    assert caught.value.rank == 0
