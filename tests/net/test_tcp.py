@@ -487,7 +487,7 @@ def test_another_version_is_refused_in_words() -> None:
         other.sendall(hello(1)[:4] + b"\x63" + hello(1)[5:])
         answer = end_of(other)
     assert answer[:4] == hello(1)[:4] and answer[5] == 3
-    assert "speaks version 99, expected 5" in site.warned[0]
+    assert "speaks version 99, expected 6" in site.warned[0]
 
 
 def test_a_certificate_that_is_not_on_the_roster_is_refused() -> None:

@@ -236,7 +236,7 @@ def test_what_vertical_he_opens_has_the_noise_of_both_sides(part: float, monkeyp
 
     monkeypatch.setattr(vertical_he, "draw_noise", weaker)
     vertical_he.simulate(plan, points, start, tap)
-    exact = soft_sums(points, start, hidden=1, degree=8) * plan.unit
+    exact = soft_sums(points, start, hidden=(1,), grid=plan.grid) * plan.unit
     noise = seen[0].reshape(plan.k, plan.d + 1) - exact
     scale = np.array([plan.count_scale] + [plan.sum_scale] * plan.d) * np.sqrt(2.0)
     assert has_unit_variance(noise / scale) == (part == 1.0)

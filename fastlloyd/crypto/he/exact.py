@@ -6,9 +6,10 @@ For integers W(i) and an encryption (c_0, c_1) of a polynomial with coefficients
 
 but for the encryption's error: an inner product and a product of polynomials modulo X^N + 1, added up over many
 ciphertexts. The library would encode the weights as slots and transform them twice for every single product, which
-takes most of the time. Here a ciphertext's numbers are read once and split into limbs of a few bits; the products of
+takes most of the time. Here a ciphertext's numbers are read once, and split into limbs of a few bits; the products of
 integers and limbs are made by floating-point transforms whose error is less than 1/4, and rounded. So the result is
-exact: the same numbers modulo q that the library gives.
+exact: the same numbers modulo q that the library gives. Weights that differ by a whole factor for each ciphertext share
+their transforms and products: the factors are applied when the products are added up.
 
 There is neither key nor randomness here; both are the library's.
 
@@ -20,13 +21,14 @@ by 1.85 u (measured), with the product 4.1 u: it counts as one more level.
 
 * Forward, norms Euclidean: every level is a multiple of a unitary map (Parseval), so relative errors add up to
   5 (L + 1) u. Let x be the sum over F ciphertexts of the products of the transforms of W_m and of c_m. The sum of |x_j|
-  is at most M sum |W_m| |c_m|, and what is computed differs from x, in this norm, by (10 (L + 1) + 3 + F) u of that.
+  is at most M sum |W_m| |c_m|, and what is computed differs from x, in this norm, by (10 (L + 1) + 4 + F) u of that.
 * Back: every x_j reaches an output on one path, whose factors are off by 5 u each. So an output is off by at most
   ((1 + 5 u)^(L + 1) - 1) (1 / M) sum |x_j|, where Parseval alone would only bound all outputs together.
 
-Together, with numbers c of at most 2^(b - 1) (the 3 above stands for sqrt(5) and covers all higher powers of u):
+Together, with numbers c of at most 2^(b - 1) (the 4 above stands for sqrt(5) of the product and 1 of its whole factor,
+and covers all higher powers of u):
 
-    (15 (L + 1) + F + 3) u  sum of |W_m| |c_m|  <=  (...) u N R 2^(b - 1),    R >= sum over m of max |W_m(i)|.
+    (15 (L + 1) + F + 4) u  sum of |W_m| |c_m|  <=  (...) u N R 2^(b - 1),    R >= sum over m of max |W_m(i)|.
 
 Source: Higham, "Accuracy and Stability of Numerical Algorithms" (2002), §24.1; Brent, Percival and Zimmermann, "Error
 bounds on complex floating-point multiplication" (2007).
@@ -48,15 +50,31 @@ from fastlloyd.errors import InternalError
 
 _UNIT = 2.0**-53
 _MOST_ERROR = 0.25
+# So many times as many ciphertexts as must may go into one sum: beyond that rounding is hardly any work.
+_MOST_MORE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
+    """Ciphertexts as their numbers.
+
+    Attributes
+    ----------
+    constants, vectors : int64 arrays, shape (m, N)
+        c_0 and c_1 modulo q.
+    """
+
+    constants: NDArray[np.int64]
+    vectors: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Transformed:
     """Ciphertexts in the form that products are made from.
 
     Attributes
     ----------
-    constants : float64 array, shape (m, N, limbs)
+    constants : float64 array, shape (limbs, m, N)
         Limbs of c_0.
     spectra : complex128 array, shape (limbs, m, N / 2)
         Transforms of the limbs of c_1(1 / X).
@@ -65,6 +83,26 @@ class Prepared:
     constants: NDArray[np.float64]
     spectra: NDArray[np.complex128]
 
+    @property
+    def size(self) -> int:
+        """Bytes of both."""
+        return self.constants.nbytes + self.spectra.nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class Unrounded:
+    """Sums of products before they are rounded; as the transforms give them.
+
+    Attributes
+    ----------
+    constants : float64 array, shape (limbs, outputs)
+    spectra : float64 array, shape (limbs, outputs, N)
+        Real and imaginary parts in turn.
+    """
+
+    constants: NDArray[np.float64]
+    spectra: NDArray[np.float64]
+
 
 class Products:
     """Makes inner products with ciphertexts of one prime.
@@ -72,10 +110,10 @@ class Products:
     Parameters
     ----------
     context : Context
-    most : int
-        How many ciphertexts are added up at once.
-    reach : float
-        R above: the sum, over the ciphertexts, of the largest absolute weight.
+    least : int
+        How many ciphertexts must go into one sum; `most` may, with limbs as large.
+    largest : float
+        Of the weights, in absolute value.
 
     Raises
     ------
@@ -83,51 +121,97 @@ class Products:
         The weights are so large that no limb is small enough.
     """
 
-    def __init__(self, context: Context, most: int, reach: float) -> None:
-        self._context = context
-        self._reach = reach
-        n, bits = context.degree, context.modulus.bit_length()
-        rounding = (15.0 * (math.log2(n / 2) + 1.0) + most + 3.0) * _UNIT
-        self._vector_bits = _limb_bits(bits, _MOST_ERROR / (rounding * n * reach))
+    def __init__(self, context: Context, least: int, largest: float) -> None:
+        self._context, self._largest = context, largest
+        self.most = least
+        self._vector_bits, self._constant_bits = self._limb_bits(least)
+        while self.most < _MOST_MORE * least and self._counts(2 * self.most) == self._counts(least):
+            self.most *= 2
+        self._vector_bits, self._constant_bits = self._limb_bits(self.most)
+
+    @property
+    def modulus(self) -> int:
+        """Of the sums."""
+        return self._context.modulus
+
+    def _limb_bits(self, most: int) -> tuple[int, int]:
+        """Return the bits of limbs of c_1 and c_0 for so many ciphertexts in a sum."""
+        n, bits, reach = self._context.degree, self._context.modulus.bit_length(), most * self._largest
+        rounding = (15.0 * (math.log2(n / 2) + 1.0) + most + 4.0) * _UNIT
         # Sums of integers below 2^53 are exact in any order.
-        self._constant_bits = _limb_bits(bits, 1.0 / (_UNIT * n * reach))
+        return _limb_bits(bits, _MOST_ERROR / (rounding * n * reach)), _limb_bits(bits, 1.0 / (_UNIT * n * reach))
+
+    def _counts(self, most: int) -> list[int]:
+        try:
+            return [-(-self._context.modulus.bit_length() // bits) for bits in self._limb_bits(most)]
+        except InternalError:
+            return []
 
     def prepare(self, ciphers: Sequence[Any]) -> Prepared:
         """Read ciphertexts, which are used up."""
         numbers = np.stack([self._context.coefficients(cipher) for cipher in ciphers])
-        n, q = self._context.degree, self._context.modulus
-        limbs = _split(numbers[:, 1], q, self._vector_bits)
-        return Prepared(
-            np.ascontiguousarray(np.moveaxis(_split(numbers[:, 0], q, self._constant_bits), 0, -1)),
-            np.conjugate(_transform(limbs, n)),
+        return Prepared(np.ascontiguousarray(numbers[:, 0]), np.ascontiguousarray(numbers[:, 1]))
+
+    def transform(self, prepared: Prepared, part: slice) -> Transformed:
+        """Split and transform some of the ciphertexts."""
+        q = self._context.modulus
+        limbs = _split(prepared.vectors[part], q, self._vector_bits)
+        return Transformed(
+            _split(prepared.constants[part], q, self._constant_bits),
+            np.conjugate(_transform(limbs, self._context.degree)),
         )
 
-    def multiply(self, prepared: Prepared, weights: NDArray[np.float64]) -> Sample:
-        """Add up the products of ciphertexts with weights.
+    def zeros(self, outputs: int) -> Unrounded:
+        """Begin sums."""
+        n, q = self._context.degree, self._context.modulus.bit_length()
+        vectors, constants = -(-q // self._vector_bits), -(-q // self._constant_bits)
+        return Unrounded(np.zeros((constants, outputs)), np.zeros((vectors, outputs, n)))
+
+    def add(
+        self,
+        sums: Unrounded,
+        ciphers: Transformed,
+        mask: NDArray[np.bool_],
+        factors: NDArray[np.float64],
+        values: NDArray[np.float64],
+    ) -> None:
+        """Add products of ciphertexts with weights that are zero but for a mask; not more than `most` to one sum.
 
         Parameters
         ----------
-        prepared : Prepared
-        weights : float64 array of integers, shape (m, up to N)
-            Those of the first m ciphertexts; the rest is zero.
-
-        Returns
-        -------
-        Sample
-            One; the numbers are modulo q.
+        sums : Unrounded
+            Of a + b outputs: first those by factors, then those by values.
+        ciphers : Transformed
+            m of them.
+        mask : bool array, shape (m, up to N)
+            The rest is zero.
+        factors : float64 array of integers, shape (a, m)
+            One for each ciphertext: weight factors[., m] where the mask is.
+        values : float64 array of integers, shape (b, up to N)
+            One for each record: weight values[., i] where the mask is.
         """
-        n, (count, width) = self._context.degree, weights.shape
-        spectrum = _transform(weights, n)
-        limbs = prepared.spectra.shape[0]
-        sums, product = np.empty((limbs, n // 2), dtype=np.complex128), np.empty_like(spectrum)
-        for limb in range(limbs):
-            np.multiply(spectrum, prepared.spectra[limb, :count], out=product)
-            product.sum(axis=0, out=sums[limb])
-        numbers = prepared.constants[:count, :width]
-        constants = np.tensordot(weights, numbers, axes=((0, 1), (0, 1)))
-        q = self._context.modulus
+        n, (count, width), by_factors = self._context.degree, mask.shape, len(factors)
+        numbers = ciphers.constants[:, :, :width]
+        product = np.empty((count, n // 2), dtype=np.complex128)
+        ones = np.ones((1, count))
+        for place in range(-1 if by_factors else 0, len(values)):
+            # One product serves all factors.
+            weights = np.multiply(mask, values[place]) if place >= 0 else mask.astype(np.float64)
+            several, first = (ones, by_factors + place) if place >= 0 else (factors, 0)
+            rows = slice(first, first + len(several))
+            spectrum = _transform(weights, n)
+            for limb, spectra in enumerate(ciphers.spectra):
+                np.multiply(spectrum, spectra, out=product)
+                sums.spectra[limb, rows] += several @ product.view(np.float64)
+            for limb, part in enumerate(numbers):
+                sums.constants[limb, rows] += several @ np.einsum("mi,mi->m", weights, part)
+
+    def finish(self, sums: Unrounded) -> Sample:
+        """Round sums, and put their limbs together modulo q."""
+        n, q = self._context.degree, self._context.modulus
         return Sample(
-            _join(constants[:, None], q, self._constant_bits), _join(_back(sums, n), q, self._vector_bits)[None, :]
+            _join(sums.constants, q, self._constant_bits),
+            _join(_back(sums.spectra.view(np.complex128), n), q, self._vector_bits),
         )
 
 

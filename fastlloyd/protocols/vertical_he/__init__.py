@@ -8,7 +8,7 @@
 `weighing.py`          ours: noisy centres are weighed with what is known by then
 `messages.py`          the exchange; `frame.py`, `sizes.py`: how long each message may be
 `math/engine.py`       what a computing party computes with; `math/workers.py`: in several processes
-`math/linear.py`       scheme 'linear', ours: steps (1) to (3) as inner products; `math/window.py`: its soft step
+`math/linear.py`       scheme 'linear', ours: steps (1) to (3) as inner products; `math/grid.py`: its soft assignment
 `math/projection.py`   scheme 'projection', two clusters (§3.1); encrypted anew in each round
 `math/pairwise.py`     scheme 'pairwise', centres two by two (§3.1); `math/arithmetic.py`, `math/coefficients.py`
 `math/circuit.py`      parameters of the pairwise circuit; `math/scales.py`: of the linear scheme

@@ -9,10 +9,9 @@ import numpy as np
 from fastlloyd.data.vertical import VerticalTable
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import spent
-from fastlloyd.protocols.vertical_he.budget import enters_by_steps
 from fastlloyd.protocols.vertical_he.face_inputs import gather, run_parameters
 from fastlloyd.protocols.vertical_he.face_noise import expect
-from fastlloyd.protocols.vertical_he.math.choose import Choice, linear_seconds, options, planned_option
+from fastlloyd.protocols.vertical_he.math.choose import options, planned_option
 from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, PublicParameters
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import change_epsilon, try_options
@@ -47,12 +46,10 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     lines = [
         f"vertical-he: {format_count(n, 'record')}, {' + '.join(map(str, widths))} columns, "
         f"{format_count(plan.k, 'cluster')}, {plan.mode}, {format_count(plan.rounds, 'round')}",
-        f"choice: {_line(chosen, public, widths, plan.rounds)}",
+        f"choice: {chosen.line(plan.rounds)}",
     ]
     others = [choice for choice in options(public, widths) if choice != chosen]
-    lines += [
-        f"  instead of {_line(choice, public, widths, plan.rounds)}" for choice in others if choice not in reasons
-    ]
+    lines += [f"  instead of {choice.line(plan.rounds)}" for choice in others if choice not in reasons]
     lines += [
         f"  not scheme {choice.scheme}, rank {choice.computing} computing: {reasons[choice]}" for choice in reasons
     ]
@@ -83,15 +80,6 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     else:
         lines.append("privacy: none on the result; only as much noise as protects the key")
     return lines
-
-
-def _line(choice: Choice, public: PublicParameters, widths: tuple[int, ...], rounds: int) -> str:
-    """Say a choice and its cost, with the products that steps from the centres take besides."""
-    own = widths[choice.computing]
-    if enters_by_steps(public, choice.scheme, own, rounds):
-        seconds = linear_seconds(public.n, public.k, public.chosen.degree, own, steps=True)
-        choice = replace(choice, round_seconds=seconds)
-    return choice.line(rounds)
 
 
 def _outlook(config: RunConfig, public: PublicParameters, names: list[list[str]]) -> str:

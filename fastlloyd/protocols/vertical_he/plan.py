@@ -14,7 +14,7 @@ from fastlloyd.crypto.he.lattice import Parameters
 from fastlloyd.party.planned import PlainPlan
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.vertical_he.math.hints import HINT_SHARE
-from fastlloyd.protocols.vertical_he.parameters import LINEAR, PAIRWISE, Scales
+from fastlloyd.protocols.vertical_he.parameters import LINEAR, PAIRWISE, PROJECTION, Scales
 
 ZERO_OUT = "zero-out of one user's row"
 MIDDLE = "one user's values, at one party or all, replaced by the middle of their bounds"
@@ -34,6 +34,8 @@ class Plan(PlainPlan):
         Per owner.
     private : bool
         Whether the noise gives differential privacy; if not, it only floods.
+    grid : int
+        Cells of the grid along each of its columns; 0 for the pairwise circuit.
     cell : float
         k^(-1/d) where noisy centres are weighed with what is known (`weighing`), else 0.
     radius : float
@@ -61,7 +63,7 @@ class Plan(PlainPlan):
     rounds: int
     tolerance: float
     private: bool
-    degree: int
+    grid: int
     cell: float
     radius: float
     scales: Scales
@@ -100,8 +102,8 @@ class Plan(PlainPlan):
 
         Notes
         -----
-        Linear scheme: a row that is replaced by nothing, at either party, adds nothing at all, since T_0 = 1 is
-        encrypted as well: 1. Pairwise circuit: the record stays and is assigned by what is left of it; two vectors that
+        Linear scheme: a row that is replaced by nothing, at either party, adds nothing at all, since all its shares are
+        encrypted: 1. Pairwise circuit: the record stays and is assigned by what is left of it; two vectors that
         are not negative and sum to at most 1 differ by at most sqrt(2). Its sums differ by at most sqrt(2) per column
         that stays and 1 per column that is replaced.
         """
@@ -127,11 +129,21 @@ class Plan(PlainPlan):
         return slice(block * self.block_size, min((block + 1) * self.block_size, self.n))
 
     def parts(self, rank: int) -> int:
-        """Count the ciphertexts of one block of an owner: Chebyshev features, or two for each column."""
+        """Count the ciphertexts of one block of an owner: corners of the grid, or two for each column."""
         columns = len(self.columns(rank))
         if self.scheme == PAIRWISE:
             return 2 * columns
-        return self.degree + 2 if self.scheme == LINEAR else (self.degree + 1) * (1 + columns)
+        return self.corners if self.scheme == LINEAR else self.corners * (1 + columns)
+
+    @property
+    def axes(self) -> int:
+        """Columns of the grid: those that are encrypted, or a projection's one."""
+        return 1 if self.scheme == PROJECTION else len(self.columns(self.holder))
+
+    @property
+    def corners(self) -> int:
+        """Corners of the grid."""
+        return int((self.grid + 1) ** self.axes)
 
     @property
     def encrypting(self) -> tuple[int, ...]:

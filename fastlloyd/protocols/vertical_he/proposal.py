@@ -110,7 +110,8 @@ def _plan_option(public: PublicParameters, names: Sequence[Sequence[str]], choic
     radius = step_radius(public, own, d, rounds) if own else 0.0
     counts, sums, steps = _multipliers(public, own, d, rounds=rounds, radius=radius) if private else (0.0, 0.0, 0.0)
     counts, sums = moves * counts, moves * sums * math.sqrt(d - own)
-    openings = _openings(choice.scheme, public.mode, rounds=rounds, n=public.n, k=public.k, d=d)
+    shared = public.mode == THRESHOLD
+    openings = Openings(rounds=rounds, n=public.n, k=public.k, d=d, shared=shared, corners=choice.corners)
     least, largest = min(counts, sums), max(counts, sums)
     if own:  # what rounding adds to the sensitivity of steps is not known yet
         least, largest = min(least, steps), max(largest, steps * (1.0 + math.sqrt(own) * MAX_ERROR))
@@ -124,7 +125,6 @@ def _plan_option(public: PublicParameters, names: Sequence[Sequence[str]], choic
         rounds=rounds,
         tolerance=settings.tolerance,
         private=private,
-        degree=0 if choice.scheme == PAIRWISE else settings.degree,
         cell=math.pow(public.k, -1.0 / d) if private and settings.shrink else 0.0,
         radius=radius,
         scales=scales,
@@ -133,7 +133,7 @@ def _plan_option(public: PublicParameters, names: Sequence[Sequence[str]], choic
         step_scale=0.0,
     )
     plan = _calibrated(base, public.epsilon, counts, sums, steps=steps) if private else base
-    _check_hints(plan)
+    _check_hints(plan, openings)
     check_messages(plan)
     return plan
 
@@ -204,18 +204,12 @@ def _choose_scales(public: PublicParameters, choice: Choice, noise: Noise) -> Sc
     flooding = not noise.private
     if choice.scheme == PAIRWISE:
         return choose_circuit(public.n, public.k, noise, flooding=flooding)
-    shared = public.mode == THRESHOLD
-    return choose_scales(public.n, public.k, public.chosen.degree, noise, flooding=flooding, shared=shared)
+    openings = noise.openings
+    return choose_scales(public.n, public.k, openings.corners, noise, flooding=flooding, shared=openings.shared)
 
 
-def _openings(scheme: str, mode: str, *, rounds: int, n: int, k: int, d: int) -> Openings:
-    """Say what a run opens."""
-    return Openings(rounds=rounds, n=n, k=k, d=d, scheme=scheme, shared=mode == THRESHOLD)
-
-
-def _check_hints(plan: Plan) -> None:
+def _check_hints(plan: Plan, openings: Openings) -> None:
     """Check with the calibrated noise that what the part set aside hides is small beside it; see `hints`."""
-    openings = _openings(plan.scheme, plan.mode, rounds=plan.rounds, n=plan.n, k=plan.k, d=plan.d)
     least = min([plan.count_scale, plan.sum_scale, *([plan.step_scale] if plan.stepping else [])])
     if hinted_share(plan.scales, openings, least, private=plan.private) > MOST_HINTED:
         raise too_little_noise()

@@ -30,8 +30,8 @@ class Settings:
     )
     scheme: str = setting(
         "auto",
-        "'linear' (one feature at the key holder), 'projection' (two clusters), 'pairwise' (any number of both), "
-        "or 'auto': the cheapest one",
+        "'linear' (one or two features at the key holder), 'projection' (two clusters), 'pairwise' (any number of "
+        "both), or 'auto': the cheapest one",
         choices=("auto", "linear", "projection", "pairwise"),
     )
     noise: str = setting(
@@ -45,7 +45,11 @@ class Settings:
         "false: divide sums by counts, as the paper does",
     )
     degree: int = setting(
-        62, "degree of the polynomials that stand for a step, not for the pairwise scheme (62)", least=4, most=510
+        62,
+        "how finely encrypted columns are resolved, not for the pairwise scheme: one in (degree + 2) / 2 cells, two in "
+        "(degree + 2) / 4, rounded down to a power of two (62)",
+        least=4,
+        most=510,
     )
     computing: int = setting(
         -1, "rank that computes on the encrypted data, or 'auto': the cheaper choice", choices=(-1, 0, 1), auto=True

@@ -19,11 +19,12 @@ from fastlloyd.protocols.vertical_he import computing
 from fastlloyd.protocols.vertical_he.frame import block_format, key_format
 from fastlloyd.protocols.vertical_he.math import engine, linear, lwe
 from fastlloyd.protocols.vertical_he.math.engine import make_engine
+from fastlloyd.protocols.vertical_he.math.grid import shares
 from fastlloyd.protocols.vertical_he.math.linear import LinearEngine, short_steps
 from fastlloyd.protocols.vertical_he.math.lwe import common_key
-from fastlloyd.protocols.vertical_he.math.window import features, jackson
 from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples
+from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.protocols.vertical_he.reference import soft_steps, soft_sums
 from fastlloyd.randomness.secret import SecretRandom
@@ -58,31 +59,50 @@ def test_opened_sums_of_steps_are_the_reference_s(k: int, workers: int) -> None:
 
     with WorkerEngine(plan, columns(plan, points, 0), workers) if workers > 1 else nullcontext() as engine:
         results, _ = simulate(plan, points, start, tap, engine=engine, quiet=True)
-    expected = soft_steps(points, start, hidden=2, degree=30, radius=plan.radius).reshape(-1)
-    rounding = np.sqrt(2500 * 32) * 2.0**-plan.scales.weight_bits
+    expected = soft_steps(points, start, hidden=(2,), grid=plan.grid, radius=plan.radius).reshape(-1)
+    rounding = np.sqrt(2500) * 2.0**-plan.scales.weight_bits
     assert np.abs(seen[0] - expected).max() < plan.scales.flood + 6.0 * rounding
     np.testing.assert_array_equal(results[ALICE].centers, results[BOB].centers)
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.integers(1, 8), st.integers(2, 4), st.data())
-def test_one_record_moves_the_sums_of_steps_by_no_more_than_claimed(k: int, own: int, data: st.DataObject) -> None:
-    plan = make_plan(parameters(100, k, rounds=6, scheme="linear", computing=0), names(own, 1))
+def moved_by_one(
+    plan: Plan, centers: np.ndarray, own: np.ndarray, hidden: np.ndarray, error: float
+) -> dict[str, np.ndarray]:
+    """What one record adds to counts, sums and steps, with the worst encryption errors: of each corner's own sign."""
+    computer = LinearEngine(plan, np.repeat(own[:, None], plan.n, axis=1))
+    whole = np.rint(shares(hidden[:, None], plan.grid)[:, 0] * 2.0**plan.scales.data_bits)
+    everything = slice(0, plan.corners)
+    labels, factors = computer.labels(centers, 0, everything)[:, 0], computer.factors(everything)
+    found = np.zeros((plan.k, plan.d + 1, plan.corners))
+    for j in range(plan.k):
+        mask, values = labels == j, computer.values(centers, 0, j)[:, 0]
+        found[j, 0] = mask * factors[0]
+        for column, weights in zip(plan.columns(plan.holder), factors[1:], strict=True):
+            found[j, 1 + column] = mask * weights
+        for column, value in zip(plan.columns(plan.computing), values, strict=True):
+            found[j, 1 + column] = mask * value
+    steps = [1 + column for column in plan.stepping]
+    others = [1 + column for column in range(plan.d) if column not in plan.stepping]
+    parts = {"soft counts": found[:, 0], "soft sums": found[:, others], "soft steps": found[:, steps]}
+    return {
+        name: part @ (whole + error * np.sign(part.reshape(-1, plan.corners).sum(axis=0) + 1e-300))
+        for name, part in parts.items()
+    }
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 8), st.integers(1, 4), st.integers(1, 2), st.data())
+def test_one_record_moves_the_sums_by_no_more_than_claimed(k: int, own: int, hidden: int, data: st.DataObject) -> None:
+    plan = make_plan(parameters(100, k, rounds=6, scheme="linear", computing=0), names(own, hidden))
     value = st.one_of(st.floats(-1, 1), st.sampled_from([-1.0, 1.0, 0.0]))
     draw = lambda count: np.array([data.draw(value) for _ in range(count)])  # noqa: E731
-    centers, values, hidden = draw((own + 1) * k).reshape(k, own + 1), draw(own), draw(1)
-    computer = LinearEngine(plan, np.repeat(values[:, None], 100, axis=1))
-    whole = np.rint(features(hidden, plan.degree + 2)[:, 0] * 2.0**plan.scales.data_bits)
-    moved = np.zeros((k, own, plan.degree + 2))
-    for output, weights in computer._weights(centers, 0):
-        cluster, place = divmod(output, own + 2)
-        if 1 <= place <= own:
-            moved[cluster, place - 1, : len(weights)] = weights[:, 0]
-    sign = np.where(np.arange(plan.degree + 2) % 2, 1.0, -1.0) * np.sign(moved.sum(axis=(0, 1)) + 1e-300)
-    release = plan.releases(0, seen_by="another party")[2]
-    assert release.name == "soft steps" and release.noise_scale < plan.step_scale
-    for error in (0.0, ERROR_BOUND * sign, -ERROR_BOUND * sign):
-        assert np.linalg.norm(moved @ (whole + error)) <= release.sensitivity
+    centers, values, secret = draw((own + hidden) * k).reshape(k, own + hidden), draw(own), draw(hidden)
+    releases = {release.name: release for release in plan.releases(0, seen_by="another party")}
+    assert ("soft steps" in releases) == (own > 1)
+    for error in (0.0, ERROR_BOUND, -ERROR_BOUND):
+        moved = moved_by_one(plan, centers, values, secret, error)
+        for name, release in releases.items():
+            assert np.linalg.norm(moved[name]) <= release.sensitivity
 
 
 def test_a_record_far_away_moves_the_sums_of_steps_by_the_whole_radius_and_no_farther() -> None:
@@ -102,12 +122,43 @@ def test_opened_sums_are_the_soft_rule_s(k: int) -> None:
         return body
 
     results, _ = simulate(plan, points, start, tap)
-    expected = soft_sums(points, start, hidden=1, degree=30).reshape(-1)
+    expected = soft_sums(points, start, hidden=(1,), grid=plan.grid).reshape(-1)
     flooding = np.sqrt(2.0) * plan.count_scale / plan.unit
-    # Rounding of the weights: 32 of at most 2^-w each, of random sign, for each record.
-    rounding = np.sqrt(2500 * 32) * 2.0**-plan.scales.weight_bits
+    # Rounding of the weights: at most 2^-w, of random sign, for each record.
+    rounding = np.sqrt(2500) * 2.0**-plan.scales.weight_bits
     assert np.abs(seen[0] - expected).max() < 6.0 * (flooding + rounding)
     np.testing.assert_array_equal(results[ALICE].centers, results[BOB].centers)
+
+
+@pytest.mark.parametrize("mode", ["two-party", "threshold"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_two_encrypted_columns_are_the_soft_rule_s(mode: str, workers: int) -> None:
+    points, start = blobs(2500, 3, 4, seed=5)
+    points[0], points[1] = 1.0, -1.0
+    public = parameters(2500, 3, rounds=1, mode=mode, scheme="linear", computing=0, degree=30, noise="flooding")
+    plan = make_plan(public, names(2, 2))
+    hidden = plan.columns(1)
+    seen: list[np.ndarray] = []
+
+    def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes:
+        if header.type == 123 and header.round == 0:
+            seen.append(np.frombuffer(body, "<i8") / plan.unit)
+        return body
+
+    with WorkerEngine(plan, columns(plan, points, 0), workers) if workers > 1 else nullcontext() as engine:
+        results, _ = simulate(plan, points, start, tap, engine=engine, quiet=True)
+    expected = soft_sums(points, start, hidden=hidden, grid=plan.grid).reshape(-1)
+    rounding = np.sqrt(2500) * 2.0**-plan.scales.weight_bits
+    assert np.abs(seen[0] - expected).max() < plan.scales.flood + 6.0 * rounding
+    np.testing.assert_array_equal(results[ALICE].centers, results[BOB].centers)
+
+
+def test_rounds_with_two_columns_each_are_as_good_as_lloyd_s() -> None:
+    points, start = blobs(2000, 5, 4, seed=3)
+    plan = make_plan(parameters(2000, 5, rounds=4, noise="flooding"), names(2, 2))
+    assert plan.scheme == "linear"
+    results, _ = simulate(plan, points, start)
+    assert loss(points, results[ALICE].centers) <= 1.01 * loss(points, lloyd(points, start, 4))
 
 
 def test_ten_rounds_are_as_good_as_lloyd_s() -> None:
@@ -145,7 +196,7 @@ def test_samples_of_one_sum_look_fresh() -> None:
 
     simulate(plan, points, start, tap)
     sample = lwe.decode(bodies[0], plan.outputs, plan.scales.ring, plan.scales.wire_bits)
-    # The two clusters' counts add up to a sum of all records: without fresh zeros the vectors would be T_0's own.
+    # The two clusters' counts add up to a sum of all records: without fresh zeros the vectors would be the shares' own.
     low_bits = (sample.vectors >> 20) & 0xFFF
     counts = np.bincount(low_bits.reshape(-1) >> 8, minlength=16)
     expected = low_bits.size / 16
@@ -235,7 +286,7 @@ def test_a_ciphertext_that_hides_nothing_is_the_sender_s_fault(scheme: str, kind
         parts = list(EncryptedBlock.read(body, block_format(plan, sender.rank)).parts)
         blocks += 1
         if blocks == plan.blocks + 2 or (scheme == "linear" and blocks == 2):
-            parts[3] = open_one
+            parts[1] = open_one
         return EncryptedBlock(tuple(parts)).body()
 
     own = columns(plan, points, plan.computing)
@@ -283,36 +334,13 @@ def test_a_key_with_too_large_numbers_is_the_sender_s_fault(mode: str, workers: 
         assert caught.value.rank == rank
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.integers(1, 8), st.data())
-def test_one_record_moves_the_sums_by_no_more_than_claimed(k: int, data: st.DataObject) -> None:
-    plan = linear_plan(100, k)
-    value = st.one_of(st.floats(-1, 1), st.sampled_from([-1.0, 1.0, 0.0]))
-    draw = lambda count: np.array([data.draw(value) for _ in range(count)])  # noqa: E731
-    centers, own, hidden = draw(2 * k).reshape(k, 2), draw(1), draw(1)
-    computer = LinearEngine(plan, np.repeat(own, 100)[None])
-    whole = np.rint(features(hidden, plan.degree + 2)[:, 0] * 2.0**plan.scales.data_bits)
-    steps = np.zeros((k, 3, plan.degree + 2))
-    for output, weights in computer._weights(centers, 0):
-        steps[output // 3, output % 3, : len(weights)] = weights[:, 0]
-    clusters = steps.copy()
-    clusters[:-1] -= steps[1:]
-    # The worst encryption errors: one sign for everything that one feature meets.
-    sign = np.where(np.arange(plan.degree + 2) % 2, 1.0, -1.0) * np.sign(clusters.sum(axis=(0, 1)) + 1e-300)
-    for error in (0.0, ERROR_BOUND * sign, -ERROR_BOUND * sign):
-        moved = clusters @ (whole + error)
-        counts, sums = (release.sensitivity for release in plan.releases(0, seen_by="another party"))
-        assert np.linalg.norm(moved[:, 0]) <= counts
-        assert np.linalg.norm(moved[:, 1:]) <= sums
-
-
 def test_a_record_that_is_replaced_by_nothing_adds_nothing() -> None:
     plan = linear_plan(64, 3)
     points, start = blobs(64, 3, 2)
     computer = LinearEngine(plan, columns(plan, points, 0))
     context = computer._context
     holder = ckks.KeyHolder(context)
-    coefficients = np.zeros((plan.degree + 2, context.degree), dtype=np.int64)  # nobody's features, T_0 included
+    coefficients = np.zeros((plan.corners, context.degree), dtype=np.int64)  # nobody's shares
     computer.keys((holder.public_key(),))
     computer.load(1, 0, ckks.encrypt_integers(context, holder, coefficients))
     work = computer.evaluate(start)
@@ -339,8 +367,8 @@ def test_with_a_common_key_the_sums_are_the_same(noise: str) -> None:
         return body
 
     results, _ = simulate(plan, points, start, tap, quiet=True)
-    expected = soft_sums(points, start, hidden=2, degree=30).reshape(-1)
-    rounding = np.sqrt(1000 * 32) * 2.0**-plan.scales.weight_bits
+    expected = soft_sums(points, start, hidden=(2,), grid=plan.grid).reshape(-1)
+    rounding = np.sqrt(1000) * 2.0**-plan.scales.weight_bits
     assert np.abs(seen[0] - expected).max() < plan.scales.flood + 6.0 * rounding
     np.testing.assert_array_equal(results[ALICE].centers, results[BOB].centers)
 
@@ -397,24 +425,24 @@ def test_own_columns_beyond_the_bounds_are_brought_back() -> None:
     assert make_engine(plan, wide)._columns.min() == -1.0
 
 
-@pytest.mark.parametrize("steps", [False, True])
-@pytest.mark.parametrize("degree", [4, 33])
-def test_products_are_made_for_all_weights_rounded_away_from_zero(
-    degree: int, steps: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("widths", [(2, 1), (2, 2)])
+def test_products_are_made_for_the_largest_weights_and_as_many_corners_as_are_added_up(
+    widths: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reaches: list[float] = []
+    made: list[tuple[int, float]] = []
 
     class Recording(linear.Products):
-        def __init__(self, context: ckks.Context, most: int, reach: float) -> None:
-            reaches.append(reach)
-            super().__init__(context, most, reach)
+        def __init__(self, context: ckks.Context, least: int, largest: float) -> None:
+            made.append((least, largest))
+            super().__init__(context, least, largest)
 
     monkeypatch.setattr(linear, "Products", Recording)
-    public = parameters(40, 2, degree=degree, rounds=6, scheme="linear", shrink=steps)
-    plan = make_plan(public, names(2, 1))
-    assert bool(plan.stepping) == steps
-    make_engine(plan, np.zeros((2, 40)))
-    factors = jackson(degree)
-    # Of the difference of two soft steps twice as much, but for T_0, whose weight is within [0, 1].
-    largest = 1.0 + (1 + steps) * sum(2.0 * factors[m - 1] / (m * np.pi) for m in range(1, degree + 1))
-    assert reaches == [pytest.approx(largest * 2.0**plan.scales.weight_bits + (degree + 2) / 2.0, rel=1e-12)]
+    plan = make_plan(parameters(40, 2, rounds=6, scheme="linear", computing=0), names(*widths))
+    computer = LinearEngine(plan, np.ones((widths[0], 40)))
+    ((most, claimed),) = made
+    assert max(part.stop - part.start for part in computer._parts) == most
+    assert [part.start for part in computer._parts[1:]] == [part.stop for part in computer._parts[:-1]]
+    assert computer._parts[0].start == 0 and computer._parts[-1].stop >= plan.corners
+    largest = [np.abs(computer.factors(part)).max() for part in computer._parts]
+    largest.append(np.abs(computer.values(np.zeros((2, plan.d)), 0, 0)).max())
+    assert claimed == 2.0**plan.scales.weight_bits >= max(largest)

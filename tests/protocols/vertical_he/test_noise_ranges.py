@@ -89,7 +89,7 @@ def test_a_fine_result_whose_last_steps_are_noise_is_not_called_noise() -> None:
     corner = rng.exponential(0.12, (460, 9)) - 1.0
     points = np.clip(np.vstack([corner, rng.normal(0.2, 0.7, (240, 9))]), -1.0, 1.0)
     optimum = nearest(points, lloyd(points, np.array([[-0.9] * 9, [0.1] * 9]), 50))[1]
-    plan = make_plan(parameters(700, 2, rounds=None), names(5, 4))
+    plan = make_plan(parameters(700, 2, rounds=None, scheme="pairwise"), names(5, 4))
     found, with_steps = [], []
     for seed in range(30):
         state, _ = weighed_run(dataclasses.replace(plan, seed=seed), points, rng)

@@ -17,7 +17,7 @@ from fastlloyd.party.settings import describe_settings
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.protocols.vertical_he.frame import MOST_MESSAGE_BYTES, block_format
-from fastlloyd.protocols.vertical_he.math.choose import options, planned_option
+from fastlloyd.protocols.vertical_he.math.choose import linear_seconds, options, planned_option
 from fastlloyd.protocols.vertical_he.math.cost import round_seconds
 from fastlloyd.protocols.vertical_he.math.hints import FLOODING, HINT_SHARE, MOST_HINTED, Openings, hinted_share
 from fastlloyd.protocols.vertical_he.math.scales import MAX_ERROR, NOISE_TAIL, record_error
@@ -29,7 +29,13 @@ from tests.protocols.vertical_he.support import names, parameters
 
 @pytest.mark.parametrize(
     ("scheme", "k", "widths"),
-    [("linear", 5, (1, 1)), ("linear", 5, (3, 1)), ("projection", 2, (2, 2)), ("pairwise", 5, (2, 2))],
+    [
+        ("linear", 5, (1, 1)),
+        ("linear", 5, (3, 1)),
+        ("linear", 5, (2, 2)),
+        ("projection", 2, (2, 2)),
+        ("pairwise", 5, (2, 2)),
+    ],
 )
 def test_the_noise_spends_the_budget_and_no_more(scheme: str, k: int, widths: tuple[int, int]) -> None:
     plan = make_plan(parameters(10_000, k, rounds=10, scheme=scheme), names(*widths))
@@ -110,6 +116,8 @@ def test_a_split_is_found_whose_errors_the_noise_hides(n: int, k: int, epsilon: 
     [
         ("linear", "two-party", 5, (1, 1)),
         ("linear", "threshold", 5, (1, 1)),
+        ("linear", "two-party", 5, (2, 2)),
+        ("linear", "threshold", 5, (2, 2)),
         ("projection", "two-party", 2, (2, 2)),
         ("projection", "threshold", 2, (2, 3)),
         ("pairwise", "two-party", 5, (2, 2)),
@@ -136,7 +144,7 @@ def hinted(plan: Plan, rounds: int | None = None) -> float:
         n=plan.n,
         k=plan.k,
         d=plan.d,
-        scheme=plan.scheme,
+        corners=plan.corners if plan.scheme != "pairwise" else 0,
         shared=plan.mode == "threshold",
     )
     return hinted_share(plan.scales, openings, min(plan.count_scale, plan.sum_scale), private=plan.private)
@@ -147,36 +155,35 @@ def test_a_cheaper_option_without_parameters_gives_way_to_one_that_has_them(
     n: int, epsilon: float, scheme: str
 ) -> None:
     public = dataclasses.replace(parameters(n, 2, rounds=10), epsilon=epsilon)
-    assert options(public, (2, 2))[0].scheme == "pairwise"
-    plan, refused = try_options(public, names(2, 2))
-    assert plan.scheme == scheme and plan == make_plan(public, names(2, 2))
+    assert options(public, (3, 3))[0].scheme == "pairwise"
+    plan, refused = try_options(public, names(3, 3))
+    assert plan.scheme == scheme and plan == make_plan(public, names(3, 3))
     assert [choice.scheme for choice, _ in refused] == ["pairwise", "pairwise"]
     assert hinted(plan) <= MOST_HINTED
-    assert check_plan(Plan.from_json(plan.to_json()), public, names(2, 2)) == epsilon
-    chosen = planned_option(public, (2, 2), plan.scheme, plan.computing)
+    assert check_plan(Plan.from_json(plan.to_json()), public, names(3, 3)) == epsilon
+    chosen = planned_option(public, (3, 3), plan.scheme, plan.computing)
     assert chosen.line(10).startswith("scheme projection: rank 0 computes")
     assert round_seconds(plan, 1) == pytest.approx(chosen.round_seconds)
     # What nothing mends is said of the cheapest option.
     with pytest.raises(RangeError, match="lower --epsilon$"):
-        make_plan(dataclasses.replace(public, k=3, epsilon=10.0), names(2, 2))
+        make_plan(dataclasses.replace(public, k=3, epsilon=10.0), names(3, 3))
     with pytest.raises(RangeError, match="lower --epsilon$"):
-        make_plan(dataclasses.replace(public, settings={"scheme": "pairwise"}), names(2, 2))
+        make_plan(dataclasses.replace(public, settings={"scheme": "pairwise"}), names(3, 3))
 
 
-def test_the_printed_cost_counts_the_products_of_steps(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_printed_cost_is_that_of_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     public, numbers = parameters(10_000, 5, rounds=10), ["--n-total", "10000", "--d", "3", "--k", "5"]
     plan = make_plan(public, names(2, 1))
-    assert plan.stepping and round_seconds(plan, 1) > options(public, (2, 1))[0].round_seconds
+    assert plan.stepping and round_seconds(plan, 1) == options(public, (2, 1))[0].round_seconds
     assert main(["-n", "2", "--protocol", "vertical-he", *numbers]) == 0
     assert f"about {round_seconds(plan, 1):.2g} processor seconds a round" in capsys.readouterr().out
-    assert f"{round_seconds(plan, 1):.2g}" != f"{options(public, (2, 1))[0].round_seconds:.2g}"
 
 
 def test_the_printed_choice_is_the_one_that_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ["--n-total", "100000", "--d", "4", "--k", "2", "--rounds", "10"]
+    flags = ["--n-total", "100000", "--d", "6", "--k", "2", "--rounds", "10"]
     assert main(["-n", "2", "--protocol", "vertical-he", *flags, "--epsilon", "10"]) == 0
     said = capsys.readouterr().out
-    assert "choice: scheme projection: rank 0 computes" in said and "primes of 52 bits" in said
+    assert "choice: scheme projection: rank 0 computes" in said and "primes of 48 bits" in said
     assert "instead of scheme projection: rank 1 computes" in said and "instead of scheme pairwise" not in said
     assert "not scheme pairwise, rank 0 computing: the noise of this epsilon is too small" in said
     assert main(["-n", "2", "--protocol", "vertical-he", *flags, "--epsilon", "1"]) == 0
@@ -187,14 +194,14 @@ def test_the_printed_choice_is_the_one_that_runs(capsys: pytest.CaptureFixture[s
 def test_messages_that_no_link_carries_are_refused_before_the_run() -> None:
     assert min(MAX_FRAME_BYTES, MAX_MESSAGE_BYTES) > MOST_MESSAGE_BYTES
     public = parameters(10_000, 2, rounds=10, scheme="projection", computing=0)
-    wide = make_plan(public, names(1, 1370))
+    wide = make_plan(public, names(1, 2610))
     assert 0.95 * MOST_MESSAGE_BYTES < block_format(wide, 1).total <= MOST_MESSAGE_BYTES
-    with pytest.raises(RangeError, match=r"1400 columns of rank 1 .* lower vertical-he.degree"):
-        make_plan(public, names(1, 1400))
-    assert make_plan(dataclasses.replace(public, settings={**public.settings, "degree": 50}), names(1, 1400))
+    with pytest.raises(RangeError, match=r"2700 columns of rank 1 .* lower vertical-he.degree"):
+        make_plan(public, names(1, 2700))
+    assert make_plan(dataclasses.replace(public, settings={**public.settings, "degree": 50}), names(1, 2700))
     # Where it may, another option takes its place.
     other = dataclasses.replace(public, settings={"scheme": "projection"})
-    assert make_plan(other, names(2, 1400)).computing == 1
+    assert make_plan(other, names(2, 2700)).computing == 1
     with pytest.raises(RangeError, match="columns of rank . make messages .* with scheme pairwise"):
         make_plan(parameters(10_000, 3, rounds=10, scheme="pairwise"), names(1200, 1200))
     with pytest.raises(RangeError, match="in each round.*lower --k"):
@@ -211,8 +218,8 @@ def test_more_rounds_do_not_mend_too_little_noise_and_a_smaller_epsilon_does() -
     for rounds in (10, 1000):
         public = parameters(10**6, 5, rounds=rounds, scheme="linear", mode="threshold")
         with pytest.raises(RangeError, match="lower --epsilon$"):
-            make_plan(dataclasses.replace(public, epsilon=10.0), names(1, 1))
-        assert make_plan(public, names(1, 1)).private
+            make_plan(dataclasses.replace(public, epsilon=30.0), names(2, 2))
+        assert make_plan(public, names(2, 2)).private
 
 
 def test_delta_is_the_same_automatic_one_as_everywhere() -> None:
@@ -223,16 +230,18 @@ def test_the_seconds_of_a_round_are_known_before_it() -> None:
     public = parameters(10_000, 5, rounds=10)
     plan = make_plan(public, names(1, 1))
     assert round_seconds(plan, 1) == options(public, (1, 1))[0].round_seconds
-    # Steps from the centres: k products for each block, feature and own column, in place of k - 1.
+    # Products for the counts with the encrypted columns, and for each own column.
     wide = make_plan(public, names(3, 1))
-    assert wide.stepping == (0, 1, 2)
-    assert round_seconds(wide, 1) == pytest.approx(options(public, (3, 1))[0].round_seconds * (8 + 15) / (8 + 12))
+    assert linear_seconds(10_000, 5, 33, 3) == round_seconds(wide, 1) > round_seconds(plan, 1)
+    assert linear_seconds(10_000, 10, 289, 3) == pytest.approx(17 * linear_seconds(10_000, 10, 17, 3))
+    more = [linear_seconds(10_000, k, 17, 1) for k in (5, 10, 15)]
+    assert more[2] - more[1] == pytest.approx(more[1] - more[0]) and 1.8 < more[1] / more[0] < 2.0
     assert (plan.blocks, plan.k) == (5, 5)
-    assert round_seconds(plan, 4) == pytest.approx(round_seconds(plan, 1) * (1 + 1 / 4) / 5)
+    assert round_seconds(plan, 4) == pytest.approx(round_seconds(plan, 1) * (1 + 2 / 5) / 5)
     assert round_seconds(plan, 5) == round_seconds(plan, 256) == pytest.approx(round_seconds(plan, 1) / 5)
     few = make_plan(parameters(10_000, 2), names(1, 1))
     assert few.scheme == "linear" and round_seconds(few, 8) == pytest.approx(round_seconds(few, 1) / 5)
-    circuit = make_plan(parameters(20_000, 3), names(2, 2))
+    circuit = make_plan(parameters(20_000, 3), names(3, 3))
     assert circuit.blocks == 3
     assert round_seconds(circuit, 2) == pytest.approx(round_seconds(circuit, 1) * 2 / 3)
     assert round_seconds(circuit, 3) == round_seconds(circuit, 8) == pytest.approx(round_seconds(circuit, 1) / 3)
@@ -255,7 +264,7 @@ def test_the_prime_has_room_for_sums_and_noise(n: int, k: int) -> None:
         noisiest = max(plan.count_scale, plan.sum_scale, plan.step_scale)
         largest = n * (1 + scales.error) + scales.flood + NOISE_TAIL * noisiest / plan.unit
         assert largest * plan.unit < 2.0 ** (scales.prime_bits[0] - 1.5)
-        b = partial(record_error, k, plan.degree, scales.data_bits, scales.weight_bits)
+        b = partial(record_error, k, plan.corners, scales.data_bits, scales.weight_bits)
         assert scales.error == b(prime_bits=scales.prime_bits[0], wire_bits=scales.wire_bits) <= MAX_ERROR
         # The roundings of the switch of a record's own part are in b.
         exact = b(prime_bits=8, wire_bits=40)
@@ -267,7 +276,9 @@ def test_who_plays_which_part_follows_the_columns() -> None:
     plan = make_plan(parameters(1000, 5), names(1, 4))
     assert (plan.scheme, plan.computing, plan.holder) == ("linear", 1, 0)
     assert plan.columns(0) == (0,) and plan.columns(1) == (1, 2, 3, 4)
-    assert make_plan(parameters(1000, 3), names(2, 2)).scheme == "pairwise"
+    assert make_plan(parameters(1000, 3), names(3, 3)).scheme == "pairwise"
+    assert make_plan(parameters(1000, 3), names(2, 2)).scheme == "linear"
+    assert make_plan(parameters(1000, 3), names(2, 3)).computing == 1
     aided = make_plan(parameters(1000, 2, parties=4), names(1, 2, 1))
     assert (aided.mode, aided.computing, aided.holder, aided.owners) == ("server-aided", 0, 1, (1, 2, 3))
     assert aided.columns(0) == () and aided.columns(2) == (1, 2)
@@ -279,28 +290,28 @@ def test_who_plays_which_part_follows_the_columns() -> None:
 @pytest.mark.parametrize(
     ("k", "widths", "settings", "mend"),
     [
-        (3, (2, 2), {"scheme": "linear"}, "leave scheme at 'auto'"),
+        (3, (3, 3), {"scheme": "linear"}, "leave scheme at 'auto'"),
         (2, (1, 1), {"scheme": "projection"}, "leave scheme at 'auto'"),
         (2, (2, 1), {"scheme": "projection", "computing": 0}, "leave scheme at 'auto', or leave computing at 'auto'"),
-        (3, (2, 1), {"mode": "threshold", "computing": 1}, "leave computing at 'auto'"),
+        (3, (3, 1), {"mode": "threshold", "computing": 1}, "leave computing at 'auto'"),
         (3, (2, 1), {"scheme": "projection", "computing": 1}, "leave scheme at 'auto'"),
-        (3, (2, 1), {"scheme": "linear", "computing": 1}, "leave scheme at 'auto', or leave computing at 'auto'"),
+        (3, (3, 1), {"scheme": "linear", "computing": 1}, "leave scheme at 'auto', or leave computing at 'auto'"),
         (
             3,
-            (2, 2),
+            (3, 3),
             {"mode": "threshold"},
-            "set mode = two-party, or ask for two clusters (--k 2), or let one of the owners have a single column",
+            "set mode = two-party, or ask for two clusters (--k 2), or let one of the owners have one or two columns",
         ),
         (
             3,
-            (2, 2),
+            (3, 3),
             {"mode": "threshold", "scheme": "pairwise"},
             "leave scheme and computing at 'auto', and set mode = two-party, or ask for two clusters (--k 2), or let "
-            "one of the owners have a single column",
+            "one of the owners have one or two columns",
         ),
-        (1, (2, 2), {}, "ask for two clusters (--k 2), or let one of the owners have a single column"),
+        (1, (3, 3), {}, "ask for two clusters (--k 2), or let one of the owners have one or two columns"),
         (1, (2, 2, 2), {}, "ask for two clusters (--k 2)"),
-        (2, (2, 2), {"mode": "threshold", "scheme": "linear", "computing": 0}, "leave scheme at 'auto'"),
+        (2, (3, 3), {"mode": "threshold", "scheme": "linear", "computing": 0}, "leave scheme at 'auto'"),
     ],
 )
 def test_what_is_not_possible_is_refused_with_what_would_be(
@@ -350,7 +361,8 @@ def test_rounds_are_fewer_where_noise_would_drown_them_and_nothing_is_weighed() 
         ((2, 1), {"rounds": 5}, ()),
         ((2, 1), {"shrink": False}, ()),
         ((2, 1), {"noise": "flooding"}, ()),
-        ((2, 2), {}, ()),
+        ((3, 3), {}, ()),
+        ((2, 2), {}, (0, 1)),
     ],
 )
 def test_whose_columns_enter_as_steps(

@@ -17,8 +17,8 @@ from fastlloyd.crypto.he.lattice import ERROR_BOUND
 from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.protocols.vertical_he.math.choose import options
 from fastlloyd.protocols.vertical_he.math.cost import round_seconds
+from fastlloyd.protocols.vertical_he.math.grid import shares
 from fastlloyd.protocols.vertical_he.math.projection import ProjectionEngine, difference, encrypt_block
-from fastlloyd.protocols.vertical_he.math.window import features, jackson, step_weights
 from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, NoisySums
 from fastlloyd.protocols.vertical_he.plan import Plan
@@ -38,11 +38,13 @@ def soft_sums(plan: Plan, points: NDArray[np.float64], centers: NDArray[np.float
     step = centers[1] - centers[0]
     spread = np.abs(step[hidden]).sum()
     middle = ((centers[1] ** 2 - centers[0] ** 2).sum() - 2.0 * points[:, own] @ step[own]) / 2.0
-    if spread:
-        cut, place = np.clip(middle / spread, -1, 1), np.clip(points[:, hidden] @ step[hidden] / spread, -1, 1)
-    else:
-        cut, place = np.where(middle < 0, -1.0, 1.0), np.zeros(len(points))
-    ahead = (step_weights(np.arccos(cut), jackson(plan.degree)) * features(place, plan.degree + 1)).sum(axis=0)
+    place = points[:, hidden] @ step[hidden] / spread if spread else np.zeros(len(points))
+    # The two corners beside the place, and which of them lie beyond the middle.
+    low = np.minimum(np.floor((place + 1.0) * plan.grid / 2.0), plan.grid - 1)
+    inside = (place + 1.0) * plan.grid / 2.0 - low
+    ahead = np.zeros(len(points))
+    for corner, share in ((low, 1.0 - inside), (low + 1, inside)):
+        ahead += share * ((corner * 2.0 / plan.grid - 1.0) * spread > middle)
     weights = np.stack((1.0 - ahead, ahead))
     return np.column_stack((weights.sum(axis=1), weights @ points)).reshape(-1)
 
@@ -66,7 +68,7 @@ def test_opened_sums_are_the_soft_rule_s(mode: str, widths: tuple[int, int], apa
         return body
 
     results, _ = simulate(plan, points, start, tap, quiet=True)
-    rounding = np.sqrt(2500 * 32) * 2.0**-plan.scales.weight_bits
+    rounding = np.sqrt(2500) * 2.0**-plan.scales.weight_bits
     assert np.abs(seen[0] - soft_sums(plan, points, start)).max() < plan.scales.flood + 6.0 * rounding
     np.testing.assert_array_equal(results[PartyId(0)].centers, results[PartyId(1)].centers)
     assert blocks == [0] * plan.blocks + [1] * plan.blocks  # nothing of the columns before the first round
@@ -86,17 +88,17 @@ def test_one_record_moves_the_sums_by_no_more_than_claimed(data: st.DataObject) 
     value = st.one_of(st.floats(-1, 1), st.sampled_from([-1.0, 1.0, 0.0]))
     draw = lambda count: np.array([data.draw(value) for _ in range(count)])  # noqa: E731
     centers, own, hidden = draw(6).reshape(2, 3), draw(1), draw(2)
-    count = plan.degree + 1
     step, spread = difference(centers, plan.columns(plan.holder))
-    place = features(np.array([step @ hidden / spread if spread else 0.0]), count)[:, 0]
-    whole = np.rint(np.concatenate([place, *(own_ * place for own_ in hidden)]) * 2.0**plan.scales.data_bits)
-    steps = np.zeros((2, 4, 3 * count))
-    engine = ProjectionEngine(plan, np.repeat(own, 100)[None])
-    for group in range(3):
-        for output, weights in engine._group_weights(centers, 0, group):
-            steps[output // 4, output % 4, group * count : group * count + len(weights)] = weights[:, 0]
-    clusters = steps.copy()
-    clusters[0] -= steps[1]
+    place = shares(np.array([[step @ hidden / spread if spread else 0.0]]), plan.grid)[:, 0]
+    whole = np.rint(np.concatenate([place, *(value * place for value in hidden)]) * 2.0**plan.scales.data_bits)
+    engine, everything, count = ProjectionEngine(plan, np.repeat(own, 100)[None]), slice(0, plan.corners), plan.corners
+    labels, factors = engine.labels(centers, 0, everything)[:, 0], engine.factors(everything)
+    clusters = np.zeros((2, 4, 3 * count))
+    for j in range(2):
+        weights = (labels == j) * factors[0]
+        clusters[j, 0, :count] = weights
+        clusters[j, 1, :count] = (labels == j) * engine.values(centers, 0, j)[0, 0]
+        clusters[j, 2, count : 2 * count] = clusters[j, 3, 2 * count :] = weights
     sign = np.sign(clusters.sum(axis=(0, 1)) + 1e-300)
     counts, sums = (release.sensitivity for release in plan.releases(0, seen_by="another party"))
     for error in (0.0, ERROR_BOUND * sign, -ERROR_BOUND * sign):
@@ -124,7 +126,7 @@ def test_a_round_s_blocks_are_added_up_as_they_come_and_not_kept() -> None:
             held.append(tracemalloc.get_traced_memory()[0])
     finally:
         tracemalloc.stop()
-    # A block's numbers alone are 8 bytes for each of two halves of 36 ciphertexts: 1.2 MB.
+    # A block's numbers alone are 8 bytes for each of two halves of 20 ciphertexts: 0.7 MB.
     assert held[-1] - held[0] < 100_000
     with pytest.raises(InternalError, match="other centres"):
         next(engine.add_up(-start))
@@ -140,16 +142,16 @@ def test_workers_take_each_round_s_blocks() -> None:
 
 
 def test_it_is_chosen_where_there_is_no_other_way_and_costs_what_is_said() -> None:
-    assert make_plan(parameters(10_000, 2), names(2, 2)).scheme == "pairwise"
+    assert make_plan(parameters(10_000, 2, rounds=10), names(3, 3)).scheme == "pairwise"
     threshold = parameters(10_000, 2, mode="threshold", rounds=10)
-    plan = make_plan(threshold, names(2, 2))
+    plan = make_plan(threshold, names(3, 3))
     assert plan.scheme == "projection" and plan.movement == 1.0
     assert plan.releases(0, seen_by="-")[0].neighbours.startswith("zero-out")
-    assert round_seconds(plan, 1) == pytest.approx(options(threshold, (2, 2))[0].round_seconds)
+    assert round_seconds(plan, 1) == pytest.approx(options(threshold, (3, 3))[0].round_seconds)
     assert make_plan(parameters(10_000, 2, mode="threshold"), names(2, 1)).scheme == "linear"
     for scheme, mode in (("projection", "two-party"), ("auto", "threshold")):
         with pytest.raises(ConfigError, match="two clusters"):
-            make_plan(parameters(10_000, 3, scheme=scheme, mode=mode), names(2, 2))
+            make_plan(parameters(10_000, 3, scheme=scheme, mode=mode), names(3, 3))
 
 
 def test_the_estimate_of_the_bytes_is_near() -> None:

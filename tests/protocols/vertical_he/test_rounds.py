@@ -119,13 +119,13 @@ def test_errors_under_a_common_key_count_with_its_largest_coefficient() -> None:
     plan = make_plan(parameters(1000, 2, mode="threshold", degree=8), names(1, 1))
     scales = plan.scales
     switched = 8.0 * 2.0 * math.sqrt((scales.ring + 1) / 4.0) * 2.0 ** (scales.prime_bits[0] - scales.wire_bits)
-    sums = math.sqrt(2.0 * 1000 * 10.5 * (1.0 + 8.0 * scales.ring / 3.0)) * 2.0**scales.weight_bits
+    sums = math.sqrt(plan.corners * 1000 * 10.5 * (1.0 + 8.0 * scales.ring / 3.0)) * 2.0**scales.weight_bits
     zero = math.sqrt(10.5 * (1.0 + 8.0 * scales.ring))
     expected = (8.0 * math.hypot(sums, zero) + switched + 1.0) / scales.unit
     assert scales.flood == pytest.approx(expected, rel=1e-12)
-    assert flood_bound(1000, scales, common_key(scales.ring)) == scales.flood
+    assert flood_bound(1000, plan.corners, scales, common_key(scales.ring)) == scales.flood
     # Hints on the key: the switch's roundings and the fresh encryptions of zero; see docs/vertical-he-privacy.md.
-    opened = Openings(rounds=3, n=1, k=2, d=1, scheme="linear", shared=True)
+    opened = Openings(rounds=3, n=1, k=2, d=1, shared=True, corners=1)
     tiny = dataclasses.replace(scales, weight_bits=0)
     step = 2.0 ** (scales.prime_bits[0] - scales.wire_bits)
     key = 12 * (scales.ring / 12.0 * step**2 * 2.0 / 3.0 + 10.5 * (1.0 + 8.0 * scales.ring))

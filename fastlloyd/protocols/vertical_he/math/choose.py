@@ -11,17 +11,19 @@ from dataclasses import dataclass
 
 from fastlloyd.errors import ConfigError, format_count
 from fastlloyd.protocols.vertical_he.math import circuit
+from fastlloyd.protocols.vertical_he.math.grid import MOST_AXES, count_cells
 from fastlloyd.protocols.vertical_he.parameters import LINEAR, PAIRWISE, PROJECTION, THRESHOLD, PublicParameters
 
-# Measured: encoding weights, multiplying and adding, and the bytes of one number on the way.
+# Measured: transforming one ciphertext's weights, with its products; reading a ciphertext; the bytes of a number.
 _LINEAR_PRODUCT_S = 2.5e-5
+_LINEAR_READ_S = 4e-5
 _LINEAR_NUMBER_BYTES = 7.0
 # Measured: encrypting one ciphertext of the linear scheme and taking it in.
 _LINEAR_CIPHERTEXT_S = 1.4e-3
 _CIRCUIT_NUMBER_BYTES = 5.0
 _LINEAR_RING = 2048
 _NEEDS = {
-    LINEAR: "the linear scheme needs two owners, of whom the one that does not compute has a single column",
+    LINEAR: "the linear scheme needs two owners, of whom the one that does not compute has one or two columns",
     PROJECTION: "projection needs two owners, two clusters and several columns at the owner that does not compute",
     PAIRWISE: "the pairwise scheme needs two clusters or more and a mode other than threshold",
 }
@@ -38,6 +40,8 @@ class Choice:
     round_seconds : float
         Processor seconds of the computing party in one round.
     setup_bytes, round_bytes : int
+    grid, corners : int
+        Cells of the grid along each of its columns, and its corners; 0 without one.
     """
 
     scheme: str
@@ -46,10 +50,12 @@ class Choice:
     round_seconds: float
     setup_bytes: int
     round_bytes: int
+    grid: int = 0
+    corners: int = 0
 
     def total_seconds(self, rounds: int) -> float:
-        """Put time and bytes together, at 100 Mbit/s."""
-        return rounds * self.round_seconds + (self.setup_bytes + rounds * self.round_bytes) / _BYTES_PER_SECOND
+        """Put time and bytes together, at 100 Mbit/s; taking in what is sent once takes as long as sending it."""
+        return rounds * self.round_seconds + (2 * self.setup_bytes + rounds * self.round_bytes) / _BYTES_PER_SECOND
 
     def line(self, rounds: int) -> str:
         """Say the choice in one line."""
@@ -76,10 +82,10 @@ def options(public: PublicParameters, widths: tuple[int, ...]) -> tuple[Choice, 
     found = []
     for computing in (0, 1):
         holder = 1 - computing
-        if widths[holder] == 1:
-            found.append(_linear(public, widths, computing=computing, holder=holder))
-        elif public.k == 2:
-            found.append(_projection(public, widths, computing=computing, holder=holder))
+        if widths[holder] <= MOST_AXES:
+            found.append(_summing(public, widths, LINEAR, computing=computing, holder=holder))
+        if public.k == 2 and widths[holder] > 1:  # with one column it is the linear scheme
+            found.append(_summing(public, widths, PROJECTION, computing=computing, holder=holder))
         if public.mode != THRESHOLD and public.k >= 2:
             found.append(_pairwise(public, widths, computing=computing, holder=holder, encrypted=widths[holder]))
     return tuple(sorted(found, key=lambda choice: choice.total_seconds(public.count_rounds)))
@@ -131,7 +137,7 @@ def _mends(public: PublicParameters, widths: tuple[int, ...]) -> str:
         return ", or ".join(working or ["leave scheme and computing at 'auto'"])
     changes = {
         "ask for two clusters (--k 2)": options(dataclasses.replace(public, k=2), widths),
-        "let one of the owners have a single column": options(public, (1, *widths[1:])),
+        "let one of the owners have one or two columns": options(public, (1, *widths[1:])),
     }
     if public.mode == THRESHOLD:
         two_party = dataclasses.replace(public, settings={**public.settings, "mode": "two-party"})
@@ -141,10 +147,17 @@ def _mends(public: PublicParameters, widths: tuple[int, ...]) -> str:
     return ("leave scheme and computing at 'auto', and " if fixed else "") + ", or ".join(working)
 
 
-def linear_seconds(n: int, k: int, degree: int, own_columns: int, *, steps: bool = False) -> float:
-    """Estimate the processor seconds of one round of the linear scheme; `steps`: own columns as steps from centres."""
-    outputs = 2 * max(k - 1, 1) + own_columns * (k if steps else max(k - 1, 1))
-    return math.ceil(n / _LINEAR_RING) * (degree + 2) * outputs * _LINEAR_PRODUCT_S
+def linear_seconds(n: int, k: int, corners: int, columns: int) -> float:
+    """Estimate the processor seconds of one round of the linear schemes.
+
+    Parameters
+    ----------
+    n, k, corners : int
+    columns : int
+        Those with weights of their own: the computing party's and, of a projection, the encrypted ones.
+    """
+    each = _LINEAR_READ_S + k * (1 + columns) * _LINEAR_PRODUCT_S
+    return math.ceil(n / _LINEAR_RING) * corners * each
 
 
 def encryption_seconds(n: int, ciphertexts: int) -> float:
@@ -152,32 +165,31 @@ def encryption_seconds(n: int, ciphertexts: int) -> float:
     return math.ceil(n / _LINEAR_RING) * ciphertexts * _LINEAR_CIPHERTEXT_S
 
 
-def _projection(public: PublicParameters, widths: tuple[int, ...], *, computing: int, holder: int) -> Choice:
-    once = _linear(public, widths, computing=computing, holder=holder)
-    ciphertexts = (public.chosen.degree + 1) * (1 + widths[holder])
-    each = once.setup_bytes * ciphertexts / (public.chosen.degree + 2)
+def _summing(public: PublicParameters, widths: tuple[int, ...], scheme: str, *, computing: int, holder: int) -> Choice:
+    """Return an option that needs no products of ciphertexts: `linear` or `projection`."""
+    k, encrypted, once = public.k, widths[holder], scheme == LINEAR
+    axes = encrypted if once else 1
+    grid = count_cells(public.chosen.degree, axes)
+    corners = (grid + 1) ** axes
+    ciphertexts = corners * (1 if once else 1 + encrypted)
+    seconds = linear_seconds(public.n, k, corners, widths[computing] if once else sum(widths))
+    sent = _encrypted_bytes(public, ciphertexts)
     return Choice(
-        scheme=PROJECTION,
+        scheme=scheme,
         computing=computing,
         holder=holder,
-        round_seconds=once.round_seconds + encryption_seconds(public.n, ciphertexts),
-        setup_bytes=0,
-        round_bytes=once.round_bytes + round(each),
+        round_seconds=seconds + (0.0 if once else encryption_seconds(public.n, ciphertexts)),
+        setup_bytes=sent if once else 0,
+        round_bytes=k * (1 + sum(widths)) * (4 * (_LINEAR_RING + 1) + 8) + (0 if once else sent),
+        grid=grid,
+        corners=corners,
     )
 
 
-def _linear(public: PublicParameters, widths: tuple[int, ...], *, computing: int, holder: int) -> Choice:
-    degree, k = public.chosen.degree, public.k
-    blocks = math.ceil(public.n / _LINEAR_RING)
+def _encrypted_bytes(public: PublicParameters, ciphertexts: int) -> int:
+    """Estimate the bytes of so many ciphertexts of each block."""
     halves = 2 if public.mode == THRESHOLD else 1  # without the key both halves of a ciphertext travel
-    return Choice(
-        scheme=LINEAR,
-        computing=computing,
-        holder=holder,
-        round_seconds=linear_seconds(public.n, k, degree, widths[computing]),
-        setup_bytes=round(blocks * (degree + 2) * _LINEAR_RING * _LINEAR_NUMBER_BYTES * halves),
-        round_bytes=k * (1 + sum(widths)) * (4 * (_LINEAR_RING + 1) + 8),
-    )
+    return round(math.ceil(public.n / _LINEAR_RING) * ciphertexts * _LINEAR_RING * _LINEAR_NUMBER_BYTES * halves)
 
 
 def _pairwise(

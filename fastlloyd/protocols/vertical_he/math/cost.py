@@ -9,7 +9,7 @@ import math
 
 from fastlloyd.protocols.vertical_he.math.choose import encryption_seconds, linear_seconds
 from fastlloyd.protocols.vertical_he.math.circuit import seconds as circuit_seconds
-from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, PROJECTION
+from fastlloyd.protocols.vertical_he.parameters import LINEAR, PAIRWISE
 from fastlloyd.protocols.vertical_he.plan import Plan
 
 
@@ -26,11 +26,12 @@ def round_seconds(plan: Plan, workers: int) -> float:
     if plan.scheme == PAIRWISE:
         each = math.ceil(plan.blocks / count)
         return circuit_seconds(plan.n, plan.k, plan.scales.ring) * each / plan.blocks
-    whole, left, steps = plan.blocks // count, plan.blocks % count, max(plan.k - 1, 1)
-    own = len(plan.columns(plan.computing))
-    share = (whole + left * math.ceil(steps / count) / steps) / plan.blocks
-    seconds = linear_seconds(plan.n, plan.k, plan.degree, own, steps=plan.radius > 0.0) * share
-    return seconds + (encryption_seconds(plan.n, plan.parts(plan.holder)) if plan.scheme == PROJECTION else 0.0)
+    whole, left = plan.blocks // count, plan.blocks % count
+    share = (whole + left * math.ceil(plan.k / count) / plan.k) / plan.blocks
+    if plan.scheme == LINEAR:
+        return share * linear_seconds(plan.n, plan.k, plan.corners, len(plan.columns(plan.computing)))
+    encrypting = encryption_seconds(plan.n, plan.parts(plan.holder))
+    return share * linear_seconds(plan.n, plan.k, plan.corners, plan.d) + encrypting
 
 
 def count_engines(plan: Plan, workers: int) -> int:
@@ -38,6 +39,6 @@ def count_engines(plan: Plan, workers: int) -> int:
 
     Notes
     -----
-    The linear scheme divides what is left over by steps as well, of which there are k in each block.
+    The linear schemes divide what is left over by clusters as well.
     """
     return min(workers, plan.blocks if plan.scheme == PAIRWISE else max(plan.k, plan.blocks))

@@ -60,7 +60,7 @@ class Computer(Engine, Protocol):
 
 
 def shared_blocks(plan: Plan, engines: int) -> range:
-    """Return the blocks that several engines divide among them, step by step: those that do not divide evenly."""
+    """Return the blocks that several engines divide among them by clusters: those that do not divide evenly."""
     return range(plan.blocks - plan.blocks % engines if plan.scheme != PAIRWISE else plan.blocks, plan.blocks)
 
 
@@ -73,7 +73,7 @@ def make_engine(plan: Plan, raw_columns: NDArray[np.float64], *, number: int = 0
     raw_columns : float64 array, shape (d_own, n)
         The computing party's own columns, scaled to [-1, 1]; d_own is 0 for a party without data.
     number, engines : int
-        Which of how many engines this is: of `shared_blocks` it does only every n-th step, n the number of engines.
+        Which of how many engines this is: of `shared_blocks` it does only every n-th cluster, n the number of engines.
     """
     if plan.scheme == PAIRWISE:
         return PairwiseEngine(plan, raw_columns)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from fastlloyd.crypto.he.lattice import ERROR_VARIANCE
 from fastlloyd.errors import RangeError
 from fastlloyd.protocols.vertical_he.math.lwe import ONE_KEY, SWITCH_TAIL, common_key
-from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, Scales
+from fastlloyd.protocols.vertical_he.parameters import Scales
 
 HINT_SHARE = 2.0**-10
 """Part of each side's noise variance that only floods X; not counted for privacy."""
@@ -41,33 +41,36 @@ class Openings:
     scheme : str
     shared : bool
         The key is shared between two parties.
+    corners : int
+        Of the grid; 0 for the circuit.
     """
 
     rounds: int
     n: int
     k: int
     d: int
-    scheme: str
     shared: bool
+    corners: int
 
     def hinted(self, scales: Scales) -> float:
         """Return V in squared integer units, the larger of that on errors and that on the key.
 
         Notes
         -----
-        Linear schemes: all clusters' weights of one record together have at most 2 s_w^2 as the sum of their squares
-        (Parseval: the clusters' series are in [0, 1] and sum to 1); an error under a common key is counted as a whole,
-        as if all of it were a form of one kind of secret. Circuit: eight deviations of each output are at most
-        `flood`. The switch to fewer bits rounds N numbers by at most half a step, uniformly, each times a coefficient
-        of the key. Fresh encryptions of zero are counted for errors and key.
+        Linear schemes: each corner of a record's grid has one cluster and a weight of at most s_w, so all clusters'
+        weights of one record together have at most F s_w^2 as the sum of their squares, with F corners; an error under
+        a common key is counted as a whole, as if all of it were a form of one kind of secret. Circuit: eight deviations
+        of each output are at most `flood`. The switch to fewer bits rounds N numbers by at most half a step, uniformly,
+        each times a coefficient of the key. Fresh encryptions of zero are counted for errors and key.
         """
         outputs = self.rounds * self.k * (self.d + 1)
         kind = common_key(scales.ring) if self.shared else ONE_KEY
         zeros = outputs * ERROR_VARIANCE * (1.0 + 2.0 * kind.key**2 * scales.ring)
         step = 2.0 ** (scales.prime_bits[0] - scales.wire_bits)
         secret = outputs * scales.ring / 12.0 * step**2 * _SECRET_VARIANCE + zeros
-        if self.scheme != PAIRWISE:
-            errors = self.rounds * (self.d + 1) * 2.0 * self.n * 4.0**scales.weight_bits * kind.variance + zeros
+        if self.corners:
+            weights = self.corners * 4.0**scales.weight_bits
+            errors = self.rounds * (self.d + 1) * self.n * weights * kind.variance + zeros
         else:
             errors = outputs * (scales.flood * scales.unit / SWITCH_TAIL) ** 2
         return max(errors, secret)

@@ -1,63 +1,69 @@
-"""The linear scheme: every count and sum is an inner product of plaintext weights and encrypted Chebyshev features.
+"""The linear scheme: every count and sum is an inner product of plaintext weights and encrypted shares.
 
-The key holder has one column b and sends T_0(b)..T_{D+1}(b), encrypted, once. For each of its own records the computing
-party knows at which values of b the nearest centre changes (`window.thresholds`); the step at such a value is a
-Chebyshev series with coefficients that it knows (`window.step_weights`). So a round is one plaintext product and
-one addition for each feature, step, output and block (`crypto.exact`).
+The key holder has one or two columns. It sends, encrypted and once, each record's shares at the corners of a grid
+over these columns (`grid`). In a round the computing party finds the centre nearest to each corner, together with its
+own columns of the record; a cluster's count is then the sum of the shares at its corners, its sums are those of the
+shares times the corner's place, or times the computing party's own value. No product of ciphertexts is needed, and the
+places of the corners leave the transforms alone: one transform of weights serves a cluster's count and all its
+sums of encrypted columns (`crypto.exact`).
 
-T_0 = 1 is sent as well, although it is the same for everybody: a record whose features are all replaced by zeros then
-adds nothing at all, and that is what the neighbours of the privacy claim are.
+A record whose shares are all replaced by zeros adds nothing at all: such are the neighbours of the privacy claim.
 
 Source: ours, in place of steps (1) to (3) of Vertical HE, §3; docs/vertical-he-privacy.md.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.crypto.he.ckks import Context, KeyHolder, Refresher, encrypt_integers
-from fastlloyd.crypto.he.exact import Prepared, Products
+from fastlloyd.crypto.he.exact import Prepared, Products, Transformed, Unrounded
 from fastlloyd.crypto.he.lattice import Sample
 from fastlloyd.errors import InternalError
 from fastlloyd.protocols.vertical_he.frame import seeded
 from fastlloyd.protocols.vertical_he.math import lwe
-from fastlloyd.protocols.vertical_he.math.window import (
-    amplitude,
-    features,
-    jackson,
-    reach,
-    step_weights,
-    thresholds,
-    times_feature,
-)
+from fastlloyd.protocols.vertical_he.math.grid import corners, nearest, shares
 from fastlloyd.protocols.vertical_he.plan import Plan
+
+_AT_ONCE = 17
+"""Ciphertexts whose products are made at once: as many as stay near the processor."""
+_KEPT_BYTES = 1 << 26
+"""Of transformed ciphertexts that an engine keeps from round to round; others are transformed anew, which takes a fifth
+of what their products take."""
+_MOST_OPEN = 2048
+"""Outputs whose sums wait to be rounded: 50 kB each."""
 
 
 def encrypt_block(
     plan: Plan, context: Context, encrypter: KeyHolder | Refresher, raw_columns: NDArray[np.float64], block: int
 ) -> list[bytes]:
-    """Encrypt the features of one block; run by the key holder.
+    """Encrypt the shares of one block; run by the key holder.
 
     Parameters
     ----------
-    raw_columns : float64 array, shape (1, n), scaled to [-1, 1]
+    raw_columns : float64 array, shape (c, n), scaled to [-1, 1]
 
     Notes
     -----
-    Sees: the computing party sees ciphertexts of n records' features and cannot open them.
+    Sees: the computing party sees ciphertexts of n records' shares and cannot open them.
     """
-    values = features(raw_columns[0, plan.rows(block)], plan.degree + 2)
-    coefficients = np.zeros((plan.degree + 2, context.degree), dtype=np.int64)
+    return encrypt_values(plan, context, encrypter, shares(raw_columns[:, plan.rows(block)], plan.grid))
+
+
+def encrypt_values(
+    plan: Plan, context: Context, encrypter: KeyHolder | Refresher, values: NDArray[np.float64]
+) -> list[bytes]:
+    """Encrypt numbers within [-1, 1], shape (parts, m), one ciphertext for each row."""
+    coefficients = np.zeros((len(values), context.degree), dtype=np.int64)
     coefficients[:, : values.shape[1]] = np.rint(values * 2.0**plan.scales.data_bits)
     return encrypt_integers(context, encrypter, coefficients)
 
 
 class LinearEngine:
-    """Adds up encrypted features; implements `engine.Engine`.
+    """Adds up encrypted shares; implements `engine.Engine`.
 
     Parameters
     ----------
@@ -65,7 +71,7 @@ class LinearEngine:
     raw_columns : float64 array, shape (d_own, n)
         The computing party's columns, scaled to [-1, 1].
     turns : mapping from block to (number, engines), optional
-        Blocks that other engines have as well: of these it adds only every n-th step, n the number of engines.
+        Blocks that other engines have as well: of these it adds only every n-th cluster, n the number of engines.
     """
 
     def __init__(
@@ -78,12 +84,13 @@ class LinearEngine:
         self._others = plan.columns(plan.holder)
         self._context = Context(plan.encryption)
         self.modulus = self._context.modulus
-        self._factors = jackson(plan.degree)
-        count, scale = plan.degree + 2, 2.0**plan.scales.weight_bits
-        # The largest weights are of a soft step or, with steps from the centres, of a cluster: the difference of two.
-        largest = amplitude(plan.degree) if plan.stepping else reach(plan.degree)
-        self._products = Products(self._context, count, scale * largest + 0.5 * count)
+        self._corners = corners(plan.grid, plan.axes)
+        at_once = min(len(self._corners), _AT_ONCE)
+        self._products = Products(self._context, at_once, self._scale)
+        self._parts = [slice(start, start + at_once) for start in range(0, len(self._corners), at_once)]
         self._blocks: dict[int, Prepared] = {}
+        self._kept: dict[tuple[int, int], Transformed] = {}
+        self._room = _KEPT_BYTES
         self._refresher: Refresher | None = None
 
     def keys(self, parts: Sequence[bytes]) -> None:
@@ -95,7 +102,7 @@ class LinearEngine:
         """Nothing to do: the blocks of the set-up serve every round."""
 
     def load(self, owner: int, block: int, parts: Sequence[bytes]) -> None:
-        """Take one block of encrypted features."""
+        """Take one block of encrypted shares."""
         self._blocks[block] = self._prepare(parts)
 
     def evaluate(self, centers: NDArray[np.float64]) -> Generator[float, None, Sample]:
@@ -103,101 +110,122 @@ class LinearEngine:
         return self.finish(centers, (yield from self.add_up(centers)))
 
     def add_up(self, centers: NDArray[np.float64]) -> Generator[float, None, Sample]:
-        """Add up the soft steps of all loaded blocks: yields the fraction done, gives k (d + 1) sums, step by step."""
-        sums = self._no_sums()
-        for done, (block, prepared) in enumerate(sorted(self._blocks.items())):
-            self._add(sums, prepared, self._weights(centers, block))
+        """Add up all loaded blocks: yields the fraction done, gives k (d + 1) sums, cluster by cluster."""
+        running = Running(self.plan, self._products, (None, *self._others, *self._own))
+        for done, block in enumerate(sorted(self._blocks)):
+            own = [self.values(centers, block, cluster) for cluster in self._turn(block)]
+            for part in self._parts:
+                ciphers, labels = self._transformed(block, part), self.labels(centers, block, part)
+                for cluster, values in zip(self._turn(block), own, strict=True):
+                    running.add(cluster, ciphers, labels == cluster, self.factors(part), values)
             yield (done + 1) / len(self._blocks)
-        return sums
+        return running.finish()
 
     def finish(self, centers: NDArray[np.float64], sums: Sample) -> Sample:
-        """Turn the sums of soft steps into fresh samples of the clusters, in the centres' order."""
+        """Hide how the sums were made."""
         if self._refresher is None:
             raise InternalError("the key holder's public key is missing")
-        plan = self.plan
-        clusters = lwe.differences(sums, plan.k, self.modulus)
-        if plan.stepping:  # these were added up cluster by cluster already
-            made = (np.arange(plan.k)[:, None] * (plan.d + 1) + 1 + np.array(plan.stepping)).reshape(-1)
-            clusters.constants[made], clusters.vectors[made] = sums.constants[made], sums.vectors[made]
-        order, _ = self._order(centers)
-        rows = (np.argsort(order)[:, None] * (plan.d + 1) + np.arange(plan.d + 1)).reshape(-1)
-        sorted_back = Sample(clusters.constants[rows], clusters.vectors[rows])
-        return lwe.add(sorted_back, self._refresher.zeros(plan.outputs), self.modulus)
+        return lwe.add(sums, self._refresher.zeros(self.plan.outputs), self.modulus)
 
-    def _order(self, centers: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the order in which the clusters follow each other along the hidden number, and their places there."""
-        hidden = centers[:, self._others[0]]
-        order = np.argsort(hidden, kind="stable")
-        return order, hidden[order]
+    def labels(self, centers: NDArray[np.float64], block: int, part: slice) -> NDArray[np.int16]:
+        """Return the cluster of each of some corners, for each record of a block; int16, shape (corners, m)."""
+        own = self._columns[:, self.plan.rows(block)]
+        return nearest(partial_scores(centers, own, self._own), self._pulls(centers, self._places(part)))
+
+    def values(self, centers: NDArray[np.float64], block: int, cluster: int) -> NDArray[np.float64]:
+        """Return the integer weights of a block's records in a cluster's sums of own columns, shape (d_own, m)."""
+        own = self._columns[:, self.plan.rows(block)]
+        if self.plan.stepping:
+            own = short_steps(own, centers[cluster, list(self._own)], self.plan.radius)
+        return np.rint(own * self._scale)
+
+    @property
+    def _scale(self) -> float:
+        return float(2.0**self.plan.scales.weight_bits)
+
+    def _places(self, part: slice) -> NDArray[np.float64]:
+        """Return where some corners are, shape (corners, axes)."""
+        return self._corners[part].astype(np.float64) * (2.0 / self.plan.grid) - 1.0
+
+    def _pulls(self, centers: NDArray[np.float64], places: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what of the squared distances belongs to the corners, see `grid.nearest`."""
+        pulls = np.zeros((len(places), self.plan.k))
+        for axis, column in enumerate(self._others):
+            pulls += 2.0 * places[:, axis, None] * centers[:, column]
+        return pulls
+
+    def factors(self, part: slice) -> NDArray[np.float64]:
+        """Return the integer weights of corners in counts and sums of encrypted columns, shape (1 + c, corners)."""
+        places = self._places(part)
+        return np.concatenate((np.ones((1, len(places))), places.T)) * self._scale
+
+    def _turn(self, block: int) -> range:
+        """Return the clusters that this engine adds up for a block."""
+        number, engines = self._turns.get(block, (0, 1))
+        return range(number, self.plan.k, engines)
 
     def _prepare(self, parts: Sequence[bytes]) -> Prepared:
         """Read ciphertexts of the key holder; raises ValueError if one does not fit."""
         half = seeded(self.plan, self.plan.holder)
         return self._products.prepare([self._context.load_ciphertext(part, seeded=half) for part in parts])
 
-    def _no_sums(self) -> Sample:
-        """Return sums over no block."""
-        outputs, n = self.plan.outputs, self._context.degree
-        return Sample(np.zeros(outputs, dtype=np.int64), np.zeros((outputs, n), dtype=np.int64))
+    def _transformed(self, block: int, part: slice) -> Transformed:
+        """Return some of a block's ciphertexts in the form for products."""
+        found = self._kept.get((block, part.start))
+        if found is None:
+            found = self._products.transform(self._blocks[block], part)
+            if found.size <= self._room:
+                self._kept[block, part.start] = found
+                self._room -= found.size
+        return found
 
-    def _add(self, sums: Sample, prepared: Prepared, terms: Iterable[tuple[int, NDArray[np.float64]]]) -> None:
-        """Add products of ciphertexts with each output's weights to the running sums."""
-        for output, weights in terms:
-            product = self._products.multiply(prepared, weights)
-            sums.constants[output] = (sums.constants[output] + product.constants[0]) % self.modulus
-            sums.vectors[output] = (sums.vectors[output] + product.vectors[0]) % self.modulus
 
-    def _weights(self, centers: NDArray[np.float64], block: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Yield each output's number and integer weights, shape (features, m): counts, then each column's sum."""
-        own = self._columns[:, self.plan.rows(block)]
-        for base, soft in self._softs(centers, block):
-            yield base, self._whole(soft)
-            yield base + 1 + self._others[0], self._whole(times_feature(soft))
-            if not self.plan.stepping:
-                for place, column in enumerate(self._own):
-                    yield base + 1 + column, self._whole(soft * own[place])
-        if self.plan.stepping:
-            yield from self._step_weights(centers, block)
+class Running:
+    """Sums of all clusters over many ciphertexts, rounded as seldom as may be.
 
-    def _step_weights(self, centers: NDArray[np.float64], block: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Yield the outputs of own columns, cluster by cluster along the hidden number, and their integer weights.
+    Parameters
+    ----------
+    plan : Plan
+    products : Products
+    columns : sequence of int or None
+        What each output of a product is: the sum of a column, None for the count.
+    """
 
-        Notes
-        -----
-        Privacy: for any b, weights of one record times its steps over the radius have an L2 norm of at most 1 over all
-        clusters and columns; each weight is rounded once.
-        """
-        own = self._columns[:, self.plan.rows(block)]
-        order, _ = self._order(centers)
-        number, engines = self._turns.get(block, (0, 1))
-        steps = itertools.pairwise([*self._steps(centers, own), np.zeros((1, own.shape[1]))])
-        for place, (soft, after) in enumerate(steps):
-            if place % engines != number:
-                continue
-            weights = np.zeros((max(len(soft), len(after)), own.shape[1]))
-            weights[: len(soft)] += soft
-            weights[: len(after)] -= after
-            shortened = short_steps(own, centers[order[place], list(self._own)], self.plan.radius)
-            for column, step in zip(self._own, shortened, strict=True):
-                yield place * (self.plan.d + 1) + 1 + column, self._whole(weights * step)
+    def __init__(self, plan: Plan, products: Products, columns: Sequence[int | None]) -> None:
+        self._plan, self._products = plan, products
+        self._places = np.array([0 if column is None else 1 + column for column in columns])
+        self._open: dict[int, tuple[Unrounded, int]] = {}
+        self._most = products.most if plan.outputs <= _MOST_OPEN else 0
+        degree = plan.scales.ring
+        self._sums = Sample(np.zeros(plan.outputs, np.int64), np.zeros((plan.outputs, degree), np.int64))
 
-    def _softs(self, centers: NDArray[np.float64], block: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Yield the soft steps of a block that are this engine's: each one's first output, and its weights."""
-        number, engines = self._turns.get(block, (0, 1))
-        for step, soft in enumerate(self._steps(centers, self._columns[:, self.plan.rows(block)])):
-            if step % engines == number:
-                yield step * (self.plan.d + 1), soft
+    def add(
+        self,
+        cluster: int,
+        ciphers: Transformed,
+        mask: NDArray[np.bool_],
+        factors: NDArray[np.float64],
+        values: NDArray[np.float64],
+    ) -> None:
+        """Add products to a cluster's sums; see `Products.add`."""
+        sums, count = self._open.get(cluster) or (self._products.zeros(len(self._places)), 0)
+        self._products.add(sums, ciphers, mask, factors, values)
+        self._open[cluster] = sums, count + len(mask)
+        if count + 2 * len(mask) > self._most:
+            self._close(cluster)
 
-    def _whole(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Round weights to integers at their scale."""
-        return np.rint(weights * 2.0**self.plan.scales.weight_bits)
+    def finish(self) -> Sample:
+        """Return k (d + 1) sums, cluster by cluster."""
+        for cluster in list(self._open):
+            self._close(cluster)
+        return self._sums
 
-    def _steps(self, centers: NDArray[np.float64], own: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
-        """Yield the weights of each soft step, shape (features, m): step 0 is 1 everywhere."""
-        yield np.ones((1, own.shape[1]))
-        order, places = self._order(centers)
-        for cut in thresholds(partial_scores(centers[order], own, self._own), places):
-            yield step_weights(np.arccos(cut), self._factors)
+    def _close(self, cluster: int) -> None:
+        sums, _ = self._open.pop(cluster)
+        found, modulus = self._products.finish(sums), self._products.modulus
+        places = cluster * (self._plan.d + 1) + self._places
+        self._sums.constants[places] = (self._sums.constants[places] + found.constants) % modulus
+        self._sums.vectors[places] = (self._sums.vectors[places] + found.vectors) % modulus
 
 
 def short_steps(own: NDArray[np.float64], center: NDArray[np.float64], radius: float) -> NDArray[np.float64]:

@@ -53,27 +53,6 @@ def add(first: Sample, second: Sample, modulus: int) -> Sample:
     )
 
 
-def differences(steps: Sample, groups: int, modulus: int) -> Sample:
-    """Turn the sums of `groups` soft steps into those of the clusters between them.
-
-    Parameters
-    ----------
-    steps : Sample of m * groups rows
-        Group by group: step 0, which is 1 everywhere, then the k - 1 steps.
-
-    Returns
-    -------
-    Sample of the same shape
-        Cluster j: step j less step j + 1; the last cluster is the last step.
-    """
-    outputs = steps.constants.size // groups
-    shape = (groups, outputs)
-    constants, vectors = steps.constants.reshape(shape).copy(), steps.vectors.reshape(*shape, -1).copy()
-    constants[:-1] -= steps.constants.reshape(shape)[1:]
-    vectors[:-1] -= steps.vectors.reshape(*shape, -1)[1:]
-    return Sample(constants.reshape(-1) % modulus, vectors.reshape(groups * outputs, -1) % modulus)
-
-
 def switch(sample: Sample, modulus: int, wire_bits: int) -> Sample:
     """Switch to modulus 2^w, w at most 48."""
     factor = 2.0**wire_bits / modulus

@@ -2,10 +2,10 @@
 
 Which of two centres is nearer depends on the key holder's columns b through one number only, b . (c_1 - c_0). Divided
 by the sum of |c_1 - c_0| over these columns it is p in [-1, 1], and what `linear` does with b can be done with p. The
-centres move, so the key holder encrypts T_m(p), and b_f T_m(p) for each of its columns f, for every round anew: many
-bytes, but neither a relinearisation key nor products of ciphertexts, and the key may be shared.
+centres move, so the key holder encrypts the shares s_v(p), and b_f s_v(p) for each of its columns f, for every round
+anew: many bytes, but neither a relinearisation key nor products of ciphertexts, and the key may be shared.
 
-All encrypted numbers are within [-1, 1], and a record's weights on b_f T_m are those on T_m: the linear scheme's bounds
+All encrypted numbers are within [-1, 1], and a record's weights on b_f s_v are those on s_v: the linear scheme's bounds
 on what one record moves hold as they are. A row that is replaced by nothing has zeros for all of them in every round.
 
 Source: Vertical HE, §3.1 ("Special Case: k = 2"); docs/vertical-he-privacy.md.
@@ -13,16 +13,17 @@ Source: Vertical HE, §3.1 ("Special Case: k = 2"); docs/vertical-he-privacy.md.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.he.ckks import Context, KeyHolder, Refresher, encrypt_integers
+from fastlloyd.crypto.he.ckks import Context, KeyHolder, Refresher
 from fastlloyd.crypto.he.lattice import Sample
 from fastlloyd.errors import InternalError
-from fastlloyd.protocols.vertical_he.math.linear import LinearEngine
-from fastlloyd.protocols.vertical_he.math.window import features
+from fastlloyd.protocols.vertical_he.math import lwe
+from fastlloyd.protocols.vertical_he.math.grid import shares
+from fastlloyd.protocols.vertical_he.math.linear import LinearEngine, Running, encrypt_values
 from fastlloyd.protocols.vertical_he.plan import Plan
 
 
@@ -35,7 +36,7 @@ def encrypt_block(
     *,
     centers: NDArray[np.float64],
 ) -> list[bytes]:
-    """Encrypt one block for one round: T_0(p)..T_D(p), then these times each column; run by the key holder.
+    """Encrypt one block for one round: the shares of p, then these times each column; run by the key holder.
 
     Parameters
     ----------
@@ -44,15 +45,12 @@ def encrypt_block(
 
     Notes
     -----
-    Sees: the computing party sees ciphertexts of n records' features and cannot open them.
+    Sees: the computing party sees ciphertexts of n records' shares and cannot open them.
     """
     own = np.clip(raw_columns[:, plan.rows(block)], -1.0, 1.0)
     step, spread = difference(centers, plan.columns(plan.holder))
-    values = features(step @ own / spread if spread else np.zeros(own.shape[1]), plan.degree + 1)
-    every = np.concatenate([values, *(column * values for column in own)])
-    coefficients = np.zeros((len(every), context.degree), dtype=np.int64)
-    coefficients[:, : every.shape[1]] = np.rint(every * 2.0**plan.scales.data_bits)
-    return encrypt_integers(context, encrypter, coefficients)
+    place = shares((step @ own / spread if spread else np.zeros(own.shape[1]))[None], plan.grid)
+    return encrypt_values(plan, context, encrypter, np.concatenate([place, *(column * place for column in own)]))
 
 
 def difference(centers: NDArray[np.float64], columns: tuple[int, ...]) -> tuple[NDArray[np.float64], float]:
@@ -62,22 +60,27 @@ def difference(centers: NDArray[np.float64], columns: tuple[int, ...]) -> tuple[
 
 
 class ProjectionEngine(LinearEngine):
-    """Adds up one round's encrypted features as they come and keeps none; implements `engine.Engine`."""
+    """Adds up one round's encrypted shares as they come and keeps none; implements `engine.Engine`."""
 
     _centers: NDArray[np.float64] | None = None
 
     def begin(self, centers: NDArray[np.float64]) -> None:
         """Start a round: its blocks are added up by these centres."""
-        self._centers, self._sums = centers, self._no_sums()
+        groups: list[tuple[int | None, ...]] = [(None, *self._own), *((column,) for column in self._others)]
+        self._centers, self._running = centers, [Running(self.plan, self._products, group) for group in groups]
 
     def load(self, owner: int, block: int, parts: Sequence[bytes]) -> None:
-        """Add up one block of encrypted features, group by group: T_m(p), then these times each column."""
+        """Add up one block of encrypted shares, group by group: those of p, then these times each column."""
         if self._centers is None:
             raise InternalError("a block of a projection came before its round's centres")
-        count = self.plan.degree + 1
-        for group in range(1 + len(self._others)):
+        count = len(self._corners)
+        for group, running in enumerate(self._running):
             prepared = self._prepare(parts[group * count : (group + 1) * count])
-            self._add(self._sums, prepared, self._group_weights(self._centers, block, group))
+            for part in self._parts:
+                ciphers, labels = self._products.transform(prepared, part), self.labels(self._centers, block, part)
+                for cluster in self._turn(block):
+                    values = self.values(self._centers, block, cluster)[: 0 if group else None]
+                    running.add(cluster, ciphers, labels == cluster, self.factors(part), values)
 
     def add_up(self, centers: NDArray[np.float64]) -> Generator[float, None, Sample]:
         """Yield the sums over the round's blocks, which end with it."""
@@ -85,21 +88,16 @@ class ProjectionEngine(LinearEngine):
             raise InternalError("a round of a projection ended with other centres than it began with")
         self._centers = None
         yield 1.0
-        return self._sums
+        first, *others = [running.finish() for running in self._running]
+        for sums in others:
+            first = lwe.add(first, sums, self.modulus)
+        return first
 
-    def _order(self, centers: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def factors(self, part: slice) -> NDArray[np.float64]:
+        """Return the integer weight of some corners, one for all, in counts and sums of encrypted columns."""
+        return np.full((1, len(self._corners[part])), self._scale)
+
+    def _pulls(self, centers: NDArray[np.float64], places: NDArray[np.float64]) -> NDArray[np.float64]:
         """Centre 1 lies above centre 0 along their difference, by the sum that p was divided by."""
-        return np.arange(2), np.array([0.0, difference(centers, self._others)[1]])
-
-    def _group_weights(
-        self, centers: NDArray[np.float64], block: int, group: int
-    ) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Yield the outputs to which one group of ciphertexts adds, and integer weights, shape (features, m)."""
-        own = self._columns[:, self.plan.rows(block)]
-        for base, soft in self._softs(centers, block):
-            if group:
-                yield base + 1 + self._others[group - 1], self._whole(soft)
-                continue
-            yield base, self._whole(soft)
-            for place, column in enumerate(self._own):
-                yield base + 1 + column, self._whole(soft * own[place])
+        pulls: NDArray[np.float64] = places * np.array([0.0, 2.0 * difference(centers, self._others)[1]])
+        return pulls

@@ -1,19 +1,21 @@
-r"""Parameters of the linear scheme by table: ring, prime, scales, and what they prove about errors.
+r"""Parameters of the linear schemes by table: ring, prime, scales, and what they prove about errors.
 
-Key holder's integers M_m(i) = round(s_d T_m(b_i)), computing party's W_m(i) = round(s_w w_m(i)). What is opened for one
-output is, in units of 1 / (s_w s_d) of a count,
+Key holder's integers M_v(i) = round(s_d s_v(b_i)), one for each of F corners; computing party's W_v(i), for each
+output: s_w times the corner's place (for a count 1), or round(s_w a_i), where the corner is of the output's cluster,
+else 0. What is opened for one output is, in units of 1 / (s_w s_d) of a count,
 
-    sum over i, m of W_m(i) (M_m(i) + e_m(i))  +  noise  +  X,      |e| <= 21 (SEAL's encryption error).
+    sum over i, v of W_v(i) (M_v(i) + e_v(i))  +  noise  +  X,      |e| <= 21 (SEAL's encryption error).
 
-**What one record moves.** Its part is sum over m of W_m(i) (M_m(i) + e_m(i)): integers of this record alone. With F
-features, |W - s_w w| <= 1 (the difference of two roundings), |M + e - s_d T| <= 21.5 and |T| <= 1, it differs from
-s_w s_d p_j(i) (times a coordinate of at most 1 for a sum) by at most
+**What one record moves.** Its part is sum over v of W_v(i) (M_v(i) + e_v(i)): integers of this record alone. With
+|W - s_w w| <= 1/2, |w| <= 1, |M + e - s_d s| <= 21.5 and shares that sum to at most 1, it differs from s_w s_d p_j(i)
+(times a coordinate of at most 1 for a sum) by at most
 
-    r s_w s_d,    r = F (1 + 21.5 / s_d) / s_w + 21.5 A / s_d,    A >= sum over m of |w_m| (`window.amplitude`),
+    r s_w s_d,    r = (1 + 21.5 F / s_d) / (2 s_w) + 21.5 F / s_d,
 
 in each output: by sqrt(k) r in L2 for the k counts, relative to their sensitivity 1, and by sqrt(k d) r for the k d
 sums, relative to sqrt(d). So b = sqrt(k) r for both. It is exact arithmetic and holds in the worst case. The switch to
 w bits rounds the constant with the record's part in it: that moves it by another q / 2^w, and by 1 when it is opened.
+A projection's numbers are shares times one of the holder's coordinates: at most as large, so the same holds.
 
 **X**, the part of the error that is the same for neighbours: sums of W e, the fresh encryption of zero, the switch to
 fewer bits. It is flooded: see docs/vertical-he-privacy.md. `flood` bounds it by eight standard deviations.
@@ -32,7 +34,6 @@ from fastlloyd.crypto.he.lattice import ERROR_VARIANCE
 from fastlloyd.errors import RangeError
 from fastlloyd.protocols.vertical_he.math.hints import Noise, too_little_noise
 from fastlloyd.protocols.vertical_he.math.lwe import ONE_KEY, SWITCH_TAIL, Errors, common_key, switch_error
-from fastlloyd.protocols.vertical_he.math.window import amplitude
 from fastlloyd.protocols.vertical_he.parameters import Scales
 
 RINGS = ((2048, 40), (2048, 48), (2048, 50), (2048, 52), (2048, 53), (4096, 60))
@@ -40,12 +41,12 @@ RINGS = ((2048, 40), (2048, 48), (2048, 50), (2048, 52), (2048, 53), (4096, 60))
 WANTED_ERROR = 0.005
 MAX_ERROR = 0.01
 NOISE_TAIL = 12.0
-_LEAST_BITS, _MOST_DATA_BITS, _MOST_WEIGHT_BITS = 10, 26, 20
+_LEAST_BITS, _MOST_DATA_BITS, _MOST_WEIGHT_BITS = 8, 30, 12
 
 
 def record_error(
     k: int,
-    degree: int,
+    corners: int,
     data_bits: int,
     weight_bits: int,
     *,
@@ -55,8 +56,8 @@ def record_error(
 ) -> float:
     """Return b: the relative part that rounding and encryption error add to the sensitivity."""
     data, weight = 2.0**data_bits, 2.0**weight_bits
-    wrong = errors.bound + 0.5
-    each = (degree + 2) * (1.0 + wrong / data) / weight + wrong * amplitude(degree) / data
+    wrong = (errors.bound + 0.5) * corners / data
+    each = 0.5 * (1.0 + wrong) / weight + wrong
     return math.sqrt(k) * (each + switched_record(prime_bits, wire_bits, 2.0 ** (data_bits + weight_bits)))
 
 
@@ -65,27 +66,26 @@ def switched_record(prime_bits: int, wire_bits: int, unit: float) -> float:
     return (2.0 ** (prime_bits - wire_bits) + 1.0) / unit
 
 
-def flood_bound(n: int, scales: Scales, errors: Errors = ONE_KEY) -> float:
+def flood_bound(n: int, corners: int, scales: Scales, errors: Errors = ONE_KEY) -> float:
     """Bound X of one output, in counts.
 
     Notes
     -----
-    Sum of W e: the weights of one record and cluster have at most 2 s_w^2 as the sum of their squares (Parseval: the
-    mean of the square of a series in [0, 1] is w_0^2 + sum w_m^2 / 2 <= 1), and b h(b) is within [-1, 1] as well.
+    Sum of W e: the weights of one record are at most s_w at each of the corners.
     Encryption of zero: e_0 + u e + e_1 s with ternary u and s has variance at most 10.5 (1 + 2 N) under one key.
     """
-    sums = math.sqrt(2.0 * n * errors.variance) * 2.0**scales.weight_bits
+    sums = math.sqrt(corners * n * errors.variance) * 2.0**scales.weight_bits
     zero = math.sqrt(ERROR_VARIANCE * (1.0 + 2.0 * errors.key**2 * scales.ring))
     switched = errors.key * switch_error(scales.ring, 2.0 ** scales.prime_bits[0], scales.wire_bits)
     return (SWITCH_TAIL * math.hypot(sums, zero) + switched + 1.0) / scales.unit
 
 
-def choose_scales(n: int, k: int, degree: int, noise: Noise, *, flooding: bool, shared: bool = False) -> Scales:
+def choose_scales(n: int, k: int, corners: int, noise: Noise, *, flooding: bool, shared: bool = False) -> Scales:
     """Choose the smallest ring and prime with a small enough error.
 
     Parameters
     ----------
-    n, k, degree : int
+    n, k, corners : int
     noise : Noise
         For which there must be room, and which must hide X.
     flooding : bool
@@ -104,8 +104,8 @@ def choose_scales(n: int, k: int, degree: int, noise: Noise, *, flooding: bool, 
         errors = common_key(ring) if shared else ONE_KEY
         for wire_bits in (40,) if flooding else (32, 40):
             tried = [
-                dataclasses.replace(scales, flood=flood_bound(n, scales, errors))
-                for scales in _splits(k, degree, ring, prime_bits, wire_bits=wire_bits, errors=errors)
+                dataclasses.replace(scales, flood=flood_bound(n, corners, scales, errors))
+                for scales in _splits(k, corners, ring, prime_bits, wire_bits=wire_bits, errors=errors)
             ]
             roomy = [scales for scales in tried if _has_room(n, scales, noise)]
             hidden = [scales for scales in roomy if noise.hides(scales)]
@@ -137,13 +137,13 @@ def _has_room(n: int, scales: Scales, noise: Noise) -> bool:
     return largest * scales.unit < float(2.0 ** (scales.prime_bits[0] - 1.5))
 
 
-def _splits(k: int, degree: int, ring: int, prime_bits: int, *, wire_bits: int, errors: Errors) -> list[Scales]:
+def _splits(k: int, corners: int, ring: int, prime_bits: int, *, wire_bits: int, errors: Errors) -> list[Scales]:
     """Split bits between data and weights, in all ways with a small enough error; X is not yet known."""
     found: list[Scales] = []
     for weight_bits in range(_LEAST_BITS, _MOST_WEIGHT_BITS + 1):
         for data_bits in range(_MOST_DATA_BITS, _LEAST_BITS - 1, -1):
             error = record_error(
-                k, degree, data_bits, weight_bits, prime_bits=prime_bits, wire_bits=wire_bits, errors=errors
+                k, corners, data_bits, weight_bits, prime_bits=prime_bits, wire_bits=wire_bits, errors=errors
             )
             if error > MAX_ERROR:
                 break

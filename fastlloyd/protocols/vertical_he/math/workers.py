@@ -2,7 +2,7 @@
 
 Each worker is a fresh interpreter that runs this module, started with a bare environment: it sees no variable of a
 launcher and never imports mpi4py. It gets the plan and the computing party's columns through its standard input,
-keeps every n-th encrypted block (the linear schemes divide what is left over by steps), and answers on its
+keeps every n-th encrypted block (the linear schemes divide what is left over by clusters), and answers on its
 standard output; it ends when its input ends.
 
 ::

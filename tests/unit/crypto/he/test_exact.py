@@ -23,6 +23,10 @@ from tests.unit.crypto.he.test_ckks import opened
 FORMS = [(2048, 40, 10), (2048, 48, 16), (2048, 53, 17), (4096, 60, 19)]
 
 
+EVERYTHING = slice(0, None)
+NONE = np.zeros((0, 0))
+
+
 @cache
 def keys(degree: int = 2048, bits: int = 48) -> tuple[Context, KeyHolder]:
     context = Context(Parameters(degree, (bits,)))
@@ -46,41 +50,52 @@ def by_the_library(context: Context, ciphers: list[Any], weights: NDArray[np.flo
 def test_the_numbers_are_the_library_s(degree: int, bits: int, weight_bits: int, kind: str) -> None:
     context, holder = keys(degree, bits)
     rng = np.random.default_rng(bits)
-    parts = encrypt_integers(context, holder, rng.integers(-(2**20), 2**20, (5, degree)))
-    weights = rng.integers(-(2**weight_bits), 2**weight_bits + 1, (5, degree)).astype(np.float64)
+    parts = encrypt_integers(context, holder, rng.integers(-(2**20), 2**20, (6, degree)))
+    whole = lambda *shape: rng.integers(-(2**weight_bits), 2**weight_bits + 1, shape).astype(np.float64)  # noqa: E731
+    mask, factors, values = rng.random((5, degree)) < 0.5, whole(2, 5), whole(3, degree)
     if kind == "largest":
-        weights = np.copysign(2.0**weight_bits, weights)
-    products = Products(context, 5, 5.0 * 2**weight_bits)
-    found = products.multiply(products.prepare([context.load_ciphertext(part) for part in parts]), weights)
-    expected = by_the_library(context, [context.load_ciphertext(part) for part in parts], weights)
-    np.testing.assert_array_equal(found.constants, expected.constants)
-    np.testing.assert_array_equal(found.vectors, expected.vectors)
+        mask[:] = True
+        factors, values = (np.copysign(2.0**weight_bits, some) for some in (factors, values))
+    products = Products(context, 5, 2.0**weight_bits)
+    prepared = products.prepare([context.load_ciphertext(part) for part in parts])
+    sums = products.zeros(5)
+    products.add(sums, products.transform(prepared, slice(1, 3)), mask[:2], factors[:, :2], values)
+    products.add(sums, products.transform(prepared, slice(3, 6)), mask[2:], factors[:, 2:], values)
+    found = products.finish(sums)
+    weights = [*(mask * factor[:, None] for factor in factors), *(mask * value for value in values)]
+    assert found.constants.shape == (5,) and found.vectors.shape == (5, degree)
+    for output, some in enumerate(weights):
+        expected = by_the_library(context, [context.load_ciphertext(part) for part in parts[1:]], some)
+        assert found.constants[output] == expected.constants[0]
+        np.testing.assert_array_equal(found.vectors[output], expected.vectors[0])
 
 
 def test_inner_products_are_exact_but_for_the_encryption_error() -> None:
     context, holder = keys()
     rng = np.random.default_rng(1)
-    data, weights = rng.integers(-(2**20), 2**20, (5, 2048)), rng.integers(-(2**9), 2**9, (3, 1500))
-    products = Products(context, 5, 5.0 * 2**9)
+    data, values = rng.integers(-(2**20), 2**20, (5, 2048)), rng.integers(-(2**9), 2**9, (1, 1500))
+    mask = rng.random((5, 1500)) < 0.5
+    products = Products(context, 5, 2.0**9)
     parts = encrypt_integers(context, holder, data)
     prepared = products.prepare([context.load_ciphertext(part) for part in parts])
-    # Fewer weights than ciphertexts and records: the rest counts as zero.
-    sample = products.multiply(prepared, weights.astype(np.float64))
-    (value,) = opened(sample, holder.coefficients(), context.modulus)
-    error = value - int((data[:3, :1500] * weights).sum())
-    assert abs(error) <= ERROR_BOUND * np.abs(weights).sum()
+    # Fewer weights than records: the rest counts as zero.
+    sums = products.zeros(1)
+    products.add(sums, products.transform(prepared, EVERYTHING), mask, np.zeros((0, 5)), values.astype(np.float64))
+    (value,) = opened(products.finish(sums), holder.coefficients(), context.modulus)
+    error = value - int((data[:, :1500] * mask * values).sum())
+    assert abs(error) <= ERROR_BOUND * np.abs(mask * values).sum()
 
 
 def test_the_error_of_every_coefficient_is_within_the_bound() -> None:
     context, holder = keys()
     products = Products(context, 1, 1.0)
     part = encrypt_integers(context, holder, np.full((1, 2048), 7))[0]
-    prepared = products.prepare([context.load_ciphertext(part)])
+    ciphers = products.transform(products.prepare([context.load_ciphertext(part)]), EVERYTHING)
     errors = []
     for place in range(0, 2048, 16):
-        weights = np.zeros((1, 2048))
-        weights[0, place] = 1.0
-        errors.append(opened(products.multiply(prepared, weights), holder.coefficients(), context.modulus)[0] - 7)
+        sums = products.zeros(1)
+        products.add(sums, ciphers, np.arange(2048)[None] == place, np.ones((1, 1)), NONE)
+        errors.append(opened(products.finish(sums), holder.coefficients(), context.modulus)[0] - 7)
     assert max(map(abs, errors)) <= ERROR_BOUND
     assert 1.0 < np.std(errors) < 7.0  # sqrt(10.5) = 3.2; 128 values
 
@@ -101,7 +116,7 @@ def test_the_largest_numbers_there_are_leave_no_doubt_when_rounded(
     degree: int, bits: int, weight_bits: int, sign: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     modulus, count, weight = 2**bits - 1, 64, 2**weight_bits
-    products = Products(Numbers(degree, modulus), count, float(count * weight))  # type: ignore[arg-type]
+    products = Products(Numbers(degree, modulus), count, float(weight))  # type: ignore[arg-type]
     doubts: list[float] = []
     original = exact._join
 
@@ -112,11 +127,17 @@ def test_the_largest_numbers_there_are_leave_no_doubt_when_rounded(
     monkeypatch.setattr(exact, "_join", looking)
     number = sum(1 << (products._vector_bits * limb + products._vector_bits - 1) for limb in range(9)) % (modulus // 2)
     cipher = np.full((2, degree), sign * number % modulus)
-    found = products.multiply(products.prepare([cipher] * count), np.full((count, degree), float(weight)))
-    assert int(found.constants[0]) == count * degree * weight * sign * number % modulus
+    ciphers = products.transform(products.prepare([cipher] * count), EVERYTHING)
+    full = np.full((1, count), float(weight)), np.full((1, degree), float(weight))
+    sums, times = products.zeros(2), products.most // count
+    for _ in range(times):
+        products.add(sums, ciphers, np.ones((count, degree), dtype=np.bool_), *full)
+    found, count = products.finish(sums), times * count
     # W(X) c(1 / X) for constant W and c: coefficient j has N - j products of the one sign and j of the other.
     expected = [count * weight * sign * number * (degree - 2 * j) % modulus for j in range(degree)]
-    assert found.vectors[0].tolist() == expected
+    for output in range(2):
+        assert int(found.constants[output]) == count * degree * weight * sign * number % modulus
+        assert found.vectors[output].tolist() == expected
     assert max(doubts) < 0.05
 
 
@@ -156,4 +177,4 @@ def test_limbs_are_small_and_stand_for_the_number(modulus: int, bits: int, data:
 def test_weights_beyond_all_limbs_are_refused() -> None:
     context, _ = keys()
     with pytest.raises(InternalError, match="smaller scales"):
-        Products(context, 64, 2.0**40)
+        Products(context, 64, 2.0**34)
