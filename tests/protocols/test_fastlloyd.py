@@ -198,13 +198,13 @@ def test_a_sum_over_fewer_clients_than_agreed_is_refused() -> None:
     assert caught.value.rank == 0
 
 
-def test_a_client_with_another_seed_is_named() -> None:
+def test_of_two_clients_with_different_seeds_nobody_is_named() -> None:
     points = blobs(90, 3, 2)
 
     def tap(sender, receiver, header, body):
         return bytes(64) if header.type == AlikeTag.TYPE and sender.rank == 2 else body
 
-    with pytest.raises(SecurityError, match="client 2 does not agree with the others on the common seed"):
+    with pytest.raises(SecurityError, match="the clients do not all agree on the common seed"):
         run(points, plan_for(points, 3), tap=tap)
 
 
