@@ -29,6 +29,14 @@ CASES: tuple[dict[str, Any], ...] = (
     {"k": 4, "d": 3, "n": 900, "rounds": 5, "sigma": "1.75", "settings": {"start": "survey", "wide": 1.0}},
     {"k": 2, "d": 25, "n": 500, "rounds": 6, "sigma": "18.0", "settings": {}},  # nu = 0.17: too much for 25 features
     {"k": 3, "d": 4, "n": 300, "rounds": 7, "sigma": "6.0", "settings": {"wide": 2.5, "survey": 0.0}},
+    # Narrowing: 9, 4, 3 clusters; 15, 10, 8, 6, 5; one round too few; nu = 0.098: too much.
+    {"k": 3, "d": 5, "n": 3000, "rounds": 10, "sigma": "3.25", "settings": {}},
+    {"k": 5, "d": 2, "n": 4000, "rounds": 10, "sigma": "2.5", "settings": {"start": "survey"}},
+    {"k": 3, "d": 2, "n": 4000, "rounds": 10, "sigma": "2.5", "settings": {}},
+    {"k": 3, "d": 5, "n": 3000, "rounds": 9, "sigma": "3.25", "settings": {}},
+    {"k": 2, "d": 4, "n": 900, "rounds": 11, "sigma": "2.0", "settings": {"survey": 0.0, "shrink": False}},
+    {"k": 3, "d": 4, "n": 400, "rounds": 10, "sigma": "4.0", "settings": {}},
+    {"k": 2, "d": 25, "n": 500, "rounds": 10, "sigma": "4.4", "settings": {}},  # nu = 0.057: too much for 25 features
     {"k": 3, "d": 2, "n": 3000, "rounds": 9, "sigma": "2.0", "settings": {"wide": 3.0}},
     {"k": 4, "d": 2, "n": 900, "rounds": 5, "sigma": "2.0", "settings": {"wide": 1.0}},
     {"k": 3, "d": 2, "n": 400, "rounds": 4, "sigma": "3.5", "settings": {"survey": 0.0, "grid": 0.0}},
@@ -232,7 +240,7 @@ class Run:
         self.share = D(str(share)) if self.rounds >= 3 else D(0)
         self.survey = self.share > 0 and not histogram
         self.first = int(self.share > 0)
-        self.make_stages(sigma, settings)
+        self.make_stages(sigma, settings, histogram)
         self.g = self.cells(sigma) if histogram else 0
         self.make_plan(sigma, settings)
         self.middle: Vector = [D(0)] * self.d
@@ -265,17 +273,24 @@ class Run:
         wanted = nearest(power(self.n / (2 * z), D(2) / (2 + d)))
         return min(max(wanted, self.least_cells(self.clusters[0]), 2), MOST_CELLS[d])
 
-    def make_stages(self, sigma: Decimal, settings: dict[str, Any]) -> None:
+    def make_stages(self, sigma: Decimal, settings: dict[str, Any], histogram: bool) -> None:
         """Clusters, cell and reach of each round, and the age that each stage begins with."""
         k, d, later = self.k, self.d, self.rounds - self.first
         self.multiplier = sigma * (later / (1 - self.share)).sqrt()
         nu = self.multiplier * k / self.n
-        m = nearest(D(str(settings.get("wide", 2 if nu <= min(D("0.2"), D("0.6") / D(d).sqrt()) else 1))) * k)
-        if k == 1 or m > 1024:
-            m = k
-        early = max(min(4, later - 2), 0) if self.rounds >= 3 and m > k else 0
-        self.merged = self.first + early  # the first round after the merge
-        self.clusters = [m if early and t < self.merged else k for t in range(self.rounds)]
+        most = min(D("0.2"), D("0.6") / D(d).sqrt())
+        if "wide" in settings:
+            factors = [D(str(settings["wide"]))] * 4
+        elif nu <= min(D("0.09"), D("0.27") / D(d).sqrt()) and later >= 9 and 3 * k <= 1024 and not histogram:
+            factors = [D(3)] * 3 + [D(2), D("1.5"), D("1.2")]
+        else:
+            factors = [D(2)] * 4 if nu <= most else []
+        sizes = [nearest(factor * k) for factor in factors] if k > 1 and self.rounds >= 3 else []
+        early = [m for m in sizes[: max(later - 2, 0)] if k < m <= 1024]
+        self.clusters = [(early or [k])[0]] * self.first + early + [k] * (later - len(early))
+        # The first round after a merge, of each; the first such round of all, or that after the last.
+        self.merges = [t for t in range(1, self.rounds) if self.clusters[t] < self.clusters[t - 1]]
+        self.merged = self.merges[0] if self.merges else self.rounds
         self.cell, self.reach = [], []
         for m in self.clusters:
             scale = clamp(D("0.35") * (D("-0.1") * (self.multiplier * m / self.n).ln()).exp(), "0.2", "1.5")
@@ -486,7 +501,7 @@ class Run:
         else:
             self.counts, self.count_variance = counts, [count_noise**2] * k
         expected = self.spread() ** 2 / d * self.cell[t] ** 2 * D("0.6") ** age
-        if self.g or (t >= self.merged > self.first):
+        if self.g or t >= self.merged:
             expected *= D("0.3")
         moved = []
         for j in range(k):
@@ -496,13 +511,12 @@ class Run:
             moved.append([c + gain_j * s / m / size for c, s in zip(before[j], sums[j])])
             self.variance[j] = uncertain * (1 - gain_j)
         moved = truncated(moved)
-        last = self.merged if self.merged > self.first else self.rounds
-        if self.swap and k > 2 and t < last - (4 if self.g else 2):
+        if self.swap and k > 2 and t < self.merged - (4 if self.g else 2):
             self.swaps(moved, t)
-        return self.narrowed(moved) if t + 1 == self.merged > self.first else moved
+        return self.narrowed(moved, self.clusters[t + 1]) if t + 1 in self.merges else moved
 
-    def narrowed(self, centers: Matrix) -> Matrix:
-        """Merge by Ward's rule until k are left, in the order of the first of each group."""
+    def narrowed(self, centers: Matrix, left: int) -> Matrix:
+        """Merge by Ward's rule until so many are left, in the order of the first of each group."""
         held = [max(c, D("1e-9")) for c in self.counts]
         groups = [[j] for j in range(len(held))]
 
@@ -514,7 +528,7 @@ class Run:
             a, b = (sum(held[j] for j in group) for group in pair)
             return a * b / (a + b) * sum((x - y) ** 2 for x, y in zip(*map(middle, pair)))
 
-        while len(groups) > self.k:
+        while len(groups) > left:
             first, second = min(itertools.combinations(groups, 2), key=cost)
             first.extend(second)
             groups.remove(second)

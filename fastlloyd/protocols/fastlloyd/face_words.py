@@ -161,5 +161,6 @@ def _beginning(parameters: Mapping[str, Any]) -> str:
     first, k = plus["stages"][0], parameters["k"]
     if first["clusters"] > k:
         rounds = format_count(first["rounds"], "round")
-        said = f", in the first {rounds} of {first['clusters']} clusters, which are then merged to {k}{said}"
+        steps = " step by step" if len(plus["stages"]) > 2 else ""
+        said = f", in the first {rounds} of {first['clusters']} clusters, which are then merged{steps} to {k}{said}"
     return said

@@ -180,15 +180,14 @@ def advance(
     Sees: the clients. Post-processing: no privacy is spent.
     A centre is known up to a variance P, and between rounds it moves by its Lloyd step, of expected square Q. Its
     noisy step y has noise of variance V = (noise / count)^2; so the best guess is the share (P + Q) / (P + Q + V) of y.
-    After the last round with more than k clusters these are merged.
+    After the last round of a stage clusters are merged, to as many as the next has.
     """
     if plan.plus is None:
         raise ValueError("this plan is not one of fastlloyd-plus")
     _, multiple = radius(state, plan, t)
     sum_noise, count_noise = noise_deviations(plan, t)
     stage, begin = plan.plus.stage(t)
-    age = t - begin
-    counts, count_variance = _weigh_counts(noisy_counts, count_noise, state, plan, age)
+    counts, count_variance = _weigh_counts(noisy_counts, count_noise, state, plan, plan.plus.age(t))
     divisor = _divisor(counts, state.records / stage.clusters)
     step = noisy_sums / float(multiple) / divisor[:, None]
     doubt = (sum_noise / float(multiple) / divisor) ** 2
@@ -201,7 +200,7 @@ def advance(
     if plan.plus.swap and stage.clusters > 2 and begin == plan.plus.first and t < end - quiet:
         found = _swap(found, state, plan, t)
     elif t + 1 == end < len(plan.rounds):
-        found = narrow(found, plan.k)
+        found = narrow(found, plan.rounds[end].clusters)
     known = (found.counts, found.count_variance, found.variance)
     return found.centers, State(state.middle, state.deviation, state.records, *known, state.given)
 
@@ -245,7 +244,7 @@ def _expected_square(state: State, plan: Plan, t: int) -> float:
         raise ValueError("this plan is not one of fastlloyd-plus")
     stage, begin = plan.plus.stage(t)
     scale = _LATER_STEP if plan.plus.cells or begin > plan.plus.first else 1.0
-    return scale * _square(state.spread) / plan.d * _square(stage.cell) * _power(_STEP_DECAY, t - begin)
+    return scale * _square(state.spread) / plan.d * _square(stage.cell) * _power(_STEP_DECAY, plan.plus.age(t))
 
 
 def _divisor(counts: Floats, share: float) -> Floats:

@@ -42,11 +42,14 @@ SPREAD_LIMITS = (0.01, 0.6)
 FEATURE_FLOOR = 0.3
 """Least variance of a feature over the mean of all features."""
 
-_WIDE, _WIDE_ROUNDS = 2.0, 4
-"""Clusters of the first rounds over k, and how many rounds these are: tuned, see docs/fastlloyd-plus.md."""
+# Of the first rounds, how many there are and their clusters over k: tuned, see docs/fastlloyd-plus.md.
+_WIDE_ROUNDS, _WIDE = 4, 2.0
+_NARROWING = ((3, 3.0), (1, 2.0), (1, 1.5), (1, 1.2))
+_LEAST_LATER = 3  # rounds with k clusters after a narrowing
+_MOST_STAGES = len(_NARROWING) + 1
 # Largest noise, for that to be worth it, over an equal share of the records: on a count, and of a centre's whole step,
 # which is as much on each of d coordinates.
-_WIDE_COUNT_NOISE, _WIDE_STEP_NOISE = 0.2, 0.6
+_WIDE_NOISE, _NARROWING_NOISE = (0.2, 0.6), (0.09, 0.27)
 
 # Radius over spread and cell, as a function of the noise on a cluster's share: tuned, see docs/fastlloyd-plus.md.
 _REACH, _REACH_POWER, _REACH_LIMITS = 0.35, 0.1, (0.2, 1.5)
@@ -92,14 +95,15 @@ class PlusPlan:
     cells : int
         Cells along each feature of the histogram that is round 0; 0 for none.
     stages : tuple of Stage
-        Of the rounds with sums about centres, one or two: after a stage with more than k clusters these are merged.
+        Of the rounds with sums about centres, each with fewer clusters than the one before it, the last with k: after a
+        stage clusters are merged.
     shorten, shrink, swap : bool
         The settings of these names; `shorten` is far = 'shorten'.
     """
 
     survey: bool
     cells: Annotated[int, Within(0, MOST_CELLS)]
-    stages: Annotated[tuple[Stage, ...], Within(1, 2)]
+    stages: Annotated[tuple[Stage, ...], Within(1, _MOST_STAGES)]
     shorten: bool
     shrink: bool
     swap: bool
@@ -126,6 +130,11 @@ class PlusPlan:
                 return stage, begin
             begin += stage.rounds
         return self.stages[-1], begin
+
+    def age(self, t: int) -> int:
+        """Return how many rounds with sums about centres were before round t, since the first merge if any."""
+        merged = self.first + self.stages[0].rounds
+        return t - merged if t >= merged else t - self.first
 
     def nominal_radius(self, t: int, d: int) -> float:
         """Return the largest radius there can be in round t, scaled domain: all others are whole fractions of it."""
@@ -174,9 +183,11 @@ def make_plus(settings: Settings, *, k: int, d: int, n: int, sigma: float, round
         cell = math.pow(clusters, -1.0 / d)
         return Stage(rounds=rounds, clusters=clusters, cell=cell, reach=_reach(settings, noise * clusters) * cell)
 
-    wide = _wide_clusters(settings, k=k, d=d, noise=noise, choose_k=choose_k)
-    first = min(_WIDE_ROUNDS, count - 2) if begins and wide > k else 0
-    stages = (stage(first, wide), stage(count - first, k)) if first > 0 else (stage(count, k),)
+    wide: tuple[tuple[int, int], ...] = ()
+    if begins and k > 1 and not choose_k:
+        wide = _wide_stages(settings, k=k, d=d, noise=noise, count=count, histogram=histogram)
+    later = count - sum(rounds for rounds, _ in wide)
+    stages = tuple(stage(*sizes) for sizes in (*wide, (later, k)))
     return PlusPlan(
         survey=survey,
         cells=_grid_cells(settings, clusters=stages[0].clusters, d=d, n=n, sigma=sigma) if histogram else 0,
@@ -210,18 +221,33 @@ def _reach(settings: Settings, noise: float) -> float:
     return min(max(_REACH * math.pow(noise, -_REACH_POWER), low), high) if noise > 0.0 else high
 
 
-def _wide_clusters(settings: Settings, *, k: int, d: int, noise: float, choose_k: bool) -> int:
-    """Return how many clusters the first rounds have, k or more; `noise` is that on a count over all records.
+def _wide_stages(
+    settings: Settings, *, k: int, d: int, noise: float, count: int, histogram: bool
+) -> tuple[tuple[int, int], ...]:
+    """Return rounds and clusters of the stages with more than k; `noise` is that on a count over all records.
 
     More centres than clusters find them more surely, and merging puts the pieces together (Dasgupta and Schulman, "A
     probabilistic analysis of EM for mixtures of separated, spherical Gaussians", 2007); but each has fewer records.
+    Between merges of a few, rounds move those that are left to where they belong.
     """
-    factor = settings.wide
-    if factor is None:
-        worth = noise * k <= min(_WIDE_COUNT_NOISE, _WIDE_STEP_NOISE / math.sqrt(d))
-        factor = _WIDE if worth else 1.0
-    clusters = round(factor * k)
-    return k if choose_k or k < 2 or clusters > MOST else clusters
+
+    def allows(most: tuple[float, float]) -> bool:
+        return noise * k <= min(most[0], most[1] / math.sqrt(d))
+
+    least = sum(rounds for rounds, _ in _NARROWING) + _LEAST_LATER
+    narrows = count >= least and not histogram and round(_NARROWING[0][1] * k) <= MOST
+    if settings.wide is not None:
+        wanted: tuple[tuple[int, float], ...] = ((_WIDE_ROUNDS, settings.wide),)
+    elif narrows and allows(_NARROWING_NOISE):
+        wanted = _NARROWING
+    else:
+        wanted = ((_WIDE_ROUNDS, _WIDE),) if allows(_WIDE_NOISE) else ()
+    found: dict[int, int] = {}
+    for rounds, factor in wanted:
+        clusters, fitting = round(factor * k), min(rounds, count - 2)
+        if k < clusters <= MOST and fitting > 0:
+            found[clusters] = found.get(clusters, 0) + fitting
+    return tuple((rounds, clusters) for clusters, rounds in found.items())
 
 
 def _has_histogram(settings: Settings, *, k: int, d: int, n: int, sigma: float) -> bool:

@@ -87,8 +87,8 @@ class Settings:
     )
     wide: float | None = setting(
         None,
-        "clusters of the first rounds over k, merged to k after them; 1 for none, 'auto' for 2 where N, k and the "
-        "noise suggest it",
+        "clusters of the first four rounds over k, merged to k after them; 1 for none, 'auto' for 2, or for 3 that are "
+        "merged step by step, where N, k and the noise suggest it",
         least=1,
         most=8,
         auto=True,

@@ -62,7 +62,13 @@ def test_so_many_clusters_that_k_means_of_cells_takes_too_long_begin_with_a_surv
 @pytest.mark.parametrize(
     ("k", "n", "asked", "rounds", "stages"),
     [
-        (5, 5000, {}, 10, [(4, 10), (5, 5)]),
+        (5, 5000, {}, 10, [(3, 15), (1, 10), (1, 8), (1, 6), (3, 5)]),
+        (5, 5000, {}, 14, [(3, 15), (1, 10), (1, 8), (1, 6), (7, 5)]),
+        (5, 5000, {}, 9, [(4, 10), (4, 5)]),  # too few rounds to narrow step by step
+        (3, 5000, {}, 10, [(3, 9), (1, 6), (2, 4), (3, 3)]),
+        (2, 5000, {}, 10, [(3, 6), (1, 4), (1, 3), (4, 2)]),
+        (5, 700, {}, 10, [(3, 15), (1, 10), (1, 8), (1, 6), (3, 5)]),  # nu = 0.081
+        (5, 600, {}, 10, [(4, 10), (5, 5)]),  # nu = 0.095
         (5, 250, {}, 10, [(9, 5)]),  # too much noise on twice as many counts
         (5, 250, {"wide": 3.0}, 10, [(4, 15), (5, 5)]),
         (5, 5000, {"wide": 1.0}, 10, [(9, 5)]),
@@ -71,6 +77,8 @@ def test_so_many_clusters_that_k_means_of_cells_takes_too_long_begin_with_a_surv
         (5, 5000, {}, 3, [(2, 5)]),
         (5, 5000, {}, 2, [(2, 5)]),
         (1, 5000, {}, 10, [(9, 1)]),
+        (341, 10**7, {}, 10, [(3, 1023), (1, 682), (1, 512), (1, 409), (3, 341)]),
+        (342, 10**7, {}, 10, [(4, 684), (5, 342)]),
         (512, 10**7, {}, 10, [(4, 1024), (5, 512)]),
         (513, 10**7, {}, 10, [(9, 513)]),  # more than are merged
     ],
@@ -83,3 +91,12 @@ def test_the_first_rounds_have_more_clusters_where_the_noise_allows_it(k, n, ask
     one = make_plus(settings, k=k, d=6, n=n, sigma=3.5, rounds=rounds, choose_k=True)
     assert [stage.clusters for stage in one.stages] == [k]
     assert [plus.stage(t)[0].clusters for t in range(plus.first, rounds)] == [c for r, c in stages for _ in range(r)]
+    first = stages[0][0]
+    assert [plus.age(t) for t in range(plus.first, rounds)] == [*range(first), *range(rounds - plus.first - first)]
+
+
+@pytest.mark.parametrize(("d", "n", "first"), [(36, 750, 15), (36, 700, 10), (2, 5000, 10)])
+def test_rounds_narrow_step_by_step_without_a_histogram_and_with_less_noise_on_many_features(d, n, first) -> None:
+    plus = make_plus(settings_from("fastlloyd-plus", {}), k=5, d=d, n=n, sigma=2.0, rounds=10, choose_k=False)
+    assert plus.stages[0].clusters == first
+    assert (plus.cells > 0) == (d == 2)

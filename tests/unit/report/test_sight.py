@@ -37,6 +37,14 @@ def test_each_protocol_says_who_sees_what(protocol):
             "hence the centroids, in the first 4 rounds of 6 clusters, which are then merged to 3; before that a noisy "
             "number of the records in each cell of a grid",
         ),
+        (
+            {
+                "survey": False,
+                "cells": 0,
+                "stages": [{"rounds": r, "clusters": c} for r, c in ((3, 9), (1, 6), (2, 4), (3, 3))],
+            },
+            "hence the centroids, in the first 3 rounds of 9 clusters, which are then merged step by step to 3",
+        ),
         ({"survey": False, "cells": 0, "stages": [{"rounds": 2, "clusters": 3}]}, "hence the centroids"),
     ],
 )
