@@ -87,7 +87,7 @@ class Scratch:
             raise self._problem(error) from error
 
     def cut(self, size: int) -> None:
-        """Give back the room behind this many bytes."""
+        """Truncate the file to this many bytes."""
         os.ftruncate(self._file.fileno(), size)
 
     def reserve(self, size: int) -> None:
@@ -190,7 +190,7 @@ class StoredPasses(Passes):
         self._arrays: list[NDArray[Any]] = []
 
     def watch(self, array: NDArray[Any]) -> None:
-        """Give the memory of this map back from now on."""
+        """Release the memory of this map after each piece from now on."""
         self._arrays.append(array)
 
     def new_labels(self, n: int) -> NDArray[np.int64]:
@@ -217,7 +217,7 @@ class StoredPasses(Passes):
 
 
 def release(array: NDArray[Any]) -> None:
-    """Give back the memory of a mapped array's pages, which are read again when they are next needed; else do nothing.
+    """Release the memory of a mapped array; its pages are read again when they are needed. Do nothing for other arrays.
 
     Maps of files are meant, whose pages the file holds as well.
     """

@@ -86,7 +86,7 @@ class AlikeProof:
     odd : int
         Rank of the first whose tag is not that of more than half of those required; 0 for nobody.
     digest : bytes of length 32
-        SHA-256 of the own bytes of those included, in the order of ranks.
+        SHA-256 of the pieces (`AlikeTag.own`) of the included clients, in the order of ranks.
     """
 
     TYPE: ClassVar[int] = numbers.ALIKE_PROOF
