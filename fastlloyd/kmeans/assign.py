@@ -326,9 +326,10 @@ def _mark_members(
 
 def _first_equal(scores: NDArray[np.float64], best: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the lowest index at which a column of (k, b) reaches its minimum."""
+    found: NDArray[np.int64] = np.zeros(best.shape, dtype=np.int64)
     if len(scores) > _ROW_BY_ROW_CLUSTERS:
-        return np.argmax(scores == best, axis=0).astype(np.int64, copy=False)
-    found = np.zeros(best.shape, dtype=np.int64)
+        found[:] = np.argmax(scores == best, axis=0)
+        return found
     for j in reversed(range(len(scores))):  # with 64 clusters argmax takes four times as long
         np.copyto(found, j, where=scores[j] == best)
     return found
