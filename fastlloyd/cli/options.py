@@ -105,7 +105,7 @@ class _HelpAll(argparse.Action):
 
 
 def in_all_help(action: argparse.Action, text: str) -> None:
-    """Give a flag a help that only the help of all flags shows."""
+    """Hide a flag from the short help: only the help of all flags shows it."""
     action.help = argparse.SUPPRESS
     setattr(action, _ABOUT, text)
 

@@ -364,7 +364,7 @@ class _Run:
         self._ends[rank] = replace(self._ends[rank], place=place, status=status)
 
     def _await_break(self) -> None:
-        """Give the end of a connection a moment to arrive: the launcher may have been faster, and killed others."""
+        """Wait a moment for the end of a connection to arrive: the launcher may have been faster, and killed others."""
         end = time.monotonic() + _LOST_S
         while self._hosts and not self._lines.fallen and not self._signals and time.monotonic() < end:
             if all(rank.code is not None for rank in self._ends.values()):

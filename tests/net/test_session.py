@@ -119,6 +119,23 @@ def test_one_frame_is_kept_however_long_it_is(monkeypatch: pytest.MonkeyPatch) -
     assert session.waiting_bytes == 5000 + module.FRAME_COST and session.next() == (0, bytes(5000))
 
 
+def test_many_connections_share_what_is_kept_and_one_that_cannot_come_back_keeps_nothing() -> None:
+    assert module.most_kept(1, 30.0) is module.most_kept(4, 30.0) is None
+    for clients in (5, 1000):
+        share = module.most_kept(clients, 30.0)
+        assert share is not None and clients * share <= module.ALL_KEPT_BYTES
+    assert module.most_kept(1, 0.0) == module.most_kept(1000, 0.0) == 0
+    for most, kept in ((0, 0), (2000, 1), (100, 0)):
+        session = Session(most)
+        for _ in range(3):
+            session.put(0, bytes(1000))
+            session.next()
+        assert len(session._sent) == kept
+        session.confirm(3)
+        session.rewind(3)
+        assert session.next() is None
+
+
 def test_a_confirmation_is_due_after_so_many_bytes() -> None:
     session = Session()
     while not session.due:

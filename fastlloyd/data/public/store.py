@@ -45,7 +45,7 @@ def _packed(file: BinaryIO) -> gzip.GzipFile:
 
 @contextmanager
 def placing() -> Iterator[Shelf]:
-    """Give a shelf; at the end its files are renamed into place in the order of writing, or after an error removed."""
+    """Open a shelf; at the end its files are renamed into place in the order of writing, or after an error removed."""
     shelf = Shelf()
     try:
         yield shelf

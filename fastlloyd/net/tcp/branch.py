@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from fastlloyd.errors import PeerGone
 from fastlloyd.net.tcp.admission import Answer, Guest, Hello, Keys, Welcome
 from fastlloyd.net.tcp.hub import RELAY_BYTES, TcpServer
-from fastlloyd.net.tcp.session import NO_ID
+from fastlloyd.net.tcp.session import NO_ID, Session
 from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.net.tcp.transport import Place
 from fastlloyd.net.tcp.tree import TreeKind, decode_answer, decode_limit
@@ -60,7 +60,7 @@ class BranchTransport(TcpServer):
         super().__init__(listeners, count, keys=keys, note=note, warn=warn, stall_s=stall_s)
         self.most_frame = _FIRST_LIMIT
         self._joined_here = joined_here
-        self._parent = Place(SERVER, parent)
+        self._parent = Place(SERVER, parent, Session(0))
         self._asked: dict[int, Guest] = {}
         self._sort(self._parent)
 

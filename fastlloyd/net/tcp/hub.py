@@ -29,7 +29,7 @@ from fastlloyd.net.link.sums import encode_ranks, ranks_bytes, take_ranks
 from fastlloyd.net.tcp.address import Network
 from fastlloyd.net.tcp.admission import MAX_CLIENTS, Answer, Guest, Hello, Keys, Welcome
 from fastlloyd.net.tcp.door import ADMISSION_S, Door, close_all
-from fastlloyd.net.tcp.session import ID_BYTES, NO_ID, Control
+from fastlloyd.net.tcp.session import ID_BYTES, NO_ID, Control, Session, most_kept
 from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.net.tcp.transport import CLOSE_S, WAITING_BYTES, Place
 from fastlloyd.net.tcp.tree import UPWARD, TreeKind, decode_fault, encode_answer, encode_limit
@@ -132,7 +132,8 @@ class TcpServer(Door):
         self._note = note
         self._stall_s = stall_s
         self._adds_up = adds_up
-        self._by_rank = {party.rank: Place(party) for party in self.peers}
+        most = most_kept(count, reconnect_s)
+        self._by_rank = {party.rank: Place(party, session=Session(most)) for party in self.peers}
         self._behind: dict[int, Branch] = {}
         self._holding: list[Place] = []
         self._away: dict[Place, None] = {}
@@ -373,7 +374,7 @@ class TcpServer(Door):
         self._note(f"the connection of {place.party} was cut; it has {self._reconnect_s:g} s to come back")
 
     def _name_lost(self) -> None:
-        """Give up clients that have not come back."""
+        """Drop clients that have not come back."""
         now = time.monotonic()
         for place in [place for place in self._away if now - place.cut >= self._reconnect_s]:
             text = f"{place.party} is gone: its connection was cut, and it did not come back in {self._reconnect_s:g} s"
@@ -406,7 +407,7 @@ class TcpServer(Door):
             self._dismiss(guest, "it is an aggregator, and this server has no use for one")
             return
         self._let_in(guest)
-        branch = Branch(SERVER, guest.stream, name=guest.stream.name)
+        branch = Branch(SERVER, guest.stream, Session(0), name=guest.stream.name)
         self._branches.append(branch)
         guest.stream.write(Welcome(Answer.WELCOME, SERVER.rank, parties).encode())
         self._put_down(branch, SERVER.rank, encode_limit(self.most_frame))
@@ -461,7 +462,7 @@ class TcpServer(Door):
         self._sort(place)
 
     def _welcome(self, place: Place, stream: Stream, taken: int) -> bool:
-        """Give a client this connection, and send what it has not taken yet; False where that cannot be."""
+        """Go on with a client over this connection, and send what it has not taken yet; False where that cannot be."""
         session = place.session
         try:
             self._go_on(place, stream, taken)

@@ -19,6 +19,8 @@ ID_BYTES = 16
 NO_ID = bytes(ID_BYTES)
 KEPT_BYTES = 1 << 25
 """Of frames that the other end has not confirmed; at least the last one is kept."""
+ALL_KEPT_BYTES = 1 << 27
+"""What one process keeps so for all its connections."""
 FRAME_COST = 64
 _CONFIRM_BYTES = 1 << 16
 
@@ -30,8 +32,21 @@ class Control(IntEnum):
     END = 1
 
 
+def most_kept(connections: int, reconnect_s: float) -> int | None:
+    """Return the most bytes that each of so many sessions keeps: none where no connection may come back."""
+    if not reconnect_s:
+        return 0
+    share = ALL_KEPT_BYTES // connections
+    return share if share < KEPT_BYTES else None
+
+
 class Session:
     """One end's account of the frames in both directions.
+
+    Parameters
+    ----------
+    most_kept : int or None
+        Bytes of frames that the other end has not confirmed; None: `KEPT_BYTES`, and the last frame however long it is.
 
     Attributes
     ----------
@@ -47,7 +62,8 @@ class Session:
         Whether the other end has said that no more will come, so that a cut is the end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most_kept: int | None = None) -> None:
+        self._most_kept = most_kept
         self.id = NO_ID
         self.taken = 0
         self.confirmed = 0
@@ -79,7 +95,8 @@ class Session:
         self._sent.append(found)
         self._sent_bytes += len(found[1]) + FRAME_COST
         # Whoever never confirms must not fill the memory; it cannot come back then.
-        while self._sent_bytes > KEPT_BYTES and len(self._sent) > 1:
+        most, least = (KEPT_BYTES, 1) if self._most_kept is None else (self._most_kept, 0)
+        while self._sent_bytes > most and len(self._sent) > least:
             self._drop()
         return found
 

@@ -14,6 +14,7 @@ from fastlloyd.net.tcp.address import Address
 from fastlloyd.net.tcp.admission import Answer, Keys, Welcome
 from fastlloyd.net.tcp.knock import Found, Way
 from fastlloyd.net.tcp.proxy import Proxy
+from fastlloyd.net.tcp.session import Session, most_kept
 from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.net.tcp.transport import CLOSE_S, Place, TcpTransport
 from fastlloyd.wire.header import SERVER, PartyId, clients
@@ -59,7 +60,7 @@ class TcpClient(TcpTransport):
         super().__init__(me, (SERVER, *others), close_deadline_s, reconnect_s)
         self._way = way
         self._note = note
-        self._hub = Place(SERVER, stream)
+        self._hub = Place(SERVER, stream, Session(most_kept(1, reconnect_s)))
         self._hub.session.id = welcome.session
         self._next_try = 0.0
         self._pause_s = _FIRST_PAUSE_S
