@@ -19,7 +19,8 @@ def main(argv: Sequence[str]) -> int:
         `site.toml`, an offer, or a second process for the same folder.
     """
     options = parser().parse_args(argv)
-    from fastlloyd.supervise.site import Site, check_offer, offer_path, read_settings, try_again
+    from fastlloyd.supervise.offers import check_offer, offer_path, read_settings
+    from fastlloyd.supervise.site import Site, try_again
 
     os.umask(0o077)
     settings = read_settings(Path(options.folder))

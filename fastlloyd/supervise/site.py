@@ -21,84 +21,32 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
-import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from datetime import time as clock_time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from fastlloyd.crypto.link.identity import load_key
 from fastlloyd.crypto.link.roster import Roster
-from fastlloyd.errors import EXIT_OK, EXIT_PEER, ConfigError, did_you_mean, printable
-from fastlloyd.net.tcp.address import parse_address
-from fastlloyd.run.config import OPTIONS, has_table, load_config, to_toml
+from fastlloyd.errors import EXIT_OK, EXIT_PEER, ConfigError, printable
+from fastlloyd.run.config import load_config, to_toml
 from fastlloyd.run.state import own_folder
+from fastlloyd.supervise.offers import NAME, SUFFIX, SiteSettings, check_offer
 from fastlloyd.wire.regular import open_regular, read_regular, replace_file
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_HOURS = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]")
-_MOST_OFFER_BYTES = 1 << 20
 _MOST_OFFERS = 1000
-_LEAST_S, _MOST_S = 1, 86_400
 _TAIL_BYTES = 1 << 14
-# What an offer may hold beside the values that all parties must have alike, and what of these is this site's own.
-_OFFERED = frozenset({"bounds", "categories", "deadline", "setup_deadline"})
-_OWN = frozenset({"roster", "key"})
-_NAMES_A_FILE = ("bounds", "categories")
-_SET_HERE = ("state_dir", "output", "resume", "print_result", "log_file")
-_SUFFIX = ".toml"
 _LAST = "last"
 
 WAITS_FOR_CONSENT, WAITS_FOR_HOUR, WAITS_FOR_SERVER = "waits for consent", "waits for the hour", "waits for the server"
 RUNNING, DONE, FAILED, REFUSED = "running", "done", "failed", "refused"
 STATUS_VERSION = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteSettings:
-    """What `site.toml` says.
-
-    Attributes
-    ----------
-    folder : Path
-        DIR.
-    server : str
-        HOST:PORT of `fastlloyd serve`.
-    offers : Path
-        Where run files are put.
-    every_s : float
-        Pause between two looks.
-    hours : tuple of two times or None
-        From when to when, by this host's clock, runs are joined; None: at any time.
-    own : mapping
-        Keys of a run file that are this site's.
-    """
-
-    folder: Path
-    server: str
-    offers: Path
-    every_s: float
-    hours: tuple[clock_time, clock_time] | None
-    own: Mapping[str, Any]
-
-    def open_at(self, now: clock_time) -> bool:
-        """Whether runs are joined at this time; hours may pass midnight."""
-        if self.hours is None:
-            return True
-        start, end = self.hours
-        return start <= now < end if start < end else now >= start or now < end
-
-    def place(self, kind: str, name: str, suffix: str = "") -> Path:
-        """Return where something of an offer is kept."""
-        return self.folder / kind / f"{name}{suffix}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,65 +65,6 @@ class Outcome:
     code: int
     said: str
     ended_at: str
-
-
-def read_settings(folder: Path) -> SiteSettings:
-    """Read `site.toml`.
-
-    Raises
-    ------
-    ConfigError
-        It is missing, or holds what it may not.
-    """
-    path = folder / "site.toml"
-    values = {key.replace("-", "_"): value for key, value in _toml(path).items()}
-    server, every, hours = values.pop("server", None), values.pop("every", 60), values.pop("hours", None)
-    offers = values.pop("offers", "offers")
-    if not isinstance(server, str):
-        raise ConfigError(f'{path}: expected server = "HOST:PORT", where `fastlloyd serve` listens')
-    parse_address(server, f"{path}: server")
-    if isinstance(every, bool) or not isinstance(every, int | float) or not _LEAST_S <= every <= _MOST_S:
-        raise ConfigError(f"{path}: every: expected seconds from {_LEAST_S} to {_MOST_S}, got {every!r}")
-    if not isinstance(offers, str):
-        raise ConfigError(f"{path}: offers: expected a folder, got {offers!r}")
-    for key, value in values.items():
-        if key not in OPTIONS:
-            raise ConfigError(f"{path}: unknown key {key!r}{did_you_mean(key, OPTIONS)}")
-        if (OPTIONS[key].public and key not in _OWN) or key in _SET_HERE or key in _OFFERED:
-            why = "is kept below this folder" if key in _SET_HERE else "is for the run files in offers"
-            raise ConfigError(f"{path}: {key} {why}; take it out")
-        values[key] = OPTIONS[key].read(value)
-    for key in ("key", "roster", "data"):
-        if not isinstance(values.get(key), str):
-            raise ConfigError(f"{path}: expected {key} = a path")
-        values[key] = os.path.normpath(folder / values[key])
-    return SiteSettings(
-        folder=folder,
-        server=server,
-        offers=folder / offers,
-        every_s=float(every),
-        hours=_hours(path, hours),
-        own=values,
-    )
-
-
-def check_offer(path: Path) -> None:
-    """Refuse a run file that reaches for what is this site's.
-
-    Raises
-    ------
-    ConfigError
-        It is no run file, holds another key than public ones, or names a file outside of its folder.
-    """
-    for raw, value in _toml(path).items():
-        key = raw.replace("-", "_")
-        if isinstance(value, dict) and has_table(raw):
-            continue
-        if key in OPTIONS and key not in _OFFERED and (not OPTIONS[key].public or key == "key"):
-            raise ConfigError(f"{path}: {key} is each site's own; an offer holds public values alone")
-        if key in _NAMES_A_FILE and isinstance(value, str) and (Path(value).name != value or value.startswith(".")):
-            raise ConfigError(f"{path}: {key}: expected a file beside the offer, got {value!r}")
-    load_config(path, links=False)
 
 
 class Site:
@@ -275,7 +164,7 @@ class Site:
                 "resume": interrupted,
             },
         )
-        run_file = settings.place("runs", name, _SUFFIX)
+        run_file = settings.place("runs", name, SUFFIX)
         replace_file(run_file, [to_toml(config, run_file.parent).encode()], mode=0o600)
         replace_file(last, [name.encode()], mode=0o600)
         self._note(name, RUNNING, "it goes on where it broke off" if interrupted else "")
@@ -320,13 +209,13 @@ class Site:
     def _offered(self) -> Iterator[tuple[str, Path]]:
         """List the run files, by name; names that are none are passed over and said."""
         try:
-            paths = sorted(path for path in self._settings.offers.iterdir() if path.suffix == _SUFFIX)
+            paths = sorted(path for path in self._settings.offers.iterdir() if path.suffix == SUFFIX)
         except OSError as error:
             raise ConfigError(
                 f"{self._settings.offers}: cannot be read ({error.strerror}); make this folder"
             ) from error
         for path in paths[:_MOST_OFFERS]:
-            if _NAME.fullmatch(path.stem):
+            if NAME.fullmatch(path.stem):
                 yield path.stem, path
             else:
                 self._note(path.stem[:64], REFUSED, "expected a name of letters, digits, dashes and underscores")
@@ -366,20 +255,6 @@ class Site:
                 signal.signal(number, old)
 
 
-def offer_path(settings: SiteSettings, name: str) -> Path:
-    """Return the run file of a name that a person typed.
-
-    Raises
-    ------
-    ConfigError
-        There is none.
-    """
-    path = settings.offers / f"{name}{_SUFFIX}"
-    if not _NAME.fullmatch(name) or not path.exists():
-        raise ConfigError(f"{settings.offers}: there is no offer {name!r}; `fastlloyd site DIR --once` lists them")
-    return path
-
-
 def try_again(settings: SiteSettings, name: str) -> None:
     """Forget how a run ended, so that the next look joins it again.
 
@@ -389,33 +264,9 @@ def try_again(settings: SiteSettings, name: str) -> None:
         It has not ended.
     """
     try:
-        settings.place("outcomes", name if _NAME.fullmatch(name) else "-", ".json").unlink()
+        settings.place("outcomes", name if NAME.fullmatch(name) else "-", ".json").unlink()
     except FileNotFoundError:
         raise ConfigError(f"{name!r} has not ended: there is nothing to try again") from None
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    """Read a small TOML file."""
-    try:
-        with open_regular(path) as file:
-            content = file.read(_MOST_OFFER_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
-    if len(content) > _MOST_OFFER_BYTES:
-        raise ConfigError(f"{path}: expected at most {_MOST_OFFER_BYTES} bytes")
-    try:
-        return tomllib.loads(content.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from error
-
-
-def _hours(path: Path, text: object) -> tuple[clock_time, clock_time] | None:
-    if text is None:
-        return None
-    if not isinstance(text, str) or not _HOURS.fullmatch(text) or text[:5] == text[6:]:
-        raise ConfigError(f'{path}: hours: expected two times as "20:00-06:00", got {text!r}')
-    start, end = text.split("-")
-    return clock_time.fromisoformat(start), clock_time.fromisoformat(end)
 
 
 def _outcome(path: Path) -> Outcome | None:

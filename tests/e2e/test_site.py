@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.supervise.site import check_offer, read_settings
+from fastlloyd.supervise.offers import check_offer, read_settings
 from tests.e2e.test_serve_join import CLIENTS, LIMIT_S, Sites, parties  # noqa: F401 a fixture
 from tests.mpi.support import QUICK, read_matrix
 
