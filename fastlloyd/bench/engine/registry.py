@@ -231,13 +231,7 @@ BENCHES = (
     Bench(
         name="vertical-dp-fig3",
         module="fastlloyd.bench.vertical_dp.fig3",
-        summary="Vertical DP Figure 3: loss against epsilon, two and four parties",
-        accepts=frozenset({"jobs"}),
-    ),
-    Bench(
-        name="vertical-dp-fig4",
-        module="fastlloyd.bench.vertical_dp.fig4",
-        summary="Vertical DP Figure 4: V-scores against epsilon",
+        summary="Vertical DP Figures 3, 4 and 7: loss, V-score, error of the weights, two and four parties",
         accepts=frozenset({"jobs"}),
     ),
     Bench(
@@ -250,12 +244,6 @@ BENCHES = (
         name="vertical-dp-fig6",
         module="fastlloyd.bench.vertical_dp.fig6",
         summary="Vertical DP Figure 6: loss against the number of parties",
-        accepts=frozenset({"jobs"}),
-    ),
-    Bench(
-        name="vertical-dp-fig7",
-        module="fastlloyd.bench.vertical_dp.fig7",
-        summary="Vertical DP Figure 7: error of the grid weights against epsilon",
         accepts=frozenset({"jobs"}),
     ),
     Bench(
@@ -302,8 +290,8 @@ NOT_SHIPPED = {
     "stackoverflow": "the Stack Overflow files are not shipped (`fastlloyd datasets make stackoverflow`)",
     "taxi": "Kaggle's file is not shipped (`fastlloyd datasets make taxi`)",
     "loan": "Kaggle's file is not shipped (`fastlloyd datasets make loan`)",
-    "har": "`har.csv` (UCI) is not shipped",
-    "bank": "`bank.csv` (UCI) is not shipped",
+    "har": "UCI's `har.csv` is not shipped (docs/results.md says what goes into --data-dir)",
+    "bank": "UCI's `bank.csv` is not shipped (docs/results.md says what goes into --data-dir)",
     "mnist": "`mnist.csv.gz` is fetched by `fastlloyd datasets download`",
 }
 

@@ -20,7 +20,7 @@ from fastlloyd.bench.engine.chart import Bars, bar_chart
 from fastlloyd.bench.engine.machine import describe_machine
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import csv_table, markdown_table
-from fastlloyd.bench.feddp.data import Source, mixture_source
+from fastlloyd.bench.feddp.data import Source, file_source, is_there, mixture_source
 from fastlloyd.bench.feddp.run import DELTA, Trial, Workbench
 from fastlloyd.protocols.feddp.settings import PROPORTIONS
 from fastlloyd.report.files import write_atomic
@@ -44,8 +44,8 @@ class Row:
     proportions, steps : tuple of float
         As published: Tables 2 and 3; Tables 4 and 5 (0, 1 and 2 Lloyd steps).
     level : {'record', 'client'}
-    source : Source or None
-        None where we have no data: only the published figures are shown.
+    source : Source
+        Where it is not there, only the published figures are shown.
     epsilons : pair of float
         Between which totals are drawn.
     """
@@ -54,7 +54,7 @@ class Row:
     proportions: tuple[float, float, float, float]
     steps: tuple[float, float, float]
     level: str
-    source: Source | None = None
+    source: Source
     epsilons: tuple[float, float] = (0.2, 2.0)
 
 
@@ -71,11 +71,25 @@ ROWS = (
         source=mixture_source("record", clients=100, points=1000),
     ),
     Row(
-        title="US Census (Not-for-profit)", proportions=(0.24, 0.17, 0.41, 0.18), steps=(0.8, 0.1, 0.1), level="record"
+        title="US Census (Not-for-profit)",
+        proportions=(0.24, 0.17, 0.41, 0.18),
+        steps=(0.8, 0.1, 0.1),
+        level="record",
+        source=file_source("census-nonprofit"),
     ),
-    Row(title="US Census (Federal)", proportions=(0.15, 0.16, 0.52, 0.17), steps=(0.91, 0.09, 0.0), level="record"),
     Row(
-        title="US Census (Self-Employed)", proportions=(0.20, 0.23, 0.47, 0.10), steps=(0.92, 0.08, 0.0), level="record"
+        title="US Census (Federal)",
+        proportions=(0.15, 0.16, 0.52, 0.17),
+        steps=(0.91, 0.09, 0.0),
+        level="record",
+        source=file_source("census-federal"),
+    ),
+    Row(
+        title="US Census (Self-Employed)",
+        proportions=(0.20, 0.23, 0.47, 0.10),
+        steps=(0.92, 0.08, 0.0),
+        level="record",
+        source=file_source("census-self"),
     ),
     Row(
         title="Gaussian Mixture (1000 clients)",
@@ -104,21 +118,34 @@ ROWS = (
     Row(
         title="Stack Overflow (facebook, hibernate)",
         proportions=(0.29, 0.15, 0.42, 0.15),
-        steps=(1, 0, 0),
+        steps=(1.0, 0.0, 0.0),
         level="client",
+        source=file_source("stackoverflow-facebook-hibernate"),
+        epsilons=(0.5, 4.0),
     ),
-    Row(title="Stack Overflow (github, pdf)", proportions=(0.37, 0.12, 0.40, 0.10), steps=(1, 0, 0), level="client"),
+    Row(
+        title="Stack Overflow (github, pdf)",
+        proportions=(0.37, 0.12, 0.40, 0.10),
+        steps=(1.0, 0.0, 0.0),
+        level="client",
+        source=file_source("stackoverflow-github-pdf"),
+        epsilons=(0.5, 4.0),
+    ),
     Row(
         title="Stack Overflow (machine-learning, math)",
         proportions=(0.29, 0.14, 0.45, 0.13),
-        steps=(0.94, 0.06, 0),
+        steps=(0.94, 0.06, 0.0),
         level="client",
+        source=file_source("stackoverflow-machine-learning-math"),
+        epsilons=(0.5, 4.0),
     ),
     Row(
         title="Stack Overflow (plotting, cookies)",
         proportions=(0.33, 0.11, 0.47, 0.09),
-        steps=(0.96, 0.04, 0),
+        steps=(0.96, 0.04, 0.0),
         level="client",
+        source=file_source("stackoverflow-plotting-cookies"),
+        epsilons=(0.5, 4.0),
     ),
 )
 
@@ -132,18 +159,18 @@ class Size:
 
 
 QUICK = Size(titles=("Gaussian Mixture (100 clients)", "Gaussian Mixture (1000 clients)"), trials=60)
-FULL = Size(titles=tuple(row.title for row in ROWS if row.source is not None), trials=120)
+FULL = Size(titles=tuple(row.title for row in ROWS), trials=120)
 
 
 def run(options: Options) -> str:
     """Measure, write Markdown, CSV and PNG, and give the Markdown."""
     size = QUICK if options.quick else FULL
-    measured = [row for row in ROWS if row.title in size.titles and row.source is not None]
+    measured = [row for row in ROWS if row.title in size.titles and not is_there(row.source, options.data_dir)]
     cells = [cell for row in measured for cell in list_cells(row, size.trials)]
     context = {"bench": NAME, "machine": describe_machine(), "software": f"fastlloyd {__version__}"}
     store = CellStore(options.output / f"{NAME}.partial.json", context)
     bench = Workbench(options.data_dir)
-    sources = {row.title: row.source for row in measured if row.source is not None}
+    sources = {row.title: row.source for row in measured}
     values = measure_cells(
         cells, lambda cell: measure(bench, sources[cell["name"]], cell), store, progress=options.progress
     )

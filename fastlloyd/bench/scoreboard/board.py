@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -80,6 +80,17 @@ class Results:
         """Return the lines of a CSV that have these values."""
         return [one for one in self.entries(name) if all(one.get(key) == str(wish) for key, wish in wanted.items())]
 
+    def repetitions(self, bench: str) -> str:
+        """Say how many runs the lines of a benchmark's CSV are of; nothing where it does not tell."""
+        entries = self.entries(bench)
+        counts = {int(one["runs"]) for one in entries if one.get("runs")}
+        if alone := {one["run"] for one in entries if one.get("run")}:
+            counts.add(len(alone))
+        if not counts:
+            return ""
+        least, most = min(counts), max(counts)
+        return f"{least} run{'s' * (least != 1)}" if least == most else f"{least} to {most} runs"
+
     def provenance(self, bench: str) -> Provenance:
         """Return where a benchmark's files come from; its page tells what `origins.csv` does not."""
         page = self._page(bench)
@@ -148,18 +159,6 @@ def held(
     share = sum(within or cases) / len(cases)
     verdict = "holds" if share == 1.0 else "does not hold" if share == 0.0 else "holds in part"
     return Line(what, claim, told, verdict)
-
-
-Means = dict[tuple[str, ...], float]
-
-
-def mean_by(entries: Iterable[Entry], column: str, key: Callable[[Entry], tuple[str, ...]]) -> Means:
-    """Return the mean of a column for each key."""
-    groups: dict[tuple[str, ...], list[float]] = {}
-    for one in entries:
-        if one[column]:
-            groups.setdefault(key(one), []).append(float(one[column]))
-    return {name: statistics.fmean(values) for name, values in groups.items()}
 
 
 def number(value: float) -> str:

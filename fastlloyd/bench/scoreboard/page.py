@@ -78,6 +78,7 @@ def _about(results: Results, part: Part) -> list[str]:
         return [f"`{part.bench}`: no result."]
     where = results.provenance(part.bench)
     size = where.size if where.size != "quick" else "**quick**"
+    size += f", {runs}" if (runs := results.repetitions(part.bench)) else ""
     load = "" if where.load == "not recorded" else f"; load before the first run {where.load}"
     return [f"[`{part.bench}`]({_RESULTS}/{part.bench}.md): {size}; commit {where.commit}; {where.machine}{load}."]
 

@@ -36,6 +36,8 @@ TITLES: Mapping[str, str] = {
     TAXI: "New York taxi",
     LOAN: "loan",
 }
+# Other sets are the same in every repetition.
+DRAWN_ANEW = (MIXTURE, LOAN)
 WIDTHS: Mapping[str, int] = {MIXTURE: 8, LETTER: 16, TAXI: 8, LOAN: 16}
 
 

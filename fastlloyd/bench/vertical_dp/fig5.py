@@ -8,7 +8,7 @@ from __future__ import annotations
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.vertical_dp.data import LETTER, LOAN, MIXTURE, Source
 from fastlloyd.bench.vertical_dp.figure import run_figure
-from fastlloyd.bench.vertical_dp.plan import Figure, Size, compared
+from fastlloyd.bench.vertical_dp.plan import EPSILONS, QUICK_EPSILONS, RUNS, Figure, Size, compared
 from fastlloyd.bench.vertical_dp.report import ahead, by_epsilon
 
 _SPLITS = {MIXTURE: ((4, 4), (3, 5), (2, 6)), LOAN: ((6, 10), (4, 12)), LETTER: ((6, 10), (4, 12))}
@@ -17,7 +17,7 @@ _SPLITS = {MIXTURE: ((4, 4), (3, 5), (2, 6)), LOAN: ((6, 10), (4, 12)), LETTER: 
 def panels(quick: bool) -> tuple[tuple[Source, Size], ...]:
     """Return data sets and sizes; letter stands in where loan is not given."""
     names = (MIXTURE, LETTER) if quick else (MIXTURE, LOAN, LETTER)
-    epsilons, runs = ((0.5, 1.0, 4.0), 3) if quick else ((0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0), 5)
+    epsilons, runs = (QUICK_EPSILONS, 3) if quick else (EPSILONS, RUNS)
     size = Size(epsilons=epsilons, runs=runs, methods=compared(2))
     return tuple((Source(name=name, sizes=sizes), size) for name in names for sizes in _SPLITS[name])
 

@@ -12,6 +12,7 @@ from fastlloyd.bench.vertical_dp.data import LETTER, LOAN, TITLES, Source, even
 from fastlloyd.bench.vertical_dp.figure import run_figure
 from fastlloyd.bench.vertical_dp.plan import (
     CENTRAL_KMEANS,
+    EPSILONS,
     IND_LAP,
     LDP_PAIRS,
     MENDED_PAIRS,
@@ -19,6 +20,8 @@ from fastlloyd.bench.vertical_dp.plan import (
     OURS_FIVE,
     PAPER_PAIRS,
     PLAIN,
+    QUICK_RUNS,
+    RUNS,
     Figure,
     Panel,
     Size,
@@ -33,7 +36,7 @@ _MANY = (OURS, PLAIN, CENTRAL_KMEANS)
 
 def panels(quick: bool) -> tuple[tuple[Source, Size], ...]:
     """Return numbers of parties and sizes; letter stands in where loan is not given."""
-    epsilons, runs = ((1.0, 4.0), 2) if quick else ((0.5, 1.0, 2.0, 4.0), 5)
+    epsilons, runs = ((1.0, 4.0), QUICK_RUNS) if quick else (EPSILONS, RUNS)
     counts = (2, 4) if quick else (2, 4, 8, 16)
     return tuple(
         (even(name, parties), Size(epsilons=epsilons, runs=runs, methods=_METHODS if parties <= 8 else _MANY))

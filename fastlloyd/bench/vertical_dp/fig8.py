@@ -10,7 +10,18 @@ from dataclasses import replace
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.vertical_dp.data import LETTER, LOAN, MIXTURE, TAXI, Source, even
 from fastlloyd.bench.vertical_dp.figure import run_figure
-from fastlloyd.bench.vertical_dp.plan import CENTRAL_KMEANS, MENDED_PAIRS, OURS_FIVE, PLAIN, Figure, Size
+from fastlloyd.bench.vertical_dp.plan import (
+    CENTRAL_KMEANS,
+    EPSILONS,
+    MENDED_PAIRS,
+    OURS_FIVE,
+    PLAIN,
+    QUICK_EPSILONS,
+    QUICK_RUNS,
+    RUNS,
+    Figure,
+    Size,
+)
 from fastlloyd.bench.vertical_dp.report import by_epsilon
 from fastlloyd.bench.vertical_dp.run import EXACT
 from fastlloyd.protocols.vertical_dp.local_plan import BOX_TREE
@@ -18,13 +29,20 @@ from fastlloyd.protocols.vertical_dp.local_plan import BOX_TREE
 _TREE = {"local": BOX_TREE}
 _END = replace(OURS_FIVE, name="all private")
 _END_TREE = replace(OURS_FIVE, name="all private, box tree", settings=_TREE)
+# The paper's three curves, on mended sketches: both parts private, the weights alone, the local clusters alone.
+PAPER_BOTH = replace(
+    MENDED_PAIRS, name="box tree + 2PEst, mended: all private", settings={**MENDED_PAIRS.settings, **_TREE}
+)
+PAPER_WEIGHTS = replace(MENDED_PAIRS, name="k-means + 2PEst, mended", plain_local=True, claim=False)
+PAPER_LOCAL = replace(_END_TREE, name="box tree + exact weights", weights=EXACT, claim=False)
 _METHODS = (
     _END,
     _END_TREE,
     replace(OURS_FIVE, name="k-means + our weights", plain_local=True, claim=False),
     replace(_END, name="our local clusters + exact weights", weights=EXACT, claim=False),
-    replace(_END_TREE, name="box tree + exact weights", weights=EXACT, claim=False),
-    replace(MENDED_PAIRS, name="k-means + 2PEst, mended", plain_local=True, claim=False),
+    PAPER_BOTH,
+    PAPER_LOCAL,
+    PAPER_WEIGHTS,
     PLAIN,
     CENTRAL_KMEANS,
 )
@@ -33,7 +51,7 @@ _METHODS = (
 def panels(quick: bool) -> tuple[tuple[Source, Size], ...]:
     """Return data sets and sizes."""
     names = (MIXTURE, LETTER) if quick else (MIXTURE, TAXI, LOAN, LETTER)
-    epsilons, runs = ((0.5, 1.0, 4.0), 2) if quick else ((0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0), 5)
+    epsilons, runs = (QUICK_EPSILONS, QUICK_RUNS) if quick else (EPSILONS, RUNS)
     return tuple(
         (even(name, parties), Size(epsilons=epsilons, runs=runs, methods=_METHODS))
         for parties in (2, 4)

@@ -12,10 +12,11 @@ from dataclasses import replace
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.vertical_dp.data import LETTER, LOAN, MIXTURE, TAXI, Source, even
 from fastlloyd.bench.vertical_dp.figure import run_figure
-from fastlloyd.bench.vertical_dp.plan import MENDED_PAIRS, OURS, Figure, Panel, Size, View
+from fastlloyd.bench.vertical_dp.plan import EPSILONS, MENDED_PAIRS, OURS, QUICK_RUNS, RUNS, Figure, Panel, Size, View
 from fastlloyd.bench.vertical_dp.run import Method
 
-_KINDS = (OURS, replace(MENDED_PAIRS, local_clusters=None))
+AUTOMATIC = replace(MENDED_PAIRS, local_clusters=None)
+_KINDS = (OURS, AUTOMATIC)
 _QUICK_CLUSTERS = {2: (2, 3, 5, 8, 16), 4: (2, 3, 5, 8)}
 _CLUSTERS = {2: (2, 3, 4, 5, 6, 8, 10, 16, 24, 32), 4: (2, 3, 4, 5, 6, 8, 10, 12)}
 
@@ -23,7 +24,7 @@ _CLUSTERS = {2: (2, 3, 4, 5, 6, 8, 10, 16, 24, 32), 4: (2, 3, 4, 5, 6, 8, 10, 12
 def panels(quick: bool) -> tuple[tuple[Source, Size], ...]:
     """Return data sets and sizes."""
     names = (MIXTURE,) if quick else (MIXTURE, TAXI, LOAN, LETTER)
-    epsilons, runs = ((0.5, 4.0), 2) if quick else ((0.25, 0.5, 1.0, 2.0, 4.0, 8.0), 5)
+    epsilons, runs = ((0.5, 4.0), QUICK_RUNS) if quick else (EPSILONS, RUNS)
     found = []
     for parties, clusters in (_QUICK_CLUSTERS if quick else _CLUSTERS).items():
         methods = [fixed(kind, count) for kind in _KINDS for count in clusters]

@@ -50,6 +50,12 @@ PLAIN = Method(name="vertical-plain", weights=EXACT, plain_local=True, claim=Fal
 PAIRS_KNOWN = Method(name="exact pairs", weights=EXACT_PAIRS, plain_local=True, claim=False, by_epsilon=False)
 CENTRAL_KMEANS = Method(name="central k-means", weights=CENTRAL, claim=False, by_epsilon=False)
 
+# The paper prints no budgets; those who repeat its experiments say 0.5 to 5 (Vertical HE, §5.4). Nor does it say how
+# many repetitions it has.
+EPSILONS = (0.5, 1.0, 2.0, 5.0)
+QUICK_EPSILONS = (0.5, 1.0, 4.0)
+RUNS, QUICK_RUNS = 10, 2
+
 _OWNER = {True: "the paper's", False: "ours"}
 
 Views = Callable[["Figure", Sequence["Panel"]], "list[View]"]
@@ -123,6 +129,8 @@ class Figure:
         What the figures say, in sentences.
     note : str
         Conditions of this figure alone.
+    others : tuple of Figure
+        Further figures of the same runs; their own panels are not looked at.
     """
 
     name: str
@@ -130,11 +138,12 @@ class Figure:
     paper: str
     metric: str
     y_label: str
-    quick: tuple[tuple[Source, Size], ...] = field(repr=False)
-    full: tuple[tuple[Source, Size], ...] = field(repr=False)
     views: Views = field(repr=False)
     findings: Words = field(repr=False)
+    quick: tuple[tuple[Source, Size], ...] = field(default=(), repr=False)
+    full: tuple[tuple[Source, Size], ...] = field(default=(), repr=False)
     note: str = ""
+    others: tuple[Figure, ...] = ()
 
 
 def whose(method: Method) -> tuple[str, str]:
@@ -176,7 +185,7 @@ def whose(method: Method) -> tuple[str, str]:
 
 
 def compared(parties: int) -> tuple[Method, ...]:
-    """Return the methods of Figures 3 and 4; for two parties 2PEst is BasicEst, with and without reports."""
+    """Return the methods of Figures 3 to 5; for two parties 2PEst is BasicEst, with and without reports."""
     several = (MENDED_BASIC, PAPER_BASIC) if parties > 2 else ()
     reports = (LDP_AGG, LDP_PAIRS) if parties > 2 else (LDP_AGG,)
     return (
@@ -191,6 +200,11 @@ def compared(parties: int) -> tuple[Method, ...]:
         PLAIN,
         CENTRAL_KMEANS,
     )
+
+
+def step_by_step(parties: int) -> tuple[Method, ...]:
+    """Return what Figure 7 has besides: each step from the paper's estimator to ours, and the fit of exact pairs."""
+    return (MENDED_LOOSE, MENDED_FIT, PAIRS_KNOWN) if parties > 2 else (MENDED_LOOSE,)
 
 
 def list_cells(source: Source, size: Size) -> list[Cell]:

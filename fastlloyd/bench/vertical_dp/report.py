@@ -9,6 +9,7 @@ from pathlib import Path
 from fastlloyd.bench.engine.chart import Panel as ChartPanel
 from fastlloyd.bench.engine.chart import line_panels
 from fastlloyd.bench.engine.tables import csv_table, markdown_table, summarise
+from fastlloyd.bench.vertical_dp.ideal import MOST_CELLS
 from fastlloyd.bench.vertical_dp.plan import (
     IND_LAP,
     LDP_AGG,
@@ -44,35 +45,41 @@ def write_report(
     ConfigError
         The folder cannot be written.
     """
+    tags = {name: short for name, (short, _) in owners(panels).items()}
     parts = [
         f"# {figure.title}{' (quick)' if quick else ''}",
-        conditions(figure, panels, machine),
-        f"Published: {figure.paper}",
+        conditions(panels, machine),
         "Whose parts these are:",
         "\n".join(f"- {name} ({short}): {long}." for name, (short, long) in owners(panels).items()),
     ]
-    views = figure.views(figure, panels)
-    tags = {name: short for name, (short, _) in owners(panels).items()}
-    for view in views:
-        parts += [f"## {view.title}", view_table(view, tags)]
-    said = [*figure.findings(figure, panels), *notes]
-    if said:
-        parts.append("\n".join(f"- {line}" for line in said))
-    if available() and views:
-        write_atomic(output / f"{figure.name}.png", chart(figure, views))
-        parts.append(f"![{figure.y_label}]({figure.name}.png)")
+    for one in (figure, *figure.others):
+        views = one.views(one, panels)
+        if figure.others:
+            parts.append(f"## Figure {one.name.rpartition('-fig')[2]}: {one.y_label}")
+        parts += [f"{_METRICS[one.metric]}. {one.note}".rstrip(), f"Published: {one.paper}"]
+        for view in views:
+            parts += [f"##{'#' if figure.others else ''} {view.title}", view_table(view, tags)]
+        if said := one.findings(one, panels):
+            parts.append("\n".join(f"- {line}" for line in said))
+        if available() and views:
+            write_atomic(output / f"{one.name}.png", chart(one, views))
+            parts.append(f"![{one.y_label}]({one.name}.png)")
+    if notes:
+        parts.append("\n".join(f"- {line}" for line in notes))
     text = "\n\n".join(parts) + "\n"
     write_atomic(output / f"{figure.name}.csv", table_csv(panels))
     write_atomic(output / f"{figure.name}.md", text)
     return text
 
 
-def conditions(figure: Figure, panels: Sequence[Panel], machine: str) -> str:
+def conditions(panels: Sequence[Panel], machine: str) -> str:
     """Say how the figures came about."""
     runs = " or ".join(sorted({str(panel.size.runs) for panel in panels})) or "0"
-    words = (
-        f"{machine}. {_METRICS[figure.metric]}; mean of {runs} run(s), each with new noise and new keys, the mixture "
-        "with new records. k = 5, M = 4096, delta = 1/n; epsilon is the total of all parties. 'vertical-dp' is the "
+    return (
+        f"{machine}. Mean of {runs} run(s), each with new noise and new sketches, the mixture with new records. "
+        f"k = 5, M = 4096, delta = 1/n; epsilon is the total of all parties. On grids of up to {MOST_CELLS:,} cells "
+        "sketches are drawn cell by cell as an ideal hash function gives them, on larger ones users are hashed: the "
+        "distribution is the same. 'vertical-dp' is the "
         "product with its defaults: phantoms of the grid, tight composition, likelihood of whole rows, fit of greatest "
         "entropy, our local clustering, automatic k'. 'mended': the paper's estimators on private sketches (phantoms "
         "of the grid, tight composition), k' = 5. 'as published': the paper's phantoms, composition and "
@@ -80,7 +87,6 @@ def conditions(figure: Figure, panels: Sequence[Panel], machine: str) -> str:
         "an LSH forest (DPLSF), a 'box tree' of ours stands. Baselines: k' = 5, our local clustering, the paper's "
         "division of epsilon. Additive fit: see docs/vertical-dp.md."
     )
-    return f"{words} {figure.note}".rstrip()
 
 
 def by_epsilon(figure: Figure, panels: Sequence[Panel]) -> list[View]:
@@ -187,10 +193,10 @@ def chart(figure: Figure, views: Sequence[View]) -> bytes:
             x_label=view.x_label,
             y_label=figure.y_label,
             lines={label: _points(view, label) for label in labels},
-            levels={label: statistics.fmean(level) for label, level in view.levels.items()},
+            levels={label: mean for label, level in view.levels.items() if (mean := statistics.fmean(level))},
             title=view.title,
             log_x=view.log_x,
-            log_y=figure.metric != "v_score",
+            log_y=figure.metric != "v_score" and any(any(line) for line in view.lines.values()),
         )
         for view in views
     ]

@@ -65,10 +65,10 @@ class LevelTable:
 
     word_bits: int
     totals: tuple[int, ...] = field(repr=False)
-    _steps: NDArray[np.uint64] = field(init=False, repr=False, compare=False)
+    _totals: NDArray[np.uint64] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_steps", np.array(self.totals[1:-1], dtype=np.uint64))
+        object.__setattr__(self, "_totals", np.array(self.totals, dtype=np.uint64))
 
     @property
     def top(self) -> int:
@@ -77,16 +77,16 @@ class LevelTable:
 
     def levels(self, words: NDArray[np.unsignedinteger]) -> NDArray[np.int64]:
         """Return the levels 1..top of words 0..2^w - 1; the shape stays."""
-        return np.searchsorted(self._steps, words.astype(np.uint64), side="right") + 1
+        return np.searchsorted(self._totals[1:-1], words.astype(np.uint64), side="right") + 1
 
     def cumulative(self) -> NDArray[np.float64]:
         """Return P(level <= a) for a = 0..top."""
-        return np.array([total / (1 << self.word_bits) for total in self.totals])
+        return self._totals / float(1 << self.word_bits)
 
     def floor(self, phantoms: int) -> int:
         """Return alpha_min: the least level m with P(level <= m) >= n_p / (n_p + 1)."""
         least = -(-(phantoms << self.word_bits) // (phantoms + 1))
-        return next(a for a, total in enumerate(self.totals) if total >= least)
+        return int(np.searchsorted(self._totals, np.uint64(least)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,8 @@ import pytest
 
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.vertical_dp import fig3 as vertical_dp_fig3
-from fastlloyd.bench.vertical_dp import fig4 as vertical_dp_fig4
 from fastlloyd.bench.vertical_dp import fig5 as vertical_dp_fig5
 from fastlloyd.bench.vertical_dp import fig6 as vertical_dp_fig6
-from fastlloyd.bench.vertical_dp import fig7 as vertical_dp_fig7
 from fastlloyd.bench.vertical_dp import fig8 as vertical_dp_fig8
 from fastlloyd.bench.vertical_dp import fig9 as vertical_dp_fig9
 from fastlloyd.bench.vertical_dp.data import LETTER, LOAN, MIXTURE, TAXI, Source, even, load_problem, missing
@@ -50,10 +48,8 @@ from tests.protocols.vertical_dp.support import replays
 
 FIGURES = (
     vertical_dp_fig3,
-    vertical_dp_fig4,
     vertical_dp_fig5,
     vertical_dp_fig6,
-    vertical_dp_fig7,
     vertical_dp_fig8,
     vertical_dp_fig9,
 )
@@ -171,6 +167,25 @@ def test_a_figure_becomes_markdown_csv_and_png(tmp_path: Path) -> None:
     assert f"{losses[OURS_FIVE.name, '20.0']:.4f}" in text
     assert (tmp_path / "vertical-dp-fig0.png").read_bytes().startswith(b"\x89PNG")
     assert not list(tmp_path.glob("*.partial.json"))
+
+
+def test_figures_of_the_same_runs_stand_on_one_page(tmp_path: Path) -> None:
+    methods = tuple(small(method) for method in (OURS_FIVE, IND_LAP, PLAIN))
+    size = Size(epsilons=(4.0, 20.0), runs=1, methods=methods)
+    figure = replace(vertical_dp_fig3.FIGURE, quick=((tiny(2), size),))
+    text = run_figure(figure, Options(jobs=1, quick=True, output=tmp_path, data_dir=None, progress=False))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "vertical-dp-fig3.csv",
+        "vertical-dp-fig3.md",
+        "vertical-dp-fig3.png",
+        "vertical-dp-fig4.png",
+        "vertical-dp-fig7.png",
+    ]
+    headings = [line for line in text.splitlines() if line.startswith("## ")]
+    assert headings == ["## Figure 3: loss", "## Figure 4: V-score", "## Figure 7: error of the weights"]
+    row = next(csv.DictReader((tmp_path / "vertical-dp-fig3.csv").read_text().splitlines()))
+    found = [section.split("\n| 4 | ")[1].split(" |")[0] for section in text.split("\n## ")[1:]]
+    assert found == [f"{float(row[name]):.4f}" for name in ("loss", "v_score", "weight_error")]
 
 
 def test_findings_name_where_a_method_is_behind() -> None:

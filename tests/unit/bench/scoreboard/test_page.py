@@ -136,7 +136,19 @@ def test_what_the_origins_say_is_shown(tmp_path: Path) -> None:
         shutil.copy(COMMITTED / f"{name}.{end}", tmp_path)
     origin = Origin(benchmark=name, size="quick", commit="abc+", machine="a machine", version="9", noisy="")
     keep_origin(tmp_path, origin)
-    assert f"[`{name}`](../benchmarks/results/{name}.md): **quick**; commit abc+; a machine." in make_page(tmp_path)
+    about = f"[`{name}`](../benchmarks/results/{name}.md): **quick**, 20 to 100 runs; commit abc+; a machine."
+    assert about in make_page(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "told"),
+    [("runs", (3, 3), "3 runs"), ("runs", (1, 10), "1 to 10 runs"), ("run", (0, 0), "1 run"), ("ms", (1, 2), "")],
+)
+def test_the_number_of_runs_is_read_off_the_file(
+    tmp_path: Path, column: str, values: tuple[int, ...], told: str
+) -> None:
+    write(tmp_path, "fastlloyd-scaling", [{column: value} for value in values])
+    assert Results(tmp_path).repetitions("fastlloyd-scaling") == told
 
 
 def test_a_claim_holds_in_all_cases_in_part_or_not_at_all() -> None:
