@@ -11,6 +11,7 @@ import multiprocessing
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,7 @@ def measure_cells(
     ConfigError
         The machine was not quiet.
     """
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
     from tqdm import tqdm
 
     wrapped = measure if watch is None else watch.around(measure)
@@ -121,9 +123,14 @@ def measure_cells(
         missing = [cell for cell in cells if _lacks(store.find(cell), watch)]
         if attempt and not missing:
             break
-        with tqdm(
-            total=len(cells), initial=len(cells) - len(missing), unit="run", disable=not progress, file=sys.stderr
-        ) as bar:
+        # Threads of linear algebra are of no use to errors, on small records; what is timed keeps its own.
+        threads = threadpool_limits(1) if watch is None else nullcontext()
+        with (
+            threads,
+            tqdm(
+                total=len(cells), initial=len(cells) - len(missing), unit="run", disable=not progress, file=sys.stderr
+            ) as bar,
+        ):
             for cell, value in _measured(missing, wrapped, together, jobs or cores()):
                 store.keep(cell, value)
                 bar.set_postfix_str(str(cell.get("name", "")), refresh=True)
@@ -161,7 +168,7 @@ def _measured(
 
 def _measure_group(measure: Callable[[Cell], Any], cells: Sequence[Cell]) -> list[Any]:
     """Measure cells in a worker process, with one thread of linear algebra: the processes share the cores."""
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):
         return [measure(cell) for cell in cells]

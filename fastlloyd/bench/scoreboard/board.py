@@ -83,7 +83,7 @@ class Results:
     def repetitions(self, bench: str) -> str:
         """Say how many runs the lines of a benchmark's CSV are of; nothing where it does not tell."""
         entries = self.entries(bench)
-        counts = {int(one["runs"]) for one in entries if one.get("runs")}
+        counts = {int(one["runs"]) for one in entries if one.get("runs", "0") not in ("", "0")}
         if alone := {one["run"] for one in entries if one.get("run")}:
             counts.add(len(alone))
         if not counts:
