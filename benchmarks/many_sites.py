@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -36,13 +37,14 @@ from typing import Any, ClassVar, Self
 HERE = Path(__file__).resolve()
 RECORDS, FEATURES, CLUSTERS = 50, 5, 5
 KILL_IN_ROUND = 4
+DEADLINE_S = 60.0
 JOIN_AT_ONCE = 64
 STACK_BYTES = 1 << 20
 SWITCH_S = 0.5
 LIMIT_S = 900.0
 
 
-def configuration(folder: Path, clients: int, rounds: int, least: int) -> Any:
+def configuration(folder: Path, clients: int, rounds: int, least: int, reconnect: float | None = None) -> Any:
     """Return the public configuration of the run."""
     from fastlloyd.run.config import RunConfig
 
@@ -58,7 +60,8 @@ def configuration(folder: Path, clients: int, rounds: int, least: int) -> Any:
         roster=str(folder / "roster.toml"),
         key=str(folder / "party_{client}.key"),
         setup_deadline=LIMIT_S,
-        deadline=60.0,
+        deadline=DEADLINE_S,
+        reconnect=reconnect,
     )
 
 
@@ -302,13 +305,15 @@ def memory_kb(pid: int, what: str) -> int:
     return 0 if found is None else int(found[1])
 
 
-def measure(clients: int, rounds: int, kill: int, processes: int, aggregators: int = 0) -> Measured:
+def measure(
+    clients: int, rounds: int, kill: int, processes: int, *, aggregators: int = 0, reconnect: float | None = None
+) -> Measured:
     """Run once."""
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         make_parties(folder, clients)
         least = max(1, clients - kill)
-        return _measure(folder, clients, rounds, least, kill, processes, aggregators, stack)
+        return _measure(folder, clients, rounds, least, kill, processes, aggregators, reconnect, stack)
 
 
 def start_aggregators(folder: Path, port: int, count: int, stack: contextlib.ExitStack) -> list[int]:
@@ -341,12 +346,13 @@ def _measure(
     kill: int,
     processes: int,
     aggregators: int,
+    reconnect: float | None,
     stack: contextlib.ExitStack,
 ) -> Measured:
     from fastlloyd.run.config import to_toml
 
     measured = Measured()
-    (folder / "run.toml").write_text(to_toml(configuration(folder, clients, rounds, least)))
+    (folder / "run.toml").write_text(to_toml(configuration(folder, clients, rounds, least, reconnect)))
     server = subprocess.Popen(
         [
             *(sys.executable, "-m", "fastlloyd", "serve", "--listen", "127.0.0.1:0"),
@@ -460,13 +466,22 @@ def main() -> int:
         return live_all(chosen)
     from fastlloyd.bench.engine.machine import load
 
-    before, found = load(), {}
+    before = load()
+    if chosen.aggregators:
+        trees = {}
+        for clients, aggregators in itertools.product(chosen.clients, (0, chosen.aggregators)):
+            one = measure(clients, chosen.rounds, 0, chosen.processes, aggregators=aggregators)
+            print(clients, aggregators, json.dumps(vars(one)), flush=True)
+            trees[clients, aggregators] = one
+        report_tree(trees, before, chosen)
+        return 0
+    found = {}
     for clients in chosen.clients:
-        for number in (0, chosen.aggregators) if chosen.aggregators else sorted({0, min(chosen.kill, clients // 10)}):
-            kill, aggregators = (0, number) if chosen.aggregators else (number, 0)
-            found[clients, number] = measure(clients, chosen.rounds, kill, chosen.processes, aggregators)
-            print(clients, number, json.dumps(vars(found[clients, number])), flush=True)
-    (report_tree if chosen.aggregators else report)(found, before, chosen)
+        kill = min(chosen.kill, clients // 10)
+        for case in [(clients, 0, None), *([(clients, kill, None), (clients, kill, 0.0)] if kill else [])]:
+            found[case] = measure(clients, chosen.rounds, case[1], chosen.processes, reconnect=case[2])
+            print(*case, json.dumps(vars(found[case])), flush=True)
+    report(found, before, chosen)
     return 0
 
 
@@ -504,18 +519,18 @@ whatever else ran there: they say how long it took here, and nothing about trees
         (chosen.output / "aggregators.md").write_text(text)
 
 
-def report(found: dict[tuple[int, int], Measured], before: float, chosen: argparse.Namespace) -> None:
+def report(found: dict[tuple[int, int, float | None], Measured], before: float, chosen: argparse.Namespace) -> None:
     """Print the page, and write it where that was asked for."""
     from fastlloyd.bench.engine.machine import describe_machine
 
-    def row(clients: int, kill: int, one: Measured) -> str:
+    def row(clients: int, kill: int, reconnect: float | None, one: Measured) -> str:
         rounds = sorted(one.rounds_s) or [0.0]
         base = one.memory_kb.get("before", 0)
         late, peak = ((one.memory_kb.get(name, 0) - base) / clients for name in ("peak until the last round", "peak"))
         least = min(one.included, default=0)
         ended = "good" if one.code == 0 and len(one.included) == chosen.rounds else f"exit code {one.code}"
         return (
-            f"| {clients:,} | {kill} | {one.joined_s:.1f} | {one.set_up_s:.1f} | {statistics.median(rounds) * 1e3:,.0f} | "
+            f"| {clients:,} | {kill} | {DEADLINE_S / 2 if reconnect is None else reconnect:.0f} | {one.joined_s:.1f} | {one.set_up_s:.1f} | {statistics.median(rounds) * 1e3:,.0f} | "
             f"{rounds[-1] * 1e3:,.0f} | {least:,} | {one.ended_s:.1f} | {late:,.0f} | {peak:,.0f} | {ended} |"
         )
 
@@ -526,11 +541,13 @@ def report(found: dict[tuple[int, int], Measured], before: float, chosen: argpar
 {chosen.processes} processes on the same machine (one more for those that are killed), each with a TLS connection of its own:
 `python benchmarks/many_sites.py`. Protocol `fastlloyd`, k = d = {CLUSTERS}, {RECORDS} records a client, {chosen.rounds} rounds. Times in seconds from
 the moment the server listens, rounds in ms; starting the clients' processes is part of them. Killed: so many clients in one
-process get SIGKILL when the server has closed round {KILL_IN_ROUND}. Memory: resident, of the server, beyond what it takes before the first
+process get SIGKILL when the server has closed round {KILL_IN_ROUND}. "May come back": for how long
+a cut connection is waited for (`--reconnect`; by default half of `--deadline`, which is {DEADLINE_S:.0f} s here); the server cannot tell
+a killed client from a cut connection, so that round takes as long. Memory: resident, of the server, beyond what it takes before the first
 client comes, over the number of clients, at its highest; "whole run" includes the exchange of counters and signatures at the end.
 
-| clients | killed | joined, s | set up, s | round, median, ms | longest, ms | in the smallest sum | whole run, s | kB per client, to the last round | whole run, kB | end |
-|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|
+| clients | killed | may come back, s | joined, s | set up, s | round, median, ms | longest, ms | in the smallest sum | whole run, s | kB per client, to the last round | whole run, kB | end |
+|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|
 {lines}
 """
     print(text)

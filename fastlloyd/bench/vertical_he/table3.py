@@ -36,7 +36,7 @@ class Size:
     sizes : tuple of int
         Records, one column each.
     repeats : int
-        Of runs with at most 10,000 records.
+        Of runs with at most 100,000 records.
     pairwise : tuple of int
         Clusters, two columns each.
     pairwise_rounds : int
@@ -54,6 +54,7 @@ FULL = Size(sizes=SIZES, repeats=3, pairwise=CLUSTERS, pairwise_rounds=4, shaped
 QUICK = Size(sizes=SIZES[:2], repeats=1, pairwise=(2, 5), pairwise_rounds=2, shaped=("LAN500", "regWAN100", "ccWAN50"))
 SHAPED_N, SHAPED_K = 10_000, 5
 PAIRWISE_N = 10_000
+REPEATED_N = 100_000
 
 
 def run(options: Options) -> str:
@@ -81,7 +82,7 @@ def list_cells(size: Size, shaped: Sequence[str]) -> list[Cell]:
     cells: list[dict[str, Any]] = []
     for run in range(size.repeats):
         for n in size.sizes:
-            if run == 0 or n <= PAIRWISE_N:
+            if run == 0 or n <= REPEATED_N:
                 cells += [_cell(n, k, (1, 1), ROUNDS, run=run) for k in CLUSTERS]
             if run == 0 and n == PAIRWISE_N:
                 cells += [_cell(n, k, (2, 2), size.pairwise_rounds) for k in size.pairwise]
