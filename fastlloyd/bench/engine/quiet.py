@@ -29,6 +29,7 @@ _KEY = "conditions"
 _GLANCE_S = 0.5
 _PAUSE_S = 5.0
 _STAT = Path("/proc/stat")
+_TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 # user, nice, system, irq and softirq; steal. Guests are part of user.
 _BUSY, _STEAL = (0, 1, 2, 5, 6), (7,)
 
@@ -88,14 +89,17 @@ def read_clock(stat: Path = _STAT) -> Clock:
         busy = stolen = 0
     if not busy:
         raise ConfigError(f"{stat}: expected how this process's cores were used; times can be measured on Linux only")
-    tick = os.sysconf("SC_CLK_TCK")
-    return Clock(wall=time.monotonic(), busy=busy / tick, stolen=stolen / tick, own=sum(os.times()[:4]))
+    return Clock(wall=time.monotonic(), busy=busy * _TICK_S, stolen=stolen * _TICK_S, own=sum(os.times()[:4]))
 
 
 def between(before: Clock, after: Clock, load_per_core: float) -> Conditions:
-    """Return the conditions between two readings."""
+    """Return the conditions between two readings.
+
+    The kernel counts in ticks (10 ms as a rule): one for each core is not held against others, or a cell of a few
+    hundredths of a second would be judged by how its ticks fell. `Watch` has looked for longer just before.
+    """
     total = max(after.wall - before.wall, 1e-9) * cores()
-    others = (after.busy - before.busy) - (after.own - before.own)
+    others = (after.busy - before.busy) - (after.own - before.own) - cores() * _TICK_S
     return Conditions(load=load_per_core, steal=(after.stolen - before.stolen) / total, others=max(others, 0.0) / total)
 
 

@@ -46,6 +46,8 @@ class Case:
         None: the protocol's choice.
     noise, scheme, mode : str
         As `--set vertical-he.NAME=`.
+    computing : int
+        Likewise; -1: the cheaper choice.
     shrink : bool
         Likewise; the paper's tables are about what it does, which is not to weigh.
     """
@@ -57,6 +59,7 @@ class Case:
     noise: str = "dp"
     scheme: str = "auto"
     mode: str = "auto"
+    computing: int = -1
     shrink: bool = False
     seed: int = 0
 
@@ -68,7 +71,13 @@ class Case:
     @property
     def settings(self) -> dict[str, Any]:
         """What belongs to vertical-he alone."""
-        return {"noise": self.noise, "scheme": self.scheme, "mode": self.mode, "shrink": self.shrink}
+        return {
+            "noise": self.noise,
+            "scheme": self.scheme,
+            "mode": self.mode,
+            "computing": self.computing,
+            "shrink": self.shrink,
+        }
 
 
 def plan_case(case: Case, n: int) -> Plan:

@@ -1,7 +1,8 @@
 """Vertical HE Table 3 (b): seconds and megabytes of ten iterations, ten networks, published figures beside ours.
 
-One column at each of two parties, as in the paper; and two at each, where the pairwise circuit is needed. Runs are
-timed over the loopback interface; what a network adds is computed, and with `--shaped` some runs go over shaped links.
+One column at each of two parties, as in the paper; and two at each, by the scheme that a run chooses and by the
+pairwise circuit. Runs are timed over the loopback interface; what a network adds is computed, and with `--shaped` some
+runs go over shaped links.
 
 Source: Vertical HE, §5.3, Table 3.
 """
@@ -85,25 +86,36 @@ def list_cells(size: Size, shaped: Sequence[str]) -> list[Cell]:
             if run == 0 or n <= REPEATED_N:
                 cells += [_cell(n, k, (1, 1), ROUNDS, run=run) for k in CLUSTERS]
             if run == 0 and n == PAIRWISE_N:
-                cells += [_cell(n, k, (2, 2), size.pairwise_rounds) for k in size.pairwise]
+                for scheme, rounds in (("auto", ROUNDS), ("pairwise", size.pairwise_rounds)):
+                    cells += [_cell(n, k, (2, 2), rounds, scheme=scheme) for k in size.pairwise]
                 cells += [_cell(SHAPED_N, SHAPED_K, (1, 1), ROUNDS, network=network) for network in shaped]
     return list(cells)
 
 
-def _cell(n: int, k: int, widths: tuple[int, int], rounds: int, *, run: int = 0, network: str = "") -> dict[str, Any]:
+def _cell(
+    n: int,
+    k: int,
+    widths: tuple[int, int],
+    rounds: int,
+    *,
+    scheme: str = "linear",
+    run: int = 0,
+    network: str = "",
+) -> dict[str, Any]:
     columns = "+".join(map(str, widths))
-    name = f"n {n}, k {k}, {columns}" + (f", {network}" if network else "")
-    return {"name": name, "n": n, "k": k, "columns": columns, "rounds": rounds, "run": run, "network": network}
+    name = f"n {n}, k {k}, {columns}, {network or scheme}"
+    own = {"n": n, "k": k, "columns": columns, "rounds": rounds, "scheme": scheme}
+    return {"name": name, **own, "run": run, "network": network}
 
 
 def gather(cells: Sequence[Cell], values: Sequence[Any]) -> list[Measured]:
     """Put repetitions together: the run with the median total counts."""
     groups: dict[tuple[Any, ...], list[Any]] = {}
     for cell, value in zip(cells, values, strict=True):
-        key = (cell["network"], cell["columns"], cell["n"], cell["k"], cell["rounds"])
+        key = (cell["network"], cell["columns"], cell["n"], cell["k"], cell["rounds"], cell["scheme"])
         groups.setdefault(key, []).append(value)
     found = []
-    for (network, columns, n, k, rounds), runs in groups.items():
+    for (network, columns, n, k, rounds, _), runs in groups.items():
         totals = [compute_seconds(value, rounds) for value in runs]
         median = totals.index(statistics.median_low(totals))
         found.append(
@@ -115,8 +127,7 @@ def gather(cells: Sequence[Cell], values: Sequence[Any]) -> list[Measured]:
 def _measure(cell: Cell, timer: Timer) -> Mapping[str, Any]:
     widths = tuple(int(part) for part in cell["columns"].split("+"))
     points, _ = synthetic(cell["n"], cell["k"], sum(widths))
-    scheme = "linear" if widths == (1, 1) else "pairwise"
-    case = Case(k=cell["k"], widths=widths, rounds=cell["rounds"], scheme=scheme, seed=cell["run"])
+    case = Case(k=cell["k"], widths=widths, rounds=cell["rounds"], scheme=cell["scheme"], seed=cell["run"])
     if not cell["network"] or timer.mpirun is None:
         return timer.measure(case, points)
     with shaped_network(cell["network"], case.ranks) as network:

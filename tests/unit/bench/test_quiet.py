@@ -77,7 +77,15 @@ def test_own_work_is_not_that_of_others() -> None:
     before = Clock(wall=10.0, busy=100.0, stolen=1.0, own=50.0)
     after = Clock(wall=20.0, busy=100.0 + 0.5 * 10 * cores(), stolen=1.0 + 0.1 * 10 * cores(), own=50.0 + 4 * cores())
     seen = between(before, after, 0.7)
-    assert (seen.load, seen.steal, seen.others) == (0.7, pytest.approx(0.1), pytest.approx(0.1))
+    assert (seen.load, seen.steal, seen.others) == (0.7, pytest.approx(0.1), pytest.approx(0.1, abs=0.002))
+
+
+@pytest.mark.parametrize(("seconds", "contended"), [(0.02, False), (0.1, True)])
+def test_a_tick_of_each_core_says_nothing_of_others(seconds: float, contended: bool) -> None:
+    before = Clock(wall=0.0, busy=0.0, stolen=0.0, own=0.0)
+    share = 0.01 if seconds < 0.05 else 0.04
+    seen = between(before, Clock(wall=seconds, busy=share * cores(), stolen=0.0, own=0.0), 0.0)
+    assert seen.contended is contended
 
 
 def test_the_clocks_of_this_machine_go_forward() -> None:

@@ -213,9 +213,11 @@ def test_table3_without_mpirun_runs_in_memory_and_says_so(tmp_path: Path, monkey
 
 @pytest.mark.usefixtures("no_mpirun")
 def test_figure4_counts_rounds_of_the_pairwise_circuit_tenfold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vertical_he_fig4, "QUICK_N", 300)
-    monkeypatch.setattr(vertical_he_fig4, "CLUSTERS", 2)
-    monkeypatch.setattr(vertical_he_fig4, "QUICK", ((1, 1), (2, 2)))
+    monkeypatch.setattr(vertical_he_fig4, "QUICK_N", 100)
+    # Two clusters need no pairwise circuit, and the paper has no figure for three.
+    monkeypatch.setattr(vertical_he_fig4, "CLUSTERS", 3)
+    monkeypatch.setattr(vertical_he_fig4, "published", lambda *_: 1.0)
+    monkeypatch.setattr(vertical_he_fig4, "QUICK", (("1 + rest", 1, 1), ("halves", 3, 3)))
     vertical_he_fig4.run(Options(quick=True, output=tmp_path, progress=False, jobs=1))
     linear, pairwise = rows(tmp_path / "vertical-he-fig4.csv")
     assert (linear["scheme"], pairwise["scheme"]) == ("linear", "pairwise")
