@@ -11,7 +11,6 @@ from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.vertical_dp.data import LETTER, LOAN, MIXTURE, TAXI, Source, even
 from fastlloyd.bench.vertical_dp.figure import run_figure
 from fastlloyd.bench.vertical_dp.plan import (
-    CENTRAL_KMEANS,
     EPSILONS,
     MENDED_PAIRS,
     OURS_FIVE,
@@ -28,23 +27,20 @@ from fastlloyd.protocols.vertical_dp.local_plan import BOX_TREE
 
 _TREE = {"local": BOX_TREE}
 _END = replace(OURS_FIVE, name="all private")
-_END_TREE = replace(OURS_FIVE, name="all private, box tree", settings=_TREE)
 # The paper's three curves, on mended sketches: both parts private, the weights alone, the local clusters alone.
 PAPER_BOTH = replace(
     MENDED_PAIRS, name="box tree + 2PEst, mended: all private", settings={**MENDED_PAIRS.settings, **_TREE}
 )
 PAPER_WEIGHTS = replace(MENDED_PAIRS, name="k-means + 2PEst, mended", plain_local=True, claim=False)
-PAPER_LOCAL = replace(_END_TREE, name="box tree + exact weights", weights=EXACT, claim=False)
+PAPER_LOCAL = replace(_END, name="box tree + exact weights", weights=EXACT, settings=_TREE, claim=False)
 _METHODS = (
     _END,
-    _END_TREE,
     replace(OURS_FIVE, name="k-means + our weights", plain_local=True, claim=False),
     replace(_END, name="our local clusters + exact weights", weights=EXACT, claim=False),
     PAPER_BOTH,
     PAPER_LOCAL,
     PAPER_WEIGHTS,
     PLAIN,
-    CENTRAL_KMEANS,
 )
 
 
