@@ -34,7 +34,7 @@ from fastlloyd.supervise.banner import BannerFilter
 from fastlloyd.supervise.hosts import HostLines
 from fastlloyd.supervise.lifeline import Lifelines
 from fastlloyd.supervise.process import Process, adopting_orphans, collect, kill_marked
-from fastlloyd.supervise.verdict import RankEnd, in_order, judge, name_rank
+from fastlloyd.supervise.verdict import RankEnd, in_order, judge, name_rank, tell_outlived
 
 CLIENT_PROGRAM = ("-m", "fastlloyd.client", "--events")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -411,9 +411,9 @@ class _Run:
         over = bool(left) and (stopped or (failed and (0 not in left or left == [0])))
         died = any(end.failed and end.code is None for end in ends.values())
         if self._held("over", over, self._grace_s):
-            self._explained = True
-            state = "was stopped and " if self._stopped(left[0]) else ""
-            self._output.say(f"{name_rank(left[0])} {state}outlived the run: killed")
+            if not died:  # of a rank that died the verdict speaks, not of those that it left behind
+                self._explained = True
+                self._output.say(tell_outlived(left[0], ends, stopped=self._stopped(left[0])))
             self._end_all()
         elif self._held("finalise", not left, _FINALISE_S):
             self._output.say("all ranks are done but mpirun does not end: killed")

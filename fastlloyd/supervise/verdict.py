@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fastlloyd.errors import EXIT_BUDGET, EXIT_BUG, EXIT_INPUT, EXIT_OK, EXIT_PEER
+from fastlloyd.errors import EXIT_BUDGET, EXIT_BUG, EXIT_INPUT, EXIT_OK, EXIT_PEER, name_some
 from fastlloyd.wire.header import PartyId
 
 # The cause before its consequence: whoever misses a peer may do so because of the other rank's failure.
@@ -47,6 +47,11 @@ class RankEnd:
         """Whether it announced a failure, or is gone without a word."""
         return self.code != EXIT_OK if self.code is not None else self.place is not None
 
+    @property
+    def died(self) -> bool:
+        """Whether it is gone without having said how: at once, or after it had said that all was well."""
+        return self.place is not None and not self.code and (self.code is None or bool(self.status))
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -59,6 +64,16 @@ class Verdict:
 def name_rank(rank: int) -> str:
     """Name a rank with its part: `rank 2 (client 2)`."""
     return f"rank {rank} ({PartyId(rank)})"
+
+
+def tell_outlived(rank: int, ends: Mapping[int, RankEnd], *, stopped: bool) -> str:
+    """Say that a rank was killed because it outlived the run, and which ranks had ended badly before it."""
+    wrong = {other: end.code for other, end in ends.items() if end.code}
+    agreed = agree(list(wrong.values()))
+    before = name_some([name_rank(other) for other, code in wrong.items() if code == agreed])
+    state = "was stopped and " if stopped else ""
+    cause = f"{before} ended with exit code {agreed}; " if before else ""
+    return f"{cause}{name_rank(rank)} {state}outlived the run: killed"
 
 
 def agree(codes: Sequence[int]) -> int:
@@ -134,10 +149,9 @@ def _first_dead(ends: Mapping[int, RankEnd]) -> int | None:
 
     Ranks that end later are killed by the launcher: they tell nothing.
     """
-    seen = sorted((end.place, rank) for rank, end in ends.items() if end.place is not None and end.failed)
-    if not seen or ends[seen[0][1]].code is not None:
-        return None
-    return seen[0][1]
+    bad = (rank for rank, end in ends.items() if end.place is not None and (end.failed or end.died))
+    first = min(bad, key=lambda rank: ends[rank].place or 0, default=None)
+    return first if first is not None and ends[first].died else None
 
 
 def _judge_dead(rank: int, end: RankEnd, agreed: int, launcher_code: int, launcher_signal: int | None) -> Verdict:

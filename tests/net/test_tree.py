@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from fastlloyd.crypto.link.tls import pinned_context
-from fastlloyd.errors import ConfigError, FastLloydError, PeerError, PeerGone, Reason
+from fastlloyd.errors import ConfigError, FastLloydError, PeerError, PeerGone, PeerTimeout, Reason
 from fastlloyd.net.link.frame import Kind
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.link.sums import Adder, Order, encode_ranks
@@ -140,6 +140,13 @@ def test_a_server_whose_run_has_no_sums_takes_none() -> None:
     root = Root(adds_up=False)
     with root.server, pytest.raises(ConfigError, match="--parent: no aggregator can join there"):
         root.aggregator()
+
+
+def test_an_aggregator_without_a_parent_reads_of_its_own_flag() -> None:
+    with listen(Address("127.0.0.1", 0))[0] as free:
+        nobody = Address(*free.getsockname())
+    with pytest.raises(PeerTimeout, match="no server let this aggregator in at .*: check --parent, that the operator"):
+        reach(nobody, 0, keys=keys_of(0, listening=False), deadline_s=0.01, note=[].append)
 
 
 def test_frames_for_several_clients_alike_go_out_once_and_in_order(root) -> None:

@@ -289,8 +289,8 @@ def tls_problem(error: ssl.SSLError) -> str:
     return f"its TLS was refused ({(error.reason or 'no reason given').replace('_', ' ').lower()})"
 
 
-def refused_by_server(error: ssl.SSLError) -> SecurityError:
-    """Say at a client why there is no TLS with the server."""
+def refused_by_server(error: ssl.SSLError, flag: str) -> SecurityError:
+    """Say at a client why there is no TLS with the server, whose address came with `flag`."""
     reason = error.reason or ""
     if isinstance(error, ssl.SSLCertVerificationError):
         text = (
@@ -307,7 +307,7 @@ def refused_by_server(error: ssl.SSLError) -> SecurityError:
     else:
         text = (
             f"the server does not speak TLS as expected ({reason.replace('_', ' ').lower()}): it runs without a "
-            "roster, or is no fastlloyd server; check --server, and its --roster"
+            f"roster, or is no fastlloyd server; check {flag}, and its --roster"
         )
     return SecurityError(text, rank=SERVER.rank)
 

@@ -46,6 +46,11 @@ class Way:
     def __str__(self) -> str:
         return str(self.address) if self.proxy is None else f"{self.address} through the proxy {self.proxy}"
 
+    @property
+    def flag(self) -> str:
+        """The flag that the address was given with: an aggregator, which comes as rank 0, has another."""
+        return "--parent" if self.rank == SERVER.rank else "--server"
+
     def attempt(self, end: float, session: bytes = NO_ID, taken: int = 0) -> tuple[Found | None, str, bool]:
         """Try once, until the monotonic time `end` at most.
 
@@ -83,7 +88,7 @@ class Way:
         """Connect to the server or to the proxy."""
         timeout_s = max(_LEAST_S, min(_ATTEMPT_S, end - time.monotonic()))
         if self.proxy is None:
-            return connect(self.address, timeout_s)
+            return connect(self.address, timeout_s, self.flag)
         return tunnel(self.proxy, self.address, timeout_s)
 
     def _knock(self, stream: Stream, hello: Hello, end: float) -> Welcome | None:
@@ -106,7 +111,7 @@ class Way:
                 try:
                     stream.fill()
                 except ssl.SSLError as error:
-                    raise refused_by_server(error) from error
+                    raise refused_by_server(error, self.flag) from error
 
     def _check_server(self, stream: Stream) -> None:
         """Compare the certificate itself: OpenSSL checks chains, which may end in the pinned one."""

@@ -209,6 +209,7 @@ def reach(
         No fastlloyd server answered.
     """
     way = Way(address, rank, keys, proxy)
+    who = "aggregator" if rank == SERVER.rank else "client"
     end = time.monotonic() + deadline_s
     pause_s, remind_s = _FIRST_PAUSE_S, _REMIND_S
     remind = time.monotonic() + remind_s
@@ -226,13 +227,13 @@ def reach(
             there = time.monotonic()
         elif there is not None and time.monotonic() - there >= GONE_S:
             raise PeerGone(
-                f"the server at {way} was there and has ended before it let this client in: for {GONE_S:g} s "
+                f"the server at {way} was there and has ended before it let this {who} in: for {GONE_S:g} s "
                 f"nobody has listened there ({why}); ask the operator why, and join again once `fastlloyd serve` runs",
                 rank=SERVER.rank,
             )
         if time.monotonic() + pause_s >= end:
             raise PeerTimeout(
-                f"no server let this client in at {way} within {deadline_s:g} s ({why}): check --server, that the "
+                f"no server let this {who} in at {way} within {deadline_s:g} s ({why}): check {way.flag}, that the "
                 "operator has started `fastlloyd serve`, and the firewalls; --setup-deadline allows more time",
                 rank=SERVER.rank,
             )

@@ -1,6 +1,6 @@
 import pytest
 
-from fastlloyd.supervise.verdict import RankEnd, agree, in_order, judge, name_rank
+from fastlloyd.supervise.verdict import RankEnd, agree, in_order, judge, name_rank, tell_outlived
 
 KILLED = 9
 RUNNING = RankEnd(started=True)
@@ -55,6 +55,21 @@ def test_rank_killed_after_others_were_done_is_named():
 def test_rank_ended_by_the_launcher_after_an_agreed_end_is_not_blamed():
     verdict = judge({0: done(4, 0), 1: dead(1), 2: done(4, 2)}, 4)
     assert (verdict.code, verdict.sentence) == (4, None)
+
+
+def test_rank_that_died_after_it_had_said_that_all_was_well_is_named():
+    verdict = judge({0: RankEnd(started=True, code=0, place=0, status=11), 1: dead(1), 2: dead(2)}, 139)
+    assert (verdict.code, verdict.sentence) == (3, "rank 0 (the server) died: killed by signal 11")
+
+
+def test_who_outlives_a_run_is_not_blamed_for_its_end():
+    ends = {0: done(70), 1: RUNNING, 2: done(3)}
+    assert tell_outlived(1, ends, stopped=False) == (
+        "rank 0 (the server) ended with exit code 70; rank 1 (client 1) outlived the run: killed"
+    )
+    assert tell_outlived(1, {0: done(0), 1: RUNNING, 2: done(0)}, stopped=True) == (
+        "rank 1 (client 1) was stopped and outlived the run: killed"
+    )
 
 
 def test_survivors_of_a_dead_rank_keep_their_code():
