@@ -13,10 +13,10 @@ import os
 import select
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
-from typing import Self
+from collections.abc import Sequence
 
 from fastlloyd.errors import ConfigError, printable
+from fastlloyd.supervise.watched import Watched
 
 _CONNECT_S = 30.0
 _LEAVE_S = 1.0
@@ -24,18 +24,13 @@ _LEAVE_S = 1.0
 _COMMAND = "echo up; exec cat"
 
 
-class HostLines:
+class HostLines(Watched):
     """The connections to all hosts but the first, which is this one.
 
     Parameters
     ----------
     hosts : sequence of str
         As ssh knows them, in the order of the ranks; empty where all ranks are on this host.
-
-    Attributes
-    ----------
-    fallen : list of int
-        The ranks to whose hosts the connections broke, in order.
 
     Raises
     ------
@@ -44,9 +39,8 @@ class HostLines:
     """
 
     def __init__(self, hosts: Sequence[str] = ()) -> None:
-        self.fallen: list[int] = []
+        super().__init__()
         self._ssh: list[subprocess.Popen[bytes]] = []
-        self._ranks: dict[int, int] = {}
         try:
             for host in hosts[1:]:
                 self._ssh.append(_call(host))
@@ -56,23 +50,6 @@ class HostLines:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __contains__(self, descriptor: int) -> bool:
-        return descriptor in self._ranks
-
-    def __iter__(self) -> Iterator[int]:
-        """Return the descriptors to watch: one reports something once its connection is broken."""
-        return iter(self._ranks)
-
-    def broke(self, descriptor: int) -> None:
-        """Take note of a break."""
-        self.fallen.append(self._ranks[descriptor])
 
     def close(self) -> None:
         """End the connections; idempotent."""

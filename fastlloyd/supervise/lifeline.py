@@ -17,9 +17,10 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+
+from fastlloyd.supervise.watched import Watched
 
 VARIABLE = "FASTLLOYD_LIFELINES"
 _ENDS = ("low", "high")
@@ -30,22 +31,18 @@ _HIGH = 100
 _MOST_RANKS = 128
 
 
-class Lifelines:
+class Lifelines(Watched):
     """The supervisor's ends of the pipes of `n` ranks; without them if the system has no room for them.
+
+    One reports a hang-up once a rank has held its other end and is gone.
 
     Parameters
     ----------
     n : int
-
-    Attributes
-    ----------
-    fallen : list of int
-        The ranks whose pipes broke, in order.
     """
 
     def __init__(self, n: int) -> None:
-        self.fallen: list[int] = []
-        self._ranks: dict[int, int] = {}
+        super().__init__()
         self._folder: Path | None = None
         if n > _MOST_RANKS:
             return
@@ -58,29 +55,10 @@ class Lifelines:
         except OSError:
             self.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __contains__(self, descriptor: int) -> bool:
-        return descriptor in self._ranks
-
-    def __iter__(self) -> Iterator[int]:
-        """Return the descriptors to watch: one reports a hang-up once a rank has held its other end and is gone."""
-        return iter(self._ranks)
-
     @property
     def environment(self) -> dict[str, str]:
         """What the ranks need to find their ends."""
         return {} if self._folder is None else {VARIABLE: str(self._folder)}
-
-    def broke(self, descriptor: int) -> None:
-        """Take note of a hang-up."""
-        rank = self._ranks[descriptor]
-        if rank not in self.fallen:
-            self.fallen.append(rank)
 
     def close(self) -> None:
         """Close everything; idempotent."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
 from fastlloyd.crypto.link.identity import Identity, make_identity
+from fastlloyd.errors import PeerError
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.meter import Meter
+from fastlloyd.net.transport import Transport
 from fastlloyd.wire.header import PartyId
 from tests.net.memory import MemoryNetwork, Tap
 
@@ -53,6 +57,30 @@ def at_once(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     with ThreadPoolExecutor(len(calls)) as pool:
         futures = [pool.submit(call) for call in calls]
         return [future.exception(LIMIT_S) or future.result() for future in futures]
+
+
+@contextlib.contextmanager
+def receiving(transport: Transport, timeout_s: float = 0.2) -> Iterator[list]:
+    """Keep a party in `receive` in a thread; gives what it received or raised."""
+    found: list = []
+    stop = threading.Event()
+
+    def turn() -> None:
+        while not stop.is_set():
+            try:
+                item = transport.receive(timeout_s)
+            except PeerError as error:
+                item = error
+            if item is not None:
+                found.append(item)
+
+    thread = threading.Thread(target=turn)
+    thread.start()
+    try:
+        yield found
+    finally:
+        stop.set()
+        thread.join()
 
 
 def connect_all(links: Sequence[SecureLinks], **options: Any) -> list[Any]:

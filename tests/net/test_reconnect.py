@@ -7,7 +7,6 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,11 +18,10 @@ from fastlloyd.net.tcp.knock import Way
 from fastlloyd.net.tcp.proxy import Proxy
 from fastlloyd.net.tcp.session import NO_ID
 from fastlloyd.net.tcp.spoke import TcpClient
-from fastlloyd.net.transport import Transport
 from fastlloyd.wire.header import SERVER, PartyId
 from tests.contracts import transport as contract
 from tests.net.connect_proxy import ConnectProxy
-from tests.net.support import at_once
+from tests.net.support import at_once, receiving
 from tests.net.test_tcp import LIMIT_S, Site, client_keys, end_of, knocking, linked, until
 
 ONE, TWO = PartyId(1), PartyId(2)
@@ -41,30 +39,6 @@ def cut(client: TcpClient) -> None:
     """Cut a client's connection in the middle of whatever it says."""
     assert client._hub.stream is not None
     client._hub.stream._socket.shutdown(socket.SHUT_RDWR)
-
-
-@contextlib.contextmanager
-def receiving(client: Transport) -> Iterator[list]:
-    """Keep a client in `receive` in a thread; gives what it received or raised."""
-    found: list = []
-    stop = threading.Event()
-
-    def turn() -> None:
-        while not stop.is_set():
-            try:
-                item = client.receive(0.2)
-            except PeerError as error:
-                item = error
-            if item is not None:
-                found.append(item)
-
-    thread = threading.Thread(target=turn)
-    thread.start()
-    try:
-        yield found
-    finally:
-        stop.set()
-        thread.join()
 
 
 @pytest.mark.parametrize("keys", [False, True], ids=["plain", "tls"])

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -41,7 +41,7 @@ from fastlloyd.net.tcp.spoke import TcpClient, join
 from fastlloyd.net.transport import Transport
 from fastlloyd.wire.header import SERVER, PartyId
 from tests.contracts import transport as contract
-from tests.net.support import CONTEXT, at_once, identity
+from tests.net.support import CONTEXT, at_once, identity, receiving
 
 ONE, TWO, THREE = (PartyId(rank) for rank in (1, 2, 3))
 LIMIT_S = 20.0
@@ -90,27 +90,9 @@ class Site:
         self.joined.append(client)
         return client
 
-    @contextlib.contextmanager
-    def turning(self) -> Iterator[list]:
+    def turning(self) -> contextlib.AbstractContextManager[list]:
         """Keep the server in `receive` in a thread; gives what it received or raised."""
-        found, stop = [], threading.Event()
-
-        def turn():
-            while not stop.is_set():
-                try:
-                    item = self.server.receive(0.01)
-                except PeerError as error:
-                    item = error
-                if item is not None:
-                    found.append(item)
-
-        thread = threading.Thread(target=turn)
-        thread.start()
-        try:
-            yield found
-        finally:
-            stop.set()
-            thread.join()
+        return receiving(self.server, 0.01)
 
     def all_in(self) -> list[TcpClient]:
         """Let all clients join."""
