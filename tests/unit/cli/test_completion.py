@@ -48,6 +48,7 @@ def test_bash_completes_commands_flags_protocols_and_files(script: Callable[[str
     assert complete(bash, ["fastlloyd", "completion", "z"], tmp_path) == {"zsh"}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("shell", completion.SHELLS)
 def test_each_script_has_every_command_and_is_read_by_its_shell(script: Callable[[str], str], shell: str) -> None:
     text = script(shell)

@@ -84,6 +84,7 @@ def test_help_of_a_run_has_a_line_for_each_protocol_and_the_settings_of_the_one_
     assert "feddp.restarts" in run.parser(["--protocol", "feddp", "--help"]).format_help()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("command", ["run", "plan", "serve", "join"])
 def test_help_imports_nothing_that_takes_long(command: str) -> None:
     code = (

@@ -126,6 +126,7 @@ def test_long_and_missing_keys() -> None:
     assert answer([(None, 1)], ("id", "b")).row(0) == "the row without 'id'"
 
 
+@pytest.mark.process
 def test_many_rows_take_little_memory_and_leave_nothing_on_the_disk(tmp_path: Path) -> None:
     # By itself: SQLite looks for its folder once, and only a new process has used little memory before.
     env = {**os.environ, "SQLITE_TMPDIR": str(tmp_path)}

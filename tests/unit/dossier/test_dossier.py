@@ -23,8 +23,7 @@ from fastlloyd.protocols.registry import PROTOCOLS
 from fastlloyd.report.page import render as page
 from fastlloyd.report.page.render import render
 from fastlloyd.run.config import RunConfig, with_values
-from fastlloyd.run.promise import foresee, plan_words
-from fastlloyd.run.together import run_together
+from fastlloyd.run.promise import plan_words
 
 PRIVATE = {"fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd", "feddp", "vertical-dp", "vertical-he"}
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
@@ -110,23 +109,6 @@ def test_a_dossier_of_every_protocol_without_records_and_without_a_word_too_many
             assert all(escape(part) in markdown and part in found.text for part in parts)
     assert not re.search(r"\b(None|nan|inf|True|False|Traceback)\b", re.sub(r"\{[^}]*\}", "", found.text))
     assert "<" not in html.unescape(re.sub(r"<[^>]*>", "", text[text.index("<body") :])).replace("\\<", "")
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_what_is_foreseen_is_what_the_run_claims_and_releases(protocol: str) -> None:
-    asked = RunConfig(protocol=protocol, dataset="iris", bounds="0,10", k=2, rounds=1, epsilon=10.0)
-    clients = 5 if protocol == "secfc" else 3
-    foreseen = foresee(asked, clients, None)
-    ended = run_together(asked, clients)
-    result = next(one.result for one in ended.outcomes.values() if one.result is not None)
-    assert foreseen is not None and foreseen.claim == result.claim
-
-    def comparable(releases: Any) -> set[tuple[Any, ...]]:
-        return {(one.round, one.name, one.mechanism, one.noise_multiplier) for one in releases}
-
-    assert comparable(result.releases) <= comparable(foreseen.releases)
-    if protocol not in ("secfc", "kfed"):
-        assert comparable(result.releases) == comparable(foreseen.releases)
 
 
 def test_without_the_number_of_features_it_says_what_is_missing() -> None:

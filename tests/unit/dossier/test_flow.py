@@ -10,10 +10,7 @@ import pytest
 
 from fastlloyd.dossier.flow import Flow, find_flow
 from fastlloyd.protocols.registry import PROTOCOLS
-from fastlloyd.run.config import RunConfig, with_values
-from fastlloyd.run.together import run_together
 from fastlloyd.wire import numbers
-from fastlloyd.wire.header import Header, PartyId
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -74,37 +71,3 @@ def test_each_message_stands_on_one_page_and_nothing_else_does() -> None:
 def test_a_page_has_the_messages_of_its_protocols(page: str) -> None:
     ours = set().union(*(told(name) for name, own in PAGES.items() if own == page))
     assert set(own_rows(page)) <= ours
-
-
-RUNS: list[tuple[str, dict[str, Any]]] = [
-    *((name, {}) for name in PROTOCOLS),
-    ("fastlloyd", {"masking": "pairwise"}),
-    ("lloyd", {"masking": "pairwise"}),
-    ("secfc", {"secfc": {"membership": True, "reveal_centers": True}}),
-    ("secfc", {"secfc": {"start": "random", "starts": 1}}),
-    ("vertical-dp", {"vertical": {"align": "intersect"}}),
-    ("vertical-dp", {"vertical-dp": {"weights": "basic", "share_result": True}}),
-]
-
-
-@pytest.mark.parametrize(("protocol", "values"), RUNS, ids=str)
-def test_every_message_that_is_sent_is_told_and_nothing_else(protocol: str, values: dict[str, Any]) -> None:
-    config = with_values(
-        RunConfig(protocol=protocol, dataset="iris", bounds="0,10", k=2, rounds=1, epsilon=10.0), values
-    )
-    sent: set[str] = set()
-
-    def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes:
-        sent.add(NUMBERS[header.type])
-        return body
-
-    run_together(config, 5 if protocol == "secfc" else 3, tap=tap)
-    facts = {
-        "masking": "pairwise" if protocol == "feddp" else config.masking,
-        "align": values.get("vertical", {}).get("align"),
-        **config.own_settings,
-    }
-    numbered = {NUMBERS[number] for one in flow(protocol, facts).sent(facts) for number in one.types}
-    # The seed is for one kind of weights; the row says so.
-    assert numbered - sent <= ({"SEED_CONTRIBUTION"} if protocol.startswith("vertical") else set())
-    assert sent <= numbered

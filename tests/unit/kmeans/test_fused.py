@@ -178,6 +178,7 @@ def test_compiles_where_the_disk_takes_nothing(tmp_path: Path, monkeypatch: pyte
     assert compiled(21) == 42
 
 
+@pytest.mark.process
 def test_machine_code_of_an_earlier_process_is_found() -> None:
     check_equal(on_grid(np.zeros((1, 2), np.int64)), np.zeros((1, 2), np.int64), 1)
     if fused.sweep.stats.cache_path is None:
@@ -186,6 +187,7 @@ def test_machine_code_of_an_earlier_process_is_found() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.process
 def test_a_small_run_does_not_import_numba() -> None:
     code = """
 import sys

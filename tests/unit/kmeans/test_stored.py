@@ -98,6 +98,7 @@ def test_the_file_has_no_name_and_is_its_owners_alone(tmp_path: Path) -> None:
     assert found.st_ino not in {info.st_ino for info in open_files() if not info.st_nlink}
 
 
+@pytest.mark.process
 def test_a_killed_process_leaves_nothing(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path; import numpy as np;"
@@ -172,6 +173,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.process
 def test_passes_over_a_large_file_take_little_memory(tmp_path: Path) -> None:
     """128 MB of rows, 72 MB on the grid, 8 MB of labels: none of it stays in memory."""
     done = subprocess.run(

@@ -102,6 +102,7 @@ def test_the_formula_is_never_below_its_value_in_fifty_digits(mu, delta):
         assert exact >= (mpmath.mpf(delta) - mpmath.mpf(SAMPLER_DELTA)) * (1 - mpmath.mpf("3e-9"))
 
 
+@pytest.mark.process
 def test_gaussian_noise_needs_no_distributions():
     program = """
 import sys
@@ -202,6 +203,7 @@ def test_the_scaled_error_function_is_that_of_scipy(x):
     assert scaled_erfc(x) == pytest.approx(float(erfcx(x)), rel=1e-14)
 
 
+@pytest.mark.process
 def test_a_party_starts_and_accounts_for_gaussian_noise_without_scipy() -> None:
     program = """
 import sys

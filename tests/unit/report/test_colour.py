@@ -69,6 +69,7 @@ def test_a_pipe_gets_none() -> None:
     assert stream.getvalue() == TABLE
 
 
+@pytest.mark.process
 def test_an_error_of_the_command_line_is_red_on_its_terminal() -> None:
     controller, screen = pty.openpty()
     environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm"}

@@ -14,6 +14,8 @@ from fastlloyd.supervise.hosts import HostLines
 from fastlloyd.supervise.supervisor import supervise
 from tests.unit.supervise.programs.watching import PROGRAM, NotedProcess
 
+pytestmark = pytest.mark.process
+
 HOSTS = ("here", "there", "user@elsewhere")
 
 # Takes its options, notes its number under the host's name, and is the command.

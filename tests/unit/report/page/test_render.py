@@ -68,6 +68,7 @@ def test_numbers_on_pages():
     ]
 
 
+@pytest.mark.process
 def test_without_jinja2_the_sentence_says_how_to_get_it():
     program = (
         "import sys; sys.modules['jinja2'] = None\n"
