@@ -15,14 +15,16 @@ make_key() {
     ssh-keygen -q -t ed25519 -N '' -C "$HOSTNAME" -f "$keys/$1"
 }
 
-# A file that appears whole or not at all.
-publish() { cat >"$1.new" && mv "$1.new" "$1"; }
+# A file that appears whole or not at all. The other side can write there too: what it has put in the place is no way
+# to a file of this container.
+publish() { rm -f "$1.new" && (set -o noclobber && cat >"$1.new") && mv -T "$1.new" "$1"; }
 
 meet() { # CLIENT
-    local shared=/keys/$1
+    local shared=/keys/$1 key
     [[ -s $shared/host.pub ]] || { echo "rank: expected the host key of $1 in $shared, found none: does it run?" >&2; exit 3; }
     printf 'restrict %s\n' "$(<"$keys/id_ed25519.pub")" | publish "$shared/server.pub"
-    printf '[%s]:%d %s\n' "$1" "$port" "$(<"$shared/host.pub")" >>"$keys/known_hosts"
+    IFS= read -r key <"$shared/host.pub" || true  # one line: another one could speak for another client
+    printf '[%s]:%d %s\n' "$1" "$port" "$key" >>"$keys/known_hosts"
 }
 
 # "sent received": bytes on the interface of a container since it was started.

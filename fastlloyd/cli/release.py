@@ -44,6 +44,10 @@ def main(argv: Sequence[str]) -> int:
         sys.stdout.write(paint(table, sys.stdout))
     own = f"; this party's alone: {', '.join(waiting.own)}" if waiting.own else ""
     print(printable(f"run {held.run[:SHOWN_DIGITS]}, held since {waiting.at}: {len(waiting.files)} files{own}"))
+    if options.key is None:
+        # Whoever may write to the state directory may have put another key there, or none.
+        named = f"signed with {waiting.key_file}" if waiting.public_key else "not signed"
+        print(printable(f"{named}, as the ledger of decisions says; --key FILE makes sure of this site's own key"))
     if not options.yes:
         ask(printable(f"Type yes to release them to {output}:"), "not released; the result is held as before")
     held.release(output, overwrite=options.overwrite, note=options.note, key=key)

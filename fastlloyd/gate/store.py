@@ -53,7 +53,8 @@ def draft_folder(state: Path, run: str) -> Path:
     folder = state / HELD / f".{run}.part"
     try:
         folder.parent.mkdir(exist_ok=True, mode=0o700)
-        remove(folder)
+        for left in folder.parent.glob(".*.part"):  # of a run that broke off while it wrote, this one or another
+            remove(left)
         folder.mkdir(mode=0o700)
     except OSError as error:
         raise problem(f"--review: {folder} cannot be made ({error.strerror}); check rights and room") from error

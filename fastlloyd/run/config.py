@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +19,8 @@ from fastlloyd.data.form import Form, names_file
 from fastlloyd.errors import ConfigError, did_you_mean
 from fastlloyd.protocols.registry import ROWS, find, knows, names
 from fastlloyd.run.option import AUTO, option, options_of
-from fastlloyd.wire.regular import read_regular
+from fastlloyd.wire.regular import read_regular_bytes
+from fastlloyd.wire.toml import MOST_BYTES, parse_toml
 
 VERTICAL = "vertical"
 """The table of a run file that the vertical protocols have in common; there is one per protocol besides."""
@@ -349,14 +349,12 @@ def load_config(path: str | Path, flags: Mapping[str, Any] | None = None, *, lin
         Missing or unreadable file, an unknown key, a value of the wrong type or range.
     """
     try:
-        text = read_regular(Path(path))
+        values = parse_toml(read_regular_bytes(Path(path), MOST_BYTES + 1))
     except OSError as error:
         raise ConfigError(f"--config {path}: cannot be read ({error.strerror}); check the path") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"--config {path}: expected UTF-8 text") from error
-    try:
-        values = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # numbers of very many digits, very many brackets
+    except ValueError as error:
         raise ConfigError(f"--config {path}: not valid TOML: {error}") from error
     folder = Path(path).parent
     values = {key: _moved(key, value, lambda text: os.path.normpath(folder / text)) for key, value in values.items()}

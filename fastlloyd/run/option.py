@@ -10,7 +10,6 @@ The flag of `n_total` is `--n-total`; a run file may write it with dashes too.
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
@@ -145,7 +144,7 @@ class Option:
         if self.within is None or value is None or value in self.words:
             return
         least, most = self.within
-        if not (math.isfinite(value) and least <= value <= most):
+        if not least <= value <= most:
             raise self.wrong(f"a number from {least:g} to {most:g}", value)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import time as clock_time
@@ -16,14 +15,15 @@ from typing import Any
 
 from fastlloyd.errors import ConfigError, did_you_mean
 from fastlloyd.net.tcp.address import parse_address
-from fastlloyd.run.config import OPTIONS, has_table, load_config
-from fastlloyd.wire.regular import open_regular
+from fastlloyd.protocols.registry import find
+from fastlloyd.run.config import OPTIONS, RunConfig, has_table, load_config
+from fastlloyd.wire.regular import read_regular_bytes
+from fastlloyd.wire.toml import MOST_BYTES, parse_toml
 
 SUFFIX = ".toml"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """Of an offer."""
 _HOURS = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]")
-_MOST_BYTES = 1 << 20
 _LEAST_S, _MOST_S = 1, 86_400
 # What an offer may hold beside the values that all parties must have alike, and what of these is this site's own.
 _OFFERED = frozenset({"bounds", "categories", "deadline", "setup_deadline"})
@@ -117,7 +117,8 @@ def check_offer(path: Path) -> None:
     Raises
     ------
     ConfigError
-        It is no run file, holds another key than public ones, or names a file outside of its folder.
+        It is no run file, holds another key than public ones, names a file outside of its folder, or is for tables that
+        are split by columns.
     """
     for raw, value in _toml(path).items():
         key = raw.replace("-", "_")
@@ -127,7 +128,43 @@ def check_offer(path: Path) -> None:
             raise ConfigError(f"{path}: {key} is each site's own; an offer holds public values alone")
         if key in _NAMES_A_FILE and isinstance(value, str) and (Path(value).name != value or value.startswith(".")):
             raise ConfigError(f"{path}: {key}: expected a file beside the offer, got {value!r}")
-    load_config(path, links=False)
+    _refuse_vertical(path, load_config(path, links=False))
+
+
+def _refuse_vertical(path: Path, config: RunConfig) -> None:
+    """Refuse tables that are split by columns: columns and bounds are each party's own there, in no approval."""
+    if find(config.protocol).partition == "vertical":
+        raise ConfigError(
+            f"{path}: protocol: an approval says nothing of the columns that a site brings to {config.protocol}; join "
+            "it by hand, with `fastlloyd join`"
+        )
+
+
+def take_offer(path: Path, own: Mapping[str, Any]) -> RunConfig:
+    """Read a run file with what is this site's own; it may have changed since it was checked.
+
+    Parameters
+    ----------
+    path : Path
+    own : mapping
+        The keys of a run file that no offer sets; what is missing has its default.
+
+    Raises
+    ------
+    ConfigError
+        As for `check_offer`.
+    """
+    config = load_config(path, own)
+    for name, option in OPTIONS.items():
+        if not option.public and name not in _OFFERED and getattr(config, name) != own.get(name, option.default):
+            raise ConfigError(f"{path}: {name} is each site's own; an offer holds public values alone")
+    here = (Path(), Path(os.path.normpath(path.parent)))
+    for name in _NAMES_A_FILE:
+        value = getattr(config, name)
+        if value is not None and Path(value).parent not in here:
+            raise ConfigError(f"{path}: {name}: expected a file beside the offer, got {value!r}")
+    _refuse_vertical(path, config)
+    return config
 
 
 def offer_path(settings: SiteSettings, name: str) -> Path:
@@ -147,15 +184,10 @@ def offer_path(settings: SiteSettings, name: str) -> Path:
 def _toml(path: Path) -> dict[str, Any]:
     """Read a small TOML file."""
     try:
-        with open_regular(path) as file:
-            content = file.read(_MOST_BYTES + 1)
+        return parse_toml(read_regular_bytes(path, MOST_BYTES + 1))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
-    if len(content) > _MOST_BYTES:
-        raise ConfigError(f"{path}: expected at most {_MOST_BYTES} bytes")
-    try:
-        return tomllib.loads(content.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
 
 

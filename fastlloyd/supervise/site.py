@@ -35,12 +35,13 @@ from typing import Literal
 from fastlloyd.crypto.link.identity import load_key
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.errors import EXIT_OK, EXIT_PEER, ConfigError, printable
-from fastlloyd.run.config import load_config, to_toml
+from fastlloyd.run.config import to_toml
 from fastlloyd.run.state import own_folder
-from fastlloyd.supervise.offers import NAME, SUFFIX, SiteSettings, check_offer
+from fastlloyd.supervise.offers import NAME, SUFFIX, SiteSettings, check_offer, take_offer
 from fastlloyd.wire.regular import open_regular, read_regular, replace_file
 
 _MOST_OFFERS = 1000
+_MOST_SHOWN = 300
 _TAIL_BYTES = 1 << 14
 _LAST = "last"
 
@@ -119,7 +120,9 @@ class Site:
         """
         with self._alone(), self._until_told():
             while not self._stopped:
-                for name, path in self._offered():
+                offered = self._offered()
+                self._states = {name: state for name, state in self._states.items() if name in offered}
+                for name, path in offered.items():
                     if not self._stopped:
                         self._consider(name, path)
                 if once:
@@ -131,6 +134,8 @@ class Site:
         """Do for one offer what can be done now."""
         settings = self._settings
         try:
+            if not NAME.fullmatch(path.stem):
+                raise ConfigError("expected a name of letters, digits, dashes and underscores")
             ended = _outcome(settings.place("outcomes", name, ".json"))
             if ended is not None:
                 self._note(name, DONE if ended.code == EXIT_OK else FAILED, ended.said)
@@ -154,7 +159,7 @@ class Site:
         # Another offer's interrupted run is not this one's to go on with.
         last = settings.folder / "runs" / _LAST
         interrupted = (own / "run").exists() and last.exists() and read_regular(last) == name
-        config = load_config(
+        config = take_offer(
             path,
             {
                 **settings.own,
@@ -206,19 +211,15 @@ class Site:
         content = {"status": STATUS_VERSION, "at": datetime.now(UTC).isoformat(timespec="seconds"), "offers": offers}
         replace_file(self._settings.folder / "status.json", [_json(content)], mode=0o600)
 
-    def _offered(self) -> Iterator[tuple[str, Path]]:
-        """List the run files, by name; names that are none are passed over and said."""
+    def _offered(self) -> dict[str, Path]:
+        """List the run files, by their names as people may see them."""
         try:
             paths = sorted(path for path in self._settings.offers.iterdir() if path.suffix == SUFFIX)
         except OSError as error:
             raise ConfigError(
                 f"{self._settings.offers}: cannot be read ({error.strerror}); make this folder"
             ) from error
-        for path in paths[:_MOST_OFFERS]:
-            if NAME.fullmatch(path.stem):
-                yield path.stem, path
-            else:
-                self._note(path.stem[:64], REFUSED, "expected a name of letters, digits, dashes and underscores")
+        return {printable(path.stem)[:_MOST_SHOWN]: path for path in paths[:_MOST_OFFERS]}
 
     def _wait(self) -> None:
         """Pause until the next look, or until told to stop."""

@@ -234,6 +234,28 @@ def test_ssh_between_the_ranks_takes_one_key_and_no_password():
     assert "restrict %s" in rank
 
 
+def test_a_client_s_container_vouches_for_itself_alone_and_is_no_way_to_the_server_s_files(tmp_path):
+    shared, own = tmp_path / "keys" / "client-1", tmp_path / "own"
+    shared.mkdir(parents=True)
+    own.mkdir()
+    (own / "id_ed25519.pub").write_text("ssh-ed25519 AAAA server\n")
+    (own / "precious").write_text("mine")
+    (shared / "host.pub").write_text("ssh-ed25519 BBBB client-1\n[client-2]:2222 ssh-ed25519 CCCC stolen\n")
+    (shared / "server.pub.new").symlink_to(own / "precious")
+    (shared / "server.pub").symlink_to(own)
+    functions = (DOCKER / "rank.sh").read_text().partition("\ncase ${1:-} in")[0]
+    functions = functions.replace("/tmp/.ssh", str(own)).replace("=/keys/", f"={tmp_path}/keys/")
+    done = call("bash", "-c", functions + "\nmeet client-1\n")
+    assert done.returncode == 0, done.stderr
+    assert (own / "known_hosts").read_text() == "[client-1]:2222 ssh-ed25519 BBBB client-1\n"
+    assert (own / "precious").read_text() == "mine" and sorted(path.name for path in own.iterdir()) == [
+        "id_ed25519.pub",
+        "known_hosts",
+        "precious",
+    ]
+    assert (shared / "server.pub").read_text() == "restrict ssh-ed25519 AAAA server\n"
+
+
 def test_images_hold_no_secrets():
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     assert ignored[1] == "*"

@@ -52,6 +52,18 @@ def codes(outcomes) -> list[int]:
     return [outcome.exit_code for outcome in outcomes]
 
 
+def test_notices_without_end_fill_no_memory():
+    links = make_links(3)
+    for code in (3, 2, 3) * 50:
+        notice = Notice(TWO.rank, Reason.PROTOCOL, code)
+        links[1].post(SERVER, Kind.ABORT, notice.encode(), FINAL_ROUND)
+    links[2].post(SERVER, Kind.ABORT, Notice(ONE.rank, Reason.GONE, 3).encode(), FINAL_ROUND)
+    links[0].begin_ending()
+    while links[0].step(0.0):
+        pass
+    assert sorted((peer, notice.rank) for peer, notice in links[0].notices) == [(ONE, TWO.rank), (TWO, ONE.rank)]
+
+
 def test_all_ready_gives_one_fresh_run_id():
     outcomes = start_all(make_links(4), {})
     assert len(set(outcomes)) == 1 and len(outcomes[0]) == 16

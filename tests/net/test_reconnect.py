@@ -144,6 +144,22 @@ def test_whoever_does_not_come_back_is_named_when_its_time_is_up() -> None:
             one.receive(LIMIT_S)
 
 
+def test_whoever_is_away_holds_up_nobody_by_not_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "RELAY_BYTES", 100)
+    with site(2, stall_s=0.2) as here:
+        one, two = at_ease(here)
+        with here.turning() as at_server:
+            cut(two)
+            until(lambda: here.server._away)
+            for i in range(5):
+                one.send(TWO, b"%d" % i * 80)
+            until(lambda: here.server._holding)
+            time.sleep(0.5)  # more than twice as long as somebody who is there may leave them unread
+            with receiving(two) as at_two:
+                until(lambda: len(at_two) == 5)
+        assert at_two == [(ONE, b"%d" % i * 80) for i in range(5)] and at_server == []
+
+
 def test_a_server_that_does_not_come_back_is_named_when_its_time_is_up() -> None:
     here = site(1)
     with here.turning():
@@ -197,6 +213,13 @@ def test_without_reconnect_a_cut_is_the_end_at_once() -> None:
 
 
 # Who may come back
+
+
+def test_nobody_comes_back_where_nobody_may() -> None:
+    with site(2, reconnect_s=0.0) as here, here.turning():
+        secret = here.join(1)._hub.session.id
+        assert answer_to(here, Hello(1, secret), rank=1) is Answer.NO_SUCH_SESSION
+        assert here.server._by_rank[1].returns == 0
 
 
 def answer_to(here: Site, hello: Hello, *, rank: int | None) -> Answer:
@@ -302,6 +325,17 @@ def test_a_client_comes_back_a_bounded_number_of_times(monkeypatch: pytest.Monke
             cut(client)
             until(lambda: at_client)
         assert "does not take this client back" in str(at_client[0])
+
+
+def test_a_client_that_joins_and_hangs_up_again_and_again_does_not_fill_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "_MOST_RETURNS", 3)
+    with site(2) as here, here.turning():
+        answers = []
+        for _ in range(6):
+            answers.append(answer_to(here, Hello(1), rank=1))
+            until(lambda: here.server._by_rank[1] in here.server._away)
+        assert answers == [Answer.WELCOME] * 4 + [Answer.TAKEN] * 2
+        assert len(here.said) == 2 * 4
 
 
 @pytest.mark.parametrize("word", [b"", b"\x02", b"\x00\x00", b"\x01x"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import struct
 import threading
 from collections.abc import Iterator
@@ -16,8 +17,9 @@ from fastlloyd.net.link.frame import Kind
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.link.sums import Adder, Order, encode_ranks
 from fastlloyd.net.meter import Meter
+from fastlloyd.net.tcp import hub
 from fastlloyd.net.tcp.address import Address, listen
-from fastlloyd.net.tcp.admission import Answer, Keys
+from fastlloyd.net.tcp.admission import Answer, Hello, Keys, Welcome
 from fastlloyd.net.tcp.aggregator import Aggregator
 from fastlloyd.net.tcp.branch import BranchTransport
 from fastlloyd.net.tcp.hub import TcpServer
@@ -136,6 +138,20 @@ def test_only_the_servers_own_key_makes_an_aggregator(root) -> None:
         )
 
 
+def test_without_certificates_nobody_is_an_aggregator() -> None:
+    listeners = listen(Address("127.0.0.1", 0))
+    address = Address("127.0.0.1", listeners[0].getsockname()[1])
+    with TcpServer(listeners, 2, keys=None, note=list, warn=list, adds_up=True) as server:
+        stream = Stream(socket.create_connection((address.host, address.port)), None, server_side=False)
+        with stream_of(stream):
+            stream.write(Hello(0).encode())
+            stream.flush()
+            while (welcome := Welcome.take(stream)) is None:
+                assert server.receive(0.01) is None
+                stream.fill()
+    assert welcome.answer is Answer.NO_SUCH_RANK and server._branches == []
+
+
 def test_a_server_whose_run_has_no_sums_takes_none() -> None:
     root = Root(adds_up=False)
     with root.server, pytest.raises(ConfigError, match="--parent: no aggregator can join there"):
@@ -252,6 +268,54 @@ def test_faults_name_the_client_and_who_says_so(root) -> None:
     assert caught.value.rank == 2
     with pytest.raises(PeerGone):
         root.server.send(TWO, RECORD + b"x")
+    stream.close()
+
+
+def test_faults_without_end_are_told_once(root) -> None:
+    stream = root.aggregator()
+    root.bring(stream, 1, 2)
+    for _ in range(2000):
+        stream.put_frame(1, encode_fault(PeerError("client 1 lies", rank=1)))
+    stream.put_frame(2, RECORD + b"behind them")
+    with pytest.raises(PeerError, match="client 1 lies"):
+        root.server.receive(LIMIT_S)
+    assert root.server.receive(LIMIT_S) == (TWO, RECORD + b"behind them")
+    stream.put_frame(1, encode_fault(PeerGone("client 1 is gone", rank=1)))
+    with pytest.raises(PeerGone, match="client 1 is gone"):
+        root.server.receive(LIMIT_S)
+    stream.close()
+
+
+def test_an_aggregator_that_asks_and_does_not_read_fills_no_memory(root, monkeypatch) -> None:
+    monkeypatch.setattr(hub, "RELAY_BYTES", 1 << 14)
+    stream = root.aggregator()
+    root.bring(stream, 1)
+    branch = root.server._branches[0]
+    monkeypatch.setattr(branch.stream, "flush", lambda: None)  # as where the network takes no more
+    with stream_of(stream), pytest.raises(PeerGone, match="client 1 is gone with its aggregator: .* and does not read"):
+        for _ in range(1000):
+            stream.put_frame(2000, bytes([TreeKind.JOIN]))
+        while True:
+            assert root.server.receive(LIMIT_S) is None and branch.backlog < 1 << 15
+
+
+@contextlib.contextmanager
+def stream_of(stream: Stream) -> Iterator[None]:
+    """Close it in the end."""
+    try:
+        yield
+    finally:
+        stream.close()
+
+
+def test_a_place_that_an_aggregator_has_taken_is_taken(root) -> None:
+    # It can say that a client came to it that did not (docs/security.md): nobody else can be that client then.
+    stream = root.aggregator()
+    root.bring(stream, 3)
+    with pytest.raises(ConfigError, match="client 3 has joined already"):
+        root.while_turning(
+            lambda: join(root.address, 3, keys=keys_of(3, listening=False), deadline_s=LIMIT_S, note=root.said.append)
+        )
     stream.close()
 
 

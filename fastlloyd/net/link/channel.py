@@ -30,7 +30,7 @@ class Channel(ABC):
     Attributes
     ----------
     notices : list of (PartyId, Notice)
-        The abort notices that came, in order, each with its sender.
+        The last abort notice of each peer, in order, each with its sender.
     verdict : Notice or None
         Why the run ends, once that is agreed.
     gone : set of PartyId
@@ -163,6 +163,8 @@ class Channel(ABC):
         # A party knows of its own mistakes and bugs only; of another it can say that a peer failed.
         if notice.by != notice.rank:
             notice = replace(notice, code=EXIT_PEER)
+        # The last of each: somebody may send them without end.
+        self.notices = [each for each in self.notices if each[0] != peer]
         self.notices.append((peer, notice))
         if peer == SERVER:
             self.verdict = notice

@@ -297,7 +297,8 @@ class TcpServer(Door):
             error = decode_fault(body, place.party, branch.name)
             if isinstance(error, PeerGone):
                 self._lose(place, error)
-            else:
+            elif not place.accused:  # once: the client goes on, and could fill the memory
+                place.accused = True
                 self._inbox.append(error)
         elif kind in UPWARD:
             place = self._own(branch, rank)
@@ -417,6 +418,8 @@ class TcpServer(Door):
     def _admit_through(self, branch: Branch, rank: int) -> None:
         """Let a client in that has come to an aggregator, if its place is free."""
         place = self._by_rank.get(rank)
+        if branch.backlog > RELAY_BYTES:
+            raise ValueError("it asks for clients and does not read the answers")
         if place is None or self._is_here(place) or place.gone:
             self._put_down(branch, rank, encode_answer(Answer.NO_SUCH_RANK if place is None else Answer.TAKEN))
             return
@@ -435,11 +438,12 @@ class TcpServer(Door):
 
     def _is_free(self, place: Place) -> bool:
         """Whether a client may join in this place: nobody has, or the welcome was cut off before it took anything."""
-        unused = place.session.taken == place.session.confirmed == 0
+        unused = place.session.taken == place.session.confirmed == 0 and place.returns < _MOST_RETURNS
         return not self._is_here(place) or (unused and place in self._away)
 
     def _admit(self, place: Place, stream: Stream) -> None:
         """Let a client in, and send what has waited for it."""
+        place.returns += self._is_here(place)
         place.session.id = os.urandom(ID_BYTES)
         if not self._welcome(place, stream, 0):
             return

@@ -64,6 +64,8 @@ class Place:
         When its connection was cut.
     returns : int
         How often it has come back.
+    accused : bool
+        Whether an aggregator has said what it did wrong.
     gone : bool
     """
 
@@ -76,6 +78,7 @@ class Place:
     moved: tuple[int, float] = (0, 0.0)
     cut: float = 0.0
     returns: int = 0
+    accused: bool = False
     gone: bool = False
 
     def __str__(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -245,6 +246,46 @@ def test_a_draft_is_dropped(state: Path) -> None:
     assert not draft.exists()
 
 
+def test_the_draft_of_a_run_that_broke_off_goes_with_the_next_run(state: Path) -> None:
+    left = draft_folder(state, OTHER)  # killed while it wrote, and never resumed
+    (left / "labels_1.csv").write_text("row,label\n1,0\n")
+    draft_folder(state, "c3" * 16)
+    assert not left.exists() and (state / "held" / RUN).exists()
+
+
+@pytest.mark.parametrize("forged", ["unsigned", "with another key"])
+def test_the_key_that_is_given_counts_and_else_people_see_which(
+    state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], forged: str
+) -> None:
+    own, other = save(KEY, tmp_path / "site.key"), Ed25519PrivateKey.generate()
+    entry = Decisions(state).held(RUN)
+    assert entry is not None
+    # Somebody without the site's key writes the state directory anew, with other labels.
+    (state / NAME).unlink()
+    path = state / "held" / RUN / "labels_1.csv"
+    path.write_text("row,label\n1,1\n")
+    path.with_name("report.json").unlink()
+    files = {**entry.files, path.name: store.digest_file(state, path)}
+    del files["report.json"]
+    named = save(other, tmp_path / "forged.key") if forged == "with another key" else ""
+    entry = replace(entry, files=files, key_file=str(named), public_key="", signature="")
+    Decisions(state).add(entry, other if named else None)
+    assert main(["release", str(state), "--yes", "--key", str(own)]) == 2
+    assert "give the key that this site had in the run" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    assert main(["release", str(state), "--output", str(tmp_path / "out")]) == 2  # nobody answers
+    said = capsys.readouterr().out
+    assert (f"signed with {named}, as the ledger" if named else "not signed, as the ledger") in said
+
+
+def save(key: Ed25519PrivateKey, path: Path) -> Path:
+    """Write a key as `fastlloyd keygen` does."""
+    form = serialization.PrivateFormat.PKCS8
+    path.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+    path.chmod(0o600)
+    return path
+
+
 def test_one_of_several_is_named(state: Path, tmp_path: Path) -> None:
     wait(state, OTHER)
     with pytest.raises(ConfigError, match=r"several results wait \(run a1a1a1a1 in .*; run b2b2b2b2 in .*\); name one"):
@@ -304,10 +345,7 @@ def test_two_do_not_decide_at_once(state: Path, tmp_path: Path, monkeypatch: pyt
 def test_the_command_takes_the_key_of_the_run_and_refuses_an_answer_of_nobody(
     state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "site.key"
-    form = serialization.PrivateFormat.PKCS8
-    path.write_bytes(KEY.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
-    path.chmod(0o600)
+    path = save(KEY, tmp_path / "site.key")
     assert main(["discard", str(state.parent), "--key", str(path)]) == 2
     assert "standard input is no terminal; add --yes" in capsys.readouterr().err
     assert main(["discard", str(state.parent), "--yes"]) == 2

@@ -1,0 +1,134 @@
+"""The service of a site meets hostile offers: none stops it, none reaches what is the site's own."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastlloyd.crypto.link.identity import make_identity, save_identity
+from fastlloyd.crypto.link.roster import Roster, RosterEntry
+from fastlloyd.supervise import site as module
+from fastlloyd.supervise.offers import read_settings
+from fastlloyd.supervise.site import Site
+
+OFFER = 'k = 2\nbounds = "-1,1"\nn_total = 120\nrounds = 4\nepsilon = 5.0\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A client's folder with one good offer; nobody listens at its server."""
+    entries = []
+    for rank, role in enumerate(["server", "client", "client"]):
+        one = make_identity(f"site {rank}", rank)
+        save_identity(one, tmp_path / f"{rank}.key", tmp_path / f"{rank}.pem")
+        entries.append(RosterEntry(one.name, role, rank, one.certificate_pem))
+    Roster(tuple(entries)).save(tmp_path / "roster.toml")
+    made = tmp_path / "north"
+    (made / "offers").mkdir(parents=True)
+    (made / "offers" / "march.toml").write_text(OFFER)
+    (made / "site.toml").write_text(
+        'server = "127.0.0.1:1"\nkey = "../1.key"\nroster = "../roster.toml"\ndata = "own.csv"\n'
+    )
+    return made
+
+
+def look(folder: Path) -> list[str]:
+    """Look once; gives what was said to people."""
+    said: list[str] = []
+    assert Site(read_settings(folder), said.append).serve(once=True) == 0
+    return said
+
+
+def states(folder: Path) -> dict[str, dict[str, str]]:
+    offers: dict[str, dict[str, str]] = json.loads((folder / "status.json").read_text())["offers"]
+    return offers
+
+
+def test_a_name_that_is_no_text_stops_nothing_and_speaks_to_no_terminal(folder: Path) -> None:
+    for name in (b"\xff\xfe.toml", b"\x1b[2Jall is well\n.toml", "a\u202eb.toml".encode(), b".toml.toml"):
+        (folder / "offers" / os.fsdecode(name)).write_text(OFFER)
+    said = look(folder)
+    assert all(line.isprintable() for line in said)
+    found = states(folder)
+    assert found.pop("march")["state"] == "waits for consent"
+    assert {offer["state"] for offer in found.values()} == {"refused"} and len(found) == 4
+
+
+def test_names_that_are_no_longer_offered_are_forgotten(folder: Path) -> None:
+    service = Site(read_settings(folder), lambda line: None)
+    for turn in range(3):
+        for number in range(5):
+            (folder / "offers" / f"no name {turn} {number}.toml").write_text("")
+        service.serve(once=True)
+        for path in (folder / "offers").glob("no name*"):
+            path.unlink()
+        assert len(states(folder)) == 6
+
+
+HUGE = {
+    "decimal": "epsilon = 1" + "0" * 400,
+    "hexadecimal": "k = 0x" + "f" * 8000,
+    "negative": "n_total = -1" + "0" * 400,
+    "in a list": "bounds = [0x" + "f" * 8000 + ", 1]",
+    "in a list of numbers": "client_caps = [1" + "0" * 400 + ", 1]",
+    "in a table": "[fastlloyd-plus]\nx = [{y = 0x" + "f" * 8000 + "}]",
+    "a deadline": "deadline = 1" + "0" * 400,
+}
+
+
+@pytest.mark.parametrize("text", HUGE.values(), ids=HUGE.keys())
+def test_a_number_that_nobody_can_write_stops_nothing(folder: Path, text: str) -> None:
+    (folder / "offers" / "april.toml").write_text(text)
+    look(folder)
+    found = states(folder)
+    assert found["april"]["state"] == "refused" and len(found["april"]["more"]) < 2000
+    assert found["march"]["state"] == "waits for consent"
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ('metrics = "{there}"', "metrics is each site's own"),
+        ('log_file = "{there}"', "log_file is each site's own"),
+        ('log-file = "{there}"', "log_file is each site's own"),
+        ("overwrite = true", "overwrite is each site's own"),
+        ('protocol = "vertical-plain"\ncolumns = ["age"]', "says nothing of the columns that a site brings"),
+        ('bounds = "../site.toml"', "expected a file beside the offer"),
+        ('categories = "/etc/passwd"', "expected a file beside the offer"),
+    ],
+)
+def test_an_offer_that_changes_after_it_was_checked_reaches_for_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, line: str, sentence: str
+) -> None:
+    offer, there = folder / "offers" / "march.toml", folder.parent / "there"
+    ran: list[tuple[Any, ...]] = []
+    real = module.check_offer
+
+    def check(path: Path) -> None:
+        real(path)
+        content = "" if line.startswith("bounds") else 'bounds = "-1,1"\n'
+        offer.write_text(OFFER.replace('bounds = "-1,1"\n', content) + line.format(there=there) + "\n")
+
+    monkeypatch.setattr(module, "check_offer", check)
+    monkeypatch.setattr(Site, "_run", lambda self, *words: ran.append(words) or (3, "nobody there"))
+    (folder / "approvals").mkdir()
+    (folder / "approvals" / "march.json").write_text("{}")
+    look(folder)
+    assert states(folder)["march"]["state"] == "refused" and sentence in states(folder)["march"]["more"]
+    assert ran == [] and not (folder / "runs" / "march.toml").exists()
+
+
+def test_an_offer_that_stays_as_it_is_is_joined(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(Site, "_run", lambda self, *words: ran.append(words) or (3, "nobody there"))
+    (folder / "offers" / "bounds.csv").write_text("feature,lo,hi\na,0,1\n")
+    (folder / "offers" / "march.toml").write_text(OFFER.replace('"-1,1"', '"bounds.csv"') + "deadline = 9.0\n")
+    (folder / "approvals").mkdir()
+    (folder / "approvals" / "march.json").write_text("{}")
+    look(folder)
+    assert states(folder)["march"] == {"state": "waits for the server", "more": "nobody there"}
+    assert len(ran) == 1 and "deadline = 9.0" in (folder / "runs" / "march.toml").read_text()
