@@ -156,6 +156,7 @@ def test_it_tries_again_while_nothing_is_spent_and_stops_when_told(parties, fold
         ("print_result = true", "print_result is each site's own"),
         ('bounds = "../../secrets.csv"', "expected a file beside the offer"),
         ('categories = "/etc/passwd"', "expected a file beside the offer"),
+        ('bounds = ".ssh"', "expected a file beside the offer"),
         ('protocol = "vertical-dp"\ncolumns = ["age"]', "says nothing of the columns that a site brings"),
         ("surprise = 1", "unknown key 'surprise'"),
         ("epsilon = ", "not valid TOML"),

@@ -18,6 +18,7 @@ from fastlloyd.net.tcp.knock import Way
 from fastlloyd.net.tcp.proxy import Proxy
 from fastlloyd.net.tcp.session import NO_ID
 from fastlloyd.net.tcp.spoke import TcpClient
+from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.wire.header import SERVER, PartyId
 from tests.contracts import transport as contract
 from tests.net.connect_proxy import ConnectProxy
@@ -286,6 +287,21 @@ def test_a_welcome_that_was_cut_off_does_not_cost_the_place() -> None:
             until(lambda: here.server._away)
             client = here.join(1, reconnect_s=LIMIT_S)
             assert client.receive(LIMIT_S) == (SERVER, b"early")
+
+
+def test_a_server_that_welcomes_to_another_session_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    with site(1) as here:
+        (client,) = at_ease(here)
+
+        def attempt(self: Way, end: float, session_id: bytes = NO_ID, taken: int = 0) -> tuple[object, str, bool]:
+            stream = Stream(here.raw(), None, server_side=False)
+            return (stream, Welcome(Answer.WELCOME, 1, 2, bytes(15) + b"x")), "", True
+
+        monkeypatch.setattr(Way, "attempt", attempt)
+        with here.turning():
+            cut(client)
+            with pytest.raises(PeerGone, match="does not take this client back"):
+                client.receive(LIMIT_S)
 
 
 @pytest.mark.parametrize("taken", [1, 1 << 63])

@@ -167,6 +167,15 @@ def test_contract_over_ipv6_and_by_name(host: str) -> None:
     run_parties(Site(2, host=host), lambda endpoint: contract.run(endpoint, contract.order_per_peer))
 
 
+def test_a_frame_of_nobody_is_the_server_s_fault() -> None:
+    with Site(1) as site:
+        (client,) = site.all_in()
+        site.server._by_rank[1].put(99, b"x")
+        with site.turning(), pytest.raises(PeerError, match="it is said to come from rank 99") as caught:
+            client.receive(LIMIT_S)
+        assert caught.value.rank == SERVER.rank
+
+
 def test_closed_transports_refuse() -> None:
     site = Site(1)
     with site.turning():

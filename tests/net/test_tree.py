@@ -56,6 +56,7 @@ class Root:
     """A server whose thread is the test's own, and aggregators and clients in threads of theirs."""
 
     adds_up: bool = True
+    reconnect_s: float = 0.0
     said: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -68,6 +69,7 @@ class Root:
             note=self.said.append,
             warn=self.said.append,
             adds_up=self.adds_up,
+            reconnect_s=self.reconnect_s,
         )
 
     def while_turning(self, work):
@@ -241,6 +243,16 @@ def test_what_an_aggregator_may_not_send_loses_it_and_its_clients_alone(root, ra
     assert root.server.receive(LIMIT_S) == (THREE, RECORD + b"still there")
     for each in (stream, other):
         each.close()
+
+
+def test_an_aggregator_whose_connection_is_cut_is_not_waited_for() -> None:
+    root = Root(reconnect_s=10 * LIMIT_S)
+    with root.server:
+        stream = root.aggregator()
+        root.bring(stream, 1)
+        stream.close()
+        with pytest.raises(PeerGone, match="client 1 is gone with its aggregator"):
+            root.server.receive(LIMIT_S)
 
 
 def test_too_long_a_frame_of_an_aggregator_loses_it_before_memory_is_set_aside(root) -> None:

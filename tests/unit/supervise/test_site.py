@@ -131,4 +131,38 @@ def test_an_offer_that_stays_as_it_is_is_joined(folder: Path, monkeypatch: pytes
     (folder / "approvals" / "march.json").write_text("{}")
     look(folder)
     assert states(folder)["march"] == {"state": "waits for the server", "more": "nobody there"}
-    assert len(ran) == 1 and "deadline = 9.0" in (folder / "runs" / "march.toml").read_text()
+    text = (folder / "runs" / "march.toml").read_text()
+    assert (
+        len(ran) == 1 and "deadline = 9.0\n" in text and "print_result = false\n" in text and "resume = false\n" in text
+    )
+
+
+def test_a_run_that_has_spent_is_not_joined_again_by_itself(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = folder / "state" / "client-1" / "ledger.jsonl"
+    ran: list[tuple[Any, ...]] = []
+
+    def run(self: Site, *words: Any) -> tuple[int, str]:
+        ran.append(words)
+        ledger.parent.mkdir(parents=True, exist_ok=True)
+        with ledger.open("a") as file:
+            file.write("one more release\n")
+        return 3, "client 2 is gone"
+
+    monkeypatch.setattr(Site, "_run", run)
+    (folder / "approvals").mkdir()
+    (folder / "approvals" / "march.json").write_text("{}")
+    for _ in range(2):
+        look(folder)
+        assert states(folder)["march"] == {"state": "failed", "more": "client 2 is gone"}
+    assert len(ran) == 1
+
+
+@pytest.mark.parametrize(("last", "resumed"), [("march", "true"), ("april", "false")])
+def test_only_its_own_run_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch, last: str, resumed: str) -> None:
+    monkeypatch.setattr(Site, "_run", lambda self, *words: (3, "nobody there"))
+    for name in ("approvals", "runs", "state/client-1/run"):
+        (folder / name).mkdir(parents=True)
+    (folder / "approvals" / "march.json").write_text("{}")
+    (folder / "runs" / "last").write_text(last)
+    look(folder)
+    assert f"resume = {resumed}\n" in (folder / "runs" / "march.toml").read_text()
