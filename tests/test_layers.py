@@ -22,6 +22,7 @@ ROOMS = [
         "net/link",
         "net/mpi",
         "net/tcp",
+        "net/calls",
         "party",
         "report",
         "gate",
@@ -32,7 +33,7 @@ ROOMS = [
         "dossier",
         "protocols/NAME",
     ),
-    *("estimator", "supervise", "bench", "cli", "client", "server", "__init__", "__main__"),
+    *("estimator", "supervise", "bench", "cli", "adapters", "client", "server", "__init__", "__main__"),
 ]
 LEVEL = {name: level for level, name in enumerate(ROOMS)}
 MOST_FILES = 25
@@ -50,6 +51,7 @@ PLACES = {
     "psycopg": {"data/connection.py"},
     "sklearn": {"estimator/", "kmeans/metrics.py", "bench/"},
     "numba": {"kmeans/fused.py"},
+    "nvflare": {"adapters/nvflare.py"},
     "tqdm": {"report/", "bench/"},
     "pickle": set(),
     "random": set(),

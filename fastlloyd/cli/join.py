@@ -43,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
     proxy = find_proxy(address, os.environ)
     place = find_place(config, arguments.rank)
     journal = start_log(config, place.me.rank)
-    approve = None if arguments.approval is None else _approved(Path(arguments.approval), config, place)
+    approve = None if arguments.approval is None else approved(Path(arguments.approval), config, place)
     keys = connection_keys(place)
     refuse_other_files(config, place.me)
     catch_signals()
@@ -69,7 +69,7 @@ def main(argv: Sequence[str]) -> int:
     return ending.code
 
 
-def _approved(path: Path, config: RunConfig, place: Place) -> Approve:
+def approved(path: Path, config: RunConfig, place: Place) -> Approve:
     """Return what refuses a run that this client has not approved; the file is checked at once."""
     from fastlloyd.crypto.link.roster import Roster
     from fastlloyd.dossier.approval import check_approval, read_approval

@@ -71,7 +71,7 @@ def main(argv: Sequence[str]) -> int:
             f"--clients: the roster names {format_count(count, 'client')}, got {arguments.clients}; leave the flag out"
         )
     folder = arguments.require_approvals
-    approve = None if folder is None else _approved(Path(folder), config)
+    approve = None if folder is None else approved_by_all(Path(folder), config)
     status = None
     if arguments.status is not None:
         status = parse_address(arguments.status, "--status", listening=True)
@@ -159,7 +159,7 @@ def refuse_other_files(config: RunConfig, me: PartyId) -> None:
         find_earlier(output_folder(config.output, me)).refuse(None)
 
 
-def _approved(folder: Path, config: RunConfig) -> Approve:
+def approved_by_all(folder: Path, config: RunConfig) -> Approve:
     """Return what refuses a run that not all clients have approved; their files are checked at once."""
     from fastlloyd.crypto.link.roster import Roster
     from fastlloyd.dossier.approval import check_approval, read_approvals

@@ -64,7 +64,7 @@ class Announcer:
     def __post_init__(self) -> None:
         self.patience = Patience(self.remark)
         self.view = View(me=self.me, waiting=self._awaited)
-        self._progress = Progress(sys.stdout, quiet=self.quiet)
+        self._progress = Progress(sys.stdout, quiet=self.quiet or self.journal is Journal.LOG)
 
     @property
     def speaks(self) -> bool:
@@ -95,7 +95,7 @@ class Announcer:
         """Say something to whoever watches this rank."""
         if self.journal is not Journal.TEXT and "\n" not in text.strip():  # tables are for people
             _log.info("%s", text)
-        if not self.quiet:
+        if not self.quiet and self.journal is not Journal.LOG:
             self._progress.write(printable(text.rstrip("\n"), lines=True) + "\n", sys.stdout)
 
     def remark(self, text: str) -> None:
@@ -111,7 +111,7 @@ class Announcer:
         text = printable(with_names(text, self.names))
         if self.journal is not Journal.TEXT:
             _log.log(level, "%s", text)
-        if self.journal is Journal.STDERR:
+        if self.journal in (Journal.STDERR, Journal.LOG):
             return
         named = self.me.rank and not self.own_terminal
         self._progress.write(f"fastlloyd: {self.me}: {text}\n" if named else f"fastlloyd: {text}\n", sys.stderr)

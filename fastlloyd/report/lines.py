@@ -32,6 +32,8 @@ class Journal(Enum):
     """Sentences on standard error, and all of it in a file of JSON lines."""
     STDERR = "stderr"
     """All of it as JSON lines on standard error."""
+    LOG = "log"
+    """All of it in the log, and nothing on a terminal: the process is another program's."""
 
 
 class JsonFormatter(logging.Formatter):

@@ -43,13 +43,27 @@ def run_party(
     carrier : Transport
         To be closed by the caller; it may be `transport` with `--delay` added.
     """
+    # What has been imported stays to the end: the collector need not go through it in the midst of a round.
+    gc.freeze()
+    catch_signals()
+    ending, carrier = carry_out(config, transport, announcer, approve=approve)
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN if ending.code else signal.SIG_DFL)
+    return ending, carrier
+
+
+def carry_out(
+    config: RunConfig | FastLloydError,
+    transport: Transport,
+    announcer: Announcer,
+    *,
+    approve: Approve | None = None,
+) -> tuple[Ending, Transport]:
+    """Run a party in a process that others own, in any thread of it: as `run_party`, but signals stay as they are."""
     from fastlloyd.net.delay import delayed
     from fastlloyd.run.execute import execute
 
-    # What has been imported stays to the end: the collector need not go through it in the midst of a round.
-    gc.freeze()
     carrier = delayed(transport, config.delay if isinstance(config, RunConfig) else 0.0)
-    catch_signals()
     view = announcer.view
     view.clients = len(transport.peers)
     metrics = None
@@ -65,8 +79,6 @@ def run_party(
     finally:
         if metrics is not None:
             metrics.close()
-    for number in _SIGNALS:
-        signal.signal(number, signal.SIG_IGN if ending.code else signal.SIG_DFL)
     return ending, carrier
 
 

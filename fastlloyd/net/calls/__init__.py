@@ -1,0 +1,1 @@
+"""Frames as calls of a framework that joins the parties already."""
