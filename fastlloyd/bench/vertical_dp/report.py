@@ -84,8 +84,9 @@ def conditions(panels: Sequence[Panel], machine: str) -> str:
         "entropy, our local clustering, automatic k'. 'mended': the paper's estimators on private sketches (phantoms "
         "of the grid, tight composition), k' = 5. 'as published': the paper's phantoms, composition and "
         "estimators, k' = 5; its Theorem 4 does not hold, so no epsilon is claimed for it. Where the paper clusters by "
-        "an LSH forest (DPLSF), a 'box tree' of ours stands. Baselines: k' = 5, our local clustering, the paper's "
-        "division of epsilon. Additive fit: see docs/vertical-dp.md."
+        "an LSH forest (DPLSF), a 'box tree' of ours stands. Baselines: k' = 5, the local clustering 'lloyd', the "
+        "paper's division of epsilon; of '2PEst, mended, paper's composition' both are the same, so that only the "
+        "weights differ. Additive fit: see docs/vertical-dp.md."
     )
 
 

@@ -153,9 +153,8 @@ def test_a_figure_becomes_markdown_csv_and_png(tmp_path: Path) -> None:
         "paper's weights",
         "paper's baseline",
     ]
-    assert (
-        "- vertical-dp (ours): estimate ours, fit ours, phantoms ours, composition ours; local clusters: ours." in text
-    )
+    parts = "estimate ours, fit ours, phantoms ours, composition ours"
+    assert f"- vertical-dp (ours): {parts}; local clusters: ours (shortened)." in text
     forest = "our box tree where the paper has an LSH forest (DPLSF)"
     assert f"phantoms the paper's, composition the paper's; local clusters: {forest}." in text
     rows = list(csv.DictReader((tmp_path / "vertical-dp-fig0.csv").read_text().splitlines()))
