@@ -125,7 +125,8 @@ def _role(run: Planned, rank: int) -> str:
     what = "columns" if run.vertical else "records"
     role = f"{'server' if rank == SERVER.rank else 'client'}, {f'holds {what}' if holds else f'holds no {what}'}"
     # Which party of vertical-he computes follows from the plan, and so from numbers that are not all known yet.
-    part = {run.facts.get("computing"): "to compute", run.facts.get("holder"): "to hold the key"}.get(rank)
+    holding = "to open the sums" if run.facts.get("mode") == "threshold" else "to hold the key"
+    part = {run.facts.get("holder"): holding, run.facts.get("computing"): "to compute"}.get(rank)
     return role if part is None else f"{role}, expected {part}"
 
 

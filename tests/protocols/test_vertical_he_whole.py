@@ -13,6 +13,7 @@ from fastlloyd.__main__ import main
 from fastlloyd.bench.vertical_he.mpi import run_over_mpi
 from fastlloyd.bench.vertical_he.run import Case, synthetic
 from fastlloyd.report.document import load
+from tests.mpi.support import done as under_mpirun
 from tests.mpi.support import mpirun, read_matrix
 from tests.protocols.whole import done_flags as done
 from tests.protocols.whole import run_flags as run
@@ -73,7 +74,8 @@ def test_a_server_without_data_computes_for_two_owners(tmp_path: Path) -> None:
     assert written["parameters"]["mode"] == "server-aided" and written["parameters"]["computing"] == 0
     found = read_matrix(tmp_path / "res" / "centroids.csv")
     found = found[np.argsort(found[:, 0])]
-    assert np.abs((found - CENTERS) / np.array([2.0, 50.0])).max() < 0.05  # the weights are soft
+    # The weights are soft; the flooding noise, 7.6 on sums of 150 records from two sides, is 0.025 of the range.
+    assert np.abs((found - CENTERS) / np.array([2.0, 50.0])).max() < 0.15
 
 
 # Rank 0 computes below, too.
@@ -125,15 +127,58 @@ def test_two_clusters_of_several_columns_at_both_are_found_by_projection_with_a_
     assert np.abs((found - expected) / np.array([2.0, 1.0, 50.0, 1.0])).max() < 0.15
 
 
-def test_a_common_key_with_more_clusters_needs_a_party_with_one_or_two_columns(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_common_key_with_more_clusters_and_columns_takes_the_circuit(tmp_path: Path) -> None:
     offices(tmp_path, (0, 1))
     add_columns(tmp_path)
     add_columns(tmp_path, "most")
-    flags = [*FLAGS, *RUN, "--k", "3", "--set", "vertical-he.mode=threshold", "--output", "res"]
-    ended = run(tmp_path, flags, n=2)
-    assert ended.codes == {2}
-    assert "set mode = two-party, or ask for two clusters (--k 2), or let one of the owners" in ended.said
-    assert not (tmp_path / "res").exists() or not (tmp_path / "res" / "report.json").exists()
+    flags = [*FLAGS, *RUN, "--k", "3", "--set", "vertical-he.mode=threshold", "--epsilon", "20", "--output", "res"]
+    done(tmp_path, flags, n=2)
+    written = load(tmp_path / "res" / "report.json")["parameters"]
+    assert (written["mode"], written["scheme"], written["parties"]) == ("threshold", "pairwise", 2)
+
+
+def three_offices(folder: Path) -> None:
+    """Three tables of one column each; the third tells the clusters apart as the others do."""
+    offices(folder, (0, 1))
+    lines = [f"p{i:04d},{(-0.4, 0.7)[i % 2]}" for i in range(N)]
+    (folder / "office_2.csv").write_text("\n".join(["id,y", *lines]) + "\n")
+    (folder / "bounds_2.csv").write_text("feature,lo,hi\ny,-1,1\n")
+
+
+SHARED = ("--set", "vertical-he.mode=threshold", "--epsilon", "20", "--output", "out-{client}")
+
+
+def check_shared(folder: Path) -> None:
+    """All three have the same centres, of a key that all of them share."""
+    texts = {(folder / f"out-{rank}" / "centroids.csv").read_text() for rank in range(3)}
+    assert len(texts) == 1
+    for rank in range(3):
+        written = load(folder / f"out-{rank}" / "report.json")
+        assert 0.99 * 20 <= written["privacy"]["spent_epsilon"] <= 20
+        assert "all other parties together" in written["claim"]
+        assert (written["parameters"]["mode"], written["parameters"]["scheme"]) == ("threshold", "pairwise")
+    found = read_matrix(folder / "out-0" / "centroids.csv")
+    found = found[np.argsort(found[:, 0])]
+    expected = np.column_stack([CENTERS, [-0.4, 0.7]])
+    assert np.abs((found - expected) / np.array([2.0, 50.0, 2.0])).max() < 0.15
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_three_parties_that_share_the_key_have_the_centres(tmp_path: Path) -> None:
+    three_offices(tmp_path)
+    done(tmp_path, [*FLAGS, *RUN, *SHARED], n=3)
+    check_shared(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.mpi
+@pytest.mark.timeout(900)
+def test_three_parties_that_share_the_key_have_the_centres_under_mpirun(tmp_path: Path) -> None:
+    three_offices(tmp_path)
+    under_mpirun(tmp_path, [*FLAGS, *RUN, *SHARED], n=3)
+    check_shared(tmp_path)
 
 
 def test_other_people_at_the_parties_end_the_run(tmp_path: Path) -> None:

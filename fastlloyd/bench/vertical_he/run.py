@@ -114,12 +114,13 @@ def run_case(case: Case, points: NDArray[np.float64], workers: int) -> dict[str,
     columns = {rank: np.ascontiguousarray(points[:, list(plan.columns(rank))].T) for rank in range(plan.parties)}
     with WorkerEngine(plan, columns[plan.computing], workers) as engine:
         parties: dict[PartyId, Party[Result]] = {
-            PartyId(plan.computing): _marked(computing_party(plan, engine, _noise(plan)), marks),
-            PartyId(plan.holder): key_holder(plan, columns[plan.holder], _noise(plan)),
+            PartyId(plan.computing): _marked(computing_party(plan, engine, _noise(plan)), marks)
         }
+        if plan.holder != plan.computing:
+            parties[PartyId(plan.holder)] = key_holder(plan, columns[plan.holder], _noise(plan))
         for rank in plan.owners:
             if PartyId(rank) not in parties:
-                parties[PartyId(rank)] = owner(PartyId(rank), plan, columns[rank])
+                parties[PartyId(rank)] = owner(PartyId(rank), plan, columns[rank], _noise(plan))
         simulation = Simulation(parties)
         result: Result = simulation.run()[PartyId(plan.holder)]
     end = time.perf_counter()
@@ -161,8 +162,8 @@ def _noise(plan: Plan) -> partial[NDArray[np.int64]]:
     return partial(_draw, plan, secret)
 
 
-def _draw(plan: Plan, secret: SecretRandom, t: int) -> NDArray[np.int64]:
-    return draw_noise(plan, secret)
+def _draw(plan: Plan, secret: SecretRandom, t: int, grid: float = 1.0) -> NDArray[np.int64]:
+    return draw_noise(plan, secret, grid)
 
 
 def _marked(party: Party[Result], marks: dict[str, float]) -> Party[Result]:

@@ -87,6 +87,11 @@ class Context:
         """All primes that carry data, from the last level up."""
         return tuple(int(p.value()) for p in self.seal.first_context_data().parms().coeff_modulus())
 
+    @property
+    def key_primes(self) -> tuple[int, ...]:
+        """All primes: those that carry data from the last level up, and with more than one that for relinearisation."""
+        return self._key_primes
+
     def cipher(self) -> Any:
         """Make an empty ciphertext to put a result into."""
         return library().Ciphertext()
@@ -193,13 +198,30 @@ class Context:
         self._exchange.load(key, self.seal, self._key_form.write(self.read_public_key(content)))
         return key
 
-    def load_relin_key(self, content: bytes) -> Any:
+    def expand_key(self, content: bytes) -> Halves:
+        """Read a peer's public key with its second half written out; raises ValueError as `load_ciphertext` does."""
+        return self._read(self.load_public_key(content), self._key_form, seeded=False)
+
+    def key_residues(self, coefficients: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return a polynomial with small integer coefficients, shape (N,), as keys are stored, shape (primes, N)."""
+        plain = library().Plaintext()
+        slots = self.transform(coefficients.astype(np.float64))
+        self._encoder.encode(slots.tolist(), self.seal.key_parms_id(), 1.0, plain)
+        try:
+            return self._key_form.read_plain(self._exchange.save(plain, self._key_form.plain_bytes))
+        except ValueError as error:
+            raise unsupported() from error
+
+    def load_relin_key(self, content: bytes, *, seeded: bool = True) -> Any:
         """Read a peer's relinearisation key; raises ValueError as `load_ciphertext` does."""
-        key, each = library().RelinKeys(), self.parameters.public_key_bytes
+        key, each = library().RelinKeys(), self.parameters.key_bytes(seeded=seeded)
         expected = self.parameters.digits * each
         if len(content) != expected:
             raise ValueError(f"expected a relinearisation key of {expected} bytes, got {len(content)}")
-        parts = [self.read_public_key(content[start : start + each]) for start in range(0, expected, each)]
+        starts = range(0, expected, each)
+        parts = [
+            unpack(content[start : start + each], self._key_primes, self.degree, seeded=seeded) for start in starts
+        ]
         self._exchange.load(key, self.seal, self._key_form.write_keys(parts))
         return key
 

@@ -45,7 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.crypto.he.ckks import Context
-from fastlloyd.crypto.he.lattice import Sample, twist
+from fastlloyd.crypto.he.lattice import Sample, scale_residues, twist
 from fastlloyd.errors import InternalError
 
 _UNIT = 2.0**-53
@@ -241,9 +241,7 @@ def _join(limbs: NDArray[np.float64], modulus: int, bits: int) -> NDArray[np.int
     whole = np.rint(limbs).astype(np.int64)
     joined: NDArray[np.int64] = whole[-1] % modulus
     for limb in whole[-2::-1]:
-        # The quotient is at most one off, so the remainder fits 64 bits although its two parts overflow.
-        quotient = np.rint(joined * (2.0**bits / modulus)).astype(np.int64)
-        joined = ((joined << bits) - quotient * modulus + limb) % modulus
+        joined = (scale_residues(joined, 1 << bits, modulus) + limb) % modulus
     return joined
 
 

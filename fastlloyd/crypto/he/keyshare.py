@@ -1,38 +1,64 @@
-"""A key that nobody holds: two parties' secrets add up to the secret of a common public key.
+r"""A key that nobody holds: the secrets s_i of all parties add up to the secret s of a common key.
+
+One party, the first, draws the uniform halves a (as seeds); one, the collector, adds up. With e for fresh errors, each
+one a new one, w_j the j-th part of the gadget (the special prime in place j, zero elsewhere) and u_i drawn as s_i is:
 
 ::
 
-    first                                      second
-      b_1 = -(a s_1 + e_1), a      ------->
-                                              b_2 = -(a s_2 + e_2) for the same a
-                                   <-------   (b_1 + b_2, a), the public key of s_1 + s_2
+    first           z_1 = -(a s_1 + e), a       for the public key; with a_j for each part of a relinearisation key
+    each other i    z_i = -(a s_i + e)          likewise for each a
+    all             g_ij = -u_i a_j + w_j s_i + e
+    collector       z = sum of z_i, (z, a) the public key of s; z_j, g_j: the sums of the others
+    all             r_ij = s_i g_j + (u_i - s_i) h_j + e + e,      h_j = -z_j
+    collector       (sum of r_ij, h_j): part j of the relinearisation key of s
 
-Neither learns the other's share: b_1 and b_2 look random to whoever does not know s_1 or s_2. An LWE sample under the
-common key is opened in two steps, each party adding the inner product with its own share and its own noise.
+**It is one.** h_j = a_j s + e_h and g_j = -u a_j + w_j s + e_g, with e_h, e_g and u = sum of u_i the sums over the
+parties. So
 
-Products are SEAL's; only the small error e_2 is drawn here, from the same distribution as SEAL's.
+    sum of r_ij = s g_j + (u - s) h_j + e_r = w_j s^2 - s (a_j s + e_h) + s e_g + u e_h + e_r = w_j s^2 - s h_j + E_j,
+    E_j = s e_g + u e_h + e_r,    e_r the sum of two errors of each party.
+
+A coefficient of s or u has variance 2 P / 3 with P parties, one of e_g or e_h 10.5 P: those of E_j have variance
+N (2 P / 3) (10.5 P) 2 + 21 P = 14 N P^2 + 21 P (`relin_variance`).
+
+**It hides each share** from all other parties together, which follow the protocol: what party i sends are ring-LWE
+samples under s_i and u_i with fresh errors (Mouchet et al., Theorem 1; the second round is one sample under both, for
+uniform g_j and h_j). Nothing keeps a collector that deviates from sending back g_j and h_j of which it knows more.
+
+An LWE sample under the common key is opened in parts: each party adds the inner product with its own share and its own
+noise.
+
+The secrets are SEAL's; of the errors those of the first party's z are, the others are drawn here from the same
+distribution. Products are made number by number, in SEAL's transformed order (`lattice.multiply_residues`).
 
 Source: Vertical HE, §4.2; Mouchet et al., "Multiparty homomorphic encryption from ring-learning-with-errors" (2021),
-Protocol 1.
+Protocols 1 and 2.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.crypto.he.ckks import Context, KeyHolder
-from fastlloyd.crypto.he.residues import Halves, pack
+from fastlloyd.crypto.he.lattice import ERROR_VARIANCE, multiply_residues
+from fastlloyd.crypto.he.residues import check_uniform, pack_half, unpack_half
 from fastlloyd.randomness.secret import SecretRandom
 
 
+def relin_variance(ring: int, parties: int) -> float:
+    """Return the variance of a coefficient of E_j; with one party it is SEAL's own error, never more than this."""
+    return ERROR_VARIANCE * (4.0 / 3.0 * ring * parties**2 + 2.0 * parties)
+
+
 class KeyShare:
-    """The second party's share.
+    """One party's share of the key: made here, never written, never sent.
 
     Parameters
     ----------
     context : Context
-        With a single prime.
     secret : SecretRandom
     """
 
@@ -40,37 +66,105 @@ class KeyShare:
         self._context = context
         self._secret = secret
         self._own = KeyHolder(context)
+        self._share = self._own.coefficients()
+        self._key = context.key_residues(self._share)
+        self._once = context.key_residues(KeyHolder(context).coefficients())  # u_i
+        self._primes = np.array(context.key_primes, dtype=np.int64)[:, None]
 
     def __repr__(self) -> str:
         return "KeyShare()"
 
-    def join(self, public_key: bytes) -> bytes:
-        """Make the common public key from the first party's.
+    def coefficients(self) -> NDArray[np.int64]:
+        """Return the share's coefficients, -1, 0 or 1, shape (N,); its owner's alone."""
+        return self._share
+
+    def lead(self, count: int) -> tuple[bytes, ...]:
+        """Return so many (z_1, a), half of each as a seed; run by the first party."""
+        return tuple(self._own.public_key() for _ in range(count))
+
+    def contribute(self, lead: Sequence[bytes], *, zeros: bool = True) -> tuple[bytes, ...]:
+        """Return this party's z for each a, unless it is the first party's own, then g for each a but the first.
 
         Raises
         ------
         ValueError
-            The first party's key does not fit the parameters: the sender is at fault.
+            What leads does not fit the parameters: its sender is at fault.
         """
-        context, q = self._context, self._context.modulus
-        theirs = context.read_public_key(public_key)
-        # A public key is an encryption of zero, and a its second half.
-        common = context.numbers(context.load_ciphertext(public_key))[1, 0]
-        product = context.cipher()
-        context.evaluator.multiply_plain(
-            context.assemble(common, common), self._encode(self._own.coefficients()), product
-        )
-        error = draw_error(context.degree, self._secret)
-        context.evaluator.add_plain_inplace(product, self._encode(error))
-        joined = (theirs.first - context.numbers(product)[0]) % q
-        return pack(Halves(joined, theirs.second), context.parameters.prime_bits)
+        firsts, gadgets = [], []
+        for place, content in enumerate(lead):
+            common = np.asarray(self._context.expand_key(content).second)
+            if zeros:
+                firsts.append(self._pack(-self._times(common, self._key) - self._error()))
+            if place:
+                gadgets.append(self._pack(self._gadget(common, place - 1)))
+        return (*firsts, *gadgets)
 
-    def coefficients(self) -> NDArray[np.int64]:
-        """Return the share's coefficients, -1, 0 or 1, shape (N,); its owner's alone."""
-        return self._own.coefficients()
+    def close(self, zeros: Sequence[bytes], gadgets: Sequence[bytes]) -> tuple[bytes, ...]:
+        """Return this party's r for each part of the relinearisation key, from the sums z and g.
 
-    def _encode(self, coefficients: NDArray[np.int64]) -> object:
-        return self._context.encode_integers(self._context.transform(coefficients.astype(np.float64)))
+        Raises
+        ------
+        ValueError
+            They do not fit the parameters or are not uniform: their sender is at fault.
+        """
+        found = []
+        for zero, gadget in zip(zeros, gadgets, strict=True):
+            h, g = -read_part(self._context, zero) % self._primes, read_part(self._context, gadget)
+            products = self._times(g, self._key) + self._times(h, (self._once - self._key) % self._primes)
+            found.append(self._pack(products % self._primes + self._error() + self._error()))
+        return tuple(found)
+
+    def _gadget(self, common: NDArray[np.int64], digit: int) -> NDArray[np.int64]:
+        found = (self._error() - self._times(common, self._once)) % self._primes
+        prime = self._primes[digit]
+        factor = self._primes[-1] % prime  # the special prime
+        found[digit] = (found[digit] + multiply_residues(self._key[digit], factor, prime)) % prime
+        return found
+
+    def _times(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
+        return multiply_residues(first, second, self._primes)
+
+    def _error(self) -> NDArray[np.int64]:
+        return self._context.key_residues(draw_error(self._context.degree, self._secret))
+
+    def _pack(self, residues: NDArray[np.int64]) -> bytes:
+        return pack_half(residues % self._primes, self._context.parameters.prime_bits)
+
+
+def read_part(context: Context, content: bytes) -> NDArray[np.int64]:
+    """Read a polynomial of a peer's, or a sum of such, at the keys' level, shape (primes, N).
+
+    Raises
+    ------
+    ValueError
+        A residue is not below its prime, or they are not spread: the sender is at fault.
+
+    Notes
+    -----
+    The numbers are those of the transformed domain: zero and constants are found, small polynomials are not.
+    """
+    found = unpack_half(content, context.key_primes, context.degree)
+    check_uniform(found, context.key_primes)
+    return found
+
+
+def add_parts(context: Context, first: Sequence[bytes], second: Sequence[bytes]) -> tuple[bytes, ...]:
+    """Add polynomials one by one; raises ValueError as `read_part` does."""
+    primes = np.array(context.key_primes, dtype=np.int64)[:, None]
+    sums = [
+        (read_part(context, one) + read_part(context, other)) % primes for one, other in zip(first, second, strict=True)
+    ]
+    return tuple(pack_half(each, context.parameters.prime_bits) for each in sums)
+
+
+def join_relin_key(context: Context, closed: Sequence[bytes], zeros: Sequence[bytes]) -> bytes:
+    """Put the sums of all r and the sums z together: the relinearisation key, both halves written out."""
+    primes = np.array(context.key_primes, dtype=np.int64)[:, None]
+    halves = [
+        part + pack_half(-read_part(context, zero) % primes, context.parameters.prime_bits)
+        for part, zero in zip(closed, zeros, strict=True)
+    ]
+    return b"".join(halves)
 
 
 def draw_error(count: int, secret: SecretRandom) -> NDArray[np.int64]:

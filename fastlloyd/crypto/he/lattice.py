@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.he.residues import object_bytes
+from fastlloyd.crypto.he.residues import half_bytes, object_bytes
 from fastlloyd.errors import ConfigError, RangeError
 
 ERROR_BOUND = 21
@@ -71,7 +71,16 @@ class Parameters:
     @property
     def public_key_bytes(self) -> int:
         """Count the bytes of a public key on the way."""
-        return object_bytes(self.degree, self.prime_bits, seeded=True)
+        return self.key_bytes(seeded=True)
+
+    def key_bytes(self, *, seeded: bool) -> int:
+        """Count the bytes of a public key, or of one part of a relinearisation key, on the way."""
+        return object_bytes(self.degree, self.prime_bits, seeded=seeded)
+
+    @property
+    def key_half_bytes(self) -> int:
+        """Count the bytes of one polynomial of a key."""
+        return half_bytes(self.degree, self.prime_bits)
 
     @property
     def digits(self) -> int:
@@ -97,6 +106,28 @@ class Sample:
 
     constants: NDArray[np.int64]
     vectors: NDArray[np.int64]
+
+
+def scale_residues(residues: NDArray[np.int64], factor: Any, modulus: Any) -> NDArray[np.int64]:
+    """Multiply residues modulo primes of at most 60 bits by factors of at most 2^30; all broadcast together.
+
+    Notes
+    -----
+    The floating-point quotient is at most 2^30, so it errs by less than 2^-20 before it is rounded: the remainder is
+    within 0.51 q and fits 64 bits, although both products wrap around.
+    """
+    quotient = np.rint(residues * (factor / modulus)).astype(np.int64)
+    found: NDArray[np.int64] = (residues * factor - quotient * modulus) % modulus
+    return found
+
+
+def multiply_residues(
+    first: NDArray[np.int64], second: NDArray[np.int64], modulus: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Multiply residues modulo primes of at most 60 bits, one by one; all broadcast together."""
+    high = scale_residues(scale_residues(first, second >> 30, modulus), 1 << 30, modulus)
+    found: NDArray[np.int64] = (high + scale_residues(first, second & ((1 << 30) - 1), modulus)) % modulus
+    return found
 
 
 def check_integers(coefficients: NDArray[Any]) -> None:

@@ -57,7 +57,9 @@ def object_bytes(degree: int, prime_bits: Sequence[int], *, seeded: bool) -> int
 def pack(halves: Halves, prime_bits: Sequence[int]) -> bytes:
     """Write both polynomials, or the first one and the seed; the first of the primes are those of the level."""
     prime_bits, second = prime_bits[: len(halves.first)], halves.second
-    return _pack(halves.first, prime_bits) + (second if isinstance(second, bytes) else _pack(second, prime_bits))
+    return pack_half(halves.first, prime_bits) + (
+        second if isinstance(second, bytes) else pack_half(second, prime_bits)
+    )
 
 
 def unpack(content: bytes, primes: Sequence[int], degree: int, *, seeded: bool) -> Halves:
@@ -73,8 +75,8 @@ def unpack(content: bytes, primes: Sequence[int], degree: int, *, seeded: bool) 
     if len(content) != expected:
         raise ValueError(f"expected a ciphertext or key of {expected} bytes, got {len(content)}")
     half = half_bytes(degree, prime_bits)
-    first, rest = _unpack(content[:half], primes, degree), content[half:]
-    return Halves(first, rest if seeded else _unpack(rest, primes, degree))
+    first, rest = unpack_half(content[:half], primes, degree), content[half:]
+    return Halves(first, rest if seeded else unpack_half(rest, primes, degree))
 
 
 def check_nonzero(residues: NDArray[np.int64]) -> None:
@@ -112,12 +114,14 @@ def check_uniform(coefficients: NDArray[np.int64], primes: Sequence[int]) -> Non
         raise ValueError("a ciphertext or key whose second half is not uniform, which hides nothing")
 
 
-def _pack(residues: NDArray[np.int64], prime_bits: Sequence[int]) -> bytes:
+def pack_half(residues: NDArray[np.int64], prime_bits: Sequence[int]) -> bytes:
+    """Write one polynomial, shape (limbs, N)."""
     rows = np.ascontiguousarray(residues, dtype="<u8").view(np.uint8).reshape(*residues.shape, 8)
     return b"".join(row[:, : number_bytes(bits)].tobytes() for row, bits in zip(rows, prime_bits, strict=True))
 
 
-def _unpack(content: bytes, primes: Sequence[int], degree: int) -> NDArray[np.int64]:
+def unpack_half(content: bytes, primes: Sequence[int], degree: int) -> NDArray[np.int64]:
+    """Read a polynomial of the right length, shape (limbs, N); raises ValueError for residues not below their prime."""
     rows, start = np.zeros((len(primes), degree, 8), dtype=np.uint8), 0
     for row, prime in zip(rows, primes, strict=True):
         width = number_bytes(prime.bit_length())

@@ -6,6 +6,7 @@
     body    level, 4 x u64 | transformed u8 | polynomials u64 = 2 | N u64 | limbs u64 | scale f64 | factor u64 = 1
             file of: how many u64 | residues u64, limb by limb        of both polynomials, or of the first and
             file of: generator u8 = 1 (Blake2xb) | seed, 64 bytes     of the second, if seeded
+    plain   level, 4 x u64 | numbers u64 = N limbs | scale f64 | file of: how many u64 | residues u64, limb by limb
     keys    level, 4 x u64 | 1 u64 | how many u64 | files of the key's parts        all numbers little endian
 
 What is written here is for the library to read, with numbers that may be a peer's in a frame that is not. What is read
@@ -22,6 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastlloyd.crypto.he.residues import SEED_BYTES, Halves
 
@@ -31,6 +33,7 @@ _MAGIC, _PLAIN, _BLAKE2XB = 0xA15E, 0, b"\1"
 _MEMBERS = struct.Struct("<4Q?QQQdQ")
 _COUNT = struct.Struct("<Q")
 _KEYS = struct.Struct("<4QQQ")
+_PLAIN_MEMBERS = struct.Struct("<4QQd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,19 @@ class Form:
         if self.write_keys(found)[HEADER.size :] != body:
             raise ValueError("a file of another form")
         return found
+
+    @property
+    def plain_bytes(self) -> int:
+        """Count the bytes of a plaintext's body."""
+        return _PLAIN_MEMBERS.size + HEADER.size + _COUNT.size + 8 * self.degree * self.limbs
+
+    def read_plain(self, body: bytes) -> NDArray[np.int64]:
+        """Read the body of a plaintext, shape (limbs, N); raises ValueError as `read` does."""
+        count = self.degree * self.limbs
+        before = _PLAIN_MEMBERS.pack(*self.level, count, self.scale) + self._array(8 * count)
+        if len(body) != self.plain_bytes or not body.startswith(before):
+            raise ValueError("a file of another form")
+        return np.frombuffer(body, "<u8", count, len(before)).astype(np.int64).reshape(self.limbs, self.degree)
 
     def _members(self) -> bytes:
         return _MEMBERS.pack(*self.level, self.transformed, 2, self.degree, self.limbs, self.scale, 1)

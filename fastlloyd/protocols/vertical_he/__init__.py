@@ -4,6 +4,7 @@
 `computing.py`         Figure 1, Alice: steps (1) to (4)
 `holder.py`            Figure 1, Bob: key, encryption, step (5)
 `owner.py`             further owners of columns (§4.1)
+`sharing.py`           the common key of threshold mode (§4.2)
 `rounds.py`            the start, noise (step 4) and centres (step 5), alike at all parties
 `weighing.py`          ours: noisy centres are weighed with what is known by then
 `messages.py`          the exchange; `frame.py`, `sizes.py`: how long each message may be

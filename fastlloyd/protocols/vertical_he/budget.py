@@ -78,14 +78,14 @@ def automatic_rounds(public: PublicParameters, d: int, moves: float) -> int:
 
     Notes
     -----
-    Both sides' noise on one coordinate of an average cluster's centre, sqrt(2 d) times the sums' multiplier over n / k,
-    may be 4 % of the half-range [0, 1]: more rounds then move centres by less than the noise does. Where
-    centres are weighed, rounds add up rather than replace each other, and ten do better than fewer.
+    All noise on one coordinate of an average cluster's centre, sqrt(2 d) times the sums' multiplier over n / k where
+    two parties add it, may be 4 % of the half-range [0, 1]: more rounds then move centres by less than the noise does.
+    Where centres are weighed, rounds add up rather than replace each other, and ten do better than fewer.
     """
     if public.chosen.noise != "dp" or public.chosen.shrink:
         return DEFAULT_ROUNDS
     for rounds in range(DEFAULT_ROUNDS, LEAST_ROUNDS, -1):
         _, sums = multipliers(public, d, rounds)
-        if moves * sums * math.sqrt(2.0 * d) <= MOST_NOISE * public.n / public.k:
+        if moves * sums * math.sqrt(public.noises * d) <= MOST_NOISE * public.n / public.k:
             return rounds
     return LEAST_ROUNDS

@@ -1,14 +1,13 @@
 """Vertical HE, Figure 1, from the computing party's side (the paper's Alice, or its server).
 
-Source: Vertical HE, §3, steps (1) to (4) of Figure 1; §4.1 with further owners. Threshold mode
-shares the key as §4.2 does, but between the computing party and the key holder.
+Source: Vertical HE, §3, steps (1) to (4) of Figure 1; §4.1 with further owners, §4.2 with a shared key. Differs from
+the paper: the computing party has a share of the key, too.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +15,21 @@ from numpy.typing import NDArray
 from fastlloyd.crypto.he.ckks import Context
 from fastlloyd.crypto.he.keyshare import KeyShare
 from fastlloyd.crypto.he.lattice import Sample
-from fastlloyd.errors import PeerError
 from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Send
-from fastlloyd.protocols.vertical_he.frame import block_format, key_format, sums_format
+from fastlloyd.protocols.vertical_he.frame import blaming, block_format, key_format, parts_bytes, sums_format
 from fastlloyd.protocols.vertical_he.math import lwe
 from fastlloyd.protocols.vertical_he.math.computer import Engine, Work
-from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples, NoisySums
+from fastlloyd.protocols.vertical_he.messages import (
+    EncryptedBlock,
+    KeyMaterial,
+    NoisySamples,
+    NoisySums,
+    PartialOpenings,
+)
 from fastlloyd.protocols.vertical_he.parameters import PROJECTION, THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.rounds import Result, begin, post_process, settled
+from fastlloyd.protocols.vertical_he.sharing import collect_key
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import SETUP_ROUND, PartyId
 
@@ -58,30 +63,36 @@ def computing_party(
     Notes
     -----
     Sees: ciphertexts, and each round's sums and counts with the other side's noise. It never has the key; in threshold
-    mode it has a share of it, which opens nothing alone.
+    mode it has a share of it, which opens nothing alone. With more than two parties it then opens the sums, by the
+    parts of all others, each with its owner's noise.
     """
     me, holder = PartyId(plan.computing), PartyId(plan.holder)
+    further = tuple(map(PartyId, plan.openers))
     context = Context(plan.encryption)
     share = KeyShare(context, SecretRandom()) if plan.mode == THRESHOLD else None
-    yield from _take_in(plan, engine, share)
-    modulus = context.modulus
+    yield from _take_in(plan, engine, context, share)
+    modulus, wire_bits = context.modulus, plan.scales.wire_bits
+    sums: NoisySums
     state = begin(plan, start)  # "Centroid initialization"
     path = [state.centers]
     for t in range(plan.rounds):
         if plan.columns(me.rank):
-            yield Record(plan.charged(t, seen_by=str(holder)))
+            yield Record(plan.charged(t, seen_by="the other parties" if further else str(holder)))
         if plan.scheme == PROJECTION:
             engine.begin(state.centers)
             yield from _take_blocks(plan, engine, t)
         sample = yield from _follow(engine.evaluate(state.centers), t)  # steps (1) to (3): distances, clusters, sums
         if share is not None:
             sample = lwe.open_part(sample, share.coefficients(), modulus)  # its share of the decryption
-        constants = (sample.constants + noise(t) % modulus) % modulus  # step (4), noise injection
-        switched = lwe.switch(Sample(constants, sample.vectors), modulus, plan.scales.wire_bits)
-        yield Send((holder,), NoisySamples(lwe.encode(switched, plan.scales.wire_bits)), t)
-        reply: NoisySums = yield Receive(holder, NoisySums, t, sums_format(plan))
-        yield Attest(holder, reply, t)
-        state = post_process(reply.integers(), state, plan, t)  # step (5), centroid update
+        if further:
+            sums = yield from _open(plan, sample, noise(t), modulus, t)
+        else:
+            constants = (sample.constants + noise(t) % modulus) % modulus  # step (4), noise injection
+            switched = lwe.switch(Sample(constants, sample.vectors), modulus, wire_bits)
+            yield Send((holder,), NoisySamples(lwe.encode(switched, wire_bits)), t)
+            sums = yield Receive(holder, NoisySums, t, sums_format(plan))
+        yield Attest(holder, sums, t)
+        state = post_process(sums.integers(), state, plan, t)  # step (5), centroid update
         path.append(state.centers)
         yield Publish("round", {"round": t, "rounds": plan.rounds})
         if settled(path[-2], path[-1], plan):
@@ -89,16 +100,35 @@ def computing_party(
     return Result(state, t + 1, tuple(path))
 
 
-def _take_in(plan: Plan, engine: Engine, share: KeyShare | None) -> Party[None]:
+def _open(plan: Plan, sample: Sample, noise: NDArray[np.int64], modulus: int, t: int) -> Party[NoisySums]:
+    """Open sums with the parts of all others, add this party's noise and tell everybody.
+
+    Notes
+    -----
+    Sees: the computing party: sums with the noise of all others.
+    """
+    further, wire_bits = tuple(map(PartyId, plan.openers)), plan.scales.wire_bits
+    switched = lwe.switch(sample, modulus, wire_bits)
+    hidden = Sample(np.zeros_like(switched.constants), switched.vectors)
+    yield Send(further, NoisySamples(lwe.encode(hidden, wire_bits)), t)
+    phases = switched.constants
+    for peer in further:
+        part: PartialOpenings = yield Receive(peer, PartialOpenings, t, parts_bytes(plan))
+        phases = phases + lwe.decode_parts(part.data, wire_bits)
+    sums = NoisySums.of(lwe.centre(phases, modulus, wire_bits) + noise)
+    yield Send(further, sums, t)
+    return sums
+
+
+def _take_in(plan: Plan, engine: Engine, context: Context, share: KeyShare | None) -> Party[None]:
     """Receive the keys, and all encrypted blocks unless each round has its own."""
     holder = PartyId(plan.holder)
-    keys: KeyMaterial = yield Receive(holder, KeyMaterial, SETUP_ROUND, key_format(plan))
-    with blaming(holder, "key"):
-        if share is not None:
-            keys = KeyMaterial((share.join(keys.parts[0]),))
-        engine.keys(keys.parts)
     if share is not None:
-        yield Send((holder,), keys, SETUP_ROUND)
+        engine.keys((yield from collect_key(plan, context, share)))
+    else:
+        keys: KeyMaterial = yield Receive(holder, KeyMaterial, SETUP_ROUND, key_format(plan))
+        with blaming(holder, "key"):
+            engine.keys(keys.parts)
     if plan.scheme != PROJECTION:
         yield from _take_blocks(plan, engine, SETUP_ROUND)
 
@@ -123,12 +153,3 @@ def _follow(work: Work, t: int) -> Party[Sample]:
             result: Sample = end.value
             return result
         yield Publish("progress", {"stage": f"round {t}", "fraction": fraction})
-
-
-@contextmanager
-def blaming(peer: PartyId, what: str) -> Iterator[None]:
-    """Turn a refusal into the sender's fault."""
-    try:
-        yield
-    except ValueError as error:
-        raise PeerError(f"{peer} sent a {what} that was refused: {error}", rank=peer.rank) from error

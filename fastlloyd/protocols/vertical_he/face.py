@@ -218,13 +218,13 @@ def _compute(session: Session, plan: Plan, columns: NDArray[np.float64], secret:
     """Play the part that the plan gives this party."""
     me = session.me
 
-    def noise(t: int) -> NDArray[np.int64]:
-        return draw_noise(plan, secret)
+    def noise(t: int, grid: float = 1.0) -> NDArray[np.int64]:
+        return draw_noise(plan, secret, grid)
 
-    if me.rank == plan.holder:
-        return (yield from key_holder(plan, columns, noise))
+    if me.rank not in (plan.computing, plan.holder):
+        return (yield from owner(me, plan, columns, noise))
     if me.rank != plan.computing:
-        return (yield from owner(me, plan, columns))
+        return (yield from key_holder(plan, columns, noise))
     from fastlloyd.protocols.vertical_he.math.workers import open_engine
 
     with open_engine(plan, columns, own_workers(session.config)) as engine:

@@ -17,6 +17,10 @@ _AGAINST = (
     "any single other party, over all messages to it (the computing party sees ciphertexts, the key holder noisy sums; "
     "the two together can open everything)"
 )
+_AGAINST_ALL = (
+    "all other parties together, over all messages to them (they see ciphertexts that only all shares of the key can "
+    "open, and each round's sums with this party's own noise)"
+)
 _HINTS = (
     "that ring-LWE is hard at 128 bits although the opened sums are hints on errors and key (an assumption: the "
     "theorem on hints is for Gaussian secrets and hints fixed in advance)"
@@ -31,9 +35,10 @@ _HEURISTIC = {
 def against(plan: Plan, done: int) -> str:
     """Say against whom the claim is, and what is counted beyond the rounds done."""
     left_out = plan.rounds - done
+    whom = _AGAINST_ALL if plan.openers else _AGAINST
     if not plan.tolerance or not left_out:
-        return _AGAINST
-    return f"{_AGAINST}, with all {plan.rounds} planned rounds counted, since the releases decided to stop after {done}"
+        return whom
+    return f"{whom}, with all {plan.rounds} planned rounds counted, since the releases decided to stop after {done}"
 
 
 def conditions(plan: Plan) -> list[str]:

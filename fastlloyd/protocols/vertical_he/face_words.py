@@ -10,8 +10,19 @@ from typing import Any
 
 from fastlloyd.dossier.flow import NO_LABELS, Flow, Message
 from fastlloyd.dossier.shared_messages import BEGINNING, COLUMNS, COUNTERS, PLAN_PROPOSAL, READY
+from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, THRESHOLD
 from fastlloyd.report.sight import NOTHING, Sight, Sights
 from fastlloyd.wire import numbers
+
+
+def _contributes(facts: Mapping[str, Any]) -> bool:
+    """Whether parties contribute to a shared key: two whose scheme needs no relinearisation key need not."""
+    return facts.get("mode") == THRESHOLD and (_several(facts) or facts.get("scheme") == PAIRWISE)
+
+
+def _several(facts: Mapping[str, Any]) -> bool:
+    return bool(facts.get("parties", 3) > 2)
+
 
 _OWN = (
     Message(
@@ -56,6 +67,15 @@ _OWN = (
         types=(numbers.KEY_MATERIAL,),
     ),
     Message(
+        name="KeyContribution (threshold)",
+        about="one party's part of the common keys",
+        route="party to computing party",
+        server="what looks random without the sender's share of the key",
+        others="never sent to them",
+        types=(numbers.KEY_CONTRIBUTION,),
+        when=_contributes,
+    ),
+    Message(
         name="EncryptedBlock",
         about="an owner's columns, encrypted",
         route="owner to computing party",
@@ -70,6 +90,15 @@ _OWN = (
         server="what the computing party made: ciphertexts",
         others="the key holder: sums with the computing party's noise",
         types=(numbers.NOISY_SAMPLES,),
+    ),
+    Message(
+        name="PartialOpenings (threshold)",
+        about="one party's part of opening a round's sums, with its noise",
+        route="owner to computing party",
+        server="sums with the noise of all others",
+        others="never sent to them",
+        types=(numbers.PARTIAL_OPENINGS,),
+        when=lambda facts: facts.get("mode") == THRESHOLD and _several(facts),
     ),
     Message(
         name="NoisySums",
@@ -94,12 +123,13 @@ def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
     """Return who sees what, the network left out."""
     private = parameters.get("private", True)
     sums = "noisy" if private else "almost exact"
-    shield = "the other side's noise: this is what the promise is about" if private else NOTHING
-    shared = parameters.get("mode") == "threshold"
+    shared, several = parameters.get("mode") == THRESHOLD, _several(parameters)
+    whose = "each other party's" if shared and several else "the other side's"
+    shield = f"{whose} noise: this is what the promise is about" if private else NOTHING
     parties = [
         Sight("the computing party", f"its own columns if it has any; ciphertexts; {sums} sums of each round", shield),
         Sight(
-            "the other party" if shared else "the key holder",
+            ("each other party" if several else "the other party") if shared else "the key holder",
             f"its own columns; {sums} sums of each round" + "; a share of the key, which opens nothing" * shared,
             shield,
         ),
@@ -107,7 +137,7 @@ def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
     if parameters.get("mode") == "server-aided":
         both = "both sides' noise: this is what the promise is about" if private else NOTHING
         parties.append(Sight("each further owner", f"its own columns; {sums} sums of each round", both))
-    holder = "both parties" if shared else "the computing party and the key holder"
+    holder = ("all parties" if several else "both parties") if shared else "the computing party and the key holder"
     return Sights(tuple(parties), (Sight(holder, "everything that is encrypted", NOTHING),))
 
 
@@ -115,8 +145,8 @@ def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
     """Return where data are and go."""
     return Flow(
         records="an owner's columns go to the computing party encrypted, and it cannot open them; what is opened are "
-        "noisy sums of each round. The key holder's key (in threshold mode: both parties' shares together) could open "
-        "the columns. Columns of the computing party itself do not leave it",
+        "noisy sums of each round. The key holder's key (in threshold mode: the shares of all parties together) could "
+        "open the columns. Columns of the computing party itself do not leave it",
         labels=NO_LABELS,
         result="the released centres: all parties",
         messages=(*BEGINNING, PLAN_PROPOSAL, READY, COLUMNS, *_OWN, COUNTERS),

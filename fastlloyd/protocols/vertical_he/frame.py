@@ -2,20 +2,67 @@
 
 from __future__ import annotations
 
-from fastlloyd.errors import RangeError
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fastlloyd.errors import PeerError, RangeError
 from fastlloyd.protocols.vertical_he.math.lwe import sample_bytes
 from fastlloyd.protocols.vertical_he.messages import ListFormat, SumsFormat
 from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan
+from fastlloyd.wire.header import PartyId
 
 MOST_MESSAGE_BYTES = (1 << 30) - (1 << 22)
 """A link carries frames of 1 GiB; the rest is for headers, lengths and TLS records."""
 
 
+@contextmanager
+def blaming(peer: PartyId, what: str) -> Iterator[None]:
+    """Turn a refusal into the sender's fault."""
+    try:
+        yield
+    except ValueError as error:
+        raise PeerError(f"{peer} sent a {what} that was refused: {error}", rank=peer.rank) from error
+
+
 def key_format(plan: Plan, *, relin: bool = True) -> ListFormat:
     """Say how long the holder's keys are: the public key and, of a circuit, the relinearisation key if wanted."""
-    public, digits = plan.encryption.public_key_bytes, plan.encryption.digits
-    return ListFormat((public, digits * public) if plan.scheme == PAIRWISE and relin else (public,))
+    public = plan.encryption.public_key_bytes
+    return ListFormat((public, plan.digits * public) if plan.digits and relin else (public,))
+
+
+def lead_format(plan: Plan) -> ListFormat:
+    """Say how long what the key holder begins a shared key with is: one object for each key and part of a key."""
+    return ListFormat((plan.encryption.public_key_bytes,) * (1 + plan.digits))
+
+
+def contribution_format(plan: Plan, rank: int) -> ListFormat:
+    """Say how long a party's first contribution to a shared key is: z for each a but its own, g for each part."""
+    zeros = 0 if rank == plan.holder else 1 + plan.digits
+    return ListFormat((plan.encryption.key_half_bytes,) * (zeros + plan.digits))
+
+
+def common_format(plan: Plan) -> ListFormat:
+    """Say how long the common public key is, with the sums z and g of each part of the relinearisation key."""
+    return ListFormat((plan.encryption.public_key_bytes, *(plan.encryption.key_half_bytes,) * (2 * plan.digits)))
+
+
+def closing_format(plan: Plan) -> ListFormat:
+    """Say how long a party's second contribution to a shared key is: r for each part."""
+    return ListFormat((plan.encryption.key_half_bytes,) * plan.digits)
+
+
+def key_bytes(plan: Plan) -> int:
+    """Bound the bytes of a message of keys."""
+    if plan.mode != THRESHOLD:
+        return key_format(plan).total
+    shares = [contribution_format(plan, rank) for rank in plan.encrypting]
+    return max(form.total for form in (lead_format(plan), common_format(plan), closing_format(plan), *shares))
+
+
+def parts_bytes(plan: Plan) -> int:
+    """Count the bytes of one party's parts of a round's openings."""
+    return plan.outputs * (plan.scales.wire_bits // 8)
 
 
 def block_format(plan: Plan, rank: int) -> ListFormat:

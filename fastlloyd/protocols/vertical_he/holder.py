@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from fastlloyd.crypto.he.ckks import Context, KeyHolder, Refresher
 from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Send
-from fastlloyd.protocols.vertical_he.computing import blaming
-from fastlloyd.protocols.vertical_he.frame import key_format
 from fastlloyd.protocols.vertical_he.math import linear, lwe, pairwise, projection
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples, NoisySums
-from fastlloyd.protocols.vertical_he.parameters import LINEAR, PAIRWISE, PROJECTION, THRESHOLD
+from fastlloyd.protocols.vertical_he.parameters import LINEAR, PROJECTION, THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.rounds import Result, begin, post_process, settled
+from fastlloyd.protocols.vertical_he.sharing import share_key
 from fastlloyd.wire.header import SETUP_ROUND, PartyId
 
 
@@ -53,21 +52,11 @@ def key_holder(
     me, computing = PartyId(plan.holder), PartyId(plan.computing)
     others = tuple(PartyId(rank) for rank in range(plan.parties) if rank != me.rank)
     context = Context(plan.encryption)
-    secret = KeyHolder(context)  # "Generate CKKS keys"
-    keys = (secret.public_key(), secret.relin_key()) if plan.scheme == PAIRWISE else (secret.public_key(),)
-    yield Send((computing,), KeyMaterial(keys), SETUP_ROUND)
-    owners = tuple(PartyId(rank) for rank in plan.encrypting if rank != me.rank)
-    yield Send(owners, KeyMaterial(keys[:1]), SETUP_ROUND)
-    encrypter: KeyHolder | Refresher = secret
-    if plan.mode == THRESHOLD:
-        common: KeyMaterial = yield Receive(computing, KeyMaterial, SETUP_ROUND, key_format(plan))
-        with blaming(computing, "key"):
-            encrypter = join_common(context, keys[0], common.parts[0])
+    raw_key, encrypter = yield from _make_keys(me, plan, context)
     mine = (plan, context, encrypter, raw_columns)
     if plan.scheme != PROJECTION:  # "Encrypt data points"
         encrypt_block = linear.encrypt_block if plan.scheme == LINEAR else pairwise.encrypt_block
         yield from _send_blocks(plan, partial(encrypt_block, *mine), SETUP_ROUND)
-    raw_key = secret.coefficients()
     wire_bits = plan.scales.wire_bits
     expected = plan.outputs * lwe.sample_bytes(context.degree, wire_bits)
     state = begin(plan, start)  # "Centroid initialization"
@@ -90,26 +79,21 @@ def key_holder(
     return Result(state, t + 1, tuple(path))
 
 
+def _make_keys(me: PartyId, plan: Plan, context: Context) -> Party[tuple[NDArray[np.int64], KeyHolder | Refresher]]:
+    """Make the key, or this party's share of it; gives its coefficients, and what encrypts."""
+    if plan.mode == THRESHOLD:
+        share, common = yield from share_key(me, plan, context)
+        return share.coefficients(), common
+    secret = KeyHolder(context)  # "Generate CKKS keys"
+    keys = (secret.public_key(), secret.relin_key()) if plan.digits else (secret.public_key(),)
+    yield Send((PartyId(plan.computing),), KeyMaterial(keys), SETUP_ROUND)
+    owners = tuple(PartyId(rank) for rank in plan.encrypting if rank != me.rank)
+    yield Send(owners, KeyMaterial(keys[:1]), SETUP_ROUND)
+    return secret.coefficients(), secret
+
+
 def _send_blocks(plan: Plan, encrypt_block: Callable[[int], list[bytes]], t: int) -> Party[None]:
     """Encrypt all blocks and send them, in the set-up or, of projections, in round t."""
     for block in range(plan.blocks):
         yield Send((PartyId(plan.computing),), EncryptedBlock(tuple(encrypt_block(block))), t)
         yield Publish("progress", {"stage": "encrypted data", "fraction": (block + 1) / plan.blocks})
-
-
-def join_common(context: Context, own_key: bytes, common_key: bytes) -> Refresher:
-    """Encrypt under the common public key, which must share this party's seed but not be this party's key.
-
-    Raises
-    ------
-    ValueError
-        It is damaged or was not made from this party's key: the sender is at fault.
-
-    Notes
-    -----
-    This finds mistakes, not a computing party that deviates: the other half may still be of a key that it alone knows.
-    """
-    own, common = (context.read_public_key(key) for key in (own_key, common_key))
-    if own.second != common.second or (own.first == common.first).all():
-        raise ValueError("the common key was not made from this party's")
-    return Refresher(context, context.load_public_key(common_key))

@@ -7,7 +7,6 @@
                        relinearisation key
                        for circuits        ----->
                                            ----->  further owners (the public key alone)
-      threshold only                       <-----  KeyMaterial      the common public key
     every owner of encrypted columns
       EncryptedBlock   one block of records ----->  ... as many as there are blocks; not for projection
     each round
@@ -16,6 +15,23 @@
       open, add own noise
       NoisySums        integers             ----->  and to the further owners
       new centres, alike at all parties
+
+In threshold mode every party makes a share of the key (`crypto.he.keyshare`). Who leads is the key holder of two
+parties, and the computing party of more::
+
+    who leads           KeyMaterial      (z, a) of the public key, and of each      -----> everybody else
+                                         part of a relinearisation key (circuits)
+    everybody else      KeyContribution  its z for each a but who leads, its g for  -----> computing party
+                                         each part; nothing if both are none
+    computing party     KeyMaterial      the common public key, the sums z and g    -----> everybody else
+    everybody else      KeyContribution  its r for each part; circuits only         -----> computing party
+
+and with more than two parties in each round::
+
+    computing party     NoisySamples     the vectors alone, constants of zero       -----> everybody else
+    everybody else      PartialOpenings  its part of each opening, with its noise   -----> computing party
+    open, add own noise
+    computing party     NoisySums                                                   -----> everybody else
 
 All of it is payload. A block is a list of ciphertexts or keys as bare numbers (`crypto.residues`); how many there are
 and how long each is follows from the plan.
@@ -83,11 +99,19 @@ class _ByteStrings:
 class KeyMaterial(_ByteStrings):
     """Public keys. Sender: the key holder. Receivers: the computing party, and further owners.
 
-    In threshold mode the computing party sends one back to the key holder: the common public key.
+    In threshold mode the computing party sends the common public key to everybody, for a circuit with the sums that the
+    relinearisation key is made of; with more than two parties it sends the first ones, too.
     """
 
     __slots__ = ()
     TYPE: ClassVar[int] = numbers.KEY_MATERIAL
+
+
+class KeyContribution(_ByteStrings):
+    """Sender: a party with a share of the key. Receiver: the computing party. Looks random to all without the share."""
+
+    __slots__ = ()
+    TYPE: ClassVar[int] = numbers.KEY_CONTRIBUTION
 
 
 class EncryptedBlock(_ByteStrings):
@@ -99,6 +123,8 @@ class EncryptedBlock(_ByteStrings):
 
 class NoisySamples(Payload):
     """Sender: the computing party. Receiver: the key holder, who can open it: sums with the sender's noise.
+
+    Where more than two parties share the key, all others get it with constants of zero, and without noise.
 
     Attributes
     ----------
@@ -117,8 +143,28 @@ class NoisySamples(Payload):
         return cls(body)
 
 
+class PartialOpenings(Payload):
+    """Sender: an owner with a share of the key. Receiver: the computing party. Its parts of openings, with its noise.
+
+    Attributes
+    ----------
+    data : bytes
+        One number modulo 2^w per output.
+    """
+
+    __slots__ = ()
+    TYPE: ClassVar[int] = numbers.PARTIAL_OPENINGS
+
+    @classmethod
+    def read(cls, body: bytes, format: int) -> Self:
+        """Check the length, `format` bytes."""
+        if len(body) != format:
+            raise ValueError(f"expected {format} bytes of parts of openings, got {len(body)}")
+        return cls(body)
+
+
 class NoisySums(Payload):
-    """Sender: the key holder. Receivers: everybody else. Sums and counts with the noise of both; released.
+    """Sender: who opens. Receivers: everybody else. Sums and counts with the noise of all who add it; released.
 
     Attributes
     ----------

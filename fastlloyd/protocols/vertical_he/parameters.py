@@ -12,7 +12,7 @@ from fastlloyd.privacy.limits import check_numbers, check_rounds
 from fastlloyd.protocols.vertical_he.settings import Settings, settings_from
 
 DEFAULT_ROUNDS = 10
-THRESHOLD = "threshold"
+TWO_PARTY, THRESHOLD = "two-party", "threshold"
 LINEAR, PROJECTION, PAIRWISE = "linear", "projection", "pairwise"
 
 
@@ -53,10 +53,9 @@ class PublicParameters:
         check_numbers(n_total=self.n, epsilon=self.epsilon, delta=self.delta)
         check_rounds(self.rounds)
         chosen = self.chosen
-        if chosen.mode in ("two-party", THRESHOLD) and self.parties != 2:
+        if chosen.mode == TWO_PARTY and self.parties != 2:
             raise ConfigError(
-                f"vertical-he.mode = {chosen.mode}: expected 2 parties, got {self.parties}; start with -n 2 or "
-                "leave it out"
+                f"vertical-he.mode = two-party: expected 2 parties, got {self.parties}; start with -n 2 or leave it out"
             )
         if chosen.mode == "server-aided" and self.parties < 3:
             raise ConfigError("vertical-he.mode = server-aided: expected at least 3 parties; start with -n 3 or more")
@@ -72,7 +71,17 @@ class PublicParameters:
         mode = self.chosen.mode
         if mode != "auto":
             return mode
-        return "two-party" if self.parties == 2 else "server-aided"
+        return TWO_PARTY if self.parties == 2 else "server-aided"
+
+    @property
+    def keys(self) -> int:
+        """How many parties share the key; 1 where one has it."""
+        return self.parties if self.mode == THRESHOLD else 1
+
+    @property
+    def noises(self) -> int:
+        """How many parties add their noise to every output."""
+        return noisy_parties(self.mode, self.parties)
 
     @property
     def allowed_delta(self) -> float:
@@ -83,6 +92,11 @@ class PublicParameters:
     def count_rounds(self) -> int:
         """Rounds, as stated or at most ten: for estimates."""
         return DEFAULT_ROUNDS if self.rounds is None else self.rounds
+
+
+def noisy_parties(mode: str, parties: int) -> int:
+    """Count the parties that add noise: all that share the key, or the computing party and the key holder."""
+    return parties if mode == THRESHOLD else 2
 
 
 def check_names(names: Sequence[Sequence[str]], mode: str, parties: int) -> None:

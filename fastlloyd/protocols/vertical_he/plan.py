@@ -14,7 +14,14 @@ from fastlloyd.crypto.he.lattice import Parameters
 from fastlloyd.party.planned import PlainPlan
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.vertical_he.math.hints import HINT_SHARE
-from fastlloyd.protocols.vertical_he.parameters import LINEAR, PAIRWISE, PROJECTION, Scales
+from fastlloyd.protocols.vertical_he.parameters import (
+    LINEAR,
+    PAIRWISE,
+    PROJECTION,
+    THRESHOLD,
+    Scales,
+    noisy_parties,
+)
 
 ZERO_OUT = "zero-out of one user's row"
 MIDDLE = "one user's values, at one party or all, replaced by the middle of their bounds"
@@ -27,7 +34,8 @@ class Plan(PlainPlan):
     Attributes
     ----------
     computing, holder : int
-        Ranks of the computing party and of the party that opens the sums.
+        Ranks of the computing party and of the party that opens the sums: one and the same where more than two parties
+        share the key, else another one.
     owners : tuple of int
         Ranks that hold columns, in the order of the centres' columns.
     names : tuple of tuple of str
@@ -87,6 +95,16 @@ class Plan(PlainPlan):
         return self.columns(self.computing) if self.radius > 0.0 else ()
 
     @property
+    def noises(self) -> int:
+        """How many parties add their noise to every output: all that share the key, else the two sides."""
+        return noisy_parties(self.mode, self.parties)
+
+    @property
+    def digits(self) -> int:
+        """Count the parts of the relinearisation key; 0 where none is needed."""
+        return self.encryption.digits if self.scheme == PAIRWISE else 0
+
+    @property
     def outputs(self) -> int:
         """Integers per round: k (d + 1), cluster by cluster, first the count."""
         return self.k * (self.d + 1)
@@ -144,6 +162,12 @@ class Plan(PlainPlan):
     def corners(self) -> int:
         """Corners of the grid."""
         return int((self.grid + 1) ** self.axes)
+
+    @property
+    def openers(self) -> tuple[int, ...]:
+        """Ranks whose parts the party that opens needs: all others, where more than two share the key."""
+        shared = self.owners if self.mode == THRESHOLD else ()
+        return tuple(rank for rank in shared if rank not in (self.computing, self.holder))
 
     @property
     def encrypting(self) -> tuple[int, ...]:

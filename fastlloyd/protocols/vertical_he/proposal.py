@@ -39,7 +39,7 @@ from fastlloyd.protocols.vertical_he.math.hints import (
 from fastlloyd.protocols.vertical_he.math.scales import MAX_ERROR, choose_scales
 from fastlloyd.protocols.vertical_he.parameters import (
     PAIRWISE,
-    THRESHOLD,
+    TWO_PARTY,
     PublicParameters,
     Scales,
     check_names,
@@ -110,8 +110,7 @@ def _plan_option(public: PublicParameters, names: Sequence[Sequence[str]], choic
     radius = step_radius(public, own, d, rounds) if own else 0.0
     counts, sums, steps = _multipliers(public, own, d, rounds=rounds, radius=radius) if private else (0.0, 0.0, 0.0)
     counts, sums = moves * counts, moves * sums * math.sqrt(d - own)
-    shared = public.mode == THRESHOLD
-    openings = Openings(rounds=rounds, n=public.n, k=public.k, d=d, shared=shared, corners=choice.corners)
+    openings = Openings(rounds=rounds, n=public.n, k=public.k, d=d, keys=public.keys, corners=choice.corners)
     least, largest = min(counts, sums), max(counts, sums)
     if own:  # what rounding adds to the sensitivity of steps is not known yet
         least, largest = min(least, steps), max(largest, steps * (1.0 + math.sqrt(own) * MAX_ERROR))
@@ -203,9 +202,9 @@ def _choose_scales(public: PublicParameters, choice: Choice, noise: Noise) -> Sc
     """Choose the parameters of the encryption for the scheme."""
     flooding = not noise.private
     if choice.scheme == PAIRWISE:
-        return choose_circuit(public.n, public.k, noise, flooding=flooding)
-    openings = noise.openings
-    return choose_scales(public.n, public.k, openings.corners, noise, flooding=flooding, shared=openings.shared)
+        seeded = public.mode == TWO_PARTY
+        return choose_circuit(public.n, public.k, noise, flooding=flooding, seeded=seeded)
+    return choose_scales(public.n, public.k, noise.openings.corners, noise, flooding=flooding)
 
 
 def _check_hints(plan: Plan, openings: Openings) -> None:

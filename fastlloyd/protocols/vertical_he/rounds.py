@@ -55,19 +55,26 @@ def begin(plan: Plan, start: NDArray[np.float64] | None = None) -> State:
     return first_state(plan, first_centers(plan) if start is None else np.asarray(start, dtype=np.float64).copy())
 
 
-def draw_noise(plan: Plan, secret: SecretRandom) -> NDArray[np.int64]:
-    """Draw one side's noise of one round, integers, shape (k (d + 1),): cluster by cluster, first the count.
+def draw_noise(plan: Plan, secret: SecretRandom, grid: float = 1.0) -> NDArray[np.int64]:
+    """Draw one party's noise of one round, integers, shape (k (d + 1),): cluster by cluster, first the count.
+
+    Parameters
+    ----------
+    plan : Plan
+    secret : SecretRandom
+    grid : float
+        Integer units of the sums to one unit of the noise.
 
     Notes
     -----
-    Sees: the side that draws it. Both sides add their own: each could take its own off again.
+    Sees: the party that draws it. All who open add their own: each could take its own off again.
     """
     noise = np.empty((plan.k, plan.d + 1), dtype=np.int64)
-    noise[:, 0] = round_normal(plan.count_scale, plan.k, secret)
-    noise[:, 1:] = round_normal(plan.sum_scale, (plan.k, plan.d), secret)
+    noise[:, 0] = round_normal(plan.count_scale / grid, plan.k, secret)
+    noise[:, 1:] = round_normal(plan.sum_scale / grid, (plan.k, plan.d), secret)
     if plan.stepping:
         own = [1 + column for column in plan.stepping]
-        noise[:, own] = round_normal(plan.step_scale, (plan.k, len(own)), secret)
+        noise[:, own] = round_normal(plan.step_scale / grid, (plan.k, len(own)), secret)
     return noise.reshape(-1)
 
 
@@ -84,7 +91,7 @@ def post_process(noisy: NDArray[np.int64], state: State, plan: Plan, t: int) -> 
     if plan.shrinks:
         sums[:, list(plan.stepping)] *= plan.radius
         return weigh(sums, counts, state, plan, t)
-    least = max(1.0, math.sqrt(2.0) * plan.count_scale / plan.unit)
+    least = max(1.0, math.sqrt(plan.noises) * plan.count_scale / plan.unit)
     moved = np.where((counts >= least)[:, None], truncate(move(sums, counts)), state.centers)
     return dataclasses.replace(state, centers=moved, counts=counts)
 

@@ -25,7 +25,7 @@ class Settings:
     mode: str = setting(
         "auto",
         "'two-party' (-n 2), 'server-aided' (-n 3 or more: rank 0 computes without data), "
-        "'threshold' (-n 2, nobody holds the key; not with the pairwise scheme), or 'auto'",
+        "'threshold' (every party holds columns and a share of the key, nobody the key), or 'auto'",
         choices=("auto", "two-party", "server-aided", "threshold"),
     )
     scheme: str = setting(

@@ -7,8 +7,15 @@ from collections.abc import Mapping
 from fastlloyd.life.align.sizes import align_sizes
 from fastlloyd.life.sizes import plan_bounds
 from fastlloyd.party.bounds import Bounds
-from fastlloyd.protocols.vertical_he.frame import block_format, key_format, sums_bytes
-from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples, NoisySums
+from fastlloyd.protocols.vertical_he.frame import block_format, key_bytes, parts_bytes, sums_bytes
+from fastlloyd.protocols.vertical_he.messages import (
+    EncryptedBlock,
+    KeyContribution,
+    KeyMaterial,
+    NoisySamples,
+    NoisySums,
+    PartialOpenings,
+)
 from fastlloyd.protocols.vertical_he.plan import Plan
 
 _INTEGER_BYTES = 8
@@ -29,12 +36,14 @@ def bounds(plan: Plan) -> Bounds:
     -----
     An owner sends all its encrypted blocks without an answer, so all of them may wait here.
     """
-    keys = key_format(plan).total
+    keys = key_bytes(plan)
     block = max(block_format(plan, rank).total for rank in plan.encrypting)
     sizes = {
         KeyMaterial.TYPE: keys,
+        KeyContribution.TYPE: keys,
         EncryptedBlock.TYPE: block,
         NoisySamples.TYPE: sums_bytes(plan),
+        PartialOpenings.TYPE: parts_bytes(plan),
         NoisySums.TYPE: _INTEGER_BYTES * plan.outputs,
     }
     return plan_bounds(sizes, clients=plan.parties - 1, ahead_bytes=keys + (plan.blocks + 1) * block)

@@ -83,13 +83,13 @@ def first_state(plan: Plan, centers: Floats) -> State:
 
 
 def noise_deviations(plan: Plan) -> tuple[Floats, float]:
-    """Return the standard deviation of both sides' noise on each column's sum, shape (d,), and on a count.
+    """Return the standard deviation of all parties' noise on each column's sum, shape (d,), and on a count.
 
     In the domain's units.
     """
-    sums = np.full(plan.d, math.sqrt(2.0) * plan.sum_scale / plan.unit)
-    sums[list(plan.stepping)] = math.sqrt(2.0) * plan.step_scale / plan.unit * plan.radius
-    return sums, math.sqrt(2.0) * plan.count_scale / plan.unit
+    sums = np.full(plan.d, math.sqrt(plan.noises) * plan.sum_scale / plan.unit)
+    sums[list(plan.stepping)] = math.sqrt(plan.noises) * plan.step_scale / plan.unit * plan.radius
+    return sums, math.sqrt(plan.noises) * plan.count_scale / plan.unit
 
 
 def weigh(noisy_sums: Floats, noisy_counts: Floats, state: State, plan: Plan, t: int) -> State:

@@ -18,7 +18,14 @@ import numpy as np
 from fastlloyd.crypto.he.ckks import Context, KeyHolder
 from fastlloyd.crypto.he.seal_form import HEADER
 from fastlloyd.errors import PeerError
-from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples, NoisySums
+from fastlloyd.protocols.vertical_he.messages import (
+    EncryptedBlock,
+    KeyContribution,
+    KeyMaterial,
+    NoisySamples,
+    NoisySums,
+    PartialOpenings,
+)
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.wire.header import Header, PartyId
@@ -31,14 +38,14 @@ SETTINGS = (
     ({"scheme": "projection", "degree": 4}, (1, 2)),
     ({"scheme": "projection", "degree": 4, "mode": "threshold"}, (1, 2)),
 )
-CIRCUIT = ({"scheme": "pairwise"}, (1, 2))
+CIRCUITS = (({"scheme": "pairwise"}, (1, 2)), ({"mode": "threshold"}, (1, 1, 1)))
 N = 40
 
 
 @cache
 def plan_of(number: int) -> Plan:
-    settings, widths = (*SETTINGS, CIRCUIT)[number]
-    return make_plan(parameters(N, 2, rounds=1, **settings), names(*widths))
+    settings, widths = (*SETTINGS, *CIRCUITS)[number]
+    return make_plan(parameters(N, 2, parties=len(widths), rounds=1, **settings), names(*widths))
 
 
 @cache
@@ -47,7 +54,7 @@ def library_file(number: int) -> bytes:
     context = Context(plan_of(number).encryption)
     holder = KeyHolder(context)
     fresh = holder._encryptor.encrypt_zero_symmetric(context.seal.key_parms_id())
-    if number == len(SETTINGS):
+    if number >= len(SETTINGS):
         fresh = holder._generator.create_relin_keys()
     with TemporaryDirectory() as folder:
         path = Path(folder) / "file"
@@ -89,9 +96,11 @@ def change(body: bytes, rng: np.random.Generator, number: int) -> bytes:
 def play(case: int) -> str:
     """Change one message of one run; gives how it ended."""
     rng = np.random.default_rng(case)
-    # The circuit's keys are large: a case in 25.
-    number = len(SETTINGS) if case % 25 == 24 else case % len(SETTINGS)
-    plan, kind = plan_of(number), TYPES[int(rng.integers(0, len(TYPES)))]
+    # The circuits' keys are large: a case in 25.
+    number = len(SETTINGS) + case // 25 % len(CIRCUITS) if case % 25 == 24 else case % len(SETTINGS)
+    plan = plan_of(number)
+    types = (*TYPES, KeyContribution.TYPE, PartialOpenings.TYPE) if plan.openers else TYPES
+    kind = types[int(rng.integers(0, len(types)))]
     occurrence, seen, liars = int(rng.integers(0, 2)), 0, []
 
     def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes:

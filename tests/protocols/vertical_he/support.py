@@ -62,16 +62,17 @@ def parties(
     plan: Plan, points: NDArray[np.float64], start: NDArray[np.float64], engine: Engine | None, quiet: bool
 ) -> dict[PartyId, Party[Result]]:
     def noise() -> partial[NDArray[np.int64]]:
-        return partial(lambda secret, t: draw_noise(plan, secret) * (not quiet), SecretRandom())
+        return partial(lambda secret, t, grid=1.0: draw_noise(plan, secret, grid) * (not quiet), SecretRandom())
 
     engine = engine or make_engine(plan, columns(plan, points, plan.computing))
     result: dict[PartyId, Party[Result]] = {
-        PartyId(plan.computing): computing_party(plan, engine, noise(), start=start),
-        PartyId(plan.holder): key_holder(plan, columns(plan, points, plan.holder), noise(), start=start),
+        PartyId(plan.computing): computing_party(plan, engine, noise(), start=start)
     }
+    if plan.holder != plan.computing:
+        result[PartyId(plan.holder)] = key_holder(plan, columns(plan, points, plan.holder), noise(), start=start)
     for rank in plan.owners:
         if rank not in (plan.computing, plan.holder):
-            result[PartyId(rank)] = owner(PartyId(rank), plan, columns(plan, points, rank), start=start)
+            result[PartyId(rank)] = owner(PartyId(rank), plan, columns(plan, points, rank), noise(), start=start)
     return result
 
 

@@ -145,7 +145,7 @@ def hinted(plan: Plan, rounds: int | None = None) -> float:
         k=plan.k,
         d=plan.d,
         corners=plan.corners if plan.scheme != "pairwise" else 0,
-        shared=plan.mode == "threshold",
+        keys=plan.parties if plan.mode == "threshold" else 1,
     )
     return hinted_share(plan.scales, openings, min(plan.count_scale, plan.sum_scale), private=plan.private)
 
@@ -293,21 +293,20 @@ def test_who_plays_which_part_follows_the_columns() -> None:
         (3, (3, 3), {"scheme": "linear"}, "leave scheme at 'auto'"),
         (2, (1, 1), {"scheme": "projection"}, "leave scheme at 'auto'"),
         (2, (2, 1), {"scheme": "projection", "computing": 0}, "leave scheme at 'auto', or leave computing at 'auto'"),
-        (3, (3, 1), {"mode": "threshold", "computing": 1}, "leave computing at 'auto'"),
+        (
+            3,
+            (3, 1),
+            {"mode": "threshold", "scheme": "linear", "computing": 1},
+            "leave scheme at 'auto', or leave computing at 'auto'",
+        ),
         (3, (2, 1), {"scheme": "projection", "computing": 1}, "leave scheme at 'auto'"),
         (3, (3, 1), {"scheme": "linear", "computing": 1}, "leave scheme at 'auto', or leave computing at 'auto'"),
         (
-            3,
-            (3, 3),
-            {"mode": "threshold"},
-            "set mode = two-party, or ask for two clusters (--k 2), or let one of the owners have one or two columns",
-        ),
-        (
-            3,
+            1,
             (3, 3),
             {"mode": "threshold", "scheme": "pairwise"},
-            "leave scheme and computing at 'auto', and set mode = two-party, or ask for two clusters (--k 2), or let "
-            "one of the owners have one or two columns",
+            "leave scheme and computing at 'auto', and ask for two clusters (--k 2), or let one of the owners have one "
+            "or two columns",
         ),
         (1, (3, 3), {}, "ask for two clusters (--k 2), or let one of the owners have one or two columns"),
         (1, (2, 2, 2), {}, "ask for two clusters (--k 2)"),

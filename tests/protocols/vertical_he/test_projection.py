@@ -149,9 +149,10 @@ def test_it_is_chosen_where_there_is_no_other_way_and_costs_what_is_said() -> No
     assert plan.releases(0, seen_by="-")[0].neighbours.startswith("zero-out")
     assert round_seconds(plan, 1) == pytest.approx(options(threshold, (3, 3))[0].round_seconds)
     assert make_plan(parameters(10_000, 2, mode="threshold"), names(2, 1)).scheme == "linear"
-    for scheme, mode in (("projection", "two-party"), ("auto", "threshold")):
+    assert make_plan(parameters(10_000, 3, mode="threshold"), names(3, 3)).scheme == "pairwise"
+    for mode in ("two-party", "threshold"):
         with pytest.raises(ConfigError, match="two clusters"):
-            make_plan(parameters(10_000, 3, scheme=scheme, mode=mode), names(3, 3))
+            make_plan(parameters(10_000, 3, scheme="projection", mode=mode), names(3, 3))
 
 
 def test_the_estimate_of_the_bytes_is_near() -> None:

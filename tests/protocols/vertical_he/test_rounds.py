@@ -115,7 +115,7 @@ def test_where_noise_is_small_the_whole_step_is_taken_and_where_it_drowns_all_no
 
 def test_errors_under_a_common_key_count_with_its_largest_coefficient() -> None:
     ring = 4096
-    assert common_key(ring).key == 2.0  # -1, 0 or 1 from each of two shares
+    assert [common_key(ring, keys).key for keys in (2, 5)] == [2.0, 5.0]  # -1, 0 or 1 from each share
     plan = make_plan(parameters(1000, 2, mode="threshold", degree=8), names(1, 1))
     scales = plan.scales
     switched = 8.0 * 2.0 * math.sqrt((scales.ring + 1) / 4.0) * 2.0 ** (scales.prime_bits[0] - scales.wire_bits)
@@ -123,9 +123,9 @@ def test_errors_under_a_common_key_count_with_its_largest_coefficient() -> None:
     zero = math.sqrt(10.5 * (1.0 + 8.0 * scales.ring))
     expected = (8.0 * math.hypot(sums, zero) + switched + 1.0) / scales.unit
     assert scales.flood == pytest.approx(expected, rel=1e-12)
-    assert flood_bound(1000, plan.corners, scales, common_key(scales.ring)) == scales.flood
+    assert flood_bound(1000, plan.corners, scales, common_key(scales.ring, 2)) == scales.flood
     # Hints on the key: the switch's roundings and the fresh encryptions of zero; see docs/vertical-he-privacy.md.
-    opened = Openings(rounds=3, n=1, k=2, d=1, shared=True, corners=1)
+    opened = Openings(rounds=3, n=1, k=2, d=1, keys=2, corners=1)
     tiny = dataclasses.replace(scales, weight_bits=0)
     step = 2.0 ** (scales.prime_bits[0] - scales.wire_bits)
     key = 12 * (scales.ring / 12.0 * step**2 * 2.0 / 3.0 + 10.5 * (1.0 + 8.0 * scales.ring))
@@ -212,7 +212,7 @@ def test_with_a_tolerance_all_planned_rounds_are_charged_before_the_first_one() 
 def test_an_owner_without_the_key_charges_them_before_its_columns_leave() -> None:
     public = parameters(300, 2, parties=3, rounds=3, mode="server-aided", noise="flooding", tolerance=1.9)
     plan = make_plan(public, names(1, 1))
-    party = owner(PartyId(2), plan, np.zeros((1, 300)))
+    party = owner(PartyId(2), plan, np.zeros((1, 300)), lambda t, grid: np.zeros(plan.outputs, np.int64))
     assert isinstance(next(party), Receive)
     effect = party.send(KeyMaterial((KeyHolder(Context(plan.encryption)).public_key(),)))
     assert isinstance(effect, Record) and {release.round for release in effect.releases} == {0, 1, 2}

@@ -53,10 +53,12 @@ from fastlloyd.protocols.secfc.setup_messages import (
 from fastlloyd.protocols.vertical_dp.messages import FinalResult, ResultFormat, Synopsis, SynopsisFormat
 from fastlloyd.protocols.vertical_he.messages import (
     EncryptedBlock,
+    KeyContribution,
     KeyMaterial,
     ListFormat,
     NoisySamples,
     NoisySums,
+    PartialOpenings,
     SumsFormat,
 )
 from fastlloyd.wire.header import Message, PartyId
@@ -167,6 +169,8 @@ GOLDEN: dict[str, tuple[Message, Any, int, str, int]] = {
     "keys": (KeyMaterial((b"a", b"bc")), ListFormat((1, 2)), 120, "616263", 3),
     "block": (EncryptedBlock((b"abc",)), ListFormat((3,)), 121, "616263", 3),
     "samples": (NoisySamples(b"1234567"), 7, 122, "31323334353637", 7),
+    "key contribution": (KeyContribution((b"a", b"bc")), ListFormat((1, 2)), 124, "616263", 3),
+    "parts of openings": (PartialOpenings(b"1234"), 4, 125, "31323334", 4),
     "noisy sums": (NoisySums.of(np.array([-1, 2])), SumsFormat(2, 2), 123, "ffffffffffffffff0200000000000000", 16),
     "seed": (
         SeedContribution(POINTS[0]),
@@ -249,6 +253,7 @@ REFUSED: dict[str, tuple[type[Message], bytes, Any, str]] = {
         "expected 16 bytes of centres and what belongs to them, got 0",
     ),
     "far result": (FinalResult, FLOATS, PLAIN_RESULT, "a centre lies outside [-1, 1]"),
+    "short parts": (PartialOpenings, b"123", 4, "expected 4 bytes of parts of openings, got 3"),
     "short samples": (NoisySamples, b"123456", 7, "expected 7 bytes of samples, got 6"),
     "large sum": (NoisySums, b"\3" + b"\0" * 7, SumsFormat(1, 2), "expected integers from -2 to 2, got a larger one"),
     "low sum": (NoisySums, b"\xfd" + b"\xff" * 7, SumsFormat(1, 2), "expected integers from -2 to 2, got a larger one"),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fastlloyd.errors import ConfigError, format_count
 from fastlloyd.protocols.vertical_he.math import circuit
 from fastlloyd.protocols.vertical_he.math.grid import MOST_AXES, count_cells
-from fastlloyd.protocols.vertical_he.parameters import LINEAR, PAIRWISE, PROJECTION, THRESHOLD, PublicParameters
+from fastlloyd.protocols.vertical_he.parameters import LINEAR, PAIRWISE, PROJECTION, TWO_PARTY, PublicParameters
 
 # Measured: transforming one ciphertext's weights, with its products; reading a ciphertext; the bytes of a number.
 _LINEAR_PRODUCT_S = 2.5e-5
@@ -25,7 +25,7 @@ _LINEAR_RING = 2048
 _NEEDS = {
     LINEAR: "the linear scheme needs two owners, of whom the one that does not compute has one or two columns",
     PROJECTION: "projection needs two owners, two clusters and several columns at the owner that does not compute",
-    PAIRWISE: "the pairwise scheme needs two clusters or more and a mode other than threshold",
+    PAIRWISE: "the pairwise scheme needs two clusters or more, and with three parties or more rank 0 computes",
 }
 # What a byte costs beside a second of computing, for the choice only: 100 Mbit/s.
 _BYTES_PER_SECOND = 12.5e6
@@ -60,15 +60,16 @@ class Choice:
     def line(self, rounds: int) -> str:
         """Say the choice in one line."""
         total = self.setup_bytes + rounds * self.round_bytes
+        opens = f", rank {self.holder} opens" if self.holder != self.computing else " and opens, with all others,"
         return (
-            f"scheme {self.scheme}: rank {self.computing} computes, rank {self.holder} opens the sums; about "
+            f"scheme {self.scheme}: rank {self.computing} computes{opens} the sums; about "
             f"{self.round_seconds:.2g} processor seconds a round and {total / 1e6:.3g} MB in "
             f"{format_count(rounds, 'round')}"
         )
 
 
 def options(public: PublicParameters, widths: tuple[int, ...]) -> tuple[Choice, ...]:
-    """List what is possible, cheapest first.
+    """List what is possible, cheapest first; under a shared key the circuit, whose bounds are heuristic, comes last.
 
     Parameters
     ----------
@@ -76,9 +77,12 @@ def options(public: PublicParameters, widths: tuple[int, ...]) -> tuple[Choice, 
     widths : tuple of int
         Number of columns of each owner, in the order of their ranks.
     """
-    if public.mode == "server-aided":
-        aided = _pairwise(public, widths, computing=0, holder=1, encrypted=sum(widths))
-        return (aided,) if public.k >= 2 else ()
+    if public.parties > 2:
+        aided = public.mode == "server-aided"
+        encrypted = sum(widths) if aided else sum(widths[1:])
+        # With a shared key who computes opens, by the parts of all others: in the paper, too.
+        several = _pairwise(public, widths, computing=0, holder=1 if aided else 0, encrypted=encrypted)
+        return (several,) if public.k >= 2 else ()
     found = []
     for computing in (0, 1):
         holder = 1 - computing
@@ -86,9 +90,10 @@ def options(public: PublicParameters, widths: tuple[int, ...]) -> tuple[Choice, 
             found.append(_summing(public, widths, LINEAR, computing=computing, holder=holder))
         if public.k == 2 and widths[holder] > 1:  # with one column it is the linear scheme
             found.append(_summing(public, widths, PROJECTION, computing=computing, holder=holder))
-        if public.mode != THRESHOLD and public.k >= 2:
+        if public.k >= 2:
             found.append(_pairwise(public, widths, computing=computing, holder=holder, encrypted=widths[holder]))
-    return tuple(sorted(found, key=lambda choice: choice.total_seconds(public.count_rounds)))
+    rounds, shared = public.count_rounds, public.keys > 1
+    return tuple(sorted(found, key=lambda choice: (shared and choice.scheme == PAIRWISE, choice.total_seconds(rounds))))
 
 
 def allowed_options(public: PublicParameters, widths: tuple[int, ...]) -> tuple[Choice, ...]:
@@ -139,9 +144,6 @@ def _mends(public: PublicParameters, widths: tuple[int, ...]) -> str:
         "ask for two clusters (--k 2)": options(dataclasses.replace(public, k=2), widths),
         "let one of the owners have one or two columns": options(public, (1, *widths[1:])),
     }
-    if public.mode == THRESHOLD:
-        two_party = dataclasses.replace(public, settings={**public.settings, "mode": "two-party"})
-        changes = {"set mode = two-party": options(two_party, widths), **changes}
     working = [words for words, choices in changes.items() if choices]
     fixed = settings.scheme != "auto" or settings.computing != -1
     return ("leave scheme and computing at 'auto', and " if fixed else "") + ", or ".join(working)
@@ -188,7 +190,7 @@ def _summing(public: PublicParameters, widths: tuple[int, ...], scheme: str, *, 
 
 def _encrypted_bytes(public: PublicParameters, ciphertexts: int) -> int:
     """Estimate the bytes of so many ciphertexts of each block."""
-    halves = 2 if public.mode == THRESHOLD else 1  # without the key both halves of a ciphertext travel
+    halves = 1 if public.mode == TWO_PARTY else 2  # without the key both halves of a ciphertext travel
     return round(math.ceil(public.n / _LINEAR_RING) * ciphertexts * _LINEAR_RING * _LINEAR_NUMBER_BYTES * halves)
 
 
@@ -198,13 +200,15 @@ def _pairwise(
     ring, k = circuit.RINGS[0], public.k
     blocks = math.ceil(public.n / (ring // 2))
     primes = circuit.depth(k) + 2
-    columns = blocks * encrypted * primes * (2 if public.mode == "server-aided" else 1)
-    numbers = ring * (columns + primes * (primes + 2))  # and the two keys
+    columns = blocks * encrypted * primes * (1 if public.mode == TWO_PARTY else 2)
+    # The two keys; a shared one goes to and fro, see `messages`.
+    keys = primes * (primes + 2) * (1 if public.keys == 1 else 5 * (public.keys - 1))
+    numbers = ring * (columns + keys)
     return Choice(
         scheme=PAIRWISE,
         computing=computing,
         holder=holder,
         round_seconds=circuit.seconds(public.n, k),
         setup_bytes=round(numbers * _CIRCUIT_NUMBER_BYTES),
-        round_bytes=k * (1 + sum(widths)) * (4 * (ring + 1) + 8),
+        round_bytes=k * (1 + sum(widths)) * (4 * (ring + 1) * max(1, public.keys - 1) + 8),
     )

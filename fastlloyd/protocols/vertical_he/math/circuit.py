@@ -21,7 +21,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 
+from fastlloyd.crypto.he.keyshare import relin_variance
 from fastlloyd.crypto.he.lattice import ERROR_VARIANCE, MAX_PRIME_BITS, most_bits
 from fastlloyd.errors import RangeError
 from fastlloyd.protocols.vertical_he.math.coefficients import SLOPE
@@ -39,13 +41,26 @@ _WEIGHTS = range(18, 31)
 _PRODUCT_S = 0.0036
 
 
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How columns are encrypted: how many parties share the key, and whether who encrypts has all of it."""
+
+    keys: int
+    seeded: bool
+
+
 def depth(k: int) -> int:
     """Count the levels for k clusters."""
     return 1 + SIGN_DEPTH + (math.ceil(math.log2(k - 1)) if k > 2 else 0)
 
 
-def choose_circuit(n: int, k: int, noise: Noise, *, flooding: bool) -> Scales:
+def choose_circuit(n: int, k: int, noise: Noise, *, flooding: bool, seeded: bool) -> Scales:
     """Choose the smallest ring with a small enough error, and the largest scale that fits it.
+
+    Parameters
+    ----------
+    seeded : bool
+        All columns are encrypted by who has the whole key.
 
     Raises
     ------
@@ -59,7 +74,7 @@ def choose_circuit(n: int, k: int, noise: Noise, *, flooding: bool) -> Scales:
         room = most_bits(ring) // (depth(k) + 1)
         for scale in range(min(room, _MOST_SCALE), _LEAST_SCALE - 1, -1):
             for end, weight in itertools.product(range(min(scale, _MOST_END), _LEAST_END - 1, -1), _WEIGHTS):
-                fits = _fitting(n, k, noise, ring=ring, bits=(scale, end, weight), wire_bits=wire_bits)
+                fits = _fitting(n, k, noise, ring=ring, bits=(scale, end, weight), wire_bits=wire_bits, seeded=seeded)
                 fitting = fitting or bool(fits)
                 found += filter(noise.hides, fits)
         if found and not flooding:
@@ -82,6 +97,7 @@ def _fitting(
     ring: int,
     bits: tuple[int, int, int],
     wire_bits: int,
+    seeded: bool,
 ) -> list[Scales]:
     """Try one ring and the scales of levels, end and weights; nothing if it does not fit or errs too much."""
     scale, end, weight = bits
@@ -89,10 +105,11 @@ def _fitting(
     unit_bits = end + weight + 1 - int(math.log2(ring))
     # The last prime is not yet known: the largest one bounds what the switch adds.
     switched = math.sqrt(k) * switched_record(MAX_PRIME_BITS, wire_bits, 2.0**unit_bits)
-    error = own_error(k, ring, bits) + switched
+    kind = Kind(noise.openings.keys, seeded)
+    error = own_error(k, ring, bits, kind) + switched
     if error > MAX_ERROR:
         return []
-    flood = flood_bound(n, k, ring, bits, last=MAX_PRIME_BITS, wire_bits=wire_bits)
+    flood = flood_bound(n, k, ring, bits, last=MAX_PRIME_BITS, wire_bits=wire_bits, kind=kind)
     largest = n * (1.0 + error) + NOISE_TAIL * noise.largest(error, flood) + flood
     # The sign's bit, and a prime of b bits may be as small as 2^(b - 1/2); the library wants room for scales as well.
     last = max(math.ceil(unit_bits + math.log2(largest) + 1.5), end + weight + 1)
@@ -112,50 +129,80 @@ def _fitting(
     return [scales]
 
 
-def _slot_deviation(ring: int, scale: int) -> float:
+def _rounding_variance(ring: int, keys: int) -> float:
+    """Return the variance that dropping a prime leaves in each coefficient: r_0 + r_1 s, with r within 1/2."""
+    return (1.0 + 2.0 * keys * ring / 3.0) / 12.0
+
+
+def _slot_deviation(ring: int, scale: int, keys: int) -> float:
     """Return the standard deviation of the error that one rescaling leaves in a slot.
 
     Notes
     -----
-    Each coefficient errs by r_0 + r_1 s with r uniform in [-1/2, 1/2] and ternary s: variance (1 + 2 N / 3) / 12; a
-    slot adds N of them. Relinearisation and a fresh encryption add less; they are counted by the factor 2.
+    Each coefficient errs by r_0 + r_1 s with r uniform in [-1/2, 1/2] and s the sum of `keys` ternary secrets; a slot
+    adds N of them. Relinearisation and a fresh encryption add less; they are counted by the factor 2. Of a fresh
+    encryption with a public key the library drops a prime as well: half of what is counted. Relinearisation errs by
+    (2 N / 3 times `relin_variance`)^(1/2), at most 3.1 N P for P keys, times the root of the number of digits, in a
+    coefficient; rescaling divides that by a prime of more than 2^26: below a hundredth of the rounding for P up to 100.
     """
-    return 2.0 * math.sqrt(ring * (1.0 + 2.0 * ring / 3.0) / 12.0) / 2.0**scale
+    return 2.0 * math.sqrt(ring * _rounding_variance(ring, keys)) / 2.0**scale
 
 
-def _one_hot_deviation(k: int, ring: int, scale: int, end: int) -> float:
+def _one_hot_deviation(k: int, ring: int, scale: int, end: int, *, keys: int) -> float:
     """Return the error of one cluster's weight: each comparison's, by the steepest slope, and the products' own.
 
     Notes
     -----
     The scale falls from `scale` to `end` over the last levels, half of the bits at the last one.
     """
-    early, late = _slot_deviation(ring, scale), _slot_deviation(ring, end)
+    early, late = _slot_deviation(ring, scale, keys), _slot_deviation(ring, end, keys)
     between = math.sqrt(early * late)
     return math.sqrt(max(1, k - 1)) * (0.5 * SLOPE * early + 8.0 * between) + 2.0 * late
 
 
-def _encoding_deviation(ring: int, weight: int) -> float:
-    """Return the error of a value that is encrypted at the scale of the weights."""
-    return math.sqrt(ring * ERROR_VARIANCE) / 2.0**weight
+def _encoding_deviation(ring: int, weight: int, kind: Kind) -> float:
+    """Return the error of a value that is encrypted at the scale of the weights.
+
+    Notes
+    -----
+    With a public key the library encrypts with one more prime and drops it: that leaves a rounding, and less than a
+    thousandth of it from the encryption's own errors.
+    """
+    variance = ERROR_VARIANCE if kind.seeded else 1.001 * _rounding_variance(ring, kind.keys)
+    return math.sqrt(ring * variance) / 2.0**weight
 
 
-def own_error(k: int, ring: int, bits: tuple[int, int, int]) -> float:
+def _relin_variance(ring: int, keys: int) -> float:
+    """Bound the variance that relinearisation at the last level leaves in a coefficient.
+
+    Notes
+    -----
+    The ciphertext's residues c are uniform below q, and their product with the key's errors is divided by the special
+    prime, which has as many bits: N / 3 times the errors' variance times (q / special)^2, at most 2 if a prime of b
+    bits is above 2^(b - 1/2).
+    """
+    return 2.0 * ring / 3.0 * relin_variance(ring, keys)
+
+
+def own_error(k: int, ring: int, bits: tuple[int, int, int], kind: Kind) -> float:
     """Return b: eight deviations of the error of one record's own weights and encoded values."""
     scale, end, weight = bits
-    both = math.hypot(_one_hot_deviation(k, ring, scale, end), _encoding_deviation(ring, weight))
-    return SWITCH_TAIL * math.sqrt(k) * both
+    weights = _one_hot_deviation(k, ring, scale, end, keys=kind.keys)
+    return SWITCH_TAIL * math.sqrt(k) * math.hypot(weights, _encoding_deviation(ring, weight, kind))
 
 
-def flood_bound(n: int, k: int, ring: int, bits: tuple[int, int, int], *, last: int, wire_bits: int) -> float:
+def flood_bound(
+    n: int, k: int, ring: int, bits: tuple[int, int, int], *, last: int, wire_bits: int, kind: Kind
+) -> float:
     """Bound X of one output, in counts: all slots' errors, the fresh encryption of zero, and the switch."""
     scale, end, weight = bits
     unit = 2.0 ** (end + weight + 1) / ring
-    weights = math.sqrt(n) * _one_hot_deviation(k, ring, scale, end)
+    weights = math.sqrt(n) * _one_hot_deviation(k, ring, scale, end, keys=kind.keys)
     # Slots beyond the records hold encrypted zeros, with their errors.
-    encoded = math.sqrt(n + ring // 2) * _encoding_deviation(ring, weight)
-    zero = math.sqrt(ERROR_VARIANCE * (1.0 + 2.0 * ring)) / unit
-    switched = switch_error(ring, 2.0**last, wire_bits) / unit
+    encoded = math.sqrt(n + ring // 2) * _encoding_deviation(ring, weight, kind)
+    fresh = ERROR_VARIANCE * (1.0 + 2.0 * kind.keys**2 * ring)
+    zero = math.sqrt(fresh + _relin_variance(ring, kind.keys)) / unit
+    switched = kind.keys * switch_error(ring, 2.0**last, wire_bits) / unit
     return SWITCH_TAIL * math.hypot(weights, encoded, zero) + switched + 1.0 / unit
 
 

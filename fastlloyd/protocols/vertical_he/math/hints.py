@@ -14,11 +14,12 @@ docs/vertical-he-privacy.md.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from fastlloyd.crypto.he.lattice import ERROR_VARIANCE
 from fastlloyd.errors import RangeError
-from fastlloyd.protocols.vertical_he.math.lwe import ONE_KEY, SWITCH_TAIL, common_key
+from fastlloyd.protocols.vertical_he.math.lwe import SWITCH_TAIL, errors_of
 from fastlloyd.protocols.vertical_he.parameters import Scales
 
 HINT_SHARE = 2.0**-10
@@ -39,8 +40,8 @@ class Openings:
     ----------
     rounds, n, k, d : int
     scheme : str
-    shared : bool
-        The key is shared between two parties.
+    keys : int
+        How many parties share the key; 1 where one has it.
     corners : int
         Of the grid; 0 for the circuit.
     """
@@ -49,7 +50,7 @@ class Openings:
     n: int
     k: int
     d: int
-    shared: bool
+    keys: int
     corners: int
 
     def hinted(self, scales: Scales) -> float:
@@ -64,7 +65,7 @@ class Openings:
         each times a coefficient of the key. Fresh encryptions of zero are counted for errors and key.
         """
         outputs = self.rounds * self.k * (self.d + 1)
-        kind = common_key(scales.ring) if self.shared else ONE_KEY
+        kind = errors_of(scales.ring, self.keys)
         zeros = outputs * ERROR_VARIANCE * (1.0 + 2.0 * kind.key**2 * scales.ring)
         step = 2.0 ** (scales.prime_bits[0] - scales.wire_bits)
         secret = outputs * scales.ring / 12.0 * step**2 * _SECRET_VARIANCE + zeros
@@ -95,8 +96,12 @@ class Noise:
     openings: Openings
 
     def largest(self, error: float, flood: float) -> float:
-        """Return the largest standard deviation, in counts, for b and the bound on X."""
-        return (1.0 + _SPARE) * (1.0 + error) * max(self.counts, self.sums) if self.private else FLOODING * flood
+        """Return the largest standard deviation of what is in an opened number, in counts, for b and the bound on X.
+
+        Under a common key all parties' noise but that of the one who opens.
+        """
+        one = (1.0 + _SPARE) * (1.0 + error) * max(self.counts, self.sums) if self.private else FLOODING * flood
+        return math.sqrt(max(1, self.openings.keys - 1)) * one
 
     def hides(self, scales: Scales) -> bool:
         """Return whether the part set aside hides X with these scales."""

@@ -33,16 +33,21 @@ class Errors:
 ONE_KEY = Errors(ERROR_BOUND, ERROR_VARIANCE, 1.0)
 
 
-def common_key(ring: int) -> Errors:
-    """Return the errors of encryptions under a common public key of two parties, e_0 + u e + e_1 s.
+def common_key(ring: int, keys: int) -> Errors:
+    """Return the errors of encryptions under a common public key of so many parties, e_0 + u e + e_1 s.
 
     Notes
     -----
-    u and the two parts of s are uniform on -1, 0, 1 and e is the sum of two errors: N coefficients each of variance
-    10.5 (2 / 3 of 2 and 4 / 3). The bound is eight standard deviations, not a worst case.
+    u and the P parts of s are uniform on -1, 0, 1 and e is the sum of P errors: N coefficients each of variance
+    10.5 (2 / 3 of P, and 2 P / 3). The bound is eight standard deviations, not a worst case.
     """
-    variance = ERROR_VARIANCE * (1.0 + ring * 8.0 / 3.0)
-    return Errors(SWITCH_TAIL * math.sqrt(variance), variance, 2.0)
+    variance = ERROR_VARIANCE * (1.0 + ring * 4.0 * keys / 3.0)
+    return Errors(SWITCH_TAIL * math.sqrt(variance), variance, float(keys))
+
+
+def errors_of(ring: int, keys: int) -> Errors:
+    """Return the errors under the key of one party, or under one that so many share."""
+    return common_key(ring, keys) if keys > 1 else ONE_KEY
 
 
 def add(first: Sample, second: Sample, modulus: int) -> Sample:
@@ -68,7 +73,7 @@ def switch_error(degree: int, modulus: float, wire_bits: int) -> float:
 
     Notes
     -----
-    Each rounding is at most 1/2, times a coefficient of s that is -1, 0 or 1.
+    Each rounding is at most 1/2, times a coefficient of s that is -1, 0 or 1; callers multiply by `Errors.key`.
     """
     return SWITCH_TAIL * math.sqrt((degree + 1) / 4.0) * modulus / 2.0**wire_bits
 
@@ -80,8 +85,13 @@ def open_samples(sample: Sample, secret: NDArray[np.int64], modulus: int, wire_b
     -----
     Sees: the key holder: sums with the other side's noise.
     """
-    phase = (sample.constants + sample.vectors @ secret) & ((1 << wire_bits) - 1)
-    centred = phase - ((phase >> (wire_bits - 1)) << wire_bits)
+    return centre(sample.constants + sample.vectors @ secret, modulus, wire_bits)
+
+
+def centre(phases: NDArray[np.int64], modulus: int, wire_bits: int) -> NDArray[np.int64]:
+    """Bring opened numbers modulo 2^w back to integers around zero."""
+    phases = phases & ((1 << wire_bits) - 1)
+    centred = phases - ((phases >> (wire_bits - 1)) << wire_bits)
     return np.rint(centred * (modulus / 2.0**wire_bits)).astype(np.int64)
 
 
@@ -96,6 +106,30 @@ def open_part(sample: Sample, share: NDArray[np.int64], modulus: int) -> Sample:
     inner = [(int(h) << 30) + int(part) for h, part in zip(high, low, strict=True)]
     constants = [(int(c) + i) % modulus for c, i in zip(sample.constants, inner, strict=True)]
     return Sample(np.array(constants, dtype=np.int64), sample.vectors)
+
+
+def open_switched(vectors: NDArray[np.int64], share: NDArray[np.int64], wire_bits: int) -> NDArray[np.int64]:
+    """Return one party's part of an opening after the switch, modulo 2^w, shape (m,), for its noise to be added.
+
+    Notes
+    -----
+    Numbers below 2^48 times -1, 0 or 1, at most 2^15 of them: the sum fits 64 bits.
+    """
+    found: NDArray[np.int64] = (vectors @ share) & ((1 << wire_bits) - 1)
+    return found
+
+
+def encode_parts(parts: NDArray[np.int64], wire_bits: int) -> bytes:
+    """Write numbers modulo 2^w, in w / 8 bytes each, little endian."""
+    rows = np.ascontiguousarray(parts & ((1 << wire_bits) - 1), dtype="<u8").view(np.uint8).reshape(-1, 8)
+    return rows[:, : wire_bits // 8].tobytes()
+
+
+def decode_parts(data: bytes, wire_bits: int) -> NDArray[np.int64]:
+    """Undo `encode_parts`; the length is the caller's to check."""
+    rows = np.zeros((len(data) // (wire_bits // 8), 8), dtype=np.uint8)
+    rows[:, : wire_bits // 8] = np.frombuffer(data, dtype=np.uint8).reshape(len(rows), -1)
+    return rows.reshape(-1).view("<u8").astype(np.int64)
 
 
 def sample_bytes(degree: int, wire_bits: int) -> int:

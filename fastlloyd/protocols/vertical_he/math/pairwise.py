@@ -26,6 +26,7 @@ from fastlloyd.protocols.vertical_he.frame import seeded
 from fastlloyd.protocols.vertical_he.math import circuit
 from fastlloyd.protocols.vertical_he.math.arithmetic import Arithmetic, start_scale
 from fastlloyd.protocols.vertical_he.math.computer import Computer, Work
+from fastlloyd.protocols.vertical_he.parameters import THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan
 
 # A known part beyond (1 + MARGIN) times what the encrypted part can weigh decides; see `normalise`.
@@ -97,7 +98,7 @@ class PairwiseEngine(Computer):
     def keys(self, parts: Sequence[bytes]) -> None:
         """Take the public key and the relinearisation key."""
         super().keys(parts)
-        self._relin_key = self._context.load_relin_key(parts[1])
+        self._relin_key = self._context.load_relin_key(parts[1], seeded=self.plan.mode != THRESHOLD)
         self._arithmetic = Arithmetic(self._context, self._relin_key)
 
     def load(self, owner: int, block: int, parts: Sequence[bytes]) -> None:

@@ -33,7 +33,7 @@ import math
 from fastlloyd.crypto.he.lattice import ERROR_VARIANCE
 from fastlloyd.errors import RangeError
 from fastlloyd.protocols.vertical_he.math.hints import Noise, too_little_noise
-from fastlloyd.protocols.vertical_he.math.lwe import ONE_KEY, SWITCH_TAIL, Errors, common_key, switch_error
+from fastlloyd.protocols.vertical_he.math.lwe import ONE_KEY, SWITCH_TAIL, Errors, errors_of, switch_error
 from fastlloyd.protocols.vertical_he.parameters import Scales
 
 RINGS = ((2048, 40), (2048, 48), (2048, 50), (2048, 52), (2048, 53), (4096, 60))
@@ -80,7 +80,7 @@ def flood_bound(n: int, corners: int, scales: Scales, errors: Errors = ONE_KEY) 
     return (SWITCH_TAIL * math.hypot(sums, zero) + switched + 1.0) / scales.unit
 
 
-def choose_scales(n: int, k: int, corners: int, noise: Noise, *, flooding: bool, shared: bool = False) -> Scales:
+def choose_scales(n: int, k: int, corners: int, noise: Noise, *, flooding: bool) -> Scales:
     """Choose the smallest ring and prime with a small enough error.
 
     Parameters
@@ -90,8 +90,6 @@ def choose_scales(n: int, k: int, corners: int, noise: Noise, *, flooding: bool,
         For which there must be room, and which must hide X.
     flooding : bool
         The noise only floods X: then the most exact parameters win, not the smallest.
-    shared : bool
-        The key is shared between two parties.
 
     Raises
     ------
@@ -101,7 +99,7 @@ def choose_scales(n: int, k: int, corners: int, noise: Noise, *, flooding: bool,
     fitting: list[Scales] = []
     room = False
     for ring, prime_bits in RINGS:
-        errors = common_key(ring) if shared else ONE_KEY
+        errors = errors_of(ring, noise.openings.keys)
         for wire_bits in (40,) if flooding else (32, 40):
             tried = [
                 dataclasses.replace(scales, flood=flood_bound(n, corners, scales, errors))

@@ -1,0 +1,93 @@
+"""What the paper's circuit of Vertical HE would take, from the times of a product and of a rotation at N = 32768.
+
+    python benchmarks/vertical_he_operations.py
+
+Times are processor seconds of one process, by primes left. The circuit is that of docs/vertical-he.md, "The paper's
+circuit": 2 + 2 columns, 10,000 records, sign polynomials of degrees 15 and 7.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fastlloyd.crypto.he.ckks import Context, KeyHolder
+from fastlloyd.crypto.he.lattice import Parameters
+from fastlloyd.crypto.he.seal import library
+
+REPEATS, SCALE = 3, 2.0**36
+LEVELS = (2, 4, 6, 8, 10, 12, 14)
+SLOTS, RECORDS, COLUMNS = 16384, 10_000, 2
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    """Return the processor seconds of one call, the mean of a few."""
+    start = time.process_time()
+    for _ in range(REPEATS):
+        work()
+    return (time.process_time() - start) / REPEATS
+
+
+def operations(k: int) -> tuple[list[int], list[int]]:
+    """List the primes left at each product and at each rotation of one ciphertext."""
+    tree = math.ceil(math.log2(k - 1))
+    primes = 1 + 1 + 1 + 7 + tree  # the last one; squares of distances, the transposition's mask, the signs, the ranks
+    doubling = math.ceil(math.log2(k)) if k & (k - 1) == 0 else 2 * math.floor(math.log2(k)) - 1
+    products = [primes] * COLUMNS
+    rotations = [primes - 1] * (doubling + math.ceil(math.log2(k))) + [primes - 2] * doubling
+    top = primes - 2
+    products += [top, top - 1, top - 1, top - 2, top - 2, top - 3, top - 4, top - 5, top - 5, top - 6]
+    left, factors = top - 7, k - 1
+    rotations += [left] * doubling
+    while factors > 1:
+        products += [left] * (factors // 2)
+        left, factors = left - 1, (factors + 1) // 2
+    return products, rotations
+
+
+def main() -> None:
+    """Print a line for each level, the size of a key, and a line for each k."""
+    parameters = Parameters(32768, (60, *(36,) * 13, 60))
+    context = Context(parameters)
+    holder, evaluator = KeyHolder(context), context.evaluator
+    relin, turn = context.load_relin_key(holder.relin_key()), library().GaloisKeys()
+    holder._generator.create_galois_keys([3], turn)  # one slot to the left
+    values = np.random.default_rng(0).uniform(-1.0, 1.0, parameters.degree // 2)
+    plain = context.encode_slots(values, SCALE, context.level(parameters.digits))
+    fresh = context.load_ciphertext(holder.encrypt(plain), scale=SCALE)
+    times = []
+    for primes in LEVELS:
+        cipher = context.cipher()
+        evaluator.mod_switch_to(fresh, context.level(primes), cipher)
+
+        def multiply(cipher: Any = cipher) -> None:
+            square = context.cipher()
+            evaluator.square(cipher, square)
+            evaluator.relinearize_inplace(square, relin)
+            evaluator.rescale_to_next_inplace(square)
+
+        def rotate(cipher: Any = cipher) -> None:
+            evaluator.rotate_vector(cipher, 1, turn, context.cipher())
+
+        times.append((seconds(multiply), seconds(rotate)))
+        print(f"{primes} primes: product {times[-1][0]:.3f} s, rotation {times[-1][1]:.3f} s")
+    product, rotation = zip(*times, strict=True)
+    for k in (5, 8):
+        products, rotations = operations(k)
+        chain = Parameters(32768, (60, *(36,) * (products[0] - 1), 60))
+        one = np.interp(products, LEVELS, product).sum() + np.interp(rotations, LEVELS, rotation).sum()
+        points = SLOTS // k**2
+        ciphertexts = -(-RECORDS // points)
+        print(
+            f"k = {k}: {points} records in each of {ciphertexts} ciphertexts, {len(rotations)} rotations and "
+            f"{len(products)} products, {one:.1f} s for one, {one * ciphertexts:.0f} s for all; a rotation's key has "
+            f"{chain.digits * chain.public_key_bytes / 1e6:.0f} MB, half of it as a seed"
+        )
+
+
+if __name__ == "__main__":
+    main()
