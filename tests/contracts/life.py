@@ -28,6 +28,7 @@ from fastlloyd.run.files import privacy_part
 from fastlloyd.run.together import run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.mpi.support import done
+from tests.net.calls import joined, unreliable
 from tests.net.memory import MemoryNetwork
 from tests.protocols.whole import without_plots
 
@@ -104,6 +105,12 @@ def over_tcp(config: RunConfig, n_clients: int, folder: Path) -> list[Life]:
     return _threads(config, n_clients, folder, endpoint)
 
 
+def over_calls(config: RunConfig, n_clients: int, folder: Path) -> list[Life]:
+    """A thread for each party, frames as calls of a framework that loses some."""
+    with joined(n_clients + 1, unreliable(0.02)) as transports:
+        return _threads(config, n_clients, folder, lambda me: transports[me.rank])
+
+
 def over_mpi(config: RunConfig, n_clients: int, folder: Path) -> list[Life]:
     """A process for each party, started by mpirun."""
     (folder / "run.toml").write_text(to_toml(config))
@@ -111,7 +118,12 @@ def over_mpi(config: RunConfig, n_clients: int, folder: Path) -> list[Life]:
     return _written(folder / "fastlloyd-run")
 
 
-RUNNERS: dict[str, Runner] = {"in_memory": in_memory, "over_tcp": over_tcp, "over_mpi": over_mpi}
+RUNNERS: dict[str, Runner] = {
+    "in_memory": in_memory,
+    "over_tcp": over_tcp,
+    "over_calls": over_calls,
+    "over_mpi": over_mpi,
+}
 
 
 def check(protocol: str, runner: Runner, folder: Path, expected: list[Life]) -> None:

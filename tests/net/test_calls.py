@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import random
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -17,42 +15,14 @@ from hypothesis import strategies as st
 from fastlloyd.errors import Interrupted, PeerError, PeerGone
 from fastlloyd.net.calls import transport as calls
 from fastlloyd.net.calls.batch import MOST_FRAMES, VERSION, decode, encode
-from fastlloyd.net.calls.transport import CallTransport
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.meter import Meter
 from fastlloyd.wire.header import SERVER, PartyId
 from tests.contracts import transport as contract
+from tests.net.calls import joined, unreliable
 from tests.net.support import CONTEXT, LIMIT_S, at_once, identity
 
 ONE, TWO = PartyId(1), PartyId(2)
-Fault = Callable[[PartyId, PartyId, Callable[[], bool]], object]
-
-
-def direct(sender: PartyId, peer: PartyId, take: Callable[[], bool]) -> object:
-    return take()
-
-
-@contextmanager
-def joined(count: int, fault: Fault = direct, **options) -> Iterator[list[CallTransport]]:
-    """Yield the transports of `count` parties; each call goes through `fault`."""
-    parties = [PartyId(rank) for rank in range(count)]
-    made: dict[PartyId, CallTransport] = {}
-    there = threading.Event()
-
-    def caller(me: PartyId) -> calls.Call:
-        def call(peer: PartyId, content: bytes) -> object:
-            there.wait()
-            return fault(me, peer, lambda: made[peer].take(me, content))
-
-        return call
-
-    with ExitStack() as stack:
-        for me in parties:
-            others = tuple(party for party in parties if party != me)
-            given = {"gone_s": LIMIT_S, "first_s": LIMIT_S} | options
-            made[me] = stack.enter_context(CallTransport(me, others, caller(me), **given))
-        there.set()
-        yield list(made.values())
 
 
 @pytest.mark.parametrize("count", [2, 4])
@@ -64,22 +34,8 @@ def test_contract(count: int) -> None:
 
 def test_contract_where_calls_fail_and_answers_are_lost() -> None:
     """A call that was not made, and one whose answer was lost: each frame is still there once, in order."""
-    draw, lock = random.Random(7), threading.Lock()
-
-    def fault(sender: PartyId, peer: PartyId, take: Callable[[], bool]) -> object:
-        with lock:
-            fate = draw.random()
-        if fate < 0.2:
-            raise TimeoutError("not delivered")
-        taken = take()
-        if fate < 0.4:
-            raise TimeoutError("the answer was lost")
-        if fate < 0.5:
-            take()  # the framework delivers it again
-        return "nonsense" if fate < 0.55 else taken
-
     cases = (contract.order_per_peer, contract.any_source, contract.large_frame, contract.buffer_reuse)
-    with joined(3, fault) as transports:
+    with joined(3, unreliable(0.2)) as transports:
         ran = at_once([lambda one=one: contract.run(one, *cases) for one in transports])
     assert ran == [len(cases)] * 3
 

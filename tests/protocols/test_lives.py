@@ -1,4 +1,4 @@
-"""Every protocol's whole life: in one thread, over memory and TCP in threads, over MPI in processes."""
+"""Every protocol's whole life: in one thread, over memory, TCP and calls in threads, over MPI in processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def alone(request: pytest.FixtureRequest) -> tuple[str, list[life.Life]]:
 
 
 @pytest.mark.parametrize("alone", PROTOCOLS, indirect=True)
-@pytest.mark.parametrize("runner", ["in_memory", "over_tcp"])
+@pytest.mark.parametrize("runner", ["in_memory", "over_tcp", "over_calls"])
 def test_a_life_is_the_same_whoever_runs_it(alone: tuple[str, list[life.Life]], runner: str, tmp_path: Path) -> None:
     protocol, expected = alone
     life.check(protocol, life.RUNNERS[runner], tmp_path, expected)
