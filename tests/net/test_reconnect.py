@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import struct
 import threading
 import time
 
@@ -302,6 +303,38 @@ def test_a_server_that_welcomes_to_another_session_is_given_up(monkeypatch: pyte
             cut(client)
             with pytest.raises(PeerGone, match="does not take this client back"):
                 client.receive(LIMIT_S)
+
+
+def test_a_server_that_asks_again_and_again_gets_the_same_bytes() -> None:
+    # Two payloads under one mask would show it their difference: what was sealed once is all that there is.
+    header = struct.Struct("<IHQ")
+    wire: list[bytes] = []
+    said: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as liar:
+
+        def serve() -> None:
+            for _ in range(4):
+                connection, _ = liar.accept()
+                with connection, connection.makefile("rb") as end:
+                    end.read(len(Hello(1).encode()))
+                    connection.sendall(Welcome(Answer.WELCOME, 1, 2, bytes(range(16)), taken=0).encode())
+                    for _ in range(3):  # it has never taken anything, it says, and hangs up
+                        size, _, _ = header.unpack(end.read(header.size))
+                        wire.append(end.read(size))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        way = Way(Address(*liar.getsockname()), 1, None)
+        found, why, _ = way.attempt(time.monotonic() + LIMIT_S)
+        assert found is not None, why
+        client = TcpClient(found, way, note=said.append, reconnect_s=LIMIT_S)
+        for i in range(3):
+            client.send(SERVER, b"%d" % i + os.urandom(1000))
+        with receiving(client):
+            thread.join(LIMIT_S)
+        assert not thread.is_alive()
+        client.close(lost=True)
+    assert len(wire) == 12 and wire == wire[:3] * 4 and len(set(wire)) == 3
 
 
 @pytest.mark.parametrize("taken", [1, 1 << 63])
