@@ -349,7 +349,7 @@ def _measure(
     reconnect: float | None,
     stack: contextlib.ExitStack,
 ) -> Measured:
-    from fastlloyd.run.config import to_toml
+    from fastlloyd.run.run_file import to_toml
 
     measured = Measured()
     (folder / "run.toml").write_text(to_toml(configuration(folder, clients, rounds, least, reconnect)))

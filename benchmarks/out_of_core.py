@@ -29,7 +29,7 @@ from fastlloyd.kmeans.grid import GridPoints, round_centers
 from fastlloyd.kmeans.stored import release
 from fastlloyd.report.files import labels_csv, write_atomic
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import load_large
+from fastlloyd.run.own_records import load_large
 from fastlloyd.run.session import find_face
 from fastlloyd.wire.header import clients
 

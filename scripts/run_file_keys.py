@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from fastlloyd.party.option import Option
 from fastlloyd.protocols.registry import PROTOCOLS
 from fastlloyd.run.config import OPTIONS
-from fastlloyd.run.option import Option
 from fastlloyd.run.session import find_face
 
 PAGE = Path(__file__).parents[1] / "docs/run-file.md"

@@ -30,10 +30,11 @@ from fastlloyd.net.calls.transport import BEAT_S, CLOSE_S, CallTransport
 from fastlloyd.net.link.control import Ending
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.report.lines import Journal
-from fastlloyd.run.config import RunConfig, load_config
+from fastlloyd.run.config import RunConfig
 from fastlloyd.run.execute import Approve
 from fastlloyd.run.place import find_place
 from fastlloyd.run.rank import carry_out, limit_threads, start_log
+from fastlloyd.run.run_file import load_config
 from fastlloyd.supervise.offers import NAME, SUFFIX
 from fastlloyd.wire.header import SERVER, PartyId, clients
 

@@ -16,7 +16,7 @@ from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.dossier.approval import sign_approval
 from fastlloyd.dossier.content import summarise
 from fastlloyd.errors import EXIT_OK, ConfigError, printable
-from fastlloyd.run.config import load_config
+from fastlloyd.run.run_file import load_config
 from fastlloyd.wire.values import digest
 
 _MODE = 0o644

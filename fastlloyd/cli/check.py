@@ -27,9 +27,10 @@ from fastlloyd.data.vertical import read_vertical
 from fastlloyd.errors import EXIT_OK, ConfigError, DataError, printable
 from fastlloyd.protocols.registry import find
 from fastlloyd.report.unit import format_count
-from fastlloyd.run.config import RunConfig, load_config
+from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import share_caps
 from fastlloyd.run.promise import plan_words, unit_sentence
+from fastlloyd.run.run_file import load_config
 from fastlloyd.run.vertical import read_alignment
 
 _SHOWN = 20

@@ -15,7 +15,8 @@ from typing import Any
 from fastlloyd.cli.options import Parser
 from fastlloyd.errors import EXIT_OK, ConfigError, did_you_mean
 from fastlloyd.kmeans.merging import LEAST, MOST
-from fastlloyd.run.config import RunConfig, with_values
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.run_file import with_values
 
 _FEW_OWNERS = 4
 _PRIVATE = "private"

@@ -15,9 +15,10 @@ from fastlloyd.dossier.markdown import to_markdown
 from fastlloyd.dossier.planned import Planned
 from fastlloyd.errors import EXIT_OK, ConfigError
 from fastlloyd.report.page.render import available, render
-from fastlloyd.run.config import RunConfig, load_config
+from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import count_features
 from fastlloyd.run.promise import foresee, plan_words
+from fastlloyd.run.run_file import load_config
 from fastlloyd.run.session import find_face
 
 FORMATS = ("md", "html")

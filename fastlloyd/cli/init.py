@@ -10,7 +10,8 @@ from shlex import join
 from fastlloyd.cli.options import Parser, add_options, read_tables
 from fastlloyd.errors import EXIT_OK, ConfigError
 from fastlloyd.protocols.registry import find
-from fastlloyd.run.config import OPTIONS, RunConfig, toml_value, with_values
+from fastlloyd.run.config import OPTIONS, RunConfig
+from fastlloyd.run.run_file import toml_value, with_values
 from fastlloyd.run.session import find_face
 from fastlloyd.run.vertical import VerticalCommon
 

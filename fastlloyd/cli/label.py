@@ -29,7 +29,8 @@ from fastlloyd.report.display import csv_text
 from fastlloyd.report.document import load as load_report
 from fastlloyd.report.files import PRIVATE_MODE, labels_csv
 from fastlloyd.report.unit import format_count
-from fastlloyd.run.config import RunConfig, load_config
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.run_file import load_config
 from fastlloyd.wire.regular import replace_file
 
 _BLOCK_VALUES = 1 << 18

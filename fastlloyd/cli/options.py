@@ -15,9 +15,10 @@ from fastlloyd.cli.arguments import join_negative_values, name_list
 from fastlloyd.data.form import Form
 from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
 from fastlloyd.errors import ConfigError, did_you_mean
+from fastlloyd.party.option import Option
 from fastlloyd.protocols.registry import names
-from fastlloyd.run.config import OPTIONS, TASK, VERTICAL, RunConfig, has_table, load_config, with_values
-from fastlloyd.run.option import Option
+from fastlloyd.run.config import OPTIONS, TASK, VERTICAL, RunConfig
+from fastlloyd.run.run_file import has_table, load_config, with_values
 
 _ABOUT = "about"
 """Attribute of a flag of a run: its help where all flags are shown."""

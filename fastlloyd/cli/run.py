@@ -61,8 +61,7 @@ def _point_to_resume(config: RunConfig, ranks: int, begun: float, code: int) -> 
     """Say that the run can go on, if it had begun: a launcher ends all ranks of a lost one before they can say so."""
     if config.state_dir is None or not find(config.protocol).resumes or (config.resume and code == EXIT_INPUT):
         return
-    from fastlloyd.run.state import interrupted_since
-    from fastlloyd.run.told import resume_words
+    from fastlloyd.run.state import interrupted_since, resume_words
 
     for rank in range(ranks):
         since = interrupted_since(config.state_dir, PartyId(rank))

@@ -22,7 +22,8 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.data.delimited import MISSING, Cells
+from fastlloyd.data.cell import MISSING
+from fastlloyd.data.delimited import Cells
 from fastlloyd.data.form import is_identifier
 from fastlloyd.errors import DataError, format_count
 

@@ -4,18 +4,16 @@ The fast way hands blocks of whole lines to numpy's parser and accepts a block o
 the right number of cells and every cell parses. Otherwise the file is read again by the careful way,
 which knows quotes and missing cells and names the row and column of the first fault.
 
-A header is taken to be there if any cell of row one is not a number. Cells of `MISSING` are neither
+A header is taken to be there if any cell of row one is not a number. Cells of `cell.MISSING` are neither
 numbers nor names: a first row of numbers and missing cells alone is refused, because taking it for a
 header would lose a record silently.
 """
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import csv
 import gzip
-import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,14 +24,20 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.data.form import DELIMITERS, PLAIN, Form
+from fastlloyd.data.cell import (
+    MISSING,
+    guess_encoding,
+    name_mark,
+    other_decimal,
+    parse_cell,
+    parse_number,
+    refuse_other_delimiter,
+)
+from fastlloyd.data.form import PLAIN, Form
 from fastlloyd.errors import DataError, FormError, format_count
 
-MISSING = frozenset({"", "?", "na", "n/a", "nan", "none", "null"})
 SAMPLE_ROWS = 1000
 
-# Groups of three digits: 1,234 or 1.234.567,8.
-_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,'\u2019 \u00a0\u202f])\d{3}(?:\1\d{3})*(?:[.,]\d+)?")
 _SHOWN_LINES = 20
 _BLOCK_CHARS = 1 << 22
 _BLOCK_ROWS = 1 << 14
@@ -93,7 +97,7 @@ def read_head(path: Path, form: Form = PLAIN) -> Head:
     """
     with _opened(path, form) as file:
         lines = list(islice(file, _SHOWN_LINES))
-        _refuse_other_delimiter(lines, form, path)
+        refuse_other_delimiter(lines, form, path)
         reader = _reader(chain(lines, file), form)
         first = next(reader, None)
         if first is None:
@@ -231,50 +235,16 @@ def _read_carefully(file: TextIO, head: Head, columns: list[int], path: Path, kn
         if len(cells) != width:
             raise DataError(
                 f"{line}: expected {format_count(width, 'cell')} as in the first row, got {len(cells)}; "
-                f"complete the row, or quote the cells that hold {_shown(head.form.delimiter)}"
+                f"complete the row, or quote the cells that hold {name_mark(head.form.delimiter)}"
             )
         one_line_each = one_line_each and reader.line_num == before + row
         if row > known:
-            block.append([_parsed(cells[c], line, head.names[c], head.form) for c in columns])
+            block.append([parse_cell(cells[c], line, head.names[c], head.form) for c in columns])
         if len(block) == _BLOCK_ROWS:
             yield Cells(np.array(block, dtype=np.float64), before + 1 if one_line_each else None)
             block = []
     if block:
         yield Cells(np.array(block, dtype=np.float64), before + 1 if one_line_each else None)
-
-
-def _parsed(cell: str, line: str, name: str, form: Form) -> float:
-    """Return a cell's number, NaN for a missing one."""
-    number = _number(cell, form.decimal)
-    if number is not None:
-        return number
-    if cell.strip().lower() in MISSING:
-        return float("nan")
-    other = _other(form)
-    if _THOUSANDS.fullmatch(cell.strip()):
-        either = f"; if {other!r} stands before a fraction instead, add --decimal {other!r}"
-        raise FormError(
-            f"{line}, column {name!r}: the number has marks between its thousands; save the numbers without them"
-            f"{either if _number(cell, other) is not None else ''}"
-        )
-    if _number(cell, other) is not None:
-        raise FormError(
-            f"{line}, column {name!r}: the number has {other!r} before its fraction; add --decimal {other!r}"
-        )
-    raise DataError(
-        f"{line}, column {name!r}: expected a number, got text; "
-        "correct the cell (empty or NA, if its value is missing), or leave the column out with --columns"
-    )
-
-
-def _number(cell: str, decimal: str) -> float | None:
-    """Return a number as everybody writes it, without Python's digit separators."""
-    if decimal == ",":
-        cell = "_" if "." in cell else cell.replace(",", ".")
-    try:
-        return float(cell) if "_" not in cell else None
-    except ValueError:
-        return None
 
 
 def _reader(lines: Iterable[str], form: Form) -> Any:
@@ -288,55 +258,9 @@ def _holds_names(line: str, head: Head) -> bool:
     return tuple(cell.strip() for cell in cells) == head.names
 
 
-def _refuse_other_delimiter(lines: Sequence[str], form: Form, path: Path) -> None:
-    """Name the character that divides all lines alike where the one in use does not, or leaves numbers side by side."""
-    lines = [line for line in lines if line.strip()]
-    whole = form.delimiter not in "".join(lines)
-    for mark in DELIMITERS:
-        if mark != form.delimiter and (_cuts(lines, mark, form) if whole else _divides(lines, mark, form)):
-            raise FormError(
-                f"{path}: its cells are divided by {_shown(mark)}, expected {_shown(form.delimiter)}; "
-                + _mend(lines, mark, form)
-            )
-
-
-def _divides(lines: Sequence[str], mark: str, form: Form) -> bool:
-    """Return whether a mark divides all lines alike where the one in use does not, or leaves numbers side by side."""
-    counts = {line.count(mark) for line in lines}
-    if len(counts) != 1 or counts == {0} or mark == form.decimal or any('"' in line for line in lines):
-        return False
-    beside = re.compile(rf"\d{re.escape(mark)}[-+]?\d")
-    own = {line.count(form.delimiter) for line in lines}
-    return len(own) > 1 or (mark != "," and any(map(beside.search, lines[1:])))
-
-
-def _cuts(lines: Sequence[str], mark: str, form: Form) -> bool:
-    """Return whether a mark cuts all lines into equally many cells, more than one, quotes understood."""
-    rows = list(csv.reader(lines, delimiter=mark, skipinitialspace=True))
-    if not rows or len(rows[0]) < 2 or len({len(row) for row in rows}) != 1:
-        return False
-    # A column of decimal commas without a header is cut into equally many cells too.
-    return mark != form.decimal or all(_number(cell, ".") is None for cell in rows[0])
-
-
-def _mend(lines: Sequence[str], mark: str, form: Form) -> str:
-    """Name the flags that read cells divided by this mark."""
-    decimal = ""
-    if mark == form.decimal:
-        decimal = " and --decimal '.'"
-    elif form.decimal == "." and mark != "," and any(re.search(r"\d,\d", line) for line in lines[1:]):
-        decimal = " and --decimal ','"
-    return f"add --delimiter {'tab' if mark == chr(9) else repr(mark)}{decimal}"
-
-
-def _shown(mark: str) -> str:
-    """Name a character between cells."""
-    return {",": "a comma", "\t": "a tab"}.get(mark, repr(mark))
-
-
 def _is_header(first: list[str], path: Path, form: Form) -> bool:
     """Return whether row one names the columns."""
-    numbers = [_number(cell, form.decimal) is not None for cell in first]
+    numbers = [parse_number(cell, form.decimal) is not None for cell in first]
     if all(numbers):
         return False
     gaps = [cell.strip().lower() in MISSING for cell in first]
@@ -354,35 +278,20 @@ def _numeric_columns(sample: list[list[str]], width: int, form: Form) -> tuple[b
     for index in range(width):
         cells = [row[index] for row in sample if index < len(row)]
         texts = [cell for cell in cells if cell.strip().lower() not in MISSING]
-        numeric.append(not texts or any(_number(cell, form.decimal) is not None for cell in texts))
+        numeric.append(not texts or any(parse_number(cell, form.decimal) is not None for cell in texts))
     return tuple(numeric)
 
 
 def _otherwise(sample: list[list[str]], numeric: Sequence[bool], form: Form) -> tuple[bool, ...]:
     """Tell the columns of text that would be numbers with the other decimal mark."""
-    other = _other(form)
+    other = other_decimal(form)
     found = []
     for index, number in enumerate(numeric):
         cells = (row[index] for row in sample if index < len(row))
         found.append(
-            not number and all(_number(c, other) is not None for c in cells if c.strip().lower() not in MISSING)
+            not number and all(parse_number(c, other) is not None for c in cells if c.strip().lower() not in MISSING)
         )
     return tuple(found)
-
-
-def _other(form: Form) -> str:
-    """Return the decimal mark that is not in use."""
-    return "." if form.decimal == "," else ","
-
-
-def _guess(path: Path) -> str:
-    """Name the encoding that a file in another one than it should be is likely to have."""
-    opened = gzip.open if path.name.lower().endswith(".gz") else open
-    with opened(path, "rb") as file:
-        start = file.read(4)
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    return "utf-8" if start.startswith(codecs.BOM_UTF8) else "cp1252"
 
 
 @contextlib.contextmanager
@@ -400,8 +309,8 @@ def _opened(path: Path, form: Form) -> Iterator[TextIO]:
     except UnicodeError as error:
         name = form.encoding.removesuffix("-sig").upper()
         raise FormError(
-            f"{path} is not {name} text; add --encoding {_guess(path)}, if that is how it was saved, or save it again "
-            "as CSV in UTF-8"
+            f"{path} is not {name} text; add --encoding {guess_encoding(path)}, if that is how it was saved, or save "
+            "it again as CSV in UTF-8"
         ) from error
     except csv.Error as error:
         raise DataError(f"{path} is not a CSV file ({error}); save it again as comma separated text") from error

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.data.delimited import MISSING
+from fastlloyd.data.cell import MISSING
 from fastlloyd.data.form import number_row
 from fastlloyd.errors import DataError
 

@@ -19,8 +19,9 @@ from fastlloyd.data.vertical import VerticalTable
 from fastlloyd.errors import ConfigError
 from fastlloyd.estimator.parameter import ParameterError, Parameters
 from fastlloyd.protocols.registry import find
-from fastlloyd.run.config import RunConfig, read_k
+from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import Common
+from fastlloyd.run.run_file import read_k
 from fastlloyd.run.session import find_face
 from fastlloyd.run.vertical import VerticalCommon
 

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.errors import BudgetError, ConfigError, DataError, RangeError
 from fastlloyd.protocols.registry import names
-from fastlloyd.run.config import PAPER_DELTA, read_k
+from fastlloyd.run.config import PAPER_DELTA
+from fastlloyd.run.run_file import read_k
 
 _FLAG = re.compile(r"--([a-z]+(?:-[a-z]+)*)(?: FILE)?")
 _PROCESSES = re.compile(r"start with -n (\d+)( or more)?(?: \(rank 0 serves\))?")

@@ -53,8 +53,7 @@ from fastlloyd.run.inputs import Common, told
 from fastlloyd.run.outcome import Facts, Outcome
 from fastlloyd.run.place import load_identity
 from fastlloyd.run.session import Session, find_face
-from fastlloyd.run.state import StateDir
-from fastlloyd.run.told import interrupted_words, resume_words
+from fastlloyd.run.state import StateDir, interrupted_words, resume_words
 from fastlloyd.run.vertical import refuse_one_file
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from fastlloyd.wire.values import explain

@@ -32,8 +32,9 @@ from fastlloyd.report.files import PRIVATE_MODE, RunFolder, labels_csv, output_f
 from fastlloyd.report.page import result as page
 from fastlloyd.report.page.render import HOW_TO_INSTALL, available
 from fastlloyd.report.signed import sign_report
-from fastlloyd.run.config import RunConfig, to_toml, with_absolute_paths
+from fastlloyd.run.config import RunConfig
 from fastlloyd.run.outcome import Claim, Facts, Farewell, Outcome, Result
+from fastlloyd.run.run_file import to_toml, with_absolute_paths
 from fastlloyd.wire.header import PartyId
 
 

@@ -37,8 +37,7 @@ from fastlloyd.party.transcript import Transcript
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.run.outcome import Cost, Facts
-from fastlloyd.run.terms import Limit
-from fastlloyd.run.told import cost_words
+from fastlloyd.run.terms import Limit, cost_words
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId
 
 # How long a wait for the disk goes on if a signal has swallowed its end.

@@ -313,3 +313,19 @@ def interrupted_since(root: str, me: PartyId) -> float | None:
 def own_folder(root: str, me: PartyId) -> Path:
     """Return a party's folder in `--state-dir`."""
     return Path(root.replace("{client}", str(me.rank))) / ("server" if me.is_server else f"client-{me.rank}")
+
+
+def interrupted_words(state: Path) -> str:
+    """Say of a new run that an interrupted one could go on."""
+    return (
+        f"state: an interrupted run stands in {state}; --resume goes on with it and spends nothing twice, this new run "
+        "spends anew and takes its place"
+    )
+
+
+def resume_words(state: Path) -> str:
+    """Say of a run that failed that it can go on."""
+    return (
+        f"what was done is kept in {state}: once the cause is mended, the same command with --resume, at all parties, "
+        "goes on from there and spends nothing twice"
+    )

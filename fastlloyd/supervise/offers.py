@@ -16,7 +16,8 @@ from typing import Any
 from fastlloyd.errors import ConfigError, did_you_mean
 from fastlloyd.net.tcp.address import parse_address
 from fastlloyd.protocols.registry import find
-from fastlloyd.run.config import OPTIONS, RunConfig, has_table, load_config
+from fastlloyd.run.config import OPTIONS, RunConfig
+from fastlloyd.run.run_file import has_table, load_config
 from fastlloyd.wire.regular import read_regular_bytes
 from fastlloyd.wire.toml import MOST_BYTES, parse_toml
 

@@ -35,7 +35,7 @@ from typing import Literal
 from fastlloyd.crypto.link.identity import load_key
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.errors import EXIT_OK, EXIT_PEER, ConfigError, printable
-from fastlloyd.run.config import to_toml
+from fastlloyd.run.run_file import to_toml
 from fastlloyd.run.state import own_folder
 from fastlloyd.supervise.offers import NAME, SUFFIX, SiteSettings, check_offer, take_offer
 from fastlloyd.wire.regular import open_regular, read_regular, replace_file

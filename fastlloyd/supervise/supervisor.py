@@ -1,9 +1,8 @@
 """`fastlloyd run`: starts mpirun, owns the terminal, says in one sentence what went wrong, leaves nothing.
 
 The launcher runs in a session of its own, so that a signal from the terminal reaches only this process,
-which passes it on. Ranks write events to standard output (`report.progress`); these become the progress
-bar, everything else passes through. A killed rank is found out by watching the processes: no launcher
-names it reliably.
+which passes it on. What launcher and ranks write goes through `supervise/output.py`. A killed rank is found out by
+watching the processes: no launcher names it reliably.
 
 Source: docs/operations.md, "How a run ends".
 """
@@ -22,24 +21,21 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, TextIO
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.mpi.launcher import Mpirun, TransportName, find_mpirun, mpirun_command
 from fastlloyd.report import patience
-from fastlloyd.report.lines import json_line
-from fastlloyd.report.progress import Progress, split_event
-from fastlloyd.supervise.banner import BannerFilter
 from fastlloyd.supervise.hosts import HostLines
 from fastlloyd.supervise.lifeline import Lifelines
+from fastlloyd.supervise.output import Output
 from fastlloyd.supervise.process import Process, adopting_orphans, collect, kill_marked
 from fastlloyd.supervise.verdict import RankEnd, in_order, judge, name_rank, tell_outlived
 
 CLIENT_PROGRAM = ("-m", "fastlloyd.client", "--events")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _TICK_S = 0.05
-_BLOCK_S = 0.25
 _FINALISE_S = 15.0
 # How much later than mpirun this process may learn that a host is lost.
 _LOST_S = 3.0
@@ -113,7 +109,7 @@ def supervise(
         command, env = place(launcher, n, words)
     else:
         command, env = mpirun_command(launcher, n, words, transport=transport, hosts=hosts)
-    output = _Output(out or sys.stdout, err or sys.stderr, quiet=quiet, debug=debug, json_lines=json_lines)
+    output = Output(out or sys.stdout, err or sys.stderr, quiet=quiet, debug=debug, json_lines=json_lines)
     run = _Run(n, output, grace_s, quiet=quiet, hosts=hosts)
     try:
         with adopting_orphans(), _forwarding(run.interrupt):
@@ -136,90 +132,11 @@ def _forwarding(handler: Callable[[int], None]) -> Iterator[None]:
             signal.signal(number, old)
 
 
-@dataclass(slots=True)
-class _Stream:
-    """One output of the launcher, cut into lines."""
-
-    target: TextIO
-    banner: BannerFilter = field(default_factory=BannerFilter)
-    rest: bytes = b""
-
-
-class _Output:
-    """What the launcher writes, sorted into events, the launcher's own words, and the ranks'."""
-
-    def __init__(self, out: TextIO, err: TextIO, *, quiet: bool, debug: bool, json_lines: bool = False) -> None:
-        self._err = err
-        self._json_lines = json_lines
-        self._debug = debug
-        self._progress = Progress(err if err.isatty() else out, quiet=quiet)
-        self._streams = (_Stream(out), _Stream(err))
-        self._last = time.monotonic()
-
-    def feed(self, index: int, chunk: bytes) -> list[dict[str, Any]]:
-        """Take bytes of standard output (0) or error (1), pass text on, give the events."""
-        stream = self._streams[index]
-        self._last = time.monotonic()
-        *lines, stream.rest = (stream.rest + chunk).split(b"\n")
-        events = []
-        for line in lines:
-            rest, event = split_event(line.decode("utf-8", errors="replace") + "\n")
-            if event is not None:
-                events.append(event)
-                self._progress.show(event)
-            if rest:
-                self._show(stream, [rest] if self._debug else stream.banner.feed(rest))
-        return events
-
-    def idle(self) -> None:
-        """Show lines that were held back, once nothing has followed them for a while."""
-        if time.monotonic() - self._last > _BLOCK_S:
-            for stream in self._streams:
-                self._show(stream, stream.banner.flush())
-
-    def finish(self) -> list[dict[str, Any]]:
-        """Take in last lines without their end."""
-        events = []
-        for index, stream in enumerate(self._streams):
-            if stream.rest:
-                events += self.feed(index, b"\n")
-            self._show(stream, stream.banner.flush())
-        return events
-
-    def say(self, sentence: str) -> None:
-        """Print a sentence of our own."""
-        line = json_line("error", sentence) if self._json_lines else f"fastlloyd: {sentence}\n"
-        self._progress.write(line, self._err)
-
-    def confess(self) -> None:
-        """Show what was hidden: it is all there is."""
-        for stream in self._streams:
-            self._show(stream, stream.banner.hidden)
-
-    @property
-    def signal(self) -> int | None:
-        """The signal that the launcher names."""
-        return next((s.banner.signal for s in self._streams if s.banner.signal is not None), None)
-
-    @property
-    def host(self) -> str | None:
-        """The host where the launcher saw a rank killed."""
-        return next((s.banner.host for s in self._streams if s.banner.host is not None), None)
-
-    def close(self) -> None:
-        """End the progress bar."""
-        self._progress.close()
-
-    def _show(self, stream: _Stream, lines: Sequence[str]) -> None:
-        if lines:
-            self._progress.write("".join(lines), stream.target)
-
-
 class _Run:
     """One launcher with its ranks, from start to verdict."""
 
     def __init__(
-        self, n: int, output: _Output, grace_s: float, *, quiet: bool = False, hosts: Sequence[str] = ()
+        self, n: int, output: Output, grace_s: float, *, quiet: bool = False, hosts: Sequence[str] = ()
     ) -> None:
         self._ends = {rank: RankEnd() for rank in range(n)}
         self._processes: dict[int, Process] = {}

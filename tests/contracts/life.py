@@ -22,9 +22,10 @@ from fastlloyd.net.tcp.hub import TcpServer
 from fastlloyd.net.tcp.spoke import join
 from fastlloyd.net.transport import Transport
 from fastlloyd.report.announcer import Announcer
-from fastlloyd.run.config import RunConfig, to_toml
+from fastlloyd.run.config import RunConfig
 from fastlloyd.run.execute import execute
 from fastlloyd.run.files import privacy_part
+from fastlloyd.run.run_file import to_toml
 from fastlloyd.run.together import run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.mpi.support import done

@@ -20,7 +20,8 @@ from fastlloyd.data.bounds import scale
 from fastlloyd.protocols.fastlloyd.face import gather
 from fastlloyd.report.document import load
 from fastlloyd.report.schema import schema
-from fastlloyd.run.config import RunConfig, load_config
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.run_file import load_config
 from tests.mpi.support import ROOT, Ended, done, read_matrix, report
 
 pytestmark = pytest.mark.mpi

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fastlloyd.run.config import load_config
+from fastlloyd.run.run_file import load_config
 from tests.mpi.support import QUICK
 
 ROOT = Path(__file__).resolve().parents[2]

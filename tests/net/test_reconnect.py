@@ -12,7 +12,7 @@ import time
 import pytest
 
 from fastlloyd.errors import ConfigError, PeerError, PeerGone
-from fastlloyd.net.tcp import door, hub, session, transport
+from fastlloyd.net.tcp import door, relay, session, transport
 from fastlloyd.net.tcp.address import Address
 from fastlloyd.net.tcp.admission import Answer, Hello, StrangerLog, Welcome
 from fastlloyd.net.tcp.knock import Way
@@ -147,7 +147,7 @@ def test_whoever_does_not_come_back_is_named_when_its_time_is_up() -> None:
 
 
 def test_whoever_is_away_holds_up_nobody_by_not_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "RELAY_BYTES", 100)
+    monkeypatch.setattr(relay, "RELAY_BYTES", 100)
     with site(2, stall_s=0.2) as here:
         one, two = at_ease(here)
         with here.turning() as at_server:
@@ -364,7 +364,7 @@ def test_a_client_that_lacks_what_is_not_kept_any_more_is_named(monkeypatch: pyt
 
 
 def test_a_client_comes_back_a_bounded_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "_MOST_RETURNS", 3)
+    monkeypatch.setattr(relay, "_MOST_RETURNS", 3)
     with site(1) as here:
         (client,) = at_ease(here)
         with here.turning(), receiving(client) as at_client:
@@ -377,7 +377,7 @@ def test_a_client_comes_back_a_bounded_number_of_times(monkeypatch: pytest.Monke
 
 
 def test_a_client_that_joins_and_hangs_up_again_and_again_does_not_fill_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "_MOST_RETURNS", 3)
+    monkeypatch.setattr(relay, "_MOST_RETURNS", 3)
     with site(2) as here, here.turning():
         answers = []
         for _ in range(6):

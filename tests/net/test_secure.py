@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -18,6 +19,7 @@ from fastlloyd.errors import (
     Reason,
     SecurityError,
 )
+from fastlloyd.net.link.confirmation import Confirmation, confirm
 from fastlloyd.net.link.frame import Kind, Notice
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.meter import Meter
@@ -259,7 +261,7 @@ def test_what_differs_is_explained_by_what_the_other_one_told():
 def test_a_confirmation_with_too_many_values_is_refused_when_its_length_is_read():
     class Talker(SecureLinks):
         def _advance(self, peer):
-            self._values = bytes((1 << 20) + 1)
+            self._confirmation = replace(self._confirmation, told=bytes((1 << 20) + 1))
             self._link(peer).max_message = 1 << 30
             super()._advance(peer)
 
@@ -277,7 +279,7 @@ def test_a_confirmation_with_too_many_values_is_refused_when_its_length_is_read(
 
 def test_client_that_differs_from_the_server_does_not_accuse_another_client_first():
     links = make_links(3)
-    links[1]._wanted, links[1]._confirmation = (SERVER, TWO), b"mine"
+    links[1]._wanted, links[1]._confirmation = (SERVER, TWO), Confirmation(b"mine")
     links[1]._heard[TWO] = b"other"
     links[1]._unjudged = {TWO}
     links[1]._compare()  # client 2 differs, but the server has not been heard
@@ -292,8 +294,9 @@ def test_a_client_that_is_not_to_blame_leaves_it_to_the_server_and_is_told_so(mo
 
     def differing() -> list[SecureLinks]:
         links = make_links(3)
-        links[2]._wanted, links[2]._confirmation = (SERVER, ONE), bytes([secure.PROTOCOL_VERSION]) + CONTEXT
-        links[2]._heard |= {SERVER: links[2]._confirmation, ONE: links[2]._confirmation[:-1] + b"?"}
+        links[2]._wanted, links[2]._confirmation = (SERVER, ONE), confirm(CONTEXT, b"", None)
+        head = links[2]._confirmation.head
+        links[2]._heard |= {SERVER: head, ONE: head[:-1] + b"?"}
         links[2]._unjudged = {SERVER, ONE}
         return links
 
@@ -309,7 +312,7 @@ def test_a_client_that_is_not_to_blame_leaves_it_to_the_server_and_is_told_so(mo
 def test_other_protocol_version_is_named():
     class Old(SecureLinks):
         def _advance(self, peer):
-            self._confirmation = b"\0" + self._confirmation[1:]
+            self._confirmation = replace(self._confirmation, head=b"\0" + self._confirmation.head[1:])
             super()._advance(peer)
 
     network = MemoryNetwork(2)

@@ -32,7 +32,7 @@ from fastlloyd.net.link import control
 from fastlloyd.net.link.control import NotStarted, agree_start
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.meter import Meter
-from fastlloyd.net.tcp import door, hub, spoke
+from fastlloyd.net.tcp import door, relay, spoke
 from fastlloyd.net.tcp import transport as tcp
 from fastlloyd.net.tcp.address import Address, listen, parse_address
 from fastlloyd.net.tcp.admission import Hello, Keys, StrangerLog
@@ -325,7 +325,7 @@ def test_a_client_that_does_not_read_costs_bounded_memory_and_is_named() -> None
                 kept.append(sum(p.backlog + len(p.stream._input) + len(p.held[1] if p.held else b"") for p in places))
                 assert site.server.receive(0.001) is None
         assert caught.value.rank == 2
-        assert hub.RELAY_BYTES <= max(kept) <= hub.RELAY_BYTES + 4 * len(frame)
+        assert relay.RELAY_BYTES <= max(kept) <= relay.RELAY_BYTES + 4 * len(frame)
 
 
 def test_a_receiver_that_reads_again_gets_all_that_was_held_up() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from fastlloyd.__main__ import main
 from fastlloyd.protocols.registry import ROWS
-from fastlloyd.run.config import load_config
+from fastlloyd.run.run_file import load_config
 
 
 def commands(said: str) -> list[list[str]]:

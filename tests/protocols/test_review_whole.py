@@ -11,7 +11,7 @@ from fastlloyd.__main__ import main
 from fastlloyd.gate.decisions import Decisions
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.report.document import load
-from fastlloyd.run.config import load_config
+from fastlloyd.run.run_file import load_config
 from tests.mpi.support import hospitals
 from tests.protocols.whole import done_flags, run_flags
 

@@ -19,8 +19,9 @@ from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude, conclude_without_result
 from fastlloyd.run.horizontal import begin_client, run_server
-from fastlloyd.run.inputs import Common, fill_public, gather_horizontal, load_client, plan_inputs
+from fastlloyd.run.inputs import Common, fill_public, gather_horizontal, plan_inputs
 from fastlloyd.run.outcome import Claim, Outcome, Result, common_part
+from fastlloyd.run.own_records import load_client
 from fastlloyd.run.promise import promise_lines, record_unit, size_conditions
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import PartyId, clients

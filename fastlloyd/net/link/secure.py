@@ -31,16 +31,14 @@ from fastlloyd.errors import (
     SecurityError,
 )
 from fastlloyd.net.link.channel import Channel
+from fastlloyd.net.link.confirmation import MOST_CONFIRMATION_BYTES, Confirmation, confirm
 from fastlloyd.net.link.frame import Kind
 from fastlloyd.net.link.opened import OpenedLink
 from fastlloyd.net.link.sums import Order, expand, take_ranks
 from fastlloyd.net.meter import Meter
 from fastlloyd.net.transport import MAX_FRAME_BYTES, Transport
-from fastlloyd.wire.header import PROTOCOL_VERSION, SERVER, SETUP_ROUND, Header, PartyId
-from fastlloyd.wire.values import MOST_TOLD_BYTES
+from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId
 
-CONTEXT_BYTES = 32
-_CONFIRMATION_BYTES = 1 + CONTEXT_BYTES
 _MAX_CERTIFICATE_BYTES = 1 << 13
 _RECORD = bytes([Kind.RECORD])
 # Room for handshakes and certificates, however short the messages are.
@@ -105,9 +103,7 @@ class SecureLinks(Channel):
         self._inbox_bytes: defaultdict[PartyId, int] = defaultdict(int)
         self._passed_bytes: defaultdict[PartyId, int] = defaultdict(int)
         self._ahead_bytes: float = math.inf
-        self._confirmation = b""
-        self._values = b""
-        self._explain: Callable[[bytes], str] = _says_nothing
+        self._confirmation = Confirmation()
         self._wanted: tuple[PartyId, ...] = ()
         # Kept beside `_wanted` and `_heard`: a look at all peers for each frame would cost M times M at the server.
         self._pending: dict[PartyId, None] = {}
@@ -144,11 +140,8 @@ class SecureLinks(Channel):
         ----------
         context : bytes, length 32
             Digest of run id and public configuration, which must be equal at both ends.
-        told : bytes
-            The public values, for the other end of a link between a client and the server: what it reads if its digest
-            is another one. At most `MOST_TOLD_BYTES`.
-        explain : callable, optional
-            Says how what such a peer told differs from this party's values.
+        told, explain
+            As in `Confirmation`; at most `MOST_TOLD_BYTES` are told.
 
         Raises
         ------
@@ -161,13 +154,8 @@ class SecureLinks(Channel):
         PeerGone, Aborted
             As they happen.
         """
-        if len(context) != CONTEXT_BYTES:
-            raise InternalError(f"a link's context has {CONTEXT_BYTES} bytes, got {len(context)}")
-        if len(told) > MOST_TOLD_BYTES:
-            raise InternalError(f"a confirmation carries at most {MOST_TOLD_BYTES} bytes of values, got {len(told)}")
-        self._values, self._explain = told, explain or _says_nothing
+        self._confirmation = confirm(context, told, explain)
         end = time.monotonic() + deadline_s
-        self._confirmation = bytes([PROTOCOL_VERSION]) + context
         self._wanted = tuple(sorted(self._linked if peers is None else peers))
         self._pending = {peer: None for peer in self._wanted if peer not in self._heard}
         if not self.authenticated:
@@ -336,7 +324,7 @@ class SecureLinks(Channel):
     def _link(self, peer: PartyId) -> TlsLink | OpenedLink:
         """Return the link to a peer; make it when it is first needed."""
         if peer not in self._links and self._transport.opens(peer):
-            self._links[peer] = OpenedLink(peer, max_message=_CONFIRMATION_BYTES + MOST_TOLD_BYTES)
+            self._links[peer] = OpenedLink(peer, max_message=MOST_CONFIRMATION_BYTES)
         if peer not in self._links:
             if peer not in self._certificates:
                 raise SecurityError(
@@ -349,7 +337,7 @@ class SecureLinks(Channel):
                 self._certificates[peer],
                 server_side=self.me < peer,
                 peer=peer,
-                max_message=_CONFIRMATION_BYTES + MOST_TOLD_BYTES,  # until the confirmation is there
+                max_message=MOST_CONFIRMATION_BYTES,  # until the confirmation is there
             )
         return self._links[peer]
 
@@ -363,8 +351,8 @@ class SecureLinks(Channel):
             self._answer(peer, link)
         if link.established:
             self._told.add(peer)
-            values = self._values if SERVER in (self.me, peer) else b""
-            frame = _RECORD + link.seal(self._confirmation + values)
+            values = self._confirmation.told if SERVER in (self.me, peer) else b""
+            frame = _RECORD + link.seal(self._confirmation.head + values)
             self._put(peer, frame)
             self._meter.sent[peer, SETUP_ROUND].add(0, 0, len(frame))
 
@@ -382,19 +370,14 @@ class SecureLinks(Channel):
         judged = sorted(self._unjudged.intersection(self._wanted))
         self._unjudged.difference_update(judged)
         for peer in judged:
-            theirs = self._heard[peer]
-            context, values = theirs[:_CONFIRMATION_BYTES], theirs[_CONFIRMATION_BYTES:]
-            if context == self._confirmation:
-                self._heard[peer] = self._confirmation
-                continue
             with_server = SERVER in (self.me, peer)
+            difference = self._confirmation.difference(peer, self._heard[peer], with_server=with_server)
+            if difference is None:
+                self._heard[peer] = self._confirmation.head
+                continue
             if not with_server:
                 self._leave_to_server()
-            raise PeerError(
-                self._difference(peer, context, values, with_server=with_server),
-                rank=peer.rank,
-                reason=Reason.CONFIG_MISMATCH,
-            )
+            raise PeerError(difference, rank=peer.rank, reason=Reason.CONFIG_MISMATCH)
 
     def _leave_to_server(self) -> None:
         """Wait for the server to end the run for what another client differs in; it may stay silent."""
@@ -403,20 +386,6 @@ class SecureLinks(Channel):
             while (remaining_s := end - time.monotonic()) > 0 and self.step(remaining_s):
                 pass
 
-    def _difference(self, peer: PartyId, context: bytes, values: bytes, *, with_server: bool) -> str:
-        """Say how a peer differs, as far as this party can know."""
-        if len(context) != _CONFIRMATION_BYTES or context[0] != PROTOCOL_VERSION:
-            return (
-                f"{peer} does not speak protocol version {PROTOCOL_VERSION}: install the same fastlloyd at all parties"
-            )
-        if with_server:
-            how = self._explain(values) or "its digest is another one"
-            return f"{peer} runs with another public configuration: {how}; compare flags, run file and roster with its"
-        return (
-            f"{peer} runs with another public configuration than the server and this party, whose configurations are "
-            f"equal; {peer}'s and the server's own standard error say what differs, and nothing is to be changed here"
-        )
-
 
 def _round(message: bytes) -> int:
     """Return the round of a message, none before the first for what is no message."""
@@ -424,8 +393,3 @@ def _round(message: bytes) -> int:
         return Header.decode(message).round
     except ValueError:
         return SETUP_ROUND
-
-
-def _says_nothing(told: bytes) -> str:
-    """Explain nothing."""
-    return ""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from fastlloyd.errors import PeerGone
 from fastlloyd.net.tcp.admission import Answer, Guest, Hello, Keys, Welcome
-from fastlloyd.net.tcp.hub import RELAY_BYTES, TcpServer
+from fastlloyd.net.tcp.relay import RELAY_BYTES, Relay
 from fastlloyd.net.tcp.session import NO_ID, Session
 from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.net.tcp.transport import Place
@@ -26,7 +26,7 @@ _FIRST_LIMIT = 1 << 16
 _RANK_BYTES = 2
 
 
-class BranchTransport(TcpServer):
+class BranchTransport(Relay):
     """The transport of an aggregator: its peers are the clients, and `SERVER` stands for its parent.
 
     A frame that the parent sent is given out with the rank that it came under before it (`split`).
@@ -40,7 +40,7 @@ class BranchTransport(TcpServer):
         Number of clients of the whole run.
     keys : Keys
     note, warn, stall_s
-        As in `TcpServer`.
+        As in `Relay`.
     joined_here : callable
         Told the rank of each client that comes in.
     """

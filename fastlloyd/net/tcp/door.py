@@ -40,7 +40,7 @@ _TURNS_AT_ONCE = 4
 
 
 class Door(TcpTransport):
-    """A server's transport as far as it is about whom to let in; `hub.TcpServer` is the rest.
+    """A server's transport as far as it is about whom to let in; `relay.Relay` is the rest.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Door(TcpTransport):
     close_deadline_s : float
     reconnect_s : float
     balancers : tuple of networks
-        All as in `TcpServer`.
+        All as in `Relay`.
     """
 
     def __init__(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from fastlloyd.privacy.delta import paper_delta, settle_delta
 from fastlloyd.protocols.fastlloyd.parameters import MECHANISMS, PublicParameters
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import Common, fill_public, gather_horizontal, load_large
+from fastlloyd.run.inputs import Common, fill_public, gather_horizontal
+from fastlloyd.run.own_records import load_large
 
 
 def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> PublicParameters:

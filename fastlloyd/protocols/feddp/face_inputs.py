@@ -29,7 +29,8 @@ from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.settings import PRIVATE, Settings, settings_from
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import Common, fill_public, load_own, public_dataset, settle_features, settle_size, share_caps
+from fastlloyd.run.inputs import Common, fill_public, public_dataset, settle_features, settle_size, share_caps
+from fastlloyd.run.own_records import load_own
 from fastlloyd.wire.header import PartyId
 
 _HOLD_OUT = 1 << 40

@@ -29,8 +29,9 @@ from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude
 from fastlloyd.run.horizontal import begin_client, run_server
-from fastlloyd.run.inputs import Common, fill_public, gather_horizontal, load_client, plan_inputs
+from fastlloyd.run.inputs import Common, fill_public, gather_horizontal, plan_inputs
 from fastlloyd.run.outcome import Foreseen, Outcome, Result, common_part, no_claim
+from fastlloyd.run.own_records import load_client
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import SERVER, PartyId
 

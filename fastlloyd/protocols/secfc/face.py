@@ -35,7 +35,7 @@ from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude, conclude_without_result
 from fastlloyd.run.horizontal import begin_client
-from fastlloyd.run.inputs import Common, fill_public, gather_horizontal, load_client, plan_inputs
+from fastlloyd.run.inputs import Common, fill_public, gather_horizontal, plan_inputs
 from fastlloyd.run.outcome import (
     Facts,
     Foreseen,
@@ -44,6 +44,7 @@ from fastlloyd.run.outcome import (
     common_part,
     no_claim,
 )
+from fastlloyd.run.own_records import load_client
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import PartyId
 

@@ -52,8 +52,8 @@ from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.checks import accept_plan, refuse_old_run
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude
-from fastlloyd.run.inputs import own_workers
 from fastlloyd.run.outcome import Claim, Foreseen, Outcome, Result, common_part
+from fastlloyd.run.own_records import own_workers
 from fastlloyd.run.promise import PERSON
 from fastlloyd.run.session import Session
 from fastlloyd.run.vertical import HELP as VERTICAL_HELP

@@ -9,8 +9,9 @@ import pytest
 
 from fastlloyd.cli import check, keygen, label, plan, roster
 from fastlloyd.errors import ConfigError
-from fastlloyd.run.config import RunConfig, load_config
+from fastlloyd.run.config import RunConfig
 from fastlloyd.run.place import find_place, load_identity
+from fastlloyd.run.run_file import load_config
 from fastlloyd.wire.header import PartyId
 
 NAMES = ("operator", "north", "south")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fastlloyd.__main__ import main
-from fastlloyd.run.config import load_config
+from fastlloyd.run.run_file import load_config
 
 
 def test_a_file_that_cannot_be_written_leaves_none(

@@ -6,7 +6,8 @@ import pytest
 
 from fastlloyd.cli.plan import main
 from fastlloyd.errors import ConfigError
-from fastlloyd.run.config import RunConfig, load_config, to_toml
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.run_file import load_config, to_toml
 
 BASE = ["--d", "2", "--n-total", "5000", "--k", "15", "--data", "x.csv", "--bounds", "-1,1", "--masking", "pairwise"]
 

@@ -9,8 +9,9 @@ import pytest
 from fastlloyd.cli.check import main as check
 from fastlloyd.cli.plan import main
 from fastlloyd.errors import ConfigError
-from fastlloyd.run.config import RunConfig, load_config, to_toml
+from fastlloyd.run.config import RunConfig
 from fastlloyd.run.promise import size_conditions
+from fastlloyd.run.run_file import load_config, to_toml
 from fastlloyd.run.session import find_face
 
 FEDDP = ["--protocol", "feddp", "--set", "feddp.start=sphere-packing"]

@@ -11,7 +11,8 @@ from fastlloyd.__main__ import main
 from fastlloyd.data.database import Database, find_place
 from fastlloyd.data.form import DataFile
 from fastlloyd.errors import ConfigError
-from fastlloyd.run.config import RunConfig, load_config, to_toml, with_values
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.run_file import load_config, to_toml, with_values
 from fastlloyd.run.vertical import refuse_one_file
 
 SECRET = "hunter2"

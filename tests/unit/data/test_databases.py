@@ -23,7 +23,7 @@ from fastlloyd.data.table import read_table
 from fastlloyd.data.vertical import read_vertical
 from fastlloyd.errors import ConfigError, DataError, Interrupted
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import load_large
+from fastlloyd.run.own_records import load_large
 from fastlloyd.run.session import find_face
 from fastlloyd.wire.header import PartyId
 from tests.contracts.databases import PASSWORD, Duckdb, Postgresql, Sqlite, postgresql_server

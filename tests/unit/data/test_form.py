@@ -13,7 +13,8 @@ from fastlloyd.data.form import DataFile, Form
 from fastlloyd.data.source import read_identifiers
 from fastlloyd.data.table import read_table
 from fastlloyd.errors import ConfigError, DataError
-from fastlloyd.run.config import RunConfig, load_config
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.run_file import load_config
 
 VALUES = np.array([[63.0, 1.5], [41.0, -2.25], [58.0, 3.0]])
 ROWS = [("63", "1,5"), ("41", "-2,25"), ("58", "3")]

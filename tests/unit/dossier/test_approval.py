@@ -21,10 +21,11 @@ from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.dossier.approval import Approval, check_approval, read_approval, read_approvals, sign_approval
 from fastlloyd.errors import ConfigError
 from fastlloyd.report.announcer import Announcer
-from fastlloyd.run.config import OPTIONS, RunConfig, with_values
+from fastlloyd.run.config import OPTIONS, RunConfig
 from fastlloyd.run.execute import execute
 from fastlloyd.run.inputs import public_values
 from fastlloyd.run.place import Place
+from fastlloyd.run.run_file import with_values
 from fastlloyd.run.session import find_face
 from fastlloyd.wire.header import PartyId
 from fastlloyd.wire.values import differences, digest, flatten

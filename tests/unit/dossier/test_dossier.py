@@ -22,8 +22,9 @@ from fastlloyd.dossier.words import factor_words, promise_words
 from fastlloyd.protocols.registry import PROTOCOLS
 from fastlloyd.report.page import render as page
 from fastlloyd.report.page.render import render
-from fastlloyd.run.config import RunConfig, with_values
+from fastlloyd.run.config import RunConfig
 from fastlloyd.run.promise import plan_words
+from fastlloyd.run.run_file import with_values
 
 PRIVATE = {"fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd", "feddp", "vertical-dp", "vertical-he"}
 VARIANTS: list[tuple[str, dict[str, Any]]] = [

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options
 from fastlloyd.errors import ConfigError
-from fastlloyd.run.config import OPTIONS, RunConfig, load_config, public_part, to_toml, with_values
+from fastlloyd.run.config import OPTIONS, RunConfig, public_part
+from fastlloyd.run.run_file import load_config, to_toml, with_values
 
 
 def parse(*argv: str) -> RunConfig:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from fastlloyd.protocols.registry import names
-from fastlloyd.run.config import RunConfig, with_values
+from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import told
+from fastlloyd.run.run_file import with_values
 from fastlloyd.run.session import find_face
 from fastlloyd.wire.values import MOST_TOLD_BYTES, explain
 

@@ -11,9 +11,9 @@ import pytest
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.records import OwnRecords
 from fastlloyd.errors import ConfigError
-from fastlloyd.run import inputs
+from fastlloyd.run import own_records
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import machine_memory, own_memory, own_threads
+from fastlloyd.run.own_records import machine_memory, own_memory, own_threads
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ def test_memory_is_as_configured_or_a_share_of_a_quarter(
     eight_cores: pytest.MonkeyPatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.sysconf", lambda name: 1 << 12 if name == "SC_PAGE_SIZE" else 1 << 20)
-    monkeypatch.setattr(inputs, "_CONTROL_GROUPS", Path("/nowhere"))
-    monkeypatch.setattr(inputs, "_clients_here", lambda: 2)
+    monkeypatch.setattr(own_records, "_CONTROL_GROUPS", Path("/nowhere"))
+    monkeypatch.setattr(own_records, "_clients_here", lambda: 2)
     assert own_memory(RunConfig()) == 1 << 29
     assert own_memory(RunConfig(memory="1.5G")) == 3 << 29
 

@@ -9,8 +9,8 @@ import pytest
 
 from fastlloyd.cli.options import Parser, add_run_options, parse_run_options, show_all
 from fastlloyd.errors import ConfigError
+from fastlloyd.party.option import option, options_of
 from fastlloyd.run.config import OPTIONS
-from fastlloyd.run.option import option, options_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

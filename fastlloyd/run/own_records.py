@@ -1,0 +1,189 @@
+"""A party's own records, loaded and checked, and the share of the machine that they may take.
+
+Everything that depends on records is found before the party joins the run; a `DataError` stays on its owner's standard
+error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Any
+
+from fastlloyd.data.bounds import scale
+from fastlloyd.data.database import Database, Place
+from fastlloyd.data.large import Limit, read_table_within
+from fastlloyd.data.merge import Unit
+from fastlloyd.data.records import ClientRecords, OwnRecords, StoredRecords
+from fastlloyd.data.rows import RawRows
+from fastlloyd.data.source import read_identifiers
+from fastlloyd.data.table import Table, read_table
+from fastlloyd.errors import DataError, format_count
+from fastlloyd.net.host import cores
+from fastlloyd.net.mpi.launcher import detect
+from fastlloyd.report.files import output_folder
+from fastlloyd.run.config import RunConfig, read_bytes
+from fastlloyd.run.inputs import Common
+from fastlloyd.run.state import own_folder
+from fastlloyd.wire.header import PartyId
+
+_CONTROL_GROUPS = Path("/sys/fs/cgroup")
+
+
+def load_client(config: RunConfig, common: Common, me: PartyId) -> OwnRecords | None:
+    """Load a client's own records; the server has none."""
+    return None if me.is_server else load_own(config, common, me)
+
+
+def load_large(config: RunConfig, common: Common, me: PartyId) -> ClientRecords | None:
+    """Load a client's own records, into a file if they need more than `own_memory`; the server has none.
+
+    Raises
+    ------
+    DataError
+        As for `load_own`, or what is asked needs all records in memory.
+    """
+    if me.is_server:
+        return None
+    if common.dataset is not None:
+        return load_own(config, common, me)
+    path, wanted = config.own_file(me.rank), _wanted(config, common)
+    if config.state_dir is None:
+        limit = Limit(own_memory(config), output_folder(config.output, me))
+    else:
+        limit = Limit(own_memory(config), own_folder(config.state_dir, me))
+    table = read_table_within(path, limit, **wanted)
+    if isinstance(table, Table):
+        return _own_records(config, common, me, path, table)
+    raw_ids = path.answer.named(config.id) if config.id is not None and isinstance(path, Database) else None
+    if config.id is not None and raw_ids is None:
+        raise DataError(
+            f"{path}: its records need more memory than --memory allows, and --id needs the names of all rows in "
+            "memory; give more --memory, or leave --id out (labels come with the number of their row)"
+        )
+    _check_cap(path, common, me, len(table.rows))
+    return StoredRecords(
+        stored=table.rows,
+        limit=limit,
+        names=table.names,
+        bounds=common.bounds.match(table.names),
+        raw_rows=RawRows(raw_kept=table.raw_kept, raw_ids=raw_ids),
+        threads=own_threads(config),
+    )
+
+
+def load_own(
+    config: RunConfig, common: Common, me: PartyId, *, ignore: tuple[str, ...] = (), path: Place | None = None
+) -> OwnRecords:
+    """Load and scale a client's own records; opens that client's file and no other.
+
+    Parameters
+    ----------
+    ignore : tuple of str
+        Columns that are no features.
+    path : Place, optional
+        That file, where the caller reads it too: a database is asked once for each.
+
+    Raises
+    ------
+    DataError
+        The file or its records do not fit, or there are more than the public cap.
+    """
+    if common.dataset is not None and common.splits is not None:
+        dataset, part = common.dataset, common.splits[me.rank - 1]
+        raw_values = dataset.values[part]
+        return OwnRecords(
+            raw_points=scale(raw_values, common.bounds, out=raw_values),
+            names=dataset.names,
+            bounds=common.bounds.match(dataset.names),
+            raw_rows=RawRows(raw_numbers=part + 1 if dataset.numbers is None else dataset.numbers[part]),
+            threads=own_threads(config),
+        )
+    path = config.own_file(me.rank) if path is None else path
+    return _own_records(config, common, me, path, read_table(path, **_wanted(config, common, ignore)))
+
+
+def _wanted(config: RunConfig, common: Common, ignore: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return what a table is read with."""
+    return {
+        "columns": config.columns,
+        "ignore": (*ignore, *(() if config.id is None else (config.id,))),
+        "missing": config.missing,
+        "bounds": common.bounds,
+        "unit": None if config.unit is None else Unit(config.unit, config.per_unit),
+        "categories": common.categories,
+    }
+
+
+def _own_records(config: RunConfig, common: Common, me: PartyId, path: Place, table: Table) -> OwnRecords:
+    """Scale the records of a table in place."""
+    _check_cap(path, common, me, len(table.values))
+    bounds = common.bounds.match(table.names)
+    return OwnRecords(
+        raw_points=scale(table.values, bounds, out=table.values),
+        names=table.names,
+        bounds=bounds,
+        raw_rows=RawRows(raw_records=table.raw_records, raw_ids=_raw_ids(path, config)),
+        threads=own_threads(config),
+    )
+
+
+def _check_cap(path: Place, common: Common, me: PartyId, rows: int) -> None:
+    """Refuse more records than the public cap."""
+    cap = common.caps[me.rank - 1]
+    if rows > cap:
+        raise DataError(
+            f"{path} has {format_count(rows, 'record')}, expected at most {cap}, the public cap of {me}; agree on a "
+            "larger --n-total or on --client-caps, or use fewer records"
+        )
+
+
+def _raw_ids(path: Place, config: RunConfig) -> tuple[str, ...] | None:
+    """Read what the owner calls its rows: by --id, else by --unit."""
+    column = config.id or config.unit
+    return None if column is None else read_identifiers(path, column)
+
+
+def own_threads(config: RunConfig) -> int:
+    """Return how many threads this party's passes over its records take: as configured, or its share of the cores."""
+    if config.threads is not None:
+        return config.threads
+    return max(1, cores() // _clients_here())
+
+
+def own_workers(config: RunConfig) -> int:
+    """Return how many processes compute for this party: as configured, or one for each core."""
+    return config.workers or cores()
+
+
+def own_memory(config: RunConfig) -> int:
+    """Return how many bytes this party's records may take: as configured, or its share of a quarter of the machine."""
+    if config.memory is not None:
+        return read_bytes(config.memory)
+    return machine_memory(_CONTROL_GROUPS) // (4 * _clients_here())
+
+
+def machine_memory(control_groups: Path) -> int:
+    """Return how many bytes of memory there are for this process: the machine's, or its container's if that has less.
+
+    Parameters
+    ----------
+    control_groups : Path
+        Where the system shows the limits of the container, in either version; what is not there limits nothing.
+    """
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):  # "max" is no number: no limit
+            memory = min(memory, int((control_groups / name).read_text()))
+    return memory
+
+
+def _clients_here() -> int:
+    """Return how many clients share this host, as far as is known.
+
+    Clients that a launcher has started on one host share it evenly; the server, which has no records, counts where it
+    is known to be among them.
+    """
+    launch = detect()
+    return max(1, (launch.local_size or 1) - (1 if launch.on_one_host else 0))

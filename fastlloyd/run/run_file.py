@@ -1,0 +1,190 @@
+"""A configuration read from a run file and from flags, and written as a run file.
+
+One TOML file is the whole truth of a run; flags override it. A relative path in it begins at its own folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fastlloyd.data.database import move_address, names_query_file
+from fastlloyd.data.form import names_file
+from fastlloyd.errors import ConfigError, did_you_mean
+from fastlloyd.party.option import AUTO
+from fastlloyd.protocols.registry import knows, names
+from fastlloyd.run.config import AUTO_K, OPTIONS, VERTICAL, RunConfig
+from fastlloyd.wire.regular import read_regular_bytes
+from fastlloyd.wire.toml import MOST_BYTES, parse_toml
+
+_AUTO_NUMBER = re.compile("auto:[0-9]{1,9}")
+_PAIR = re.compile("[^,/]+,[^,/]+")
+
+
+def load_config(path: str | Path, flags: Mapping[str, Any] | None = None, *, links: bool = True) -> RunConfig:
+    """Read a run file; a relative path in it begins at its own folder.
+
+    Parameters
+    ----------
+    path : str or Path
+    flags : mapping, optional
+        As for `with_values`; they win, and what belongs together is checked only then: a run file for all parties
+        may name the roster, and each party adds its own key.
+    links : bool
+        Whether other parties will be met, and `RunConfig.check_links` must hold; plans and checks need no key.
+
+    Raises
+    ------
+    ConfigError
+        Missing or unreadable file, an unknown key, a value of the wrong type or range.
+    """
+    try:
+        values = parse_toml(read_regular_bytes(Path(path), MOST_BYTES + 1))
+    except OSError as error:
+        raise ConfigError(f"--config {path}: cannot be read ({error.strerror}); check the path") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"--config {path}: expected UTF-8 text") from error
+    except ValueError as error:
+        raise ConfigError(f"--config {path}: not valid TOML: {error}") from error
+    folder = Path(path).parent
+    values = {key: _moved(key, value, lambda text: os.path.normpath(folder / text)) for key, value in values.items()}
+    merged = dict(values)
+    for key, value in (flags or {}).items():
+        table = values.get(key)
+        merged[key] = {**table, **value} if isinstance(table, dict) and has_table(key) else value
+    try:
+        config = with_values(RunConfig(), merged)
+        if links:
+            config.check_links()
+    except ConfigError as error:
+        if flags and _is_fine(values):
+            raise
+        raise ConfigError(f"{path}: {error}") from error
+    return config
+
+
+def _moved(key: str, value: Any, move: Callable[[str], str]) -> Any:
+    """Return a value of a run file, a relative path as `move` writes it for another folder."""
+    name = key.replace("-", "_")
+    if not isinstance(value, str) or name not in OPTIONS or not OPTIONS[name].path or not value:
+        return value
+    if name in ("dataset", "split") and not names_file(value):
+        return value
+    if name == "bounds" and (value == "auto-public" or _PAIR.fullmatch(value)):
+        return value
+    if name == "query" and not names_query_file(value):
+        return value
+    start, path = move_address(value) if name == "data" else ("", value)
+    return value if path is None or Path(path).is_absolute() else start + move(path)
+
+
+def _is_fine(values: Mapping[str, Any]) -> bool:
+    """Whether a run file is right by itself, so that a mistake is one of the flags."""
+    try:
+        with_values(RunConfig(), values).check_links()
+    except ConfigError:
+        return False
+    return True
+
+
+def with_values(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
+    """Override fields of a configuration, with types checked.
+
+    Parameters
+    ----------
+    values : mapping
+        Field names (dashes count as underscores) to values; a table named like a protocol holds that
+        protocol's settings, which count only if that protocol runs.
+
+    Raises
+    ------
+    ConfigError
+        An unknown key or a value of the wrong type or range.
+    """
+    chosen: dict[str, Any] = {}
+    tables: dict[str, dict[str, Any]] = {}
+    for raw_key, value in values.items():
+        key = raw_key.replace("-", "_")
+        if isinstance(value, dict) and has_table(raw_key):
+            tables[raw_key] = value
+        elif key not in OPTIONS:
+            known = ", ".join(sorted(OPTIONS))
+            close = did_you_mean(key, (*OPTIONS, *names()))
+            raise ConfigError(f"unknown key {raw_key!r}{close}; known are {known}, and one table per protocol")
+        elif key == "k":
+            chosen |= read_k(value)
+        elif key == "data" and not isinstance(value, str | None):
+            raise OPTIONS[key].wrong("text", type(value).__name__)  # never the value: an address may have a password
+        elif key == "bounds" and isinstance(value, list):
+            chosen[key] = ",".join(map(str, value))
+        else:
+            chosen[key] = OPTIONS[key].read(value)
+    merged = {name: {**config.settings.get(name, {}), **tables.get(name, {})} for name in {**config.settings, **tables}}
+    chosen["settings"] = {name: table for name, table in merged.items() if table}
+    return replace(config, **chosen)
+
+
+def has_table(name: str) -> bool:
+    """Whether a run file may have a table of this name: a protocol's, or that of the vertical ones."""
+    return name == VERTICAL or knows(name)
+
+
+def read_k(value: Any) -> dict[str, Any]:
+    """Return `k` and `choose_k` of a configuration: a whole number, or 'auto:KMAX' for at most KMAX.
+
+    Raises
+    ------
+    ConfigError
+        Neither.
+    """
+    if isinstance(value, str) and _AUTO_NUMBER.fullmatch(value):
+        return {"k": int(value.removeprefix(AUTO_K)), "choose_k": True}
+    if type(value) is not int and value is not None:
+        raise OPTIONS["k"].wrong("a whole number, or 'auto:KMAX' where the protocol can choose", value)
+    return {"k": value, "choose_k": False}
+
+
+def to_toml(config: RunConfig, folder: str | Path | None = None) -> str:
+    """Write a configuration as a run file.
+
+    Parameters
+    ----------
+    config : RunConfig
+    folder : str or Path, optional
+        Where it is to stand, so that `load_config` finds the same files from there; None: paths stay as they are.
+    """
+    lines = []
+    for name, entry in OPTIONS.items():
+        value = getattr(config, name)
+        if folder is not None:
+            value = _moved(name, value, lambda text: os.path.relpath(text, folder))
+        if value is None and not entry.automatic:
+            continue
+        if name == "k" and config.choose_k:
+            value = f"{AUTO_K}{value}"
+        lines.append(f"{name} = {toml_value(AUTO if value is None else value)}")
+    for protocol, table in sorted(config.settings.items()):
+        lines += ["", f"[{protocol}]"]
+        lines += [f"{key} = {toml_value(value)}" for key, value in sorted(table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def with_absolute_paths(config: RunConfig) -> RunConfig:
+    """Return a configuration that finds the same files from anywhere."""
+    return replace(config, **{name: _moved(name, getattr(config, name), os.path.abspath) for name in OPTIONS})
+
+
+def toml_value(value: Any) -> str:
+    """Write one TOML value."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(toml_value(entry) for entry in value) + "]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value)
