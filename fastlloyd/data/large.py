@@ -6,22 +6,20 @@ Each chunk is checked and made into features by the code that reads a small tabl
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.data.bounds import Bounds
-from fastlloyd.data.categories import Categories
 from fastlloyd.data.database import Place
 from fastlloyd.data.delimited import Cells, join_cells
-from fastlloyd.data.merge import Unit
 from fastlloyd.data.missing import count_missing, keep_whole, missing_value, settle_missing
-from fastlloyd.data.reading import Reading, begin, check_ended, none_left
+from fastlloyd.data.reading import Reading, Wanted, begin, check_ended, none_left
 from fastlloyd.data.table import Table, finish, read_whole
 from fastlloyd.errors import DataError
 from fastlloyd.kmeans.stored import StoredRows
@@ -64,17 +62,7 @@ class StoredTable:
     raw_kept: NDArray[np.bool_] | None = field(default=None, repr=False)
 
 
-def read_table_within(
-    path: str | Path | Place,
-    limit: Limit,
-    *,
-    columns: Sequence[str] = (),
-    ignore: Sequence[str] = (),
-    missing: str = "refuse",
-    bounds: Bounds | None = None,
-    unit: Unit | None = None,
-    categories: Categories | None = None,
-) -> Table | StoredTable:
+def read_table_within(path: str | Path | Place, limit: Limit, **wanted: Unpack[Wanted]) -> Table | StoredTable:
     """Read the records of one file as `read_table` does, or chunk by chunk into a file if they need too much memory.
 
     Parameters
@@ -94,15 +82,7 @@ def read_table_within(
     ----
     Nobody but the caller.
     """
-    reading = begin(
-        path,
-        columns=columns,
-        ignore=ignore,
-        missing=missing,
-        bounds=bounds,
-        unit=unit,
-        categories=categories,
-    )
+    reading = begin(path, **wanted)
     origin = reading.origin
     most = limit.memory // (_VALUE_BYTES * len(reading.features) + _RECORD_BYTES)
     rows = 0 if origin.rows is None else origin.rows
@@ -116,6 +96,7 @@ def read_table_within(
             return finish(reading, join_cells(list(held), len(reading.chosen)))
         held.append(cells)
         rows += len(cells.values)
+    unit = reading.unit
     needs = "merging the rows of people (--unit)" if unit is not None else "an npz file" if origin.at_once else ""
     if needs:
         raise DataError(

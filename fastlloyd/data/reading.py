@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,15 +78,26 @@ class Reading:
         return f"{self.path}, {self.path.row(row)}{line}, column {self.features[column]!r}"
 
 
+class Wanted(TypedDict, total=False):
+    """What a table is read with: the keywords of `begin`, and of whatever hands them on to it."""
+
+    columns: Sequence[str]
+    ignore: Sequence[str]
+    missing: str
+    bounds: Bounds | None
+    unit: Unit | None
+    categories: Categories | None
+
+
 def begin(
     path: str | Path | Place,
     *,
-    columns: Sequence[str],
-    ignore: Sequence[str],
-    missing: str,
-    bounds: Bounds | None,
-    unit: Unit | None,
-    categories: Categories | None,
+    columns: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    missing: str = "refuse",
+    bounds: Bounds | None = None,
+    unit: Unit | None = None,
+    categories: Categories | None = None,
 ) -> Reading:
     """Open a file and choose its columns."""
     if missing not in MISSING_RULES:

@@ -7,21 +7,20 @@ owner's own standard error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.data.bounds import Bounds
-from fastlloyd.data.categories import Categories
 from fastlloyd.data.database import Place
 from fastlloyd.data.delimited import Cells, join_cells
 from fastlloyd.data.form import NO_RECORDS
-from fastlloyd.data.merge import Unit, merge_rows, number_people
+from fastlloyd.data.merge import merge_rows, number_people
 from fastlloyd.data.missing import count_missing, keep_whole, settle_missing
-from fastlloyd.data.reading import Reading, begin, check_ended, none_left
+from fastlloyd.data.reading import Reading, Wanted, begin, check_ended, none_left
 from fastlloyd.data.source import read_identifiers
 from fastlloyd.errors import DataError
 
@@ -55,16 +54,7 @@ class Table:
     missing_in: Mapping[str, int] = field(default_factory=dict, repr=False)
 
 
-def read_table(
-    path: str | Path | Place,
-    *,
-    columns: Sequence[str] = (),
-    ignore: Sequence[str] = (),
-    missing: str = "refuse",
-    bounds: Bounds | None = None,
-    unit: Unit | None = None,
-    categories: Categories | None = None,
-) -> Table:
+def read_table(path: str | Path | Place, **wanted: Unpack[Wanted]) -> Table:
     """Read the records of one file.
 
     Parameters
@@ -103,15 +93,7 @@ def read_table(
     ----
     Nobody but the caller.
     """
-    reading = begin(
-        path,
-        columns=columns,
-        ignore=ignore,
-        missing=missing,
-        bounds=bounds,
-        unit=unit,
-        categories=categories,
-    )
+    reading = begin(path, **wanted)
     return finish(reading, read_whole(reading))
 
 

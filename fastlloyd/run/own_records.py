@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import Any
 
 from fastlloyd.data.bounds import scale
 from fastlloyd.data.database import Database, Place
 from fastlloyd.data.large import Limit, read_table_within
 from fastlloyd.data.merge import Unit
+from fastlloyd.data.reading import Wanted
 from fastlloyd.data.records import ClientRecords, OwnRecords, StoredRecords
 from fastlloyd.data.rows import RawRows
 from fastlloyd.data.source import read_identifiers
@@ -104,7 +104,7 @@ def load_own(
     return _own_records(config, common, me, path, read_table(path, **_wanted(config, common, ignore)))
 
 
-def _wanted(config: RunConfig, common: Common, ignore: tuple[str, ...] = ()) -> dict[str, Any]:
+def _wanted(config: RunConfig, common: Common, ignore: tuple[str, ...] = ()) -> Wanted:
     """Return what a table is read with."""
     return {
         "columns": config.columns,
