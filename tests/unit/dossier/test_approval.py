@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from fastlloyd.__main__ import main
-from fastlloyd.cli.join import _approved as approved_by_client
-from fastlloyd.cli.serve import _approved as approved_by_all
+from fastlloyd.cli.join import approved as approved_by_client
+from fastlloyd.cli.serve import approved_by_all
 from fastlloyd.crypto.link.identity import Identity, make_identity, save_identity
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.dossier.approval import Approval, check_approval, read_approval, read_approvals, sign_approval
