@@ -163,13 +163,12 @@ def test_what_is_wrong_with_records_stays_at_their_site(tmp_path: Path) -> None:
     assert "data_2.csv" not in done.public()
 
 
-def test_a_site_whose_process_is_killed_is_named(tmp_path: Path) -> None:
+def kill_site_2_in_a_round(simulator: Simulator, text: str) -> Simulated:
+    """Run, and kill a site's process after round 1."""
     import psutil  # NVFlare needs it
 
-    simulator = Simulator(tmp_path, sites=3)
-    simulator.records()
-    process = simulator.start(SHARED + 'data = "data_{client}.csv"\ndelay = 1\nrounds = 20\nreconnect = 2\n')
-    log = tmp_path / "server/local/fastlloyd/run.log"
+    process = simulator.start(text)
+    log = simulator.folder / "server/local/fastlloyd/run.log"
     end = time.monotonic() + LIMIT_S
     while not (log.exists() and "round 1 " in log.read_text()):
         assert process.poll() is None and time.monotonic() < end, process.communicate()[0]
@@ -182,11 +181,30 @@ def test_a_site_whose_process_is_killed_is_named(tmp_path: Path) -> None:
     assert workers
     for worker in workers:
         worker.send_signal(signal.SIGKILL)
-    done = simulator.end(process)
+    return simulator.end(process)
+
+
+def test_a_site_whose_process_is_killed_is_named(tmp_path: Path) -> None:
+    simulator = Simulator(tmp_path, sites=3)
+    simulator.records()
+    text = SHARED + 'data = "data_{client}.csv"\ndelay = 1\nrounds = 20\nreconnect = 2\n'
+    done = kill_site_2_in_a_round(simulator, text)
     assert done.code != 0
     assert "client 2 is gone" in done.log("server")
     assert "client 2 is gone" in done.log("site-1")
     assert "exit code 3: client 2 is gone" in done.public()
+
+
+def test_a_run_goes_on_without_a_site_where_that_is_agreed(tmp_path: Path) -> None:
+    simulator = Simulator(tmp_path, sites=3)
+    simulator.records()
+    text = SHARED + 'data = "data_{client}.csv"\ndelay = 0.5\nrounds = 8\nreconnect = 2\nmin_clients = 2\n'
+    done = kill_site_2_in_a_round(simulator, text)
+    for site in ("site-1", "site-3"):
+        report = json.loads((done.own(site) / "fastlloyd-run/report.json").read_text())
+        assert [1, 3] in [each["clients_included"] for each in report["rounds"]]
+        assert "done" in done.log(site)
+    assert done.public().count("fastlloyd: exit code 0") >= 3
 
 
 def test_a_job_cannot_name_a_file(tmp_path: Path) -> None:

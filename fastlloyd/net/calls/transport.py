@@ -35,7 +35,7 @@ STOP_S = 5.0
 """How long a party that is told to stop waits for the others to say who is to blame."""
 _SETTLE_S = 1.0
 """What a server that is told to stop waits for calls under way; one that took longer without an answer has failed."""
-_LOST_S = 0.5
+_LOST_S = 2.0
 _LOOK_S = 0.2
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
@@ -73,6 +73,11 @@ class _Way:
     heard: bool = False
     failing: bool = False
     gone: bool = False
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is something that could still be delivered."""
+        return not self.gone and (self.busy or bool(self.waiting))
 
 
 class CallTransport(Transport):
@@ -241,7 +246,7 @@ class CallTransport(Transport):
             self._lose(self._ways[peer], PeerGone(f"{peer} is gone: {why}", rank=peer.rank))
 
     def close(self, *, lost: bool = False) -> None:
-        """Wait until the framework has delivered the last frames; with `lost`, half a second at most."""
+        """Wait until the framework has delivered the last frames; with `lost`, not for whom it does not reach."""
         with self._lock:
             if self._closed:
                 return
@@ -249,7 +254,7 @@ class CallTransport(Transport):
             self._inbox.clear()
             end = time.monotonic() + (_LOST_S if lost else self._close_deadline_s)
             self._wake()
-            while any(not way.gone and (way.waiting or way.busy) for way in self._ways.values()):
+            while any(way.pending and not (lost and way.failing) for way in self._ways.values()):
                 remaining_s = end - time.monotonic()
                 if remaining_s <= 0:
                     break
