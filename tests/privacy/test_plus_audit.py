@@ -37,47 +37,48 @@ MU = 1.0 / gaussian_noise_multiplier(EPSILON, DELTA)
 SIDE, ANCHORS, ROUNDS = 8, 40, 3
 SHARES = {"survey": 0.15, "grid": 0.5}
 """Of the budget, for what a run starts from."""
+NOTHING = "nothing"
+"""Neither: all rounds are of the same kind, and the whole budget is theirs."""
 
 Floats = NDArray[np.float64]
 Noise = Callable[[Plan, int], NDArray[np.int64]]
 
 
 def plan_of(k: int, n: int, start: str = "survey") -> Plan:
-    public = parameters(
-        n, k, protocol="fastlloyd-plus", epsilon=EPSILON, delta=DELTA, rounds=ROUNDS, settings={"start": start}
-    )
+    settings = {"survey": 0.0, "grid": 0.0, "wide": 1.0} if start == NOTHING else {"start": start}
+    public = parameters(n, k, protocol="fastlloyd-plus", epsilon=EPSILON, delta=DELTA, rounds=ROUNDS, settings=settings)
     return make_plan(public, d=2, names=("x1", "x2"))
 
 
-def lattice() -> tuple[Plan, Floats, Floats]:
+def lattice(start: str) -> tuple[Plan, Floats, Floats]:
     """Return the plan, the start (where the anchors lie) and the canaries."""
     axis = (2.0 * np.arange(SIDE) + 1.0) / SIDE - 1.0
     sites = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-    return plan_of(SIDE**2, SIDE**2 * (ANCHORS + 1)), sites, sites + np.array([0.11, 0.0])
+    return plan_of(SIDE**2, SIDE**2 * (ANCHORS + 1), start), sites, sites + np.array([0.11, 0.0])
 
 
-def attack_clusters(runs: int, noise: Noise) -> Trials:
-    """Attack the rounds after the survey."""
-    plan, sites, canaries = lattice()
-    k = plan.k
+def attack_clusters(runs: int, noise: Noise, start: str = "survey") -> Trials:
+    """Attack the rounds after the survey, or all where there is none."""
+    plan, sites, canaries = lattice(start)
+    k, first = plan.k, int(start != NOTHING)
     anchors, all_canaries = np.repeat(sites, ANCHORS, axis=0), quantise(canaries, plan.fraction_bits)
     known = quantise(anchors, plan.fraction_bits)
     present = np.random.default_rng(5).random((runs, k)) < 0.5
-    scores = np.zeros((runs, k, ROUNDS - 1, 2))
+    scores = np.zeros((runs, k, ROUNDS - first, 2))
     for i in range(runs):
         data = quantise(np.concatenate([anchors, canaries[present[i]]]), plan.fraction_bits)
         centers = first_centers(plan, sites)
         for t in range(ROUNDS):
             noisy = local_update(data, centers, plan, t) + noise(plan, t)
-            if t > 0:
+            if t >= first:
                 rest = split((noisy - local_update(known, centers, plan, t)).astype(np.float64), k, 2)
                 move = split(local_update(all_canaries, centers, plan, t).astype(np.float64), k, 2)
                 alone = move[1] == plan.releases(t)[1].sensitivity  # one canary in the row
                 for part, release in enumerate(plan.releases(t)):
                     ratio = (rest[part] - move[part] / 2.0) * move[part] / release.noise_scale**2
-                    scores[i, :, t - 1, part] = np.where(alone, ratio.reshape(k, -1).sum(axis=1), 0.0)
+                    scores[i, :, t - first, part] = np.where(alone, ratio.reshape(k, -1).sum(axis=1), 0.0)
             centers = post_process(noisy, centers, plan, t)
-    return Trials(scores.reshape(-1, ROUNDS - 1, 2), present.ravel())
+    return Trials(scores.reshape(-1, ROUNDS - first, 2), present.ravel())
 
 
 def attack_first(runs: int, noise: Noise, start: str) -> Trials:
@@ -112,12 +113,13 @@ def weaker(sums: float, counts: float) -> Noise:
     return noise
 
 
-def test_the_canaries_move_the_releases_by_nearly_the_sensitivity() -> None:
-    plan, sites, canaries = lattice()
+@pytest.mark.parametrize("start", ["survey", NOTHING])
+def test_the_canaries_move_the_releases_by_nearly_the_sensitivity(start: str) -> None:
+    plan, sites, canaries = lattice(start)
     centers = first_centers(plan, sites)
     data = quantise(np.concatenate([np.repeat(sites, ANCHORS, axis=0), canaries]), plan.fraction_bits)
     for t in range(ROUNDS):
-        if t > 0:
+        if t > 0 or start == NOTHING:
             assert centers.state is not None
             reach, multiple = radius(centers.state, plan, t)
             sums, counts = split(
@@ -129,8 +131,9 @@ def test_the_canaries_move_the_releases_by_nearly_the_sensitivity() -> None:
         centers = post_process(local_update(data, centers, plan, t), centers, plan, t)
 
 
-def test_attacks_on_the_clusters_stay_below_epsilon() -> None:
-    trials = attack_clusters(250, honest)
+@pytest.mark.parametrize("start", ["survey", NOTHING])
+def test_attacks_on_the_clusters_stay_below_epsilon(start: str) -> None:
+    trials = attack_clusters(250, honest, start)
     mu = gaussian_bound(trials, ALARM)
     assert mu <= MU
     assert 0.1 < epsilon_bound(trials, DELTA, ALARM) <= EPSILON
@@ -139,18 +142,25 @@ def test_attacks_on_the_clusters_stay_below_epsilon() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_long_attacks_stay_below_epsilon() -> None:
-    trials = attack_clusters(5_000, honest)
+@pytest.mark.parametrize("start", ["survey", NOTHING])
+def test_long_attacks_on_the_clusters_stay_below_epsilon(start: str) -> None:
+    trials = attack_clusters(5_000, honest, start)
     mu = gaussian_bound(trials, ALARM)
     assert mu <= MU
     assert 0.5 < epsilon_bound(trials, DELTA, ALARM) <= EPSILON
-    for start, share in SHARES.items():
-        assert gaussian_bound(attack_first(100_000, honest, start), ALARM) <= MU * share**0.5
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("start", SHARES)
+def test_long_attacks_on_the_start_stay_below_its_share(start: str) -> None:
+    assert gaussian_bound(attack_first(100_000, honest, start), ALARM) <= MU * SHARES[start] ** 0.5
+
+
+@pytest.mark.parametrize("start", ["survey", NOTHING])
 @pytest.mark.parametrize("sums,counts", [(0.35, 0.35), (0.25, 1.0), (1.0, 0.15)])
-def test_too_little_noise_on_the_clusters_is_caught(sums: float, counts: float) -> None:
-    assert epsilon_bound(attack_clusters(120, weaker(sums, counts)), DELTA, ALARM) > EPSILON
+def test_too_little_noise_on_the_clusters_is_caught(sums: float, counts: float, start: str) -> None:
+    assert epsilon_bound(attack_clusters(120, weaker(sums, counts), start), DELTA, ALARM) > EPSILON
 
 
 @pytest.mark.parametrize("start", SHARES)

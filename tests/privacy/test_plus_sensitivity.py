@@ -33,7 +33,7 @@ ROUNDS = 4
 
 @functools.cache
 def plan_of(k: int, d: int, start: str = "survey", wide: str | float = "auto") -> Plan:
-    chosen = {"start": start, "wide": wide}
+    chosen = {**({"survey": 0.0, "grid": 0.0} if start == "nothing" else {"start": start}), "wide": wide}
     public = parameters(1000, k, protocol="fastlloyd-plus", rounds=ROUNDS, settings=chosen)
     return make_plan(public, d=d, names=("x",) * d)
 
@@ -145,14 +145,15 @@ def test_every_record_of_a_grid_for_every_kind_of_radius(d: int, bits: int, nomi
 @given(
     st.sampled_from([(1, 1), (3, 1), (4, 2), (40, 2), (3, 5)]),
     st.integers(0, 2**32),
-    st.sampled_from(["survey", "grid"]),
+    st.sampled_from(["survey", "grid", "nothing"]),
 )
 @settings(max_examples=60, deadline=None)
 def test_adding_and_removing_records_in_every_round_after_any_releases(
     shape: tuple[int, int], seed: int, start: str
 ) -> None:
-    plan = plan_of(*shape, start if shape[1] < 4 else "survey")
+    plan = plan_of(*shape, "survey" if start == "grid" and shape[1] > 3 else start)
     assert bool(plan.rounds[0].cells) == (start == "grid" and shape[1] < 4)
+    assert (plan.rounds[0].radius is None) == (start != "nothing")
     rng = np.random.default_rng(seed)
     for t in range(ROUNDS):
         centers = after_any_releases(rng, plan, t)

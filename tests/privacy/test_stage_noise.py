@@ -40,7 +40,8 @@ from tests.protocols.vertical_he import support as vertical_he
 
 RUNS = 8
 """Runs of one test: at least 32 values in a stage. Noise divided by 4 leaves them a chi-square level below 1e-12."""
-LLOYDS = ["fastlloyd", "glloyd", "sulloyd", "fastlloyd-plus survey", "fastlloyd-plus grid"]
+STARTS = {"survey": {"start": "survey"}, "grid": {"start": "grid"}, "nothing": {"survey": 0.0, "grid": 0.0}, "": {}}
+LLOYDS = ["fastlloyd", "glloyd", "sulloyd", *(f"fastlloyd-plus {start}" for start in STARTS if start)]
 """Protocols, fastlloyd-plus with what it starts from."""
 POINTS = blobs(240, 4, 3, seed=2)
 SMALL = {"rows": 64, "local_clusters": 3}
@@ -52,7 +53,7 @@ Weaker = dict[int, tuple[float, float]]
 def lloyd_plan(protocol: str, masking: str) -> Plan:
     name, _, start = protocol.partition(" ")
     public = {"clients": 3, "rounds": 3, "delta": 1e-6, "ring_bits": 64}
-    return plan_for(POINTS, 4, protocol=name, masking=masking, settings={"start": start} if start else {}, **public)
+    return plan_for(POINTS, 4, protocol=name, masking=masking, settings=STARTS[start], **public)
 
 
 def stages_of_lloyd(protocol: str, masking: str, weaker: Weaker) -> Stages:

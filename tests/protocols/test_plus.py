@@ -10,6 +10,7 @@ import pytest
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.privacy.accountant import spent
+from fastlloyd.privacy.calibration import SAMPLER_DELTA, gdp_delta
 from fastlloyd.protocols.fastlloyd import plus
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.fastlloyd.plus import (
@@ -91,10 +92,54 @@ def test_a_plan_spends_its_epsilon_and_no_more(epsilon, n, k, d, settings) -> No
     plan = make_plan(public, d=d, names=names)
     assert 0.995 * epsilon <= check_plan(plan, public, d=d, names=names) <= epsilon
     assert Plan.from_json(plan.to_json()) == plan
-    # By the public rule: 2 features, 333 records a cluster at epsilon 1; or 3 and 500.
+    # By the public rule: 2 features, 333 records a cluster at epsilon 1; or 3 and 500. Neither with 150 records at 0.1.
     first = "histogram" if d < 4 and settings in ({}, {"start": "grid"}) else "sums and squares"
-    assert plan.releases(0)[0].name == ("relative sums" if settings == NOTHING_FIRST else first)
+    nothing = settings == NOTHING_FIRST or (settings == {} and n == 150)
+    assert plan.releases(0)[0].name == ("relative sums" if nothing else first)
     assert plan.is_survey(0) == (plan.releases(0)[0].name == "sums and squares")
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "k", "rounds", "settings", "first"),
+    [
+        # Sigma is 15.94. The noise on the surveyed middle has a deviation of 0.474 at most: from 223.3 records on. With
+        # one cluster, or up to three features, there always is a survey.
+        (224, 4, 3, 10, {}, "sums and squares"),
+        (223, 4, 3, 10, {}, "relative sums"),
+        (157, 2, 3, 10, {}, "sums and squares"),
+        (150, 4, 1, 10, {}, "sums and squares"),
+        (223, 4, 3, 10, SURVEY, "sums and squares"),
+        (223, 4, 3, 2, SURVEY, "relative sums"),
+        (223, 4, 3, 10, {"survey": 0.3}, "sums and squares"),
+        (224, 4, 3, 10, {"survey": 0.1}, "relative sums"),
+        # The noise on a whole step is above 5: up to 100.8 records.
+        (101, 4, 5, 10, {}, "relative sums"),
+        (100, 4, 5, 10, {}, "sums and squares"),
+    ],
+)
+def test_there_is_no_survey_where_it_would_be_mostly_noise(n, d, k, rounds, settings, first) -> None:
+    delta = gdp_delta(1.0 / 15.94, 0.1) + SAMPLER_DELTA
+    public = parameters(n, k, protocol=PLUS, epsilon=0.1, delta=delta, rounds=rounds, settings=settings)
+    plan = make_plan(public, d=d, names=tuple(f"x{i}" for i in range(d)))
+    assert [release.name for release in plan.releases(0)] == [first, "counts"]
+    assert {release.name for t in range(1, rounds) for release in plan.releases(t)} == {"relative sums", "counts"}
+    if first == "relative sums" and rounds > 2:
+        # The whole budget goes to the rounds, as if no survey had been asked for: plan, ledger and proofs are the same.
+        asked = dataclasses.replace(public, settings={"survey": 0.0, "grid": 0.0})
+        assert plan == make_plan(asked, d=d, names=plan.names)
+        assert len({(planned.sum_scale, planned.count_scale) for planned in plan.rounds}) == 1
+
+
+@pytest.mark.parametrize("d", [3, 4])
+def test_without_survey_and_histogram_the_start_is_half_as_far_from_the_middle(d: int) -> None:
+    points = np.zeros((300, d))
+    wide, near = (plan_for(points, 5, protocol=PLUS, settings={**s, "wide": 1.0}) for s in (SURVEY, NOTHING_FIRST))
+    assert wide.fraction_bits == near.fraction_bits == 16
+    start, half = (first_centers(plan).grid for plan in (wide, near))
+    assert (start == first_centers(plan_for(points, 5)).grid).all()
+    assert (np.abs(2 * half - start) <= 1).all() if d > 3 else (half == start).all()
+    given = np.full((5, d), 0.75)
+    assert (first_centers(near, given).exact == given).all()
 
 
 @pytest.mark.parametrize(
@@ -180,9 +225,9 @@ def _first(plan: Plan, **changes) -> Plan:
         ),
     ],
 )
-@pytest.mark.parametrize("start", ["survey", "grid"])
+@pytest.mark.parametrize("start", [SURVEY, {"start": "grid"}, NOTHING_FIRST])
 def test_a_client_refuses_a_plan_that_is_not_its_configuration(change, start) -> None:
-    points, settings = blobs(90, 3, 2), {"start": start, "wide": 2.0}
+    points, settings = blobs(90, 3, 2), {**start, "wide": 2.0}
     plan = plan_for(points, 3, protocol=PLUS, settings=settings)
     public = parameters(90, 3, protocol=PLUS, settings=settings)
     check_plan(plan, public, d=2, names=("x1", "x2"))

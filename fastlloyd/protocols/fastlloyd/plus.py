@@ -1,7 +1,7 @@
 """fastlloyd-plus: what a client sends in a round, and what all clients make of the noisy answer.
 
 Round 0 asks for the middle and the spread of all records together, or for a histogram (`plus_grid.py`). From these
-follow the start and the radius. In each
+follow the start and the radius; where both would be mostly noise there is no such round. In each
 later round a record enters with its vector from the nearest centre, shortened to the radius r; r comes from earlier
 releases, so it is sent in units of r: what it means to the server, and the sensitivity, stay the same. The noisy
 steps are then weighed against what is known by then (a Kalman filter with a known noise), and a cluster that is
@@ -28,7 +28,13 @@ from fastlloyd.kmeans.swap import Clusters, narrow, swap
 from fastlloyd.kmeans.update import truncate
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.plus_grid import expected_variance
-from fastlloyd.protocols.fastlloyd.plus_plan import FEATURE_FLOOR, SPREAD_LIMITS, SPREAD_PRIOR, square_limit
+from fastlloyd.protocols.fastlloyd.plus_plan import (
+    FEATURE_FLOOR,
+    MIDDLE_VARIANCE,
+    SPREAD_LIMITS,
+    SPREAD_PRIOR,
+    square_limit,
+)
 from fastlloyd.protocols.fastlloyd.plus_state import State, noise_deviations
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
@@ -36,7 +42,6 @@ from fastlloyd.randomness.prg import PublicStream
 Floats = NDArray[np.float64]
 
 # Tuned on synthetic sets, see docs/fastlloyd-plus.md. Variances are per feature, on the domain [-1, 1].
-_MIDDLE_VARIANCE = 0.15  # of the middle, before anything is known
 _SPREAD_DOUBT = 0.1  # how far off the expected variance of a feature may be
 _START = 1.6  # start: packed points times this times each feature's deviation, about the middle
 _STEP_DECAY = 0.6  # a centre's expected squared step, from one round to the next
@@ -139,7 +144,7 @@ def read_survey(
     sum_noise, count_noise = noise_deviations(plan, 0)
     records = min(max(float(noisy_counts[0]), 0.5 * count_noise, 1.0), float(plan.n_total))
     doubt = _square(sum_noise / records)
-    middle = noisy_sums[0] / records * (_MIDDLE_VARIANCE / (_MIDDLE_VARIANCE + doubt))
+    middle = noisy_sums[0] / records * (MIDDLE_VARIANCE / (MIDDLE_VARIANCE + doubt))
     deviation = state.deviation
     if plan.k > 1:
         weight = square_limit(plan.fraction_bits) / float(1 << plan.fraction_bits)

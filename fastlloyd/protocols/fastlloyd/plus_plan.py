@@ -1,7 +1,8 @@
 """What the plan of a fastlloyd-plus run holds beyond that of fastlloyd: the survey, radii and which parts are on.
 
 Round 0 is a survey of all records together, which releases their sums, their squares and their number in one vector;
-or, with few features, a histogram, which releases one count for each cell of a grid. All later rounds release relative
+or, with few features, a histogram, which releases one count for each cell of a grid; where both would be mostly noise
+there is neither. All later rounds release relative
 sums in units of a radius that follows from earlier releases, so their sensitivity is a constant: see
 `plus.scaled_update`.
 
@@ -25,6 +26,12 @@ SURVEY_COUNT_RATIO = 3.0
 """Noise multiplier of the number of records over that of sums and squares."""
 LEAST_ROUNDS = 3
 """With fewer rounds there is neither survey nor histogram: it would leave nothing to refine."""
+MIDDLE_VARIANCE = 0.15
+"""Variance of a coordinate of the records' middle, before anything is known."""
+# With several clusters and more features than `GRID_FEATURES` there is no survey where the noise on its middle has at
+# least this variance, over that; unless the noise on an average centre's whole step, over all features, has more than
+# this deviation: tuned, see docs/fastlloyd-plus.md.
+_LEAST_DOUBT, _MOST_STEP = 1.5, 5.0
 
 GRID_FEATURES = 3
 """With more features there is no histogram: its cells would be too few along each, or too many."""
@@ -174,7 +181,7 @@ def make_plus(settings: Settings, *, k: int, d: int, n: int, sigma: float, round
         _check_grid(settings, k=k, d=d, rounds=rounds)
     begins = rounds >= LEAST_ROUNDS
     histogram = begins and _has_histogram(settings, k=k, d=d, n=n, sigma=sigma)
-    survey = begins and not histogram and settings.survey > 0.0
+    survey = begins and not histogram and _has_survey(settings, k=k, d=d, n=n, sigma=sigma, rounds=rounds)
     share = 1.0 - (settings.grid if histogram else settings.survey if survey else 0.0)
     count = rounds - (histogram or survey)
     noise = sigma * math.sqrt(count / share) / n
@@ -258,6 +265,20 @@ def _has_histogram(settings: Settings, *, k: int, d: int, n: int, sigma: float) 
     return enough and _least_cells(k, d) <= _most_cells(d)
 
 
+def _has_survey(settings: Settings, *, k: int, d: int, n: int, sigma: float, rounds: int) -> bool:
+    """Return whether round 0 is a survey, by public numbers alone: mostly not where it would be mostly noise."""
+    if settings.survey == 0.0 or settings.start == "survey" or k == 1 or d <= GRID_FEATURES:
+        return settings.survey > 0.0
+    noise = _survey_multipliers(settings, sigma)[0] * math.sqrt(d * (1.0 + SQUARE_WEIGHT * SQUARE_WEIGHT)) / n
+    step = sigma * math.sqrt(rounds * d) * k / n  # with no survey
+    return noise * noise < _LEAST_DOUBT * MIDDLE_VARIANCE or step > _MOST_STEP
+
+
+def _survey_multipliers(settings: Settings, sigma: float) -> tuple[float, float]:
+    """Return the noise multipliers of the survey's sums and number of records."""
+    return split_gaussian(sigma / math.sqrt(settings.survey), SURVEY_COUNT_RATIO)
+
+
 def _grid_cells(settings: Settings, *, clusters: int, d: int, n: int, sigma: float) -> int:
     """Return how many cells the histogram has along each feature, by public numbers alone.
 
@@ -289,17 +310,15 @@ def plus_multipliers(
     Notes
     -----
     Privacy: 1 / sigma^2 is split into `settings.survey` for the survey, or `settings.grid` for the histogram, and equal
-    parts of the rest for the other rounds. Each part is split between sums and counts, but a histogram has no sums; so
-    1/sums^2 + 1/counts^2 over all rounds is 1/sigma^2.
+    parts of the rest for the other rounds; with neither, into equal parts for all rounds. Each part is split between
+    sums and counts, but a histogram has no sums; so 1/sums^2 + 1/counts^2 over all rounds is 1/sigma^2.
     """
     ratio = count_ratio("fastlloyd", d, settings)
 
     if not plus.first:
         return [split_gaussian(sigma * math.sqrt(rounds), ratio)] * rounds
     share = settings.grid if plus.cells else settings.survey
-    first = (
-        (0.0, sigma / math.sqrt(share)) if plus.cells else split_gaussian(sigma / math.sqrt(share), SURVEY_COUNT_RATIO)
-    )
+    first = (0.0, sigma / math.sqrt(share)) if plus.cells else _survey_multipliers(settings, sigma)
     rest = split_gaussian(sigma * math.sqrt((rounds - 1) / (1.0 - share)), ratio)
     return [first] + [rest] * (rounds - 1)
 

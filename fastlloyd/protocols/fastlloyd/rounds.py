@@ -23,6 +23,7 @@ from fastlloyd.privacy.shares import draw_gaussian_share, draw_laplace_share
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.plus import advance, first_state, read_survey, scaled_update, survey_update
 from fastlloyd.protocols.fastlloyd.plus_grid import grid_update, read_grid
+from fastlloyd.protocols.fastlloyd.plus_plan import GRID_FEATURES
 from fastlloyd.protocols.fastlloyd.plus_state import State
 from fastlloyd.randomness.secret import SecretRandom
 
@@ -53,9 +54,14 @@ class Centers:
 
 
 def first_centers(plan: Plan, start: NDArray[np.float64] | None = None) -> Centers:
-    """Return the public start: sphere packing (line 3), or given centres, shape (k, d), scaled."""
+    """Return the public start: sphere packing (line 3), or given centres, shape (k, d), scaled.
+
+    Where fastlloyd-plus begins with neither survey nor histogram, half the packed points, but of few features.
+    """
     if start is None:
-        grid = to_grid(sphere_packing(plan.rounds[0].clusters, plan.d, plan.seed), plan.fraction_bits)
+        halved = plan.plus is not None and not plan.plus.first and plan.d > GRID_FEATURES
+        packed = sphere_packing(plan.rounds[0].clusters, plan.d, plan.seed)
+        grid = to_grid(packed, plan.fraction_bits - halved)
     else:
         grid = round_centers(np.asarray(start, dtype=np.float64), plan.fraction_bits)
     state = None if plan.plus is None else first_state(plan, given=start is not None)

@@ -71,7 +71,7 @@ class Settings:
     start: str = setting(
         "auto",
         "round 0: a 'survey' of all records together, or a histogram on a 'grid' (up to 3 features); 'auto' takes the "
-        "histogram where N, k and the noise suggest it",
+        "histogram where N, k and the noise suggest it, and neither where the survey would be mostly noise",
         choices=("auto", "survey", "grid"),
         of=_PLUS,
     )
