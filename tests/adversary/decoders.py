@@ -68,6 +68,7 @@ BYTES = ("flip", "edge", "edge", "front", "inner", "splice", "random", "ones", "
 COMPARED = 40
 _BOTH = (PartyId(1), PartyId(2))
 _NO_PARTS = (
+    "fastlloyd.adapters",  # needs the framework, and has no decoders of its own
     "fastlloyd.bench",
     "fastlloyd.__main__",
     "fastlloyd.client",
