@@ -69,6 +69,8 @@ def aggregate(
         raise ConfigError("--require-approvals: it is for the server itself; an aggregator (--parent) decides nothing")
     if arguments.proxy_protocol is not None:
         raise ConfigError("--proxy-protocol: an aggregator (--parent) takes connections from its clients alone")
+    if arguments.offer is not None:
+        raise ConfigError("--offer: it is for the server itself; an aggregator (--parent) knows nothing of the run")
     if arguments.status is not None or arguments.status_remote:
         raise ConfigError("--status: it is for the server itself; an aggregator (--parent) knows nothing of the run")
     if keys is None or place.identity is None or place.clients is None:

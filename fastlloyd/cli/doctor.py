@@ -27,7 +27,16 @@ from fastlloyd.report.unit import format_bytes, format_count, format_seconds
 OK, NOTE, WARN, FAIL = "ok", "note", "warn", "FAIL"
 
 _REQUIRED = ("numpy", "cryptography", "mpi4py", "dp-accounting", "tqdm")
-_OPTIONAL = {"matplotlib": "plots", "scikit-learn": "ml", "pyarrow": "parquet", "tenseal": "he"}
+_OPTIONAL = {
+    "matplotlib": "plots",
+    "jinja2": "report",
+    "scikit-learn": "ml",
+    "numba": "fast",
+    "pyarrow": "parquet",
+    "psycopg": "sql",
+    "duckdb": "sql",
+    "tenseal": "he",
+}
 _PROBE_BYTES = 4 << 20
 _PROBE_DEADLINE_S = 20.0
 _EARLIEST = 1_735_689_600.0  # 1 January 2025: a clock before it was never set

@@ -79,6 +79,7 @@ def main(argv: Sequence[str]) -> int:
     elif arguments.status_remote:
         raise ConfigError("--status-remote: expected with --status HOST:PORT, which it opens to others")
     keys = connection_keys(place)
+    offer = b"" if arguments.offer is None else _offered(arguments.offer, config, keys)
     adds_up = keys is not None and _adds_up(config)
     refuse_other_files(config, SERVER)
     catch_signals()
@@ -86,8 +87,11 @@ def main(argv: Sequence[str]) -> int:
         SERVER, events=arguments.events, quiet=config.quiet, own_terminal=True, carrier=CARRIER, journal=journal
     )
     allow_files(count)
-    listeners = listen(address)
     with contextlib.ExitStack() as stack:
+        shown = [] if status is None else listen(status, "--status")
+        for listener in shown:
+            stack.callback(listener.close)
+        listeners = listen(address)
         transport = stack.enter_context(
             TcpServer(
                 listeners,
@@ -99,6 +103,7 @@ def main(argv: Sequence[str]) -> int:
                 adds_up=adds_up,
                 reconnect_s=config.reconnect_s,
                 balancers=balancers,
+                offer=offer,
             )
         )
         announcer.view.clients = count
@@ -109,9 +114,7 @@ def main(argv: Sequence[str]) -> int:
             f"{format_count(count, 'client')}"
         )
         if status is not None:
-            page = stack.enter_context(
-                contextlib.closing(StatusPage(listen(status, "--status"), announcer.view, status.host))
-            )
+            page = stack.enter_context(contextlib.closing(StatusPage(shown, announcer.view, status.host)))
             announcer.note(f"status at http://{Address(status.host, page.port)}/")
         ending, carrier = run_party(config, transport, announcer, approve=approve)
         carrier.close(lost=ending.lost)
@@ -132,6 +135,15 @@ def connection_keys(place: Place) -> Keys | None:
     if place.me.is_server:
         trusted[place.identity.certificate_der] = place.me
     return Keys(pinned_context(place.identity, trusted, server_side=place.me.is_server), trusted)
+
+
+def _offered(name: str, config: RunConfig, keys: Keys | None) -> bytes:
+    """Return what sites that ask are told of this run."""
+    from fastlloyd.supervise.offers import write_offer
+
+    if keys is None:
+        raise ConfigError("--offer: needs --roster and --key, which say who may ask")
+    return write_offer(config, name)
 
 
 def _adds_up(config: RunConfig) -> bool:
@@ -200,6 +212,13 @@ def parser() -> Parser:
         "--require-approvals",
         metavar="DIR",
         help="refuse the run unless DIR has an approval of each client (`fastlloyd agree`) of exactly this run",
+    )
+    show_in_long_help(
+        parser.add_argument(
+            "--offer",
+            metavar="NAME",
+            help="tell clients that ask (`fastlloyd site`, with ask = true) the public values of this run, for consent",
+        )
     )
     parser.add_argument(
         "--status",

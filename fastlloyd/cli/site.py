@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastlloyd.cli.options import Parser
+
+if TYPE_CHECKING:
+    from fastlloyd.supervise.offers import SiteSettings
 
 
 def main(argv: Sequence[str]) -> int:
@@ -32,11 +37,26 @@ def main(argv: Sequence[str]) -> int:
         output = settings.place("approvals", options.agree, ".json")
         output.parent.mkdir(mode=0o700, exist_ok=True)
         own = ("--roster", settings.own["roster"], "--key", settings.own["key"])
-        return agree(["--config", str(offer), *own, "--output", str(output), *(["--yes"] if options.yes else [])])
+        more = [*(["--yes"] if options.yes else []), *([] if options.d is None else ["--d", str(options.d)])]
+        return agree(["--config", str(offer), *own, "--output", str(output), *more])
     if options.again is not None:
         try_again(settings, options.again)
         return 0
-    return Site(settings, _say).serve(once=options.once)
+    return Site(settings, _say, partial(_ask, settings) if settings.ask else None).serve(once=options.once)
+
+
+def _ask(settings: SiteSettings) -> bytes:
+    """Ask the server which run it offers, as `join` would join it: key and roster are read each time."""
+    from fastlloyd.cli.serve import connection_keys
+    from fastlloyd.net.tcp.address import parse_address
+    from fastlloyd.net.tcp.knock import Way
+    from fastlloyd.net.tcp.proxy import find_proxy
+    from fastlloyd.run.config import RunConfig
+    from fastlloyd.run.place import find_place
+
+    address = parse_address(settings.server, "server")
+    place = find_place(RunConfig(roster=settings.own["roster"], key=settings.own["key"]), None)
+    return Way(address, place.me.rank, connection_keys(place), find_proxy(address, os.environ)).ask()
 
 
 def _say(line: str) -> None:
@@ -58,6 +78,9 @@ def parser() -> Parser:
     what.add_argument("--agree", metavar="NAME", help="show the offer NAME to a person, and sign its approval")
     what.add_argument("--again", metavar="NAME", help="join NAME again at the next look, though it has ended")
     made.add_argument("--yes", action="store_true", help="with --agree: do not ask; for scripts")
+    made.add_argument(
+        "--d", type=int, help="with --agree: number of features, where neither bounds nor columns name them"
+    )
     return made
 
 

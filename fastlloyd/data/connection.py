@@ -239,7 +239,16 @@ def _postgresql(place: str, query: str, shown: str) -> Iterator[Asked]:
                     raise DataError(f"{shown}: the answer has no rows; {NO_RECORDS}")
                 yield _named(cursor.description, shown), _gathered(first, rows)
         except (psycopg.Error, UnicodeError) as error:
-            raise _refused(shown, error) from error
+            raise _refused(shown, error, _mend(error)) from error
+
+
+def _mend(error: Exception) -> str:
+    """Return what to do about a refusal of PostgreSQL; empty for what is wrong with the question."""
+    if getattr(error, "sqlstate", None) == "42501":
+        return "; let this account SELECT there (GRANT SELECT ON .. TO ..), or ask other tables"
+    if getattr(error, "sqlstate", None) == "25006" or "multiple commands" in str(error):
+        return f"; {_ONE_SELECT}"
+    return ""
 
 
 def _gathered(first: Row, rows: Iterator[Row]) -> Iterator[Sequence[Row]]:

@@ -234,7 +234,8 @@ def read_query(query: str) -> str:
     try:
         text = read_regular(Path(query)).removeprefix("\ufeff").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--query {query}: cannot be read ({error}); expected a file of SQL in UTF-8") from error
+        why = error.strerror if isinstance(error, OSError) else "other bytes"
+        raise ConfigError(f"--query {query}: cannot be read ({why}); expected a file of SQL in UTF-8") from error
     if not text or "\0" in text:
         raise ConfigError(f"--query {query}: expected SQL in that file, got none")
     return text

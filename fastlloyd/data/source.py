@@ -141,9 +141,9 @@ def open_source(file: Place) -> Source:
     path = file.path
     if path.exists() and not path.is_file():
         raise DataError(f"{path} is not a file; name one file of records")
-    suffix = _suffix(path)
     if not path.exists():
         raise DataError(f"no file {path}: expected the records there; check --data")
+    suffix = _suffix(path)
     if not path.stat().st_size:
         raise DataError(f"{path} is empty; {NO_RECORDS}")
     if suffix in (".csv", ".csv.gz"):

@@ -99,6 +99,7 @@ def _short_promise(run: Planned) -> str:
     return (
         f"Promise: {stated}. The chance of any outcome if {run.short_unit} counts is at most {factor_words(epsilon)} "
         f"times its chance if it does not{plus}, under the conditions of the dossier.{against}"
+        + ("" if run.foreseen is not None else f" Delta and noise cannot be said: {run.why_unforeseen}.")
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,12 +75,17 @@ def _moved(key: str, value: Any, move: Callable[[str], str]) -> Any:
         return value
     if name in ("dataset", "split") and not names_file(value):
         return value
-    if name == "bounds" and (value == "auto-public" or _PAIR.fullmatch(value)):
+    if name == "bounds" and not names_bounds_file(value):
         return value
     if name == "query" and not names_query_file(value):
         return value
     start, path = move_address(value) if name == "data" else ("", value)
     return value if path is None or Path(path).is_absolute() else start + move(path)
+
+
+def names_bounds_file(text: str) -> bool:
+    """Whether the value of `bounds` is a file."""
+    return text != "auto-public" and _PAIR.fullmatch(text) is None
 
 
 def _is_fine(values: Mapping[str, Any]) -> bool:
@@ -149,7 +154,7 @@ def read_k(value: Any) -> dict[str, Any]:
     return {"k": value, "choose_k": False}
 
 
-def to_toml(config: RunConfig, folder: str | Path | None = None) -> str:
+def to_toml(config: RunConfig, folder: str | Path | None = None, *, only: Collection[str] = OPTIONS.keys()) -> str:
     """Write a configuration as a run file.
 
     Parameters
@@ -157,9 +162,13 @@ def to_toml(config: RunConfig, folder: str | Path | None = None) -> str:
     config : RunConfig
     folder : str or Path, optional
         Where it is to stand, so that `load_config` finds the same files from there; None: paths stay as they are.
+    only : collection of str
+        The options to write.
     """
     lines = []
     for name, entry in OPTIONS.items():
+        if name not in only:
+            continue
         value = getattr(config, name)
         if folder is not None:
             value = _moved(name, value, lambda text: os.path.relpath(text, folder))

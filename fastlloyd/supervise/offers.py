@@ -1,30 +1,40 @@
 """What a site that stays reads: its own `site.toml`, and run files that others offer, which are hostile.
 
+An offer comes as a file, or from the server (`serve --offer NAME`): one JSON text of the run file and of the files that
+it names, as `Offered`. The server's are kept beside the others, and never replace one.
+
 Source: docs/sites.md, "A site that stays".
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import time as clock_time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from fastlloyd.errors import ConfigError, did_you_mean
+from fastlloyd.errors import ConfigError, PeerError, did_you_mean
 from fastlloyd.net.tcp.address import parse_address
+from fastlloyd.net.tcp.knock import MOST_OFFER_BYTES
 from fastlloyd.protocols.registry import find
 from fastlloyd.run.config import OPTIONS, RunConfig
-from fastlloyd.run.run_file import has_table, load_config
-from fastlloyd.wire.regular import read_regular_bytes
+from fastlloyd.run.run_file import has_table, load_config, names_bounds_file, to_toml, with_values
+from fastlloyd.wire.decode import Within, decode, load_json
+from fastlloyd.wire.header import SERVER
+from fastlloyd.wire.regular import read_regular, read_regular_bytes, replace_file
 from fastlloyd.wire.toml import MOST_BYTES, parse_toml
 
 SUFFIX = ".toml"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """Of an offer."""
 _HOURS = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]")
+MOST_OFFERS = 1000
+_MODE = 0o644
+_Text = Annotated[str, Within(0, MOST_OFFER_BYTES)]
 _LEAST_S, _MOST_S = 1, 86_400
 # What an offer may hold beside the values that all parties must have alike, and what of these is this site's own.
 _OFFERED = frozenset({"bounds", "categories", "deadline", "setup_deadline"})
@@ -49,6 +59,8 @@ class SiteSettings:
         Pause between two looks.
     hours : tuple of two times or None
         From when to when, by this host's clock, runs are joined; None: at any time.
+    ask : bool
+        Whether the server is asked what it offers.
     own : mapping
         Keys of a run file that are this site's.
     """
@@ -57,6 +69,7 @@ class SiteSettings:
     server: str
     offers: Path
     every_s: float
+    ask: bool
     hours: tuple[clock_time, clock_time] | None
     own: Mapping[str, Any]
 
@@ -81,14 +94,21 @@ def read_settings(folder: Path) -> SiteSettings:
         It is missing, or holds what it may not.
     """
     path = folder / "site.toml"
+    if not path.exists():
+        raise ConfigError(
+            f"{path}: there is no such file; `fastlloyd site DIR` takes the folder that has it: docs/sites.md, 'A site "
+            "that stays', shows one"
+        )
     values = {key.replace("-", "_"): value for key, value in _toml(path).items()}
     server, every, hours = values.pop("server", None), values.pop("every", 60), values.pop("hours", None)
-    offers = values.pop("offers", "offers")
+    offers, ask = values.pop("offers", "offers"), values.pop("ask", False)
     if not isinstance(server, str):
         raise ConfigError(f'{path}: expected server = "HOST:PORT", where `fastlloyd serve` listens')
     parse_address(server, f"{path}: server")
     if isinstance(every, bool) or not isinstance(every, int | float) or not _LEAST_S <= every <= _MOST_S:
         raise ConfigError(f"{path}: every: expected seconds from {_LEAST_S} to {_MOST_S}, got {every!r}")
+    if not isinstance(ask, bool):
+        raise ConfigError(f"{path}: ask: expected true or false, got {ask!r}")
     if not isinstance(offers, str):
         raise ConfigError(f"{path}: offers: expected a folder, got {offers!r}")
     for key, value in values.items():
@@ -107,6 +127,7 @@ def read_settings(folder: Path) -> SiteSettings:
         server=server,
         offers=folder / offers,
         every_s=float(every),
+        ask=ask,
         hours=_hours(path, hours),
         own=values,
     )
@@ -166,6 +187,107 @@ def take_offer(path: Path, own: Mapping[str, Any]) -> RunConfig:
             raise ConfigError(f"{path}: {name}: expected a file beside the offer, got {value!r}")
     _refuse_vertical(path, config)
     return config
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offered:
+    """A run as the server offers it.
+
+    Attributes
+    ----------
+    offer : int
+        Version of this form.
+    name : str
+    run : str
+        The run file; it names the files below as `NAME.bounds.csv` and `NAME.categories.csv`.
+    bounds, categories : str or None
+        What is in them.
+    """
+
+    offer: Literal[1]
+    name: Annotated[str, Within(1, 64)]
+    run: _Text
+    bounds: _Text | None
+    categories: _Text | None
+
+
+def write_offer(config: RunConfig, name: str) -> bytes:
+    """Write what `serve --offer NAME` tells sites about a run.
+
+    Raises
+    ------
+    ConfigError
+        No offer can have this name, or a file cannot be read, is each party's own, or is too long.
+    """
+    if not NAME.fullmatch(name):
+        raise ConfigError(f"--offer: expected a name of letters, digits, dashes and underscores, got {name!r}")
+    if find(config.protocol).partition == "vertical":
+        raise ConfigError(f"--offer: sites join {config.protocol} by hand: no approval has the columns that they bring")
+    texts: dict[str, str | None] = dict.fromkeys(_NAMES_A_FILE)
+    for key in _NAMES_A_FILE:
+        path = getattr(config, key)
+        if path is not None and (key != "bounds" or names_bounds_file(path)):
+            if "{client}" in path:
+                raise ConfigError(f"--offer: {key} {path} is another file at each party: send the run file by hand")
+            try:
+                texts[key] = read_regular(Path(path))
+            except (OSError, UnicodeDecodeError) as error:
+                why = error.strerror if isinstance(error, OSError) else "expected UTF-8 text"
+                raise ConfigError(f"--offer: {key} {path}: cannot be read ({why})") from error
+            config = with_values(config, {key: _beside(name, key)})
+    public = {key for key, entry in OPTIONS.items() if entry.public}
+    offered = Offered(offer=1, name=name, run=to_toml(config, only=public | _OFFERED), **texts)
+    content = json.dumps(asdict(offered), ensure_ascii=False).encode()
+    if len(content) > MOST_OFFER_BYTES:
+        raise ConfigError(
+            f"--offer: run file, bounds and categories have {len(content)} bytes, expected at most {MOST_OFFER_BYTES}: "
+            "send them by hand"
+        )
+    return content
+
+
+def keep_offer(settings: SiteSettings, content: bytes) -> str:
+    """Put what the server offers beside the other offers, unless it is there; return its name.
+
+    Raises
+    ------
+    PeerError
+        It is no offer, or there is another one of its name.
+    ConfigError
+        There are too many, or they cannot be written.
+    """
+    try:
+        offered = decode(Offered, load_json(content, most_bytes=MOST_OFFER_BYTES), "the offer")
+        if not NAME.fullmatch(offered.name):
+            raise ValueError("expected a name of letters, digits, dashes and underscores")
+    except ValueError as error:
+        raise PeerError(f"the server offers what cannot be read: {error}", rank=SERVER.rank) from error
+    name = offered.name
+    # The run file last: what it names is there by then.
+    texts = {_beside(name, "bounds"): offered.bounds, _beside(name, "categories"): offered.categories}
+    wanted = {settings.offers / file: text.encode() for file, text in texts.items() if text is not None}
+    wanted[settings.offers / f"{name}{SUFFIX}"] = offered.run.encode()
+    try:
+        for path, text in wanted.items():
+            if path.exists() and read_regular_bytes(path, len(text) + 1) != text:
+                raise PeerError(
+                    f"the server offers another {name} than the one in {path}: it needs another name, or remove the "
+                    "old one",
+                    rank=SERVER.rank,
+                )
+        missing = [path for path in wanted if not path.exists()]
+        if missing and sum(1 for _ in settings.offers.iterdir()) >= MOST_OFFERS:
+            raise ConfigError(f"{settings.offers}: {MOST_OFFERS} files are enough; remove old offers")
+        for path in missing:
+            replace_file(path, [wanted[path]], mode=_MODE)
+    except OSError as error:
+        raise ConfigError(f"{settings.offers}: the offer {name} cannot be kept there ({error.strerror})") from error
+    return name
+
+
+def _beside(name: str, key: str) -> str:
+    """Return what a file of an offer is called."""
+    return f"{name}.{key}.csv"
 
 
 def offer_path(settings: SiteSettings, name: str) -> Path:

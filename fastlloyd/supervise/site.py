@@ -3,7 +3,7 @@
 ::
 
     DIR/site.toml             the server, and what is this site's own: records, key, roster, budget
-    DIR/offers/NAME.toml      run files with public values alone, put there by whoever plans runs
+    DIR/offers/NAME.toml      run files with public values alone, put there by whoever plans runs or asked of the server
     DIR/approvals/NAME.json   signed by a person of this site: `fastlloyd site DIR --agree NAME`
     DIR/outcomes/NAME.json    how the run ended: it is not joined again by itself
     DIR/results/NAME/         what `fastlloyd join` writes
@@ -34,13 +34,12 @@ from typing import Literal
 
 from fastlloyd.crypto.link.identity import load_key
 from fastlloyd.crypto.link.roster import Roster
-from fastlloyd.errors import EXIT_OK, EXIT_PEER, ConfigError, printable
+from fastlloyd.errors import EXIT_OK, EXIT_PEER, ConfigError, PeerError, printable
 from fastlloyd.run.run_file import to_toml
 from fastlloyd.run.state import own_folder
-from fastlloyd.supervise.offers import NAME, SUFFIX, SiteSettings, check_offer, take_offer
+from fastlloyd.supervise.offers import MOST_OFFERS, NAME, SUFFIX, SiteSettings, check_offer, keep_offer, take_offer
 from fastlloyd.wire.regular import open_regular, read_regular, replace_file
 
-_MOST_OFFERS = 1000
 _MOST_SHOWN = 300
 _TAIL_BYTES = 1 << 14
 _LAST = "last"
@@ -76,6 +75,8 @@ class Site:
     settings : SiteSettings
     say : callable
         Takes each line for people.
+    ask : callable, optional
+        Returns what the server offers, empty for nothing; raises as `net.tcp.knock.Way.ask`.
 
     Raises
     ------
@@ -83,9 +84,13 @@ class Site:
         Key and roster do not fit.
     """
 
-    def __init__(self, settings: SiteSettings, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, settings: SiteSettings, say: Callable[[str], None], ask: Callable[[], bytes] | None = None
+    ) -> None:
         self._settings = settings
         self._say = say
+        self._ask = ask
+        self._heard = ""
         roster = Roster.load(Path(settings.own["roster"]))
         roster.check_complete()
         owner = roster.owner(load_key(Path(settings.own["key"])))
@@ -120,6 +125,7 @@ class Site:
         """
         with self._alone(), self._until_told():
             while not self._stopped:
+                self._ask_server()
                 offered = self._offered()
                 self._states = {name: state for name, state in self._states.items() if name in offered}
                 for name, path in offered.items():
@@ -129,6 +135,19 @@ class Site:
                     break
                 self._wait()
         return EXIT_OK
+
+    def _ask_server(self) -> None:
+        """Keep what the server offers; say what is new. One that is away is asked again at the next look."""
+        if self._ask is None:
+            return
+        try:
+            content = self._ask()
+            heard = f"it offers {keep_offer(self._settings, content)}" if content else "it offers no run"
+        except (ConfigError, PeerError) as error:
+            heard = str(error)
+        if heard != self._heard:
+            self._heard = heard
+            self._say(f"asked {self._settings.server}: {printable(heard)}")
 
     def _consider(self, name: str, path: Path) -> None:
         """Do for one offer what can be done now."""
@@ -175,6 +194,10 @@ class Site:
         self._note(name, RUNNING, "it goes on where it broke off" if interrupted else "")
         spent = _size(own / "ledger.jsonl")
         code, said = self._run(name, "--config", str(run_file), "--approval", str(approval))
+        if code == EXIT_OK:
+            said = f"results in {config.output}"
+            if config.review:
+                said = f"the result waits for a decision: fastlloyd release {own}"
         if self._stopped:
             self._note(name, WAITS_FOR_SERVER, "this service was told to stop")
         elif code == EXIT_PEER and _size(own / "ledger.jsonl") == spent:
@@ -219,7 +242,7 @@ class Site:
             raise ConfigError(
                 f"{self._settings.offers}: cannot be read ({error.strerror}); make this folder"
             ) from error
-        return {printable(path.stem)[:_MOST_SHOWN]: path for path in paths[:_MOST_OFFERS]}
+        return {printable(path.stem)[:_MOST_SHOWN]: path for path in paths[:MOST_OFFERS]}
 
     def _wait(self) -> None:
         """Pause until the next look, or until told to stop."""

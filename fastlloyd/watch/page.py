@@ -22,7 +22,7 @@ _STYLE = """
 body { margin: 2rem auto; max-width: 46rem; padding: 0 1rem; }
 h1 { font-size: 1.3rem; margin-bottom: 0; }
 p { margin: .3rem 0 1rem; }
-table { border-collapse: collapse; margin: 1rem 0; width: 100%; }
+table { border-collapse: collapse; margin: 1rem 0; overflow-wrap: anywhere; table-layout: fixed; width: 100%; }
 caption { font-weight: 600; text-align: left; }
 th, td { border-bottom: 1px solid #8886; padding: .3rem .8rem .3rem 0; text-align: left; vertical-align: top; }
 th { font-weight: 500; width: 40%; }

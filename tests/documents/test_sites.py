@@ -1,8 +1,8 @@
 """docs/sites.md, typed as it is written: an operator and three clinics, each in a folder of its own.
 
 A block that begins with ```console is what the parties type, after their prompts; what follows `cat FILE` is the file.
-The test carries files from one party to the others where the text says so, stands in for the name of the operator's
-machine, and answers `agree` at a terminal.
+Two sections more have blocks of their own. The test carries files from one party to the others where the text says so,
+stands in for the name of the operator's machine, and answers `agree` at a terminal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.documents.test_commands import blocks
+from tests.documents.test_commands import Block, blocks
 
 PAGE = "docs/sites.md"
 CLINICS = ("north", "south", "west")
@@ -79,6 +79,24 @@ class Parties:
                 table = generator.normal([50, 140], [8, 12], (300, 2))
                 np.savetxt(own / "patients.csv", table, delimiter=",", header="age,pressure", comments="")
 
+    def prepare(self) -> list[Block]:
+        """Type all that comes before the run; give the page's blocks of what is typed."""
+        pages = [block for block in blocks(PAGE) if block.kind == "console"]
+        for block in pages[:3]:
+            for who, command, lines in typed(block.text):
+                if command.startswith("cat "):
+                    (self.folders[who] / command.removeprefix("cat ")).write_text("\n".join(lines) + "\n")
+                else:
+                    self.finish(f"{who}$ {command}", self.start(who, command))
+            self.carry()
+        return pages
+
+    def finish(self, command: str, process: subprocess.Popen[str]) -> str:
+        """Wait for the end of a command that must end well; give what it said."""
+        said, _ = process.communicate(timeout=LIMIT_S)
+        assert process.returncode == 0, f"{command}\n{said}"
+        return said
+
     def start(self, who: str, command: str) -> subprocess.Popen[str]:
         """Begin a command in a party's folder, at a terminal on which somebody has typed yes."""
         for name in ("*:4400", "operator.example.org:4400"):
@@ -116,24 +134,10 @@ def parties(tmp_path: Path) -> Iterator[Parties]:
 @pytest.mark.slow  # tests/e2e/test_serve_join.py has the same parties, started faster
 @pytest.mark.timeout(3 * LIMIT_S)
 def test_three_clinics_and_an_operator_as_written(parties: Parties) -> None:
-    run: list[tuple[str, subprocess.Popen[str]]] = []
-    pages = [block for block in blocks(PAGE) if block.kind == "console"]
-    assert len(pages) == 4
-    for block in pages:
-        for who, command, lines in typed(block.text):
-            if command.startswith("cat "):
-                (parties.folders[who] / command.removeprefix("cat ")).write_text("\n".join(lines) + "\n")
-                continue
-            process = parties.start(who, command)
-            run.append((f"{who}$ {command}", process))
-            if not command.startswith(("fastlloyd serve", "fastlloyd join")):
-                process.wait(LIMIT_S)
-        parties.carry()
-    told = []
-    for command, process in run:
-        said, _ = process.communicate(timeout=LIMIT_S)
-        assert process.returncode == 0, f"{command}\n{said}"
-        told.append((command, said))
+    pages = parties.prepare()
+    run = [(f"{who}$ {command}", parties.start(who, command)) for who, command, _ in typed(pages[3].text)]
+    assert len(pages) == 5 and len(run) == 4
+    told = [(command, parties.finish(command, process)) for command, process in run]
     (seen,) = (block.text for block in blocks(PAGE) if block.text.startswith("operator$ listening"))
     for who, pattern in shown(seen):
         words = next(said for command, said in told if command.startswith(f"{who}$ fastlloyd {RUNS[who]}"))
@@ -144,3 +148,67 @@ def test_three_clinics_and_an_operator_as_written(parties: Parties) -> None:
     assert report["parties"]["authenticated"]
     assert report["network"]["transport"] == "serve/join"
     assert (parties.folders["north"] / "approval_1.json").exists()
+
+
+def block_with(words: str) -> str:
+    """Return the text of the one block of the page that has these words."""
+    (found,) = (block.text for block in blocks(PAGE) if words in block.text)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3 * LIMIT_S)
+def test_a_gate_before_release_as_written(parties: Parties) -> None:
+    pages = parties.prepare()
+    gate = block_with("fastlloyd release state").replace("\\\n", "")
+    commands = [line.removeprefix("north$ ").partition("  # ")[0] for line in gate.splitlines() if line[:6] == "north$"]
+    assert [command.split()[1] for command in commands] == ["join", "release", "discard"]
+    join, release, discard = commands
+    run = {who: command for who, command, _ in typed(pages[3].text)} | {"north": join}
+    for command, process in [(command, parties.start(who, command)) for who, command in run.items()]:
+        said = parties.finish(command, process)
+        assert ("is held in state/client-1" in said) == (command == join), said
+    north = parties.folders["north"]
+    assert not (north / "fastlloyd-run/centroids.csv").exists()
+    shutil.copytree(north / "state", north / "as it was")
+    assert "Type yes to release" in parties.finish(release, parties.start("north", release))
+    assert (north / "fastlloyd-run/centroids.csv").exists() and (north / "fastlloyd-run/labels_1.csv").exists()
+    shutil.rmtree(north / "state")
+    (north / "as it was").rename(north / "state")
+    assert "What the run has spent stays spent" in parties.finish(discard, parties.start("north", discard))
+    assert not list((north / "state/client-1/held").iterdir())
+    assert (north / "state/client-1/ledger.jsonl").stat().st_size > 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3 * LIMIT_S)
+def test_a_site_that_stays_as_written(parties: Parties) -> None:
+    pages = parties.prepare()
+    north = parties.folders["north"]
+    place = "/var/lib/fastlloyd/north"
+    settings = block_with("# site.toml").replace("operator.example.org:4400", f"127.0.0.1:{parties.port}")
+    settings = re.sub(r"(?m)^hours = .*\n", "", re.sub(r"(?m)^every = 60\b", "every = 1", settings))
+    (north / "site.toml").write_text(settings)
+    stays, agree = (command for _, command, _ in typed(re.sub(r"(?m)^ .*\n", "", block_with("# stays;"))))
+    stays, agree = (command.partition(" # ")[0].replace(place, str(north)) for command in (stays, agree))
+    assert stays.endswith(str(north)) and agree.endswith("--agree march")
+    run = {who: command for who, command, _ in typed(pages[3].text)}
+    ((_, run["operator"], _),) = typed(block_with("--offer march"))
+    del run["north"]
+    others = [(command, parties.start(who, command)) for who, command in run.items()]
+    service = parties.start("north", stays)
+    assert service.stdout is not None
+    said = ""
+    while "march: waits for consent" not in said:
+        said += service.stdout.readline() or pytest.fail(said)
+    assert "fastlloyd site" in said and (north / "offers/march.bounds.csv").exists()
+    assert "approved" in parties.finish(agree, parties.start("north", agree))
+    while "march: done" not in said:
+        said += service.stdout.readline() or pytest.fail(said)
+    for command, process in others:
+        parties.finish(command, process)
+    service.terminate()
+    parties.finish(stays, service)
+    centroids = (north / "results/march/centroids.csv").read_bytes()
+    assert centroids == (parties.folders["south"] / "fastlloyd-run/centroids.csv").read_bytes()
+    assert json.loads((north / "status.json").read_text())["offers"]["march"]["state"] == "done"

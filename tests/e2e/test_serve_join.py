@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -25,6 +26,7 @@ from fastlloyd.run.run_file import load_config
 from fastlloyd.run.together import run_together
 from tests.mpi.support import QUICK, Job, complaints, hospitals, read_matrix, report
 from tests.net.connect_proxy import Balancer, ConnectProxy
+from tests.net.test_proxy import free_port, started, tinyproxy
 
 CLIENTS = 3
 LIMIT_S = 90.0
@@ -64,10 +66,10 @@ class Sites:
         self.host = "127.0.0.1"
         self.environment = {"PYTHONPATH": QUICK}
 
-    def serve(self, *flags: str) -> None:
-        self._start(0, "serve", "--listen", "127.0.0.1:0", "--key", str(self.parties / "party_0.key"), *flags)
+    def serve(self, *flags: str, listen: str = "127.0.0.1:0") -> None:
+        self._start(0, "serve", "--listen", listen, "--key", str(self.parties / "party_0.key"), *flags)
         self.until(lambda: "listening at" in self.out(0))
-        self.port = int(re.search(r"127.0.0.1:(\d+)", self.out(0))[1])
+        self.port = int(re.search(r"listening at \S+:(\d+)", self.out(0))[1])
 
     def join(self, rank: int, *flags: str) -> None:
         key, data = self.parties / f"party_{rank}.key", self.parties / f"hospital_{rank}.csv"
@@ -246,6 +248,35 @@ def test_a_site_behind_a_proxy_that_is_cut_for_five_seconds_in_a_round_goes_on(p
     expected = next(outcome.result.files["centroids.csv"] for outcome in uncut.outcomes.values() if outcome.result)
     for rank in range(1, CLIENTS + 1):
         assert (sites.result(rank) / "centroids.csv").read_text() == expected
+        assert [entry["clients_included"] for entry in report(sites.result(rank))["rounds"]] == [[1, 2, 3]] * 60
+
+
+@pytest.mark.slow
+def test_a_site_goes_on_although_a_real_proxy_is_away_for_five_seconds_in_a_round(parties, tmp_path):
+    program = shutil.which("tinyproxy")
+    if program is None:
+        pytest.skip("tinyproxy is not installed (Debian: apt install tinyproxy)")
+    port = free_port()
+    command = [program, *tinyproxy(tmp_path, port)[1:]]
+    flags = ("--protocol", "lloyd", "--rounds", "60", "--deadline", f"{LIMIT_S:g}", "--delay", "0.02")
+    with Sites(parties, tmp_path / "sites", *flags) as sites:
+        sites.serve(listen="*:0")
+        sites.join(1)
+        sites.join(3)
+        sites.host = socket.gethostname()  # a name of this machine; its numbers are not reached through a proxy
+        sites.environment |= {"HTTPS_PROXY": f"http://clinic:s3cret@127.0.0.1:{port}", "NO_PROXY": ""}
+        with started(command, port, tmp_path / "log"):
+            sites.join(2)
+            sites.until(lambda: "round 3 of 60" in sites.out(0))
+        sites.until(lambda: "client 2 was cut" in sites.out(0))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            sites.processes[0].wait(5.0)
+        with started(command, port, tmp_path / "log again"):
+            assert sites.codes(0, 1, 2, 3) == [0] * 4, sites.said()
+    assert f"through the proxy 127.0.0.1:{port} as client 2 of 3" in sites.out(2)
+    (away,) = re.findall(r"client 2 is back after (\d+\.\d) s", sites.out(0))
+    assert float(away) >= 5.0 and [sites.err(rank) for rank in range(4)] == [""] * 4
+    for rank in range(1, CLIENTS + 1):
         assert [entry["clients_included"] for entry in report(sites.result(rank))["rounds"]] == [[1, 2, 3]] * 60
 
 

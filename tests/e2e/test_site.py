@@ -13,8 +13,9 @@ from datetime import time as clock_time
 import numpy as np
 import pytest
 
-from fastlloyd.errors import ConfigError
-from fastlloyd.supervise.offers import check_offer, read_settings
+from fastlloyd.errors import ConfigError, PeerError
+from fastlloyd.run.run_file import load_config
+from fastlloyd.supervise.offers import MOST_OFFERS, check_offer, keep_offer, read_settings, write_offer
 from tests.e2e.test_serve_join import CLIENTS, LIMIT_S, Sites, parties  # noqa: F401 a fixture
 from tests.mpi.support import QUICK, read_matrix
 
@@ -79,8 +80,10 @@ def test_an_offer_waits_for_consent_and_is_joined_once(parties, folder, tmp_path
     looked = site(folder, "--once")
     assert (looked.returncode, states(folder)) == (0, {"first": "waits for consent"}), looked.stderr
     assert "--agree first" in looked.stdout and not (folder / "results" / "first").exists()
-    agreed = site(folder, "--agree", "first", "--yes")
-    assert agreed.returncode == 0 and "epsilon" in agreed.stdout, agreed.stderr
+    asked = site(folder, "--agree", "first")  # with nobody there to answer
+    assert asked.returncode == 2 and "Delta and noise cannot be said" in " ".join(asked.stdout.split()), asked.stdout
+    agreed = site(folder, "--agree", "first", "--yes", "--d", "2")
+    assert agreed.returncode == 0 and "Promise: epsilon 5, delta 8.33e-05" in agreed.stdout, agreed.stdout
 
     centers = run_with(folder, parties, tmp_path, "first")
     assert states(folder) == {"first": "done"}
@@ -145,6 +148,83 @@ def test_it_tries_again_while_nothing_is_spent_and_stops_when_told(parties, fold
     assert not (folder / "outcomes" / "first.json").exists()
 
 
+def test_the_server_is_asked_for_its_run_and_a_person_for_consent(parties, folder, tmp_path):  # noqa: F811 a fixture
+    (folder / "offers" / "first.toml").unlink()
+    (tmp_path / "bounds.csv").write_text("feature,lo,hi\nf1,-1,1\nf2,-1,1\n")
+    planned = tmp_path / "planned.toml"
+    planned.write_text(OFFER.format(limit=LIMIT_S).replace('"-1,1"', '"bounds.csv"'))
+    with Common(parties, tmp_path / "run", planned) as others:
+        others.serve("--offer", "march", "--state-dir", "state", "--log-level", "info")
+        settle(folder, parties, others.port, "ask = true\n")
+        for rank in range(2, CLIENTS + 1):
+            others.join(rank)
+        looked = site(folder, "--once")
+        assert (looked.returncode, states(folder)) == (0, {"march": "waits for consent"}), looked.stdout + looked.stderr
+        assert f"asked 127.0.0.1:{others.port}: it offers march" in looked.stdout
+        offer = folder / "offers" / "march.toml"
+        assert "state" not in offer.read_text() and "roster" not in offer.read_text()
+        assert (folder / "offers" / "march.bounds.csv").read_text() == (tmp_path / "bounds.csv").read_text()
+        assert "client 1 joined" not in others.out(0)
+        assert site(folder, "--agree", "march", "--yes").returncode == 0
+        looked = site(folder, "--once")
+        assert (looked.returncode, states(folder)) == (0, {"march": "done"}), looked.stdout + looked.stderr
+        assert others.codes(0, *range(2, CLIENTS + 1)) == [0] * CLIENTS, others.said()
+        assert others.err(0) == ""  # nobody who asks is taken for a stranger
+        expected = read_matrix(others.result(2) / "centroids.csv")
+    assert np.array_equal(read_matrix(folder / "results" / "march" / "centroids.csv"), expected)
+    looked = site(folder, "--once")  # nobody is there any more
+    assert "nobody answers" in looked.stdout and states(folder) == {"march": "done"}
+
+
+def test_an_offer_of_the_server_is_hostile(parties, folder, tmp_path):  # noqa: F811 a fixture
+    settle(folder, parties, 4400)
+    settings = read_settings(folder)
+    planned = tmp_path / "planned.toml"
+    planned.write_text('k = 2\nbounds = "-1,1"\nn_total = 120\nbudget = 3.0\nstate_dir = "x"\n')
+    content = write_offer(load_config(planned), "second")
+    assert keep_offer(settings, content) == "second"
+    check_offer(settings.offers / "second.toml")
+    before = sorted(settings.offers.iterdir())
+    assert keep_offer(settings, content) == "second" and sorted(settings.offers.iterdir()) == before
+    good = json.loads(content)
+    for name, more, sentence in [
+        ("another value under a known name", {"run": good["run"] + "\n"}, "offers another second than the one in"),
+        ("a name with a path", {"name": "../site"}, "expected a name of letters"),
+        ("a name that is none", {"name": ""}, "the offer.name"),
+        ("another version", {"offer": 2}, "the offer.offer"),
+        ("a file more", {"key": "x"}, "key"),
+        ("no text", {"bounds": 7}, "the offer.bounds"),
+    ]:
+        with pytest.raises(PeerError) as caught:
+            keep_offer(settings, json.dumps(good | more).encode())
+        assert sentence in str(caught.value), name
+    for raw in (b"", b"\xff", b"[" * 1000, b"1" * (1 << 19)):
+        with pytest.raises(PeerError, match="cannot be read"):
+            keep_offer(settings, raw)
+    assert sorted(settings.offers.iterdir()) == before
+    for number in range(MOST_OFFERS):
+        (settings.offers / f"{number}.toml").touch()
+    with pytest.raises(ConfigError, match="remove old offers"):
+        keep_offer(settings, json.dumps(good | {"name": "third"}).encode())
+
+
+@pytest.mark.parametrize(
+    ("name", "bounds", "sentence"),
+    [
+        ("no name", "-1,1", "--offer: expected a name"),
+        ("march", "bounds_{client}.csv", "is another file at each party"),
+        ("march", "nowhere.csv", "nowhere.csv: cannot be read"),
+        ("march", "long.csv", "send them by hand"),
+    ],
+)
+def test_what_cannot_be_offered_is_refused_in_a_sentence(tmp_path, name, bounds, sentence):
+    (tmp_path / "long.csv").write_text("f" * (1 << 18))
+    (tmp_path / "run.toml").write_text(f'k = 2\nn_total = 9\nbounds = "{bounds}"\n')
+    with pytest.raises(ConfigError) as caught:
+        write_offer(load_config(tmp_path / "run.toml", links=False), name)
+    assert sentence in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
@@ -178,6 +258,7 @@ def test_an_offer_reaches_for_nothing_of_the_site(tmp_path, line, sentence):
         ('output = "there"', "output is kept below this folder"),
         ('hours = "8-17"', "expected two times"),
         ('hours = "20:00-20:00"', "expected two times"),
+        ("ask = 1", "ask: expected true or false"),
         ("surprise = 1", "unknown key 'surprise'"),
     ],
 )

@@ -9,7 +9,8 @@
 
 With TLS the certificate alone says which rank it is; the server's own is an aggregator's, which comes as rank 0.
 Nothing else is read from a stranger. A client that comes back after its connection was cut names its session, and both
-say how many frames they have taken; else the session is zeros.
+say how many frames they have taken; else the session is zeros. Ones ask what run this is, and join nothing: `taken` of
+the answer says how many bytes follow.
 
 Source: docs/sites.md, "On the wire".
 """
@@ -27,7 +28,7 @@ from typing import Self
 from fastlloyd.errors import ConfigError, FastLloydError, PeerError, SecurityError
 from fastlloyd.net.tcp.address import source_of
 from fastlloyd.net.tcp.forwarded import decode, missing
-from fastlloyd.net.tcp.session import ID_BYTES, NO_ID
+from fastlloyd.net.tcp.session import ASKS, ID_BYTES, NO_ID
 from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.wire.header import PROTOCOL_VERSION, SERVER, PartyId
 
@@ -49,6 +50,7 @@ class Answer(IntEnum):
     OTHER_VERSION = 3
     NO_AGGREGATORS = 4
     NO_SUCH_SESSION = 5
+    OFFER = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class Hello:
     rank : int
         Where it shows a certificate, that alone counts.
     session : bytes, length 16
-        Zeros for one that joins.
+        Zeros for one that joins, ones for one that asks what run this is.
     taken : int
         How many of the server's frames it has taken in that session.
     """
@@ -274,6 +276,11 @@ class Guest:
     def refuse(self, answer: Welcome) -> None:
         """Say why not."""
         self.stream.write(answer.encode())
+        self.stream.flush()
+
+    def show(self, offer: bytes, rank: int, parties: int) -> None:
+        """Say what run this is; nothing where that is not to be told."""
+        self.stream.write(Welcome(Answer.OFFER, rank, parties, ASKS, len(offer)).encode() + offer)
         self.stream.flush()
 
     def dismiss(self) -> None:

@@ -233,6 +233,12 @@ class Door(TcpTransport):
         else:
             self._watch(guest.stream, guest, reading=True)
 
+    def _show(self, guest: Guest, offer: bytes, rank: int) -> None:
+        """Tell a guest what run this is; it leaves when it has read that, or when its time is up."""
+        guest.show(offer, rank, len(self.peers) + 1)
+        self._enter(guest, self._leaving)
+        self._watch(guest.stream, guest, reading=True)
+
     def _discard(self, guest: Guest) -> None:
         """Forget a guest at once."""
         self._leave_room(guest)

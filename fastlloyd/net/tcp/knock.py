@@ -1,4 +1,4 @@
-"""One attempt to join: a connection, direct or through a proxy, on which the server lets this client in.
+"""One attempt to join, or to ask what run there is: a connection, direct or through a proxy, to the server.
 
 Source: docs/sites.md, "On the wire".
 """
@@ -11,14 +11,15 @@ import ssl
 import time
 from dataclasses import dataclass
 
-from fastlloyd.errors import SecurityError
+from fastlloyd.errors import PeerError, PeerTimeout, SecurityError
 from fastlloyd.net.tcp.address import Address, connect
-from fastlloyd.net.tcp.admission import Hello, Keys, Welcome, refused_by_server
+from fastlloyd.net.tcp.admission import Answer, Hello, Keys, Welcome, refused_by_server
 from fastlloyd.net.tcp.proxy import Proxy, tunnel
-from fastlloyd.net.tcp.session import NO_ID
+from fastlloyd.net.tcp.session import ASKS, NO_ID
 from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.wire.header import SERVER
 
+MOST_OFFER_BYTES = 1 << 18
 _ATTEMPT_S = 10.0
 _LEAST_S = 0.05
 # A connection, and the server's answer on it.
@@ -83,6 +84,47 @@ class Way:
             if stream is not None:
                 stream.close()
             raise
+
+    def ask(self, timeout_s: float = _ATTEMPT_S) -> bytes:
+        """Ask the server once what run it serves, without joining it; empty where it does not tell.
+
+        Raises
+        ------
+        ConfigError
+            The host does not exist, the proxy lets nobody through, or the rank is none of the run's.
+        PeerError
+            Nobody answers, or no server of ours.
+        """
+        end = time.monotonic() + timeout_s
+        found, why, _ = self.attempt(end, ASKS)
+        if found is None:
+            raise PeerTimeout(f"nobody answers at {self} ({why})", rank=SERVER.rank)
+        stream, welcome = found
+        try:
+            if welcome.answer is Answer.NO_SUCH_SESSION:  # of a build that has no offers
+                return b""
+            if welcome.answer is not Answer.OFFER:
+                welcome.check(self.rank)
+            if welcome.answer is not Answer.OFFER or welcome.taken > MOST_OFFER_BYTES:
+                raise PeerError("the server does not answer what it was asked", rank=SERVER.rank)
+            return self._read(stream, welcome.taken, end)
+        finally:
+            stream.close()
+
+    def _read(self, stream: Stream, size: int, end: float) -> bytes:
+        """Return so many bytes that follow."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(stream, selectors.EVENT_READ)
+            while (content := stream.take(size)) is None:
+                remaining_s = end - time.monotonic()
+                if stream.ended or remaining_s <= 0:
+                    raise PeerTimeout(f"the server at {self} hung up before it had answered", rank=SERVER.rank)
+                selector.select(remaining_s)
+                try:
+                    stream.fill()
+                except ssl.SSLError as error:
+                    raise refused_by_server(error, self.flag) from error
+        return content
 
     def _connect(self, end: float) -> socket.socket:
         """Connect to the server or to the proxy."""

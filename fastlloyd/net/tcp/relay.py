@@ -20,7 +20,7 @@ from fastlloyd.errors import ConfigError, PeerError, PeerGone, PeerTimeout
 from fastlloyd.net.tcp.address import Network
 from fastlloyd.net.tcp.admission import MAX_CLIENTS, Answer, Guest, Hello, Keys, Welcome
 from fastlloyd.net.tcp.door import ADMISSION_S, Door, close_all
-from fastlloyd.net.tcp.session import ID_BYTES, NO_ID, Session, most_kept
+from fastlloyd.net.tcp.session import ASKS, ID_BYTES, NO_ID, Session, most_kept
 from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.net.tcp.transport import CLOSE_S, Place
 from fastlloyd.wire.header import SERVER, PartyId, clients
@@ -55,6 +55,8 @@ class Relay(Door):
         How long a client whose connection was cut may take to come back; 0: not at all.
     balancers : tuple of networks
         Addresses of load balancers, which must say, and are believed, whose connections they pass on.
+    offer : bytes
+        What a client that asks is told about the run before it joins; empty: nothing.
 
     Raises
     ------
@@ -75,6 +77,7 @@ class Relay(Door):
         close_deadline_s: float = CLOSE_S,
         reconnect_s: float = 0.0,
         balancers: tuple[Network, ...] = (),
+        offer: bytes = b"",
     ) -> None:
         if not 1 <= count <= MAX_CLIENTS:
             close_all(listeners)
@@ -91,6 +94,7 @@ class Relay(Door):
         )
         self._note = note
         self._stall_s = stall_s
+        self._offer = offer
         most = most_kept(count, reconnect_s)
         self._by_rank = {party.rank: Place(party, session=Session(most)) for party in self.peers}
         self._holding: list[Place] = []
@@ -218,6 +222,8 @@ class Relay(Door):
         if place is None:
             guest.refuse(Welcome(Answer.NO_SUCH_RANK, rank, parties))
             self._dismiss(guest, f"it wants rank {rank}, expected 1 to {parties - 1}")
+        elif hello.session == ASKS:
+            self._show(guest, self._offer, rank)
         elif hello.session != NO_ID:
             self._return(place, guest, hello)
         elif place.gone or not self._is_free(place):

@@ -17,6 +17,8 @@ CONTROL_RANK = 0xFFFF
 """In a frame's header: its byte is a `Control`; it is not counted, kept or handed on."""
 ID_BYTES = 16
 NO_ID = bytes(ID_BYTES)
+ASKS = b"\xff" * ID_BYTES
+"""In the place of a session: who says this joins nothing, and asks what run this is."""
 KEPT_BYTES = 1 << 25
 """Of frames that the other end has not confirmed; at least the last one is kept."""
 ALL_KEPT_BYTES = 1 << 27

@@ -237,7 +237,7 @@ def reach(
                 "operator has started `fastlloyd serve`, and the firewalls; --setup-deadline allows more time",
                 rank=SERVER.rank,
             )
-        maybe = "" if listens else ": it has not started, or its run has ended"
+        maybe = "" if listens or proxy is not None else ": it has not started, or its run has ended"
         if pause_s == _FIRST_PAUSE_S:
             note(f"waiting for the server at {way} ({why}{maybe}); trying again for {deadline_s:g} s")
         elif time.monotonic() >= remind:

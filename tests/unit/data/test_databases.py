@@ -320,6 +320,21 @@ def test_a_server_that_does_not_let_us_in(server: Postgresql, monkeypatch: pytes
         assert "hunter" not in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_postgresql_says_who_can_mend_what(server: Postgresql, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    database = server.fresh("rights")
+    database.run("CREATE TABLE shut (age int)", "REVOKE ALL ON shut FROM reader", "CREATE TABLE open (age int)")
+    for asked, sentence in (
+        ({"table": "shut"}, "permission denied for table shut; let this account SELECT there"),
+        ({"query": "DELETE FROM open RETURNING age"}, "read-only transaction; expected one SELECT"),
+        ({"query": "SELECT age FROM open; SELECT 1"}, "; expected one SELECT"),
+        ({"query": "SELECT agge FROM open"}, "; correct --query or --table"),
+    ):
+        with pytest.raises(DataError) as caught:
+            read_table(find_place(database.address, **asked))
+        assert sentence in str(caught.value) and "\n" not in str(caught.value)
+
+
 def test_a_password_in_a_file(server: Postgresql, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     database = server.fresh("filed")
     database.run(MAKE, FILL, rows=ROWS)

@@ -1,0 +1,120 @@
+"""A client asks the server what run it serves, before anybody has agreed to anything."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from fastlloyd.errors import ConfigError, PeerError, PeerTimeout, SecurityError
+from fastlloyd.net.tcp.address import Address
+from fastlloyd.net.tcp.admission import Answer, Hello, Welcome
+from fastlloyd.net.tcp.knock import MOST_OFFER_BYTES, Way
+from fastlloyd.net.tcp.proxy import Proxy
+from fastlloyd.net.tcp.session import ASKS
+from fastlloyd.wire.header import SERVER, PartyId
+from tests.net.connect_proxy import ConnectProxy
+from tests.net.support import identity
+from tests.net.test_tcp import LIMIT_S, Site, client_keys, end_of, until
+
+ONE = PartyId(1)
+# More than a connection takes at once.
+OFFER = os.urandom(MOST_OFFER_BYTES)
+
+
+@pytest.mark.parametrize("keys", [False, True], ids=["plain", "tls"])
+def test_whoever_asks_is_told_and_may_join_later(keys: bool) -> None:
+    with Site(2, keys=keys, options={"offer": OFFER, "reconnect_s": LIMIT_S}) as site, site.turning() as found:
+        ways = [Way(site.address, rank, client_keys(rank) if keys else None) for rank in (1, 2)]
+        for way in ways * 3:
+            assert way.ask() == OFFER
+        assert site.server.joined == 0 and site.said == []
+        one = site.join(1)
+        assert [way.ask() for way in ways] == [OFFER] * 2  # also of who is in already: a service started anew
+        site.join(2)
+        assert ways[0].ask() == OFFER
+        one.send(SERVER, b"in")
+        until(lambda: found == [(ONE, b"in")])
+        assert site.warned == []
+
+
+def test_through_a_proxy() -> None:
+    with Site(1, keys=True, options={"offer": OFFER}) as site, ConnectProxy() as proxy, site.turning():
+        assert Way(site.address, 1, client_keys(1), Proxy(Address("127.0.0.1", proxy.port))).ask() == OFFER
+
+
+def test_a_server_without_an_offer_tells_nothing() -> None:
+    with Site(1, keys=True) as site, site.turning():
+        assert Way(site.address, 1, client_keys(1)).ask() == b""
+        assert site.warned == []
+
+
+def test_strangers_are_told_nothing() -> None:
+    with Site(1, keys=True, options={"offer": OFFER}) as site, site.turning():
+        with pytest.raises((SecurityError, PeerTimeout)):
+            Way(site.address, 1, client_keys(1, who=identity(7))).ask()
+        with site.raw() as stranger:
+            stranger.sendall(Hello(1, ASKS).encode())
+            assert OFFER[:100] not in end_of(stranger)
+    refused = pytest.raises(ConfigError, match="expected a client from 1 to 1")
+    with Site(1, options={"offer": OFFER}) as site, site.turning(), refused:
+        Way(site.address, 9, None).ask()
+
+
+def test_whoever_asks_and_does_not_read_is_dropped() -> None:
+    with Site(1, options={"offer": OFFER * 40, "admission_s": 0.5}) as site, site.turning():
+        with site.raw() as silent:
+            silent.sendall(Hello(1, ASKS).encode())
+            until(lambda: len(site.server._leaving) == 1)
+            until(lambda: len(site.server._leaving) == 0)
+        assert site.warned == []
+        site.join(1)
+
+
+@contextlib.contextmanager
+def answering(words: bytes) -> Iterator[Way]:
+    """Listen as something that says these words to whoever asks."""
+    with socket.create_server(("127.0.0.1", 0)) as other, ThreadPoolExecutor(1) as pool:
+
+        def serve() -> None:
+            connection, _ = other.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(words)
+                connection.shutdown(socket.SHUT_WR)
+                end_of(connection)
+
+        pool.submit(serve)
+        yield Way(Address(*other.getsockname()), 1, None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "length", "sentence"),
+    [
+        (Answer.OFFER, MOST_OFFER_BYTES + 1, "does not answer what it was asked"),
+        (Answer.OFFER, 2**64 - 1, "does not answer what it was asked"),
+        (Answer.OFFER, 4, "hung up before it had answered"),
+        (Answer.WELCOME, 0, "does not answer what it was asked"),
+        (Answer.OTHER_VERSION, 0, "does not speak version"),
+    ],
+)
+def test_a_server_that_lies_is_refused(answer: Answer, length: int, sentence: str) -> None:
+    with answering(Welcome(answer, 1, 2, ASKS, length).encode() + b"abc") as way, pytest.raises(PeerError) as caught:
+        way.ask()
+    assert sentence in str(caught.value)
+
+
+def test_an_older_server_offers_nothing() -> None:
+    with answering(Welcome(Answer.NO_SUCH_SESSION, 1, 2).encode()) as way:
+        assert way.ask() == b""
+
+
+def test_nobody_is_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = Address(*taken.getsockname())
+    with pytest.raises(PeerTimeout, match=r"nobody answers at 127.0.0.1:\d+ \(connection refused\)"):
+        Way(address, 1, None).ask()
