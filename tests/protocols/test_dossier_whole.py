@@ -41,7 +41,7 @@ RUNS: list[tuple[str, dict[str, Any]]] = [
     ("lloyd", {"masking": "pairwise"}),
     ("secfc", {"secfc": {"membership": True, "reveal_centers": True}}),
     ("secfc", {"secfc": {"start": "random", "starts": 1}}),
-    ("vertical-he", {"vertical-he": {"mode": "threshold"}}),
+    ("vertical-he", {"vertical-he": {"mode": "threshold", "threshold": 2}}),
     ("vertical-dp", {"vertical": {"align": "intersect"}}),
     ("vertical-dp", {"vertical-dp": {"weights": "basic", "share_result": True}}),
 ]

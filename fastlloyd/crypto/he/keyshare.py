@@ -60,13 +60,15 @@ class KeyShare:
     ----------
     context : Context
     secret : SecretRandom
+    coefficients : int64 array, shape (N,), optional
+        The sum of the pieces that this party contributes, of several or of none; a fresh secret by default.
     """
 
-    def __init__(self, context: Context, secret: SecretRandom) -> None:
+    def __init__(self, context: Context, secret: SecretRandom, coefficients: NDArray[np.int64] | None = None) -> None:
         self._context = context
         self._secret = secret
         self._own = KeyHolder(context)
-        self._share = self._own.coefficients()
+        self._share = self._own.coefficients() if coefficients is None else coefficients
         self._key = context.key_residues(self._share)
         self._once = context.key_residues(KeyHolder(context).coefficients())  # u_i
         self._primes = np.array(context.key_primes, dtype=np.int64)[:, None]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fastlloyd.crypto.he.ckks import Context
 from fastlloyd.crypto.he.keyshare import KeyShare
 from fastlloyd.crypto.he.lattice import Sample
-from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Send
+from fastlloyd.party.effects import Attest, Gather, Party, Publish, Receive, Record, Send
 from fastlloyd.protocols.vertical_he.frame import blaming, block_format, key_format, parts_bytes, sums_format
 from fastlloyd.protocols.vertical_he.math import lwe
 from fastlloyd.protocols.vertical_he.math.computer import Engine, Work
@@ -25,6 +25,7 @@ from fastlloyd.protocols.vertical_he.messages import (
     NoisySamples,
     NoisySums,
     PartialOpenings,
+    Present,
 )
 from fastlloyd.protocols.vertical_he.parameters import PROJECTION, THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan
@@ -72,7 +73,7 @@ def computing_party(
     share = KeyShare(context, SecretRandom()) if plan.mode == THRESHOLD else None
     yield from _take_in(plan, engine, context, share)
     modulus, wire_bits = context.modulus, plan.scales.wire_bits
-    sums: NoisySums
+    sums, present = NoisySums(b""), further
     state = begin(plan, start)  # "Centroid initialization"
     path = [state.centers]
     for t in range(plan.rounds):
@@ -85,7 +86,10 @@ def computing_party(
         if share is not None:
             sample = lwe.open_part(sample, share.coefficients(), modulus)  # its share of the decryption
         if further:
-            sums = yield from _open(plan, sample, noise(t), modulus, t)
+            switched = lwe.switch(sample, modulus, wire_bits)
+            phases, present = yield from _gather_parts(plan, switched, t, present)
+            sums = NoisySums.of(lwe.centre(phases, modulus, wire_bits) + noise(t))
+            yield Send(further, sums, t)
         else:
             constants = (sample.constants + noise(t) % modulus) % modulus  # step (4), noise injection
             switched = lwe.switch(Sample(constants, sample.vectors), modulus, wire_bits)
@@ -97,27 +101,38 @@ def computing_party(
         yield Publish("round", {"round": t, "rounds": plan.rounds})
         if settled(path[-2], path[-1], plan):
             break
-    return Result(state, t + 1, tuple(path))
+    if further:
+        there = Present(present, len(further))
+        yield Send(further, there, t)
+        yield Attest(me, there, t)
+    return Result(state, t + 1, tuple(path), present)
 
 
-def _open(plan: Plan, sample: Sample, noise: NDArray[np.int64], modulus: int, t: int) -> Party[NoisySums]:
-    """Open sums with the parts of all others, add this party's noise and tell everybody.
+def _gather_parts(
+    plan: Plan, switched: Sample, t: int, before: tuple[PartyId, ...]
+) -> Party[tuple[NDArray[np.int64], tuple[PartyId, ...]]]:
+    """Open sums with the parts of others, modulo 2^w; gives also who helped.
 
     Notes
     -----
-    Sees: the computing party: sums with the noise of all others.
+    Sees: the computing party: sums with the noise of all pieces of the key.
     """
     further, wire_bits = tuple(map(PartyId, plan.openers)), plan.scales.wire_bits
-    switched = lwe.switch(sample, modulus, wire_bits)
     hidden = Sample(np.zeros_like(switched.constants), switched.vectors)
     yield Send(further, NoisySamples(lwe.encode(hidden, wire_bits)), t)
+    late = frozenset(further) - frozenset(before)
+    answers: dict[PartyId, PartialOpenings] = yield Gather(
+        further, PartialOpenings, t, plan.threshold - 1, parts_bytes(plan), late
+    )
+    parts = {
+        peer.rank: lwe.decode_parts(answer.data, wire_bits).reshape(-1, plan.outputs)
+        for peer, answer in answers.items()
+    }
     phases = switched.constants
-    for peer in further:
-        part: PartialOpenings = yield Receive(peer, PartialOpenings, t, parts_bytes(plan))
-        phases = phases + lwe.decode_parts(part.data, wire_bits)
-    sums = NoisySums.of(lwe.centre(phases, modulus, wire_bits) + noise)
-    yield Send(further, sums, t)
-    return sums
+    for number, group in enumerate(plan.groups):
+        rank = next(rank for rank in group if rank in parts)
+        phases = phases + parts[rank][plan.held(rank).index(number)]
+    return phases, tuple(sorted(answers))
 
 
 def _take_in(plan: Plan, engine: Engine, context: Context, share: KeyShare | None) -> Party[None]:

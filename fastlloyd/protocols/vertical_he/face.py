@@ -139,13 +139,15 @@ def _live(session: Session) -> Party[Outcome]:
     yield Publish("setup")
     result = yield from _compute(session, plan, columns, secret)
     everybody = (SERVER, *session.everybody)
+    there = (SERVER, *result.present) if plan.openers else everybody
     return (
         yield from conclude(
             session,
             lambda: _make_result(session, plan, features, result),
-            took_part=everybody,
-            writers=everybody,
+            took_part=there,
+            writers=there,
             heard=everybody if plan.parties > 2 else (),  # two parties have nobody to compare with
+            late=frozenset(everybody) - frozenset(there),
         )
     )
 

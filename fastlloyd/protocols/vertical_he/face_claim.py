@@ -5,6 +5,7 @@ Source: docs/vertical-he-privacy.md.
 
 from __future__ import annotations
 
+from fastlloyd.errors import format_count
 from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import change_epsilon
@@ -17,9 +18,9 @@ _AGAINST = (
     "any single other party, over all messages to it (the computing party sees ciphertexts, the key holder noisy sums; "
     "the two together can open everything)"
 )
-_AGAINST_ALL = (
-    "all other parties together, over all messages to them (they see ciphertexts that only all shares of the key can "
-    "open, and each round's sums with this party's own noise)"
+_AGAINST_SEVERAL = (
+    "{}, over all messages to them (they see ciphertexts that only {} can open, and each round's sums with noise that "
+    "they do not know)"
 )
 _HINTS = (
     "that ring-LWE is hard at 128 bits although the opened sums are hints on errors and key (an assumption: the "
@@ -35,7 +36,13 @@ _HEURISTIC = {
 def against(plan: Plan, done: int) -> str:
     """Say against whom the claim is, and what is counted beyond the rounds done."""
     left_out = plan.rounds - done
-    whom = _AGAINST_ALL if plan.openers else _AGAINST
+    whom = _AGAINST
+    if plan.openers and plan.threshold == plan.parties:
+        whom = _AGAINST_SEVERAL.format("all other parties together", "all parties together")
+    elif plan.openers:
+        few = plan.threshold - 1
+        whose = "any single other party" if few == 1 else f"any {few} other parties together"
+        whom = _AGAINST_SEVERAL.format(whose, f"rank 0 with {format_count(few, 'owner')}")
     if not plan.tolerance or not left_out:
         return whom
     return f"{whom}, with all {plan.rounds} planned rounds counted, since the releases decided to stop after {done}"

@@ -10,6 +10,7 @@ from typing import Any
 
 from fastlloyd.dossier.flow import NO_LABELS, Flow, Message
 from fastlloyd.dossier.shared_messages import BEGINNING, COLUMNS, COUNTERS, PLAN_PROPOSAL, READY
+from fastlloyd.errors import format_count
 from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, THRESHOLD
 from fastlloyd.report.sight import NOTHING, Sight, Sights
 from fastlloyd.wire import numbers
@@ -18,6 +19,12 @@ from fastlloyd.wire import numbers
 def _contributes(facts: Mapping[str, Any]) -> bool:
     """Whether parties contribute to a shared key: two whose scheme needs no relinearisation key need not."""
     return facts.get("mode") == THRESHOLD and (_several(facts) or facts.get("scheme") == PAIRWISE)
+
+
+def _fewer(facts: Mapping[str, Any]) -> bool:
+    """Whether fewer parties than all can open."""
+    several, wanted = facts.get("mode") == THRESHOLD and _several(facts), facts.get("threshold")
+    return several and wanted is not None and wanted != facts.get("parties")
 
 
 def _several(facts: Mapping[str, Any]) -> bool:
@@ -76,6 +83,15 @@ _OWN = (
         when=_contributes,
     ),
     Message(
+        name="KeyPiece (threshold)",
+        about="a piece of the key that a group of owners shares, and its noise",
+        route="owner to owner of its group",
+        server="never sent to it",
+        others="the piece and its noise, which are the group's",
+        types=(numbers.KEY_PIECE,),
+        when=_fewer,
+    ),
+    Message(
         name="EncryptedBlock",
         about="an owner's columns, encrypted",
         route="owner to computing party",
@@ -109,6 +125,15 @@ _OWN = (
         types=(numbers.NOISY_SUMS,),
     ),
     Message(
+        name="Present (threshold)",
+        about="who helped to open the last round",
+        route="computing party to owners",
+        server="nothing new",
+        others="who is there",
+        types=(numbers.PRESENT,),
+        when=lambda facts: facts.get("mode") == THRESHOLD and _several(facts),
+    ),
+    Message(
         name="Chains (every party)",
         about="compare what all were told",
         route="party to party",
@@ -138,6 +163,9 @@ def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
         both = "both sides' noise: this is what the promise is about" if private else NOTHING
         parties.append(Sight("each further owner", f"its own columns; {sums} sums of each round", both))
     holder = ("all parties" if several else "both parties") if shared else "the computing party and the key holder"
+    needed = parameters.get("threshold")
+    if several and needed and needed != parameters.get("parties"):
+        holder = f"the computing party and {format_count(needed - 1, 'other owner')}"
     return Sights(tuple(parties), (Sight(holder, "everything that is encrypted", NOTHING),))
 
 

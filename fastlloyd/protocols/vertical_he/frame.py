@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from fastlloyd.errors import PeerError, RangeError
 from fastlloyd.protocols.vertical_he.math.lwe import sample_bytes
-from fastlloyd.protocols.vertical_he.messages import ListFormat, SumsFormat
+from fastlloyd.protocols.vertical_he.messages import ListFormat, PieceFormat, SumsFormat
 from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.wire.header import PartyId
@@ -61,8 +61,13 @@ def key_bytes(plan: Plan) -> int:
 
 
 def parts_bytes(plan: Plan) -> int:
-    """Count the bytes of one party's parts of a round's openings."""
-    return plan.outputs * (plan.scales.wire_bits // 8)
+    """Count the bytes of one party's parts of a round's openings, one for each piece of the key that it holds."""
+    return len(plan.held(plan.openers[0])) * plan.outputs * (plan.scales.wire_bits // 8) if plan.openers else 0
+
+
+def piece_format(plan: Plan) -> PieceFormat:
+    """Say how long a piece of the key is with its noise, which is less than the modulus of the numbers on the way."""
+    return PieceFormat(plan.scales.ring, plan.rounds, plan.outputs, 1 << (plan.scales.wire_bits - 1))
 
 
 def block_format(plan: Plan, rank: int) -> ListFormat:

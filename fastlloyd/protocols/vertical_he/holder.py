@@ -82,7 +82,7 @@ def key_holder(
 def _make_keys(me: PartyId, plan: Plan, context: Context) -> Party[tuple[NDArray[np.int64], KeyHolder | Refresher]]:
     """Make the key, or this party's share of it; gives its coefficients, and what encrypts."""
     if plan.mode == THRESHOLD:
-        share, common = yield from share_key(me, plan, context)
+        _, share, common = yield from share_key(me, plan, context)
         return share.coefficients(), common
     secret = KeyHolder(context)  # "Generate CKKS keys"
     keys = (secret.public_key(), secret.relin_key()) if plan.digits else (secret.public_key(),)

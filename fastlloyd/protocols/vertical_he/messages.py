@@ -26,12 +26,21 @@ parties, and the computing party of more::
     computing party     KeyMaterial      the common public key, the sums z and g    -----> everybody else
     everybody else      KeyContribution  its r for each part; circuits only         -----> computing party
 
-and with more than two parties in each round::
+Where fewer than all parties open (t of P), each group of P - t + 1 owners first shares a piece of the key::
+
+    first of a group    KeyPiece         a secret, and the noise that goes with it  -----> the others of the group
+
+of which the first one contributes to the keys as above. With more than two parties in each round::
 
     computing party     NoisySamples     the vectors alone, constants of zero       -----> everybody else
     everybody else      PartialOpenings  its part of each opening, with its noise   -----> computing party
+                                         (one for each piece that it holds)
     open, add own noise
     computing party     NoisySums                                                   -----> everybody else
+
+and after the last round::
+
+    computing party     Present          who helped to open it                      -----> everybody else
 
 All of it is payload. A block is a list of ciphertexts or keys as bare numbers (`crypto.residues`); how many there are
 and how long each is follows from the plan.
@@ -46,8 +55,9 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.party.message import Payload
+from fastlloyd.party.message import NoPayload, Payload
 from fastlloyd.wire import numbers
+from fastlloyd.wire.header import PartyId, decode_included, encode_included
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +159,7 @@ class PartialOpenings(Payload):
     Attributes
     ----------
     data : bytes
-        One number modulo 2^w per output.
+        One number modulo 2^w per output, for each piece that the sender holds.
     """
 
     __slots__ = ()
@@ -161,6 +171,69 @@ class PartialOpenings(Payload):
         if len(body) != format:
             raise ValueError(f"expected {format} bytes of parts of openings, got {len(body)}")
         return cls(body)
+
+
+@dataclass(frozen=True, slots=True)
+class PieceFormat:
+    """How long a piece of the key and its noise are, and how large the noise may be."""
+
+    ring: int
+    rounds: int
+    outputs: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyPiece(NoPayload):
+    """Sender: the first of a group of owners. Receiver: each other one. A piece of the key, and its noise.
+
+    Attributes
+    ----------
+    coefficients : int64 array, shape (N,)
+        -1, 0 or 1.
+    noise : int64 array, shape (rounds, outputs)
+        In steps of the numbers on the way.
+    """
+
+    TYPE: ClassVar[int] = numbers.KEY_PIECE
+    coefficients: NDArray[np.int64] = field(repr=False)
+    noise: NDArray[np.int64] = field(repr=False)
+
+    def body(self) -> bytes:
+        """Return the coefficients, a byte each, then the noise."""
+        return self.coefficients.astype("<i1").tobytes() + self.noise.astype("<i8").tobytes()
+
+    @classmethod
+    def read(cls, body: bytes, format: PieceFormat) -> Self:
+        """Check the length, that coefficients are -1, 0 or 1, and that no noise is larger than it can be."""
+        expected = format.ring + 8 * format.rounds * format.outputs
+        if len(body) != expected:
+            raise ValueError(f"expected {expected} bytes of a piece of the key, got {len(body)}")
+        coefficients = np.frombuffer(body, "<i1", format.ring).astype(np.int64)
+        noise = np.frombuffer(body, "<i8", -1, format.ring).astype(np.int64)
+        if coefficients.max() > 1 or coefficients.min() < -1:
+            raise ValueError("expected a piece of the key with coefficients -1, 0 and 1, got another number")
+        if noise.max() > format.most or noise.min() < -format.most:
+            raise ValueError(f"expected noise from -{format.most} to {format.most}, got a larger one")
+        return cls(coefficients, noise.reshape(format.rounds, format.outputs))
+
+
+@dataclass(frozen=True, slots=True)
+class Present(NoPayload):
+    """Sender: the computing party. Receiver: every owner. Who helped to open the last round, as a bitmap."""
+
+    TYPE: ClassVar[int] = numbers.PRESENT
+    owners: tuple[PartyId, ...]
+    clients: int
+
+    def body(self) -> bytes:
+        """Return the bitmap."""
+        return encode_included(self.owners, self.clients)
+
+    @classmethod
+    def read(cls, body: bytes, format: int) -> Self:
+        """Check the bitmap of `format` clients."""
+        return cls(decode_included(body, format), format)
 
 
 class NoisySums(Payload):

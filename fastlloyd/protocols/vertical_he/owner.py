@@ -9,21 +9,23 @@ every round, as they are released anyway, and makes the centres itself.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.he.ckks import Context, Refresher
-from fastlloyd.crypto.he.keyshare import KeyShare
+from fastlloyd.crypto.he.ckks import Context, KeyHolder, Refresher
 from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Send
 from fastlloyd.protocols.vertical_he.frame import blaming, key_format, sums_bytes, sums_format
 from fastlloyd.protocols.vertical_he.math import lwe, pairwise
 from fastlloyd.protocols.vertical_he.messages import (
     EncryptedBlock,
     KeyMaterial,
+    KeyPiece,
     NoisySamples,
     NoisySums,
     PartialOpenings,
+    Present,
 )
 from fastlloyd.protocols.vertical_he.parameters import THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan
@@ -62,19 +64,28 @@ def owner(
     Sees: the noisy sums of each round. Its columns are safe as long as the computing party and the key holder do
     not put what they have together; in threshold mode also if all others do.
 
-    **The noise of a part.** Whoever knows all other shares gets from a part of an opening y = A + r, in steps of
-    q / 2^w: r is the noise, and A an integer made of constant and vectors after the switch, and all other parties'
-    shares and noise. r is a Gaussian rounded to whole steps, so y is A + Gaussian, rounded: a post-processing of A with
-    Gaussian noise of the planned scale. One record moves A by what it moves the sum and, since the constant was
-    rounded, by one step more, which b counts (`scales.switched_record`). The part of the noise's variance that is set
-    aside hides the hint on errors and shares that A is (`hints`): it is that of this party's noise alone, as if nobody
-    else added any.
+    **The noise of a part.** Whoever knows all pieces of the key but one gets from a part of an opening y = A + r, in
+    steps of q / 2^w: r is the noise of that piece, which its group alone knows, and A an integer made of constant and
+    vectors after the switch, and all other pieces and their noise. r is a Gaussian rounded to whole steps, so y is
+    A + Gaussian, rounded: a post-processing of A with Gaussian noise of the planned scale. One record moves A by what
+    it moves the sum and, since the constant was rounded, by one step more, which b counts (`scales.switched_record`).
+    The part of the noise's variance that is set aside hides the hint on errors and secrets that A is (`hints`): it is
+    that of r alone, as if nobody else added any.
+
+    **Who may be away.** All members of a group answer with the same number y, for its noise was drawn with the piece:
+    it does not matter who answers, nor how often, and no second answer says more. A group has P - t + 1 owners. So any
+    t - 1 owners have a member in each, and together with the computing party they open. Any t - 2 owners lack a whole
+    group, also with the computing party: the piece and the noise of that group are all that the paragraph above
+    needs. Without the computing party, whose noise is in no part, any number of owners lack that.
     """
     holder, computing = PartyId(plan.holder), PartyId(plan.computing)
     context = Context(plan.encryption)
-    share: KeyShare | None = None
+    pieces: tuple[KeyPiece, ...] = ()
+    wire_bits = plan.scales.wire_bits
     if plan.mode == THRESHOLD:
-        share, public = yield from share_key(me, plan, context)
+        grid = context.modulus / 2.0**wire_bits
+        deal = partial(_deal, plan, context, lambda t: noise(t, grid))
+        pieces, _, public = yield from share_key(me, plan, context, deal)
     else:
         keys: KeyMaterial = yield Receive(holder, KeyMaterial, SETUP_ROUND, key_format(plan, relin=False))
         with blaming(holder, "key"):
@@ -83,18 +94,16 @@ def owner(
     # Before its columns leave: the ledger must have what they will be part of.
     yield Record(plan.charged(0, seen_by=seen_by))
     for block in range(plan.blocks):
-        parts = pairwise.encrypt_block(plan, context, public, raw_columns, block)
-        yield Send((computing,), EncryptedBlock(tuple(parts)), SETUP_ROUND)
+        ciphers = pairwise.encrypt_block(plan, context, public, raw_columns, block)
+        yield Send((computing,), EncryptedBlock(tuple(ciphers)), SETUP_ROUND)
     state = begin(plan, start)
     path = [state.centers]
-    wire_bits = plan.scales.wire_bits
     for t in range(plan.rounds):
-        if share is not None:
+        if pieces:
             message: NoisySamples = yield Receive(computing, NoisySamples, t, sums_bytes(plan))
             vectors = lwe.decode(message.data, plan.outputs, context.degree, wire_bits).vectors
-            part = lwe.open_switched(vectors, share.coefficients(), wire_bits)
-            part += noise(t, context.modulus / 2.0**wire_bits)
-            yield Send((computing,), PartialOpenings(lwe.encode_parts(part, wire_bits)), t)
+            parts = [lwe.open_switched(vectors, piece.coefficients, wire_bits) + piece.noise[t] for piece in pieces]
+            yield Send((computing,), PartialOpenings(lwe.encode_parts(np.concatenate(parts), wire_bits)), t)
         reply: NoisySums = yield Receive(holder, NoisySums, t, sums_format(plan))
         yield Attest(holder, reply, t)
         state = post_process(reply.integers(), state, plan, t)  # step (5) of Figure 1
@@ -104,4 +113,13 @@ def owner(
             break
         if t + 1 < plan.rounds:
             yield Record(plan.charged(t + 1, seen_by=seen_by))
-    return Result(state, t + 1, tuple(path))
+    if not pieces:
+        return Result(state, t + 1, tuple(path))
+    there: Present = yield Receive(computing, Present, t, len(plan.openers))
+    yield Attest(computing, there, t)
+    return Result(state, t + 1, tuple(path), there.owners)
+
+
+def _deal(plan: Plan, context: Context, noise: Callable[[int], NDArray[np.int64]]) -> KeyPiece:
+    """Make a piece of the key, with the noise that goes with it in every round."""
+    return KeyPiece(KeyHolder(context).coefficients(), np.stack([noise(t) for t in range(plan.rounds)]))

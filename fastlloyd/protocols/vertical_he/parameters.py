@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from fastlloyd.privacy.limits import check_numbers, check_rounds
 from fastlloyd.protocols.vertical_he.settings import Settings, settings_from
 
 DEFAULT_ROUNDS = 10
+MOST_PIECES = 32
 TWO_PARTY, THRESHOLD = "two-party", "threshold"
 LINEAR, PROJECTION, PAIRWISE = "linear", "projection", "pairwise"
 
@@ -57,8 +59,22 @@ class PublicParameters:
             raise ConfigError(
                 f"vertical-he.mode = two-party: expected 2 parties, got {self.parties}; start with -n 2 or leave it out"
             )
+        if chosen.threshold is not None:
+            self._check_threshold(chosen.threshold)
         if chosen.mode == "server-aided" and self.parties < 3:
             raise ConfigError("vertical-he.mode = server-aided: expected at least 3 parties; start with -n 3 or more")
+
+    def _check_threshold(self, wanted: int) -> None:
+        if self.mode != THRESHOLD or wanted > self.parties:
+            raise ConfigError(
+                f"vertical-he.threshold = {wanted}: expected vertical-he.mode = threshold and at most as many as there "
+                f"are parties, got mode {self.mode} and {self.parties} parties"
+            )
+        if self.pieces > MOST_PIECES:
+            raise ConfigError(
+                f"vertical-he.threshold = {wanted} of {self.parties} parties takes {self.pieces} pieces of the key, "
+                f"each with its own noise, expected at most {MOST_PIECES}: choose one nearer to 2 or to {self.parties}"
+            )
 
     @property
     def chosen(self) -> Settings:
@@ -74,14 +90,25 @@ class PublicParameters:
         return TWO_PARTY if self.parties == 2 else "server-aided"
 
     @property
+    def threshold(self) -> int:
+        """How many parties it takes to open what the common key encrypts; 0 where no key is shared."""
+        chosen = self.chosen.threshold
+        return (self.parties if chosen is None else chosen) if self.mode == THRESHOLD else 0
+
+    @property
+    def pieces(self) -> int:
+        """Pieces of the key beside the computing party's share."""
+        return count_pieces(self.parties, self.threshold)
+
+    @property
     def keys(self) -> int:
-        """How many parties share the key; 1 where one has it."""
-        return self.parties if self.mode == THRESHOLD else 1
+        """How many secrets and errors add up to the common key's, at most; 1 where one party has the key."""
+        return max(self.parties, 1 + self.pieces) if self.mode == THRESHOLD else 1
 
     @property
     def noises(self) -> int:
-        """How many parties add their noise to every output."""
-        return noisy_parties(self.mode, self.parties)
+        """How many independent noises of the full scale are in every output."""
+        return 1 + self.pieces
 
     @property
     def allowed_delta(self) -> float:
@@ -94,9 +121,15 @@ class PublicParameters:
         return DEFAULT_ROUNDS if self.rounds is None else self.rounds
 
 
-def noisy_parties(mode: str, parties: int) -> int:
-    """Count the parties that add noise: all that share the key, or the computing party and the key holder."""
-    return parties if mode == THRESHOLD else 2
+def count_pieces(parties: int, threshold: int) -> int:
+    """Count the pieces of a shared key beside the computing party's: one for each group; one side's where none is.
+
+    Notes
+    -----
+    A group is a set of P - t + 1 of the other parties: any t - 1 of them have a member in each, any t - 2 have none in
+    at least one.
+    """
+    return math.comb(parties - 1, parties - threshold + 1) if threshold else 1
 
 
 def check_names(names: Sequence[Sequence[str]], mode: str, parties: int) -> None:

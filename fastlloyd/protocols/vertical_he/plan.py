@@ -5,6 +5,7 @@ Source: Vertical HE, §3 ("Differential Privacy"); docs/vertical-he-privacy.md.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,7 @@ from fastlloyd.protocols.vertical_he.parameters import (
     PROJECTION,
     THRESHOLD,
     Scales,
-    noisy_parties,
+    count_pieces,
 )
 
 ZERO_OUT = "zero-out of one user's row"
@@ -33,6 +34,8 @@ class Plan(PlainPlan):
 
     Attributes
     ----------
+    threshold : int
+        Parties it takes to open, the computing one among them; 0 where no key is shared.
     computing, holder : int
         Ranks of the computing party and of the party that opens the sums: one and the same where more than two parties
         share the key, else another one.
@@ -58,6 +61,7 @@ class Plan(PlainPlan):
 
     mode: str
     scheme: str
+    threshold: int
     computing: int
     holder: int
     parties: int
@@ -96,8 +100,17 @@ class Plan(PlainPlan):
 
     @property
     def noises(self) -> int:
-        """How many parties add their noise to every output: all that share the key, else the two sides."""
-        return noisy_parties(self.mode, self.parties)
+        """How many independent noises of the full scale are in every output: two sides', or one for each piece."""
+        return 1 + count_pieces(self.parties, self.threshold)
+
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Ranks that hold each piece of a key that more than two share; any t - 1 of them have a member in each."""
+        return tuple(itertools.combinations(self.openers, self.parties - self.threshold + 1)) if self.openers else ()
+
+    def held(self, rank: int) -> tuple[int, ...]:
+        """Return the numbers of the groups that a party belongs to; as many for each."""
+        return tuple(number for number, group in enumerate(self.groups) if rank in group)
 
     @property
     def digits(self) -> int:

@@ -18,6 +18,7 @@ from fastlloyd.privacy.noise.sampler import round_normal
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.weighing import FIRST_SCALE, State, first_state, weigh
 from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.wire.header import PartyId
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +33,14 @@ class Result:
         Rounds done.
     path : tuple of float64 arrays, shape (k, d)
         The centres at the start and after each round.
+    present : tuple of PartyId
+        Owners who helped to open the last round, where more than two share the key.
     """
 
     state: State
     rounds: int
     path: tuple[NDArray[np.float64], ...] = ()
+    present: tuple[PartyId, ...] = ()
 
     @property
     def centers(self) -> NDArray[np.float64]:

@@ -34,6 +34,13 @@ class Settings:
         "both), or 'auto': the cheapest one",
         choices=("auto", "linear", "projection", "pairwise"),
     )
+    threshold: int | None = setting(
+        None,
+        "mode = threshold with three parties or more: t, how many parties, rank 0 among them, it takes to open; the "
+        "others may be away after the set-up; 'auto': all",
+        least=2,
+        auto=True,
+    )
     noise: str = setting(
         "dp",
         "'dp', or 'flooding': as little as protects the key; then the result is not private",

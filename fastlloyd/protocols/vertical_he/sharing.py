@@ -5,8 +5,13 @@ Source: Vertical HE, §4.2; Mouchet et al. (2021), Protocols 1 and 2.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
+
 from fastlloyd.crypto.he.ckks import Context, Refresher
 from fastlloyd.crypto.he.keyshare import KeyShare, add_parts, join_relin_key
+from fastlloyd.errors import InternalError
 from fastlloyd.party.effects import Party, Receive, Send
 from fastlloyd.protocols.vertical_he.frame import (
     blaming,
@@ -14,12 +19,14 @@ from fastlloyd.protocols.vertical_he.frame import (
     common_format,
     contribution_format,
     lead_format,
+    piece_format,
 )
-from fastlloyd.protocols.vertical_he.messages import KeyContribution, KeyMaterial
+from fastlloyd.protocols.vertical_he.messages import KeyContribution, KeyMaterial, KeyPiece
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import SETUP_ROUND, PartyId
 
+Deal = Callable[[], KeyPiece]
 _KEY, _SHARE = "key", "contribution to the key"
 
 
@@ -73,11 +80,20 @@ def collect_key(plan: Plan, context: Context, share: KeyShare) -> Party[tuple[by
     return public, join_relin_key(context, closed, zeros)
 
 
-def share_key(me: PartyId, plan: Plan, context: Context) -> Party[tuple[KeyShare, Refresher]]:
+def share_key(
+    me: PartyId, plan: Plan, context: Context, deal: Deal | None = None
+) -> Party[tuple[tuple[KeyPiece, ...], KeyShare, Refresher]]:
     """Make the common key with all other parties; run by every party but the computing one.
+
+    Parameters
+    ----------
+    deal : callable, optional
+        Makes a piece of the key; where more than two share it.
 
     Returns
     -------
+    pieces : tuple of KeyPiece
+        Those that this party holds, in the order of `Plan.held`; each its group's alone.
     share : KeyShare
         Its owner's alone.
     encrypter : Refresher
@@ -93,13 +109,19 @@ def share_key(me: PartyId, plan: Plan, context: Context) -> Party[tuple[KeyShare
     Sees: public keys and sums of contributions.
     """
     computing, half = PartyId(plan.computing), plan.encryption.key_half_bytes
-    share, leads = KeyShare(context, SecretRandom()), me.rank == plan.holder
+    leads, pieces = me.rank == plan.holder, tuple[KeyPiece, ...]()
     if leads:
+        share = KeyShare(context, SecretRandom())
         lead = share.lead(1 + plan.digits)
         yield Send((computing,), KeyMaterial(lead), SETUP_ROUND)
     else:
         begun: KeyMaterial = yield Receive(computing, KeyMaterial, SETUP_ROUND, lead_format(plan))
         lead = begun.parts
+        pieces = yield from _share_pieces(me, plan, deal)
+        first = [plan.groups[number][0] == me.rank for number in plan.held(me.rank)]
+        own_pieces = [piece.coefficients for piece, mine in zip(pieces, first, strict=True) if mine]
+        total = np.sum([np.zeros(context.degree, np.int64), *own_pieces], axis=0)
+        share = KeyShare(context, SecretRandom(), total)
     with blaming(computing, _KEY):
         own = share.contribute(lead, zeros=not leads)
     if own:
@@ -111,7 +133,23 @@ def share_key(me: PartyId, plan: Plan, context: Context) -> Party[tuple[KeyShare
         closed = share.close(common.parts[1 : 1 + plan.digits], common.parts[1 + plan.digits :])
     if closed:
         yield Send((computing,), KeyContribution(closed), SETUP_ROUND)
-    return share, encrypter
+    return pieces, share, encrypter
+
+
+def _share_pieces(me: PartyId, plan: Plan, deal: Deal | None) -> Party[tuple[KeyPiece, ...]]:
+    """Make the pieces of groups in which this party is first, and receive the others that it holds."""
+    if deal is None:
+        raise InternalError("a party of a shared key was given no noise")
+    pieces: list[KeyPiece] = []
+    for number in plan.held(me.rank):
+        first, *others = map(PartyId, plan.groups[number])
+        if first == me:
+            piece = deal()
+            yield Send(tuple(others), piece, SETUP_ROUND)
+        else:
+            piece = yield Receive(first, KeyPiece, SETUP_ROUND, piece_format(plan))
+        pieces.append(piece)
+    return tuple(pieces)
 
 
 def join_common(context: Context, own_key: bytes, common_key: bytes) -> Refresher:

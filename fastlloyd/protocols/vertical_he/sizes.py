@@ -12,9 +12,11 @@ from fastlloyd.protocols.vertical_he.messages import (
     EncryptedBlock,
     KeyContribution,
     KeyMaterial,
+    KeyPiece,
     NoisySamples,
     NoisySums,
     PartialOpenings,
+    Present,
 )
 from fastlloyd.protocols.vertical_he.plan import Plan
 
@@ -43,7 +45,9 @@ def bounds(plan: Plan) -> Bounds:
         KeyContribution.TYPE: keys,
         EncryptedBlock.TYPE: block,
         NoisySamples.TYPE: sums_bytes(plan),
+        KeyPiece.TYPE: plan.scales.ring + _INTEGER_BYTES * plan.rounds * plan.outputs,
         PartialOpenings.TYPE: parts_bytes(plan),
+        Present.TYPE: plan.parties // 8 + 1,
         NoisySums.TYPE: _INTEGER_BYTES * plan.outputs,
     }
     return plan_bounds(sizes, clients=plan.parties - 1, ahead_bytes=keys + (plan.blocks + 1) * block)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 
@@ -26,6 +27,7 @@ from fastlloyd.protocols.vertical_he.messages import (
     NoisySamples,
     NoisySums,
     PartialOpenings,
+    Present,
 )
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import check_plan, make_plan
@@ -90,6 +92,7 @@ def test_with_noise_three_parties_end_alike_and_each_sees_what_it_may() -> None:
         NoisySamples.TYPE: {(0, 1), (0, 2)},
         PartialOpenings.TYPE: {(1, 0), (2, 0)},
         NoisySums.TYPE: {(0, 1), (0, 2)},
+        Present.TYPE: {(0, 1), (0, 2)},
     }
     assert not constants[1].any() and not constants[2].any()
     for rank in range(3):
@@ -150,6 +153,9 @@ def test_plans_of_several_parties_are_checked_and_say_whom_they_are_against() ->
     check_messages(plan)
     assert key_bytes(plan) > (1 + 2 * plan.digits) * plan.encryption.key_half_bytes
     told = who_sees("vertical-he", {"mode": "threshold", "parties": 3, "private": True})
+    fewer = {"mode": "threshold", "parties": 4, "threshold": 3, "private": True}
+    assert "the computing party and 2 other owners" in str(who_sees("vertical-he", fewer))
+    assert against(shared_plan(4, threshold=3), 1).startswith("any 2 other parties together")
     assert "all parties" in str(told) and "each other party's noise" in str(told)
     with pytest.raises(ConfigError, match="ask for two clusters"):
         make_plan(parameters(1000, 1, parties=3, mode="threshold"), names(1, 1, 1))
@@ -184,3 +190,88 @@ def test_who_encrypts_with_a_public_key_counts_with_larger_errors() -> None:
     ]
     errors = [plan.scales.error for plan in plans]
     assert errors[0] < errors[1] < errors[2] <= 0.01
+
+
+@pytest.mark.parametrize(("parties", "wanted"), [(3, 2), (4, 3), (5, 2), (5, 3), (5, 4), (5, 5), (6, 4)])
+def test_t_parties_have_all_pieces_of_the_key_and_t_minus_1_lack_one(parties: int, wanted: int) -> None:
+    plan = shared_plan(parties, threshold=wanted)
+    assert plan.threshold == wanted and plan.noises == 1 + len(plan.groups)
+    everything = set(range(len(plan.groups)))
+    pieces = {rank: set(plan.held(rank)) for rank in plan.openers}
+    assert len({len(held) for held in pieces.values()}) == 1  # messages are as long for each
+    for enough in itertools.combinations(plan.openers, wanted - 1):
+        assert set().union(*(pieces[rank] for rank in enough)) == everything
+    for few in itertools.combinations(plan.openers, wanted - 2):
+        assert set().union(*(pieces[rank] for rank in few)) < everything
+    public = parameters(300, 2, parties=parties, mode="threshold", scheme="pairwise", threshold=wanted)
+    assert (public.noises, public.pieces) == (plan.noises, len(plan.groups)) and public.keys >= max(
+        parties, plan.noises
+    )
+
+
+@pytest.mark.parametrize(
+    ("parties", "settings", "reason"),
+    [
+        (3, {"threshold": 2}, "expected vertical-he.mode = threshold"),
+        (3, {"threshold": 4, "mode": "threshold"}, "at most as many as there are parties"),
+        (3, {"threshold": 1, "mode": "threshold"}, "threshold"),
+        (9, {"threshold": 5, "mode": "threshold"}, "takes 56 pieces of the key"),
+    ],
+)
+def test_a_threshold_that_does_not_fit_is_refused(parties: int, settings: dict[str, object], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        parameters(300, 2, parties=parties, **settings)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("parties", "wanted", "away"), [(3, 2, {2}), (4, 3, {1}), (5, 3, {1, 4})])
+def test_owners_may_be_away_after_the_set_up_and_the_sums_are_the_same(
+    parties: int, wanted: int, away: set[int]
+) -> None:
+    plan = shared_plan(parties, rounds=2, threshold=wanted)
+    points, start = blobs(300, 2, parties, seed=parties)
+    sums: list[list[np.ndarray]] = []
+    for gone in (set[int](), away):
+        seen: dict[int, np.ndarray] = {}
+
+        def tap(
+            sender: PartyId,
+            receiver: PartyId,
+            header: Header,
+            body: bytes,
+            gone: set[int] = gone,
+            seen: dict[int, np.ndarray] = seen,
+        ) -> bytes | None:
+            if header.type == NoisySums.TYPE:
+                seen[header.round] = np.frombuffer(body, "<i8") / plan.unit
+            lost = header.type == PartialOpenings.TYPE and header.round == 1 and sender.rank in gone
+            return None if lost else body
+
+        results, _ = simulate(plan, points, start, tap, quiet=True)
+        there = tuple(PartyId(rank) for rank in plan.openers if rank not in gone)
+        assert {result.present for result in results.values()} == {there}
+        assert len({result.centers.tobytes() for result in results.values()}) == 1
+        sums.append([seen[t] for t in range(2)])
+    for all_there, some in zip(*sums, strict=True):
+        assert np.abs(all_there - some).max() < 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_too_few_owners_end_the_run_and_members_of_a_group_answer_alike() -> None:
+    plan = shared_plan(4, threshold=3)
+    points, start = blobs(300, 2, 4, seed=4)
+    parts: dict[int, np.ndarray] = {}
+
+    def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes | None:
+        if header.type == PartialOpenings.TYPE:
+            found = lwe.decode_parts(body, plan.scales.wire_bits).reshape(-1, plan.outputs)
+            parts[sender.rank] = found
+        return None if header.type == PartialOpenings.TYPE and sender.rank != 2 else body
+
+    with pytest.raises(PeerError, match="sent nothing"):
+        simulate(plan, points, start, tap)
+    for number, group in enumerate(plan.groups):
+        first, *others = (parts[rank][plan.held(rank).index(number)] for rank in group)
+        assert first.any() and all((other == first).all() for other in others)

@@ -55,10 +55,13 @@ from fastlloyd.protocols.vertical_he.messages import (
     EncryptedBlock,
     KeyContribution,
     KeyMaterial,
+    KeyPiece,
     ListFormat,
     NoisySamples,
     NoisySums,
     PartialOpenings,
+    PieceFormat,
+    Present,
     SumsFormat,
 )
 from fastlloyd.wire.header import Message, PartyId
@@ -171,6 +174,14 @@ GOLDEN: dict[str, tuple[Message, Any, int, str, int]] = {
     "samples": (NoisySamples(b"1234567"), 7, 122, "31323334353637", 7),
     "key contribution": (KeyContribution((b"a", b"bc")), ListFormat((1, 2)), 124, "616263", 3),
     "parts of openings": (PartialOpenings(b"1234"), 4, 125, "31323334", 4),
+    "key piece": (
+        KeyPiece(np.array([-1, 0, 1]), np.array([[5, -6]])),
+        PieceFormat(3, 1, 2, 6),
+        126,
+        "ff0001" + "0500000000000000faffffffffffffff",
+        0,
+    ),
+    "present": (Present((P1, P3), 3), 3, 127, "05", 0),
     "noisy sums": (NoisySums.of(np.array([-1, 2])), SumsFormat(2, 2), 123, "ffffffffffffffff0200000000000000", 16),
     "seed": (
         SeedContribution(POINTS[0]),
@@ -253,6 +264,19 @@ REFUSED: dict[str, tuple[type[Message], bytes, Any, str]] = {
         "expected 16 bytes of centres and what belongs to them, got 0",
     ),
     "far result": (FinalResult, FLOATS, PLAIN_RESULT, "a centre lies outside [-1, 1]"),
+    "short piece": (KeyPiece, bytes(18), PieceFormat(3, 1, 2, 6), "expected 19 bytes of a piece of the key, got 18"),
+    "large piece": (
+        KeyPiece,
+        bytes([2] * 3) + bytes(16),
+        PieceFormat(3, 1, 2, 6),
+        "expected a piece of the key with coefficients -1, 0 and 1, got another number",
+    ),
+    "large noise": (
+        KeyPiece,
+        bytes(3) + bytes([7] + [0] * 15),
+        PieceFormat(3, 1, 2, 6),
+        "expected noise from -6 to 6, got a larger one",
+    ),
     "short parts": (PartialOpenings, b"123", 4, "expected 4 bytes of parts of openings, got 3"),
     "short samples": (NoisySamples, b"123456", 7, "expected 7 bytes of samples, got 6"),
     "large sum": (NoisySums, b"\3" + b"\0" * 7, SumsFormat(1, 2), "expected integers from -2 to 2, got a larger one"),
