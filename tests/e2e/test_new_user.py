@@ -82,6 +82,8 @@ def test_each_step_before_a_run_says_how_to_go_on(study: Path, capsys: pytest.Ca
     assert done(*one, "--missing", "drop").endswith("ready\n")
     assert done(*two, "--missing", "drop", *OTHERWISE).endswith("ready\n")
     assert "few rows" in done(*three)
+    refused(*three, "--data", "study/three.xlsx", sentence="no file study/three.xlsx: expected the records there")
+    (study / "three.xlsx").write_bytes(b"PK")
     refused(*three, "--data", "study/three.xlsx", sentence="save a spreadsheet as CSV")
     said = done(*three, "--bounds", "0,1")
     assert said.endswith(

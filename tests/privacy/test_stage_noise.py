@@ -231,9 +231,9 @@ def test_what_vertical_he_opens_has_the_noise_of_both_sides(part: float, monkeyp
             seen.append(np.frombuffer(body, "<i8"))
         return body
 
-    def weaker(whole: object, secret: object) -> np.ndarray:
+    def weaker(whole: object, secret: object, grid: float) -> np.ndarray:
         less = dataclasses.replace(plan, count_scale=part * plan.count_scale, sum_scale=part * plan.sum_scale)
-        return he_rounds.draw_noise(less, drawn)
+        return he_rounds.draw_noise(less, drawn, grid)
 
     monkeypatch.setattr(vertical_he, "draw_noise", weaker)
     vertical_he.simulate(plan, points, start, tap)
