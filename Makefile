@@ -83,7 +83,7 @@ test: $(VENV)/.test
 
 # Unit tests that start no processes, without those of benchmarks; none of them waits, so a worker per core is enough.
 test-fast: $(VENV)/.test
-	@$(BIN)/python -m pytest -n $(CORES) $(SPREAD) -m 'not slow and not mpi and not process' \
+	@$(BIN)/python -m pytest -n $(CORES) $(SPREAD) -m 'not slow and not mpi and not process' --hypothesis-profile few \
 	  tests/unit tests/vectors tests/test_layers.py tests/test_tables.py --ignore=tests/unit/bench
 
 test-all: $(VENV)/.test openmpi

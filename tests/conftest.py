@@ -23,10 +23,11 @@ for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
 # No test fails because its examples are drawn slowly, or because this run draws an example that no other run has drawn:
-# `make test` draws the same ones each time, and `make test-all` fresh ones.
+# `make test` draws the same ones each time, `make test-fast` the first few of them, and `make test-all` fresh ones.
 _calm = settings(settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("fresh", parent=_calm, derandomize=False)
 settings.register_profile("same", parent=_calm, derandomize=True, database=None)
+settings.register_profile("few", parent=settings.get_profile("same"), max_examples=15)
 settings.load_profile("same")
 
 
