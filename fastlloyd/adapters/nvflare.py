@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nvflare.collab import collab
 from nvflare.collab.runtime.cell_dispatcher import CellDispatcher
@@ -31,12 +31,16 @@ from fastlloyd.net.link.control import Ending
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.report.lines import Journal
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.execute import Approve
 from fastlloyd.run.place import find_place
 from fastlloyd.run.rank import carry_out, limit_threads, start_log
 from fastlloyd.run.run_file import load_config
 from fastlloyd.supervise.offers import NAME, SUFFIX
 from fastlloyd.wire.header import SERVER, PartyId, clients
+
+if TYPE_CHECKING:
+    from fastlloyd.run.execute import Approve
+
+    _Read = tuple[RunConfig | FastLloydError, Approve | None]
 
 CARRIER = "NVFlare"
 FOLDER = "fastlloyd"
@@ -50,7 +54,6 @@ _LEAVE_S = 30.0
 _LOOK_S = 0.2
 
 # What a site reads of its own, or why it cannot; and what refuses the run once its public values are known.
-_Read = tuple[RunConfig | FastLloydError, Approve | None]
 F = TypeVar("F", bound=Callable[..., Any])
 _log = logging.getLogger(__name__)
 _public = logging.getLogger("nvflare.fastlloyd")
@@ -158,8 +161,14 @@ class Party:
         """Run the party to its end."""
         assert self._transport is not None
         announcer = Announcer(self._transport.me, own_terminal=True, carrier=CARRIER, journal=Journal.LOG)
-        ending, carrier = carry_out(config, self._transport, announcer, approve=approve)
-        carrier.close(lost=ending.lost)
+        try:
+            ending, carrier = carry_out(config, self._transport, announcer, approve=approve)
+            carrier.close(lost=ending.lost)
+        except Exception:  # its text must not reach NVFlare's log
+            _log.exception("unforeseen error")
+            raise RuntimeError(f"fastlloyd: exit code {EXIT_BUG}; this site's own log says more") from None
+        finally:
+            self._transport.close(lost=True)
         why = Aborted(rank=ending.rank, reason=ending.reason, code=ending.code, by=ending.by)
         _public.log(
             logging.ERROR if ending.code else logging.INFO,
@@ -268,9 +277,8 @@ class Client(Party):
     def _take_part(self, config: RunConfig | FastLloydError, approve: Approve | None) -> None:
         try:
             self._live(config, approve)
-        except Exception:  # its text must not reach NVFlare's log
-            _log.exception("unforeseen error")
-            _public.error("fastlloyd: exit code %d; this site's own log says more", EXIT_BUG)
+        except RuntimeError as error:
+            _public.error("%s", error)
 
 
 def _in_order(config: RunConfig | None, sites: Collection[str]) -> list[str]:

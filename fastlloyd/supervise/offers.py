@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import time as clock_time
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -33,6 +33,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """Of an offer."""
 _HOURS = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]")
 MOST_OFFERS = 1000
+MOST_WAITING = 16
+"""Offers without approval or outcome, above which none is taken from the server."""
 _MODE = 0o644
 _Text = Annotated[str, Within(0, MOST_OFFER_BYTES)]
 _LEAST_S, _MOST_S = 1, 86_400
@@ -235,6 +237,7 @@ def write_offer(config: RunConfig, name: str) -> bytes:
                 why = error.strerror if isinstance(error, OSError) else "expected UTF-8 text"
                 raise ConfigError(f"--offer: {key} {path}: cannot be read ({why})") from error
             config = with_values(config, {key: _beside(name, key)})
+    config = replace(config, settings={config.protocol: config.own_settings} if config.own_settings else {})
     public = {key for key, entry in OPTIONS.items() if entry.public}
     offered = Offered(offer=1, name=name, run=to_toml(config, only=public | _OFFERED), **texts)
     content = json.dumps(asdict(offered), ensure_ascii=False).encode()
@@ -276,13 +279,23 @@ def keep_offer(settings: SiteSettings, content: bytes) -> str:
                     rank=SERVER.rank,
                 )
         missing = [path for path in wanted if not path.exists()]
-        if missing and sum(1 for _ in settings.offers.iterdir()) >= MOST_OFFERS:
-            raise ConfigError(f"{settings.offers}: {MOST_OFFERS} files are enough; remove old offers")
+        if missing and _count_waiting(settings) >= MOST_WAITING:
+            raise ConfigError(
+                f"{settings.offers}: {MOST_WAITING} offers wait for consent, so none is taken from the server: agree "
+                "to them, or remove them"
+            )
         for path in missing:
             replace_file(path, [wanted[path]], mode=_MODE)
     except OSError as error:
         raise ConfigError(f"{settings.offers}: the offer {name} cannot be kept there ({error.strerror})") from error
     return name
+
+
+def _count_waiting(settings: SiteSettings) -> int:
+    """Count the offers that nobody has agreed to and that have not been joined."""
+    names = [path.stem for path in settings.offers.iterdir() if path.suffix == SUFFIX]
+    decided = (settings.place(kind, name, ".json") for name in names for kind in ("approvals", "outcomes"))
+    return len(names) - len({path.stem for path in decided if path.exists()})
 
 
 def _beside(name: str, key: str) -> str:

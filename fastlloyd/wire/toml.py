@@ -14,7 +14,7 @@ MOST_BYTES = 1 << 20
 MOST_PARTS = 64
 """Of one key, with dots between them."""
 _PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+"""
-_LONG_KEY = re.compile(rf"""(?<![\w"'-]){_PART}(?:\.[ \t]*+{_PART}){{{MOST_PARTS}}}""")
+_LONG_KEY = re.compile(rf"""(?<![\w"'\\-]){_PART}(?:\.[ \t]*+{_PART}){{{MOST_PARTS}}}""")
 
 
 def parse_toml(content: bytes) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import pytest
 
 from fastlloyd.errors import ConfigError, PeerError
 from fastlloyd.run.run_file import load_config
-from fastlloyd.supervise.offers import MOST_OFFERS, check_offer, keep_offer, read_settings, write_offer
+from fastlloyd.supervise.offers import MOST_WAITING, check_offer, keep_offer, read_settings, write_offer
 from tests.e2e.test_serve_join import CLIENTS, LIMIT_S, Sites, parties  # noqa: F401 a fixture
 from tests.mpi.support import QUICK, read_matrix
 
@@ -202,10 +202,23 @@ def test_an_offer_of_the_server_is_hostile(parties, folder, tmp_path):  # noqa: 
         with pytest.raises(PeerError, match="cannot be read"):
             keep_offer(settings, raw)
     assert sorted(settings.offers.iterdir()) == before
-    for number in range(MOST_OFFERS):
+    for number in range(MOST_WAITING):
         (settings.offers / f"{number}.toml").touch()
-    with pytest.raises(ConfigError, match="remove old offers"):
+    with pytest.raises(ConfigError, match="16 offers wait for consent"):
         keep_offer(settings, json.dumps(good | {"name": "third"}).encode())
+    # One that is known is no new one, and one that was agreed to waits no more.
+    assert keep_offer(settings, json.dumps(good).encode()) == good["name"]
+    (settings.folder / "approvals").mkdir(exist_ok=True)
+    for number in range(3):
+        (settings.folder / "approvals" / f"{number}.json").touch()
+    assert keep_offer(settings, json.dumps(good | {"name": "third"}).encode()) == "third"
+
+
+def test_an_offer_has_the_settings_of_its_own_protocol_alone(tmp_path):
+    text = 'k = 2\nn_total = 9\nbounds = "-1,1"\nprotocol = "fastlloyd"\n[vertical-he]\nmode = "threshold"\n'
+    (tmp_path / "run.toml").write_text(text)
+    run = json.loads(write_offer(load_config(tmp_path / "run.toml", links=False), "march"))["run"]
+    assert 'protocol = "fastlloyd"' in run and "vertical" not in run
 
 
 @pytest.mark.parametrize(

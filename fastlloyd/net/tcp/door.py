@@ -30,7 +30,7 @@ ADMISSION_S = 5.0
 MAX_GUESTS = 256
 """Connections in each of the rooms of `net/tcp/lobby.py`; fewer where this process may open few files."""
 
-_LAST_WORDS_S = 1.0
+_LAST_WORDS_S = 3.0
 # Of all files that this process may open; the rest is for clients, results and libraries.
 _GUESTS_SHARE = 6
 _OTHER_FILES = 64
@@ -236,6 +236,7 @@ class Door(TcpTransport):
     def _show(self, guest: Guest, offer: bytes, rank: int) -> None:
         """Tell a guest what run this is; it leaves when it has read that, or when its time is up."""
         guest.show(offer, rank, len(self.peers) + 1)
+        guest.deadline = time.monotonic() + _LAST_WORDS_S
         self._enter(guest, self._leaving)
         self._watch(guest.stream, guest, reading=True)
 

@@ -58,8 +58,9 @@ def test_a_key_of_very_many_parts_is_refused_before_it_is_read(form: str, part: 
         ("a." * 63 + "\n") * (LONG // 127),
         "x = '" + "a" * LONG + "'",
         "\\" * LONG,
+        "# " + '\\" ' * (LONG // 3),
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_the_look_for_such_keys_takes_little_time(text: str) -> None:
     begun = time.process_time()
