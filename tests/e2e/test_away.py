@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("tenseal")
 
 from fastlloyd.__main__ import main
+from fastlloyd.privacy.ledger import Ledger
 from tests.e2e.test_serve_join import Sites
 from tests.mpi.support import report
 from tests.protocols.test_vertical_he_whole import three_offices
@@ -53,11 +54,14 @@ def test_an_owner_that_is_killed_after_the_set_up_does_not_end_a_run_that_two_of
     with Owners(parties, tmp_path) as sites:
         sites.serve(*sites.own(0))
         sites.join(1)
-        sites.join(2)
+        sites.join(2, "--state-dir", "state")
         sites.until(lambda: "round 2 of 8" in sites.out(0), limit_s=LIMIT_S)
         sites.processes[2].kill()
         assert sites.codes(0, 1, limit_s=LIMIT_S) == [0, 0], sites.said()
     found = [sites.result(rank) for rank in (0, 1)]
     assert (found[0] / "centroids.csv").read_text() == (found[1] / "centroids.csv").read_text()
+    # The others opened the last rounds without it, so its ledger has had them since its columns left.
+    with Ledger(tmp_path / "2" / "state" / "client-2" / "ledger.jsonl") as ledger:
+        assert {release.round for release in ledger.releases} == set(range(8))
     written = report(found[0])
     assert len(written["rounds"]) == 8 and "any single other party" in written["claim"]

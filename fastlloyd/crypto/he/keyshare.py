@@ -77,7 +77,7 @@ class KeyShare:
         return "KeyShare()"
 
     def coefficients(self) -> NDArray[np.int64]:
-        """Return the share's coefficients, -1, 0 or 1, shape (N,); its owner's alone."""
+        """Return the share, shape (N,), its owner's alone: -1, 0 or 1, or the sums of several pieces' coefficients."""
         return self._share
 
     def lead(self, count: int) -> tuple[bytes, ...]:
@@ -90,8 +90,14 @@ class KeyShare:
         Raises
         ------
         ValueError
-            What leads does not fit the parameters: its sender is at fault.
+            What leads does not fit the parameters, or has a seed twice: its sender is at fault.
+
+        Notes
+        -----
+        With one a for two parts j and k, g_ij - g_ik = (w_j - w_k) s_i + e - e would show s_i.
         """
+        if len({content[self._context.parameters.key_half_bytes :] for content in lead}) < len(lead):
+            raise ValueError("expected a new seed for each part of a key, got one twice")
         firsts, gadgets = [], []
         for place, content in enumerate(lead):
             common = np.asarray(self._context.expand_key(content).second)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fastlloyd.crypto.he.ckks import Context
 from fastlloyd.crypto.he.keyshare import KeyShare
 from fastlloyd.crypto.he.lattice import Sample
+from fastlloyd.errors import PeerError, name_some
 from fastlloyd.party.effects import Attest, Gather, Party, Publish, Receive, Record, Send
 from fastlloyd.protocols.vertical_he.frame import blaming, block_format, key_format, parts_bytes, sums_format
 from fastlloyd.protocols.vertical_he.math import lwe
@@ -116,6 +117,11 @@ def _gather_parts(
     Notes
     -----
     Sees: the computing party: sums with the noise of all pieces of the key.
+
+    Raises
+    ------
+    PeerError
+        Members of a group, who are named, answered differently.
     """
     further, wire_bits = tuple(map(PartyId, plan.openers)), plan.scales.wire_bits
     hidden = Sample(np.zeros_like(switched.constants), switched.vectors)
@@ -130,8 +136,15 @@ def _gather_parts(
     }
     phases = switched.constants
     for number, group in enumerate(plan.groups):
-        rank = next(rank for rank in group if rank in parts)
-        phases = phases + parts[rank][plan.held(rank).index(number)]
+        first, *others = (parts[rank][plan.held(rank).index(number)] for rank in group if rank in parts)
+        if any((other != first).any() for other in others):
+            members = tuple(PartyId(rank) for rank in group if rank in parts)
+            raise PeerError(
+                f"{name_some(members)} share a piece of the key and answered round {t} with different numbers, "
+                "expected the same; one of them (which is not known) does not follow the protocol: ask them",
+                rank=members[0].rank,
+            )
+        phases = phases + first
     return phases, tuple(sorted(answers))
 
 

@@ -62,7 +62,8 @@ def owner(
     Notes
     -----
     Sees: the noisy sums of each round. Its columns are safe as long as the computing party and the key holder do
-    not put what they have together; in threshold mode also if all others do.
+    not put what they have together; in threshold mode as long as the computing party and t - 1 owners do not.
+    Privacy: each release is in the ledger before it can be made.
 
     **The noise of a part.** Whoever knows all pieces of the key but one gets from a part of an opening y = A + r, in
     steps of q / 2^w: r is the noise of that piece, which its group alone knows, and A an integer made of constant and
@@ -73,9 +74,10 @@ def owner(
     that of r alone, as if nobody else added any.
 
     **Who may be away.** All members of a group answer with the same number y, for its noise was drawn with the piece:
-    it does not matter who answers, nor how often, and no second answer says more. A group has P - t + 1 owners. So any
-    t - 1 owners have a member in each, and together with the computing party they open. Any t - 2 owners lack a whole
-    group, also with the computing party: the piece and the noise of that group are all that the paragraph above
+    it does not matter who answers, nor how often: of one and the same vectors no second answer says more. A computing
+    party that deviates could send members different vectors, and take the noise off. A group has P - t + 1 owners. So
+    any t - 1 owners have a member in each, and together with the computing party they open. Any t - 2 owners lack a
+    whole group, also with the computing party: the piece and the noise of that group are all that the paragraph above
     needs. Without the computing party, whose noise is in no part, any number of owners lack that.
     """
     holder, computing = PartyId(plan.holder), PartyId(plan.computing)
@@ -91,8 +93,10 @@ def owner(
         with blaming(holder, "key"):
             public = Refresher(context, context.load_public_key(keys.parts[0]))
     seen_by = "the other parties"
-    # Before its columns leave: the ledger must have what they will be part of.
-    yield Record(plan.charged(0, seen_by=seen_by))
+    # Before its columns leave the ledger must have what they will be part of: all rounds, where others can open them
+    # while this owner is away.
+    needed = bool(plan.openers) and plan.threshold == plan.parties
+    yield Record(plan.charged(0, seen_by=seen_by) if needed else plan.all_releases(seen_by=seen_by))
     for block in range(plan.blocks):
         ciphers = pairwise.encrypt_block(plan, context, public, raw_columns, block)
         yield Send((computing,), EncryptedBlock(tuple(ciphers)), SETUP_ROUND)
@@ -111,7 +115,7 @@ def owner(
         yield Publish("round", {"round": t, "rounds": plan.rounds})
         if settled(path[-2], path[-1], plan):
             break
-        if t + 1 < plan.rounds:
+        if needed and t + 1 < plan.rounds:
             yield Record(plan.charged(t + 1, seen_by=seen_by))
     if not pieces:
         return Result(state, t + 1, tuple(path))

@@ -70,7 +70,7 @@ class PublicParameters:
                 f"vertical-he.threshold = {wanted}: expected vertical-he.mode = threshold and at most as many as there "
                 f"are parties, got mode {self.mode} and {self.parties} parties"
             )
-        if self.pieces > MOST_PIECES:
+        if wanted != self.parties and self.pieces > MOST_PIECES:
             raise ConfigError(
                 f"vertical-he.threshold = {wanted} of {self.parties} parties takes {self.pieces} pieces of the key, "
                 f"each with its own noise, expected at most {MOST_PIECES}: choose one nearer to 2 or to {self.parties}"

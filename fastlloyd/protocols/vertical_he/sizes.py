@@ -36,18 +36,21 @@ def bounds(plan: Plan) -> Bounds:
 
     Notes
     -----
-    An owner sends all its encrypted blocks without an answer, so all of them may wait here.
+    An owner sends pieces of the key and all its encrypted blocks without an answer, so all of them may wait here.
     """
     keys = key_bytes(plan)
     block = max(block_format(plan, rank).total for rank in plan.encrypting)
+    piece = plan.scales.ring + _INTEGER_BYTES * plan.rounds * plan.outputs
+    pieces = len(plan.held(plan.openers[0])) if plan.openers else 0
     sizes = {
         KeyMaterial.TYPE: keys,
         KeyContribution.TYPE: keys,
         EncryptedBlock.TYPE: block,
         NoisySamples.TYPE: sums_bytes(plan),
-        KeyPiece.TYPE: plan.scales.ring + _INTEGER_BYTES * plan.rounds * plan.outputs,
+        KeyPiece.TYPE: piece,
         PartialOpenings.TYPE: parts_bytes(plan),
         Present.TYPE: plan.parties // 8 + 1,
         NoisySums.TYPE: _INTEGER_BYTES * plan.outputs,
     }
-    return plan_bounds(sizes, clients=plan.parties - 1, ahead_bytes=keys + (plan.blocks + 1) * block)
+    ahead = keys + pieces * piece + (plan.blocks + 1) * block
+    return plan_bounds(sizes, clients=plan.parties - 1, ahead_bytes=ahead)

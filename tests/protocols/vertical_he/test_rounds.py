@@ -209,8 +209,10 @@ def test_with_a_tolerance_all_planned_rounds_are_charged_before_the_first_one() 
     assert {release.round for release in fixed.charged(1, seen_by="-")} == {1}
 
 
-def test_an_owner_without_the_key_charges_them_before_its_columns_leave() -> None:
-    public = parameters(300, 2, parties=3, rounds=3, mode="server-aided", noise="flooding", tolerance=1.9)
+@pytest.mark.parametrize("tolerance", [0.0, 1.9])
+def test_an_owner_without_the_key_charges_them_before_its_columns_leave(tolerance: float) -> None:
+    """With or without a tolerance: the others open every round, also when this owner is gone."""
+    public = parameters(300, 2, parties=3, rounds=3, mode="server-aided", noise="flooding", tolerance=tolerance)
     plan = make_plan(public, names(1, 1))
     party = owner(PartyId(2), plan, np.zeros((1, 300)), lambda t, grid: np.zeros(plan.outputs, np.int64))
     assert isinstance(next(party), Receive)

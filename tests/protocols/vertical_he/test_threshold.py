@@ -12,9 +12,11 @@ import pytest
 pytest.importorskip("tenseal")
 
 from fastlloyd.crypto.he.ckks import Context, KeyHolder, Refresher
-from fastlloyd.crypto.he.lattice import Parameters
+from fastlloyd.crypto.he.lattice import Parameters, Sample
 from fastlloyd.errors import ConfigError, PeerError
+from fastlloyd.party.effects import Gather
 from fastlloyd.privacy.accountant import spent
+from fastlloyd.protocols.vertical_he.computing import _gather_parts
 from fastlloyd.protocols.vertical_he.face_claim import against
 from fastlloyd.protocols.vertical_he.face_words import who_sees
 from fastlloyd.protocols.vertical_he.frame import check_messages, key_bytes
@@ -24,6 +26,7 @@ from fastlloyd.protocols.vertical_he.messages import (
     EncryptedBlock,
     KeyContribution,
     KeyMaterial,
+    KeyPiece,
     NoisySamples,
     NoisySums,
     PartialOpenings,
@@ -32,10 +35,13 @@ from fastlloyd.protocols.vertical_he.messages import (
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import check_plan, make_plan
 from fastlloyd.protocols.vertical_he.rounds import draw_noise
+from fastlloyd.protocols.vertical_he.sizes import bounds
 from fastlloyd.protocols.vertical_he.weighing import noise_deviations
 from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import Header, PartyId
 from tests.protocols.vertical_he.support import blobs, names, parameters, simulate
+from tests.protocols.vertical_he.support import parties as shares_of
 
 
 def shared_plan(parties: int, n: int = 300, rounds: int = 1, **settings: object) -> Plan:
@@ -223,6 +229,43 @@ def test_a_threshold_that_does_not_fit_is_refused(parties: int, settings: dict[s
         parameters(300, 2, parties=parties, **settings)
 
 
+def test_all_parties_may_be_needed_however_many_there_are() -> None:
+    public = parameters(300, 2, parties=40, mode="threshold", threshold=40)
+    assert public.noises == parameters(300, 2, parties=40, mode="threshold").noises == 40
+
+
+def test_pieces_and_blocks_that_come_unasked_are_let_in() -> None:
+    plan = shared_plan(5, threshold=3)
+    limits = bounds(plan)
+    led = sum(group[0] == 1 for group in plan.groups)
+    pieces, blocks = led * limits.sizes[KeyPiece.TYPE], plan.blocks * limits.sizes[EncryptedBlock.TYPE]
+    assert led > 1 and limits.ahead_bytes >= key_bytes(plan) + pieces + blocks
+
+
+def test_members_of_a_group_that_answer_differently_are_named() -> None:
+    plan = shared_plan(4, threshold=3)
+    wire_bits, shape = plan.scales.wire_bits, (plan.outputs, plan.scales.ring)
+    switched = Sample(np.zeros(plan.outputs, np.int64), np.ones(shape, np.int64))
+
+    def answer(*values: int) -> PartialOpenings:
+        return PartialOpenings(lwe.encode_parts(np.repeat(np.array(values, np.int64), plan.outputs), wire_bits))
+
+    def opened(answers: dict[int, PartialOpenings]) -> np.ndarray:
+        work = _gather_parts(plan, switched, 0, tuple(map(PartyId, plan.openers)))
+        next(work)
+        assert isinstance(work.send(None), Gather)
+        with pytest.raises(StopIteration) as ended:
+            work.send({PartyId(rank): sent for rank, sent in answers.items()})
+        found: np.ndarray = ended.value.value[0]
+        return found
+
+    # Pieces of {1, 2}, {1, 3} and {2, 3}.
+    assert (opened({1: answer(5, 6), 2: answer(5, 7), 3: answer(6, 7)}) == 18).all()
+    assert (opened({2: answer(5, 7), 3: answer(6, 7)}) == 18).all()
+    with pytest.raises(PeerError, match=r"client 1, client 3 share a piece .* round 0 with different numbers"):
+        opened({1: answer(5, 6), 2: answer(5, 7), 3: answer(8, 7)})
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("parties", "wanted", "away"), [(3, 2, {2}), (4, 3, {1}), (5, 3, {1, 4})])
@@ -260,7 +303,7 @@ def test_owners_may_be_away_after_the_set_up_and_the_sums_are_the_same(
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_too_few_owners_end_the_run_and_members_of_a_group_answer_alike() -> None:
-    plan = shared_plan(4, threshold=3)
+    plan = shared_plan(4, threshold=3, rounds=2)
     points, start = blobs(300, 2, 4, seed=4)
     parts: dict[int, np.ndarray] = {}
 
@@ -270,8 +313,13 @@ def test_too_few_owners_end_the_run_and_members_of_a_group_answer_alike() -> Non
             parts[sender.rank] = found
         return None if header.type == PartialOpenings.TYPE and sender.rank != 2 else body
 
+    simulation = Simulation(shares_of(plan, points, start, None, False), tap)
     with pytest.raises(PeerError, match="sent nothing"):
-        simulate(plan, points, start, tap)
+        simulation.run()
+    # Nothing is opened yet, but others can open all of it without any one owner.
+    for rank in plan.openers:
+        assert simulation.releases[PartyId(rank)] == list(plan.all_releases(seen_by="the other parties"))
+    assert {release.round for release in simulation.releases[PartyId(0)]} == {0}
     for number, group in enumerate(plan.groups):
         first, *others = (parts[rank][plan.held(rank).index(number)] for rank in group)
         assert first.any() and all((other == first).all() for other in others)

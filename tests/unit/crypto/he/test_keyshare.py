@@ -119,6 +119,11 @@ def test_contributions_that_do_not_fit_are_refused() -> None:
             share.close([good], [wrong])
     with pytest.raises(ValueError, match="not below"):
         share.contribute([b"\xff" * len(lead[0])])
+    half = CHAIN.key_half_bytes
+    public, first, second = share.lead(3)
+    for twice in (first, public):
+        with pytest.raises(ValueError, match="expected a new seed"):
+            share.contribute([public, first, second[:half] + twice[half:]])
     assert repr(share) == "KeyShare()"
 
 
