@@ -18,13 +18,22 @@ from fastlloyd.wire import numbers
 
 def _contributes(facts: Mapping[str, Any]) -> bool:
     """Whether parties contribute to a shared key: two whose scheme needs no relinearisation key need not."""
-    return facts.get("mode") == THRESHOLD and (_several(facts) or facts.get("scheme") == PAIRWISE)
+    return _threshold(facts) and (_several(facts) or facts.get("scheme") == PAIRWISE)
 
 
 def _fewer(facts: Mapping[str, Any]) -> bool:
     """Whether fewer parties than all can open."""
-    several, wanted = facts.get("mode") == THRESHOLD and _several(facts), facts.get("threshold")
-    return several and wanted is not None and wanted != facts.get("parties")
+    wanted = facts.get("threshold")
+    return _opened_in_parts(facts) and wanted is not None and wanted != facts.get("parties")
+
+
+def _opened_in_parts(facts: Mapping[str, Any]) -> bool:
+    """Whether more than two parties share the key."""
+    return _threshold(facts) and _several(facts)
+
+
+def _threshold(facts: Mapping[str, Any]) -> bool:
+    return bool(facts.get("mode") == THRESHOLD)
 
 
 def _several(facts: Mapping[str, Any]) -> bool:
@@ -98,6 +107,16 @@ _OWN = (
         server="ciphertexts that the computing party cannot open",
         others="never sent to them (the key holder could open them)",
         types=(numbers.ENCRYPTED_BLOCK,),
+        when=lambda facts: not _threshold(facts),
+    ),
+    Message(
+        name="EncryptedBlock (threshold)",
+        about="an owner's columns, encrypted",
+        route="owner to computing party",
+        server="ciphertexts that the computing party cannot open",
+        others="never sent to them (as many shares of the key as it takes, put together, could open them)",
+        types=(numbers.ENCRYPTED_BLOCK,),
+        when=_threshold,
     ),
     Message(
         name="NoisySamples",
@@ -106,6 +125,16 @@ _OWN = (
         server="what the computing party made: ciphertexts",
         others="the key holder: sums with the computing party's noise",
         types=(numbers.NOISY_SAMPLES,),
+        when=lambda facts: not _opened_in_parts(facts),
+    ),
+    Message(
+        name="NoisySamples (threshold, more than two)",
+        about="what the others need to make their parts of opening a round's sums",
+        route="computing party to owners",
+        server="what the computing party made: ciphertexts",
+        others="the vectors of ciphertexts, without the numbers that the sums are in",
+        types=(numbers.NOISY_SAMPLES,),
+        when=_opened_in_parts,
     ),
     Message(
         name="PartialOpenings (threshold)",
@@ -114,7 +143,7 @@ _OWN = (
         server="sums with the noise of all others",
         others="never sent to them",
         types=(numbers.PARTIAL_OPENINGS,),
-        when=lambda facts: facts.get("mode") == THRESHOLD and _several(facts),
+        when=_opened_in_parts,
     ),
     Message(
         name="NoisySums",
@@ -123,6 +152,16 @@ _OWN = (
         server="sums with both sides' noise, hence with the key holder's alone",
         others="sums with both sides' noise; the key holder: with the computing party's alone",
         types=(numbers.NOISY_SUMS,),
+        when=lambda facts: not _opened_in_parts(facts),
+    ),
+    Message(
+        name="NoisySums (threshold, more than two)",
+        about="the sums of a round, opened, with the noise of all pieces of the key",
+        route="computing party to owners",
+        server="sums with all noise, part of which it does not know",
+        others="the same",
+        types=(numbers.NOISY_SUMS,),
+        when=_opened_in_parts,
     ),
     Message(
         name="Present (threshold)",
@@ -131,7 +170,7 @@ _OWN = (
         server="nothing new",
         others="who is there",
         types=(numbers.PRESENT,),
-        when=lambda facts: facts.get("mode") == THRESHOLD and _several(facts),
+        when=_opened_in_parts,
     ),
     Message(
         name="Chains (every party)",
@@ -149,8 +188,8 @@ def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
     private = parameters.get("private", True)
     sums = "noisy" if private else "almost exact"
     shared, several = parameters.get("mode") == THRESHOLD, _several(parameters)
-    whose = "each other party's" if shared and several else "the other side's"
-    shield = f"{whose} noise: this is what the promise is about" if private else NOTHING
+    whose = "noise that it does not know" if shared and several else "the other side's noise"
+    shield = f"{whose}: this is what the promise is about" if private else NOTHING
     parties = [
         Sight("the computing party", f"its own columns if it has any; ciphertexts; {sums} sums of each round", shield),
         Sight(
@@ -173,8 +212,9 @@ def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
     """Return where data are and go."""
     return Flow(
         records="an owner's columns go to the computing party encrypted, and it cannot open them; what is opened are "
-        "noisy sums of each round. The key holder's key (in threshold mode: the shares of all parties together) could "
-        "open the columns. Columns of the computing party itself do not leave it",
+        "noisy sums of each round. The key holder's key (in threshold mode: the shares of rank 0 and t - 1 owners "
+        "together, of all parties unless a threshold t is set) could open the columns. Columns of the computing party "
+        "itself do not leave it",
         labels=NO_LABELS,
         result="the released centres: all parties",
         messages=(*BEGINNING, PLAN_PROPOSAL, READY, COLUMNS, *_OWN, COUNTERS),

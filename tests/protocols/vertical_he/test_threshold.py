@@ -162,7 +162,7 @@ def test_plans_of_several_parties_are_checked_and_say_whom_they_are_against() ->
     fewer = {"mode": "threshold", "parties": 4, "threshold": 3, "private": True}
     assert "the computing party and 2 other owners" in str(who_sees("vertical-he", fewer))
     assert against(shared_plan(4, threshold=3), 1).startswith("any 2 other parties together")
-    assert "all parties" in str(told) and "each other party's noise" in str(told)
+    assert "all parties" in str(told) and "noise that it does not know" in str(told)
     with pytest.raises(ConfigError, match="ask for two clusters"):
         make_plan(parameters(1000, 1, parties=3, mode="threshold"), names(1, 1, 1))
     shares = options(parameters(1000, 3, parties=4, mode="threshold"), (1,) * 4)
