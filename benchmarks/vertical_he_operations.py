@@ -1,25 +1,31 @@
 """What the paper's circuit of Vertical HE would take, from the times of a product and of a rotation at N = 32768.
 
-    python benchmarks/vertical_he_operations.py
+    python benchmarks/vertical_he_operations.py [--output benchmarks/results]
 
 Times are processor seconds of one process, by primes left. The circuit is that of docs/vertical-he.md, "The paper's
-circuit": 2 + 2 columns, 10,000 records, sign polynomials of degrees 15 and 7.
+circuit": 2 + 2 columns, 10,000 records, sign polynomials of degrees 15 and 7. Run it alone; with --output the tables are
+also written to that folder.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fastlloyd.bench.engine.machine import describe_commit, describe_machine, load
+from fastlloyd.bench.engine.tables import markdown_table
 from fastlloyd.crypto.he.ckks import Context, KeyHolder
 from fastlloyd.crypto.he.lattice import Parameters
 from fastlloyd.crypto.he.seal import library
 
-REPEATS, SCALE = 3, 2.0**36
+REPEATS, DEGREE, SCALE = 3, 32768, 2.0**36
+CLUSTERS = (5, 8)
 LEVELS = (2, 4, 6, 8, 10, 12, 14)
 SLOTS, RECORDS, COLUMNS = 16384, 10_000, 2
 
@@ -50,8 +56,41 @@ def operations(k: int) -> tuple[list[int], list[int]]:
 
 
 def main() -> None:
-    """Print a line for each level, the size of a key, and a line for each k."""
-    parameters = Parameters(32768, (60, *(36,) * 13, 60))
+    """Write a row for each level, and one with the size of a key for each k."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--output", type=Path)
+    output: Path | None = parser.parse_args().output
+    before, times = load(), measure()
+    commit = describe_commit(Path(__file__).parent, Path(__file__).name)
+    levels = [[str(primes), f"{one:.3f}", f"{other:.3f}"] for primes, (one, other) in zip(LEVELS, times, strict=True)]
+    header = [
+        "k",
+        "ciphertexts, of so many records",
+        "rotations",
+        "products",
+        "s for one",
+        "s for a round",
+        "MB of a key",
+    ]
+    text = f"""# Vertical HE: what the paper's circuit would take
+
+{describe_machine()}, commit {commit}; load before {before:.1f}. Processor seconds of one process at N = 32768, means of {REPEATS}. The
+circuit: 2 + 2 columns, {RECORDS:,} records, added up level by level, between levels interpolated. A key: for one step of a rotation,
+half of it as a seed. Made by `python benchmarks/vertical_he_operations.py`.
+
+{markdown_table(["primes left", "product, s", "rotation, s"], levels)}
+
+{markdown_table(header, [circuit(k, times) for k in CLUSTERS])}
+"""
+    print(text)
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "vertical_he_operations.md").write_text(text)
+
+
+def measure() -> list[tuple[float, float]]:
+    """Return the seconds of a product and of a rotation at each level."""
+    parameters = Parameters(DEGREE, (60, *(36,) * 13, 60))
     context = Context(parameters)
     holder, evaluator = KeyHolder(context), context.evaluator
     relin, turn = context.load_relin_key(holder.relin_key()), library().GaloisKeys()
@@ -74,19 +113,22 @@ def main() -> None:
             evaluator.rotate_vector(cipher, 1, turn, context.cipher())
 
         times.append((seconds(multiply), seconds(rotate)))
-        print(f"{primes} primes: product {times[-1][0]:.3f} s, rotation {times[-1][1]:.3f} s")
+    return times
+
+
+def circuit(k: int, times: list[tuple[float, float]]) -> list[str]:
+    """Return a row: what one round takes with k clusters."""
     product, rotation = zip(*times, strict=True)
-    for k in (5, 8):
-        products, rotations = operations(k)
-        chain = Parameters(32768, (60, *(36,) * (products[0] - 1), 60))
-        one = np.interp(products, LEVELS, product).sum() + np.interp(rotations, LEVELS, rotation).sum()
-        points = SLOTS // k**2
-        ciphertexts = -(-RECORDS // points)
-        print(
-            f"k = {k}: {points} records in each of {ciphertexts} ciphertexts, {len(rotations)} rotations and "
-            f"{len(products)} products, {one:.1f} s for one, {one * ciphertexts:.0f} s for all; a rotation's key has "
-            f"{chain.digits * chain.public_key_bytes / 1e6:.0f} MB, half of it as a seed"
-        )
+    products, rotations = operations(k)
+    one = np.interp(products, LEVELS, product).sum() + np.interp(rotations, LEVELS, rotation).sum()
+    points = SLOTS // k**2
+    ciphertexts = -(-RECORDS // points)
+    chain = Parameters(DEGREE, (60, *(36,) * (products[0] - 1), 60))
+    key = chain.digits * chain.public_key_bytes / 1e6
+    return [
+        str(k), f"{ciphertexts} of {points}", str(len(rotations)), str(len(products)), f"{one:.2f}",
+        f"{one * ciphertexts:.1f}", f"{key:.1f}",
+    ]  # fmt: skip
 
 
 if __name__ == "__main__":
