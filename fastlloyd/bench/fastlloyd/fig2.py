@@ -8,7 +8,18 @@ from __future__ import annotations
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.utility.data import REAL, real_source
 from fastlloyd.bench.utility.measure import measure_jobs, present
-from fastlloyd.bench.utility.plan import CODE, EPSILONS, FASTLLOYD, FULL, GLLOYD, PAPER, QUICK, SULLOYD, list_cells
+from fastlloyd.bench.utility.plan import (
+    CODE,
+    EPSILONS,
+    FASTLLOYD,
+    FULL,
+    GLLOYD,
+    PAPER,
+    QUICK,
+    SULLOYD,
+    Size,
+    list_cells,
+)
 from fastlloyd.bench.utility.report import (
     Curves,
     area_table,
@@ -25,7 +36,7 @@ NAME = "fastlloyd-fig2"
 
 def run(options: Options) -> str:
     """Measure, write Markdown, CSV and PNG, and give the Markdown."""
-    size = QUICK if options.quick else FULL
+    size = QUICK if options.quick else Size(runs=FULL.runs, large_runs=FULL.runs)
     sources, notes = present([real_source(name) for name in REAL], options.data_dir)
     jobs = [(s, cell) for s in sources for cell in list_cells(s, PAPER, EPSILONS, size.runs_of(s))]
     measured, done = measure_jobs(NAME, jobs, options)

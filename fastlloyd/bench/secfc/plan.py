@@ -81,8 +81,8 @@ class Size:
 
 
 QUICK = Size(draws=2, starts=2, protocol_k=4)
-# Three times the paper's runs. The parties with 16 clusters or 784 features, eight starts each, take many minutes.
-FULL = Size(draws=10, starts=3, protocol_k=4)
+# Ten times the paper's runs. The parties with 16 clusters or 784 features, eight starts each, take many minutes.
+FULL = Size(draws=10, starts=10, protocol_k=4)
 
 
 def columns(source: Source, locals_: tuple[int, ...], lloyd: Figure, secfc: Figure, *kfed: Figure) -> list[Column]:
