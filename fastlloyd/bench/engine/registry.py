@@ -229,6 +229,12 @@ BENCHES = (
         accepts=frozenset({"jobs"}),
     ),
     Bench(
+        name="vertical-he-weighing",
+        module="fastlloyd.bench.vertical_he.weighing",
+        summary="vertical-he on real sets: NICV with weighed centres and with sum over count",
+        accepts=frozenset({"jobs"}),
+    ),
+    Bench(
         name="vertical-dp-fig3",
         module="fastlloyd.bench.vertical_dp.fig3",
         summary="Vertical DP Figures 3, 4 and 7: loss, V-score, error of the weights, two and four parties",

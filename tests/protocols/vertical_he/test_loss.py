@@ -12,17 +12,15 @@ from numpy.typing import NDArray
 
 pytest.importorskip("tenseal")
 
+from fastlloyd.bench.vertical_he.clear import circuit_weights, grid_sums, with_sums
 from fastlloyd.bench.vertical_he.data import load_points
 from fastlloyd.bench.vertical_he.run import Case, plain_lloyd, plan_case, run_case
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.protocols.vertical_he.math.grid import corners, count_cells, shares
-from fastlloyd.protocols.vertical_he.math.grid import nearest as nearest_centre
-from fastlloyd.protocols.vertical_he.math.linear import partial_scores
-from fastlloyd.protocols.vertical_he.reference import soft_sums
+from fastlloyd.protocols.vertical_he.math.grid import count_cells
+from fastlloyd.protocols.vertical_he.reference import soft_steps, soft_sums
 from fastlloyd.protocols.vertical_he.rounds import first_centers
 from fastlloyd.protocols.vertical_he.settings import Settings
-from tests.protocols.vertical_he.test_pairwise import one_hot
 
 DATA = os.environ.get("FASTLLOYD_DATA", str(Path(__file__).parents[4] / "shared" / "data"))
 STARTS = range(8)
@@ -44,24 +42,20 @@ def loss(points: Array, centers: Array) -> float:
     return nearest(points, centers)[1] / 4.0
 
 
+def split(points: Array, hidden: int) -> tuple[range, range]:
+    d = points.shape[1]
+    return range(d - hidden), range(d - hidden, d)
+
+
 def on_grid(points: Array, centers: Array, hidden: int) -> Array:
     """Counts and sums of the linear scheme whose last columns are encrypted, shape (k, d + 1)."""
-    known = points.shape[1] - hidden
-    grid = count_cells(DEGREE, hidden)
-    places = corners(grid, hidden) * (2.0 / grid) - 1.0
-    own, parts = points[:, :known], shares(np.ascontiguousarray(points[:, known:].T), grid)
-    labels = nearest_centre(partial_scores(centers, own.T, range(known)), 2.0 * places @ centers[:, known:].T)
-    rows = []
-    for j in range(len(centers)):
-        held = parts * (labels == j)
-        rows.append([held.sum(), *(held.sum(axis=0) @ own), *(held.sum(axis=1) @ places)])
-    return np.array(rows)
+    known, columns = split(points, hidden)
+    return grid_sums(points, centers, known=known, hidden=columns, cells=count_cells(DEGREE, hidden))
 
 
 def by_circuit(points: Array, centers: Array, hidden: int) -> Array:
     """The same of the pairwise circuit."""
-    weights = one_hot(points, centers, list(range(points.shape[1] - hidden)))
-    return np.column_stack((weights.sum(axis=0), weights.T @ points))
+    return with_sums(circuit_weights(points, centers, known=split(points, hidden)[0]), points)
 
 
 def soft_lloyd(points: Array, start: Array, step: Step, hidden: int) -> Array:
@@ -76,9 +70,15 @@ def soft_lloyd(points: Array, start: Array, step: Step, hidden: int) -> Array:
 @pytest.mark.parametrize("hidden", [1, 2])
 def test_the_quick_rule_is_the_reference(hidden: int) -> None:
     points, centers = points_of("synth-40-3-2"), points_of("synth-3-3-2")
-    columns = range(2 - hidden, 2)
-    expected = soft_sums(points, centers, hidden=columns, grid=count_cells(DEGREE, hidden))
+    expected = soft_sums(points, centers, hidden=split(points, hidden)[1], grid=count_cells(DEGREE, hidden))
     np.testing.assert_allclose(on_grid(points, centers, hidden), expected, atol=1e-9)
+
+
+def test_the_quick_rule_of_steps_is_the_reference() -> None:
+    points, centers = points_of("synth-40-3-3"), points_of("synth-3-3-3")
+    found = grid_sums(points, centers, known=[0, 2], hidden=[1], cells=32, radius=0.3)
+    expected = soft_steps(points, centers, hidden=[1], grid=32, radius=0.3)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
 @pytest.mark.parametrize(

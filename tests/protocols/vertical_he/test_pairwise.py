@@ -11,36 +11,13 @@ from hypothesis.extra.numpy import arrays
 
 pytest.importorskip("tenseal")
 
+from fastlloyd.bench.vertical_he.clear import circuit_weights, sign
 from fastlloyd.protocols.vertical_he.math import coefficients
 from fastlloyd.protocols.vertical_he.math.coefficients import CHAIN, LARGEST
 from fastlloyd.protocols.vertical_he.math.pairwise import MARGIN, normalise
 from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.wire.header import Header, PartyId
 from tests.protocols.vertical_he.support import blobs, names, parameters, simulate
-
-
-def sign(x: np.ndarray) -> np.ndarray:
-    for kappa, lead, gamma, pairs in CHAIN:
-        u = kappa * x
-        x = lead * u * (u**2 + gamma) * np.prod([u**4 + a * u**2 + b for a, b in pairs], axis=0)
-    return x
-
-
-def one_hot(points: np.ndarray, centers: np.ndarray, known: list[int]) -> np.ndarray:
-    """What the circuit computes, in clear."""
-    k, d = centers.shape
-    hidden = [column for column in range(d) if column not in known]
-    weights = np.ones((len(points), k))
-    for i in range(k):
-        for j in range(k):
-            if i != j:
-                low, high = min(i, j), max(i, j)
-                step = centers[high] - centers[low]
-                part = (centers[high] ** 2 - centers[low] ** 2).sum() - 2 * points[:, known] @ step[known]
-                part, rest = normalise(part, -2 * step[hidden])
-                value = sign(part + points[:, hidden] @ rest)
-                weights[:, i] *= (1 + (value if i == low else -value) / LARGEST) / 2
-    return weights
 
 
 def test_the_coefficients_are_those_of_the_script() -> None:
@@ -94,7 +71,7 @@ def test_the_soft_one_hot_is_a_part_of_one(k: int, seed: int, coarse: bool) -> N
     centers, points = rng.uniform(-1, 1, (k, 3)), rng.uniform(-1, 1, (50, 3))
     if coarse:
         centers, points = np.rint(2 * centers) / 2, np.rint(points)
-    weights = one_hot(points, centers, [0])
+    weights = circuit_weights(points, centers, known=[0])
     assert weights.min() >= -1e-12
     assert weights.sum(axis=1).max() <= 1 + 1e-9
 
@@ -111,7 +88,7 @@ def test_an_encrypted_round_is_the_circuit_in_clear(k: int) -> None:
         return body
 
     results, _ = simulate(plan, points, start, tap, quiet=True)
-    weights = one_hot(points, start, [0])
+    weights = circuit_weights(points, start, known=[0])
     expected = np.column_stack((weights.sum(axis=0), weights.T @ points)).reshape(-1)
     assert np.abs(seen[0] - expected).max() < plan.scales.flood < 0.1
     np.testing.assert_array_equal(results[PartyId(0)].centers, results[PartyId(1)].centers)
@@ -137,7 +114,7 @@ def test_a_server_without_data_computes_for_three_owners() -> None:
     points, start = blobs(200, 2, 3, seed=5)
     plan = make_plan(parameters(200, 2, parties=4, rounds=1, shrink=False), names(1, 1, 1))
     results, simulation = simulate(plan, points, start, quiet=True)
-    weights = one_hot(points, start, [])
+    weights = circuit_weights(points, start, known=[])
     expected = (weights.T @ points) / weights.sum(axis=0)[:, None]
     for rank in range(4):
         np.testing.assert_array_equal(results[PartyId(rank)].centers, results[PartyId(0)].centers)

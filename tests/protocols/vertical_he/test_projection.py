@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 pytest.importorskip("tenseal")
 
+from fastlloyd.bench.vertical_he.clear import soft_sums
 from fastlloyd.crypto.he.ckks import Context, KeyHolder
 from fastlloyd.crypto.he.lattice import ERROR_BOUND
 from fastlloyd.errors import ConfigError, InternalError
@@ -30,23 +30,6 @@ from tests.protocols.vertical_he.support import blobs, columns, lloyd, loss, nam
 @cache
 def projection_plan(n: int, widths: tuple[int, int], **options: Any) -> Plan:
     return make_plan(parameters(n, 2, scheme="projection", **options), names(*widths))
-
-
-def soft_sums(plan: Plan, points: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What one round opens without noise, record by record."""
-    own, hidden = list(plan.columns(plan.computing)), list(plan.columns(plan.holder))
-    step = centers[1] - centers[0]
-    spread = np.abs(step[hidden]).sum()
-    middle = ((centers[1] ** 2 - centers[0] ** 2).sum() - 2.0 * points[:, own] @ step[own]) / 2.0
-    place = points[:, hidden] @ step[hidden] / spread if spread else np.zeros(len(points))
-    # The two corners beside the place, and which of them lie beyond the middle.
-    low = np.minimum(np.floor((place + 1.0) * plan.grid / 2.0), plan.grid - 1)
-    inside = (place + 1.0) * plan.grid / 2.0 - low
-    ahead = np.zeros(len(points))
-    for corner, share in ((low, 1.0 - inside), (low + 1, inside)):
-        ahead += share * ((corner * 2.0 / plan.grid - 1.0) * spread > middle)
-    weights = np.stack((1.0 - ahead, ahead))
-    return np.column_stack((weights.sum(axis=1), weights @ points)).reshape(-1)
 
 
 @pytest.mark.parametrize("mode", ["two-party", "threshold"])
@@ -69,7 +52,7 @@ def test_opened_sums_are_the_soft_rule_s(mode: str, widths: tuple[int, int], apa
 
     results, _ = simulate(plan, points, start, tap, quiet=True)
     rounding = np.sqrt(2500) * 2.0**-plan.scales.weight_bits
-    assert np.abs(seen[0] - soft_sums(plan, points, start)).max() < plan.scales.flood + 6.0 * rounding
+    assert np.abs(seen[0] - soft_sums(plan, points, start).reshape(-1)).max() < plan.scales.flood + 6.0 * rounding
     np.testing.assert_array_equal(results[PartyId(0)].centers, results[PartyId(1)].centers)
     assert blocks == [0] * plan.blocks + [1] * plan.blocks  # nothing of the columns before the first round
 
