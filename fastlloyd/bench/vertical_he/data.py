@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,7 @@ Array = NDArray[np.float64]
 Labelled = tuple[Array, NDArray[np.int64] | None]
 
 HAR, BANK = "har", "bank"
+GIVEN = (HAR, BANK)
 _COMPONENTS = 10
 _QUANTILE = 0.95
 _BANK_COLUMNS = ("age", "duration", "emp.var.rate", "cons.price.idx", "cons.conf.idx", "euribor3m", "nr.employed")
@@ -62,13 +64,27 @@ def load_points(name: str, data_dir: str | None) -> Labelled:
         return synthetic(n, k, d)
     if name in (TAXI, LOAN):
         return np.hstack(load_problem(even(name, 2), data_dir, 0).columns), None
-    if name == BANK:
-        return _scaled(_read_bank(_find(BANK, data_dir))), None
-    if name == HAR:
-        data = load_named(str(_find(HAR, data_dir)))
-        return _scaled(components(data.values, _COMPONENTS)), data.labels
+    if name in GIVEN:
+        values, classes = _read_given(name, data_dir)
+        if name == BANK:
+            values = np.minimum(values, np.quantile(values, _QUANTILE, axis=0))
+        return _scaled(components(values, _COMPONENTS)), classes
     data = load_named(name, data_dir)
     return scale(data.values, dataset_bounds(data, None)), data.labels
+
+
+def describe_given(name: str, data_dir: str | None) -> str:
+    """Say which values a set of the user's has, so that another copy of it can be compared; for pages of results.
+
+    Raises
+    ------
+    ConfigError, DataError
+        As `load_points`.
+    """
+    values, _ = _read_given(name, data_dir)
+    rows, columns = values.shape
+    digest = hashlib.sha256(values.astype("<f8").tobytes()).hexdigest()
+    return f"{name}: given by the user, {rows:,} x {columns}; SHA-256 of these values as float64, row by row: {digest}"
 
 
 def try_points(name: str, data_dir: str | None) -> Labelled | Missing:
@@ -108,14 +124,21 @@ def _find(name: str, data_dir: str | None) -> Path:
     raise ConfigError(f"no {name}.csv or {name}.csv.gz in --data-dir")
 
 
+def _read_given(name: str, data_dir: str | None) -> Labelled:
+    path = _find(name, data_dir)
+    if name == BANK:
+        return _read_bank(path), None
+    data = load_named(str(path))
+    return data.values, data.labels
+
+
 def _read_bank(path: Path) -> Array:
     """Read the seven columns; shape (n, 7)."""
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
         values = np.array(list(_numbers(path, file, _BANK_COLUMNS)))
     if not len(values):
         raise DataError(f"{path}: expected clients, got none")
-    cut: Array = np.minimum(values, np.quantile(values, _QUANTILE, axis=0))
-    return cut
+    return values
 
 
 def _numbers(path: Path, lines: Iterable[str], columns: Sequence[str]) -> Iterable[list[float]]:

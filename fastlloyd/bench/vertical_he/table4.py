@@ -18,7 +18,7 @@ from fastlloyd.bench.engine.quiet import COLUMNS, entries
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import csv_table, markdown_table
 from fastlloyd.bench.vertical_he.common import IN_MEMORY, Sheet, shown, tables
-from fastlloyd.bench.vertical_he.data import Missing, load_points, split_widths, try_points
+from fastlloyd.bench.vertical_he.data import GIVEN, Missing, describe_given, load_points, split_widths, try_points
 from fastlloyd.bench.vertical_he.paper import CLUSTERS_OF, UTILITY, Utility
 from fastlloyd.bench.vertical_he.run import Case, plan_case
 from fastlloyd.bench.vertical_he.utility import measure_private, measure_quiet
@@ -66,6 +66,9 @@ def run(options: Options) -> str:
     lines, notes = usable(LINES, options)
     quiet, more = usable([Line(name=name, k=k, parties=2) for name, (k, _) in QUIET_SETS.items()], options)
     notes += [note for note in more if note not in notes]
+    notes += [
+        f"{describe_given(name, options.data_dir)}." for name in GIVEN if any(line.name == name for line in lines)
+    ]
     cells: list[Cell] = [
         {"kind": PRIVATE, "name": line.name, "k": line.k, "parties": line.parties, "columns": "", "seed": seed}
         for line in lines

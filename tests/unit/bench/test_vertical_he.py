@@ -24,7 +24,7 @@ from fastlloyd.bench.vertical_he import fig5 as vertical_he_fig5
 from fastlloyd.bench.vertical_he import table3 as vertical_he_table3
 from fastlloyd.bench.vertical_he import table4 as vertical_he_table4
 from fastlloyd.bench.vertical_he.common import IN_MEMORY, Timer, shown
-from fastlloyd.bench.vertical_he.data import Missing, components, load_points, split_widths, try_points
+from fastlloyd.bench.vertical_he.data import Missing, components, describe_given, load_points, split_widths, try_points
 from fastlloyd.bench.vertical_he.mpi import PeakMemory, flags, from_report, write_offices
 from fastlloyd.bench.vertical_he.network import NETWORKS, Network, Traffic, kept_rate, plain_seconds, tcp_seconds
 from fastlloyd.bench.vertical_he.paper import MEGABYTES, SECONDS, UTILITY, published, published_megabytes
@@ -142,6 +142,12 @@ def test_sets_of_the_user_are_read_and_missing_ones_are_told(tmp_path: Path) -> 
     (tmp_path / "bank.csv").write_text("\n".join(lines) + "\n")
     points, _ = load_points("bank", str(tmp_path))
     assert points.shape == (9, 7)
+    told = describe_given("bank", str(tmp_path))
+    assert "9 x 7" in told
+    (tmp_path / "bank.csv").write_text("\n".join(lines).replace('"', "") + "\n")
+    assert describe_given("bank", str(tmp_path)) == told  # another copy with the same numbers
+    (tmp_path / "bank.csv").write_text("\n".join(lines).replace("93.1;", "93.2;") + "\n")
+    assert describe_given("bank", str(tmp_path)) != told
     (tmp_path / "bank.csv").write_text("\n".join([*lines, "30;student;x;1;2;3;4;5"]) + "\n")
     with pytest.raises(DataError, match="line 11: expected the columns age, duration"):
         load_points("bank", str(tmp_path))
