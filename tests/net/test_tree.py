@@ -7,12 +7,22 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from fastlloyd.crypto.link.tls import pinned_context
-from fastlloyd.errors import ConfigError, FastLloydError, PeerError, PeerGone, PeerTimeout, Reason
+from fastlloyd.errors import (
+    ConfigError,
+    FastLloydError,
+    PeerError,
+    PeerGone,
+    PeerTimeout,
+    RangeError,
+    Reason,
+    SecurityError,
+)
+from fastlloyd.net.link.confirmation import MOST_CONFIRMATION_BYTES, confirm
 from fastlloyd.net.link.frame import Kind
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.link.sums import Adder, Order, encode_ranks
@@ -35,7 +45,7 @@ from fastlloyd.net.tcp.tree import (
     encode_fault,
     encode_limit,
 )
-from fastlloyd.wire.header import SERVER, Header, PartyId
+from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId
 from tests.net.support import CONTEXT, LIMIT_S, at_once, identity
 
 ONE, TWO, THREE = (PartyId(rank) for rank in (1, 2, 3))
@@ -311,6 +321,83 @@ def test_an_aggregator_that_asks_and_does_not_read_fills_no_memory(root, monkeyp
             assert root.server.receive(LIMIT_S) is None and branch.backlog < 1 << 15
 
 
+def confirmed(root: Root, stream: Stream, **how) -> SecureLinks:
+    """Return the server's links, confirmed by clients 1 and 2 behind an aggregator that the test plays."""
+    root.bring(stream, 1, 2)
+    links = SecureLinks(root.server, identity(0), CERTIFICATES, Meter(), **how)
+    for rank in (1, 2):
+        stream.put_frame(rank, RECORD + confirm(CONTEXT, b"", None).head)
+    links.connect(CONTEXT, deadline_s=LIMIT_S, peers=(ONE, TWO))
+    return links
+
+
+def sum_of(order: Order, *values: int) -> bytes:
+    return bytes([Kind.SUM]) + encode_ranks((1, 2)) + order.header + struct.pack(f"<{len(values)}I", *values)
+
+
+ORDER = Order(type=32, round=3, ring_bits=32, elements=2, wait_ms=60_000)
+
+
+@pytest.mark.parametrize(
+    ("ordered", "handed_up"),
+    [
+        (None, sum_of(ORDER, 1, 2)),
+        (ORDER, sum_of(replace(ORDER, round=4), 1, 2)),
+        (ORDER, sum_of(replace(ORDER, type=33, round=2), 1, 2)),
+        (ORDER, sum_of(ORDER, 1)),
+        (ORDER, sum_of(ORDER, 1, 2, 3)),
+        (ORDER, bytes([Kind.SUM]) + encode_ranks((1, 2))),
+    ],
+    ids=["no order at all", "a later round", "another message", "a short one", "a long one", "none"],
+)
+def test_a_sum_that_was_not_ordered_is_refused(root, ordered, handed_up) -> None:
+    stream = root.aggregator()
+    with stream_of(stream):
+        links = confirmed(root, stream)
+        if ordered is not None:
+            links.add_up(ordered)
+        stream.put_frame(0, handed_up)
+        with pytest.raises(PeerError, match="the aggregator of client 1 sent a sum that .* has not ordered") as caught:
+            links.receive(LIMIT_S)
+        assert caught.value.rank == SERVER.rank
+
+
+def test_a_sum_of_a_round_that_is_closed_is_dropped(root) -> None:
+    stream = root.aggregator()
+    with stream_of(stream):
+        links = confirmed(root, stream)
+        links.add_up(ORDER)
+        stream.put_frame(0, sum_of(replace(ORDER, round=2), 1, 2))
+        stream.put_frame(0, sum_of(ORDER, 7, 8))
+        got = [links.receive(LIMIT_S) for _ in range(2)]
+        assert got == [(ONE, ORDER.header + struct.pack("<II", 7, 8)), (TWO, ORDER.header + bytes(8))]
+
+
+def test_a_message_that_an_aggregator_has_opened_is_no_longer_than_others(root) -> None:
+    stream = root.aggregator()
+    with stream_of(stream):
+        links = confirmed(root, stream, max_message=64)
+        stream.put_frame(1, RECORD + Header(7, SETUP_ROUND).encode().ljust(64))
+        assert links.receive(LIMIT_S) == (ONE, Header(7, SETUP_ROUND).encode().ljust(64))
+        stream.put_frame(2, RECORD + Header(7, SETUP_ROUND).encode().ljust(65))
+        with pytest.raises(SecurityError, match="client 2 sent a message of 65 bytes: at most 64 do") as caught:
+            links.receive(LIMIT_S)
+        assert caught.value.rank == 2
+        links.send(ONE, bytes(64), payload_bytes=64, round=0)
+        with pytest.raises(RangeError, match="at most 64 bytes, this one has 65"):
+            links.send(ONE, bytes(65), payload_bytes=65, round=0)
+
+
+def test_an_opened_confirmation_is_no_longer_than_others(root) -> None:
+    stream = root.aggregator()
+    with stream_of(stream):
+        root.bring(stream, 1)
+        links = SecureLinks(root.server, identity(0), CERTIFICATES, Meter())
+        stream.put_frame(1, RECORD + bytes(MOST_CONFIRMATION_BYTES + 1))
+        with pytest.raises(SecurityError, match=f"client 1 sent a message of {MOST_CONFIRMATION_BYTES + 1} bytes"):
+            links.connect(CONTEXT, deadline_s=LIMIT_S, peers=(ONE,))
+
+
 @contextlib.contextmanager
 def stream_of(stream: Stream) -> Iterator[None]:
     """Close it in the end."""
@@ -451,6 +538,28 @@ def test_a_hostile_client_behind_an_aggregator_is_named_and_nobody_else_is_touch
         good.send(SERVER, bytes([Kind.START]) + bytes(10))
         assert root.server.receive(LIMIT_S) == (ONE, bytes([Kind.START]) + bytes(10))
         assert real.ended == []
+
+
+def test_nothing_more_of_a_client_that_an_aggregator_refuses_is_passed_up_but_how_it_ends(root, real) -> None:
+    with real.join(2) as bad:
+        links = SecureLinks(bad, identity(2), CERTIFICATES, Meter(), linked=(SERVER,))
+        above = SecureLinks(root.server, identity(0), CERTIFICATES, Meter())
+        calls = [
+            lambda: above.connect(CONTEXT, deadline_s=LIMIT_S, peers=(TWO,)),
+            lambda: links.connect(CONTEXT, deadline_s=LIMIT_S),
+        ]
+        assert at_once(calls) == [None] * 2
+        longer = Header(7, SETUP_ROUND).encode().ljust(MOST_CONFIRMATION_BYTES + 1)
+        links.send(SERVER, longer, payload_bytes=0, round=0)
+        assert above.receive(LIMIT_S) == (TWO, longer)
+        bad.send(SERVER, bytes([Kind.VERDICT]) + bytes(31))
+        links.send(SERVER, Header(7, SETUP_ROUND).encode(), payload_bytes=0, round=0)
+        bad.send(SERVER, bytes([Kind.HANDSHAKE]) + b"no TLS at all, and long enough to be read as a record")
+        bad.send(SERVER, bytes([Kind.ABORT_ACK]))
+        with pytest.raises(PeerError, match="client 2 sent a frame that does not belong here") as caught:
+            root.server.receive(LIMIT_S)
+        assert caught.value.rank == 2
+        assert root.server.receive(LIMIT_S) == (TWO, bytes([Kind.ABORT_ACK]))
 
 
 def test_an_aggregator_below_an_aggregator_is_refused(root, real) -> None:
