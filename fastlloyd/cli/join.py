@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastlloyd.cli.options import BETWEEN_SITES, EXIT_CODES, Parser, add_run_options, parse_run_options
+from fastlloyd.cli.options import (
+    BETWEEN_SITES,
+    EXIT_CODES,
+    Parser,
+    add_run_options,
+    parse_run_options,
+    show_in_long_help,
+)
 from fastlloyd.cli.serve import CARRIER, CONNECTION, connection_keys, refuse_other_files
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.tcp.address import parse_address
@@ -35,6 +43,9 @@ def main(argv: Sequence[str]) -> int:
     address = parse_address(arguments.server, "--server")
     if arguments.rank is not None and arguments.rank < 1:
         raise ConfigError(f"--rank: expected a client's number, 1 or more, got {arguments.rank}")
+    patience = math.inf if arguments.patience is None else arguments.patience
+    if not patience > 0:
+        raise ConfigError(f"--patience: expected more than 0 seconds, got {patience:g}")
     from fastlloyd.net.tcp.proxy import find_proxy
     from fastlloyd.net.tcp.spoke import join
     from fastlloyd.report.announcer import Announcer
@@ -54,7 +65,8 @@ def main(argv: Sequence[str]) -> int:
         address,
         place.me.rank,
         keys=keys,
-        deadline_s=config.setup_deadline,
+        deadline_s=min(patience, config.setup_deadline),
+        allows="--patience" if patience < config.setup_deadline else "--setup-deadline",
         note=announcer.note,
         proxy=proxy,
         reconnect_s=config.reconnect_s,
@@ -103,6 +115,14 @@ def parser() -> Parser:
     parser.add_argument("--rank", type=int, metavar="R", help="this client's number (default: as roster and key say)")
     parser.add_argument(
         "--approval", metavar="FILE", help="what `fastlloyd agree` wrote; a run with other public values is refused"
+    )
+    show_in_long_help(
+        parser.add_argument(
+            "--patience",
+            type=float,
+            metavar="SECONDS",
+            help="how long to try to reach the server, where that is less than --setup-deadline",
+        )
     )
     add_run_options(parser, unused=("transport", "network"), needed=BETWEEN_SITES)
     return parser

@@ -25,7 +25,7 @@ def main(argv: Sequence[str]) -> int:
     """
     options = parser().parse_args(argv)
     from fastlloyd.supervise.offers import check_offer, offer_path, read_settings
-    from fastlloyd.supervise.site import Site, try_again
+    from fastlloyd.supervise.site import Site, decline, try_again
 
     os.umask(0o077)
     settings = read_settings(Path(options.folder))
@@ -38,7 +38,13 @@ def main(argv: Sequence[str]) -> int:
         output.parent.mkdir(mode=0o700, exist_ok=True)
         own = ("--roster", settings.own["roster"], "--key", settings.own["key"])
         more = [*(["--yes"] if options.yes else []), *([] if options.d is None else ["--d", str(options.d)])]
-        return agree(["--config", str(offer), *own, "--output", str(output), *more])
+        code = agree(["--config", str(offer), *own, "--output", str(output), *more])
+        settings.place("declined", options.agree, ".json").unlink(missing_ok=True)
+        return code
+    if options.decline is not None:
+        offer_path(settings, options.decline)
+        decline(settings, options.decline)
+        return 0
     if options.again is not None:
         try_again(settings, options.again)
         return 0
@@ -76,6 +82,9 @@ def parser() -> Parser:
     what = made.add_mutually_exclusive_group()
     what.add_argument("--once", action="store_true", help="look once, join what is approved, and end")
     what.add_argument("--agree", metavar="NAME", help="show the offer NAME to a person, and sign its approval")
+    what.add_argument(
+        "--decline", metavar="NAME", help="never join the offer NAME, agreed to or not, until somebody agrees to it"
+    )
     what.add_argument("--again", metavar="NAME", help="join NAME again at the next look, though it has ended")
     made.add_argument("--yes", action="store_true", help="with --agree: do not ask; for scripts")
     made.add_argument(

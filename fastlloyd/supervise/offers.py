@@ -38,6 +38,7 @@ MOST_WAITING = 16
 _MODE = 0o644
 _Text = Annotated[str, Within(0, MOST_OFFER_BYTES)]
 _LEAST_S, _MOST_S = 1, 86_400
+_PAUSES = {"every": 60, "patience": 60}
 # What an offer may hold beside the values that all parties must have alike, and what of these is this site's own.
 _OFFERED = frozenset({"bounds", "categories", "deadline", "setup_deadline"})
 _OWN = frozenset({"roster", "key"})
@@ -59,6 +60,8 @@ class SiteSettings:
         Where run files are put.
     every_s : float
         Pause between two looks.
+    patience_s : float
+        How long to try to reach the server of a run before the next look.
     hours : tuple of two times or None
         From when to when, by this host's clock, runs are joined; None: at any time.
     ask : bool
@@ -71,6 +74,7 @@ class SiteSettings:
     server: str
     offers: Path
     every_s: float
+    patience_s: float
     ask: bool
     hours: tuple[clock_time, clock_time] | None
     own: Mapping[str, Any]
@@ -102,13 +106,12 @@ def read_settings(folder: Path) -> SiteSettings:
             "that stays', shows one"
         )
     values = {key.replace("-", "_"): value for key, value in _toml(path).items()}
-    server, every, hours = values.pop("server", None), values.pop("every", 60), values.pop("hours", None)
+    server, hours = values.pop("server", None), values.pop("hours", None)
+    every, patience = (_seconds(path, key, values.pop(key, s)) for key, s in _PAUSES.items())
     offers, ask = values.pop("offers", "offers"), values.pop("ask", False)
     if not isinstance(server, str):
         raise ConfigError(f'{path}: expected server = "HOST:PORT", where `fastlloyd serve` listens')
     parse_address(server, f"{path}: server")
-    if isinstance(every, bool) or not isinstance(every, int | float) or not _LEAST_S <= every <= _MOST_S:
-        raise ConfigError(f"{path}: every: expected seconds from {_LEAST_S} to {_MOST_S}, got {every!r}")
     if not isinstance(ask, bool):
         raise ConfigError(f"{path}: ask: expected true or false, got {ask!r}")
     if not isinstance(offers, str):
@@ -128,7 +131,8 @@ def read_settings(folder: Path) -> SiteSettings:
         folder=folder,
         server=server,
         offers=folder / offers,
-        every_s=float(every),
+        every_s=every,
+        patience_s=patience,
         ask=ask,
         hours=_hours(path, hours),
         own=values,
@@ -271,30 +275,38 @@ def keep_offer(settings: SiteSettings, content: bytes) -> str:
     wanted = {settings.offers / file: text.encode() for file, text in texts.items() if text is not None}
     wanted[settings.offers / f"{name}{SUFFIX}"] = offered.run.encode()
     try:
-        for path, text in wanted.items():
-            if path.exists() and read_regular_bytes(path, len(text) + 1) != text:
-                raise PeerError(
-                    f"the server offers another {name} than the one in {path}: it needs another name, or remove the "
-                    "old one",
-                    rank=SERVER.rank,
-                )
-        missing = [path for path in wanted if not path.exists()]
+        missing = [path for path, text in wanted.items() if not _is_kept(path, text, name)]
         if missing and _count_waiting(settings) >= MOST_WAITING:
             raise ConfigError(
                 f"{settings.offers}: {MOST_WAITING} offers wait for consent, so none is taken from the server: agree "
-                "to them, or remove them"
+                "to them, or decline them"
             )
         for path in missing:
-            replace_file(path, [wanted[path]], mode=_MODE)
+            try:
+                replace_file(path, [wanted[path]], mode=_MODE, fresh=True)
+            except FileExistsError:  # somebody put it there since
+                _is_kept(path, wanted[path], name)
     except OSError as error:
         raise ConfigError(f"{settings.offers}: the offer {name} cannot be kept there ({error.strerror})") from error
     return name
 
 
+def _is_kept(path: Path, text: bytes, name: str) -> bool:
+    """Whether a file of an offer is there already; refuses an offer of which another one is."""
+    if not os.path.lexists(path):
+        return False
+    if read_regular_bytes(path, len(text) + 1) != text:
+        raise PeerError(
+            f"the server offers another {name} than the one in {path}: it needs another name, or remove the old one",
+            rank=SERVER.rank,
+        )
+    return True
+
+
 def _count_waiting(settings: SiteSettings) -> int:
-    """Count the offers that nobody has agreed to and that have not been joined."""
+    """Count the offers that nobody has agreed to or declined and that have not been joined."""
     names = [path.stem for path in settings.offers.iterdir() if path.suffix == SUFFIX]
-    decided = (settings.place(kind, name, ".json") for name in names for kind in ("approvals", "outcomes"))
+    decided = (settings.place(kind, name, ".json") for name in names for kind in ("approvals", "declined", "outcomes"))
     return len(names) - len({path.stem for path in decided if path.exists()})
 
 
@@ -325,6 +337,12 @@ def _toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
     except ValueError as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
+
+
+def _seconds(path: Path, key: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _LEAST_S <= value <= _MOST_S:
+        raise ConfigError(f"{path}: {key}: expected seconds from {_LEAST_S} to {_MOST_S}, got {value!r}")
+    return float(value)
 
 
 def _hours(path: Path, text: object) -> tuple[clock_time, clock_time] | None:

@@ -5,6 +5,7 @@
     DIR/site.toml             the server, and what is this site's own: records, key, roster, budget
     DIR/offers/NAME.toml      run files with public values alone, put there by whoever plans runs or asked of the server
     DIR/approvals/NAME.json   signed by a person of this site: `fastlloyd site DIR --agree NAME`
+    DIR/declined/NAME.json    a person of this site does not want it: `fastlloyd site DIR --decline NAME`
     DIR/outcomes/NAME.json    how the run ended: it is not joined again by itself
     DIR/results/NAME/         what `fastlloyd join` writes
     DIR/state/                one ledger over all runs
@@ -45,6 +46,7 @@ _TAIL_BYTES = 1 << 14
 _LAST = "last"
 
 WAITS_FOR_CONSENT, WAITS_FOR_HOUR, WAITS_FOR_SERVER = "waits for consent", "waits for the hour", "waits for the server"
+DECLINED = "declined"
 RUNNING, DONE, FAILED, REFUSED = "running", "done", "failed", "refused"
 STATUS_VERSION = 1
 
@@ -100,7 +102,7 @@ class Site:
         self._states: dict[str, tuple[str, str]] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
-        for kind in ("approvals", "outcomes", "results", "state", "logs", "runs"):
+        for kind in ("approvals", "declined", "outcomes", "results", "state", "logs", "runs"):
             (settings.folder / kind).mkdir(mode=0o700, exist_ok=True)
         if settings.offers == settings.folder / "offers":
             settings.offers.mkdir(exist_ok=True)
@@ -159,6 +161,9 @@ class Site:
             if ended is not None:
                 self._note(name, DONE if ended.code == EXIT_OK else FAILED, ended.said)
                 return
+            if settings.place("declined", name, ".json").exists():
+                self._note(name, DECLINED, f"fastlloyd site {settings.folder} --agree {name} agrees after all")
+                return
             check_offer(path)
             approval = settings.place("approvals", name, ".json")
             if not approval.exists():
@@ -193,7 +198,8 @@ class Site:
         replace_file(last, [name.encode()], mode=0o600)
         self._note(name, RUNNING, "it goes on where it broke off" if interrupted else "")
         spent = _size(own / "ledger.jsonl")
-        code, said = self._run(name, "--config", str(run_file), "--approval", str(approval))
+        patience = f"{settings.patience_s:g}"
+        code, said = self._run(name, "--config", str(run_file), "--approval", str(approval), "--patience", patience)
         if code == EXIT_OK:
             said = f"results in {config.output}"
             if config.review:
@@ -291,6 +297,23 @@ def try_again(settings: SiteSettings, name: str) -> None:
         settings.place("outcomes", name if NAME.fullmatch(name) else "-", ".json").unlink()
     except FileNotFoundError:
         raise ConfigError(f"{name!r} has not ended: there is nothing to try again") from None
+
+
+def decline(settings: SiteSettings, name: str) -> None:
+    """Keep that the people of this site do not want an offer; what they had approved is withdrawn.
+
+    Raises
+    ------
+    ConfigError
+        Its run has ended.
+    """
+    if settings.place("outcomes", name, ".json").exists():
+        raise ConfigError(f"{name!r} has ended: there is nothing to decline")
+    path = settings.place("declined", name, ".json")
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    content = {"site": 1, "declined_at": datetime.now(UTC).isoformat(timespec="seconds")}
+    replace_file(path, [_json(content)], mode=0o600)
+    settings.place("approvals", name, ".json").unlink(missing_ok=True)
 
 
 def _outcome(path: Path) -> Outcome | None:

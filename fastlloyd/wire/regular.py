@@ -60,7 +60,9 @@ def read_regular_bytes(path: Path, most_bytes: int = -1) -> bytes:
         return file.read(most_bytes)
 
 
-def replace_file(path: Path, pieces: Iterable[bytes], *, mode: int, draft: str | None = None) -> None:
+def replace_file(
+    path: Path, pieces: Iterable[bytes], *, mode: int, draft: str | None = None, fresh: bool = False
+) -> None:
     """Write a file aside, sync it, and rename it into place, so that it is there whole or not at all.
 
     Parameters
@@ -73,9 +75,13 @@ def replace_file(path: Path, pieces: Iterable[bytes], *, mode: int, draft: str |
     draft : str, optional
         Name of the file aside, where only one process writes it: what an earlier one left is replaced. By default a
         fresh one.
+    fresh : bool
+        Replace nothing: whoever is there first stays.
 
     Raises
     ------
+    FileExistsError
+        With `fresh`: there is such a file, or anything else of its name.
     OSError
         The folder is missing or closed, or the disk is full; the old file, if any, stays as it was.
     """
@@ -92,7 +98,11 @@ def replace_file(path: Path, pieces: Iterable[bytes], *, mode: int, draft: str |
             file.flush()
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
-        aside.replace(path)
+        if fresh:
+            os.link(aside, path)  # a rename would replace what came since anybody looked
+            aside.unlink()
+        else:
+            aside.replace(path)
     except BaseException:
         aside.unlink(missing_ok=True)
         raise

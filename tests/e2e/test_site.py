@@ -122,7 +122,7 @@ def test_a_changed_offer_is_not_joined(parties, folder, tmp_path):  # noqa: F811
 
 
 def test_it_tries_again_while_nothing_is_spent_and_stops_when_told(parties, folder):  # noqa: F811 a fixture
-    (folder / "offers" / "first.toml").write_text(OFFER.format(limit=2.0))
+    settle(folder, parties, 1, "patience = 2\n")
     assert site(folder, "--agree", "first", "--yes").returncode == 0
     out = folder / "out"
     with out.open("wb") as stream:
@@ -145,6 +145,7 @@ def test_it_tries_again_while_nothing_is_spent_and_stops_when_told(parties, fold
         service.kill()
         service.wait()
     assert states(folder) == {"first": "waits for the server"}
+    assert "within 2 s (connection refused)" in out.read_text() and "--patience allows more time" in out.read_text()
     assert not (folder / "outcomes" / "first.json").exists()
 
 
@@ -272,6 +273,7 @@ def test_an_offer_reaches_for_nothing_of_the_site(tmp_path, line, sentence):
         ('hours = "8-17"', "expected two times"),
         ('hours = "20:00-20:00"', "expected two times"),
         ("ask = 1", "ask: expected true or false"),
+        ("patience = 0", "patience: expected seconds from 1 to 86400"),
         ("surprise = 1", "unknown key 'surprise'"),
     ],
 )

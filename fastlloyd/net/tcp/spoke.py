@@ -158,6 +158,7 @@ def join(
     deadline_s: float,
     note: Callable[[str], None],
     proxy: Proxy | None = None,
+    allows: str = "--setup-deadline",
     close_deadline_s: float = CLOSE_S,
     reconnect_s: float = 0.0,
 ) -> TcpClient:
@@ -168,7 +169,7 @@ def join(
     close_deadline_s, reconnect_s : float
         As for `TcpClient`; others as for `reach`.
     """
-    found = reach(address, rank, keys=keys, deadline_s=deadline_s, note=note, proxy=proxy)
+    found = reach(address, rank, keys=keys, deadline_s=deadline_s, note=note, proxy=proxy, allows=allows)
     way = Way(address, rank, keys, proxy)
     return TcpClient(found, way, note=note, close_deadline_s=close_deadline_s, reconnect_s=reconnect_s)
 
@@ -181,6 +182,7 @@ def reach(
     deadline_s: float,
     note: Callable[[str], None],
     proxy: Proxy | None = None,
+    allows: str = "--setup-deadline",
 ) -> Found:
     """Connect to the server as client `rank`; try again until the deadline, for the operator may start last.
 
@@ -196,6 +198,8 @@ def reach(
         Told in words what happens.
     proxy : Proxy or None
         None connects directly.
+    allows : str
+        The flag that the deadline comes from.
 
     Raises
     ------
@@ -234,7 +238,7 @@ def reach(
         if time.monotonic() + pause_s >= end:
             raise PeerTimeout(
                 f"no server let this {who} in at {way} within {deadline_s:g} s ({why}): check {way.flag}, that the "
-                "operator has started `fastlloyd serve`, and the firewalls; --setup-deadline allows more time",
+                f"operator has started `fastlloyd serve`, and the firewalls; {allows} allows more time",
                 rank=SERVER.rank,
             )
         maybe = "" if listens or proxy is not None else ": it has not started, or its run has ended"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -9,10 +10,14 @@ from typing import Any
 
 import pytest
 
+from fastlloyd.cli.site import main
 from fastlloyd.crypto.link.identity import make_identity, save_identity
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
+from fastlloyd.errors import ConfigError, PeerError
+from fastlloyd.run.run_file import load_config
+from fastlloyd.supervise import offers
 from fastlloyd.supervise import site as module
-from fastlloyd.supervise.offers import read_settings
+from fastlloyd.supervise.offers import MOST_WAITING, SiteSettings, keep_offer, read_settings, write_offer
 from fastlloyd.supervise.site import Site
 
 OFFER = 'k = 2\nbounds = "-1,1"\nn_total = 120\nrounds = 4\nepsilon = 5.0\n'
@@ -41,6 +46,15 @@ def look(folder: Path) -> list[str]:
     said: list[str] = []
     assert Site(read_settings(folder), said.append).serve(once=True) == 0
     return said
+
+
+def person(folder: Path, *words: str) -> int:
+    """Do what a person types; gives the exit code."""
+    before = os.umask(0o022)
+    try:
+        return main([str(folder), *words])
+    finally:
+        os.umask(before)
 
 
 def states(folder: Path) -> dict[str, dict[str, str]]:
@@ -155,6 +169,84 @@ def test_a_run_that_has_spent_is_not_joined_again_by_itself(folder: Path, monkey
         look(folder)
         assert states(folder)["march"] == {"state": "failed", "more": "client 2 is gone"}
     assert len(ran) == 1
+
+
+def test_a_declined_offer_is_listed_and_never_joined_unless_somebody_agrees_after_all(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(Site, "_run", lambda self, *words: ran.append(words) or (3, "nobody there"))
+    assert person(folder, "--agree", "march", "--yes", "--d", "2") == 0
+    assert person(folder, "--decline", "march") == 0
+    said = look(folder)
+    assert states(folder)["march"]["state"] == "declined" and "--agree march" in said[0] and ran == []
+    assert not (folder / "approvals" / "march.json").exists(), "nothing consents to it any more"
+    with pytest.raises(ConfigError, match="nobody to ask"):
+        person(folder, "--agree", "march", "--d", "2")
+    look(folder)
+    assert states(folder)["march"]["state"] == "declined" and ran == []
+    assert person(folder, "--agree", "march", "--yes", "--d", "2") == 0
+    look(folder)
+    assert states(folder)["march"]["state"] == "waits for the server" and len(ran) == 1
+
+
+def test_an_offer_that_cannot_be_read_can_be_declined_and_one_that_has_ended_cannot(folder: Path) -> None:
+    (folder / "offers" / "april.toml").write_text("epsilon = ")
+    assert person(folder, "--decline", "april") == 0
+    look(folder)
+    assert states(folder)["april"]["state"] == "declined"
+    (folder / "outcomes" / "march.json").write_text('{"site": 1, "code": 3, "said": "x", "ended_at": "then"}')
+    with pytest.raises(ConfigError, match="'march' has ended: there is nothing to decline"):
+        person(folder, "--decline", "march")
+    with pytest.raises(ConfigError, match="there is no offer 'may'"):
+        person(folder, "--decline", "may")
+
+
+def test_declined_offers_leave_room_for_others_of_the_server(folder: Path) -> None:
+    settings = read_settings(folder)
+    (folder / "planned.toml").write_text(OFFER)
+    content = write_offer(load_config(folder / "planned.toml"), "third")
+    for number in range(MOST_WAITING):
+        (folder / "offers" / f"{number}.toml").touch()
+    with pytest.raises(ConfigError, match="16 offers wait for consent"):
+        keep_offer(settings, content)
+    for name in ("march", "0"):
+        assert person(folder, "--decline", name) == 0
+    assert keep_offer(settings, content) == "third"
+
+
+@pytest.mark.parametrize(("mine", "kept"), [("k = 3\n", False), (None, True)])
+def test_an_offer_that_comes_at_the_same_time_is_not_replaced(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, mine: str | None, kept: bool
+) -> None:
+    settings = read_settings(folder)
+    (folder / "planned.toml").write_text(OFFER)
+    content = write_offer(load_config(folder / "planned.toml"), "second")
+    text, path = mine or json.loads(content)["run"], folder / "offers" / "second.toml"
+
+    def count(settings: SiteSettings) -> int:
+        path.write_text(text)
+        return 0
+
+    monkeypatch.setattr(offers, "_count_waiting", count)
+    with contextlib.nullcontext() if kept else pytest.raises(PeerError, match="offers another second than the one in"):
+        assert keep_offer(settings, content) == "second"
+    assert path.read_text() == text
+    assert sorted(each.name for each in path.parent.iterdir()) == ["march.toml", "second.toml"]
+
+
+def test_how_long_a_server_is_waited_for_is_the_site_s_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[tuple[str, ...]] = []
+    monkeypatch.setattr(Site, "_run", lambda self, *words: ran.append(words) or (3, "nobody there"))
+    (folder / "offers" / "march.toml").write_text(OFFER + "setup_deadline = 86400.0\n")
+    (folder / "approvals").mkdir()
+    (folder / "approvals" / "march.json").write_text("{}")
+    look(folder)
+    with (folder / "site.toml").open("a") as file:
+        file.write("patience = 2.5\n")
+    look(folder)
+    assert [words[words.index("--patience") + 1] for words in ran] == ["60", "2.5"]
+    assert "setup_deadline = 86400.0\n" in (folder / "runs" / "march.toml").read_text()
 
 
 @pytest.mark.parametrize(("last", "resumed"), [("march", "true"), ("april", "false")])
