@@ -60,6 +60,7 @@ def aggregate(
     from fastlloyd.net.tcp.aggregator import Aggregator
     from fastlloyd.net.tcp.branch import BranchTransport
     from fastlloyd.net.tcp.door import allow_files, close_all
+    from fastlloyd.net.tcp.knock import Way
     from fastlloyd.net.tcp.proxy import find_proxy
     from fastlloyd.net.tcp.spoke import reach
     from fastlloyd.report.announcer import Announcer
@@ -70,7 +71,7 @@ def aggregate(
     if arguments.proxy_protocol is not None:
         raise ConfigError("--proxy-protocol: an aggregator (--parent) takes connections from its clients alone")
     if arguments.offer is not None:
-        raise ConfigError("--offer: it is for the server itself; an aggregator (--parent) knows nothing of the run")
+        raise ConfigError("--offer: it is for the server itself; an aggregator (--parent) passes on its parent's")
     if arguments.status is not None or arguments.status_remote:
         raise ConfigError("--status: it is for the server itself; an aggregator (--parent) knows nothing of the run")
     if keys is None or place.identity is None or place.clients is None:
@@ -84,16 +85,13 @@ def aggregate(
     listeners = listen(address)
     own = place.identity.certificate_der
     upward = admission.Keys(pinned_context(place.identity, (own,), server_side=False), {own: SERVER})
+    proxy = find_proxy(parent, os.environ)
     try:
         stream, welcome = reach(
-            parent,
-            SERVER.rank,
-            keys=upward,
-            deadline_s=config.setup_deadline,
-            note=announcer.note,
-            proxy=find_proxy(parent, os.environ),
+            parent, SERVER.rank, keys=upward, deadline_s=config.setup_deadline, note=announcer.note, proxy=proxy
         )
         _check_parties(place, welcome.parties)
+        offer = Way(parent, SERVER.rank, upward, proxy).ask()
     except BaseException:
         close_all(listeners)
         raise
@@ -107,6 +105,7 @@ def aggregate(
         warn=_log.warning,
         joined_here=adder.join,
         stall_s=config.deadline / 2,
+        offer=offer,
     ) as transport:
         at = Address(address.host, listeners[0].getsockname()[1])
         announcer.note(f"listening at {at} as an aggregator of the server at {parent}; clients join here as there")

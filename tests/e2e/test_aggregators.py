@@ -12,7 +12,12 @@ import numpy as np
 import pytest
 
 from fastlloyd.__main__ import main
+from fastlloyd.cli.serve import connection_keys
+from fastlloyd.net.tcp.address import Address
+from fastlloyd.net.tcp.knock import Way
 from fastlloyd.report.schema import validate
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.place import find_place
 from tests.e2e.test_serve_join import BUSY_S, DEADLINE_S, GRACE_S, LIMIT_S, SLOWLY, Sites, alone  # noqa: F401
 from tests.mpi.support import hospitals, read_matrix, report
 
@@ -52,10 +57,16 @@ class Tree(Sites):
         self.ports[number] = int(re.search(r"listening at 127.0.0.1:(\d+)", self.out(number))[1])
 
     def start(self) -> None:
-        self.serve()
+        self.open()
+        self.join_all()
+
+    def open(self, *flags: str) -> None:
+        self.serve(*flags)
         self.root = self.port
         for number in (101, 102):
             self.aggregate(number)
+
+    def join_all(self) -> None:
         for rank, number in BELOW.items():
             self.port = self.ports[number]
             self.join(rank)
@@ -63,7 +74,11 @@ class Tree(Sites):
 
 def test_one_server_two_aggregators_five_clients(parties, tmp_path):
     with Tree(parties, tmp_path) as sites:
-        sites.start()
+        sites.open("--offer", "march")
+        key = RunConfig(roster=str(parties / "roster.toml"), key=str(parties / "party_1.key"))
+        way = Way(Address("127.0.0.1", sites.ports[101]), 1, connection_keys(find_place(key, None)))
+        assert json.loads(way.ask())["name"] == "march"
+        sites.join_all()
         assert sites.codes(*EVERYBODY) == [0] * len(EVERYBODY), sites.said()
     server = json.loads((sites.result(0) / "server.json").read_text())
     validate(server, "server")

@@ -33,6 +33,7 @@ from fastlloyd.net.tcp.admission import Answer, Hello, Keys, Welcome
 from fastlloyd.net.tcp.aggregator import Aggregator
 from fastlloyd.net.tcp.branch import BranchTransport
 from fastlloyd.net.tcp.hub import TcpServer
+from fastlloyd.net.tcp.knock import Way
 from fastlloyd.net.tcp.session import CONTROL_RANK
 from fastlloyd.net.tcp.spoke import join, reach
 from fastlloyd.net.tcp.stream import Stream
@@ -67,6 +68,7 @@ class Root:
 
     adds_up: bool = True
     reconnect_s: float = 0.0
+    offer: bytes = b""
     said: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -80,6 +82,7 @@ class Root:
             warn=self.said.append,
             adds_up=self.adds_up,
             reconnect_s=self.reconnect_s,
+            offer=self.offer,
         )
 
     def while_turning(self, work):
@@ -457,6 +460,7 @@ class Real:
             warn=self.root.said.append,
             joined_here=self.adder.join,
             stall_s=LIMIT_S,
+            offer=self.root.offer,
         )
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
@@ -560,6 +564,18 @@ def test_nothing_more_of_a_client_that_an_aggregator_refuses_is_passed_up_but_ho
             root.server.receive(LIMIT_S)
         assert caught.value.rank == 2
         assert root.server.receive(LIMIT_S) == (TWO, bytes([Kind.ABORT_ACK]))
+
+
+def test_an_aggregator_learns_what_its_parent_offers_and_tells_its_clients() -> None:
+    root = Root(offer=b"what run this is")
+    with root.server:
+        way = Way(root.address, 0, keys_of(0, listening=False))
+        assert root.while_turning(way.ask) == root.offer and root.server._branches == []
+        real = Real(root)
+        assert root.while_turning(Way(real.address, 1, keys_of(1, listening=False)).ask) == root.offer
+        assert root.server.joined == 0
+        root.server.close(lost=True)
+        real.thread.join(LIMIT_S)
 
 
 def test_an_aggregator_below_an_aggregator_is_refused(root, real) -> None:

@@ -43,6 +43,8 @@ class BranchTransport(Relay):
         As in `Relay`.
     joined_here : callable
         Told the rank of each client that comes in.
+    offer : bytes
+        What the parent offers, for clients that ask.
     """
 
     def __init__(
@@ -56,8 +58,9 @@ class BranchTransport(Relay):
         warn: Callable[[str], None],
         joined_here: Callable[[int], None],
         stall_s: float,
+        offer: bytes = b"",
     ) -> None:
-        super().__init__(listeners, count, keys=keys, note=note, warn=warn, stall_s=stall_s)
+        super().__init__(listeners, count, keys=keys, note=note, warn=warn, stall_s=stall_s, offer=offer)
         self.most_frame = _FIRST_LIMIT
         self._joined_here = joined_here
         self._parent = Place(SERVER, parent, Session(0))

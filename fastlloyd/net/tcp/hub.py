@@ -21,7 +21,7 @@ from fastlloyd.net.link.frame import Kind
 from fastlloyd.net.link.sums import encode_ranks, ranks_bytes, take_ranks
 from fastlloyd.net.tcp.admission import MAX_CLIENTS, Answer, Guest, Hello, Welcome
 from fastlloyd.net.tcp.relay import RELAY_BYTES, Relay
-from fastlloyd.net.tcp.session import Control, Session
+from fastlloyd.net.tcp.session import ASKS, Control, Session
 from fastlloyd.net.tcp.transport import WAITING_BYTES, Place
 from fastlloyd.net.tcp.tree import UPWARD, TreeKind, decode_fault, encode_answer, encode_limit
 from fastlloyd.net.transport import MAX_FRAME_BYTES
@@ -224,10 +224,12 @@ class TcpServer(Relay):
         return super()._may_return(place) and not isinstance(place, Branch)
 
     def _decide(self, guest: Guest, hello: Hello) -> None:
-        if hello.rank == SERVER.rank and self._keys is not None:
-            self._decide_aggregator(guest)
-        else:
+        if hello.rank != SERVER.rank or self._keys is None:
             super()._decide(guest, hello)
+        elif hello.session == ASKS:  # to tell its own clients
+            self._show(guest, self._offer, hello.rank)
+        else:
+            self._decide_aggregator(guest)
 
     def _decide_aggregator(self, guest: Guest) -> None:
         """Let an aggregator in, which has shown the server's own certificate, if this run can have one."""
