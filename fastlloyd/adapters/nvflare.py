@@ -114,7 +114,8 @@ class Party:
         check : callable
             Sees the configuration and the folder; refuses it, or gives what refuses the run later.
         """
-        folder = Path(collab.workspace.get_site_config_dir()) / FOLDER
+        # Absolute: the run file's own relative paths begin there already, and would begin there a second time.
+        folder = Path(collab.workspace.get_site_config_dir()).absolute() / FOLDER
         approve: Approve | None = None
         config: RunConfig | FastLloydError = RunConfig()
         try:

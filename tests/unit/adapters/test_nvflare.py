@@ -68,6 +68,19 @@ def test_nothing_is_taken_before_the_party_has_begun(caller: str, tmp_path: Path
         party.take(encode(0, [b"x"]))
 
 
+def test_a_workspace_may_be_named_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fastlloyd.adapters import nvflare
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(nvflare, "_begin_log", lambda *words: None)
+    own = tmp_path / "site" / "local" / "fastlloyd"
+    own.mkdir(parents=True)
+    (own / "run.toml").write_text('k = 2\nbounds = "-1,1"\nn_total = 9\noutput = "there"\ndata = "own.csv"\n')
+    with called_by("server", Path("site")) as party:
+        config, _ = party._read(1, lambda config, folder: None)
+    assert (config.output, config.data) == (str(own / "there"), str(own / "own.csv"))
+
+
 @pytest.mark.parametrize("run", ["../run", "/etc/passwd", "a/b", "", "run.toml", "x" * 65, 3, None, ["run"]])
 def test_a_job_names_a_run_and_no_file(run: Any, tmp_path: Path) -> None:
     from fastlloyd.adapters.nvflare import Client
