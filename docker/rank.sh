@@ -17,13 +17,17 @@ make_key() {
 
 # A file that appears whole or not at all. The other side can write there too: what it has put in the place is no way
 # to a file of this container.
-publish() { rm -f "$1.new" && (set -o noclobber && cat >"$1.new") && mv -T "$1.new" "$1"; }
+publish() { rm -f "$1.new" && dd of="$1.new" conv=excl status=none && mv -T "$1.new" "$1"; }
 
 meet() { # CLIENT
     local shared=/keys/$1 key
-    [[ -s $shared/host.pub ]] || { echo "rank: expected the host key of $1 in $shared, found none: does it run?" >&2; exit 3; }
+    # Of an ordinary file: a link leads elsewhere, a pipe waits for ever. One line: another one could speak for another client.
+    key=$(dd if="$shared/host.pub" iflag=nofollow,nonblock bs=4096 count=1 status=none 2>/dev/null | tr -d '\0' | head -n 1) || true
+    if [[ -z $key ]]; then
+        echo "rank: expected the host key of $1 in an ordinary file $shared/host.pub, found none: does it run?" >&2
+        exit 3
+    fi
     printf 'restrict %s\n' "$(<"$keys/id_ed25519.pub")" | publish "$shared/server.pub"
-    IFS= read -r key <"$shared/host.pub" || true  # one line: another one could speak for another client
     printf '[%s]:%d %s\n' "$1" "$port" "$key" >>"$keys/known_hosts"
 }
 

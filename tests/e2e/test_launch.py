@@ -256,6 +256,36 @@ def test_a_client_s_container_vouches_for_itself_alone_and_is_no_way_to_the_serv
     assert (shared / "server.pub").read_text() == "restrict ssh-ed25519 AAAA server\n"
 
 
+@pytest.mark.parametrize("what", ["nothing", "a link", "a folder", "a pipe", "a pipe that is open", "no end", "no key"])
+def test_a_client_s_container_can_neither_hold_up_the_server_nor_lead_it_elsewhere(tmp_path, what):
+    shared, own = tmp_path / "keys" / "client-1", tmp_path / "own"
+    shared.mkdir(parents=True)
+    own.mkdir()
+    (own / "id_ed25519.pub").write_text("ssh-ed25519 AAAA server\n")
+    host, held = shared / "host.pub", None
+    if what == "a link":
+        host.symlink_to(own / "id_ed25519.pub")
+    elif what == "a folder":
+        host.mkdir()
+    elif what.startswith("a pipe"):
+        os.mkfifo(host)
+        held = os.open(host, os.O_RDWR) if what.endswith("open") else None
+    elif what == "no end":
+        host.write_text("")
+        os.truncate(host, 1 << 40)
+    elif what == "no key":
+        host.write_text("\nssh-ed25519 BBBB client-1\n")
+    functions = (DOCKER / "rank.sh").read_text().partition("\ncase ${1:-} in")[0]
+    functions = functions.replace("/tmp/.ssh", str(own)).replace("=/keys/", f"={tmp_path}/keys/")
+    done = call("timeout", "10", "bash", "-c", functions + "\nmeet client-1\n")
+    if held is not None:
+        os.close(held)
+    assert done.returncode == 3 and not (own / "known_hosts").exists(), done.stderr
+    assert (
+        done.stderr == f"rank: expected the host key of client-1 in an ordinary file {host}, found none: does it run?\n"
+    )
+
+
 def test_images_hold_no_secrets():
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     assert ignored[1] == "*"
