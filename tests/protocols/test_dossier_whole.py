@@ -49,6 +49,15 @@ RUNS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("protocol", "values"), RUNS, ids=str)
 def test_every_message_that_is_sent_is_told_and_nothing_else(protocol: str, values: dict[str, Any]) -> None:
+    compare(protocol, values, 5 if protocol == "secfc" else 3)
+
+
+@pytest.mark.parametrize("mode", ["two-party", "threshold"])
+def test_every_message_of_two_parties_is_told_and_nothing_else(mode: str) -> None:
+    compare("vertical-he", {"vertical-he": {"mode": mode}}, 1, parties=2)
+
+
+def compare(protocol: str, values: dict[str, Any], clients: int, **more: Any) -> None:
     config = with_values(
         RunConfig(protocol=protocol, dataset="iris", bounds="0,10", k=2, rounds=1, epsilon=10.0), values
     )
@@ -58,11 +67,12 @@ def test_every_message_that_is_sent_is_told_and_nothing_else(protocol: str, valu
         sent.add(NUMBERS[header.type])
         return body
 
-    run_together(config, 5 if protocol == "secfc" else 3, tap=tap)
+    run_together(config, clients, tap=tap)
     facts = {
         "masking": "pairwise" if protocol == "feddp" else config.masking,
         "align": values.get("vertical", {}).get("align"),
         **config.own_settings,
+        **more,
     }
     flow = find_flow(protocol, facts)
     assert flow is not None

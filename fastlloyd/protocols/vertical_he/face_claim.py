@@ -15,7 +15,7 @@ FLOODING = (
     "exactly"
 )
 _AGAINST = (
-    "any single other party, over all messages to it (the computing party sees ciphertexts, the key holder noisy sums; "
+    "any single other party, over all messages to it (the computing party sees ciphertexts, the {} noisy sums; "
     "the two together can open everything)"
 )
 _AGAINST_SEVERAL = (
@@ -36,7 +36,7 @@ _HEURISTIC = {
 def against(plan: Plan, done: int) -> str:
     """Say against whom the claim is, and what is counted beyond the rounds done."""
     left_out = plan.rounds - done
-    whom = _AGAINST
+    whom = _AGAINST.format("other" if plan.mode == THRESHOLD else "key holder")
     if plan.openers and plan.threshold == plan.parties:
         whom = _AGAINST_SEVERAL.format("all other parties together", "all parties together")
     elif plan.openers:

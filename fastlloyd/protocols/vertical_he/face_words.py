@@ -32,6 +32,16 @@ def _opened_in_parts(facts: Mapping[str, Any]) -> bool:
     return _threshold(facts) and _several(facts)
 
 
+def _shared_by_two(facts: Mapping[str, Any]) -> bool:
+    """Whether two parties share the key: then neither of them is its holder."""
+    return _threshold(facts) and not _several(facts)
+
+
+def _held(facts: Mapping[str, Any]) -> bool:
+    """Whether one party holds the key."""
+    return not _threshold(facts)
+
+
 def _threshold(facts: Mapping[str, Any]) -> bool:
     return bool(facts.get("mode") == THRESHOLD)
 
@@ -81,6 +91,25 @@ _OWN = (
         server="public keys",
         others="public keys",
         types=(numbers.KEY_MATERIAL,),
+        when=_held,
+    ),
+    Message(
+        name="KeyMaterial (threshold, two)",
+        about="what a shared key begins with, and the common public keys",
+        route="each of the two to the other",
+        server="public keys",
+        others="public keys",
+        types=(numbers.KEY_MATERIAL,),
+        when=_shared_by_two,
+    ),
+    Message(
+        name="KeyMaterial (threshold, more than two)",
+        about="what a shared key begins with, and the common public keys",
+        route="computing party to owners",
+        server="public keys",
+        others="public keys",
+        types=(numbers.KEY_MATERIAL,),
+        when=_opened_in_parts,
     ),
     Message(
         name="KeyContribution (threshold)",
@@ -107,7 +136,7 @@ _OWN = (
         server="ciphertexts that the computing party cannot open",
         others="never sent to them (the key holder could open them)",
         types=(numbers.ENCRYPTED_BLOCK,),
-        when=lambda facts: not _threshold(facts),
+        when=_held,
     ),
     Message(
         name="EncryptedBlock (threshold)",
@@ -125,7 +154,16 @@ _OWN = (
         server="what the computing party made: ciphertexts",
         others="the key holder: sums with the computing party's noise",
         types=(numbers.NOISY_SAMPLES,),
-        when=lambda facts: not _opened_in_parts(facts),
+        when=_held,
+    ),
+    Message(
+        name="NoisySamples (threshold, two)",
+        about="the sums of a round, opened in part, with the computing party's noise",
+        route="computing party to the other",
+        server="what the computing party made: ciphertexts",
+        others="sums with the computing party's noise",
+        types=(numbers.NOISY_SAMPLES,),
+        when=_shared_by_two,
     ),
     Message(
         name="NoisySamples (threshold, more than two)",
@@ -152,7 +190,16 @@ _OWN = (
         server="sums with both sides' noise, hence with the key holder's alone",
         others="sums with both sides' noise; the key holder: with the computing party's alone",
         types=(numbers.NOISY_SUMS,),
-        when=lambda facts: not _opened_in_parts(facts),
+        when=_held,
+    ),
+    Message(
+        name="NoisySums (threshold, two)",
+        about="the sums of a round, opened, with the noise of both sides",
+        route="the other party to computing party",
+        server="sums with both sides' noise, hence with the other party's alone",
+        others="sums with both sides' noise, hence with the computing party's alone",
+        types=(numbers.NOISY_SUMS,),
+        when=_shared_by_two,
     ),
     Message(
         name="NoisySums (threshold, more than two)",
@@ -179,6 +226,7 @@ _OWN = (
         server="digests of what the sender was told",
         others="the same",
         types=(numbers.CHAINS,),
+        when=_several,  # of two, nobody is told the same by a third
     ),
 )
 
@@ -210,13 +258,16 @@ def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
 
 def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
     """Return where data are and go."""
+    key, rest = "The key holder's key", "key holder, further owners"
+    if _threshold(facts):
+        key = "The shares of rank 0 and t - 1 owners together (of all parties unless a threshold t is set)"
+        rest = "other parties" if _several(facts) else "other party"
     return Flow(
         records="an owner's columns go to the computing party encrypted, and it cannot open them; what is opened are "
-        "noisy sums of each round. The key holder's key (in threshold mode: the shares of rank 0 and t - 1 owners "
-        "together, of all parties unless a threshold t is set) could open the columns. Columns of the computing party "
-        "itself do not leave it",
+        f"noisy sums of each round. {key} could open the columns. Columns of the computing party itself do not "
+        "leave it",
         labels=NO_LABELS,
         result="the released centres: all parties",
         messages=(*BEGINNING, PLAN_PROPOSAL, READY, COLUMNS, *_OWN, COUNTERS),
-        readers=("computing party", "key holder, further owners"),
+        readers=("computing party", rest),
     )

@@ -262,5 +262,11 @@ def test_parties_are_named_with_what_they_hold_and_do() -> None:
     )
     three = to_markdown(make_dossier(plan_run(config("vertical-he", {}), 2, roster(["hub", "lab", "clinic"]), d=4)))
     assert "| hub | server, holds no columns, expected to compute |" in three
+    shared = config("vertical-he", {"vertical-he": {"mode": "threshold"}})
+    for names, rest in ((["lab", "clinic"], "the other party"), (["hub", "lab", "clinic"], "other parties")):
+        text = to_markdown(make_dossier(plan_run(shared, len(names) - 1, roster(names), d=4)))
+        assert "key holder" not in text and f"{rest.removeprefix('the ')} can read" in text
+        route = "each of the two to the other" if len(names) == 2 else "computing party to owners"
+        assert re.search(rf"\| KeyMaterial [^|]*\|[^|]*\| {route} \|", text)
     plain = to_markdown(make_dossier(plan_run(config("fastlloyd", {}), 1, roster(["hub", "lab"]), d=4)))
     assert "| hub | server, holds no records |" in plain and "| lab | client, holds records |" in plain
