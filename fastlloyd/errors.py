@@ -138,6 +138,7 @@ class Reason(IntEnum):
     STATE = 14
     EQUIVOCATION = 15
     NOT_APPROVED = 16
+    CONTRADICTION = 17
 
     @property
     def sentence(self) -> str:
@@ -163,6 +164,8 @@ _SENTENCES: dict[Reason, str] = {
     Reason.EQUIVOCATION: "told several parties different things, so no result was written",
     Reason.NOT_APPROVED: "did not start: what was approved is another configuration (its own standard error names each "
     "value that differs)",
+    Reason.CONTRADICTION: "got answers of other parties that contradict each other; which of them is at fault is not "
+    "known (its own standard error names them)",
     Reason.OUTPUT: "could not write its result files (the details stand on its own standard error)",
 }
 
@@ -241,7 +244,7 @@ class PeerError(FastLloydError):
     peer : str
         Name of the peer at fault, as `str(PartyId)` gives it.
     rank : int
-        Its rank.
+        Its rank; this party's own where it is one of several, and nobody knows which: they stand in the message.
     """
 
     exit_code = EXIT_PEER

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fastlloyd.crypto.he.ckks import Context
 from fastlloyd.crypto.he.keyshare import KeyShare
 from fastlloyd.crypto.he.lattice import Sample
-from fastlloyd.errors import PeerError, name_some
+from fastlloyd.errors import PeerError, Reason, name_some
 from fastlloyd.party.effects import Attest, Gather, Party, Publish, Receive, Record, Send
 from fastlloyd.protocols.vertical_he.frame import blaming, block_format, key_format, parts_bytes, sums_format
 from fastlloyd.protocols.vertical_he.math import lwe
@@ -121,7 +121,8 @@ def _gather_parts(
     Raises
     ------
     PeerError
-        Members of a group, who are named, answered differently.
+        Members of a group answered differently. The message names the group, for its first member may have given the
+        others different pieces; no party is singled out.
     """
     further, wire_bits = tuple(map(PartyId, plan.openers)), plan.scales.wire_bits
     hidden = Sample(np.zeros_like(switched.constants), switched.vectors)
@@ -138,11 +139,12 @@ def _gather_parts(
     for number, group in enumerate(plan.groups):
         first, *others = (parts[rank][plan.held(rank).index(number)] for rank in group if rank in parts)
         if any((other != first).any() for other in others):
-            members = tuple(PartyId(rank) for rank in group if rank in parts)
             raise PeerError(
-                f"{name_some(members)} share a piece of the key and answered round {t} with different numbers, "
-                "expected the same; one of them (which is not known) does not follow the protocol: ask them",
-                rank=members[0].rank,
+                f"{name_some(tuple(map(PartyId, group)))} share a piece of the key, and those of them that answered "
+                f"round {t} sent different numbers, expected the same; one of them (which is not known) does not "
+                "follow the protocol: ask them",
+                rank=plan.computing,
+                reason=Reason.CONTRADICTION,
             )
         phases = phases + first
     return phases, tuple(sorted(answers))

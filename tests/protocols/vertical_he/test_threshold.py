@@ -13,7 +13,7 @@ pytest.importorskip("tenseal")
 
 from fastlloyd.crypto.he.ckks import Context, KeyHolder, Refresher
 from fastlloyd.crypto.he.lattice import Parameters, Sample
-from fastlloyd.errors import ConfigError, PeerError
+from fastlloyd.errors import Aborted, ConfigError, PeerError, Reason
 from fastlloyd.party.effects import Gather
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.vertical_he.computing import _gather_parts
@@ -242,7 +242,7 @@ def test_pieces_and_blocks_that_come_unasked_are_let_in() -> None:
     assert led > 1 and limits.ahead_bytes >= key_bytes(plan) + pieces + blocks
 
 
-def test_members_of_a_group_that_answer_differently_are_named() -> None:
+def test_of_members_of_a_group_that_answer_differently_all_are_named_and_none_is_blamed() -> None:
     plan = shared_plan(4, threshold=3)
     wire_bits, shape = plan.scales.wire_bits, (plan.outputs, plan.scales.ring)
     switched = Sample(np.zeros(plan.outputs, np.int64), np.ones(shape, np.int64))
@@ -262,8 +262,29 @@ def test_members_of_a_group_that_answer_differently_are_named() -> None:
     # Pieces of {1, 2}, {1, 3} and {2, 3}.
     assert (opened({1: answer(5, 6), 2: answer(5, 7), 3: answer(6, 7)}) == 18).all()
     assert (opened({2: answer(5, 7), 3: answer(6, 7)}) == 18).all()
-    with pytest.raises(PeerError, match=r"client 1, client 3 share a piece .* round 0 with different numbers"):
+    with pytest.raises(PeerError, match=r"client 1, client 3 share .* round 0 sent different numbers") as caught:
         opened({1: answer(5, 6), 2: answer(5, 7), 3: answer(8, 7)})
+    assert (caught.value.rank, caught.value.reason) == (plan.computing, Reason.CONTRADICTION)
+    elsewhere = str(Aborted(rank=plan.computing, reason=Reason.CONTRADICTION, code=3, by=plan.computing))
+    assert elsewhere.startswith("the server got answers of other parties that contradict") and "client" not in elsewhere
+
+
+def test_of_a_group_of_three_also_the_one_that_is_away_is_named_for_it_may_have_dealt_different_pieces() -> None:
+    plan = shared_plan(5, threshold=3)
+    wire_bits, shape = plan.scales.wire_bits, (plan.outputs, plan.scales.ring)
+    switched = Sample(np.zeros(plan.outputs, np.int64), np.ones(shape, np.int64))
+    work = _gather_parts(plan, switched, 0, tuple(map(PartyId, plan.openers)))
+    next(work)
+    work.send(None)
+    answers = {
+        PartyId(rank): PartialOpenings(
+            lwe.encode_parts(np.full(plan.outputs * len(plan.held(rank)), rank, np.int64), wire_bits)
+        )
+        for rank in plan.groups[0][1:]
+    }
+    with pytest.raises(PeerError) as caught:
+        work.send(answers)
+    assert str(caught.value).startswith(", ".join(f"client {rank}" for rank in plan.groups[0]) + " share")
 
 
 @pytest.mark.slow
