@@ -48,6 +48,8 @@ SKETCH, HISTOGRAM, REPORTS, REPORT_PAIRS = "sketch", "histogram", "reports", "re
 EXACT, EXACT_PAIRS = "exact", "exact pairs"
 CENTRAL, CENTRAL_PRIVATE = "central", "central private"
 TOTAL_SHARE, TREE_SHARE = 0.02, 0.5
+# Settings that no noise depends on: a record moves a release as far whatever they are.
+_AFTER_NOISE = frozenset({"local_clusters", "estimator", "fit", "steps"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,10 +158,28 @@ def plan_of(problem: Problem, method: Method, epsilon: float, seed: int) -> Plan
     return replace(_plan(problem.n, widths, epsilon, tuple(sorted(settings.items()))), seed=seed)
 
 
-# More than one figure has: each takes a while to tighten, and all repetitions have the same but for the seed.
+# All repetitions have the same but for the seed.
 @lru_cache(maxsize=512)
 def _plan(n: int, widths: tuple[int, ...], epsilon: float, settings: tuple[tuple[str, Any], ...]) -> Plan:
-    public = PublicParameters(
+    """Return a run's plan, its noise from one that differs in what follows after the noise alone."""
+    before = tuple((name, value) for name, value in settings if name not in _AFTER_NOISE)
+    noise = _tight(n, widths, epsilon, before)
+    return replace(
+        make_plan(_public(n, widths, epsilon, dict(settings)), _features(widths), tight=False),
+        total_scale=noise.total_scale,
+        local_epsilon=noise.local_epsilon,
+        phantoms=noise.phantoms,
+    )
+
+
+# More than one method and figure has the same: it takes a while to tighten.
+@lru_cache(maxsize=512)
+def _tight(n: int, widths: tuple[int, ...], epsilon: float, settings: tuple[tuple[str, Any], ...]) -> Plan:
+    return make_plan(_public(n, widths, epsilon, {**dict(settings), "local_clusters": 2}), _features(widths))
+
+
+def _public(n: int, widths: tuple[int, ...], epsilon: float, settings: Mapping[str, Any]) -> PublicParameters:
+    return PublicParameters(
         protocol="vertical-dp",
         clients=len(widths),
         k=K,
@@ -167,12 +187,15 @@ def _plan(n: int, widths: tuple[int, ...], epsilon: float, settings: tuple[tuple
         epsilon=epsilon,
         delta=1.0 / n,
         seed=0,
-        settings=dict(settings),
+        settings=settings,
     )
-    return make_plan(public, [_features(party, width) for party, width in enumerate(widths, 1)])
 
 
-def _features(party: int, width: int) -> PartyFeatures:
+def _features(widths: tuple[int, ...]) -> list[PartyFeatures]:
+    return [_party(party, width) for party, width in enumerate(widths, 1)]
+
+
+def _party(party: int, width: int) -> PartyFeatures:
     names = tuple(f"p{party}x{h + 1}" for h in range(width))
     return PartyFeatures(names=names, bounds=Bounds(-np.ones(width), np.ones(width), names))
 

@@ -145,7 +145,8 @@ def level_table(gamma: float, word_bits: int = WORD_BITS) -> LevelTable:
     return LevelTable(word_bits, tuple(totals))
 
 
-@lru_cache(maxsize=8)
+# A figure of the paper takes turns with twelve numbers of phantoms.
+@lru_cache(maxsize=16)
 def phantom_table(gamma: float, phantoms: int, word_bits: int = WORD_BITS) -> PhantomTable:
     """Compute the phantoms' distribution, in integers.
 
@@ -190,8 +191,8 @@ def row_epsilon(gamma: float, phantoms: int, word_bits: int = WORD_BITS) -> floa
     """
     users, phantom = level_table(gamma, word_bits), phantom_table(gamma, phantoms, word_bits)
     floor, one = users.floor(phantoms), 1 << word_bits
-    low = Fraction(users.totals[floor], one)
-    worst = 1 / low
+    # A ratio of whole numbers; fractions would be brought to lowest terms at each of some 45,000 levels.
+    most, over = one, users.totals[floor]
     for a in range(floor + 1, users.top + 1):
         u, v = users.totals[a], users.totals[a - 1]
         here, below = phantom.totals[a], phantom.totals[a - 1]
@@ -199,10 +200,11 @@ def row_epsilon(gamma: float, phantoms: int, word_bits: int = WORD_BITS) -> floa
             continue
         if here == below:
             return math.inf
-        ratio = Fraction(u * here - v * below, one * (here - below))
-        worst = max(worst, ratio)
+        rise, gap = u * here - v * below, one * (here - below)
+        if rise * over > most * gap:
+            most, over = rise, gap
     # log1p of a float rounded up; both are within an ulp, and 1 + 2^-50 covers four.
-    return math.log1p(float(worst - 1)) * (1.0 + 2.0**-50)
+    return math.log1p(float(Fraction(most - over, over))) * (1.0 + 2.0**-50)
 
 
 def phantoms_for(epsilon: float) -> int:

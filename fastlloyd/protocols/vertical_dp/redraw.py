@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.protocols.vertical_dp.math.estimate import Table, basic_error
 from fastlloyd.protocols.vertical_dp.math.fit import Cells, Pair, rake, thin
-from fastlloyd.protocols.vertical_dp.math.grid import Centers, assign_cells, refine, seed_centers
+from fastlloyd.protocols.vertical_dp.math.grid import Centers, assign_cells, refine, seed_centers, walks_of
 from fastlloyd.protocols.vertical_dp.math.local import local_doubts
 from fastlloyd.protocols.vertical_dp.math.pair import likelihood_error
 from fastlloyd.protocols.vertical_dp.messages import Spread
@@ -68,7 +68,7 @@ def redraw(plan: Plan, result: ServerResult) -> Spread:
         for place, (own, sizes) in enumerate(zip(result.local_centers, _local_sizes(plan, result.cells), strict=True))
     ]
     cells, again = _drawing(plan, result, stream)
-    final = _by_party(plan, result.centers)
+    final, walks = _by_party(plan, result.centers), walks_of(cells.places)
     centers, weights = np.zeros_like(result.centers), np.zeros_like(result.weights)
     draws = min(max(_WORK // (len(cells.weights) * plan.k * plan.clients), _LEAST_DRAWS), _MOST_DRAWS)
     for _ in range(draws):
@@ -77,9 +77,9 @@ def redraw(plan: Plan, result: ServerResult) -> Spread:
             for own, doubt in zip(result.local_centers, doubts, strict=True)
         ]
         drawn = again()
+        fresh = seed_centers(drawn, walks, local, plan.k, stream=stream)
         found = min(
-            (refine(drawn, local, first, _STEPS) for first in (final, seed_centers(drawn, local, plan.k, stream))),
-            key=lambda each: each.cost,
+            (refine(drawn, walks, local, first, _STEPS) for first in (final, fresh)), key=lambda each: each.cost
         )
         order = _match(result.centers, found.centers)
         total = possible_total(result.noisy_total + _laplace(plan.total_scale, stream), plan)
@@ -126,7 +126,7 @@ def _drawing(plan: Plan, result: ServerResult, stream: PublicStream) -> tuple[Ce
 def _unsettled(plan: Plan, result: ServerResult, variances: Sequence[float]) -> Floats:
     """Return the variance of the final centres that local centres' own adds, shape (k, d): each is a weighed mean."""
     clusters, final = plan.local_clusters, _by_party(plan, result.centers)
-    labels, _ = assign_cells(result.cells, result.local_centers, final)
+    labels, _ = assign_cells(result.cells, walks_of(result.cells.places), result.local_centers, final)
     found = []
     for place, own in enumerate(final):
         where = labels * clusters + result.cells.places[:, place]

@@ -17,7 +17,7 @@ from fastlloyd.privacy.sketch.sketch import make_sketch
 from fastlloyd.protocols.vertical_dp.client import noise_for
 from fastlloyd.protocols.vertical_dp.face_noise import noise_of
 from fastlloyd.protocols.vertical_dp.math.fit import Cells
-from fastlloyd.protocols.vertical_dp.math.grid import assign_cells, cluster_cells
+from fastlloyd.protocols.vertical_dp.math.grid import assign_cells, cluster_cells, walks_of
 from fastlloyd.protocols.vertical_dp.math.local import GRID, cluster_locally, local_doubts
 from fastlloyd.protocols.vertical_dp.math.weights import noisy_count
 from fastlloyd.protocols.vertical_dp.plan import Plan
@@ -62,7 +62,8 @@ def play(points: Floats, plan: Plan, number: int) -> Played:
     found = cluster_cells(cells, centers, plan.k, seed=plan.seed)
     result = ServerResult(found.centers, found.weights, total, cells, centers)
     by_party = np.split(found.centers, np.cumsum([own.shape[1] for own in columns])[:-1], axis=1)
-    where, _ = assign_cells(Cells(np.stack(labels, axis=1), np.ones(len(points))), centers, by_party)
+    cells = Cells(np.stack(labels, axis=1), np.ones(len(points)))
+    where, _ = assign_cells(cells, walks_of(cells.places), centers, by_party)
     sizes = np.bincount(where, minlength=plan.k).astype(np.float64)
     means = np.array([points[where == j].mean(axis=0) if sizes[j] else found.centers[j] for j in range(plan.k)])
     return Played(result, sizes, means)

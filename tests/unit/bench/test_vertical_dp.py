@@ -40,10 +40,14 @@ from fastlloyd.bench.vertical_dp.plan import (
 )
 from fastlloyd.bench.vertical_dp.report import ahead, by_epsilon
 from fastlloyd.bench.vertical_dp.run import Method, baseline_epsilon, plan_of, run_method, v_score, weight_error
+from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.public.make import make_sets
+from fastlloyd.data.vertical import PartyFeatures
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.vertical_dp.math.fit import Cells
+from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
+from fastlloyd.protocols.vertical_dp.plan import make_plan
 from tests.protocols.vertical_dp.support import replays
 
 FIGURES = (
@@ -99,6 +103,23 @@ def test_what_is_called_private_spends_what_is_said_and_the_published_claims_not
     assert 8 * baseline_epsilon(IND_LAP, 3.0, 4) == pytest.approx(3.0 - 0.06)
     for method in (LDP_AGG, LDP_PAIRS):
         assert 8 * baseline_epsilon(method, 3.0, 4) == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("method", [OURS_FIVE, replace(OURS_FIVE, local_clusters=None), MENDED_PAIRS, PAPER_PAIRS])
+def test_methods_share_the_search_for_the_least_noise_and_no_plan_differs(method: Method) -> None:
+    method = replace(method, settings={**method.settings, **TINY})
+    problem = load_problem(tiny(3), None, 0)
+    settings = {**method.settings, "local_clusters": method.local_clusters or "auto"}
+    widths = [own.shape[1] for own in problem.columns]
+    features = [
+        PartyFeatures(names=names, bounds=Bounds(-np.ones(len(names)), np.ones(len(names)), names))
+        for names in (tuple(f"p{party}x{h + 1}" for h in range(width)) for party, width in enumerate(widths, 1))
+    ]
+    public = PublicParameters(
+        protocol="vertical-dp", clients=3, k=5, n_total=problem.n, epsilon=3.0, delta=1.0 / problem.n, seed=7,
+        settings=settings,
+    )  # fmt: skip
+    assert plan_of(problem, method, 3.0, 7) == make_plan(public, features)
 
 
 def test_the_v_score_is_scikit_learns() -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,19 +54,26 @@ def cardinality(levels: Levels, shape: SketchShape) -> NDArray[np.float64]:
     sum over rows of ln F(a) + d / (e^(N d) - 1), d = ln F(a) - ln F(a - 1), or ln F(floor) at the floor; it falls in N.
     """
     log, gap = _logarithms(shape)
-    if (np.median(levels, axis=0) >= shape.top).any():
+    if ((levels >= shape.top).sum(axis=0) > len(levels) // 2).any():
         raise RangeError("a set is too large for sketches with 32-bit words: expected at most 2^28 users")
     at = levels - shape.floor
     sums, gaps = log[at].sum(axis=0), gap[at]
-    above = at > 0
+    floored = at <= 0
     # The continuous limit is the start; ln N then converges in a few steps of Newton's method.
-    middle = np.where(above, 0.5 * gaps, 0.0).sum(axis=0) - sums
-    size = above.sum(axis=0) / np.maximum(middle, 1e-300)
+    middle = np.where(floored, 0.0, 0.5 * gaps).sum(axis=0) - sums
+    size = (len(at) - floored.sum(axis=0)) / np.maximum(middle, 1e-300)
+    shares, terms = np.empty_like(gaps), np.empty_like(gaps)
     for _ in range(_STEPS):
-        powers = np.expm1(np.minimum(size * gaps, 500.0))
+        # In place: with many cells these arrays are far larger than a cache.
+        np.multiply(gaps, size, out=shares)
+        np.minimum(shares, 500.0, out=shares)
+        np.expm1(shares, out=shares)
         with np.errstate(divide="ignore", invalid="ignore"):
-            shares = np.where(above, gaps / powers, 0.0)
-        slope = (shares * (shares + gaps)).sum(axis=0)
+            np.divide(gaps, shares, out=shares)
+        np.copyto(shares, 0.0, where=floored)
+        np.add(shares, gaps, out=terms)
+        np.multiply(shares, terms, out=terms)
+        slope = terms.sum(axis=0)
         score = shares.sum(axis=0) + sums
         with np.errstate(divide="ignore", invalid="ignore"):
             step = np.where(size > 0.0, score / (size * slope), 0.0)
@@ -201,6 +209,7 @@ def check_sketches(sketches: Sequence[Levels], shape: SketchShape) -> None:
         raise DataError(f"expected levels from {shape.floor} to {shape.top}; do all parties use the same parameters?")
 
 
+@lru_cache(maxsize=8)
 def _logarithms(shape: SketchShape) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return ln F(a) and ln F(a) - ln F(a - 1) for a = floor..top; the latter is 0 at the floor."""
     cumulative = shape.user_levels.cumulative()[shape.floor :]

@@ -99,7 +99,7 @@ def fit_tables(tables: Mapping[Pair, Table], total: float, *, max_cells: int = M
     Tables are first made to agree on each party's cluster sizes (the mean over the party's tables). Where noise keeps
     them from having a common grid, fitting circles; the result is the mean over its last round.
 
-    Memory: max_cells * k' cells of S + 1 numbers.
+    Memory: max_cells * k' cells of 2 S numbers, and max_cells numbers for each pair of parties.
     """
     parties, clusters = _check_tables(tables, total)
     sizes, agreed = _agree(tables, parties, total)
@@ -243,18 +243,20 @@ def rake(
     sweeps : int
         Most rounds.
     """
-    mean = weights
+    goals = [tables[pair].ravel() for pair in pairs]
+    # Made once: each round goes through all of them.
+    entries = [places[:, i] * len(tables[i, j]) + places[:, j] for i, j in pairs]
+    mean, weights, factors = weights, weights.copy(), np.empty_like(weights)
     for _ in range(sweeps):
         worst, sum_of = 0.0, np.zeros_like(weights)
-        for i, j in pairs:
-            table = tables[i, j]
-            where = places[:, i] * len(table) + places[:, j]
-            now = np.bincount(where, weights, table.size)
-            worst = max(worst, float(np.abs(now - table.ravel()).max()))
-            ratio = np.divide(table.ravel(), now, out=np.zeros(table.size), where=now > 0.0)
-            weights = weights * ratio[where]
+        for goal, where in zip(goals, entries, strict=True):
+            now = np.bincount(where, weights, goal.size)
+            worst = max(worst, float(np.abs(now - goal).max()))
+            ratio = np.divide(goal, now, out=np.zeros(goal.size), where=now > 0.0)
+            # All are in range: the mode only spares a second buffer.
+            weights *= ratio.take(where, out=factors, mode="clip")
             sum_of += weights
         mean = sum_of / len(pairs)
-        if worst <= _TOLERANCE * float(table.sum()):
+        if worst <= _TOLERANCE * float(tables[pairs[-1]].sum()):
             break
     return mean

@@ -17,7 +17,7 @@ from fastlloyd.privacy.sketch.release import ZERO_OUT
 from fastlloyd.privacy.sketch.sketch import Levels, SketchShape
 from fastlloyd.protocols.vertical_dp.math.estimate import Table, basic_table, cluster_sizes
 from fastlloyd.protocols.vertical_dp.math.fit import MAX_CELLS, Cells, cells_of, fit_tables, paper_fit
-from fastlloyd.protocols.vertical_dp.math.pair import likelihood_table
+from fastlloyd.protocols.vertical_dp.math.pair import likelihood_tables
 from fastlloyd.randomness.secret import SecretRandom
 
 Group = tuple[int, ...]
@@ -67,7 +67,7 @@ def estimate_weights(
     total : float
         Paper: n-hat.
     estimator : {'likelihood', 'basic'}
-        For a group: `pair.likelihood_table` (ours, pairs only) or `estimate.basic_table`.
+        For a group: `pair.likelihood_tables` (ours, pairs only) or `estimate.basic_table`.
     fit : {'entropy', 'paper'}
         From pairs to the grid: `fit.fit_tables` (ours) or `fit.paper_fit`; not used for two parties.
     max_cells : int
@@ -92,8 +92,10 @@ def estimate_weights(
         raise ConfigError(f"expected an estimator of {ESTIMATORS} and a fit of {FITS}, got {estimator!r} and {fit!r}")
     if not total > 0.0:
         raise DataError(f"expected a positive estimated number of users, got {total:g}; choose a larger --epsilon")
-    table = likelihood_table if estimator == "likelihood" else basic_table
-    tables = {group: table(levels, shape, total) for group, levels in sketches.items()}  # Alg. 5, lines 6 to 8
+    if estimator == "likelihood":
+        tables = dict(zip(sketches, likelihood_tables(list(sketches.values()), shape, total), strict=True))
+    else:
+        tables = {group: basic_table(levels, shape, total) for group, levels in sketches.items()}  # Alg. 5, lines 6-8
     if len(tables) == 1:
         return cells_of(next(iter(tables.values())))
     pairs = {(group[0], group[-1]): found for group, found in tables.items()}

@@ -7,6 +7,7 @@ squares with the same distance of a chi-square variable, so the file as a whole 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import time
 
@@ -246,9 +247,23 @@ def test_a_cell_is_watched_up_to_the_larger_value_and_no_longer_than_the_floor_s
     assert found == pytest.approx(np.array([[steps[0] + 2 * steps[1]]]), rel=1e-12)
 
 
-def test_the_multiplier_makes_the_weights_add_up() -> None:
-    events, times = np.array([[0.0, 0.5], [2.0, 3.0]]), np.array([[1.0, 2.0], [3.0, 4.0]])
+def test_the_weights_add_up_also_where_cells_have_no_events() -> None:
+    events = np.array([[[0.0, 0.5], [2.0, 3.0]], [[1.0, 0.5], [2.0, 3.0]], [[0.0, 0.0], [0.0, 0.0]]])
+    times = np.array([[[1.0, 2.0], [3.0, 4.0]]] * 3)
     for total in (0.1, 7.0, 1e6):
-        multiplier = pair._multiplier(events, times, total)
-        assert (times[events > 0.0] + multiplier > 0.0).all()
-        assert (events / (times + multiplier)).sum() == pytest.approx(total, rel=1e-9)
+        found = pair._rescaled(events, times, total)
+        assert (found[events > 0.0] > 0.0).all() and (found[events == 0.0] == 0.0).all()
+        assert found.sum(axis=(1, 2)) == pytest.approx(np.array([total, total, 0.0]), rel=1e-9)
+
+
+def test_pairs_that_take_their_steps_together_have_the_bits_of_each_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = SketchShape(rows=256, clusters=4, phantoms=5)
+    labels = correlated_labels(2_000, 4, 4, 3)
+    # One pair without users, whose steps end at once; one whose second party has users in two clusters alone.
+    users = [*itertools.combinations(labels, 2), (np.full(9, -1), np.full(9, -1)), (labels[0], labels[1] % 2)]
+    sketches = [[make_sketch(own, place, KEY, shape) for place, own in enumerate(pair_of)] for pair_of in users]
+    alone = [likelihood_table(own, shape, 2_000.0) for own in sketches]
+    for most in (1 << 21, 3_000):  # all at once, some at a time
+        monkeypatch.setattr(pair, "_TOGETHER", most)
+        together = pair.likelihood_tables(sketches, shape, 2_000.0)
+        assert all((one == other).all() for one, other in zip(alone, together, strict=True))

@@ -15,7 +15,7 @@ from sklearn.cluster import KMeans
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.privacy.sketch.sketch import SketchShape, make_sketch
 from fastlloyd.protocols.vertical_dp.math.fit import Cells, cells_of, fit_tables, paper_fit, thin
-from fastlloyd.protocols.vertical_dp.math.grid import cluster_cells
+from fastlloyd.protocols.vertical_dp.math.grid import assign_cells, cluster_cells, walks_of
 from fastlloyd.protocols.vertical_dp.math.weights import count_release, estimate_weights, groups_of, noisy_count
 from fastlloyd.randomness.prg import PublicStream
 from fastlloyd.randomness.secret import SecretRandom
@@ -271,6 +271,27 @@ def test_the_final_centres_depend_on_the_public_seed_alone() -> None:
     cells, local = blobs(2, 5, 13)
     one, two = (cluster_cells(cells, local, 5, seed=4, starts=2) for _ in range(2))
     assert (one.centers == two.centers).all()
+
+
+@pytest.mark.parametrize("order", ["whole grid", "shuffled sample", "repeated"])
+def test_cells_are_assigned_to_the_bit_as_party_by_party(order: str) -> None:
+    rng = np.random.default_rng(15)
+    places = np.indices((7,) * 5).reshape(5, -1).T  # two blocks, the second of another size
+    if order == "shuffled sample":
+        places = rng.permutation(places)[:900]
+    elif order == "repeated":
+        places = np.repeat(places[::50], 2, axis=0)
+    cells = Cells(places, rng.random(len(places)))
+    local, centers = ([rng.normal(size=(size, 2)) for _ in range(5)] for size in (7, 6))
+    centers[0][4], centers[1][4], centers[2][4] = centers[0][1], centers[1][1], centers[2][1]
+    centers[3][4], centers[4][4] = centers[3][1], centers[4][1]  # a tie: the lower number counts
+    apart = np.zeros((len(places), 6))
+    for party in range(5):
+        apart += ((local[party][:, None] - centers[party][None]) ** 2).sum(axis=2)[places[:, party]]
+    labels, cost = assign_cells(cells, walks_of(places), local, centers)
+    assert (labels == apart.argmin(axis=1)).all()
+    blocks = (slice(first, first + (1 << 14)) for first in range(0, len(places), 1 << 14))
+    assert cost == sum(float(cells.weights[block] @ apart[block].min(axis=1)) for block in blocks)
 
 
 def test_fewer_cells_than_centres_repeat_some() -> None:
