@@ -29,11 +29,15 @@ def nearest(points: NDArray[np.float64], centers: NDArray[np.float64]) -> tuple[
     total = 0.0
     height = max(1, _BLOCK_VALUES // max(centers.size, 1))
     squared = (centers**2).sum(axis=1)
+    twice = 2.0 * centers.T
     for start in range(0, len(points), height):
         block = points[start : start + height]
-        found = (squared - 2.0 * block @ centers.T).argmin(axis=1)
+        found = (squared - block @ twice).argmin(axis=1)
         labels[start : start + height] = found
-        total += float(((block - centers[found]) ** 2).sum())
+        apart = centers[found]
+        np.subtract(block, apart, out=apart)
+        np.multiply(apart, apart, out=apart)
+        total += float(apart.sum())
     return labels, total / len(points)
 
 

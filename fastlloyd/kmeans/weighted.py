@@ -24,6 +24,8 @@ _ORDERED_FEATURES = 8
 # In order, what is worked on stays in the processor's cache.
 _ORDERED_VALUES = 1 << 14
 _FEW_CENTERS = 16
+# Beyond it the calls of numpy no longer cost more than the sums.
+_FEW_VALUES = 1 << 16
 
 _PLAIN = Passes(patience=math.inf)
 
@@ -111,7 +113,7 @@ def seed_centers(
         mass = weights * nearest
         tries = _draw(mass if mass.sum() > 0.0 else weights, candidates, stream)
         shrunk = np.minimum(nearest[:, None], _squared_distances(points, points[tries]))
-        best = int(np.argmin([total(weights * column) for column in shrunk.T]))
+        best = int(np.argmin(np.cumsum(weights[:, None] * shrunk, axis=0)[-1]))  # in order, as `total`
         chosen[j], nearest = points[tries[best]], shrunk[:, best]
     return chosen
 
@@ -139,9 +141,7 @@ def refine(
     for _ in range(max_steps):
         totals = np.bincount(labels, weights, len(centers))
         held = totals > 0.0
-        for h in range(points.shape[1]):
-            sums = np.bincount(labels, weights * points[:, h], len(centers))
-            centers[held, h] = sums[held] / totals[held]
+        centers[held] = _sums_by_label(points, labels, weights, len(centers))[held] / totals[held, None]
         before = labels
         labels, distances = nearest(points, centers, passes)
         if (labels == before).all():
@@ -175,6 +175,19 @@ def nearest(
     for _ in passes.over(n, k, d, label):
         pass
     return labels, distances
+
+
+def _sums_by_label(
+    points: NDArray[np.float64], labels: NDArray[np.int64], weights: NDArray[np.float64], k: int
+) -> NDArray[np.float64]:
+    """Add up weighted points, shape (n, d), of each of k labels, one after the other; shape (k, d)."""
+    d = points.shape[1]
+    if points.size > _FEW_VALUES:
+        return np.stack([np.bincount(labels, weights * column, k) for column in points.T], axis=1)
+    # One call in place of d: the same additions in the same order.
+    places = (labels[:, None] * d + np.arange(d)).ravel()
+    sums = np.bincount(places, (weights[:, None] * points).ravel(), k * d)
+    return sums.reshape(k, d).astype(np.float64, copy=False)
 
 
 def _squared_distances(points: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -32,6 +32,7 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.release import Release
@@ -62,6 +63,9 @@ _SQRT_HALF, _SQRT_PI = math.sqrt(0.5), math.sqrt(math.pi)
 _FRACTION_FROM, _FRACTION_TERMS = 2.0, 80
 # Outcomes rarer than this are counted as if they gave everything away.
 _LEAST_LOG_MASS = -80.0
+
+_Events = tuple[tuple[str, tuple[tuple[float, int], ...]], ...]
+"""For each norm: noise multipliers, and how many releases have each."""
 
 
 def spent(releases: Sequence[Release], delta: float) -> float:
@@ -104,7 +108,8 @@ def spent(releases: Sequence[Release], delta: float) -> float:
         pure = math.inf
     if delta <= SAMPLER_DELTA:
         return pure
-    return min(pure, _compose(counts, delta - SAMPLER_DELTA))
+    events = tuple((norm, tuple(sorted(found.items()))) for norm, found in counts.items())
+    return min(pure, _compose(events, delta - SAMPLER_DELTA))
 
 
 def change_epsilon(releases: Sequence[Release], delta: float) -> float:
@@ -188,8 +193,14 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     return high
 
 
-def _compose(counts: Mapping[str, Mapping[float, int]], delta: float) -> float:
-    """Compose Gaussian releases by the formula; others by privacy loss distributions, at an interval that fits."""
+@lru_cache(maxsize=64)
+def _compose(events: _Events, delta: float) -> float:
+    """Compose Gaussian releases by the formula; others by privacy loss distributions, at an interval that fits.
+
+    Kept, for the same releases are asked about again: by the calibration, by the check of the plan, by each party in
+    one process.
+    """
+    counts = {norm: dict(found) for norm, found in events}
     squares = {norm: math.fsum(n / scale**2 for scale, n in events.items()) for norm, events in counts.items()}
     all_squares = math.fsum(squares.values())
     if not (counts["l1"] or counts["pure"]) and all_squares >= _LEAST_MU**2:

@@ -22,6 +22,7 @@ Search = Callable[[Good], float | None]
 
 _MOST_RECORDS = 1 << 30
 _STEPS = 5
+_MARGIN = 1.04
 
 
 def outlook_line(
@@ -83,8 +84,6 @@ def _goodness(expect: Expect, change: Callable[[float], tuple[int, float, int]])
 
 def _asked_near(search: Search, likely: Good, good: Good) -> Good:
     """Return `good`, asked first where it is likely to change: above a good value all are good, below a bad none."""
-    guesses: dict[float, bool] = {}
-    search(lambda value: guesses.setdefault(value, likely(value)))
     least_good, most_bad = math.inf, -math.inf
 
     def asked(value: float) -> bool:
@@ -96,11 +95,20 @@ def _asked_near(search: Search, likely: Good, good: Good) -> Good:
                 most_bad = value
         return value >= least_good
 
-    for guess in (True, False):
-        alike = [value for value, found in guesses.items() if found is guess]
-        if alike:
-            asked(min(alike) if guess else max(alike))
+    for guess, last in ((True, _MARGIN), (False, 1.0 / _MARGIN)):
+        for margin in (1.0, last):
+            alike = [value for value, found in _guess(search, likely, margin).items() if found is guess]
+            # A guess that was wrong is wrong by little: the next one is on the safe side.
+            if not alike or asked(min(alike) if guess else max(alike)) is guess:
+                break
     return asked
+
+
+def _guess(search: Search, likely: Good, margin: float) -> dict[float, bool]:
+    """Return what a search would ask about, and the likely answers if that much more were needed."""
+    guesses: dict[float, bool] = {}
+    search(lambda value: guesses.setdefault(value, likely(value / margin)))
+    return guesses
 
 
 def _fewer(k: int) -> list[int]:

@@ -15,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import quantise, round_centers
+from fastlloyd.kmeans.passes import Passes
 from fastlloyd.privacy.noise.discrete import discrete_gaussian, polya_difference
 from fastlloyd.privacy.shares import draw_laplace_share
 from fastlloyd.protocols.feddp.budget import CENTERS, LLOYD, OUTER, WEIGHTS
 from fastlloyd.protocols.feddp.client import statistics_of
 from fastlloyd.protocols.feddp.math.noise import noisy_elements
+from fastlloyd.protocols.feddp.math.projection import Projection
 from fastlloyd.protocols.feddp.math.record import Statistics
 from fastlloyd.protocols.feddp.math.stage import (
     Centers,
@@ -53,8 +55,11 @@ class CentralResult:
     projected: ProjectedCenters | None
 
 
-def pool(points: NDArray[np.float64], plan: Plan, users: NDArray[np.int64] | None = None) -> Statistics:
-    """Prepare pooled points once for many runs with plans of the same grids and bounds.
+class Pool:
+    """Statistics of pooled records for many runs with plans of the same grids and bounds.
+
+    A Lloyd step by given centres is computed once: baselines begin with the same centres at every epsilon and with
+    every number of steps.
 
     Parameters
     ----------
@@ -63,15 +68,49 @@ def pool(points: NDArray[np.float64], plan: Plan, users: NDArray[np.int64] | Non
     plan : Plan
     users : int64 array, shape (n,), optional
         Client level: numbers that are unique over all clients.
+    passes : Passes, optional
+        How to go through the records.
     """
-    return statistics_of(quantise(points, plan.fraction_bits), plan, users)
+
+    def __init__(
+        self,
+        points: NDArray[np.float64],
+        plan: Plan,
+        users: NDArray[np.int64] | None = None,
+        passes: Passes | None = None,
+    ) -> None:
+        self._statistics = statistics_of(quantise(points, plan.fraction_bits, passes), plan, users)
+        self._steps: dict[bytes, NDArray[np.int64]] = {}
+
+    def outer_product(self) -> NDArray[np.int64]:
+        """Return what `Statistics` says, as do the next two."""
+        return self._statistics.outer_product()
+
+    def weights(self, projection: Projection) -> NDArray[np.int64]:
+        """Return step 2's weights."""
+        return self._statistics.weights(projection)
+
+    def projected_step(self, projection: Projection, centers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return step 3's sums and counts."""
+        return self._statistics.projected_step(projection, centers)
+
+    def lloyd_step(self, centers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return a Lloyd step's sums and counts, computed or known."""
+        key = centers.tobytes()
+        if key not in self._steps:
+            self._steps[key] = self._statistics.lloyd_step(centers)
+        return self._steps[key]
 
 
-def same_pool(one: Plan, other: Plan) -> bool:
-    """Whether what `pool` made for one plan serves another: the same grids, bounds and level."""
-    names = ("d", "n_server", "privacy_level", "norm_bound", "fraction_bits", "outer_bits")
-    clips = ("outer_clip", "weight_clip", "mean_clip", "count_clip")
-    return all(getattr(one, name) == getattr(other, name) for name in (*names, *clips))
+def grids_of(plan: Plan) -> tuple[object, ...]:
+    """Return what two plans must have in common for one pool: grids, bounds and level."""
+    return tuple(
+        getattr(plan, name)
+        for name in (
+            *("d", "n_server", "privacy_level", "norm_bound", "lift", "fraction_bits", "outer_bits"),
+            *("outer_clip", "weight_clip", "mean_clip", "count_clip"),
+        )
+    )
 
 
 def run_central(
@@ -88,7 +127,7 @@ def run_central(
     Parameters
     ----------
     points : float64 array, shape (n, d), or Statistics
-        All clients' records, scaled; or what `pool` made of them for a plan of the same grids and bounds.
+        All clients' records, scaled; or their `Pool` for a plan of the same grids and bounds.
     server_points : float64 array, shape (n_server, d), or None
         Scaled.
     plan : Plan
@@ -103,7 +142,7 @@ def run_central(
     -------
     CentralResult
     """
-    data = pool(points, plan, users) if isinstance(points, np.ndarray) else points
+    data = Pool(points, plan, users) if isinstance(points, np.ndarray) else points
     secret = SecretRandom()
     draw: Noise = noise or (lambda t, k: draw_total(plan, t, k, secret))
     kinds = [step.kind for step in plan.rounds]

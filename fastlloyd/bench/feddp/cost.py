@@ -15,7 +15,7 @@ from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.feddp.cost_report import Panel, write_report
 from fastlloyd.bench.feddp.data import Source, is_there
 from fastlloyd.bench.feddp.plan import PUBLISHED, Figure, list_cells
-from fastlloyd.bench.feddp.run import KFED, OPTIMAL, STARTS, Trial, Workbench, run_kfed, run_optimal
+from fastlloyd.bench.feddp.run import KFED, OPTIMAL, STARTS, Trial, Workbench
 from fastlloyd.data.public.make import describe_made
 from fastlloyd.version import __version__
 
@@ -68,9 +68,9 @@ def measure(bench: Workbench, source: Source, cell: Cell) -> dict[str, Any]:
     """Measure one cell: the cost per record in original units, and the epsilon spent."""
     problem = bench.problem(source, cell["run"])
     if cell["method"] == OPTIMAL:
-        return {"cost": problem.cost(run_optimal(problem)), "epsilon": None}
+        return {"cost": problem.cost(bench.optimal(problem, cell["run"])), "epsilon": None}
     if cell["method"] == KFED:
-        return {"cost": problem.cost(run_kfed(problem, cell["run"])), "epsilon": None}
+        return {"cost": problem.cost(bench.kfed(problem, cell["run"])), "epsilon": None}
     published = cell["method"] == PUBLISHED
     trial = Trial(
         start="feddp" if published else STARTS[cell["method"]],

@@ -11,7 +11,7 @@ from fastlloyd.bench.feddp.data import file_source, mixture_source
 from fastlloyd.bench.feddp.plan import Figure, Size
 
 _QUICK = Size(epsilons=(0.1, 0.25, 0.5, 1.0, 2.0, 4.0), runs=2)
-_FULL = Size(epsilons=(0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0), runs=3, baseline_rounds=(1, 2, 3, 5))
+_FULL = Size(epsilons=(0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0), runs=10, baseline_rounds=(1, 2, 3, 5))
 _MIXTURE = mixture_source("record", clients=100, points=1000)
 _CENSUS = tuple(file_source(name) for name in ("census-federal", "census-nonprofit", "census-self"))
 
@@ -24,7 +24,7 @@ FIGURE = Figure(
         "budgets. The paper prints no numbers. Its noise on the outer product is that of its code (see above)."
     ),
     quick=((_MIXTURE, _QUICK), *((source, _QUICK) for source in _CENSUS[:1])),
-    full=((_MIXTURE, _FULL), *((source, Size(epsilons=_QUICK.epsilons, runs=2)) for source in _CENSUS)),
+    full=((_MIXTURE, _FULL), *((source, Size(epsilons=_QUICK.epsilons, runs=10)) for source in _CENSUS)),
 )
 
 

@@ -11,8 +11,7 @@ from fastlloyd.bench.feddp.data import FILES, file_source, mixture_source
 from fastlloyd.bench.feddp.plan import Figure, Size
 
 _QUICK = Size(epsilons=(0.25, 0.5, 1.0, 2.0, 4.0), runs=2)
-_FULL = Size(epsilons=(0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0), runs=3)
-_ONCE = Size(epsilons=_FULL.epsilons, runs=1)
+_FULL = Size(epsilons=(0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0), runs=10)
 _USERS = {count: mixture_source("client", clients=count, points=50) for count in (1000, 2000, 5000)}
 _TEXTS = tuple(file_source(name) for name in FILES if name.startswith("stackoverflow"))
 
@@ -26,12 +25,7 @@ FIGURE = Figure(
         "the private baselines. The paper prints no numbers."
     ),
     quick=((_USERS[2000], _QUICK), *((source, _QUICK) for source in _TEXTS[:1])),
-    full=(
-        (_USERS[1000], _ONCE),
-        (_USERS[2000], _FULL),
-        (_USERS[5000], _ONCE),
-        *((source, _ONCE) for source in _TEXTS),
-    ),
+    full=tuple((source, _FULL) for source in (*_USERS.values(), *_TEXTS)),
 )
 
 

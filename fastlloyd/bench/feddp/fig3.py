@@ -12,7 +12,7 @@ from fastlloyd.bench.feddp.plan import Figure, Size
 
 _MISSING = (0, 1, 2, 5)
 _QUICK = Size(epsilons=(0.25, 0.5, 1.0, 2.0), runs=1, baseline_rounds=(2,), published=False)
-_FULL = Size(epsilons=(0.2, 0.5, 1.0, 2.0, 4.0), runs=2, published=False)
+_FULL = Size(epsilons=(0.2, 0.5, 1.0, 2.0, 4.0), runs=10, published=False)
 _SOURCES = tuple(mixture_source("record", clients=100, points=1000, missing=missing) for missing in _MISSING)
 
 FIGURE = Figure(

@@ -36,7 +36,7 @@ class Size:
 
 
 QUICK = Size(epsilons=(0.5, 1.0, 2.0, None), runs=2)
-FULL = Size(epsilons=(0.25, 0.5, 1.0, 2.0, 4.0, None), runs=5)
+FULL = Size(epsilons=(0.25, 0.5, 1.0, 2.0, 4.0, None), runs=10)
 
 
 def run(options: Options) -> str:

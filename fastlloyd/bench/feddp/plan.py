@@ -64,21 +64,24 @@ class Figure:
 
 
 def list_cells(source: Source, size: Size) -> list[Cell]:
-    """List what is measured on one source, repetition by repetition, so that records are made once for each."""
+    """List what is measured on one source, in an order in which little is computed twice.
+
+    One repetition after the other, for it shares its records; in it, methods of one budget beside each other, for they
+    share calibration and grids.
+    """
+    ours = [OURS] if OURS in size.starts else []
+    published = [PUBLISHED] if size.published and source.level == "record" else []
+    baselines = [start for start in size.starts if start != OURS]
     cells: list[Cell] = []
     for run in range(size.runs):
         common: dict[str, Any] = {"name": source.label, "run": run}
         cells += [{**common, "method": OPTIMAL}, {**common, "method": KFED}]
-        for start in size.starts:
-            rounds = size.own_rounds if start == OURS else size.baseline_rounds
-            cells += [
-                {**common, "method": start, "epsilon": epsilon, "rounds": count}
-                for count in rounds
-                for epsilon in size.epsilons
-            ]
-        if size.published and source.level == "record":
-            cells += [
-                {**common, "method": PUBLISHED, "epsilon": epsilon, "rounds": size.own_rounds[0]}
-                for epsilon in size.epsilons
-            ]
+        rounds = [(count, [*ours, *published] if i == 0 else ours) for i, count in enumerate(size.own_rounds)]
+        rounds += [(count, baselines) for count in size.baseline_rounds]
+        cells += [
+            {**common, "method": method, "epsilon": epsilon, "rounds": count}
+            for count, methods in rounds
+            for epsilon in size.epsilons
+            for method in methods
+        ]
     return cells

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.bench.feddp.central import CentralResult, pool, run_central, same_pool
+from fastlloyd.bench.feddp.central import CentralResult, Pool, grids_of, run_central
 from fastlloyd.bench.feddp.data import Problem, Source, load_problem
 from fastlloyd.kmeans.grid import quantise
+from fastlloyd.kmeans.passes import Passes
 from fastlloyd.protocols.feddp.budget import OUTER
-from fastlloyd.protocols.feddp.math.record import Statistics
 from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan
@@ -42,6 +42,8 @@ STARTS: Mapping[str, str] = {
 }
 _OPTIMAL_STARTS = 5
 _LOCAL_STARTS = 3
+# Grids change with epsilon; each takes 4 bytes for a value.
+_POOLS = 4
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +80,7 @@ class Trial:
 
 
 class Workbench:
-    """Keeps the records of the last source and what the last plan's grids made of them.
+    """Keeps the records of the last source, and what is computed from them alike for several trials.
 
     Parameters
     ----------
@@ -88,15 +90,38 @@ class Workbench:
     def __init__(self, data_dir: str | None) -> None:
         self._data_dir = data_dir
         self._problem: tuple[tuple[Source, int], Problem] | None = None
-        self._pool: tuple[Problem, Plan, Statistics] | None = None
+        self._pools: dict[tuple[object, ...], Pool] = {}
+        self._open: dict[tuple[object, ...], NDArray[np.float64]] = {}
+        self._passes = Passes()
 
     def problem(self, source: Source, run: int) -> Problem:
         """Return the records of one repetition."""
         key = (source, run if source.mixture is not None else 0)
         if self._problem is None or self._problem[0] != key:
-            self._problem = self._pool = None  # two large sets do not stand beside each other
+            self._problem = None  # two large sets do not stand beside each other
+            self._pools.clear()
             self._problem = (key, load_problem(source, self._data_dir, run))
         return self._problem[1]
+
+    def optimal(self, problem: Problem, run: int) -> NDArray[np.float64]:
+        """Return what `run_optimal` finds; the same clients' records are clustered once."""
+        return self._once(OPTIMAL, problem, 0 if problem.source.mixture is None else run, lambda: run_optimal(problem))
+
+    def kfed(self, problem: Problem, run: int) -> NDArray[np.float64]:
+        """Return what `run_kfed` finds, likewise."""
+        return self._once(KFED, problem, run, lambda: run_kfed(problem, run))
+
+    def _once(
+        self, method: str, problem: Problem, run: int, find: Callable[[], NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
+        """Return centres that depend on the clients' records and the repetition alone."""
+        source = problem.source
+        # What the server has or lacks leaves the clients' records as they are.
+        made = None if source.mixture is None else dataclasses.replace(source.mixture, missing=0)
+        key = (method, made or source, source.k, run)
+        if key not in self._open:
+            self._open[key] = find()
+        return self._open[key]
 
     def private(self, problem: Problem, trial: Trial) -> tuple[Plan, float, CentralResult]:
         """Run one private clustering; gives the plan, the epsilon it spends and the result."""
@@ -106,16 +131,19 @@ class Workbench:
         epsilon = check_plan(plan, public, d=len(names), names=names)
         if trial.published:
             plan = published_calibration(plan, problem.half_width)
-        statistics = self._statistics(problem, plan)
         silent = None if trial.noise else (lambda t, k: np.zeros(plan.elements(t, k), dtype=np.int64))
-        return plan, epsilon, run_central(statistics, problem.server_points, plan, silent)
+        return plan, epsilon, run_central(self._pool(problem, plan), problem.server_points, plan, silent)
 
-    def _statistics(self, problem: Problem, plan: Plan) -> Statistics:
-        kept = self._pool
-        if kept is None or kept[0] is not problem or not same_pool(kept[1], plan):
-            users = problem.owners if plan.by_user else None
-            self._pool = kept = (problem, plan, pool(problem.points, plan, users))
-        return kept[2]
+    def _pool(self, problem: Problem, plan: Plan) -> Pool:
+        """Return the records on a plan's grids; the latest few stay."""
+        key = grids_of(plan)
+        found = self._pools.pop(key, None)
+        if found is None:
+            if len(self._pools) == _POOLS:
+                del self._pools[next(iter(self._pools))]
+            found = Pool(problem.points, plan, problem.owners if plan.by_user else None, self._passes)
+        self._pools[key] = found
+        return found
 
 
 def public_parameters(problem: Problem, trial: Trial) -> PublicParameters:

@@ -76,12 +76,13 @@ def _outlook(config: RunConfig, public: PublicParameters, points: NDArray[np.flo
         return expect(made, most_users(config, made.clients, made.n_total))
 
     @cache
-    def noise_at(epsilon: float) -> NDArray[np.float64]:
-        return np.array(deviations(planned(sketch_plan, public.k, epsilon, public.n_total)))
+    def noise_at(epsilon: float, n_total: int) -> NDArray[np.float64]:
+        return np.array(deviations(planned(sketch_plan, public.k, epsilon, n_total)))
 
     def roughly(k: int, epsilon: float, n_total: int) -> Expected:
-        # What accounting for all steps together saves is much the same everywhere; k and N leave a step's noise alone.
-        sums, counts = noise_at(epsilon) * deviations(plan) / noise_at(public.epsilon)
+        # What accounting for all steps together saves is much the same everywhere; k leaves a step's noise alone, N
+        # changes it where it decides on delta.
+        sums, counts = noise_at(epsilon, n_total) * deviations(plan) / noise_at(public.epsilon, public.n_total)
         return expect_mean(sums=float(sums), counts=float(counts), share=n_total / k, k=k, d=plan.d)
 
     return outlook_line(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.feddp import fig1 as feddp_fig1
@@ -21,6 +22,7 @@ from fastlloyd.bench.feddp.plan import OURS, PUBLISHED, Figure, Size, list_cells
 from fastlloyd.bench.feddp.run import KFED, OPTIMAL, STARTS, Trial, Workbench, run_kfed, run_optimal
 from fastlloyd.data.public.mixture import Mixture
 from fastlloyd.errors import ConfigError
+from fastlloyd.protocols.feddp.math.record import RecordStatistics
 from tests.protocols.vertical_dp.support import replays
 
 TINY = Mixture(clients=6, points=60, d=5, k=3, variance=0.01, server=10, uniform=15)
@@ -65,11 +67,56 @@ def test_records_are_prepared_once_for_plans_of_the_same_grids() -> None:
     problem = bench.problem(tiny(), 0)
     assert bench.problem(tiny(), 0) is problem
     bench.private(problem, Trial(start="feddp", epsilon=2.0, rounds=0, run=0))
-    kept = bench._pool
+    (kept,) = bench._pools.values()
     bench.private(problem, Trial(start="feddp", epsilon=2.0, rounds=1, run=0))
-    assert bench._pool is kept
+    assert list(bench._pools.values()) == [kept]
+    for bound in (0.5, 0.6, 0.7, 0.8, 0.9):
+        bench.private(problem, Trial(start="feddp", epsilon=2.0, rounds=0, run=0, settings={"norm_bound": bound}))
+    assert len(bench._pools) == 4
+    assert kept not in bench._pools.values()
     assert bench.problem(tiny(), 1) is not problem
-    assert bench._pool is None
+    assert not bench._pools
+
+
+def test_a_step_by_the_same_centres_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    step = RecordStatistics.lloyd_step
+
+    def count(self: RecordStatistics, centers: NDArray[np.int64]) -> NDArray[np.int64]:
+        asked.append(centers.tobytes())
+        return step(self, centers)
+
+    monkeypatch.setattr(RecordStatistics, "lloyd_step", count)
+    bench = Workbench(None)
+    problem = bench.problem(tiny(), 0)
+    trials = [
+        Trial(start="server-kmeans++", epsilon=epsilon, rounds=rounds, run=0, noise=False)
+        for epsilon in (50.0, 60.0)
+        for rounds in (1, 2)
+    ]
+    results = [bench.private(problem, trial)[2].centers.exact for trial in trials]
+    assert len(asked) == len(set(asked)) == 2
+    assert (results[0] == results[2]).all() and (results[1] == results[3]).all()
+    assert (results[0] != results[1]).any()
+    alone = Workbench(None)
+    for trial, found in zip(trials, results, strict=True):
+        fresh = alone.private(problem, trial)[2].centers.exact
+        assert (fresh == found).all()
+        alone._pools.clear()
+
+
+def test_what_the_server_has_leaves_the_optimum_and_k_fed_as_they_are() -> None:
+    bench = Workbench(None)
+    found = {}
+    for missing in (0, 1):
+        problem = bench.problem(tiny(missing=missing), 0)
+        found[missing] = bench.optimal(problem, 0), bench.kfed(problem, 0)
+        assert (found[missing][0] == run_optimal(problem)).all()
+        assert (found[missing][1] == run_kfed(problem, 0)).all()
+    assert found[0][0] is found[1][0] and found[0][1] is found[1][1]
+    other = bench.problem(tiny(), 1)
+    assert (bench.optimal(other, 1) == run_optimal(other)).all()
+    assert (bench.optimal(other, 1) != found[0][0]).any()
 
 
 def test_the_published_calibration_has_delta_times_less_noise_on_the_outer_product_alone() -> None:

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from fastlloyd.kmeans import weighted
 from fastlloyd.kmeans.weighted import nearest
 
 
@@ -16,3 +17,15 @@ def test_distances_are_sums_in_order_however_many_centres_there_are(k: int, d: i
     labels, distances = nearest(points, centers)
     assert (labels == squared.argmin(axis=1)).all()
     assert distances.tobytes() == squared.min(axis=1).tobytes()
+
+
+def test_sums_in_one_call_have_the_bits_of_sums_column_by_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(4)
+    points, start = random.normal(size=(200, 12)), random.normal(size=(5, 12))
+    start[3] = 100.0  # nobody's nearest
+    weights = random.exponential(size=200)
+    together = weighted.refine(points, start, weights=weights)
+    monkeypatch.setattr(weighted, "_FEW_VALUES", 0)
+    apart = weighted.refine(points, start, weights=weights)
+    assert (together.centers == apart.centers).all() and (together.labels == apart.labels).all()
+    assert together.cost == apart.cost and (together.centers[3] == 100.0).all()

@@ -157,7 +157,17 @@ def test_the_interval_is_at_most_a_two_thousandth_of_epsilon(releases, monkeypat
         return compose_at(*arguments)
 
     monkeypatch.setattr(accountant, "_compose_at", recording)
+    accountant._compose.cache_clear()
     assert spent(releases, DELTA) / 2000 * (1 + 1e-9) >= intervals[-1] > 0
+
+
+def test_the_same_releases_are_composed_once(monkeypatch):
+    accountant._compose.cache_clear()
+    first = spent([gaussian(3.0), laplace(2.0), laplace(2.5)], DELTA)
+    monkeypatch.setattr(accountant, "_compose_at", None)  # nobody asks it again
+    assert spent([laplace(2.5, 1), gaussian(3.0, 2), laplace(2.0)], DELTA) == first
+    with pytest.raises(TypeError):
+        spent([gaussian(3.0), laplace(2.0)], DELTA)
 
 
 def test_noise_beyond_need_spends_nothing_in_reasonable_time():

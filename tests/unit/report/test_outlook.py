@@ -47,7 +47,7 @@ def test_what_is_refused_is_no_way_out():
     assert line.endswith("no other number of clusters, epsilon or N alone would make it good")
 
 
-@pytest.mark.parametrize("off", [0.1, 0.8, 1.0, 1.3, 10.0])
+@pytest.mark.parametrize("off", [0.1, 0.8, 0.98, 1.0, 1.02, 1.3, 10.0])
 @pytest.mark.parametrize("n_total", [50, 300, 6000])
 def test_a_rough_guess_changes_no_answer_and_a_right_one_saves_asking(off, n_total):
     asked = []
@@ -62,7 +62,7 @@ def test_a_rough_guess_changes_no_answer_and_a_right_one_saves_asking(off, n_tot
     line = outlook_line(slow, k=30, epsilon=1.0, n_total=n_total)
     without = len(asked)
     assert outlook_line(slow, k=30, epsilon=1.0, n_total=n_total, roughly=roughly) == line
-    assert len(asked) - without <= (7 if off == 1.0 else without + 6)
+    assert len(asked) - without <= (7 if off == 1.0 else 11 if 0.97 < off < 1.03 else without + 6)
     assert without > 14
 
 
