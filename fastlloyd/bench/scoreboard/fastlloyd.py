@@ -69,7 +69,15 @@ def parts(results: Results) -> list[Part]:
         Part(
             "Appendix C.1: serverless aggregation",
             "",
-            [Line("variant without a server", "described, not measured", "", "no figure of the paper to compare with")],
+            [
+                Line(
+                    "variant without a server",
+                    "described, not measured",
+                    "",
+                    "no figure to compare with; what holds if a client leads: "
+                    "[no neutral server](privacy.md#no-neutral-server)",
+                )
+            ],
         ),
     ]
 
