@@ -444,6 +444,7 @@ class Run:
         noise = self.scales[0][1] / self.grid
         cells = [list(x) for x in itertools.product([(2 * i + 1) / g - 1 for i in range(g)], repeat=d)]
         weights, likely = self.weights(counts, float(noise))
+        self.sure = weights
         centers = start
         if not self.given:
             stream = Stream(SEED, "fastlloyd-plus grid")
@@ -522,17 +523,41 @@ class Run:
         expected = self.spread() ** 2 / d * self.cell[t] ** 2 * D("0.6") ** age
         if self.g or t >= self.merged:
             expected *= D("0.3")
+        sizes = [max(count, each / 5) for count in self.counts]
+        rest = self.left_out(before, sizes, t) if self.g and t >= self.rounds - 2 else [[D(0)] * d] * k
         moved = []
         for j in range(k):
-            size = max(self.counts[j], each / 5)
+            size = sizes[j]
             uncertain = self.variance[j] + expected
             gain_j = uncertain / (uncertain + (sum_noise / m / size) ** 2) if self.shrink else D(1)
-            moved.append([c + gain_j * s / m / size for c, s in zip(before[j], sums[j])])
+            moved.append([c + gain_j * (s / m / size + b) for c, s, b in zip(before[j], sums[j], rest[j])])
             self.variance[j] = uncertain * (1 - gain_j)
         moved = truncated(moved)
         if self.swap and k > 2 and t < self.merged - (4 if self.g else 2):
             self.swaps(moved, t)
         return self.narrowed(moved, self.clusters[t + 1]) if t + 1 in self.merges else moved
+
+    def left_out(self, centers: Matrix, sizes: Vector, t: int) -> Matrix:
+        """What shortening leaves out of each step, as the histogram shows it; labels in float64."""
+        k, d, g = len(centers), self.d, self.g
+        reach, noise = D(self.radius(t)[0]) / self.grid, self.scales[0][1] / self.grid
+        halves = list(itertools.product(range(2 * g), repeat=d))
+        points = [[(2 * i + 1) / (2 * g) - 1 for i in place] for place in halves]
+        labels, _ = labelled(points, [[float(c) for c in row] for row in centers])
+        found, doubts = [[D(0)] * d for _ in range(k)], [D(0)] * k
+        for place, x, j in zip(halves, points, labels):
+            cell = 0
+            for i in place:
+                cell = cell * g + i // 2
+            v = [D(a) - c for a, c in zip(x, centers[j])]
+            away = sum(a * a for a in v).sqrt()
+            if self.sure[cell] > 0 and away > reach:
+                f = D(self.sure[cell]) / 2**d * (1 - reach / away) / sizes[j]
+                found[j] = [b + f * a for b, a in zip(found[j], v)]
+                doubts[j] += (away - reach) ** 2 / 2**d / d * (noise / sizes[j]) ** 2
+        expected = max(sum(b * b for row in found for b in row) / d - sum(doubts), D(0)) / k
+        shares = [expected / (expected + doubt) / 2 if expected > 0 else D(0) for doubt in doubts]
+        return [[share * b for b in row] for share, row in zip(shares, found)]
 
     def narrowed(self, centers: Matrix, left: int) -> Matrix:
         """Merge by Ward's rule until so many are left, in the order of the first of each group."""

@@ -16,6 +16,7 @@ Source: docs/fastlloyd-plus.md.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ from fastlloyd.kmeans.ordered import total
 from fastlloyd.kmeans.swap import Clusters, narrow, swap
 from fastlloyd.kmeans.update import truncate
 from fastlloyd.protocols.fastlloyd.plan import Plan
-from fastlloyd.protocols.fastlloyd.plus_grid import expected_variance
+from fastlloyd.protocols.fastlloyd.plus_grid import expected_variance, left_out
 from fastlloyd.protocols.fastlloyd.plus_plan import (
     FEATURE_FLOOR,
     MIDDLE_VARIANCE,
@@ -50,6 +51,7 @@ _COUNT_DOUBT, _COUNT_STEP, _COUNT_DECAY = 0.5, 0.25, 0.5  # of a cluster's share
 _LEAST_SHARE = 0.2  # a cluster is taken to have at least this part of an equal share
 _QUIET_ROUNDS, _GRID_QUIET_ROUNDS = 2, 4  # at the end, without swaps; after a histogram
 _LEAST_GAIN, _GRID_LEAST_GAIN = 1.0, 4.0  # of a swap over its loss; after a histogram
+_REST_ROUNDS = 2  # at the end, in which a histogram makes up for what shortening leaves out
 
 _BLOCK = 1 << 16
 
@@ -185,16 +187,19 @@ def advance(
     Sees: the clients. Post-processing: no privacy is spent.
     A centre is known up to a variance P, and between rounds it moves by its Lloyd step, of expected square Q. Its
     noisy step y has noise of variance V = (noise / count)^2; so the best guess is the share (P + Q) / (P + Q + V) of y.
-    After the last round of a stage clusters are merged, to as many as the next has.
+    After the last round of a stage clusters are merged, to as many as the next has. After a histogram the last rounds
+    make up for what shortening leaves out.
     """
     if plan.plus is None:
         raise ValueError("this plan is not one of fastlloyd-plus")
-    _, multiple = radius(state, plan, t)
+    reach, multiple = radius(state, plan, t)
     sum_noise, count_noise = noise_deviations(plan, t)
     stage, begin = plan.plus.stage(t)
     counts, count_variance = _weigh_counts(noisy_counts, count_noise, state, plan, plan.plus.age(t))
     divisor = _divisor(counts, state.records / stage.clusters)
     step = noisy_sums / float(multiple) / divisor[:, None]
+    if plan.plus.cells and plan.plus.shorten and t >= len(plan.rounds) - _REST_ROUNDS:
+        step = step + left_out(centers, divisor, reach / float(1 << plan.fraction_bits), state, plan)
     doubt = (sum_noise / float(multiple) / divisor) ** 2
     expected = _expected_square(state, plan, t)
     before = state.variance + expected
@@ -206,8 +211,9 @@ def advance(
         found = _swap(found, state, plan, t)
     elif t + 1 == end < len(plan.rounds):
         found = narrow(found, plan.rounds[end].clusters)
-    known = (found.counts, found.count_variance, found.variance)
-    return found.centers, State(state.middle, state.deviation, state.records, *known, state.given)
+    return found.centers, replace(
+        state, counts=found.counts, count_variance=found.count_variance, variance=found.variance
+    )
 
 
 def last_doubt(plan: Plan, state: State) -> tuple[Floats, Floats, int]:
@@ -281,7 +287,8 @@ def _state(plan: Plan, middle: Floats, deviation: Floats, records: float, *, giv
     """Return a state in which nothing is known of single clusters."""
     clusters = plan.rounds[0].clusters
     share = np.full(clusters, records / clusters)
-    return State(middle, deviation, records, share, (_COUNT_DOUBT * share) ** 2, np.zeros(clusters), given)
+    doubt = (_COUNT_DOUBT * share) ** 2
+    return State(middle, deviation, records, share, doubt, np.zeros(clusters), given, cells=np.empty(0))
 
 
 def _square(value: float) -> float:

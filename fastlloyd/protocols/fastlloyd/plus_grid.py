@@ -2,7 +2,8 @@
 
 With few features and enough records a coarse histogram shows where the clusters are, how large they are, and how the
 records spread, all at once. Round 0 releases it; the start, the sizes and the spread are made from it alike by all
-clients, by basic IEEE operations in a fixed order. Only `grid_update` sees records.
+clients, by basic IEEE operations in a fixed order. In the last rounds it also shows what shortening leaves out of each
+cluster. Only `grid_update` sees records.
 
 Source: docs/fastlloyd-plus.md; k-means of a noisy histogram: Su et al., "Differentially private k-means clustering"
 (2016), EUGkM.
@@ -28,13 +29,14 @@ from fastlloyd.randomness.prg import PublicStream
 Floats = NDArray[np.float64]
 
 # Tuned on synthetic sets, see docs/fastlloyd-plus.md.
-# A cell counts if its smoothed count is above so many standard deviations of its noise; beside it, how often noise is
-# alone. The first is taken that leaves few enough cells of noise among those that count; where too few do, one lower.
+# A cell counts if its smoothed count exceeds this many standard deviations of its noise; beside it, how often noise
+# alone does. The first limit that leaves few noise cells among those that count is taken; if too few cells count, a
+# lower one.
 _KEPT = ((1.5, 0.0668), (2.0, 0.0228), (2.5, 6.21e-3), (3.0, 1.35e-3), (3.5, 2.33e-4), (4.0, 3.17e-5), (4.5, 3.4e-6))
 _KEPT_OF_FEW = (4.0, 3.5, 3.0, 2.5, 2.0, 1.5, 1.0, 0.5, 0.0, -0.5, -1.0, -1.5, -2.0)
 _FALSE_CELLS = 0.1  # of those that count, expected of noise alone
-# Or each cell's count is weighed with 1 less so many times its chance of being noise alone; where too few have a
-# weight, with the next.
+# Or each cell's count is multiplied by 1 - f p, p its chance of being noise alone. If too few keep a weight, the next
+# f.
 _DOUBTS = (2.0, 1.0, 0.5, 0.25, 0.0)
 # How much more that start may cost, on the cells that count for the other: so much, or so much over the clusters.
 _MOST_MORE, _MOST_MORE_OF_ONE = 0.25, 4.0
@@ -46,6 +48,8 @@ _RESTARTS, _STEPS = 8, 30
 _MOST_WORK = 1 << 22  # cells times clusters times restarts
 _LEAST_SHARE = 0.1  # for the doubt about a centre, of an equal share of the records
 _EDGE_DOUBT = 0.25  # of the variance within a cell
+_PARTS = 2  # of a cell along each feature, where shortening is made up for
+_REST_SHARE = 0.5  # of what the histogram says that shortening leaves out, besides what its noise allows
 
 _BLOCK = 1 << 16
 
@@ -99,8 +103,8 @@ def read_grid(noisy: Floats, start: Floats, state: State, plan: Plan) -> tuple[F
     A centre is known up to the noise of its cells' counts, times how far they lie from it, and to a part of a cell.
     """
     noise, clusters = noise_deviations(plan, 0)[1], plan.rounds[0].clusters
-    middles = cell_middles(plan)
-    centers, weights = _start(noisy, noise, middles, plan) if not state.given else (start, _sure(noisy, noise, plan))
+    middles, sure = cell_middles(plan), _sure(noisy, noise, plan)
+    centers, weights = _start(noisy, sure, noise, middles, plan) if not state.given else (start, sure)
     labels, squared = nearest(middles, centers)
     sizes = np.bincount(labels, weights, clusters).astype(np.float64)
     used = (weights > 0.0).astype(np.float64)
@@ -119,7 +123,49 @@ def read_grid(noisy: Floats, start: Floats, state: State, plan: Plan) -> tuple[F
         count_variance=count_variance,
         variance=lever * doubt * doubt + _EDGE_DOUBT * edge * edge / 12.0,
         given=state.given,
+        cells=sure,
     )
+
+
+def left_out(centers: Floats, divisor: Floats, reach: float, state: State, plan: Plan) -> Floats:
+    """Return what to add to each centre's step for what shortening leaves out of it, shape (k, d).
+
+    Parameters
+    ----------
+    centers : float64 array, shape (k, d)
+        What the sums are relative to.
+    divisor : float64 array, shape (k,)
+        What sums are divided by.
+    reach : float
+        Radius, scaled domain.
+
+    Notes
+    -----
+    Sees: the clients. Post-processing of the histogram.
+    Each part of a cell enters with its vector from the nearest centre less the shortened one. Only a share is taken:
+    how large such rests are, over all clusters, beyond what the noise on the counts would make of them, decides how far
+    each is believed.
+    """
+    parts, clusters = _PARTS**plan.d, len(centers)
+    weights = state.cells.reshape((_cells(plan),) * plan.d) / parts
+    for axis in range(plan.d):
+        weights = np.repeat(weights, _PARTS, axis)
+    weights, middles = weights.ravel(), _middles(_PARTS * _cells(plan), plan.d)
+    labels, squared = nearest(middles, centers)
+    outside = np.flatnonzero((squared > reach * reach) & (weights > 0.0))
+    labels, far = labels[outside], np.sqrt(squared[outside])
+    rests = (middles[outside] - centers[labels]) * (1.0 - reach / far)[:, None]
+    sums = [np.bincount(labels, weights[outside] * column, clusters) for column in rests.T]
+    found = np.stack(sums, axis=1) / divisor[:, None]
+    # A count's error moves all parts of its cell together: at most as if each had it in proportion.
+    lever = np.bincount(labels, (far - reach) * (far - reach), clusters) / (parts * plan.d)
+    noise = noise_deviations(plan, 0)[1] / divisor
+    doubt = lever * noise * noise
+    squares = found * found
+    expected = max(sum(total(column) for column in squares.T) / plan.d - total(doubt), 0.0) / clusters
+    share = expected / np.maximum(expected + doubt, np.finfo(np.float64).tiny)
+    rest: Floats = _REST_SHARE * share[:, None] * found
+    return rest
 
 
 def expected_variance(plan: Plan) -> float:
@@ -137,9 +183,12 @@ def expected_variance(plan: Plan) -> float:
 
 def cell_middles(plan: Plan) -> Floats:
     """Return the middle of each cell, shape (g^d, d)."""
-    cells = _cells(plan)
+    return _middles(_cells(plan), plan.d)
+
+
+def _middles(cells: int, d: int) -> Floats:
     axis = (2.0 * np.arange(cells) + 1.0) / cells - 1.0
-    return np.stack([part.ravel() for part in np.meshgrid(*[axis] * plan.d, indexing="ij")], axis=1)
+    return np.stack([part.ravel() for part in np.meshgrid(*[axis] * d, indexing="ij")], axis=1)
 
 
 def _cells(plan: Plan) -> int:
@@ -149,7 +198,7 @@ def _cells(plan: Plan) -> int:
     return plan.plus.cells
 
 
-def _start(noisy: Floats, noise: float, middles: Floats, plan: Plan) -> tuple[Floats, Floats]:
+def _start(noisy: Floats, sure: Floats, noise: float, middles: Floats, plan: Plan) -> tuple[Floats, Floats]:
     """Cluster the cells; return the centres, and the weights of the cells that they are made of.
 
     Notes
@@ -159,7 +208,7 @@ def _start(noisy: Floats, noise: float, middles: Floats, plan: Plan) -> tuple[Fl
     """
     clusters, stream = plan.rounds[0].clusters, PublicStream(plan.seed, domains.PLUS_GRID)
     restarts = min(_RESTARTS, max(1, _MOST_WORK // (len(noisy) * clusters)))
-    sure, likely = _sure(noisy, noise, plan), _likely(noisy, noise, plan)
+    likely = _likely(noisy, noise, plan)
     strict, lenient = (
         cluster(middles, clusters, stream, weights=weights, restarts=restarts, max_steps=_STEPS)
         for weights in (sure, likely)

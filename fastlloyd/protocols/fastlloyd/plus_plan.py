@@ -28,9 +28,9 @@ LEAST_ROUNDS = 3
 """With fewer rounds there is neither survey nor histogram: it would leave nothing to refine."""
 MIDDLE_VARIANCE = 0.15
 """Variance of a coordinate of the records' middle, before anything is known."""
-# With several clusters and more features than `GRID_FEATURES` there is no survey where the noise on its middle has at
-# least this variance, over that; unless the noise on an average centre's whole step, over all features, has more than
-# this deviation: tuned, see docs/fastlloyd-plus.md.
+# With several clusters and more than `GRID_FEATURES` features: no survey if the noise on its middle has at least this
+# variance, over `MIDDLE_VARIANCE`, unless the noise on an average centre's whole step, over all features, has a
+# deviation above the second: tuned, see docs/fastlloyd-plus.md.
 _LEAST_DOUBT, _MOST_STEP = 1.5, 5.0
 
 GRID_FEATURES = 3

@@ -35,6 +35,8 @@ class State:
         How far off each centre is: variance of each of its coordinates.
     given : bool
         The start was given: a survey leaves it as it is.
+    cells : float64 array, shape (g^d,)
+        Noisy counts of the histogram's cells that stand out, zero elsewhere; empty without a histogram.
     """
 
     middle: Floats
@@ -44,6 +46,7 @@ class State:
     count_variance: Floats
     variance: Floats
     given: bool
+    cells: Floats
 
     @property
     def spread(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy.stats import norm
 from fastlloyd.kmeans.weighted import cluster
 from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
 from fastlloyd.protocols.fastlloyd.plus import first_state
-from fastlloyd.protocols.fastlloyd.plus_grid import _chance_above, _likely, _sure, cell_middles, read_grid
+from fastlloyd.protocols.fastlloyd.plus_grid import _chance_above, _likely, _sure, cell_middles, left_out, read_grid
 from fastlloyd.protocols.fastlloyd.plus_state import noise_deviations
 from fastlloyd.randomness.prg import PublicStream
 from tests.protocols.support import parameters
@@ -94,3 +95,45 @@ def test_where_most_of_the_domain_is_empty_only_sure_cells_count() -> None:
     centers, state = read_grid(noisy, start, first_state(plan, given=True), plan)
     assert (centers == start).all()
     assert state.middle == pytest.approx(sure @ middles / sure.sum(), abs=1e-12)
+
+
+def _skewed(plan: Plan) -> tuple[np.ndarray, np.ndarray]:
+    """Counts of three clusters, each with most records on its left and a long tail to its right; the rows' centres."""
+    middles, centers = cell_middles(plan), np.array([[-0.7, -0.6], [-0.7, 0.0], [-0.7, 0.6]])
+    tail = np.exp(-np.maximum(middles[:, 0] + 0.7, 0.0) / 0.3) * (middles[:, 0] > -0.8)
+    counts = sum(np.where(np.abs(middles[:, 1] - y) < 0.2, tail, 0.0) for _, y in centers)
+    return 4000.0 * counts / counts.sum(), centers
+
+
+def test_what_shortening_leaves_out_is_where_the_tail_is() -> None:
+    plan = _plan(epsilon=20.0)
+    noisy, centers = _skewed(plan)
+    _, state = read_grid(noisy, centers, first_state(plan, given=True), plan)
+    sizes = np.full(3, 4000.0 / 3.0)
+    rest = left_out(centers, sizes, 0.2, state, plan)
+    assert (rest[:, 0] > 0.01).all() and np.abs(rest[:, 1]).max() < 0.005
+    # Half of what is cut off in truth: the mean vector less the mean shortened one, of records spread over their cells.
+    cells, weights = cell_middles(plan), noisy / noisy.sum()
+    own = np.abs(cells[:, 1]) < 0.2
+    vectors = cells[own] - centers[1]
+    lengths = np.linalg.norm(vectors, axis=1)
+    cut = vectors * np.maximum(1.0 - 0.2 / np.maximum(lengths, 1e-12), 0.0)[:, None]
+    mean_cut = (weights[own, None] * cut).sum(axis=0) / weights[own].sum()
+    # Cells at the end of the tail do not stand out.
+    assert 0.3 * mean_cut[0] < rest[1, 0] < 0.5 * mean_cut[0]
+    # Nothing lies beyond a radius as wide as the domain, and twice the divisor is half the rest.
+    assert not left_out(centers, sizes, 4.0, state, plan).any()
+    assert left_out(centers, 2.0 * sizes, 0.2, state, plan) == pytest.approx(0.5 * rest, rel=1e-9)
+
+
+def test_a_rest_counts_less_where_noise_could_have_made_it() -> None:
+    """The same cells with the noise of another budget: the more noise, the smaller the share that is taken."""
+    noisy, centers = _skewed(_plan(epsilon=20.0))
+    sizes, taken = np.full(3, 4000.0 / 3.0), []
+    _, state = read_grid(noisy, centers, first_state(_plan(epsilon=20.0), given=True), _plan(epsilon=20.0))
+    cells = _plan(epsilon=20.0).plus
+    for epsilon in (20.0, 1.0, 0.2, 0.05):
+        plan = replace(_plan(epsilon=epsilon), plus=cells)
+        taken.append(float(np.abs(left_out(centers, sizes, 0.2, state, plan)).sum()))
+    assert taken == sorted(taken, reverse=True)
+    assert taken[0] > 2.0 * taken[2] and taken[-1] == 0.0
