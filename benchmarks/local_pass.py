@@ -136,9 +136,10 @@ def main() -> None:
         if os.environ.get(variable) != "1":
             os.environ[variable] = "1"
             os.execv(sys.executable, [sys.executable, *sys.argv])
-    from fastlloyd.bench.engine.machine import describe_machine, load
+    from fastlloyd.bench.engine.machine import describe_machine
+    from fastlloyd.bench.engine.quiet import begin_quietly
 
-    before = load()
+    before = begin_quietly()
     lines, names = [], []
     for n, d, k in CASES:
         taken = take_turns(steps(n, d, k), chosen.seconds)

@@ -19,8 +19,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.bench.engine.machine import describe_machine, load
+from fastlloyd.bench.engine.machine import describe_machine
 from fastlloyd.bench.engine.memory import run_in_memory
+from fastlloyd.bench.engine.quiet import begin_quietly
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY, MaskGenerator, MaskStream
 from fastlloyd.protocols.fastlloyd.plan import PublicParameters, make_plan
@@ -99,7 +100,7 @@ def main() -> None:
         if os.environ.get(variable) != "1":
             os.environ[variable] = "1"
             os.execv(sys.executable, [sys.executable, *sys.argv])
-    before = load()
+    before = begin_quietly()
     points = np.random.default_rng(0).uniform(-1, 1, (N, D))
     kinds = ("all take part", "one misses the round", "separate masks", "round")
     values: dict[tuple[str, int], list[float]] = {(kind, count): [] for kind in kinds for count in COUNTS}

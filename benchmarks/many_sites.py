@@ -464,9 +464,9 @@ def main() -> int:
     raise_limit()
     if chosen.live is not None:
         return live_all(chosen)
-    from fastlloyd.bench.engine.machine import load
+    from fastlloyd.bench.engine.quiet import begin_quietly
 
-    before = load()
+    before = begin_quietly()
     if chosen.aggregators:
         trees = {}
         for clients, aggregators in itertools.product(chosen.clients, (0, chosen.aggregators)):

@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from fastlloyd.bench.engine.machine import describe_machine, load
+from fastlloyd.bench.engine.machine import describe_machine
+from fastlloyd.bench.engine.quiet import begin_quietly
 from fastlloyd.kmeans.assign import accumulate, assign
 from fastlloyd.kmeans.grid import GridPoints, round_centers
 from fastlloyd.kmeans.stored import release
@@ -138,7 +139,7 @@ def main() -> None:
         measured = (measure if options.part == "parts" else run)(options.folder, options.rows, options.memory)
         print(json.dumps(measured))
         return
-    before = load()
+    before = begin_quietly()
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
         centers = np.random.default_rng(0).uniform(-0.7, 0.7, (K, D))

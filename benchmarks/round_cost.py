@@ -19,6 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from fastlloyd.bench.engine.generate import Shares, Source, Workspace
+from fastlloyd.bench.engine.machine import describe_machine
+from fastlloyd.bench.engine.quiet import begin_quietly
 from fastlloyd.bench.engine.runner import CLIENT_PROGRAM, Job, run_job
 from fastlloyd.net.mpi.launcher import find_mpirun
 
@@ -56,6 +58,7 @@ def main() -> None:
         if os.environ.get(variable) != "1":
             os.environ[variable] = "1"
             os.execv(sys.executable, [sys.executable, *sys.argv])
+    before = begin_quietly()
     with tempfile.TemporaryDirectory() as scratch:
         work = Workspace(Path(scratch))
         small, large = Source(n=10_000, k=2, d=2), Source(n=100_000, k=5, d=5)
@@ -73,10 +76,10 @@ def main() -> None:
             for name, (shares, k, program) in cases.items():
                 seconds[name].append(statistics.median(round_seconds(shares, k, program)))
             plain.append(plain_seconds(points, 5))
-    report(seconds, plain, output)
+    report(seconds, plain, before, output)
 
 
-def report(seconds: dict[str, list[float]], plain: list[float], output: Path) -> None:
+def report(seconds: dict[str, list[float]], plain: list[float], before: float, output: Path) -> None:
     def line(name: str) -> str:
         values = sorted(1e3 * value for value in seconds[name])
         return f"{statistics.median(values):.2f} ms ({values[0]:.2f} to {values[-1]:.2f})"
@@ -86,11 +89,10 @@ def report(seconds: dict[str, list[float]], plain: list[float], output: Path) ->
         return f"{1 - statistics.median(ratios):.0%}"
 
     ratio = statistics.median(a / b for a, b in zip(seconds["large"], plain, strict=True))
-    cores = len(os.sched_getaffinity(0))
     text = f"""# Cost of a round
 
-Localhost TCP ({find_mpirun().vendor}), {cores} cores, one BLAS thread per rank, {ROUNDS} rounds a run, {REPEATS} runs of
-each variant in turn; medians of the runs' medians, smallest and largest in brackets.
+{describe_machine()}, load before the first run {before:.1f}. Localhost TCP ({find_mpirun().vendor}), one BLAS thread per rank, {ROUNDS}
+rounds a run, {REPEATS} runs of each variant in turn; medians of the runs' medians, smallest and largest in brackets.
 
 | what | time of a round |
 |---|---|

@@ -20,7 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fastlloyd.bench.engine.machine import describe_commit, describe_machine, load
+from fastlloyd.bench.engine.machine import describe_commit, describe_machine
+from fastlloyd.bench.engine.quiet import begin_quietly
 from fastlloyd.bench.engine.tables import markdown_table
 
 CASES = ("10000:8:2+2", "10000:16:2+2", "100000:5:1+1", "1000000:5:1+1")
@@ -65,7 +66,7 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", default=CASES)
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
-    before, rows = load(), []
+    before, rows = begin_quietly(), []
     for case in arguments.cases:
         done = subprocess.run(
             [sys.executable, __file__, "--one", case],

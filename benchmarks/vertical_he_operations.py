@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from fastlloyd.bench.engine.machine import describe_commit, describe_machine, load
+from fastlloyd.bench.engine.machine import describe_commit, describe_machine
+from fastlloyd.bench.engine.quiet import begin_quietly
 from fastlloyd.bench.engine.tables import markdown_table
 from fastlloyd.crypto.he.ckks import Context, KeyHolder
 from fastlloyd.crypto.he.lattice import Parameters
@@ -60,7 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--output", type=Path)
     output: Path | None = parser.parse_args().output
-    before, times = load(), measure()
+    before, times = begin_quietly(), measure()
     commit = describe_commit(Path(__file__).parent, Path(__file__).name)
     levels = [[str(primes), f"{one:.3f}", f"{other:.3f}"] for primes, (one, other) in zip(LEVELS, times, strict=True)]
     header = [

@@ -1,7 +1,8 @@
 """Partial results: each measured cell is kept at once, so that an interrupted benchmark goes on where it was.
 
 A cell is a mapping of plain values that names what is measured. It is kept under its own parameters
-together with version, machine and benchmark, so figures of another machine are never mixed in.
+together with version, machine and benchmark, so figures of another machine are never mixed in. The file also names the
+commits at which cells were measured.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from fastlloyd.bench.engine.machine import describe_commit
 from fastlloyd.bench.engine.quiet import Watch
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.host import cores
 from fastlloyd.report.files import write_atomic
 
 Cell = Mapping[str, Any]
+
+_COMMITS = "commits"
+_PACKAGE = Path(__file__).resolve().parents[2]
 # Of a cell that others disturbed.
 _ATTEMPTS = 2
 
@@ -54,9 +59,12 @@ class CellStore:
             cells = json.loads(text)
         except ValueError:
             cells = None
-        if not isinstance(cells, dict):
+        commits = cells.pop(_COMMITS, []) if isinstance(cells, dict) else None
+        if not isinstance(commits, list):
             raise ConfigError(f"{path}: expected partial results of a benchmark, got something else; remove the file")
         self._cells = cells
+        # A dictionary keeps the order, and each commit once.
+        self._commits = list(dict.fromkeys([*commits, describe_commit(_PACKAGE, "version.py") or ""]))
 
     def find(self, cell: Cell) -> Any:
         """Return what was measured for a cell, or None."""
@@ -70,7 +78,7 @@ class CellStore:
         """Write several cells down at once."""
         for cell, value in found:
             self._cells[self._key(cell)] = value
-        write_atomic(self._path, json.dumps(self._cells, indent=0) + "\n")
+        write_atomic(self._path, json.dumps({_COMMITS: self._commits, **self._cells}, indent=0) + "\n")
 
     def remove(self) -> None:
         """Remove the file: the benchmark is complete, and the next one measures anew."""
@@ -78,6 +86,14 @@ class CellStore:
 
     def _key(self, cell: Cell) -> str:
         return json.dumps({**self._context, **cell}, sort_keys=True)
+
+
+def earlier_commits(path: Path) -> list[str]:
+    """Return the commits at which the cells of a file were measured; none where there is no such file."""
+    try:
+        return list(map(str, json.loads(path.read_text(encoding="utf-8"))[_COMMITS]))
+    except (OSError, ValueError, LookupError, TypeError):
+        return []
 
 
 def measure_cells(

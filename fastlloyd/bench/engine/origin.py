@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Literal
@@ -24,7 +25,8 @@ class Origin:
     Attributes
     ----------
     commit : str
-        A plus follows where the code differed from it; empty if it did not run from a checkout.
+        A plus follows where the code differed from it; several, one after the other with spaces between, where an
+        interrupted benchmark went on at another commit; empty if it did not run from a checkout.
     noisy : {'yes', 'no', ''}
         Whether times were taken with `--noisy`; empty for a benchmark that measures no time.
     """
@@ -37,12 +39,23 @@ class Origin:
     noisy: Literal["yes", "no", ""]
 
 
-def describe_origin(benchmark: str, *, quick: bool, noisy: bool | None) -> Origin:
-    """Describe this code on this machine; `noisy` is None for a benchmark that measures no time."""
+def describe_origin(benchmark: str, *, quick: bool, noisy: bool | None, earlier: Sequence[str] = ()) -> Origin:
+    """Describe this code on this machine.
+
+    Parameters
+    ----------
+    benchmark : str
+    quick : bool
+    noisy : bool or None
+        None for a benchmark that measures no time.
+    earlier : sequence of str
+        Commits at which the benchmark was interrupted.
+    """
+    commit = describe_commit(_PACKAGE, "version.py") or ""
     return Origin(
         benchmark=benchmark,
         size="quick" if quick else "full",
-        commit=describe_commit(_PACKAGE, "version.py") or "",
+        commit=" ".join(filter(None, dict.fromkeys([*earlier, commit]))),
         machine=describe_machine(),
         version=__version__,
         noisy="" if noisy is None else "yes" if noisy else "no",

@@ -67,9 +67,11 @@ class Conditions:
 
     def text(self) -> str:
         """Write all three."""
-        return (
-            f"load {self.load:.2f} a core, {self.steal:.1%} of the cores' time stolen, {self.others:.1%} used by others"
-        )
+        return f"load {self.load:.2f} a core, {self.shares()}"
+
+    def shares(self) -> str:
+        """Write what was taken from us."""
+        return f"{self.steal:.1%} of the cores' time stolen, {self.others:.1%} used by others"
 
 
 def read_clock(stat: Path = _STAT) -> Clock:
@@ -199,6 +201,18 @@ class Watch:
             )
 
 
+def begin_quietly() -> float:
+    """Wait for a quiet machine, and return its load: for a program that measures times by itself.
+
+    Raises
+    ------
+    ConfigError
+        The machine was not quiet.
+    """
+    Watch().await_quiet()
+    return load()
+
+
 def conditions_of(value: Any) -> Conditions | None:
     """Return what was recorded with a value; None where nobody watched."""
     kept = value.get(_KEY) if isinstance(value, Mapping) else None
@@ -235,7 +249,10 @@ def words(values: Sequence[Any]) -> str:
     if not seen:
         return "Nobody watched what else the machine did."
     worst = Conditions(**{name: max(getattr(one, name) for one in seen) for name in ("load", "steal", "others")})
-    said = f"While cells were measured, at most: {worst.text()}."
+    said = (
+        f"While cells were measured, at most {worst.shares()}; load, with our own processes, at most {worst.load:.2f} "
+        "a core."
+    )
     if wrong := sum(one.contended for one in seen):
         said += (
             f" Others used the machine during {wrong} of {len(seen)} cells: times are marked '{CONTENDED}', and no "

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from fastlloyd.bench.engine.cells import earlier_commits
 from fastlloyd.bench.engine.origin import describe_origin, keep_origin
 from fastlloyd.bench.engine.quiet import Watch
 from fastlloyd.errors import ConfigError, did_you_mean
@@ -351,7 +352,8 @@ def run_bench(name: str, options: Options) -> str:
     if options.jobs is not None and options.jobs < 1:
         raise ConfigError(f"--jobs: expected at least 1 process, got {options.jobs}; leave it out for one per core")
     run: Callable[[Options], str] = importlib.import_module(bench.module).run
-    origin = describe_origin(name, quick=options.quick, noisy=options.noisy if bench.timed else None)
+    earlier = earlier_commits(options.output / f"{name}.partial.json")
+    origin = describe_origin(name, quick=options.quick, noisy=options.noisy if bench.timed else None, earlier=earlier)
     text = run(replace(options, watch=Watch(noisy=options.noisy) if bench.timed else None))
     keep_origin(options.output, origin)
     return text

@@ -36,7 +36,15 @@ def run_all(options: Options, *, skip: Sequence[str] = (), say: Callable[[str], 
     names = [
         bench.name for bench in BENCHES if bench.name not in skip and bench.name in (options.only or (bench.name,))
     ]
-    context = {"bench": NAME, "machine": describe_machine(), "version": __version__, "quick": options.quick}
+    context = {
+        "bench": NAME,
+        "machine": describe_machine(),
+        "version": __version__,
+        "quick": options.quick,
+        "noisy": options.noisy,
+        "shaped": options.shaped,
+        "data_dir": options.data_dir,
+    }
     store = CellStore(options.output / f"{NAME}.partial.json", context)
     failed = {}
     for number, name in enumerate(names, start=1):

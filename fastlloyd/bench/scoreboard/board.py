@@ -91,6 +91,15 @@ class Results:
         least, most = min(counts), max(counts)
         return f"{least} run{'s' * (least != 1)}" if least == most else f"{least} to {most} runs"
 
+    def worst_shares(self, bench: str) -> str:
+        """Say what others took of the cores while cells were measured, at most; nothing where nobody watched."""
+        files = sorted([*self.folder.glob(f"{bench}.csv"), *self.folder.glob(f"{bench}-*.csv")])
+        watched = [one for file in files for one in self.entries(file.stem) if one.get("steal_share")]
+        if not watched:
+            return ""
+        stolen, used = (max(float(one[name]) for one in watched) for name in ("steal_share", "others_share"))
+        return f"; at most {stolen:.1%} of the cores' time stolen, {used:.1%} used by others"
+
     def provenance(self, bench: str) -> Provenance:
         """Return where a benchmark's files come from; its page tells what `origins.csv` does not."""
         page = self._page(bench)
@@ -145,6 +154,29 @@ def compared(
     ours = statistics.fmean(values)
     doubt = results.distrust(bench, entries) if timed else ""
     return Line(what, told, f"{number(ours)}{unit}", doubt or f"{number(ours / published)} times")
+
+
+def over(
+    results: Results,
+    bench: str,
+    what: str,
+    entries: Sequence[Entry],
+    *,
+    theirs: float,
+    published: float,
+    column: str,
+    timed: bool = False,
+) -> Line:
+    """Return by what factor a third system's published figure is above the paper's, and above ours.
+
+    The ratio of the two factors is the paper's figure over ours.
+    """
+    told, values = f"{number(theirs / published)} times", [float(one[column]) for one in entries if one.get(column)]
+    if not values:
+        return absent(bench, what, told)
+    ours = statistics.fmean(values)
+    doubt = results.distrust(bench, entries) if timed else ""
+    return Line(what, told, f"{number(theirs / ours)} times", doubt or f"{number(published / ours)} times")
 
 
 def held(

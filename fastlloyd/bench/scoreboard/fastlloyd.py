@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from fastlloyd.bench.fastlloyd.table3_plan import ROWS, Row
-from fastlloyd.bench.scoreboard.board import Entry, Line, Part, Results, absent, compared, held, number
+from fastlloyd.bench.scoreboard.board import Entry, Line, Part, Results, absent, compared, held, number, over
 
 _HIGH = ("wine", "breast", "yeast", "mnist")
 _PRIVATE = ("fastlloyd", "glloyd", "sulloyd")
@@ -49,6 +49,10 @@ class Curves:
         """Return the area under the metric against epsilon (§6.2.1), mean over sets."""
         return statistics.fmean(self._area(name, protocol) for name in datasets)
 
+    def ratio(self, datasets: Sequence[str], protocol: str, other: str) -> float:
+        """Return one protocol's area over another's, mean over sets."""
+        return statistics.fmean(self._area(name, protocol) / self._area(name, other) for name in datasets)
+
     def _area(self, dataset: str, protocol: str) -> float:
         curve = sorted(
             (e, mean) for (name, who, e), (mean, _) in self.points.items() if (name, who) == (dataset, protocol)
@@ -83,10 +87,10 @@ def parts(results: Results) -> list[Part]:
 
 
 def _improvement(results: Results) -> Line:
-    areas = _synth_areas(results)
-    if not areas:
+    ratios = _synth_ratios(results)
+    if not ratios:
         return absent("fastlloyd-fig4", "largest reduction of the error", "up to 88 %")
-    most = max(1.0 - ours / theirs for ours, theirs in areas.values())
+    most = 1.0 - min(ratios.values())
     return Line(
         "largest reduction of the error over SuLloyd", "up to 88 %", f"{most:.0%}", f"{number(most / 0.88)} times"
     )
@@ -135,11 +139,8 @@ def _figure3(results: Results) -> list[Line]:
     def least(sets: Sequence[str]) -> bool:
         return min(_PRIVATE, key=lambda who: curves.area(sets, who)) == "fastlloyd"
 
-    def over(sets: Sequence[str], other: str) -> float:
-        return curves.area(sets, "fastlloyd") / curves.area(sets, other)
-
     low, high = (sorted(synth)[place] for place in (0, -1))
-    growth = (over(synth[low], "sulloyd"), over(synth[high], "sulloyd"))
+    growth = [curves.ratio(synth[k], "fastlloyd", "sulloyd") for k in (low, high)]
     alike = curves.area(g2[2], "fastlloyd") / curves.area(g2[2], "lloyd")
     return [
         Line("G2, d = 2: area over the baseline's", "very close to the baseline", f"{alike:.3f} times", _near(alike)),
@@ -164,24 +165,24 @@ def _figure3(results: Results) -> list[Line]:
     ]
 
 
-def _synth_areas(results: Results) -> dict[tuple[str, str], tuple[float, float]]:
-    """Return the areas of FastLloyd and SuLloyd on Synth by k and d."""
+def _synth_ratios(results: Results) -> dict[tuple[str, str], float]:
+    """Return FastLloyd's area over SuLloyd's on Synth by k and d: mean of the ratios of its sets, as on its page."""
     curves = Curves(results.entries("fastlloyd-fig4"))
     places: dict[tuple[str, str], list[str]] = {}
     for name in curves.datasets:
         places.setdefault((name.split()[1], name.split()[2]), []).append(name)
-    return {place: (curves.area(sets, "fastlloyd"), curves.area(sets, "sulloyd")) for place, sets in places.items()}
+    return {place: curves.ratio(sets, "fastlloyd", "sulloyd") for place, sets in places.items()}
 
 
 def _figure4(results: Results) -> list[Line]:
-    areas = _synth_areas(results)
-    cases = [ours < theirs for ours, theirs in areas.values()]
+    ratios = _synth_ratios(results)
+    cases = [ratio < 1.0 for ratio in ratios.values()]
     lines = [held("fastlloyd-fig4", "Synth, all k and d", "FastLloyd below SuLloyd on all 45", cases)]
     for name, published in (("d", "more pronounced in higher dimensions"), ("k", "more pronounced with more clusters")):
         groups: dict[int, list[float]] = {}
-        for place, (ours, theirs) in areas.items():
+        for place, ratio in ratios.items():
             value = next(int(part.split("=")[1]) for part in place if part.startswith(f"{name}="))
-            groups.setdefault(value, []).append(ours / theirs)
+            groups.setdefault(value, []).append(ratio)
         if groups:
             low, high = (statistics.fmean(groups[size]) for size in (min(groups), max(groups)))
             words = f"area over SuLloyd's at {name} = {min(groups)} and {max(groups)}, mean"
@@ -199,7 +200,7 @@ def _table3(results: Results) -> list[Line]:
             compared(
                 results,
                 _TABLE3,
-                f"{_title(row)}: time",
+                f"{_title(row)}: time, 32-bit ring",
                 row.published_ms,
                 own,
                 column="mean_ms",
@@ -219,25 +220,24 @@ def _table3(results: Results) -> list[Line]:
 
 def _beside_mohlloyd(results: Results, row: Row) -> list[Line]:
     """Return the published factor over MohLloyd, and ours over the same published figure."""
-    own, lines = _ours(results, row, 32), []
     kinds = (
         ("time", row.mohlloyd_ms, row.published_ms, "mean_ms"),
         ("bytes", row.mohlloyd_bytes, row.published_bytes, "bytes_per_round"),
     )
-    for what, mohlloyd, published, column in kinds:
-        words = f"{_title(row)}: MohLloyd's {what} over ours"
-        if mohlloyd is None:
-            continue
-        told = f"{number(mohlloyd / published)} times"
-        if not own:
-            lines.append(absent(_TABLE3, words, told))
-            continue
-        factor = mohlloyd / float(own[0][column])
-        doubt = results.distrust(_TABLE3, own) if what == "time" else ""
-        lines.append(
-            Line(words, told, f"{number(factor)} times", doubt or f"{number(factor * published / mohlloyd)} times")
+    return [
+        over(
+            results,
+            _TABLE3,
+            f"{_title(row)}: MohLloyd's {what} over ours, 32-bit ring",
+            _ours(results, row, 32),
+            theirs=theirs,
+            published=published,
+            column=column,
+            timed=column == "mean_ms",
         )
-    return lines
+        for what, theirs, published, column in kinds
+        if theirs is not None
+    ]
 
 
 def _ours(results: Results, row: Row, ring: int) -> list[Entry]:

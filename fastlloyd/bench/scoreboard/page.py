@@ -26,9 +26,12 @@ _WORDS = (
     "[benchmarks/results](../benchmarks/results/README.md), and a test compares it with them. Published numbers are "
     "those of the papers' tables and texts; where a figure prints curves alone, what the text claims of it is counted "
     'over our points. "Holds" means in all cases, or in all within their intervals where these are known. A ratio is '
-    "ours over the published one. The papers measured times on other machines; there is no ratio of a time if others "
-    "used the machine, or the load before the run was one or more for each core. Size, commit and machine are those "
-    "that the results record. What a paper leaves open, and what we do otherwise, is on the page of each benchmark."
+    "ours over the published one. The papers measured times on other machines. A benchmark of times begins when at "
+    "most a quarter of a process wants each core. While a cell is measured, our own processes count in the load, so "
+    "the cell is judged by what others took: if they used more than 10 % of the cores' time, or a hypervisor took more "
+    "than 2 %, there is no ratio. Older files tell only the load before the run: there is no ratio if that was one or "
+    "more for each core. Size, commit and machine are those that the results record. What a paper leaves open, and "
+    "what we do otherwise, is on the page of each benchmark."
 )
 
 
@@ -80,6 +83,7 @@ def _about(results: Results, part: Part) -> list[str]:
     size = where.size if where.size != "quick" else "**quick**"
     size += f", {runs}" if (runs := results.repetitions(part.bench)) else ""
     load = "" if where.load == "not recorded" else f"; load before the first run {where.load}"
+    load += results.worst_shares(part.bench)
     return [f"[`{part.bench}`]({_RESULTS}/{part.bench}.md): {size}; commit {where.commit}; {where.machine}{load}."]
 
 

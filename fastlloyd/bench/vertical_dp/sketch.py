@@ -183,7 +183,10 @@ def conditions(machine: str, effort: Effort) -> str:
         f"k-means, M = 4096, mean of {effort.grids} repetition(s); epsilon is what the sketches alone may spend at "
         "delta = 1/n. Errors per cell: root mean square over the 25 cells and all repetitions, in users, before the "
         "weights are made non-negative for unions; in brackets what theory says: Theorem 6 with the mended "
-        "number of phantoms, and `likelihood_error`. L1: sum of the errors of the final weights over n."
+        "number of phantoms, and `likelihood_error`. L1: sum of the errors of the final weights over n.\n\n"
+        "Whose parts these are: sketches and rows are the paper's; phantoms, composition and the estimate of a set by "
+        "maximum likelihood are ours. Unions: the paper's BasicEst on them, which with two parties is 2PEst. Whole "
+        "rows: our likelihood of both parties' rows together."
     )
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from fastlloyd.bench.engine.cells import CellStore, measure_cells
+from fastlloyd.bench.engine import cells as engine
+from fastlloyd.bench.engine.cells import CellStore, earlier_commits, measure_cells
 from fastlloyd.errors import ConfigError
 
 CELLS = [{"name": name, "run": run} for run in range(2) for name in ("a", "b")]
@@ -51,7 +52,7 @@ def test_the_file_goes_when_all_is_done(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("text", ["[1]", "{"])
+@pytest.mark.parametrize("text", ["[1]", "{", '{"commits": 3}'])
 def test_another_file_in_its_place_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
@@ -73,3 +74,17 @@ def test_groups_are_measured_by_several_processes_and_kept(tmp_path: Path) -> No
     assert values == ["kept", 0, 1, 1, 2, 2]
     again = CellStore(tmp_path / "partial.json", {"bench": "test"})
     assert [again.find(cell) for cell in cells] == values
+
+
+def test_the_file_names_the_commits_at_which_its_cells_were_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.json"
+    assert earlier_commits(path) == []
+    for place, commit in enumerate(("one", "two", "two")):
+        monkeypatch.setattr(engine, "describe_commit", lambda *_, commit=commit: commit)
+        CellStore(path, {}).keep(CELLS[place], place)
+    assert earlier_commits(path) == ["one", "two"]
+    assert [CellStore(path, {}).find(cell) for cell in CELLS] == [0, 1, 2, None]
+    path.write_text("{}")
+    assert earlier_commits(path) == []

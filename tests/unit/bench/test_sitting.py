@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,26 @@ def test_a_failure_does_not_end_the_sitting_and_only_it_is_run_again(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("change", [{"noisy": True}, {"shaped": True}, {"data_dir": "elsewhere"}, {"quick": True}])
+def test_with_other_flags_all_is_run_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, object]
+) -> None:
+    tried: list[str] = []
+
+    def run(name: str, options: Options) -> str:
+        tried.append(name)
+        if len(tried) == 2:
+            raise Interrupted("stopped")
+        return ""
+
+    monkeypatch.setattr(sitting, "run_bench", run)
+    chosen = Options(output=tmp_path, only=tuple(NAMES[:2]))
+    with pytest.raises(Interrupted):
+        run_all(chosen, say=len)
+    run_all(replace(chosen, **change), say=len)
+    assert tried == [*NAMES[:2], *NAMES[:2]]
+
+
 def test_failures_are_told_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(name: str, options: Options) -> str:
         raise ConfigError("no data")
@@ -95,6 +116,8 @@ def test_the_command_runs_all(
 def test_the_origin_of_each_benchmark_is_kept(tmp_path: Path) -> None:
     first = describe_origin(NAMES[0], quick=True, noisy=True)
     assert (first.size, first.noisy, describe_origin(NAMES[0], quick=False, noisy=None).noisy) == ("quick", "yes", "")
+    resumed = describe_origin(NAMES[0], quick=True, noisy=True, earlier=["abc", first.commit])
+    assert resumed.commit.split() == ["abc", first.commit]
     keep_origin(tmp_path, first)
     keep_origin(tmp_path, describe_origin(NAMES[1], quick=False, noisy=None))
     again = describe_origin(NAMES[0], quick=False, noisy=False)

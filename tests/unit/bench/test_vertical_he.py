@@ -202,7 +202,7 @@ def test_table3_without_mpirun_runs_in_memory_and_says_so(tmp_path: Path, monkey
     monkeypatch.setattr(vertical_he_table3, "CLUSTERS", (2,))
     options = Options(quick=True, output=tmp_path, shaped=True, progress=False, jobs=1, watch=Watch(noisy=True))
     text = vertical_he_table3.run(options)
-    assert "While cells were measured, at most: load " in text
+    assert "While cells were measured, at most " in text
     assert IN_MEMORY in text and "no mpirun here" in text and "Shaped networks are left out" in text
     (measured,) = rows(tmp_path / "vertical-he-table3.csv")
     assert (measured["n"], measured["k"], measured["runs"]) == ("1000", "2", "2")
