@@ -7,6 +7,9 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${FASTLLOYD_TRIAL:-$here/trial}
 [[ -e $folder/passwd ]] || "$here/prepare.sh" --mpi "$folder"
+# A trial of `prepare.sh` without --mpi has the other image.
+docker image inspect fastlloyd-mpi >/dev/null 2>&1 \
+    || docker build -q -f "$here/Dockerfile" -t fastlloyd-mpi --target mpi "$here/.." >/dev/null
 settings=$here/.env
 [[ $folder == "$here/trial" ]] || settings=$folder/.env
 
