@@ -1,7 +1,7 @@
 """Assignment of points to centres, and their sums and counts, in exact integer arithmetic.
 
 The scores |c|^2 - 2 x.c are computed in float64 from integers small enough that every product and
-every partial sum is an integer below 2^53 (`ring.fixed.choose_fraction_bits` checks it). So they are
+every partial sum is an integer below 2^53 (`masking.fixed.choose_fraction_bits` checks it). So they are
 exact whatever the block size, BLAS, thread count or machine, a point's label depends on that point and
 the centres alone, and ties go to the lowest index. Where it pays (`passes.py`), `fused.py` does the same compiled, with
 the same results; what stands here does without numba and is what tests compare it with.

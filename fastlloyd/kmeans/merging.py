@@ -68,7 +68,8 @@ def merge(centers: Floats, noisy_counts: Floats, *, count_noise: float) -> Mergi
     Returns
     -------
     Merging
-        From 2 groups to one less than there are clusters that are more than noise; of one or two of these, all.
+        At least 2 groups, and fewer than there are clusters that are more than noise; if only one or two clusters are,
+        all of them.
 
     Notes
     -----

@@ -80,7 +80,8 @@ class AlikeProof(NoPayload):
     clients : int
         How many clients there are.
     odd : int
-        Rank of the first whose tag is not that of more than half of those required; 0 for nobody.
+        Rank of the first client whose tag differs from the tag that more than half of the required clients have; 0 for
+        nobody.
     digest : bytes of length 32
         SHA-256 of the pieces (`AlikeTag.own`) of the included clients, in the order of ranks.
     """
@@ -190,7 +191,8 @@ def collect_tags(
     clients : tuple of PartyId
         All, in the order of ranks.
     required : collection of PartyId
-        Who must send one; of the others a tag that is not theirs is left out, so it cannot cost them the result.
+        Clients that must send a tag. If another client's tag differs from theirs, it is left out, so it cannot cost
+        them the result.
     late : collection of PartyId
         Of the others, who is not waited for.
     round_ : int

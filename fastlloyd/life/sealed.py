@@ -14,8 +14,8 @@
 
 Whoever contributes says to all what its part is, as a digest; so it cannot seal different parts unnoticed. Every key
 and every sealed part is signed with its sender's roster key, together with the run, the roster and the keys of both:
-the server can change, exchange or repeat none of them, and itself refuses what is signed wrongly, so that whoever gets
-such a thing from it knows that it lies. The keys are made for this run and forgotten after it.
+the server can change, exchange or repeat none of them. An honest server itself refuses a wrong signature. So a client
+that receives one from the server knows that it lies. The keys are made for this run and forgotten after it.
 
 Without a roster nobody proves anything, and the signatures are zeros: a server that deviates could stand between.
 

@@ -1,4 +1,4 @@
-"""How much a peer may send: the largest body of each type of message, and how much of it ahead of time.
+"""The largest messages of the set-up and of the farewell.
 
 A party knows these numbers before it reads a byte: of the set-up they are fixed, of the rounds they follow from the
 plan. A link refuses a longer frame when its length is announced, before memory is set aside for it; the driver

@@ -25,8 +25,8 @@ class Bounds:
     other_bytes : int
         The same for every type that is not listed; 0 refuses them.
     ahead_bytes : int
-        How much of one peer may wait here until this party asks for it. By default two of the largest messages, for
-        no protocol but those that say so lets a party send more before it has an answer.
+        How much of one peer may wait here until this party asks for it. Default: two of the largest messages. Only
+        protocols that say so let a party send more before it has an answer.
     """
 
     sizes: Mapping[int, int]

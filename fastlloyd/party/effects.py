@@ -129,7 +129,7 @@ class Expect:
 class Afford:
     """Check the planned releases that are not recorded yet against the lifetime budget, if there is one.
 
-    `delta` is that at which a budget holds that is set with this run; a budget set earlier keeps its own.
+    A budget that is set with this run holds at `delta`; one that was set earlier keeps its own delta.
     """
 
     releases: tuple[Release, ...]

@@ -65,7 +65,7 @@ class IncludedPayload:
 
     @staticmethod
     def cut(body: bytes, clients: int, what: str) -> tuple[tuple[PartyId, ...], bytes]:
-        """Part the clients included from the payload; `what` says what may not be made from nobody.
+        """Split a body into the clients included and the payload; `what` names what needs at least one client.
 
         Raises
         ------

@@ -161,7 +161,7 @@ def execute(
 def _prepare(
     config: RunConfig | FastLloydError, transport: Transport, announcer: Announcer, approve: Approve | None
 ) -> _Prepared:
-    """Check all inputs; a problem is kept, for the others must hear of it."""
+    """Check all inputs. Keep the error: the other parties must be told."""
     me, count = transport.me, len(transport.peers)
     if isinstance(config, FastLloydError):
         return _Prepared(config=RunConfig(), problem=config, identity=make_identity(str(me), me.rank))

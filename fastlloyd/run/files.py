@@ -164,7 +164,8 @@ class ResultFiles:
             self._folder.write(name, text, mode=PRIVATE_MODE)
         if self._writes_shared and outcome.result is not None:
             self._write_shared(outcome.result, outcome.farewell, list(own))
-        # Of the earlier run: what was this party's, and, by the one that writes for all, what is nobody's here.
+        # Of the earlier run, remove this party's files. The party that writes for all also removes those of parties
+        # that are not here.
         me, shared = self._facts.me.rank, self._writes_shared
         self._earlier.clear(lambda rank: rank == me or (shared and rank not in self._here), self._folder.written)
         self.ledger.close()

@@ -1,4 +1,4 @@
-"""What the systems whose clients hold records of their own have in common: set-up, plan, resume, final exchange.
+"""Set-up, plan, resume and final exchange of the protocols whose clients hold records of their own.
 
 Source: docs/protocol.md, "A run from start to end".
 """

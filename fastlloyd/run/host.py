@@ -272,8 +272,8 @@ class Progress:
 class _Disk:
     """Waits for the disk in a thread of its own, which begins with the first `start` and ends with `close`.
 
-    A signal's exception can strike the waiting thread at any place, also after a queue gave its item away. So what is
-    done is counted, the queue only wakes, and waiting can be done again.
+    A signal can raise in the waiting thread anywhere, even after the queue has handed over its item. So finished work
+    is counted, the queue only wakes, and a wait can be repeated.
     """
 
     def __init__(self, work: Callable[[], None]) -> None:

@@ -1,6 +1,6 @@
 """What all parties of a run have alike, checked: public parameters, bounds, caps, the public set of a demonstration.
 
-A `ConfigError` depends on public things only. What a party alone has, `run/own_records.py` loads.
+A `ConfigError` depends on public things only. `run/own_records.py` loads what one party alone has.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a party has at the end, as values: facts of its run, claim, result, and what the farewell told.
 
-Which party has the result, and what it claims, the protocol's face says. `run/files.py` writes all of it down.
+The protocol's face says which party has the result, and what it claims. `run/files.py` writes all of it down.
 
 Source: docs/report.md.
 """

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """What one party's life starts from. All of it is the party's own; what changes on its machine, it asks for.
+    """What one party's life starts from; all of it is the party's own. The party asks for every change on its machine.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class Face(Protocol):
         """Load what this party alone has; None for a party without records."""
 
     def writes_result(self, me: PartyId) -> bool:
-        """Whether this party may come to have the result; one that does not writes server.json."""
+        """Whether this party can receive the result; one that cannot writes server.json."""
 
     def serve(self, session: Session) -> Party[Outcome]:
         """Live as rank 0, from the first message to the last."""

@@ -152,14 +152,14 @@ def kill_marked(mark: str, *, patience_s: float = 2.0) -> int:
 
 
 def collect(pids: Iterable[int]) -> None:
-    """Collect those of the ended processes that have become children of this one."""
+    """Reap the ended processes that have become children of this process."""
     for pid in pids:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
 
 
 def _environment(pid: int) -> bytes:
-    """Read the environment of a process; of one that is just starting another program, once it has it again.
+    """Read the environment of a process. If the process is just starting another program, wait until it has one again.
 
     Without this wait a rank that the launcher was just starting would be taken for a stranger and left behind:
     between the two programs the kernel shows no environment at all.

@@ -85,13 +85,13 @@ def agree(codes: Sequence[int]) -> int:
 
 
 def in_order(ends: Mapping[int, RankEnd], fallen: Sequence[int]) -> dict[int, RankEnd]:
-    """Renumber the ends of ranks after the order in which their lifelines broke (`net.lifeline`).
+    """Renumber the ends of ranks after the order in which their lifelines broke (`supervise.lifeline`).
 
     Parameters
     ----------
     ends : mapping from rank to RankEnd
     fallen : sequence of int
-        Ranks. Where one that ended is not among them, the order in which the ends were seen stays.
+        Ranks. If a rank that ended is missing here, keep the order in which the ends were seen.
     """
     seen = [rank for rank, end in ends.items() if end.place is not None]
     known = {rank: place for place, rank in enumerate(fallen)}

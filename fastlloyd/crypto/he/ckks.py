@@ -10,7 +10,7 @@ Two uses of one library:
 * **Real numbers in slots** (`Context.encode_slots`), for circuits with products and rescaling.
 
 The sum over all slots or the inner product stands in one coefficient. `Context.extract` takes that coefficient out as
-an LWE sample, so that no Galois keys are needed and no other coefficient is ever sent; see `crypto` users.
+an LWE sample, so that no Galois keys are needed and no other coefficient is ever sent: `protocols/vertical_he/math/`.
 
 What comes from a peer passes through `load_ciphertext`, `load_public_key` and `load_relin_key`. It is bare numbers
 (`residues`); the frame that SEAL reads them in is written here, so no size or header of a peer ever reaches SEAL.

@@ -50,7 +50,7 @@ from fastlloyd.errors import InternalError
 
 _UNIT = 2.0**-53
 _MOST_ERROR = 0.25
-# So many times as many ciphertexts as must may go into one sum: beyond that rounding is hardly any work.
+# One sum may take up to this many times the ciphertexts that it must; beyond that, rounding costs almost nothing.
 _MOST_MORE = 16
 
 

@@ -23,9 +23,9 @@ MAX_MODULUS_BITS = {2048: 54, 4096: 109, 8192: 218, 16384: 438, 32768: 881}
 HINT_BITS = 1
 """What a run's hints on errors and key may cost of these.
 
-Half of the variances is left (a third by another version of the theorem), see `protocols.vertical_he.hints`. Errors and
-key that are smaller by a factor f are those of the standard beside a modulus that is larger by f: sqrt(2), half a bit
-(sqrt(3), 0.8).
+Half of the variances is left (a third by another version of the theorem), see `protocols.vertical_he.math.hints`.
+Errors and key that are smaller by a factor f are those of the standard beside a modulus that is larger by f: sqrt(2),
+half a bit (sqrt(3), 0.8).
 """
 MAX_PRIME_BITS = 60
 # Beyond this the float64 transforms might not give the integer back; see `encode_integers`.

@@ -152,8 +152,8 @@ def leave_together(links: Channel, *, deadline_s: float, late: Collection[PartyI
         Names whoever is not done in time.
     PeerGone, PeerError, Aborted
         As they happen; a client that could not write its files ends the run for all. At a client: the server's word
-        and what the server does wrong. Whether all have written is for the server to say; if a client ended the run
-        for another one's nonsense, the server might have left with a good end already.
+        and what the server does wrong. The server alone decides whether all have written. If a client ended the run
+        because of another's nonsense, the server might already have left with a good end.
     """
     awaited = {SERVER}
     if links.me == SERVER:

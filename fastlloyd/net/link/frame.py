@@ -57,7 +57,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """That the run ends, and because of whom.
+    """Says that the run ends, and which party is at fault.
 
     Attributes
     ----------

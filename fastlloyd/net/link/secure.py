@@ -63,8 +63,8 @@ class SecureLinks(Channel):
     max_message : int
         Longer messages are refused.
     linked : iterable of PartyId, optional
-        The peers that there are links to; all by default. A little of a handshake from others is dropped, for they may
-        be configured otherwise; more than that ends the run.
+        Peers with a link to this party; all by default. The start of a handshake from any other peer is dropped: its
+        configuration may differ. More than that ends the run.
 
     Attributes
     ----------
@@ -363,7 +363,7 @@ class SecureLinks(Channel):
             self.post(peer, Kind.HANDSHAKE, waiting, SETUP_ROUND)
 
     def _compare(self) -> None:
-        """Compare the confirmations that came with this party's, the server's before all others; keep no values."""
+        """Compare the received confirmations with this party's own, the server's first; keep no values."""
         # Judged without the server's, two clients that differ could only accuse each other.
         if SERVER in self._wanted and SERVER not in self._heard:
             return

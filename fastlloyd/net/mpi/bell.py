@@ -34,8 +34,8 @@ class Bell:
     Notes
     -----
     A descriptor may be readable although nothing is there for us, or stay silent although something is (shared memory
-    rings no bell). So after a ring in vain the next pause is a plain one, and only as long as a ring came before the
-    last arrival are pauses as long as can be.
+    rings no bell). So after a ring without a message the next pause is a plain one. Sleep for the longest pause only if
+    the bell rang for the last message; otherwise poll more often.
     """
 
     def __init__(self, descriptors: tuple[int, ...]) -> None:

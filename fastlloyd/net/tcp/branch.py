@@ -1,6 +1,6 @@
 """An aggregator's connections: its clients', as a server has them, and one to its parent.
 
-Who is let in the parent decides; frames between clients are for nobody but clients of the same aggregator.
+The parent decides who is let in; frames between clients are for nobody but clients of the same aggregator.
 
 Source: docs/protocol.md, "Aggregators".
 """

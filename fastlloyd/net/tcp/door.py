@@ -40,7 +40,7 @@ _TURNS_AT_ONCE = 4
 
 
 class Door(TcpTransport):
-    """A server's transport as far as it is about whom to let in; `relay.Relay` is the rest.
+    """The part of a server's transport that decides whom to let in; `relay.Relay` is the rest.
 
     Parameters
     ----------

@@ -6,8 +6,8 @@
                  PROXY UNKNOWN ... CR LF
     version 2    12 fixed bytes | version, command u8 | family u8 | length u16 | addresses | TLVs      big endian
 
-Such a header is believed only from addresses that the operator has named, and asked of these: whoever may send one
-may name any address.
+Such a header is believed only from addresses that the operator has named, and required from them: whoever may send it
+can claim any address.
 
 Source: HAProxy, doc/proxy-protocol.txt (2.x), sections 2.1 and 2.2; docs/sites.md, "Behind a load balancer".
 """

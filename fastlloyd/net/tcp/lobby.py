@@ -4,8 +4,8 @@ A stranger passes through rooms: silent (it has sent nothing), waiting (its firs
 at them), showing (the TLS handshake is under way), leaving (it hears why it must go). Only the handshake costs
 much, so the addresses that wait for one take turns. When a room is full, the address that has most connections in
 it loses its oldest one. So a flood from one address pushes out its own, and a flood of silent connections meets no
-client, for a client begins at once. Of those behind one address the newest has its turn first: where a flood leaves
-no time for all, it is the one whose client still waits.
+client, for a client begins at once. Of the connections from one address the newest goes first: when a flood leaves no
+time for all, its client is the one still waiting.
 
 Source: docs/sites.md, "Firewall".
 """

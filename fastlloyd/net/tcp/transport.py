@@ -300,14 +300,14 @@ class TcpTransport(Transport):
         return bool(self._reconnect_s) and not place.session.over
 
     def _miss(self, place: Place, stream: Stream) -> None:
-        """Put a connection aside that was cut: another one may go on with its session."""
+        """Set a cut connection aside: another one may continue its session."""
         self._forget(stream)
         stream.close()
         place.stream = None
         place.cut = time.monotonic()
 
     def _go_on(self, place: Place, stream: Stream, taken: int) -> None:
-        """Go on with a session on another connection, of whose other end it is known how many frames it has taken.
+        """Continue a session on another connection; its other end has taken `taken` frames.
 
         Raises
         ------

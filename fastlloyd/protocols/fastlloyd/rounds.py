@@ -1,4 +1,4 @@
-"""What happens to the numbers in one round, for the parties and the reference alike.
+"""What happens to the numbers in one round, for the parties and `plus_reference.py`.
 
 Source: FastLloyd, Alg. 1 lines 6 to 13 (local update) and 18 to 20 (post-processing).
 """
@@ -56,7 +56,8 @@ class Centers:
 def first_centers(plan: Plan, start: NDArray[np.float64] | None = None) -> Centers:
     """Return the public start: sphere packing (line 3), or given centres, shape (k, d), scaled.
 
-    Where fastlloyd-plus begins with neither survey nor histogram, half the packed points, but of few features.
+    With neither survey nor histogram, fastlloyd-plus starts from half the packed points if it has more than
+    `GRID_FEATURES` features.
     """
     if start is None:
         halved = plan.plus is not None and not plan.plus.first and plan.d > GRID_FEATURES

@@ -69,7 +69,7 @@ _SERVER_SHOWN = "the server's own points are not protected: the clients see them
 
 
 def writes_result(me: PartyId) -> bool:
-    """Whether this party may come to have the result."""
+    """Whether this party can receive the result."""
     return True
 
 

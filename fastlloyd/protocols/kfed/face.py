@@ -66,7 +66,7 @@ load = load_client
 
 
 def writes_result(me: PartyId) -> bool:
-    """Whether this party may come to have the result."""
+    """Whether this party can receive the result."""
     return True
 
 

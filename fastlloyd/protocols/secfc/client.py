@@ -51,7 +51,7 @@ class ClientResult:
     included : tuple
         Per step, the clients whose answers were decoded.
     present : tuple of PartyId
-        Who has all that a client can have at the end: where centres are revealed, who has them.
+        Clients that have everything a client can have at the end; where centres are revealed, those that have them.
     start : int
         Which start won, from 0; known to all clients.
     state : {'repeated', 'limit'}

@@ -65,7 +65,7 @@ _AGAINST = (
 
 
 def writes_result(me: PartyId) -> bool:
-    """Whether this party may come to have the result."""
+    """Whether this party can receive the result."""
     return True
 
 

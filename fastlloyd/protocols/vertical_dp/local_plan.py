@@ -45,8 +45,7 @@ SHORTENED_LEVELS = (3, 10)
 _COUNT_ERRORS = 2.0
 _LEAF_ERROR = 0.15
 _STEP_ERROR = 0.7
-# log2 of N epsilon_1 less this is the number of levels; the second is for Gaussian noise, where it is N over the noise
-# multiplier.
+# Levels: log2(N epsilon_1) less the first; with Gaussian noise log2(N / noise multiplier) less the second.
 _LEVEL_OFFSET, _SHORTENED_OFFSET = 4, 2
 
 

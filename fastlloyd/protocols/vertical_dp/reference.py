@@ -14,7 +14,7 @@ Source: Vertical DP, Algorithms 1 and 3; `reference_weights.py` for Algorithms 4
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,7 +34,6 @@ from fastlloyd.randomness.secret import SecretRandom
 
 Floats = NDArray[np.float64]
 Row = list[int]
-Noise = Callable[[float], int]
 
 _BITS = 16
 _ONE = 1 << _BITS

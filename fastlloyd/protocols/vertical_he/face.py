@@ -77,7 +77,7 @@ __all__ = [
 
 
 def writes_result(me: PartyId) -> bool:
-    """Whether this party may come to have the result."""
+    """Whether this party can receive the result."""
     return True
 
 

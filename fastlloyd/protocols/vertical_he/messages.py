@@ -43,7 +43,7 @@ and after the last round::
     computing party     Present          who helped to open it                      -----> everybody else
 
 All of it is payload but KeyPiece and Present. A block is a list of ciphertexts or keys as bare numbers
-(`crypto.residues`); how many there are and how long each is follows from the plan.
+(`crypto.he.residues`); how many there are and how long each is follows from the plan.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def owner(
         with blaming(holder, "key"):
             public = Refresher(context, context.load_public_key(keys.parts[0]))
     seen_by = "the other parties"
-    # Before its columns leave the ledger must have what they will be part of: all rounds, where others can open them
+    # Before its columns leave, the ledger must hold every release that they enter: all rounds, if others can open them
     # while this owner is away.
     needed = bool(plan.openers) and plan.threshold == plan.parties
     yield Record(plan.charged(0, seen_by=seen_by) if needed else plan.all_releases(seen_by=seen_by))

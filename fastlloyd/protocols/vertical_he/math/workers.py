@@ -69,7 +69,7 @@ class _Kind(IntEnum):
 
 
 class WorkerEngine:
-    """Spreads the blocks over worker processes; implements `vertical_he.engine.Engine`.
+    """Spreads the blocks over worker processes; implements `math.computer.Engine`.
 
     Parameters
     ----------
@@ -137,8 +137,8 @@ class WorkerEngine:
     def load(self, owner: int, block: int, parts: Sequence[bytes]) -> None:
         """Hand one encrypted block to its worker.
 
-        With one owner a worker takes it in while the next block comes, and what it refuses is told at its next block,
-        or at the last of all; with several owners at once, for the refusal names the sender.
+        With one owner, a worker loads the block while the next one arrives, and reports a refusal at its next block,
+        or at the last of all. With several owners it reports at once, because the refusal names the sender.
         """
         body = _PLACE.pack(owner, block) + _join(parts)
         everybody = range(len(self._workers))
