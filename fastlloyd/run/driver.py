@@ -224,7 +224,7 @@ class Driver:
         try:
             header = Header.decode(frame)
         except ValueError as error:
-            raise PeerError(f"{peer} sent a malformed message: {error}", rank=peer.rank) from error
+            raise PeerError(f"{peer} sent a malformed message: {error}; check its version", rank=peer.rank) from error
         self._inbox.put(peer, header, frame[HEADER_BYTES:])
         return (peer,)
 

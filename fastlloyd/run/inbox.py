@@ -83,7 +83,8 @@ class Inbox:
         try:
             message: Message = effect.type.read(body, effect.format)
         except ValueError as error:
-            raise PeerError(f"{sender} sent a malformed {effect.type.__name__}: {error}", rank=sender.rank) from error
+            what = f"a malformed {effect.type.__name__}: {error}"
+            raise PeerError(f"{sender} sent {what}; check its version", rank=sender.rank) from error
         return message
 
     def _next(self, sender: PartyId) -> tuple[Header, bytes]:

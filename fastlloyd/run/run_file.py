@@ -48,9 +48,11 @@ def load_config(path: str | Path, flags: Mapping[str, Any] | None = None, *, lin
     except OSError as error:
         raise ConfigError(f"--config {path}: cannot be read ({error.strerror}); check the path") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"--config {path}: expected UTF-8 text") from error
+        raise ConfigError(f"--config {path}: expected UTF-8 text; save the file as UTF-8") from error
     except ValueError as error:
-        raise ConfigError(f"--config {path}: not valid TOML: {error}") from error
+        raise ConfigError(
+            f"--config {path}: not valid TOML: {error}; docs/run-file.md shows how to write it"
+        ) from error
     folder = Path(path).parent
     values = {key: _moved(key, value, lambda text: os.path.normpath(folder / text)) for key, value in values.items()}
     merged = dict(values)

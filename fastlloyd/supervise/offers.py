@@ -125,7 +125,7 @@ def read_settings(folder: Path) -> SiteSettings:
         values[key] = OPTIONS[key].read(value)
     for key in ("key", "roster", "data"):
         if not isinstance(values.get(key), str):
-            raise ConfigError(f"{path}: expected {key} = a path")
+            raise ConfigError(f"{path}: expected {key} = a path, got {values.get(key)!r}; write it as text")
         values[key] = os.path.normpath(folder / values[key])
     return SiteSettings(
         folder=folder,

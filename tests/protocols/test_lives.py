@@ -25,7 +25,10 @@ def test_a_life_is_the_same_whoever_runs_it(alone: tuple[str, list[life.Life]], 
 
 @pytest.mark.mpi
 @pytest.mark.parametrize(
-    "alone", ["lloyd", "feddp", "kfed", "secfc", "vertical-plain", "vertical-dp", "vertical-he"], indirect=True
+    # The baselines that are left out run the code of these three.
+    "alone",
+    ["fastlloyd", "fastlloyd-plus", "lloyd", "feddp", "kfed", "secfc", "vertical-plain", "vertical-dp", "vertical-he"],
+    indirect=True,
 )
 def test_a_life_over_mpi_is_the_same(alone: tuple[str, list[life.Life]], tmp_path: Path) -> None:
     protocol, expected = alone

@@ -99,7 +99,10 @@ def _exchange_keys(me: PartyId, plan: Plan, key: LayerKey, secret: SecretRandom)
         try:
             seal(b"", [message.value], run_id=b"", secret=secret)
         except ValueError as error:
-            raise PeerError(f"{party} sent a key that nothing can be sealed for", rank=party.rank) from error
+            raise PeerError(
+                f"{party} sent a key that cannot be used, expected a fresh X25519 key; check its version",
+                rank=party.rank,
+            ) from error
         public[party] = message.value
     return public
 
@@ -166,5 +169,8 @@ def _publish(me: PartyId, opened: list[bytes], plan: Plan) -> Party[tuple[bytes,
     shape = TagFormat(None, TAG_BYTES, sum(plan.sizes))
     message: Union = yield Receive(last, Union, SETUP_ROUND, shape)
     if list(message.entries) != sorted(set(message.entries)):
-        raise PeerError(f"{last} sent a union that is not sorted or names a tag twice", rank=last.rank)
+        raise PeerError(
+            f"{last} sent a union of tags that is no good, expected sorted tags, each once; check its version",
+            rank=last.rank,
+        )
     return message.entries

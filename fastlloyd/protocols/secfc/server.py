@@ -185,4 +185,4 @@ def _read(party: PartyId, answer: CodedValues, code: Code, part: slice, *, out: 
     try:
         answer.read_block(code.field, part, out=out)
     except ValueError as error:
-        raise PeerError(f"{party} sent a malformed CodedValues: {error}", rank=party.rank) from error
+        raise PeerError(f"{party} sent a malformed CodedValues: {error}; check its version", rank=party.rank) from error
