@@ -63,6 +63,8 @@ class CellStore:
         if not isinstance(commits, list):
             raise ConfigError(f"{path}: expected partial results of a benchmark, got something else; remove the file")
         self._cells = cells
+        if cells and not commits:
+            commits = ["?"]  # of a version that did not name them
         # A dictionary keeps the order, and each commit once.
         self._commits = list(dict.fromkeys([*commits, describe_commit(_PACKAGE, "version.py") or ""]))
 

@@ -209,7 +209,11 @@ def begin_quietly() -> float:
     ConfigError
         The machine was not quiet.
     """
-    Watch().await_quiet()
+    try:
+        Watch().await_quiet()
+    except ConfigError as error:
+        problem = str(error).partition(": end what else runs")[0]
+        raise ConfigError(f"{problem}: end what else runs and start again") from None
     return load()
 
 

@@ -118,8 +118,9 @@ def _size_variances(noisy_counts: Floats, state: State, *, count_noise: float) -
 def _shortening(plan: Plan, state: State, centers: Floats) -> Floats:
     """Return how far shortening usually pulls a centre away from the mean of its records, shape (d,), a deviation.
 
-    Skewed clusters lose more on one side than on the other. No released value tells how skewed they are, but one tells
-    how much is shortened: the radius over the spread that is left within clusters.
+    Skewed clusters lose more on one side than on the other. Only a histogram tells, coarsely, how skewed they are, and
+    half of what it shows has been added already. How much is shortened is known: the radius over the spread that is
+    left within clusters.
     """
     held = np.maximum(state.counts, 0.0)
     parts = held / held.sum() if held.any() else np.full(plan.k, 1.0 / plan.k)

@@ -161,8 +161,9 @@ def left_out(centers: Floats, divisor: Floats, reach: float, state: State, plan:
     lever = np.bincount(labels, (far - reach) * (far - reach), clusters) / (parts * plan.d)
     noise = noise_deviations(plan, 0)[1] / divisor
     doubt = lever * noise * noise
-    squares = found * found
-    expected = max(sum(total(column) for column in squares.T) / plan.d - total(doubt), 0.0) / clusters
+    # Never the builtin `sum`: from Python 3.12 on it rounds otherwise, and clients would differ.
+    squares = total(np.array([total(column * column) for column in found.T]))
+    expected = max(squares / plan.d - total(doubt), 0.0) / clusters
     share = expected / np.maximum(expected + doubt, np.finfo(np.float64).tiny)
     rest: Floats = _REST_SHARE * share[:, None] * found
     return rest

@@ -36,7 +36,7 @@ class State:
     given : bool
         The start was given: a survey leaves it as it is.
     cells : float64 array, shape (g^d,)
-        Noisy counts of the histogram's cells that stand out, zero elsewhere; empty without a histogram.
+        The sure weights of the histogram's cells (`plus_grid`); empty without a histogram.
     """
 
     middle: Floats

@@ -88,3 +88,6 @@ def test_the_file_names_the_commits_at_which_its_cells_were_measured(
     assert [CellStore(path, {}).find(cell) for cell in CELLS] == [0, 1, 2, None]
     path.write_text("{}")
     assert earlier_commits(path) == []
+    path.write_text('{"a cell of before": 1}')
+    CellStore(path, {}).keep(CELLS[0], 0)
+    assert earlier_commits(path) == ["?", "two"]

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import norm
 
+from fastlloyd.kmeans import merging, swap, weighted
+from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.weighted import cluster
+from fastlloyd.protocols.fastlloyd import plus, plus_grid, plus_state
 from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
 from fastlloyd.protocols.fastlloyd.plus import first_state
 from fastlloyd.protocols.fastlloyd.plus_grid import _chance_above, _likely, _sure, cell_middles, left_out, read_grid
 from fastlloyd.protocols.fastlloyd.plus_state import noise_deviations
+from fastlloyd.protocols.fastlloyd.rounds import first_centers, local_update, post_process
 from fastlloyd.randomness.prg import PublicStream
 from tests.protocols.support import parameters
 
@@ -137,3 +144,25 @@ def test_a_rest_counts_less_where_noise_could_have_made_it() -> None:
         taken.append(float(np.abs(left_out(centers, sizes, 0.2, state, plan)).sum()))
     assert taken == sorted(taken, reverse=True)
     assert taken[0] > 2.0 * taken[2] and taken[-1] == 0.0
+
+
+def test_nothing_is_made_up_for_where_far_records_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(plus, "left_out", lambda centers, *_: asked.append(len(centers)) or np.zeros_like(centers))
+    points = quantise(np.random.default_rng(3).uniform(-1.0, 1.0, (400, 2)), 12)
+    for far, times in (("shorten", 2), ("drop", 0)):
+        asked.clear()
+        public = parameters(4000, 3, protocol="fastlloyd-plus", settings={"start": "grid", "far": far}, epsilon=2.0)
+        plan = make_plan(public, d=2, names=("x", "y"))
+        centers = first_centers(plan)
+        for t in range(len(plan.rounds)):
+            update = local_update(quantise(points.raw_coordinates.T / 2.0**12, plan.fraction_bits), centers, plan, t)
+            centers = post_process(update, centers, plan, t)
+        assert asked == [3] * times
+
+
+@pytest.mark.parametrize("module", [plus, plus_grid, plus_state, merging, swap, weighted])
+def test_what_all_clients_compute_alike_takes_no_builtin_sum(module: ModuleType) -> None:
+    """From Python 3.12 on `sum` of floats is compensated: two clients with two Pythons would differ in a last digit."""
+    calls = (node for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.Call))
+    assert not [node.lineno for node in calls if isinstance(node.func, ast.Name) and node.func.id == "sum"]
