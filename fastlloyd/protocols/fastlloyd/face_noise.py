@@ -24,6 +24,7 @@ from fastlloyd.privacy.release import NORM_OF
 from fastlloyd.protocols.fastlloyd.choose_k import Chosen, shares
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.plus import expected_deviation, last_doubt, radius
+from fastlloyd.protocols.fastlloyd.plus_grid import REST_SHARE, rests
 from fastlloyd.protocols.fastlloyd.plus_plan import square_limit
 from fastlloyd.protocols.fastlloyd.plus_state import State, noise_deviations
 from fastlloyd.protocols.fastlloyd.rounds import Centers
@@ -92,6 +93,10 @@ def _plus_noise(
     variance = state.variance if shrink else doubt
     share = variance / doubt  # of the noisy step that was taken
     steps = noisy_sums / float(multiple) / divisor[:, None]
+    if plan.plus is not None and plan.plus.cells and plan.plus.shorten:
+        # The histogram's noise in what the last step was made up for, as if all of it had been believed.
+        reach = radius(state, plan, len(plan.rounds) - 1)[0] / float(1 << plan.fraction_bits)
+        variance = variance + REST_SHARE**2 * rests(centers, divisor, reach, state, plan)[1]
     deviations = np.sqrt(variance[:, None] + (share[:, None] * steps * (count_noise / divisor)[:, None]) ** 2)
     # Records change their cluster in the last step, which moves their mean again, mostly by less than that step.
     bias = np.hypot(share[:, None] * steps, _shortening(plan, state, centers))

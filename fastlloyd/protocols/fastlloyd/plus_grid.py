@@ -49,7 +49,9 @@ _MOST_WORK = 1 << 22  # cells times clusters times restarts
 _LEAST_SHARE = 0.1  # for the doubt about a centre, of an equal share of the records
 _EDGE_DOUBT = 0.25  # of the variance within a cell
 _PARTS = 2  # of a cell along each feature, where shortening is made up for
-_REST_SHARE = 0.5  # of what the histogram says that shortening leaves out, besides what its noise allows
+
+REST_SHARE = 0.5
+"""How much of what the histogram says that shortening leaves out is added, where its noise allows it."""
 
 _BLOCK = 1 << 16
 
@@ -146,6 +148,20 @@ def left_out(centers: Floats, divisor: Floats, reach: float, state: State, plan:
     how large such rests are, over all clusters, beyond what the noise on the counts would make of them, decides how far
     each is believed.
     """
+    found, doubt = rests(centers, divisor, reach, state, plan)
+    # Never the builtin `sum`: from Python 3.12 on it rounds otherwise, and clients would differ.
+    squares = total(np.array([total(column * column) for column in found.T]))
+    expected = max(squares / plan.d - total(doubt), 0.0) / len(centers)
+    share = expected / np.maximum(expected + doubt, np.finfo(np.float64).tiny)
+    rest: Floats = REST_SHARE * share[:, None] * found
+    return rest
+
+
+def rests(centers: Floats, divisor: Floats, reach: float, state: State, plan: Plan) -> tuple[Floats, Floats]:
+    """Return what each cluster's vectors have beyond the radius by the histogram, shape (k, d), and its noise.
+
+    The noise is the variance of a coordinate, shape (k,). Parameters as for `left_out`.
+    """
     parts, clusters = _PARTS**plan.d, len(centers)
     weights = state.cells.reshape((_cells(plan),) * plan.d) / parts
     for axis in range(plan.d):
@@ -160,13 +176,7 @@ def left_out(centers: Floats, divisor: Floats, reach: float, state: State, plan:
     # A count's error moves all parts of its cell together: at most as if each had it in proportion.
     lever = np.bincount(labels, (far - reach) * (far - reach), clusters) / (parts * plan.d)
     noise = noise_deviations(plan, 0)[1] / divisor
-    doubt = lever * noise * noise
-    # Never the builtin `sum`: from Python 3.12 on it rounds otherwise, and clients would differ.
-    squares = total(np.array([total(column * column) for column in found.T]))
-    expected = max(squares / plan.d - total(doubt), 0.0) / clusters
-    share = expected / np.maximum(expected + doubt, np.finfo(np.float64).tiny)
-    rest: Floats = _REST_SHARE * share[:, None] * found
-    return rest
+    return found, lever * noise * noise
 
 
 def expected_variance(plan: Plan) -> float:
