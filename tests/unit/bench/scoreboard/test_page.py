@@ -149,7 +149,7 @@ def test_what_the_origins_say_is_shown(tmp_path: Path) -> None:
         shutil.copy(COMMITTED / f"{name}.{end}", tmp_path)
     origin = Origin(benchmark=name, size="quick", commit="abc+", machine="a machine", version="9", noisy="")
     keep_origin(tmp_path, origin)
-    about = f"[`{name}`](../benchmarks/results/{name}.md): **quick**, 20 to 100 runs; commit abc+; a machine."
+    about = f"[`{name}`](../benchmarks/results/{name}.md): **quick**, 100 runs; commit abc+; a machine."
     assert about in make_page(tmp_path)
 
 
