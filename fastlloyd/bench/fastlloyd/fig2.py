@@ -43,7 +43,7 @@ def run(options: Options) -> str:
     curves = Curves(sources=sources, methods=PAPER, measured=measured)
     parts = [
         f"# FastLloyd, Figure 2: NICV on real sets{' (quick)' if options.quick else ''}",
-        conditions(f"{size.runs} (adult, birch2, mnist: {size.large_runs})"),
+        conditions(str(size.runs) + (f" (adult, birch2, mnist: {size.large_runs})" if options.quick else "")),
         "Published code: mean over 100 runs (adult, birch2: 20), with noise that does not follow from the public seed.",
     ]
     for source in sources:
