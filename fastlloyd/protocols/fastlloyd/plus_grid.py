@@ -170,8 +170,8 @@ def rests(centers: Floats, divisor: Floats, reach: float, state: State, plan: Pl
     labels, squared = nearest(middles, centers)
     outside = np.flatnonzero((squared > reach * reach) & (weights > 0.0))
     labels, far = labels[outside], np.sqrt(squared[outside])
-    rests = (middles[outside] - centers[labels]) * (1.0 - reach / far)[:, None]
-    sums = [np.bincount(labels, weights[outside] * column, clusters) for column in rests.T]
+    beyond = (middles[outside] - centers[labels]) * (1.0 - reach / far)[:, None]
+    sums = [np.bincount(labels, weights[outside] * column, clusters) for column in beyond.T]
     found = np.stack(sums, axis=1) / divisor[:, None]
     # A count's error moves all parts of its cell together: at most as if each had it in proportion.
     lever = np.bincount(labels, (far - reach) * (far - reach), clusters) / (parts * plan.d)
