@@ -138,7 +138,7 @@ class Crowd:
         from fastlloyd.party.transcript import Transcript
         from fastlloyd.privacy.ledger import Ledger
         from fastlloyd.run.driver import Deadlines, Driver
-        from fastlloyd.run.host import Host
+        from fastlloyd.run.machine import Host
         from fastlloyd.run.outcome import Facts
         from fastlloyd.run.session import Session
         from fastlloyd.wire.header import clients

@@ -34,7 +34,7 @@ from fastlloyd.protocols.fastlloyd.choose_k import choose_k
 from fastlloyd.protocols.feddp import face_noise as feddp_noise
 from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.proposal import make_plan
-from fastlloyd.report.quality import Noise, judge
+from fastlloyd.report.quality import ResultNoise, judge
 
 REAL = ("iris", "lsun", "s1", "house", "wine", "breast", "yeast", "adult", "birch2")
 CLUSTERS, FEATURES, RECORDS, SEPARATIONS = (
@@ -131,7 +131,7 @@ def measure(group: str, name: str, points: Points, k: int, protocol: str, epsilo
 
 def cluster_by(
     protocol: str, points: Points, k: int, epsilon: float, run: int
-) -> tuple[Points, NDArray[np.float64], Noise]:
+) -> tuple[Points, NDArray[np.float64], ResultNoise]:
     """Return centres, sizes and what is told of the noise; three clients with feddp, no data of its server."""
     n, d = points.shape
     rng = np.random.default_rng([_SEED, run, n, d, k, round(100 * epsilon)])

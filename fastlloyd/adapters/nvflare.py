@@ -31,7 +31,7 @@ from fastlloyd.net.link.control import Ending
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.report.lines import Journal
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.place import find_place
+from fastlloyd.run.own_rank import find_own_rank
 from fastlloyd.run.rank import carry_out, limit_threads, start_log
 from fastlloyd.run.run_file import load_config
 from fastlloyd.supervise.offers import NAME, SUFFIX
@@ -257,7 +257,7 @@ class Client(Party):
             if _in_order(config, sites) != names:
                 raise ConfigError("NVFlare's server counts the sites otherwise than this one: compare the rosters")
             approval = folder / f"{self._run}.approval.json"
-            return approved(approval, config, find_place(config, me.rank)) if approval.exists() else None
+            return approved(approval, config, find_own_rank(config, me.rank)) if approval.exists() else None
 
         config, approve = self._read(me.rank, check)
         self._begin(names, me, config)

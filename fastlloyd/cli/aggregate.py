@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fastlloyd.net.tcp.aggregator import Aggregator
     from fastlloyd.report.announcer import Announcer
     from fastlloyd.report.lines import Journal
-    from fastlloyd.run.place import Place
+    from fastlloyd.run.own_rank import OwnRank
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ def aggregate(
     config: RunConfig,
     arguments: argparse.Namespace,
     address: Address,
-    place: Place,
+    place: OwnRank,
     keys: Keys | None,
     *,
     journal: Journal,
@@ -60,9 +60,9 @@ def aggregate(
     from fastlloyd.net.tcp.aggregator import Aggregator
     from fastlloyd.net.tcp.branch import BranchTransport
     from fastlloyd.net.tcp.door import allow_files, close_all
-    from fastlloyd.net.tcp.knock import Way
     from fastlloyd.net.tcp.proxy import find_proxy
     from fastlloyd.net.tcp.spoke import reach
+    from fastlloyd.net.tcp.way_in import Way
     from fastlloyd.report.announcer import Announcer
 
     parent = parse_address(arguments.parent, "--parent")
@@ -120,7 +120,7 @@ def aggregate(
     return code
 
 
-def _check_parties(place: Place, parties: int) -> None:
+def _check_parties(place: OwnRank, parties: int) -> None:
     """Compare the number of clients with the parent's."""
     if place.clients != parties - 1:
         raise ConfigError(

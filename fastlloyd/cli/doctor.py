@@ -19,7 +19,7 @@ from pathlib import Path
 
 from fastlloyd.cli.options import Parser
 from fastlloyd.errors import EXIT_INPUT, EXIT_OK, ConfigError, FastLloydError
-from fastlloyd.net.host import cores
+from fastlloyd.net.cores import cores
 from fastlloyd.net.mpi.launcher import HOW_TO_INSTALL, Mpirun, TransportName, detect, find_mpirun, mpirun_command
 from fastlloyd.report.colour import paint
 from fastlloyd.report.unit import format_bytes, format_count, format_seconds

@@ -12,7 +12,7 @@ from fastlloyd.crypto.link.identity import write_atomically
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.dossier.content import make_dossier
 from fastlloyd.dossier.markdown import to_markdown
-from fastlloyd.dossier.planned import Planned
+from fastlloyd.dossier.planned_run import PlannedRun
 from fastlloyd.errors import EXIT_OK, ConfigError
 from fastlloyd.report.page.render import available, render
 from fastlloyd.run.config import RunConfig
@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
     return EXIT_OK
 
 
-def plan_run(config: RunConfig, clients: int, roster: Roster | None, *, d: int | None, purpose: str = "") -> Planned:
+def plan_run(config: RunConfig, clients: int, roster: Roster | None, *, d: int | None, purpose: str = "") -> PlannedRun:
     """Return a run before it happens, from its run file.
 
     Parameters
@@ -83,7 +83,7 @@ def plan_run(config: RunConfig, clients: int, roster: Roster | None, *, d: int |
     bounds = common.bounds if common.dataset is None else None
     features = d if d is not None else count_features(config.columns, bounds, common.categories)
     known = features is not None or common.dataset is not None
-    return Planned(
+    return PlannedRun(
         config=filled,
         common=common,
         clients=clients,

@@ -25,7 +25,7 @@ from fastlloyd.run.rank import catch_signals, limit_threads, run_party, start_lo
 
 if TYPE_CHECKING:
     from fastlloyd.run.execute import Approve
-    from fastlloyd.run.place import Place
+    from fastlloyd.run.own_rank import OwnRank
 
 
 def main(argv: Sequence[str]) -> int:
@@ -49,10 +49,10 @@ def main(argv: Sequence[str]) -> int:
     from fastlloyd.net.tcp.proxy import find_proxy
     from fastlloyd.net.tcp.spoke import join
     from fastlloyd.report.announcer import Announcer
-    from fastlloyd.run.place import find_place
+    from fastlloyd.run.own_rank import find_own_rank
 
     proxy = find_proxy(address, os.environ)
-    place = find_place(config, arguments.rank)
+    place = find_own_rank(config, arguments.rank)
     journal = start_log(config, place.me.rank)
     approve = None if arguments.approval is None else approved(Path(arguments.approval), config, place)
     keys = connection_keys(place)
@@ -81,7 +81,7 @@ def main(argv: Sequence[str]) -> int:
     return ending.code
 
 
-def approved(path: Path, config: RunConfig, place: Place) -> Approve:
+def approved(path: Path, config: RunConfig, place: OwnRank) -> Approve:
     """Return what refuses a run that this client has not approved; the file is checked at once."""
     from fastlloyd.crypto.link.roster import Roster
     from fastlloyd.dossier.approval import check_approval, read_approval

@@ -27,8 +27,8 @@ from fastlloyd.wire.header import SERVER, PartyId
 if TYPE_CHECKING:
     from fastlloyd.net.tcp.admission import Keys
     from fastlloyd.run.execute import Approve
-    from fastlloyd.run.inputs import Common
-    from fastlloyd.run.place import Place
+    from fastlloyd.run.inputs import CommonInputs
+    from fastlloyd.run.own_rank import OwnRank
 
 CARRIER = "serve/join"
 CONNECTION = ("plain TCP: without --roster and --key nobody proves who it is", "TLS 1.3, keys of the roster")
@@ -53,12 +53,12 @@ def main(argv: Sequence[str]) -> int:
     from fastlloyd.net.tcp.hub import TcpServer
     from fastlloyd.report.announcer import Announcer
     from fastlloyd.report.unit import format_count
-    from fastlloyd.run.place import find_place
+    from fastlloyd.run.own_rank import find_own_rank
     from fastlloyd.watch.status import StatusPage, check_address
 
     named = arguments.proxy_protocol
     balancers = () if named is None else parse_networks(named, "--proxy-protocol")
-    place = find_place(config, SERVER.rank)
+    place = find_own_rank(config, SERVER.rank)
     if arguments.parent is not None:
         from fastlloyd.cli.aggregate import aggregate
 
@@ -121,7 +121,7 @@ def main(argv: Sequence[str]) -> int:
     return ending.code
 
 
-def connection_keys(place: Place) -> Keys | None:
+def connection_keys(place: OwnRank) -> Keys | None:
     """Return what the connection needs where there is a roster: a client trusts the server, the server all clients.
 
     The server also trusts its own certificate, which its aggregators show.
@@ -182,7 +182,7 @@ def approved_by_all(folder: Path, config: RunConfig) -> Approve:
     roster = Roster.load(Path(config.roster))
     approvals = read_approvals(folder, roster)
 
-    def check(config: RunConfig, common: Common, own_roster: Roster | None) -> None:
+    def check(config: RunConfig, common: CommonInputs, own_roster: Roster | None) -> None:
         # Of the roster that the run has read itself: the file may have changed since.
         values = public_values(config, common, own_roster)
         for path, approval in approvals.items():

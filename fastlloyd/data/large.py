@@ -30,7 +30,7 @@ _CHUNK_VALUES = 1 << 19
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class MemoryLimit:
     """What memory the records of a file may take, and where they go if they need more.
 
     Attributes
@@ -62,14 +62,14 @@ class StoredTable:
     raw_kept: NDArray[np.bool_] | None = field(default=None, repr=False)
 
 
-def read_table_within(path: str | Path | Place, limit: Limit, **wanted: Unpack[Wanted]) -> Table | StoredTable:
+def read_table_within(path: str | Path | Place, limit: MemoryLimit, **wanted: Unpack[Wanted]) -> Table | StoredTable:
     """Read the records of one file as `read_table` does, or chunk by chunk into a file if they need too much memory.
 
     Parameters
     ----------
     path, columns, ignore, missing, bounds, unit, categories
         As for `read_table`.
-    limit : Limit
+    limit : MemoryLimit
 
     Raises
     ------

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds, scale
-from fastlloyd.data.large import Limit
+from fastlloyd.data.large import MemoryLimit
 from fastlloyd.data.rows import RawRows
 from fastlloyd.errors import InternalError
 from fastlloyd.kmeans.grid import GridPoints, quantise, quantise_stored
@@ -75,11 +75,11 @@ class StoredRecords(ClientRecords):
     ----------
     stored : StoredRows
         In original units.
-    limit : Limit
+    limit : MemoryLimit
     """
 
     stored: StoredRows = field(repr=False)
-    limit: Limit
+    limit: MemoryLimit
 
     def digest(self, key: bytes) -> str:
         """Return the digest that the same records would have in memory."""

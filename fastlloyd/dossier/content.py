@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 
 from fastlloyd.crypto.link.identity import group_hex
 from fastlloyd.dossier.blocks import Block, Dossier, Items, Section, Table, Text
-from fastlloyd.dossier.planned import Planned
-from fastlloyd.dossier.points import not_promised, open_points
+from fastlloyd.dossier.open_points import not_promised, open_points
+from fastlloyd.dossier.planned_run import PlannedRun
 from fastlloyd.dossier.standing import ASSESSMENT, ASSESSMENT_NOTE, ENDS, ENDS_NOTE, FILES_NOTE, KEYS, files
 from fastlloyd.dossier.words import factor_words, promise_words
 from fastlloyd.privacy.accountant import spent
@@ -31,7 +31,7 @@ from fastlloyd.wire.values import digest, show_value
 _TO_FILL_IN = "To be filled in. (fastlloyd dossier --purpose TEXT puts it here.)"
 
 
-def make_dossier(run: Planned) -> Dossier:
+def make_dossier(run: PlannedRun) -> Dossier:
     """Return the document."""
     sections = (
         Section("Purpose", [Text(run.purpose or _TO_FILL_IN)]),
@@ -61,7 +61,7 @@ def make_dossier(run: Planned) -> Dossier:
     )
 
 
-def summarise(run: Planned) -> Iterator[str]:
+def summarise(run: PlannedRun) -> Iterator[str]:
     """Say in a few lines what a site is about to take part in."""
     clusters = f"{'at most ' if run.config.choose_k else ''}{format_count(run.common.public.k, 'cluster')}"
     whose = "whose columns the parties hold" if run.vertical else f"of {format_count(run.clients, 'client')}"
@@ -87,7 +87,7 @@ def summarise(run: Planned) -> Iterator[str]:
     )
 
 
-def _short_promise(run: Planned) -> str:
+def _short_promise(run: PlannedRun) -> str:
     """Say in one sentence what is promised."""
     if run.unit is None:
         reason = "" if run.foreseen is None else f": {run.foreseen.claim.not_private_reason or 'no noise is added'}"
@@ -103,7 +103,7 @@ def _short_promise(run: Planned) -> str:
     )
 
 
-def _parties(run: Planned) -> Iterator[Block]:
+def _parties(run: PlannedRun) -> Iterator[Block]:
     """Name the parties."""
     if run.roster is None:
         yield Text(
@@ -120,7 +120,7 @@ def _parties(run: Planned) -> Iterator[Block]:
     )
 
 
-def _role(run: Planned, rank: int) -> str:
+def _role(run: PlannedRun, rank: int) -> str:
     owners = getattr(run.common, "owners", ()) if run.vertical else None
     holds = any(party.rank == rank for party in owners) if owners else rank != SERVER.rank
     what = "columns" if run.vertical else "records"
@@ -131,7 +131,7 @@ def _role(run: Planned, rank: int) -> str:
     return role if part is None else f"{role}, expected {part}"
 
 
-def _computation(run: Planned) -> Iterator[Block]:
+def _computation(run: PlannedRun) -> Iterator[Block]:
     """Say what is asked of whom."""
     public = run.common.public
     rows = [
@@ -183,7 +183,7 @@ def _computation(run: Planned) -> Iterator[Block]:
     )
 
 
-def _staying(run: Planned) -> Iterator[Block]:
+def _staying(run: PlannedRun) -> Iterator[Block]:
     """Say where data are."""
     told = run.flow
     own = "columns and ids" if run.vertical else "records"
@@ -196,7 +196,7 @@ def _staying(run: Planned) -> Iterator[Block]:
     yield Table(("data", "where"), rows)
 
 
-def _leaving(run: Planned) -> Iterator[Block]:
+def _leaving(run: PlannedRun) -> Iterator[Block]:
     """List messages and releases."""
     told = run.flow
     if told is not None:
@@ -246,7 +246,7 @@ def _release_rows(releases: Sequence[Release]) -> Iterator[tuple[str, ...]]:
         yield name, str(len({one.round for one in own})), seen_by, noise, ratio
 
 
-def _learning(run: Planned) -> Iterator[Block]:
+def _learning(run: PlannedRun) -> Iterator[Block]:
     """Say who sees what, alone and together."""
     sights = run.sights
     if sights is None:
@@ -270,7 +270,7 @@ def _sight_row(sight: Sight) -> tuple[str, str, str]:
     return sight.who, sight.sees, sight.protection
 
 
-def _promise(run: Planned) -> Iterator[Block]:
+def _promise(run: PlannedRun) -> Iterator[Block]:
     """State the claim, and what it means."""
     if run.foreseen is None and run.unit is not None:
         yield Text(
@@ -306,7 +306,7 @@ def _promise(run: Planned) -> Iterator[Block]:
     yield Items(list(_conditions(run, found.conditions, bounded=found.bounded)), title="Conditions")
 
 
-def _conditions(run: Planned, stated: Sequence[str], *, bounded: bool) -> Iterator[str]:
+def _conditions(run: PlannedRun, stated: Sequence[str], *, bounded: bool) -> Iterator[str]:
     """List what the promise rests on."""
     yield "All parties follow the protocol."
     if run.foreseen is not None:
@@ -328,7 +328,7 @@ def _conditions(run: Planned, stated: Sequence[str], *, bounded: bool) -> Iterat
         yield f"The unit is {sentence}."
 
 
-def _budget(run: Planned) -> str:
+def _budget(run: PlannedRun) -> str:
     """Say what limits repetition."""
     if run.unit is None:
         return "Without noise no budget can limit how often this is done: one such run counts as infinite."
@@ -343,14 +343,14 @@ def _budget(run: Planned) -> str:
     )
 
 
-def _links(run: Planned) -> str:
+def _links(run: PlannedRun) -> str:
     """Say how the parties know each other."""
     if run.roster is None:
         return "This run has no roster: keys are made at start and nobody checks them."
     return f"This run pins the certificates of its {len(run.roster.entries)} parties."
 
 
-def _values(run: Planned) -> Iterator[Block]:
+def _values(run: PlannedRun) -> Iterator[Block]:
     """List everything public."""
     yield Text(
         "Everything that all parties must have alike; links are confirmed with a digest of it. Digest of all values "

@@ -36,7 +36,7 @@ def common(facts: Mapping[str, Any]) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class MessageClass:
     """One class of messages.
 
     Attributes
@@ -78,10 +78,10 @@ class Flow:
         Who comes to know the clusters of records.
     result : str
         Who has the result.
-    messages : tuple of Message
+    messages : tuple of MessageClass
         All that it knows, in about the order in which they are sent.
     readers : tuple of str
-        Whom `Message.server` and `Message.others` speak of.
+        Whom `MessageClass.server` and `MessageClass.others` speak of.
     further : tuple of (str, str)
         What else there is, and where it goes.
     server_noise : bool
@@ -91,12 +91,12 @@ class Flow:
     records: str
     labels: str
     result: str
-    messages: tuple[Message, ...]
+    messages: tuple[MessageClass, ...]
     readers: tuple[str, str] = ("server", "other clients")
     further: tuple[tuple[str, str], ...] = ()
     server_noise: bool = False
 
-    def sent(self, facts: Mapping[str, Any]) -> Iterator[Message]:
+    def sent(self, facts: Mapping[str, Any]) -> Iterator[MessageClass]:
         """Yield the messages of a run with these public facts."""
         return (one for one in self.messages if one.when(facts))
 

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fastlloyd.dossier.flow import ACROSS, DOWN, UP, Message, common, pairwise
+from fastlloyd.dossier.flow import ACROSS, DOWN, UP, MessageClass, common, pairwise
 from fastlloyd.wire import numbers
 
-START = Message(
+START = MessageClass(
     name="START, VERDICT, ABORT, DONE",
     about="who is ready, and how the run ended",
     route="client, server",
     server="rank, reason, code, run id",
     others="the verdict: rank, reason, code",
 )
-CERTIFICATE = Message(
+CERTIFICATE = MessageClass(
     name="CERTIFICATE (no roster)",
     about="the keys of a demonstration, which nobody has checked",
     route="any pair",
@@ -25,14 +25,14 @@ CERTIFICATE = Message(
     others="the certificate",
     when=lambda facts: not facts.get("roster"),
 )
-CONFIRMATION = Message(
+CONFIRMATION = MessageClass(
     name="confirmation",
     about="that both ends have the same public values",
     route="any pair",
     server="the client's public configuration",
     others="its digest, and the server's public configuration",
 )
-HELLO = Message(
+HELLO = MessageClass(
     name="Hello",
     about="introduces a client",
     route=UP,
@@ -40,7 +40,7 @@ HELLO = Message(
     others="- (the names come back in the plan)",
     types=(numbers.HELLO,),
 )
-PLAN_PROPOSAL = Message(
+PLAN_PROPOSAL = MessageClass(
     name="PlanProposal",
     about="the plan of the run",
     route=DOWN,
@@ -48,7 +48,7 @@ PLAN_PROPOSAL = Message(
     others="public plan",
     types=(numbers.PLAN_PROPOSAL,),
 )
-SEED = Message(
+SEED = MessageClass(
     name="SeedContribution, SeedConfirmation",
     about="agree on the seed of the masks",
     route=ACROSS,
@@ -57,7 +57,7 @@ SEED = Message(
     types=(numbers.SEED_CONTRIBUTION, numbers.SEED_CONFIRMATION),
     when=common,
 )
-SEALED_UP = Message(
+SEALED_UP = MessageClass(
     name="SealKey, SealedParts",
     about="agree on the seed of the masks: keys of this run, and parts sealed for the other clients",
     route=UP,
@@ -66,7 +66,7 @@ SEALED_UP = Message(
     types=(numbers.SEAL_KEY, numbers.SEALED_PARTS),
     when=common,
 )
-SEALED_DOWN = Message(
+SEALED_DOWN = MessageClass(
     name="SealKeys, SealedSeed",
     about="the same, passed on to the clients that they are for",
     route=DOWN,
@@ -75,7 +75,7 @@ SEALED_DOWN = Message(
     types=(numbers.SEAL_KEYS, numbers.SEALED_SEED),
     when=common,
 )
-ALIKE = Message(
+ALIKE = MessageClass(
     name="AlikeTag, AlikeProof",
     about="find out that all clients have the same seed, and in the end that all were told the same",
     route="client, server",
@@ -84,7 +84,7 @@ ALIKE = Message(
     types=(numbers.ALIKE_TAG, numbers.ALIKE_PROOF),
     when=common,
 )
-PAIRS = Message(
+PAIRS = MessageClass(
     name="PairPublicKey, its confirmation (pairwise)",
     about="agree on the masks of each pair of clients",
     route=ACROSS,
@@ -93,7 +93,7 @@ PAIRS = Message(
     types=(numbers.PAIR_PUBLIC_KEY, numbers.SEED_CONFIRMATION),
     when=pairwise,
 )
-READY = Message(
+READY = MessageClass(
     name="Ready",
     about="the set-up is done",
     route=UP,
@@ -101,7 +101,7 @@ READY = Message(
     others="-",
     types=(numbers.READY,),
 )
-COLUMNS = Message(
+COLUMNS = MessageClass(
     name="Columns",
     about="names and bounds of this party's columns",
     route="party to server",
@@ -109,7 +109,7 @@ COLUMNS = Message(
     others="the same, in the plan",
     types=(numbers.COLUMNS,),
 )
-CHAINS = Message(
+CHAINS = MessageClass(
     name="Chains",
     about="compare what all were told",
     route=ACROSS,
@@ -119,7 +119,7 @@ CHAINS = Message(
 )
 CHAINS_OF_PAIRS = replace(CHAINS, when=pairwise)
 """Of a protocol that compares through the server where masks are common."""
-COUNTERS = Message(
+COUNTERS = MessageClass(
     name="Counters, Totals",
     about="who sent how much, and the signatures of all",
     route="client, server",

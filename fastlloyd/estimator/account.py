@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from fastlloyd.errors import InternalError
-from fastlloyd.estimator.parameter import ParameterError, Parameters
+from fastlloyd.estimator.parameter import ParameterError, StoredParameters
 from fastlloyd.privacy.accountant import change_epsilon, spent
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER, ZERO_OUT_RECORD, Release
 from fastlloyd.run.session import Session
 
 
-class Account:
+class Spending:
     """The account of one fit.
 
-    Parameters
+    StoredParameters
     ----------
     model : FastLloyd
     earlier : sequence of Release
@@ -40,7 +40,7 @@ class Account:
         The protocol's.
     """
 
-    def __init__(self, model: Parameters, earlier: Sequence[Release]) -> None:
+    def __init__(self, model: StoredParameters, earlier: Sequence[Release]) -> None:
         self._model = model
         self._earlier = earlier
         self.releases: tuple[Release, ...] = ()

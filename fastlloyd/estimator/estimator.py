@@ -19,14 +19,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastlloyd.data.bounds import Bounds, scale
 from fastlloyd.errors import ConfigError
-from fastlloyd.estimator.account import Account
+from fastlloyd.estimator.account import Spending
 from fastlloyd.estimator.caution import PrivacyWarning, cautions
 from fastlloyd.estimator.inputs import is_vertical, prepare
 from fastlloyd.estimator.parameter import ParameterError, check_parameters, in_own_words, match_bounds
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.privacy.delta import large_delta
 from fastlloyd.privacy.ledger import Ledger, Release
-from fastlloyd.run.together import run_together
+from fastlloyd.run.in_memory import run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
 try:
@@ -373,7 +373,7 @@ class FastLloyd(  # scikit-learn has no types
         with in_own_words():
             bounds = match_bounds(self.bounds, self.n_features_in_, getattr(self, "feature_names_in_", None))
             inputs = prepare(self, raw_parts, bounds, self._server_points())
-            account = Account(self, self._earlier())
+            account = Spending(self, self._earlier())
             ended = run_together(inputs.config, inputs.n_clients, common=inputs.common, afford=account.afford)
             account.check(ended.ledgers.values())
         results = [outcome.result for outcome in ended.outcomes.values() if outcome.result is not None]

@@ -17,10 +17,10 @@ from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.dataset import Dataset
 from fastlloyd.data.vertical import VerticalTable
 from fastlloyd.errors import ConfigError
-from fastlloyd.estimator.parameter import ParameterError, Parameters
+from fastlloyd.estimator.parameter import ParameterError, StoredParameters
 from fastlloyd.protocols.registry import find
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import Common
+from fastlloyd.run.inputs import CommonInputs
 from fastlloyd.run.run_file import read_k
 from fastlloyd.run.session import find_face
 from fastlloyd.run.vertical import VerticalCommon
@@ -37,29 +37,29 @@ class Inputs:
     ----------
     config : RunConfig
     n_clients : int
-    common : Common
+    common : CommonInputs
         With all parts in it.
     """
 
     config: RunConfig
     n_clients: int
-    common: Common = field(repr=False)
+    common: CommonInputs = field(repr=False)
 
 
-def is_vertical(model: Parameters) -> bool:
+def is_vertical(model: StoredParameters) -> bool:
     """Whether the parties of the model's protocol hold columns of the same records."""
     return find(model.protocol).partition == "vertical"
 
 
 def prepare(
-    model: Parameters,
+    model: StoredParameters,
     raw_parts: list[NDArray[np.float64]],
     bounds: Bounds,
     server_points: NDArray[np.float64] | None,
 ) -> Inputs:
     """Prepare what the parties start from.
 
-    Parameters
+    StoredParameters
     ----------
     model : FastLloyd
     raw_parts : list of float64 arrays
@@ -102,12 +102,12 @@ def prepare(
     return Inputs(config=config, n_clients=n_clients, common=common)
 
 
-def _clusters(model: Parameters) -> dict[str, Any]:
+def _clusters(model: StoredParameters) -> dict[str, Any]:
     """Return k, or the largest k and that it is to be chosen."""
     return read_k(model.n_clusters if isinstance(model.n_clusters, str) else int(model.n_clusters))
 
 
-def _config(model: Parameters, n_total: int) -> RunConfig:
+def _config(model: StoredParameters, n_total: int) -> RunConfig:
     """Say what is configured, in the words of a run."""
     seed = int.from_bytes(os.urandom(8), "little") >> 1 if model.random_state is None else model.random_state
     return RunConfig(
@@ -129,7 +129,7 @@ def _config(model: Parameters, n_total: int) -> RunConfig:
 
 def _gather_horizontal(
     config: RunConfig, raw_parts: list[NDArray[np.float64]], bounds: Bounds
-) -> tuple[RunConfig, Common]:
+) -> tuple[RunConfig, CommonInputs]:
     """Return the records of each client."""
     sizes = tuple(map(len, raw_parts))
     config, common = find_face(config.protocol).gather(replace(config, client_caps=sizes), len(sizes))
@@ -139,7 +139,7 @@ def _gather_horizontal(
 
 def _gather_vertical(
     config: RunConfig, raw_parts: list[NDArray[np.float64]], bounds: Bounds
-) -> tuple[RunConfig, int, Common]:
+) -> tuple[RunConfig, int, CommonInputs]:
     """Return the columns of each owner, of the same records in the same order."""
     config, n_clients, common = _find_owners(config, len(raw_parts))
     width = len(str(len(raw_parts[0])))

@@ -28,7 +28,7 @@ _PROCESSES = re.compile(r"start with -n (\d+)( or more)?(?: \(rank 0 serves\))?"
 _NAMES = {"k": "n_clusters", "seed": "random_state", "set": "settings:"}
 
 
-class Parameters(Protocol):
+class StoredParameters(Protocol):
     """What `FastLloyd` stores of its parameters, unchecked."""
 
     n_clusters: Any
@@ -64,7 +64,7 @@ def in_own_words() -> Iterator[None]:
         raise ParameterError(text) from error
 
 
-def check_parameters(model: Parameters) -> None:
+def check_parameters(model: StoredParameters) -> None:
     """Check types and ranges; what depends on X or on the protocol is checked later."""
     if model.bounds is None:
         raise ParameterError(
@@ -91,7 +91,7 @@ def check_parameters(model: Parameters) -> None:
     _check(model, "ledger", model.ledger is None or isinstance(model.ledger, (str, Path)), "None or a path")
 
 
-def _check(model: Parameters, name: str, good: bool, expected: str) -> None:
+def _check(model: StoredParameters, name: str, good: bool, expected: str) -> None:
     if not good:
         raise ParameterError(f"{name}: expected {expected}, got {getattr(model, name)!r}")
 

@@ -5,7 +5,7 @@
     client i                                   client j
       chains      what each speaker said --->    compare; all who took part, over their own links
                                          <---  chains
-    or, with a common seed, through the server: `life/alike.py`
+    or, with a common seed, through the server: `life/same_secret.py`
 
     client i                                   server
       Counters    own traffic, signature --->
@@ -28,7 +28,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from fastlloyd.crypto.link.signature import SIGNATURE_BYTES
 from fastlloyd.errors import PeerTimeout, Reason, SecurityError
-from fastlloyd.life.alike import NotAlike, prove_alike
+from fastlloyd.life.same_secret import NotAlike, prove_alike
 from fastlloyd.party.effects import Gather, Party, Receive, Send
 from fastlloyd.party.message import NoPayload
 from fastlloyd.party.transcript import DIGEST_BYTES, Transcript

@@ -94,14 +94,14 @@ class Go(Document):
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
+class Announced:
     """What the clients told about their tables: public feature names, and rounds finished on resume."""
 
     names: tuple[str, ...]
     rounds_done: Mapping[PartyId, int]
 
 
-def gather_schema(clients: tuple[PartyId, ...]) -> Party[Schema]:
+def gather_schema(clients: tuple[PartyId, ...]) -> Party[Announced]:
     """Collect the clients' feature names; run by the server.
 
     Raises
@@ -116,7 +116,7 @@ def gather_schema(clients: tuple[PartyId, ...]) -> Party[Schema]:
         if hellos[party].names != names:
             text = _different(usual, names, party, hellos[party].names)
             raise PeerError(text, rank=party.rank, reason=Reason.CONFIG_MISMATCH)
-    return Schema(names, {party: hellos[party].rounds_done for party in clients})
+    return Announced(names, {party: hellos[party].rounds_done for party in clients})
 
 
 def _different(usual: PartyId, names: tuple[str, ...], party: PartyId, other: tuple[str, ...]) -> str:

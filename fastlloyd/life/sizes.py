@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fastlloyd.life.alike import TAG_BYTES, AlikeProof, AlikeTag, proof_bytes
 from fastlloyd.life.farewell import MOST_CHAINS_BYTES, Chains, Counters, Totals
 from fastlloyd.life.hello import Go, Hello, PlanProposal, Ready
 from fastlloyd.life.pairs import PairPublicKey
+from fastlloyd.life.same_secret import TAG_BYTES, AlikeProof, AlikeTag, proof_bytes
 from fastlloyd.life.sealed_messages import (
     CONTRIBUTORS,
     SEAL_KEY_BYTES,
@@ -28,7 +28,7 @@ from fastlloyd.life.sealed_messages import (
     sealed_parts_bytes,
 )
 from fastlloyd.life.seed import SeedConfirmation, SeedContribution
-from fastlloyd.party.bounds import Bounds
+from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.randomness.prg import KEY_BYTES
 from fastlloyd.wire.header import PartyId
 
@@ -49,7 +49,7 @@ def seed_sizes(clients: int) -> dict[int, int]:
     }
 
 
-def setup_bounds(me: PartyId, sizes: Mapping[int, int] | None = None) -> Bounds:
+def setup_bounds(me: PartyId, sizes: Mapping[int, int] | None = None) -> MessageBounds:
     """Return the bounds until the plan is known.
 
     Parameters
@@ -61,10 +61,10 @@ def setup_bounds(me: PartyId, sizes: Mapping[int, int] | None = None) -> Bounds:
     opening = Hello if me.is_server else PlanProposal
     # Another client may be ahead with its set-up by a message or two; all of these are short.
     fixed = {opening.TYPE: opening.MOST_BYTES, **_AGREEMENT}
-    return Bounds(sizes={**fixed, **(sizes or {})}, other_bytes=_SMALL_BYTES)
+    return MessageBounds(sizes={**fixed, **(sizes or {})}, other_bytes=_SMALL_BYTES)
 
 
-def plan_bounds(sizes: Mapping[int, int], *, clients: int, ahead_bytes: int = 0) -> Bounds:
+def plan_bounds(sizes: Mapping[int, int], *, clients: int, ahead_bytes: int = 0) -> MessageBounds:
     """Return the bounds from the plan to the end.
 
     Parameters
@@ -73,7 +73,7 @@ def plan_bounds(sizes: Mapping[int, int], *, clients: int, ahead_bytes: int = 0)
         Of the protocol's own messages.
     clients : int
     ahead_bytes : int
-        As in `Bounds`.
+        As in `MessageBounds`.
     """
     signals = dict.fromkeys((Ready.TYPE, Go.TYPE), _SMALL_BYTES)
     final = {
@@ -81,4 +81,4 @@ def plan_bounds(sizes: Mapping[int, int], *, clients: int, ahead_bytes: int = 0)
         Counters.TYPE: _COUNTERS_BYTES,
         Totals.TYPE: _COUNTERS_BYTES * (clients + 1),
     }
-    return Bounds(sizes={**_AGREEMENT, **signals, **final, **sizes}, ahead_bytes=ahead_bytes)
+    return MessageBounds(sizes={**_AGREEMENT, **signals, **final, **sizes}, ahead_bytes=ahead_bytes)

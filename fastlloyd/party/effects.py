@@ -6,8 +6,8 @@ it owns no socket, file, clock or global randomness. `run/driver.py` drives one 
 party yields it.
 
 Messages go by `Send`, `Receive` and `Gather`, and `Allow` says what peers may send. All others are about the party's
-own machine (`run/host.py`): `Identify`, `Expect`, `Afford` and `Record` its ledger, `Keep`, `Save`, `Recall` and `Load`
-its state, `Attest` and `Heard` its transcript, `Publish` and `Elect` its people and its files.
+own machine (`run/machine.py`): `Identify`, `Expect`, `Afford` and `Record` its ledger, `Keep`, `Save`, `Recall` and
+`Load` its state, `Attest` and `Heard` its transcript, `Publish` and `Elect` its people and its files.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from fastlloyd.party.bounds import Bounds
+from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.privacy.release import Release
 from fastlloyd.wire.header import Message, PartyId
 
@@ -108,7 +108,7 @@ class Publish:
 class Allow:
     """Set what each peer may send from now on; before the party tells a peer to go on."""
 
-    bounds: Bounds
+    bounds: MessageBounds
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from typing import Any
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.movement import Movement
-from fastlloyd.net.host import cores
+from fastlloyd.net.cores import cores
 from fastlloyd.privacy.delta import large_delta
 from fastlloyd.report.quality import Quality
 from fastlloyd.report.schema import validate

@@ -1,6 +1,6 @@
 """How much of a result is signal: what the noise leaves of what was released.
 
-A protocol's face says how much noise lies on what it released (`Noise`); this module judges it, alike for every
+A protocol's face says how much noise lies on what it released (`ResultNoise`); this module judges it, alike for every
 protocol.
 
 Privacy: post-processing. Everything here follows from public numbers, from released values and from the known
@@ -38,7 +38,7 @@ _LONGER = f"take more --rounds or another --seed ({_AGAIN})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Noise:
+class ResultNoise:
     """How far off a released result may be by the noise alone, in the order of its clusters.
 
     Attributes
@@ -81,8 +81,8 @@ class Noise:
     expected: Expected | None = None
 
 
-EXACT = Noise(exact=True)
-UNKNOWN = Noise()
+EXACT = ResultNoise(exact=True)
+UNKNOWN = ResultNoise()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ class Quality:
 
 
 def judge(
-    noise: Noise,
+    noise: ResultNoise,
     *,
     centroids: NDArray[np.float64] | None,
     sizes: Sequence[float] | None,
@@ -146,7 +146,7 @@ def judge(
 
     Parameters
     ----------
-    noise : Noise
+    noise : ResultNoise
     centroids : float64 array, shape (k, d), or None
         Released, in original units.
     sizes : sequence of float, length k, or None
@@ -222,7 +222,9 @@ def _weights(sizes: Sequence[float] | None, k: int) -> NDArray[np.float64]:
     return shares
 
 
-def _doubtful(centres: NDArray[np.float64], weights: NDArray[np.float64], added: float, noise: Noise) -> list[str]:
+def _doubtful(
+    centres: NDArray[np.float64], weights: NDArray[np.float64], added: float, noise: ResultNoise
+) -> list[str]:
     """Say why clusters may lie badly, though their centres are known: k-means may have stopped at a poor place.
 
     Merging two clusters adds w_i w_j / (w_i + w_j) |c_i - c_j|^2 to the cost per record. Where the cheapest merge
@@ -286,7 +288,7 @@ def _unclear(k: int, stands_out: bool | None) -> list[str]:
 
 
 def _left(
-    centres: NDArray[np.float64], weights: NDArray[np.float64], added: float, noise: Noise
+    centres: NDArray[np.float64], weights: NDArray[np.float64], added: float, noise: ResultNoise
 ) -> tuple[float, float]:
     """Return how much of the spread clusters leave, and how much those of data without structure would.
 
@@ -299,7 +301,7 @@ def _left(
     return left, _LEFT_OVER_SHAPELESS * spread * float(k ** (-2.0 / d))
 
 
-def _moved(weights: NDArray[np.float64], noise: Noise) -> float:
+def _moved(weights: NDArray[np.float64], noise: ResultNoise) -> float:
     """Return the mean square of the centres' last steps without that of their noise; 0 where noise explains them."""
     if noise.steps is None or noise.step_deviations is None:
         return 0.0
@@ -310,7 +312,7 @@ def _moved(weights: NDArray[np.float64], noise: Noise) -> float:
     return moved if moved > _STEPS_OVER_NOISE * doubt else 0.0
 
 
-def _unknown(noise: Noise, empty: tuple[int, ...]) -> Quality:
+def _unknown(noise: ResultNoise, empty: tuple[int, ...]) -> Quality:
     """Judge a result of whose centres nothing is known."""
     expected = noise.expected
     sentence = "unknown: nothing that was released tells how much noise lies on the centres"

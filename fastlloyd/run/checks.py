@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from fastlloyd.errors import ConfigError, DataError, PeerError, RangeError, Reason
-from fastlloyd.life.hello import Schema, refuse_plan
+from fastlloyd.life.hello import Announced, refuse_plan
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.session import Session
@@ -88,12 +88,12 @@ def refuse_other_data(session: Session, data_digest: str) -> None:
         )
 
 
-def refuse_ahead(schema: Schema, stored: int, most: int) -> None:
+def refuse_ahead(schema: Announced, stored: int, most: int) -> None:
     """Refuse a client that says it has finished rounds that the server has not closed.
 
     Parameters
     ----------
-    schema : Schema
+    schema : Announced
     stored : int
         Rounds that the server has closed.
     most : int

@@ -20,8 +20,8 @@ from fastlloyd.life.sizes import setup_bounds
 from fastlloyd.net.link.sums import Order
 from fastlloyd.net.meter import Meter
 from fastlloyd.party.effects import Allow, Effect, Gather, Party, Receive, Send
-from fastlloyd.run.host import Host
 from fastlloyd.run.inbox import Inbox
+from fastlloyd.run.machine import Host
 from fastlloyd.wire.header import HEADER_BYTES, SERVER, SETUP_ROUND, Header, Message, PartyId
 
 T = TypeVar("T")

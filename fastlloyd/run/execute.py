@@ -48,10 +48,10 @@ from fastlloyd.run.checks import refuse_other_protocol
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.driver import Deadlines, Driver
 from fastlloyd.run.files import Files, HeldFiles, ResultFiles, ServerFiles
-from fastlloyd.run.host import Host, Progress
-from fastlloyd.run.inputs import Common, told
+from fastlloyd.run.inputs import CommonInputs, told
+from fastlloyd.run.machine import Costs, Host
 from fastlloyd.run.outcome import Facts, Outcome
-from fastlloyd.run.place import load_identity
+from fastlloyd.run.own_rank import load_identity
 from fastlloyd.run.session import Session, find_face
 from fastlloyd.run.state import StateDir, interrupted_words, resume_words
 from fastlloyd.run.vertical import refuse_one_file
@@ -73,7 +73,7 @@ class _Prepared:
 
     config: RunConfig
     problem: FastLloydError | None = None
-    common: Common | None = None
+    common: CommonInputs | None = None
     own: Any = field(default=None, repr=False)
     identity: Identity
     roster: Roster | None = None
@@ -96,7 +96,7 @@ class _Prepared:
 
 
 # (configuration, what is public, roster) of the run that is about to start; raises what refuses it.
-Approve = Callable[[RunConfig, Common, Roster | None], None]
+Approve = Callable[[RunConfig, CommonInputs, Roster | None], None]
 
 
 def execute(
@@ -331,7 +331,7 @@ def _live(prepared: _Prepared, session: Session, links: SecureLinks, files: File
         resumed=session.resumed,
         budget=config.budget,
         transcript=Transcript(session.digest),
-        publish=Progress(session.facts, session.meter, announcer, session.everybody).publish,
+        publish=Costs(session.facts, session.meter, announcer, session.everybody).publish,
         elect=files.choose_writer,
         tell=announcer.note if tells else None,
     )

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from fastlloyd.crypto.link.signature import sign, verifies
 from fastlloyd.errors import PeerError
-from fastlloyd.life.alike import collect_tags
 from fastlloyd.life.farewell import (
     Account,
     Sent,
@@ -24,6 +23,7 @@ from fastlloyd.life.farewell import (
     prove_told,
     tell_totals,
 )
+from fastlloyd.life.same_secret import collect_tags
 from fastlloyd.party.effects import Elect, Heard, Party
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.privacy.release import Release

@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from fastlloyd.data.records import ClientRecords
 from fastlloyd.errors import ConfigError, FastLloydError, Reason
 from fastlloyd.life.hello import (
-    Schema,
+    Announced,
     await_ready,
     gather_schema,
     propose_plan,
@@ -22,8 +22,8 @@ from fastlloyd.life.hello import (
     tell_ready,
 )
 from fastlloyd.life.sealed import relay_seed
-from fastlloyd.party.bounds import Bounds
 from fastlloyd.party.effects import Afford, Allow, Expect, Keep, Party, Publish, Recall
+from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.privacy.release import Release
 from fastlloyd.run.agreement import MaskAgreement
@@ -77,8 +77,8 @@ def run_server(
     session: Session,
     *,
     kind: type[P],
-    make: Callable[[Schema], P],
-    bounds: Callable[[P], Bounds],
+    make: Callable[[Announced], P],
+    bounds: Callable[[P], MessageBounds],
     play: Callable[[P, Mapping[int, bytes], Mapping[PartyId, int]], Party[R]],
     included: Callable[[P, int, bytes], Sequence[PartyId]],
     relays_seed: Callable[[P], bool] = lambda plan: False,
@@ -193,7 +193,7 @@ def begin_client(
     *,
     kind: type[P],
     check: Callable[[P], object],
-    bounds: Callable[[P], Bounds],
+    bounds: Callable[[P], MessageBounds],
     lifetime_delta: Callable[[P], float],
     ahead: bool = False,
 ) -> Party[Begun[P]]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 
 from fastlloyd.errors import PeerError
-from fastlloyd.party.bounds import MESSAGE_COST, Bounds
 from fastlloyd.party.effects import Gather, Receive
+from fastlloyd.party.message_bounds import MESSAGE_COST, MessageBounds
 from fastlloyd.wire.header import COMPARE_ROUND, FINAL_ROUND, SETUP_ROUND, Header, Message, PartyId, round_order
 
 _log = logging.getLogger(__name__)
@@ -23,11 +23,11 @@ class Inbox:
 
     Parameters
     ----------
-    bounds : Bounds, optional
+    bounds : MessageBounds, optional
         What each peer may send; None for anything.
     """
 
-    def __init__(self, bounds: Bounds | None = None) -> None:
+    def __init__(self, bounds: MessageBounds | None = None) -> None:
         self.bounds = bounds
         # Only of peers with messages here, and lists: a deque is 600 bytes, and M clients in one thread need M squared.
         self._queues: dict[PartyId, list[tuple[Header, bytes]]] = {}

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Common:
+class CommonInputs:
     """What all parties have alike.
 
     Attributes
@@ -76,18 +76,18 @@ class Common:
 
     def digest(self, config: RunConfig, roster: bytes) -> bytes:
         """Return 32 bytes over everything public that must be equal at all parties."""
-        facts = Common.facts(self, config, roster)
+        facts = CommonInputs.facts(self, config, roster)
         return hashlib.sha256(json.dumps(facts, sort_keys=True, default=list).encode()).digest()
 
 
-def public_values(config: RunConfig, common: Common, roster: Roster | None) -> dict[str, Any]:
+def public_values(config: RunConfig, common: CommonInputs, roster: Roster | None) -> dict[str, Any]:
     """Return the public values of a run.
 
     Parameters
     ----------
     config : RunConfig
         As the protocol's `gather` returned it.
-    common : Common
+    common : CommonInputs
     roster : Roster or None
 
     Returns
@@ -117,7 +117,7 @@ def public_values(config: RunConfig, common: Common, roster: Roster | None) -> d
     return plain
 
 
-def told(config: RunConfig, common: Common, roster: Roster | None) -> bytes:
+def told(config: RunConfig, common: CommonInputs, roster: Roster | None) -> bytes:
     """Return the public values as client and server tell them to each other; empty if `MOST_TOLD_BYTES` do not do.
 
     Of a long roster only its digest: M parties that are each told M names would get M times M.
@@ -161,14 +161,14 @@ def fill_public(kind: type[T], config: RunConfig, **settled: Any) -> T:
 MakePublic = Callable[[RunConfig, int, int, int], Any]
 
 
-def gather_horizontal(config: RunConfig, clients: int, make_public: MakePublic) -> tuple[RunConfig, Common]:
+def gather_horizontal(config: RunConfig, clients: int, make_public: MakePublic) -> tuple[RunConfig, CommonInputs]:
     """Check what is public and alike for all parties, each client holding records of its own.
 
     Returns
     -------
     config : RunConfig
         With the default data set filled in.
-    common : Common
+    common : CommonInputs
 
     Raises
     ------
@@ -185,7 +185,7 @@ def gather_horizontal(config: RunConfig, clients: int, make_public: MakePublic) 
     else:
         categories, bounds = settle_features(config)
         caps = share_caps(config, clients, public.n_total)
-    return config, Common(
+    return config, CommonInputs(
         public=public, bounds=bounds, caps=caps, dataset=dataset, splits=splits, categories=categories
     )
 

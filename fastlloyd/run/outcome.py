@@ -26,10 +26,10 @@ from fastlloyd.privacy.release import ADD_REMOVE, Release
 from fastlloyd.report import document
 from fastlloyd.report.expected import Expected
 from fastlloyd.report.files import bounds_csv, centroids_csv
-from fastlloyd.report.quality import UNKNOWN, Noise, Quality, judge
+from fastlloyd.report.quality import UNKNOWN, Quality, ResultNoise, judge
 from fastlloyd.report.signed import Covers, SignedRecord
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import Common
+from fastlloyd.run.inputs import CommonInputs
 from fastlloyd.wire.header import PartyId
 
 
@@ -47,7 +47,7 @@ class Facts:
     """Public facts of one party's run, filled in as it goes on."""
 
     config: RunConfig
-    common: Common
+    common: CommonInputs
     run_id: bytes
     authenticated: bool
     started: float
@@ -228,7 +228,7 @@ class Result:
     centroids : float64 array, shape (k, d), or None
         Released, in original units; None where the centres are not revealed.
     noisy_sizes : tuple of float, or None
-    noise : Noise
+    noise : ResultNoise
         How far off the released values may be.
     releases : sequence of Release
         Of this run, as they stand in the ledger.
@@ -257,7 +257,7 @@ class Result:
     evaluated_rows: NDArray[np.int64] | None = None
     movement: Sequence[Movement | None] | None = None
     costs: NDArray[np.float64] | None = None
-    noise: Noise = UNKNOWN
+    noise: ResultNoise = UNKNOWN
     extra: Mapping[str, str] = field(default_factory=dict)
     covers: Covers = "result"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fastlloyd.data.bounds import scale
 from fastlloyd.data.database import Database, Place
-from fastlloyd.data.large import Limit, read_table_within
+from fastlloyd.data.large import MemoryLimit, read_table_within
 from fastlloyd.data.merge import Unit
 from fastlloyd.data.reading import Wanted
 from fastlloyd.data.records import ClientRecords, OwnRecords, StoredRecords
@@ -20,23 +20,23 @@ from fastlloyd.data.rows import RawRows
 from fastlloyd.data.source import read_identifiers
 from fastlloyd.data.table import Table, read_table
 from fastlloyd.errors import DataError, format_count
-from fastlloyd.net.host import cores
+from fastlloyd.net.cores import cores
 from fastlloyd.net.mpi.launcher import detect
 from fastlloyd.report.files import output_folder
 from fastlloyd.run.config import RunConfig, read_bytes
-from fastlloyd.run.inputs import Common
+from fastlloyd.run.inputs import CommonInputs
 from fastlloyd.run.state import own_folder
 from fastlloyd.wire.header import PartyId
 
 _CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
 
-def load_client(config: RunConfig, common: Common, me: PartyId) -> OwnRecords | None:
+def load_client(config: RunConfig, common: CommonInputs, me: PartyId) -> OwnRecords | None:
     """Load a client's own records; the server has none."""
     return None if me.is_server else load_own(config, common, me)
 
 
-def load_large(config: RunConfig, common: Common, me: PartyId) -> ClientRecords | None:
+def load_large(config: RunConfig, common: CommonInputs, me: PartyId) -> ClientRecords | None:
     """Load a client's own records, into a file if they need more than `own_memory`; the server has none.
 
     Raises
@@ -50,9 +50,9 @@ def load_large(config: RunConfig, common: Common, me: PartyId) -> ClientRecords 
         return load_own(config, common, me)
     path, wanted = config.own_file(me.rank), _wanted(config, common)
     if config.state_dir is None:
-        limit = Limit(own_memory(config), output_folder(config.output, me))
+        limit = MemoryLimit(own_memory(config), output_folder(config.output, me))
     else:
-        limit = Limit(own_memory(config), own_folder(config.state_dir, me))
+        limit = MemoryLimit(own_memory(config), own_folder(config.state_dir, me))
     table = read_table_within(path, limit, **wanted)
     if isinstance(table, Table):
         return _own_records(config, common, me, path, table)
@@ -74,7 +74,7 @@ def load_large(config: RunConfig, common: Common, me: PartyId) -> ClientRecords 
 
 
 def load_own(
-    config: RunConfig, common: Common, me: PartyId, *, ignore: tuple[str, ...] = (), path: Place | None = None
+    config: RunConfig, common: CommonInputs, me: PartyId, *, ignore: tuple[str, ...] = (), path: Place | None = None
 ) -> OwnRecords:
     """Load and scale a client's own records; opens that client's file and no other.
 
@@ -104,7 +104,7 @@ def load_own(
     return _own_records(config, common, me, path, read_table(path, **_wanted(config, common, ignore)))
 
 
-def _wanted(config: RunConfig, common: Common, ignore: tuple[str, ...] = ()) -> Wanted:
+def _wanted(config: RunConfig, common: CommonInputs, ignore: tuple[str, ...] = ()) -> Wanted:
     """Return what a table is read with."""
     return {
         "columns": config.columns,
@@ -116,7 +116,7 @@ def _wanted(config: RunConfig, common: Common, ignore: tuple[str, ...] = ()) -> 
     }
 
 
-def _own_records(config: RunConfig, common: Common, me: PartyId, path: Place, table: Table) -> OwnRecords:
+def _own_records(config: RunConfig, common: CommonInputs, me: PartyId, path: Place, table: Table) -> OwnRecords:
     """Scale the records of a table in place."""
     _check_cap(path, common, me, len(table.values))
     bounds = common.bounds.match(table.names)
@@ -129,7 +129,7 @@ def _own_records(config: RunConfig, common: Common, me: PartyId, path: Place, ta
     )
 
 
-def _check_cap(path: Place, common: Common, me: PartyId, rows: int) -> None:
+def _check_cap(path: Place, common: CommonInputs, me: PartyId, rows: int) -> None:
     """Refuse more records than the public cap."""
     cap = common.caps[me.rank - 1]
     if rows > cap:

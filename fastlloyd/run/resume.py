@@ -3,7 +3,7 @@
 A party that resumes compares the two before it sends anything. The order of writing decides what a crash at any
 moment can leave, and nothing else is accepted:
 
-1. The ledger holds round t before `uplink-t` or `reply-t` is stored (`run/host.py` waits for the disk).
+1. The ledger holds round t before `uplink-t` or `reply-t` is stored (`run/machine.py` waits for the disk).
 2. Replies are stored in the order of rounds, and `uplink-t` after all replies before it.
 3. The ledger goes no further than the first round without a reply. Only a client that has stored its uplink of that
    round may have written down the next one as well (`protocols/fastlloyd/aggregate.py`).

@@ -22,7 +22,7 @@ from fastlloyd.party.effects import Allow, Identify, Party
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.protocols.registry import load_face
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import Common
+from fastlloyd.run.inputs import CommonInputs
 from fastlloyd.run.outcome import Facts, Outcome
 from fastlloyd.wire.header import PartyId
 
@@ -39,7 +39,7 @@ class Session:
     everybody : tuple of PartyId
         All clients.
     config : RunConfig
-    common : Common
+    common : CommonInputs
         What the face's `gather` gave.
     own : object or None
         What the face's `load` gave; `take_own` hands it over.
@@ -65,7 +65,7 @@ class Session:
     me: PartyId
     everybody: tuple[PartyId, ...]
     config: RunConfig
-    common: Common
+    common: CommonInputs
     own: Any = field(repr=False)
     ledger: Ledger
     stored: dict[str, Any]
@@ -110,7 +110,7 @@ class Session:
 class Face(Protocol):
     """What the face of a protocol offers: `protocols/NAME/face.py`."""
 
-    def gather(self, config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
+    def gather(self, config: RunConfig, clients: int) -> tuple[RunConfig, CommonInputs]:
         """Check what is public and alike for all parties; fill in defaults."""
 
     def load(self, config: RunConfig, common: Any, me: PartyId) -> Any:

@@ -29,8 +29,8 @@ from fastlloyd.party.effects import (
 )
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.privacy.ledger import Release
-from fastlloyd.run.host import Host
 from fastlloyd.run.inbox import Inbox
+from fastlloyd.run.machine import Host
 from fastlloyd.wire.header import HEADER_BYTES, Header, PartyId
 
 Tap = Callable[[PartyId, PartyId, Header, bytes], bytes | None]

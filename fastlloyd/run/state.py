@@ -34,7 +34,7 @@ from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.privacy.chain import Mark
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.record_digest import read_regular
-from fastlloyd.run.terms import STATE_VERSION, Limit, Terms, problem, write
+from fastlloyd.run.budget_terms import STATE_VERSION, Limit, Terms, problem, write
 from fastlloyd.wire.decode import Within, decode, load_json, show
 from fastlloyd.wire.header import PartyId
 

@@ -25,7 +25,7 @@ from fastlloyd.party.settings import describe_settings, read_settings, setting
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.config import VERTICAL, RunConfig
-from fastlloyd.run.inputs import Common, MakePublic, public_dataset, settle_size
+from fastlloyd.run.inputs import CommonInputs, MakePublic, public_dataset, settle_size
 from fastlloyd.wire.header import PartyId
 
 VERTICAL_MIXTURE = "vertical-mixture"
@@ -52,7 +52,7 @@ HELP = describe_settings(Alignment, VERTICAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerticalCommon(Common):
+class VerticalCommon(CommonInputs):
     """What all parties have alike.
 
     Attributes
@@ -70,11 +70,11 @@ class VerticalCommon(Common):
 
     def facts(self, config: RunConfig, roster: bytes) -> dict[str, Any]:
         """Return everything public that must be equal at all parties; columns are each party's own."""
-        return {**Common.facts(self, replace(config, columns=()), roster), VERTICAL: self._chosen()}
+        return {**CommonInputs.facts(self, replace(config, columns=()), roster), VERTICAL: self._chosen()}
 
     def digest(self, config: RunConfig, roster: bytes) -> bytes:
         """Return 32 bytes over everything public that must be equal at all parties; columns are each party's own."""
-        plain = Common.digest(self, replace(config, columns=()), roster)
+        plain = CommonInputs.digest(self, replace(config, columns=()), roster)
         return hashlib.sha256(plain + json.dumps(self._chosen(), sort_keys=True).encode()).digest()
 
     def _chosen(self) -> dict[str, str]:
@@ -233,7 +233,7 @@ def _load_file(config: RunConfig, common: VerticalCommon, number: str) -> OwnCol
     return OwnColumns(table=table, features=PartyFeatures(names=table.names, bounds=bounds.match(table.names)))
 
 
-def refuse_one_file(config: RunConfig, common: Common, clients: int) -> None:
+def refuse_one_file(config: RunConfig, common: CommonInputs, clients: int) -> None:
     """Refuse one file of records for several parties: on one host, the same path is the same records.
 
     Raises

@@ -27,7 +27,7 @@ class _Stream:
     rest: bytes = b""
 
 
-class Output:
+class LauncherOutput:
     """What the launcher writes, sorted into events, the launcher's own words, and the ranks'."""
 
     def __init__(self, out: TextIO, err: TextIO, *, quiet: bool, debug: bool, json_lines: bool = False) -> None:

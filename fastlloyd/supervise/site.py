@@ -52,7 +52,7 @@ STATUS_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Ending:
     """How a run ended, as `outcomes/NAME.json` has it.
 
     Attributes
@@ -78,7 +78,7 @@ class Site:
     say : callable
         Takes each line for people.
     ask : callable, optional
-        Returns what the server offers, empty for nothing; raises as `net.tcp.knock.Way.ask`.
+        Returns what the server offers, empty for nothing; raises as `net.tcp.way_in.Way.ask`.
 
     Raises
     ------
@@ -209,7 +209,7 @@ class Site:
         elif code == EXIT_PEER and _size(own / "ledger.jsonl") == spent:
             self._note(name, WAITS_FOR_SERVER, said)
         else:
-            ended = Outcome(1, code, said, datetime.now(UTC).isoformat(timespec="seconds"))
+            ended = Ending(1, code, said, datetime.now(UTC).isoformat(timespec="seconds"))
             replace_file(settings.place("outcomes", name, ".json"), [_json(asdict(ended))], mode=0o600)
             self._note(name, DONE if code == EXIT_OK else FAILED, said)
 
@@ -316,12 +316,12 @@ def decline(settings: SiteSettings, name: str) -> None:
     settings.place("approvals", name, ".json").unlink(missing_ok=True)
 
 
-def _outcome(path: Path) -> Outcome | None:
+def _outcome(path: Path) -> Ending | None:
     """Read how a run ended; None if it has not."""
     from fastlloyd.wire.decode import decode, load_json
 
     try:
-        return decode(Outcome, load_json(read_regular(path)), "")
+        return decode(Ending, load_json(read_regular(path)), "")
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:

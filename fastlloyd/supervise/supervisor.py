@@ -29,7 +29,7 @@ from fastlloyd.net.mpi.launcher import Mpirun, TransportName, find_mpirun, mpiru
 from fastlloyd.report import patience
 from fastlloyd.supervise.hosts import HostLines
 from fastlloyd.supervise.lifeline import Lifelines
-from fastlloyd.supervise.output import Output
+from fastlloyd.supervise.output import LauncherOutput
 from fastlloyd.supervise.process import Process, adopting_orphans, collect, kill_marked
 from fastlloyd.supervise.verdict import RankEnd, in_order, judge, name_rank, tell_outlived
 
@@ -109,7 +109,7 @@ def supervise(
         command, env = place(launcher, n, words)
     else:
         command, env = mpirun_command(launcher, n, words, transport=transport, hosts=hosts)
-    output = Output(out or sys.stdout, err or sys.stderr, quiet=quiet, debug=debug, json_lines=json_lines)
+    output = LauncherOutput(out or sys.stdout, err or sys.stderr, quiet=quiet, debug=debug, json_lines=json_lines)
     run = _Run(n, output, grace_s, quiet=quiet, hosts=hosts)
     try:
         with adopting_orphans(), _forwarding(run.interrupt):
@@ -136,7 +136,7 @@ class _Run:
     """One launcher with its ranks, from start to verdict."""
 
     def __init__(
-        self, n: int, output: Output, grace_s: float, *, quiet: bool = False, hosts: Sequence[str] = ()
+        self, n: int, output: LauncherOutput, grace_s: float, *, quiet: bool = False, hosts: Sequence[str] = ()
     ) -> None:
         self._ends = {rank: RankEnd() for rank in range(n)}
         self._processes: dict[int, Process] = {}

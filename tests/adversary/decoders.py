@@ -27,13 +27,13 @@ import fastlloyd
 from fastlloyd.data.categories import Categories
 from fastlloyd.errors import FastLloydError, InternalError, PeerGone, Reason
 from fastlloyd.life.align.columns import read_features
-from fastlloyd.life.align.messages import Columns, Count, IdTag
+from fastlloyd.life.align.messages import Columns, IdTag, RecordCount
 from fastlloyd.life.farewell import Account, Chains, Counters, Sent, Totals
 from fastlloyd.life.hello import Go, Hello, PlanProposal, Ready
 from fastlloyd.life.pairs import PairPublicKey
-from fastlloyd.net.link.frame import Notice, Start, Verdict
+from fastlloyd.net.link.frame import Notice, Start, StartDecision
 from fastlloyd.net.link.sums import Order, encode_ranks, take_ranks
-from fastlloyd.net.tcp.admission import Answer
+from fastlloyd.net.tcp.admission import Admission
 from fastlloyd.net.tcp.tree import (
     decode_answer,
     decode_fault,
@@ -194,7 +194,7 @@ def _documents() -> Iterator[Subject]:
         (PlanProposal({"k": 3, "rounds": [{"radius": None}]}, 2), None),
         (Ready(), None),
         (Go(), None),
-        (Count(100), None),
+        (RecordCount(100), None),
         (IdTag(bytes(32)), None),
         (PairPublicKey(bytes(range(32))), None),
         (Chains({SERVER: bytes(32), PartyId(2): bytes(range(32))}), None),
@@ -212,8 +212,8 @@ def _frames() -> Iterator[Subject]:
     yield Subject("notice", (Notice,), (notice.encode(),), lambda body: Notice.decode(body, 3))
     start = Start(2, Reason.BAD_CONFIG, bytes(8))
     yield Subject("start", (Start,), (start.encode(), Start().encode()), Start.decode)
-    verdicts = (Verdict(bytes(16)).encode(), Verdict(bytes(16), notice, bytes(8)).encode())
-    yield Subject("verdict", (Verdict,), verdicts, lambda body: Verdict.decode(body, 3))
+    verdicts = (StartDecision(bytes(16)).encode(), StartDecision(bytes(16), notice, bytes(8)).encode())
+    yield Subject("verdict", (StartDecision,), verdicts, lambda body: StartDecision.decode(body, 3))
     yield Subject("header", (Header,), (Header(33, 5).encode() + b"body",), Header.decode)
     yield Subject("bitmap", (), (b"\x05\x01",), lambda body: decode_included(body, 9))
     order = Order(type=32, round=1, ring_bits=32, elements=6, wait_ms=2000, late=(1, 4))
@@ -222,7 +222,7 @@ def _frames() -> Iterator[Subject]:
     fault = encode_fault(PeerGone("client 1 is gone", rank=1))[1:]
     yield Subject("fault", (), (fault,), lambda body: decode_fault(body, PartyId(1), "10.0.0.1:5"))
     yield Subject("limit", (), (encode_limit(1 << 16)[1:],), decode_limit)
-    yield Subject("answer", (), (encode_answer(Answer.TAKEN)[1:],), decode_answer)
+    yield Subject("answer", (), (encode_answer(Admission.TAKEN)[1:],), decode_answer)
 
 
 def _files() -> Iterator[Subject]:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from fastlloyd.errors import Reason
-from fastlloyd.life.align.messages import Columns, Count
+from fastlloyd.life.align.messages import Columns, RecordCount
 from fastlloyd.life.farewell import Counters, Totals
 from fastlloyd.life.hello import Hello, PlanProposal, Ready
 from fastlloyd.life.pairs import PairPublicKey
-from fastlloyd.net.link.frame import Kind, Notice
+from fastlloyd.net.link.frame import FrameKind, Notice
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.feddp.messages import CentersMessage, ProjectedCentersMessage, ProjectionMessage
 from fastlloyd.protocols.kfed.messages import MergedCenters
@@ -109,34 +109,36 @@ def _control(play: str) -> Iterator[Lie]:
     for rank in (0, 1):
         victim = 2 if count > 2 else 1 - rank
         for code, reason in ((2, Reason.BAD_INPUT), (3, Reason.PROTOCOL), (4, Reason.BUDGET), (70, Reason.INTERNAL)):
-            notice = bytes([Kind.ABORT]) + Notice(victim, reason, code).encode()
+            notice = bytes([FrameKind.ABORT]) + Notice(victim, reason, code).encode()
             yield _injected(rank, notice.hex(), f"ABORT: {code} by client {victim}", provable=rank == 1)
         bodies = {
-            "ABORT of rank 60000": bytes([Kind.ABORT]) + b"\x60\xea\x0b\x46\x00\x00\x00",
-            "ABORT with code 0": bytes([Kind.ABORT]) + b"\x01\x00\x0b\x00\x00\x00\x00",
-            "ABORT, short": bytes([Kind.ABORT]) + b"\x01",
-            "ABORT with reason 99": bytes([Kind.ABORT]) + b"\x01\x00\x63\x03\x00\x00\x00",
+            "ABORT of rank 60000": bytes([FrameKind.ABORT]) + b"\x60\xea\x0b\x46\x00\x00\x00",
+            "ABORT with code 0": bytes([FrameKind.ABORT]) + b"\x01\x00\x0b\x00\x00\x00\x00",
+            "ABORT, short": bytes([FrameKind.ABORT]) + b"\x01",
+            "ABORT with reason 99": bytes([FrameKind.ABORT]) + b"\x01\x00\x63\x03\x00\x00\x00",
             "kind 99": b"\x63",
             "an empty frame": b"",
-            "START again": bytes([Kind.START]) + bytes(10),
-            "VERDICT again": bytes([Kind.VERDICT]) + bytes(31),
-            "DONE too early": bytes([Kind.DONE]),
-            "an ABORT_ACK": bytes([Kind.ABORT_ACK]),
-            "a certificate again": bytes([Kind.CERTIFICATE]) + b"\x30\x00",
-            "an empty record": bytes([Kind.RECORD]),
-            "a handshake again": bytes([Kind.HANDSHAKE]) + bytes.fromhex("1603010005010000010000"),
+            "START again": bytes([FrameKind.START]) + bytes(10),
+            "VERDICT again": bytes([FrameKind.VERDICT]) + bytes(31),
+            "DONE too early": bytes([FrameKind.DONE]),
+            "an ABORT_ACK": bytes([FrameKind.ABORT_ACK]),
+            "a certificate again": bytes([FrameKind.CERTIFICATE]) + b"\x30\x00",
+            "an empty record": bytes([FrameKind.RECORD]),
+            "a handshake again": bytes([FrameKind.HANDSHAKE]) + bytes.fromhex("1603010005010000010000"),
         }
         for name, frame in bodies.items():
             yield _injected(rank, frame.hex(), name)
         yield Lie(rank=rank, act="garbage record", type=_first(rank, play), name="a record of random bytes")
     for body in ("", "00", "63" + "00" * 9, "ff" * 10, "0046" + "00" * 8, "00" * 11):
-        yield Lie(rank=1, act="frame", type=CONTROL + Kind.START, value=f"04{body}", name=f"START {body[:8]}")
-    yield Lie(rank=1, act="silent", type=CONTROL + Kind.DONE, name="no DONE")
-    yield Lie(rank=1, act="body", type=CONTROL + Kind.DONE, value="00", name="DONE with a byte")
+        yield Lie(rank=1, act="frame", type=CONTROL + FrameKind.START, value=f"04{body}", name=f"START {body[:8]}")
+    yield Lie(rank=1, act="silent", type=CONTROL + FrameKind.DONE, name="no DONE")
+    yield Lie(rank=1, act="body", type=CONTROL + FrameKind.DONE, value="00", name="DONE with a byte")
     for body in ("", "00" * 30, "ff" * 31, "00" * 16 + "ffff0b46010000" + "00" * 8):
-        yield Lie(rank=0, act="body", type=CONTROL + Kind.VERDICT, value=body, name=f"VERDICT {body[:8]}")
-    yield Lie(rank=1, act="body", type=CONTROL + Kind.CERTIFICATE, value="3000", name="no certificate")
-    yield Lie(rank=1, act="flip", type=CONTROL + Kind.HANDSHAKE, name="a handshake that was changed", provable=False)
+        yield Lie(rank=0, act="body", type=CONTROL + FrameKind.VERDICT, value=body, name=f"VERDICT {body[:8]}")
+    yield Lie(rank=1, act="body", type=CONTROL + FrameKind.CERTIFICATE, value="3000", name="no certificate")
+    yield Lie(
+        rank=1, act="flip", type=CONTROL + FrameKind.HANDSHAKE, name="a handshake that was changed", provable=False
+    )
 
 
 def _injected(rank: int, frame: str, name: str, *, provable: bool = True) -> Lie:
@@ -171,7 +173,7 @@ def _equivocations(play: str) -> Iterator[Lie]:
     yield Lie(
         rank=0, act="leaf", type=PlanProposal.TYPE, to=last, value=(("rounds_done",), "1"), name="other plan to one"
     )
-    yield Lie(rank=0, act="flip", type=CONTROL + Kind.VERDICT, to=last, name="other run id to one", provable=False)
+    yield Lie(rank=0, act="flip", type=CONTROL + FrameKind.VERDICT, to=last, name="other run id to one", provable=False)
 
 
 def _special(play: str) -> Iterator[Lie]:
@@ -216,5 +218,5 @@ def _special(play: str) -> Iterator[Lie]:
                 yield Lie(rank=1, act="leaf", type=Columns.TYPE, value=(path, text),
                           name=f"Columns {path}: {text[:20]}")  # fmt: skip
         for text in NUMBERS:
-            yield Lie(rank=1, act="leaf", type=Count.TYPE, value=(("n",), text), name=f"Count: {text[:20]}")
+            yield Lie(rank=1, act="leaf", type=RecordCount.TYPE, value=(("n",), text), name=f"Count: {text[:20]}")
         yield Lie(rank=1, act="cut", type=Synopsis.TYPE, name="a synopsis one byte short")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastlloyd.party.planned import PlainPlan
+from fastlloyd.party.plain_plan import PlainPlan
 from tests.adversary.decoders import Subject, decoders, fuzz, subjects
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from fastlloyd.life.alike import AlikeTag
 from fastlloyd.life.farewell import Totals
+from fastlloyd.life.same_secret import AlikeTag
 from fastlloyd.life.sealed_messages import SealedParts, SealedSeed
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.feddp.messages import CentersMessage, MaskedStatistic

@@ -25,8 +25,8 @@ from fastlloyd.report.announcer import Announcer
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.execute import execute
 from fastlloyd.run.files import privacy_part
+from fastlloyd.run.in_memory import run_together
 from fastlloyd.run.run_file import to_toml
-from fastlloyd.run.together import run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.mpi.support import done
 from tests.net.calls import joined, unreliable

@@ -14,10 +14,10 @@ import pytest
 from fastlloyd.__main__ import main
 from fastlloyd.cli.serve import connection_keys
 from fastlloyd.net.tcp.address import Address
-from fastlloyd.net.tcp.knock import Way
+from fastlloyd.net.tcp.way_in import Way
 from fastlloyd.report.schema import validate
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.place import find_place
+from fastlloyd.run.own_rank import find_own_rank
 from tests.e2e.test_serve_join import BUSY_S, DEADLINE_S, GRACE_S, LIMIT_S, SLOWLY, Sites, alone  # noqa: F401
 from tests.mpi.support import hospitals, read_matrix, report
 
@@ -76,7 +76,7 @@ def test_one_server_two_aggregators_five_clients(parties, tmp_path):
     with Tree(parties, tmp_path) as sites:
         sites.open("--offer", "march")
         key = RunConfig(roster=str(parties / "roster.toml"), key=str(parties / "party_1.key"))
-        way = Way(Address("127.0.0.1", sites.ports[101]), 1, connection_keys(find_place(key, None)))
+        way = Way(Address("127.0.0.1", sites.ports[101]), 1, connection_keys(find_own_rank(key, None)))
         assert json.loads(way.ask())["name"] == "march"
         sites.join_all()
         assert sites.codes(*EVERYBODY) == [0] * len(EVERYBODY), sites.said()

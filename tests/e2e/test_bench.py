@@ -20,7 +20,7 @@ from fastlloyd.bench.engine.registry import Options, run_bench
 from fastlloyd.bench.engine.runner import Job, run_job
 from fastlloyd.bench.engine.shaped import why_not
 from fastlloyd.bench.fastlloyd import scaling, table3
-from fastlloyd.bench.fastlloyd.table3_plan import QUICK, ROWS
+from fastlloyd.bench.fastlloyd.table3_design import QUICK, ROWS
 from fastlloyd.cli.bench import main
 from fastlloyd.errors import ConfigError, Interrupted
 from fastlloyd.net.mpi.launcher import find_mpirun

@@ -20,7 +20,7 @@ from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.protocols.fastlloyd.face import gather
 from fastlloyd.protocols.fastlloyd.plan import make_plan
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import Common
+from fastlloyd.run.inputs import CommonInputs
 from tests.mpi.support import ROOT, done, read_matrix
 from tests.protocols import support as memory
 
@@ -75,10 +75,10 @@ def nicv_in_memory(name: str, seed: int) -> float:
     return nicv(common, memory.run(points, plan, parts=common.splits).first.centers.exact)
 
 
-def prepare(name: str, seed: int) -> Common:
+def prepare(name: str, seed: int) -> CommonInputs:
     return gather(RunConfig(dataset=name, data_dir=str(DATA), seed=seed, bounds="auto-public"), 2)[1]
 
 
-def nicv(common: Common, centers: np.ndarray) -> float:
+def nicv(common: CommonInputs, centers: np.ndarray) -> float:
     assert common.dataset is not None
     return nearest(scale(common.dataset.values.copy(), common.bounds), centers)[1]

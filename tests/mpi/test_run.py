@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from fastlloyd.__main__ import main
 from fastlloyd.data.bounds import scale
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.life.alike import AlikeTag
+from fastlloyd.life.same_secret import AlikeTag
 from fastlloyd.life.sealed_messages import SealKey
-from fastlloyd.net.link.frame import Kind
+from fastlloyd.net.link.frame import FrameKind
 from fastlloyd.protocols.fastlloyd.face import gather
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.plan import make_plan
@@ -28,7 +28,7 @@ from fastlloyd.protocols.fastlloyd.rounds import draw_noise
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.document import load
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import Common
+from fastlloyd.run.inputs import CommonInputs
 from tests.mpi.support import PROGRAMS, ROOT, Ended, done, hospitals, once, read_matrix, report, run
 from tests.protocols import support as memory
 
@@ -129,7 +129,7 @@ def all_iris(plain: Iris, single: Iris, recorded: Iris, authentic: Iris) -> list
 
 
 @pytest.fixture(scope="module")
-def common() -> Common:
+def common() -> CommonInputs:
     return gather(RunConfig(dataset="iris"), 2)[1]
 
 
@@ -155,7 +155,9 @@ def test_masked_updates_go_to_the_server_and_to_nobody_else(recorded: Iris) -> N
         # Between clients there is nothing, not on the level of MPI either.
         frames = [line for line in lines if line["what"] == "frame"]
         assert {line["peer"] for line in lines} == {0}
-        sealed = Counter(f["peer"] for f in frames if f["kind"] == Kind.RECORD and f["size"] == 1 + 22 + 4 + 8 + 60)
+        sealed = Counter(
+            f["peer"] for f in frames if f["kind"] == FrameKind.RECORD and f["size"] == 1 + 22 + 4 + 8 + 60
+        )
         assert sealed == {0: rounds}
 
 
@@ -252,7 +254,7 @@ def test_the_same_seed_twice_gives_other_noise(all_iris: list[Iris]) -> None:
     assert len({run.centroids.tobytes() for run in all_iris}) == len(all_iris)
 
 
-def test_nicv_over_mpi_is_that_in_memory(all_iris: list[Iris], common: Common) -> None:
+def test_nicv_over_mpi_is_that_in_memory(all_iris: list[Iris], common: CommonInputs) -> None:
     """Exact rank test, false alarm below 1e-6: with one public seed all runs are independent and alike.
 
     How iris is split does not matter: the sums are exact integers.

@@ -12,10 +12,10 @@ import pytest
 
 from fastlloyd.errors import ConfigError, PeerError, PeerTimeout, SecurityError
 from fastlloyd.net.tcp.address import Address
-from fastlloyd.net.tcp.admission import Answer, Hello, Welcome
-from fastlloyd.net.tcp.knock import MOST_OFFER_BYTES, Way
+from fastlloyd.net.tcp.admission import Admission, Introduction, Welcome
+from fastlloyd.net.tcp.delivery import ASKS
 from fastlloyd.net.tcp.proxy import Proxy
-from fastlloyd.net.tcp.session import ASKS
+from fastlloyd.net.tcp.way_in import MOST_OFFER_BYTES, Way
 from fastlloyd.wire.header import SERVER, PartyId
 from tests.net.connect_proxy import ConnectProxy
 from tests.net.support import identity
@@ -58,7 +58,7 @@ def test_strangers_are_told_nothing() -> None:
         with pytest.raises((SecurityError, PeerTimeout)):
             Way(site.address, 1, client_keys(1, who=identity(7))).ask()
         with site.raw() as stranger:
-            stranger.sendall(Hello(1, ASKS).encode())
+            stranger.sendall(Introduction(1, ASKS).encode())
             assert OFFER[:100] not in end_of(stranger)
     refused = pytest.raises(ConfigError, match="expected a client from 1 to 1")
     with Site(1, options={"offer": OFFER}) as site, site.turning(), refused:
@@ -68,7 +68,7 @@ def test_strangers_are_told_nothing() -> None:
 def test_whoever_asks_and_does_not_read_is_dropped() -> None:
     with Site(1, options={"offer": OFFER * 40, "admission_s": 0.5}) as site, site.turning():
         with site.raw() as silent:
-            silent.sendall(Hello(1, ASKS).encode())
+            silent.sendall(Introduction(1, ASKS).encode())
             until(lambda: len(site.server._leaving) == 1)
             until(lambda: len(site.server._leaving) == 0)
         assert site.warned == []
@@ -95,21 +95,21 @@ def answering(words: bytes) -> Iterator[Way]:
 @pytest.mark.parametrize(
     ("answer", "length", "sentence"),
     [
-        (Answer.OFFER, MOST_OFFER_BYTES + 1, "does not answer what it was asked"),
-        (Answer.OFFER, 2**64 - 1, "does not answer what it was asked"),
-        (Answer.OFFER, 4, "hung up before it had answered"),
-        (Answer.WELCOME, 0, "does not answer what it was asked"),
-        (Answer.OTHER_VERSION, 0, "does not speak version"),
+        (Admission.OFFER, MOST_OFFER_BYTES + 1, "does not answer what it was asked"),
+        (Admission.OFFER, 2**64 - 1, "does not answer what it was asked"),
+        (Admission.OFFER, 4, "hung up before it had answered"),
+        (Admission.WELCOME, 0, "does not answer what it was asked"),
+        (Admission.OTHER_VERSION, 0, "does not speak version"),
     ],
 )
-def test_a_server_that_lies_is_refused(answer: Answer, length: int, sentence: str) -> None:
+def test_a_server_that_lies_is_refused(answer: Admission, length: int, sentence: str) -> None:
     with answering(Welcome(answer, 1, 2, ASKS, length).encode() + b"abc") as way, pytest.raises(PeerError) as caught:
         way.ask()
     assert sentence in str(caught.value)
 
 
 def test_an_older_server_offers_nothing() -> None:
-    with answering(Welcome(Answer.NO_SUCH_SESSION, 1, 2).encode()) as way:
+    with answering(Welcome(Admission.NO_SUCH_SESSION, 1, 2).encode()) as way:
         assert way.ask() == b""
 
 

@@ -24,7 +24,7 @@ from fastlloyd.errors import (
 )
 from fastlloyd.net.link import control
 from fastlloyd.net.link.control import Ending, NotStarted, abort, agree_start, leave_together
-from fastlloyd.net.link.frame import DIGEST_BYTES, NO_DIGEST, Kind, Notice, Start, Verdict
+from fastlloyd.net.link.frame import DIGEST_BYTES, NO_DIGEST, FrameKind, Notice, Start, StartDecision
 from fastlloyd.wire.header import FINAL_ROUND, SERVER, SETUP_ROUND, Header, PartyId
 from tests.net.support import BUSY_S, CONTEXT, LIMIT_S, SHORT_S, at_once, connected, make_links
 
@@ -56,8 +56,8 @@ def test_notices_without_end_fill_no_memory():
     links = make_links(3)
     for code in (3, 2, 3) * 50:
         notice = Notice(TWO.rank, Reason.PROTOCOL, code)
-        links[1].post(SERVER, Kind.ABORT, notice.encode(), FINAL_ROUND)
-    links[2].post(SERVER, Kind.ABORT, Notice(ONE.rank, Reason.GONE, 3).encode(), FINAL_ROUND)
+        links[1].post(SERVER, FrameKind.ABORT, notice.encode(), FINAL_ROUND)
+    links[2].post(SERVER, FrameKind.ABORT, Notice(ONE.rank, Reason.GONE, 3).encode(), FINAL_ROUND)
     links[0].begin_ending()
     while links[0].step(0.0):
         pass
@@ -94,7 +94,7 @@ def test_bad_data_stays_with_its_owner():
         assert "age" not in str(outcomes[rank])
     assert codes(outcomes) == [2] * 4
     # Not even a digest: a sentence about rows can be guessed.
-    assert sorted(frame for frame in frames if frame[0] == Kind.START and frame[1])[0][3:] == NO_DIGEST
+    assert sorted(frame for frame in frames if frame[0] == FrameKind.START and frame[1])[0][3:] == NO_DIGEST
     assert not any(ROW.encode() in frame for frame in frames)
 
 
@@ -110,7 +110,7 @@ def test_mixed_failures_take_the_code_of_the_worst():
 def test_lowest_rank_among_equal_codes_and_budget_before_peers():
     links = make_links(4)
     for rank in (3, 2, 1):  # the order of arrival does not count
-        links[rank].post(SERVER, Kind.START, Start(2, Reason.BAD_INPUT).encode(), SETUP_ROUND)
+        links[rank].post(SERVER, FrameKind.START, Start(2, Reason.BAD_INPUT).encode(), SETUP_ROUND)
     with pytest.raises(NotStarted) as caught:
         agree_start(links[0], None, deadline_s=LIMIT_S)
     assert caught.value.rank == 1
@@ -123,7 +123,7 @@ def test_lowest_rank_among_equal_codes_and_budget_before_peers():
 def test_second_start_is_the_sender_s_fault():
     links = make_links(3)
     for rank in (1, 1, 2):
-        links[rank].post(SERVER, Kind.START, Start().encode(), SETUP_ROUND)
+        links[rank].post(SERVER, FrameKind.START, Start().encode(), SETUP_ROUND)
     with pytest.raises(PeerError, match="client 1 sent a frame that does not belong"):
         agree_start(links[0], None, deadline_s=LIMIT_S)
 
@@ -175,7 +175,7 @@ def test_client_that_dies_before_the_start_is_gone():
 
 def test_nonsense_instead_of_a_start_is_the_sender_s_fault():
     links = make_links(3)
-    links[2].post(SERVER, Kind.START, b"\xff" * 10, SETUP_ROUND)
+    links[2].post(SERVER, FrameKind.START, b"\xff" * 10, SETUP_ROUND)
     outcomes = start_all(links[:2], {})
     assert type(outcomes[0]) is PeerError and codes(outcomes) == [3, 3] and outcomes[1].rank == 2
 
@@ -246,7 +246,7 @@ def test_several_failures_at_once_end_alike():
     arrived = threading.Semaphore(0)
 
     def count(sender, receiver, frame):
-        if receiver == SERVER and frame[0] == Kind.ABORT:
+        if receiver == SERVER and frame[0] == FrameKind.ABORT:
             # Counted after the delivery that follows: the server drains whatever is there.
             network_deliver(sender, receiver, frame)
             arrived.release()
@@ -277,7 +277,7 @@ def test_what_a_party_says_of_anothers_mistake_or_bug_is_code_3(liar, code):
     links = make_links(3)
     slander = Notice(2, Reason.INTERNAL, code, by=liar)
     for peer in links[liar].peers:
-        links[liar].post(peer, Kind.ABORT, slander.encode(), FINAL_ROUND)
+        links[liar].post(peer, FrameKind.ABORT, slander.encode(), FINAL_ROUND)
     for honest in range(3):
         if honest != liar:
             with pytest.raises(Aborted) as caught:
@@ -324,7 +324,7 @@ def test_clients_tell_each_other_when_the_server_is_stopped(monkeypatch):
 def test_client_that_told_us_is_not_waited_for():
     links = make_links(3)
     links[0].close(lost=True)
-    links[1].post(TWO, Kind.ABORT, Notice(0, Reason.GONE, 3, lost=True).encode(), 0)
+    links[1].post(TWO, FrameKind.ABORT, Notice(0, Reason.GONE, 3, lost=True).encode(), 0)
     with pytest.raises(PeerGone):
         links[2].receive(LIMIT_S)
     with pytest.raises(Aborted) as caught:
@@ -360,14 +360,14 @@ def test_differing_configuration_blames_the_one_that_differs_everywhere():
 def test_nonsense_does_not_disturb_the_end():
     links = make_links(2)
     links[1]._transport.send(SERVER, b"\x63rubbish")
-    links[1]._transport.send(SERVER, bytes([Kind.RECORD]) + b"rubbish")
+    links[1]._transport.send(SERVER, bytes([FrameKind.RECORD]) + b"rubbish")
     assert run_all(links, {0: ConfigError("wrong")}) == [Ending(2, 0, Reason.BAD_CONFIG, lost=False)] * 2
 
 
 def test_agreed_ending_is_not_agreed_again():
     links = make_links(2)
     with pytest.raises(Aborted):
-        links[0].post(ONE, Kind.ABORT, Notice(0, Reason.BUDGET, 4).encode(), 0)
+        links[0].post(ONE, FrameKind.ABORT, Notice(0, Reason.BUDGET, 4).encode(), 0)
         links[1].receive(LIMIT_S)
     begin = time.monotonic()
     assert abort(links[1], DataError("later")) == Ending(4, 0, Reason.BUDGET, lost=False)
@@ -382,7 +382,7 @@ def flood(links):
     message = Header(33, FINAL_ROUND, 0).encode() + bytes(20_000)
     for _ in range(5):
         links[2].send(ONE, message, payload_bytes=0, round=FINAL_ROUND)
-    links[2].post(ONE, Kind.ABORT, Notice(1, Reason.PROTOCOL, 3).encode(), FINAL_ROUND)
+    links[2].post(ONE, FrameKind.ABORT, Notice(1, Reason.PROTOCOL, 3).encode(), FINAL_ROUND)
     links[2].close(lost=True)
 
 
@@ -390,7 +390,7 @@ def test_a_client_that_floods_the_end_makes_no_other_one_fail():
     links = connected(3)
     links[1].bound(message_bytes=30_000, ahead_bytes=30_000)
     flood(links)
-    links[0].post(ONE, Kind.DONE, b"", FINAL_ROUND)
+    links[0].post(ONE, FrameKind.DONE, b"", FINAL_ROUND)
     links[0].close()
     leave_together(links[1], deadline_s=LIMIT_S)
     assert SERVER in links[1].finished
@@ -404,7 +404,7 @@ def test_only_the_server_ends_the_end(gone):
     if gone:
         links[0].close(lost=True)
     else:
-        links[0].post(ONE, Kind.ABORT, Notice(2, Reason.OUTPUT, 2).encode(), FINAL_ROUND)
+        links[0].post(ONE, FrameKind.ABORT, Notice(2, Reason.OUTPUT, 2).encode(), FINAL_ROUND)
     with pytest.raises(PeerGone if gone else Aborted) as caught:
         leave_together(links[1], deadline_s=LIMIT_S)
     assert caught.value.rank == (0 if gone else 2)
@@ -413,7 +413,7 @@ def test_only_the_server_ends_the_end(gone):
 def test_the_server_ends_the_run_for_who_floods_it():
     links = connected(3)
     links[0].bound(message_bytes=30_000, ahead_bytes=30_000)
-    links[1].post(SERVER, Kind.DONE, b"", FINAL_ROUND)
+    links[1].post(SERVER, FrameKind.DONE, b"", FINAL_ROUND)
     for _ in range(5):
         links[2].send(SERVER, Header(33, FINAL_ROUND, 0).encode() + bytes(20_000), payload_bytes=0, round=FINAL_ROUND)
     with pytest.raises(PeerError, match="client 2 sent more than 30000 bytes ahead of time"):
@@ -422,7 +422,7 @@ def test_the_server_ends_the_run_for_who_floods_it():
 
 @given(st.binary(max_size=40))
 def test_any_bytes_decode_exactly_or_are_refused(body):
-    for decode in (lambda: Notice.decode(body, 4), lambda: Start.decode(body), lambda: Verdict.decode(body, 4)):
+    for decode in (lambda: Notice.decode(body, 4), lambda: Start.decode(body), lambda: StartDecision.decode(body, 4)):
         try:
             decoded = decode()
         except ValueError:
@@ -438,8 +438,8 @@ NOTICES = st.builds(Notice, st.integers(0, 3), st.sampled_from(Reason), st.sampl
 @given(NOTICES, st.binary(min_size=16, max_size=16), st.binary(min_size=DIGEST_BYTES, max_size=DIGEST_BYTES))
 def test_frames_survive_encoding(notice, run_id, digest):
     assert Notice.decode(notice.encode(), 4) == notice
-    for verdict in (Verdict(run_id), Verdict(run_id, notice, digest)):
-        assert Verdict.decode(verdict.encode(), 4) == verdict
+    for verdict in (StartDecision(run_id), StartDecision(run_id, notice, digest)):
+        assert StartDecision.decode(verdict.encode(), 4) == verdict
     for start in (Start(), Start(notice.code, notice.reason, digest)):
         assert Start.decode(start.encode()) == start
 
@@ -457,7 +457,7 @@ def test_impossible_notices_are_refused(notice):
 def test_what_a_client_says_of_another_is_told_as_its_word():
     links = make_links(4)
     # Whatever it writes itself: here, that the server said so.
-    links[3].post(SERVER, Kind.ABORT, Notice(2, Reason.PROTOCOL, 3, by=0).encode(), 0)
+    links[3].post(SERVER, FrameKind.ABORT, Notice(2, Reason.PROTOCOL, 3, by=0).encode(), 0)
     with pytest.raises(Aborted) as caught:
         links[0].receive(0.0)
     assert str(caught.value) == "client 3 ended the run and says that client 2 sent a message that does not belong here"

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.tcp import door
 from fastlloyd.net.tcp.address import Address
-from fastlloyd.net.tcp.admission import Hello, StrangerLog
+from fastlloyd.net.tcp.admission import Introduction, StrangerLog
 from fastlloyd.net.tcp.forwarded import decode, missing, parse_networks
 from fastlloyd.wire.header import SERVER, PartyId
 from tests.net.connect_proxy import Balancer
@@ -97,7 +97,7 @@ def test_headers_and_not_a_byte_behind_them(header: bytes, client: str, behind: 
         b"PROXY\tTCP4 203.0.113.7 192.0.2.1 1 4400\r\n",
         b"GET / HTTP/1.1\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-        Hello(1).encode(),
+        Introduction(1).encode(),
         v2("203.0.113.7", 1, command=0x22),
         v2("203.0.113.7", 1, command=0x11),
         v2("203.0.113.7", 1, family=0x12),
@@ -166,7 +166,11 @@ def test_clients_behind_a_load_balancer_are_shown_with_their_own_address(version
 
 @pytest.mark.parametrize("first", [V1, v2("203.0.113.7", 1)], ids=["v1", "v2"])
 def test_a_header_from_an_address_that_is_not_named_is_a_strangers(first: bytes) -> None:
-    with behind(1, keys=False) as site, site.turning(), knocking(site, "127.0.0.3", first + Hello(1).encode()) as liar:
+    with (
+        behind(1, keys=False) as site,
+        site.turning(),
+        knocking(site, "127.0.0.3", first + Introduction(1).encode()) as liar,
+    ):
         assert end_of(liar) == b""
         assert site.warned == [
             f"dropped a connection from 127.0.0.3:{site.warned[0].split(':')[1]}: it is no fastlloyd client"
@@ -176,12 +180,12 @@ def test_a_header_from_an_address_that_is_not_named_is_a_strangers(first: bytes)
 
 @pytest.mark.parametrize("first", [V1, v2("203.0.113.7", 1)], ids=["v1", "v2"])
 def test_a_header_is_not_believed_where_nobody_asked_for_it(first: bytes) -> None:
-    with Site(1) as site, site.turning(), knocking(site, "127.0.0.2", first + Hello(1).encode()) as liar:
+    with Site(1) as site, site.turning(), knocking(site, "127.0.0.2", first + Introduction(1).encode()) as liar:
         assert end_of(liar) == b"" and "no fastlloyd client" in site.warned[0] and site.server.joined == 0
 
 
 def test_a_named_address_that_sends_no_header_is_dropped() -> None:
-    with behind(1, keys=False) as site, site.turning(), knocking(site, "127.0.0.2", Hello(1).encode()) as other:
+    with behind(1, keys=False) as site, site.turning(), knocking(site, "127.0.0.2", Introduction(1).encode()) as other:
         assert end_of(other) == b""
         assert "begins without a PROXY header" in site.warned[0] and site.server.joined == 0
 
@@ -191,7 +195,7 @@ def test_a_header_may_come_byte_by_byte_and_must_come_in_time() -> None:
         with knocking(site, "127.0.0.2", V1[:-1]) as never:
             assert end_of(never) == b""
         with knocking(site, "127.0.0.2") as slow:
-            for byte in V1 + Hello(1).encode():
+            for byte in V1 + Introduction(1).encode():
                 slow.sendall(bytes([byte]))
             assert slow.recv(4) == b"FLsj"
     assert "did not show who it is in 1 s" in site.warned[0]
@@ -211,12 +215,12 @@ def test_a_load_balancer_that_looks_whether_we_are_there_fills_no_log() -> None:
         assert site.warned[0].startswith("dropped a connection from 203.0.113.7:56324: it hung up")
 
 
-@pytest.mark.parametrize("words", [b"", Hello(1).encode()[:3]], ids=["silent", "began"])
+@pytest.mark.parametrize("words", [b"", Introduction(1).encode()[:3]], ids=["silent", "began"])
 def test_a_flood_through_the_load_balancer_pushes_out_its_own(words: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     dropped: list[str] = []
     monkeypatch.setattr(door, "MAX_GUESTS", 8)
     monkeypatch.setattr(StrangerLog, "dropped", lambda _, name, why: dropped.append(f"{name}: {why}"))
-    hello = Hello(1).encode()
+    hello = Introduction(1).encode()
     with behind(1, keys=False) as site, contextlib.ExitStack() as stack, site.turning():
         early = stack.enter_context(knocking(site, "127.0.0.2", v2("198.51.100.1", 1) + hello[: len(words)]))
         room = site.server._showing if words else site.server._silent

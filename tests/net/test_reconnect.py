@@ -12,14 +12,14 @@ import time
 import pytest
 
 from fastlloyd.errors import ConfigError, PeerError, PeerGone
-from fastlloyd.net.tcp import door, relay, session, transport
+from fastlloyd.net.tcp import delivery, door, relay, transport
 from fastlloyd.net.tcp.address import Address
-from fastlloyd.net.tcp.admission import Answer, Hello, StrangerLog, Welcome
-from fastlloyd.net.tcp.knock import Way
+from fastlloyd.net.tcp.admission import Admission, Introduction, StrangerLog, Welcome
+from fastlloyd.net.tcp.delivery import NO_ID
 from fastlloyd.net.tcp.proxy import Proxy
-from fastlloyd.net.tcp.session import NO_ID
 from fastlloyd.net.tcp.spoke import TcpClient
 from fastlloyd.net.tcp.stream import Stream
+from fastlloyd.net.tcp.way_in import Way
 from fastlloyd.wire.header import SERVER, PartyId
 from tests.contracts import transport as contract
 from tests.net.connect_proxy import ConnectProxy
@@ -219,12 +219,12 @@ def test_without_reconnect_a_cut_is_the_end_at_once() -> None:
 
 def test_nobody_comes_back_where_nobody_may() -> None:
     with site(2, reconnect_s=0.0) as here, here.turning():
-        secret = here.join(1)._hub.session.id
-        assert answer_to(here, Hello(1, secret), rank=1) is Answer.NO_SUCH_SESSION
+        secret = here.join(1)._hub.delivery.id
+        assert answer_to(here, Introduction(1, secret), rank=1) is Admission.NO_SUCH_SESSION
         assert here.server._by_rank[1].returns == 0
 
 
-def answer_to(here: Site, hello: Hello, *, rank: int | None) -> Answer:
+def answer_to(here: Site, hello: Introduction, *, rank: int | None) -> Admission:
     """Knock with these words and the keys of a rank; give the answer."""
     keys = None if rank is None else client_keys(rank)
     way = Way(here.address, hello.rank, keys)
@@ -237,16 +237,16 @@ def answer_to(here: Site, hello: Hello, *, rank: int | None) -> Answer:
 def test_another_identity_cannot_take_a_session_over() -> None:
     with site(2) as here:
         one, two = at_ease(here)
-        secret = one._hub.session.id
-        assert secret == here.server._by_rank[1].session.id != two._hub.session.id
+        secret = one._hub.delivery.id
+        assert secret == here.server._by_rank[1].delivery.id != two._hub.delivery.id
         with here.turning() as at_server:
             # Client 2 has learned it, and says that it is client 1: the certificate says otherwise.
-            assert answer_to(here, Hello(1, secret), rank=2) is Answer.NO_SUCH_SESSION
+            assert answer_to(here, Introduction(1, secret), rank=2) is Admission.NO_SUCH_SESSION
             # Nor does the session of another, nor none, nor one that differs in a bit.
-            assert answer_to(here, Hello(1, two._hub.session.id), rank=1) is Answer.NO_SUCH_SESSION
-            assert answer_to(here, Hello(1, NO_ID), rank=1) is Answer.TAKEN
+            assert answer_to(here, Introduction(1, two._hub.delivery.id), rank=1) is Admission.NO_SUCH_SESSION
+            assert answer_to(here, Introduction(1, NO_ID), rank=1) is Admission.TAKEN
             other = bytes([secret[0] ^ 1]) + secret[1:]
-            assert answer_to(here, Hello(1, other), rank=1) is Answer.NO_SUCH_SESSION
+            assert answer_to(here, Introduction(1, other), rank=1) is Admission.NO_SUCH_SESSION
             one.send(SERVER, b"undisturbed")
             two.send(SERVER, b"undisturbed")
             until(lambda: len(at_server) == 2)
@@ -259,7 +259,7 @@ def test_without_a_roster_the_session_is_what_a_stranger_lacks() -> None:
         with here.turning() as at_server:
             cut(client)
             until(lambda: here.server._away)
-            assert answer_to(here, Hello(1, bytes(15) + b"x"), rank=None) is Answer.NO_SUCH_SESSION
+            assert answer_to(here, Introduction(1, bytes(15) + b"x"), rank=None) is Admission.NO_SUCH_SESSION
             client.send(SERVER, b"mine")
             with receiving(client):
                 until(lambda: at_server)
@@ -283,7 +283,7 @@ def test_a_welcome_that_was_cut_off_does_not_cost_the_place() -> None:
         here.server.send(ONE, b"early")
         with here.turning():
             with here.raw() as first:
-                first.sendall(Hello(1).encode())
+                first.sendall(Introduction(1).encode())
                 until(lambda: here.server.joined)
             until(lambda: here.server._away)
             client = here.join(1, reconnect_s=LIMIT_S)
@@ -296,7 +296,7 @@ def test_a_server_that_welcomes_to_another_session_is_given_up(monkeypatch: pyte
 
         def attempt(self: Way, end: float, session_id: bytes = NO_ID, taken: int = 0) -> tuple[object, str, bool]:
             stream = Stream(here.raw(), None, server_side=False)
-            return (stream, Welcome(Answer.WELCOME, 1, 2, bytes(15) + b"x")), "", True
+            return (stream, Welcome(Admission.WELCOME, 1, 2, bytes(15) + b"x")), "", True
 
         monkeypatch.setattr(Way, "attempt", attempt)
         with here.turning():
@@ -316,8 +316,8 @@ def test_a_server_that_asks_again_and_again_gets_the_same_bytes() -> None:
             for _ in range(4):
                 connection, _ = liar.accept()
                 with connection, connection.makefile("rb") as end:
-                    end.read(len(Hello(1).encode()))
-                    connection.sendall(Welcome(Answer.WELCOME, 1, 2, bytes(range(16)), taken=0).encode())
+                    end.read(len(Introduction(1).encode()))
+                    connection.sendall(Welcome(Admission.WELCOME, 1, 2, bytes(range(16)), taken=0).encode())
                     for _ in range(3):  # it has never taken anything, it says, and hangs up
                         size, _, _ = header.unpack(end.read(header.size))
                         wire.append(end.read(size))
@@ -342,7 +342,7 @@ def test_a_client_that_has_taken_more_than_was_sent_is_named(taken: int) -> None
     with site(1) as here:
         (client,) = at_ease(here)
         with here.turning() as at_server:
-            client._hub.session.taken = taken
+            client._hub.delivery.taken = taken
             cut(client)
             with receiving(client):
                 until(lambda: at_server)
@@ -351,7 +351,7 @@ def test_a_client_that_has_taken_more_than_was_sent_is_named(taken: int) -> None
 
 
 def test_a_client_that_lacks_what_is_not_kept_any_more_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "KEPT_BYTES", 2000)
+    monkeypatch.setattr(delivery, "KEPT_BYTES", 2000)
     with site(1) as here:
         (client,) = at_ease(here)
         for _ in range(5):
@@ -381,9 +381,9 @@ def test_a_client_that_joins_and_hangs_up_again_and_again_does_not_fill_a_log(mo
     with site(2) as here, here.turning():
         answers = []
         for _ in range(6):
-            answers.append(answer_to(here, Hello(1), rank=1))
+            answers.append(answer_to(here, Introduction(1), rank=1))
             until(lambda: here.server._by_rank[1] in here.server._away)
-        assert answers == [Answer.WELCOME] * 4 + [Answer.TAKEN] * 2
+        assert answers == [Admission.WELCOME] * 4 + [Admission.TAKEN] * 2
         assert len(here.said) == 2 * 4
 
 
@@ -392,7 +392,7 @@ def test_a_control_frame_that_says_nothing_known_is_refused(word: bytes) -> None
     with site(1) as here:
         (client,) = at_ease(here)
         assert client._hub.stream is not None
-        client._hub.stream.put_frame(session.CONTROL_RANK, word)
+        client._hub.stream.put_frame(delivery.CONTROL_RANK, word)
         with pytest.raises(PeerError, match="a control frame that says nothing known"):
             here.server.receive(LIMIT_S)
 
@@ -416,13 +416,13 @@ def test_connections_are_not_silent_for_long(monkeypatch: pytest.MonkeyPatch) ->
         with here.turning() as at_server:
             assert client.receive(0.5) is None
         assert stream.moved_bytes > before[0] and place.stream.moved_bytes > before[1]
-        assert at_server == [] and place.session.taken == client._hub.session.taken == 0
+        assert at_server == [] and place.delivery.taken == client._hub.delivery.taken == 0
 
 
 # The door stays as narrow
 
 
-@pytest.mark.parametrize("first", [b"", Hello(1).encode()[:3]], ids=["silent", "began"])
+@pytest.mark.parametrize("first", [b"", Introduction(1).encode()[:3]], ids=["silent", "began"])
 def test_a_flood_does_not_keep_a_client_from_coming_back(first: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     dropped: list[str] = []
     monkeypatch.setattr(door, "MAX_GUESTS", 8)
@@ -449,7 +449,7 @@ def test_strangers_do_not_get_in_while_a_client_is_away() -> None:
             cut(client)
             until(lambda: here.server._away)
             with here.raw() as stranger:
-                stranger.sendall(Hello(1).encode())  # in clear, where there are certificates
+                stranger.sendall(Introduction(1).encode())  # in clear, where there are certificates
                 end_of(stranger)
             with here.raw() as stranger:
                 end_of(stranger)  # says nothing, and is dropped
@@ -463,7 +463,7 @@ def test_an_older_client_hears_that_it_is_older() -> None:
     with site(1, keys=False) as here, here.turning(), here.raw() as older:
         older.sendall(b"FLsj" + bytes([6]) + b"\x01\x00")
         said = end_of(older)
-    assert said[:4] == b"FLsj" and said[5] == Answer.OTHER_VERSION
+    assert said[:4] == b"FLsj" and said[5] == Admission.OTHER_VERSION
     assert "speaks version 6, expected 7" in here.warned[0]
 
 
@@ -486,5 +486,5 @@ def test_an_older_server_is_known_by_its_short_answer() -> None:
 
 def test_the_session_is_shown_nowhere() -> None:
     secret = bytes(range(16))
-    shown = repr(Hello(1, secret)) + repr(Welcome(Answer.WELCOME, 1, 2, secret))
+    shown = repr(Introduction(1, secret)) + repr(Welcome(Admission.WELCOME, 1, 2, secret))
     assert repr(secret)[2:-1] not in shown and secret.hex() not in shown

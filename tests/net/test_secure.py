@@ -20,7 +20,7 @@ from fastlloyd.errors import (
     SecurityError,
 )
 from fastlloyd.net.link.confirmation import Confirmation, confirm
-from fastlloyd.net.link.frame import Kind, Notice
+from fastlloyd.net.link.frame import FrameKind, Notice
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.meter import Meter
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId
@@ -43,7 +43,7 @@ class Tap:
 
     def __call__(self, sender, receiver, frame):
         self.frames.append(frame)
-        if self.change is not None and sender == ONE and frame[0] == Kind.RECORD:
+        if self.change is not None and sender == ONE and frame[0] == FrameKind.RECORD:
             return self.change(frame)
         return frame
 
@@ -112,7 +112,8 @@ def test_clients_without_links_to_each_other_pass_over_what_one_begins(roster):
 
 
 @pytest.mark.parametrize(
-    ("kind", "sizes"), [(Kind.RECORD, [1]), (Kind.HANDSHAKE, [60_000, 60_000]), (Kind.CERTIFICATE, [8_000] * 9)]
+    ("kind", "sizes"),
+    [(FrameKind.RECORD, [1]), (FrameKind.HANDSHAKE, [60_000, 60_000]), (FrameKind.CERTIFICATE, [8_000] * 9)],
 )
 def test_more_than_a_handshake_from_a_client_without_a_link_ends_the_run(kind, sizes):
     links = make_links(3, change=lambda me: {"linked": (SERVER,)} if me == ONE else {})
@@ -197,8 +198,8 @@ def test_party_without_roster_among_parties_with_one_is_named():
 
 def test_second_certificate_is_refused():
     links = make_links(2, roster=False)
-    links[1].post(SERVER, Kind.CERTIFICATE, identity(1).certificate_der, SETUP_ROUND)
-    links[1].post(SERVER, Kind.CERTIFICATE, identity(2).certificate_der, SETUP_ROUND)
+    links[1].post(SERVER, FrameKind.CERTIFICATE, identity(1).certificate_der, SETUP_ROUND)
+    links[1].post(SERVER, FrameKind.CERTIFICATE, identity(2).certificate_der, SETUP_ROUND)
     assert links[0].step(0.0)
     with pytest.raises(PeerError, match="client 1") as caught:
         links[0].step(0.0)
@@ -301,7 +302,7 @@ def test_a_client_that_is_not_to_blame_leaves_it_to_the_server_and_is_told_so(mo
         return links
 
     links = differing()
-    links[0].post(TWO, Kind.ABORT, Notice(1, Reason.CONFIG_MISMATCH, 3).encode(), SETUP_ROUND)
+    links[0].post(TWO, FrameKind.ABORT, Notice(1, Reason.CONFIG_MISMATCH, 3).encode(), SETUP_ROUND)
     with pytest.raises(Aborted, match=r"^client 1 runs with another .* \(the server's own standard error says"):
         links[2]._compare()
     monkeypatch.setattr(secure, "_SERVER_FIRST_S", 0.01)
@@ -403,17 +404,17 @@ def test_oversized_message_is_refused():
 
 def test_record_before_its_handshake_is_refused():
     links = make_links(2)
-    links[1].post(SERVER, Kind.RECORD, b"\x17\x03\x03\x00\x01x", SETUP_ROUND)
+    links[1].post(SERVER, FrameKind.RECORD, b"\x17\x03\x03\x00\x01x", SETUP_ROUND)
     with pytest.raises(SecurityError, match="client 1"):
         links[0].step(0.0)
     links = make_links(2, roster=False)
-    links[1].post(SERVER, Kind.RECORD, b"", SETUP_ROUND)
+    links[1].post(SERVER, FrameKind.RECORD, b"", SETUP_ROUND)
     with pytest.raises(SecurityError, match="--roster"):
         links[0].step(0.0)
 
 
 @pytest.mark.parametrize(
-    "frame", [b"", b"\0", b"\x63rubbish", b"\x04short", bytes([Kind.VERDICT]), bytes([Kind.ABORT])]
+    "frame", [b"", b"\0", b"\x63rubbish", b"\x04short", bytes([FrameKind.VERDICT]), bytes([FrameKind.ABORT])]
 )
 def test_frames_that_do_not_belong_name_their_sender(frame):
     links = make_links(2)
@@ -426,7 +427,7 @@ def test_frames_that_do_not_belong_name_their_sender(frame):
 def test_frames_that_are_no_message_do_not_prolong_a_wait():
     links = make_links(2)
     for _ in range(5):
-        links[1].post(SERVER, Kind.ABORT_ACK, b"", SETUP_ROUND)
+        links[1].post(SERVER, FrameKind.ABORT_ACK, b"", SETUP_ROUND)
     assert links[0].receive(0.0) is None
     assert [links[0].step(0.0) for _ in range(5)] == [True] * 4 + [False]
 
@@ -453,7 +454,7 @@ def test_party_that_finishes_first_alarms_nobody():
 
 def test_abort_notice_is_acknowledged_and_raised():
     links = connected(3)
-    links[0].post(ONE, Kind.ABORT, Notice(2, Reason.BAD_INPUT, 2, by=2).encode(), 0)
+    links[0].post(ONE, FrameKind.ABORT, Notice(2, Reason.BAD_INPUT, 2, by=2).encode(), 0)
     with pytest.raises(Aborted, match="client 2 did not start: bad input") as caught:
         links[1].receive(LIMIT_S)
     assert (caught.value.rank, caught.value.exit_code) == (2, 2)
@@ -462,7 +463,7 @@ def test_abort_notice_is_acknowledged_and_raised():
 
 def test_client_that_differs_from_the_server_is_the_one_at_fault():
     links = make_links(3)
-    links[1].post(SERVER, Kind.ABORT, Notice(0, Reason.CONFIG_MISMATCH, 3).encode(), 0)
+    links[1].post(SERVER, FrameKind.ABORT, Notice(0, Reason.CONFIG_MISMATCH, 3).encode(), 0)
     with pytest.raises(Aborted, match="client 1 runs with another") as caught:
         links[0].receive(0.0)
     assert caught.value.rank == 1

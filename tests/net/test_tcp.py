@@ -35,7 +35,7 @@ from fastlloyd.net.meter import Meter
 from fastlloyd.net.tcp import door, relay, spoke
 from fastlloyd.net.tcp import transport as tcp
 from fastlloyd.net.tcp.address import Address, listen, parse_address
-from fastlloyd.net.tcp.admission import Hello, Keys, StrangerLog
+from fastlloyd.net.tcp.admission import Introduction, Keys, StrangerLog
 from fastlloyd.net.tcp.hub import TcpServer
 from fastlloyd.net.tcp.spoke import TcpClient, join
 from fastlloyd.net.transport import Transport
@@ -46,7 +46,7 @@ from tests.net.support import CONTEXT, at_once, identity, receiving
 ONE, TWO, THREE = (PartyId(rank) for rank in (1, 2, 3))
 LIMIT_S = 20.0
 HEADER = struct.Struct("<IHQ")
-HELLO = Hello(1).encode()
+HELLO = Introduction(1).encode()
 
 
 def server_keys(clients: int) -> Keys:
@@ -302,7 +302,7 @@ def test_frames_wait_for_whoever_has_not_joined_yet() -> None:
             one = site.join(1)
             one.send(TWO, b"from one")
             site.server.send(TWO, b"from the server")
-            until(lambda: len(site.server._by_rank[2].session._waiting) == 2)
+            until(lambda: len(site.server._by_rank[2].delivery._waiting) == 2)
             two = site.join(2)
         with site.turning():
             assert {two.receive(LIMIT_S), two.receive(LIMIT_S)} == {(ONE, b"from one"), (SERVER, b"from the server")}

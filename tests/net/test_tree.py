@@ -23,18 +23,17 @@ from fastlloyd.errors import (
     SecurityError,
 )
 from fastlloyd.net.link.confirmation import MOST_CONFIRMATION_BYTES, confirm
-from fastlloyd.net.link.frame import Kind
+from fastlloyd.net.link.frame import FrameKind
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.link.sums import Adder, Order, encode_ranks
 from fastlloyd.net.meter import Meter
 from fastlloyd.net.tcp import hub
 from fastlloyd.net.tcp.address import Address, listen
-from fastlloyd.net.tcp.admission import Answer, Hello, Keys, Welcome
+from fastlloyd.net.tcp.admission import Admission, Introduction, Keys, Welcome
 from fastlloyd.net.tcp.aggregator import Aggregator
 from fastlloyd.net.tcp.branch import BranchTransport
+from fastlloyd.net.tcp.delivery import CONTROL_RANK
 from fastlloyd.net.tcp.hub import TcpServer
-from fastlloyd.net.tcp.knock import Way
-from fastlloyd.net.tcp.session import CONTROL_RANK
 from fastlloyd.net.tcp.spoke import join, reach
 from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.net.tcp.tree import (
@@ -46,13 +45,14 @@ from fastlloyd.net.tcp.tree import (
     encode_fault,
     encode_limit,
 )
+from fastlloyd.net.tcp.way_in import Way
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId
 from tests.net.support import CONTEXT, LIMIT_S, at_once, identity
 
 ONE, TWO, THREE = (PartyId(rank) for rank in (1, 2, 3))
 CLIENTS = 3
 CERTIFICATES = {PartyId(rank): identity(rank).certificate_der for rank in range(CLIENTS + 1)}
-RECORD = bytes([Kind.RECORD])
+RECORD = bytes([FrameKind.RECORD])
 
 
 def keys_of(rank: int, *, listening: bool) -> Keys:
@@ -159,12 +159,12 @@ def test_without_certificates_nobody_is_an_aggregator() -> None:
     with TcpServer(listeners, 2, keys=None, note=list, warn=list, adds_up=True) as server:
         stream = Stream(socket.create_connection((address.host, address.port)), None, server_side=False)
         with stream_of(stream):
-            stream.write(Hello(0).encode())
+            stream.write(Introduction(0).encode())
             stream.flush()
             while (welcome := Welcome.take(stream)) is None:
                 assert server.receive(0.01) is None
                 stream.fill()
-    assert welcome.answer is Answer.NO_SUCH_RANK and server._branches == []
+    assert welcome.answer is Admission.NO_SUCH_RANK and server._branches == []
 
 
 def test_a_server_whose_run_has_no_sums_takes_none() -> None:
@@ -190,7 +190,7 @@ def test_frames_for_several_clients_alike_go_out_once_and_in_order(root) -> None
     root.server.send(ONE, RECORD + b"other")
     root.server.order(b"o")
     root.server.flush()
-    welcomes = [(rank, encode_answer(Answer.WELCOME)) for rank in (1, 2, 3)]
+    welcomes = [(rank, encode_answer(Admission.WELCOME)) for rank in (1, 2, 3)]
     assert frames(root, stream, 8) == [
         (0, encode_limit(root.server.most_frame)),
         *welcomes,
@@ -208,7 +208,10 @@ def test_a_client_comes_in_once_here_or_there(root) -> None:
     root.bring(stream, 2)
     other.put_frame(2, bytes([TreeKind.JOIN]))
     other.put_frame(9, bytes([TreeKind.JOIN]))
-    assert frames(root, other, 3)[1:] == [(2, encode_answer(Answer.TAKEN)), (9, encode_answer(Answer.NO_SUCH_RANK))]
+    assert frames(root, other, 3)[1:] == [
+        (2, encode_answer(Admission.TAKEN)),
+        (9, encode_answer(Admission.NO_SUCH_RANK)),
+    ]
     stream.close()
     other.close()
 
@@ -217,16 +220,16 @@ HOSTILE = {
     "nothing": (1, b""),
     "a client that came otherwise": (3, RECORD + b"x"),
     "no client": (77, RECORD + b"x"),
-    "a handshake": (1, bytes([Kind.HANDSHAKE]) + b"x"),
-    "a certificate": (1, bytes([Kind.CERTIFICATE]) + b"x"),
-    "a verdict": (1, bytes([Kind.VERDICT]) + bytes(31)),
+    "a handshake": (1, bytes([FrameKind.HANDSHAKE]) + b"x"),
+    "a certificate": (1, bytes([FrameKind.CERTIFICATE]) + b"x"),
+    "a verdict": (1, bytes([FrameKind.VERDICT]) + bytes(31)),
     "an order": (0, bytes([TreeKind.ORDER])),
     "a record of its own": (0, RECORD + b"x"),
-    "a sum under a client": (1, bytes([Kind.SUM]) + encode_ranks((1, 2)) + b"x"),
-    "a sum of nobody": (0, bytes([Kind.SUM]) + encode_ranks(())),
-    "a sum of others": (0, bytes([Kind.SUM]) + encode_ranks((1, 3)) + b"x"),
-    "a sum of one twice": (0, bytes([Kind.SUM]) + b"\2\0\1\0\1\0"),
-    "a cut sum": (0, bytes([Kind.SUM]) + b"\2\0\1\0"),
+    "a sum under a client": (1, bytes([FrameKind.SUM]) + encode_ranks((1, 2)) + b"x"),
+    "a sum of nobody": (0, bytes([FrameKind.SUM]) + encode_ranks(())),
+    "a sum of others": (0, bytes([FrameKind.SUM]) + encode_ranks((1, 3)) + b"x"),
+    "a sum of one twice": (0, bytes([FrameKind.SUM]) + b"\2\0\1\0\1\0"),
+    "a cut sum": (0, bytes([FrameKind.SUM]) + b"\2\0\1\0"),
     "a join with more": (3, bytes([TreeKind.JOIN]) + b"x"),
     "a fault of nothing": (1, bytes([TreeKind.FAULT])),
     "a fault of no reason": (1, bytes([TreeKind.FAULT, 99]) + b"x"),
@@ -335,7 +338,7 @@ def confirmed(root: Root, stream: Stream, **how) -> SecureLinks:
 
 
 def sum_of(order: Order, *values: int) -> bytes:
-    return bytes([Kind.SUM]) + encode_ranks((1, 2)) + order.header + struct.pack(f"<{len(values)}I", *values)
+    return bytes([FrameKind.SUM]) + encode_ranks((1, 2)) + order.header + struct.pack(f"<{len(values)}I", *values)
 
 
 ORDER = Order(type=32, round=3, ring_bits=32, elements=2, wait_ms=60_000)
@@ -349,7 +352,7 @@ ORDER = Order(type=32, round=3, ring_bits=32, elements=2, wait_ms=60_000)
         (ORDER, sum_of(replace(ORDER, type=33, round=2), 1, 2)),
         (ORDER, sum_of(ORDER, 1)),
         (ORDER, sum_of(ORDER, 1, 2, 3)),
-        (ORDER, bytes([Kind.SUM]) + encode_ranks((1, 2))),
+        (ORDER, bytes([FrameKind.SUM]) + encode_ranks((1, 2))),
     ],
     ids=["no order at all", "a later round", "another message", "a short one", "a long one", "none"],
 )
@@ -431,7 +434,7 @@ def test_a_place_that_an_aggregator_has_taken_is_taken(root) -> None:
     ],
 )
 def test_short_bodies_are_refused(decode, body) -> None:
-    with pytest.raises(ValueError, match=r"has|valid Answer"):
+    with pytest.raises(ValueError, match=r"has|valid Admission"):
         decode(body)
 
 
@@ -521,12 +524,12 @@ def test_links_through_an_aggregator_carry_messages_and_sums(root, real) -> None
 @pytest.mark.parametrize(
     "frame",
     [
-        bytes([Kind.VERDICT]) + bytes(31),
-        bytes([Kind.SUM]) + encode_ranks((1, 2)) + b"x",
-        bytes([Kind.CERTIFICATE]) + identity(1).certificate_der,
+        bytes([FrameKind.VERDICT]) + bytes(31),
+        bytes([FrameKind.SUM]) + encode_ranks((1, 2)) + b"x",
+        bytes([FrameKind.CERTIFICATE]) + identity(1).certificate_der,
         bytes([TreeKind.FAULT, Reason.GONE]) + b"x",
-        bytes([Kind.START]) + bytes(1000),
-        bytes([Kind.HANDSHAKE]) + b"no TLS at all, and long enough to be read as a record",
+        bytes([FrameKind.START]) + bytes(1000),
+        bytes([FrameKind.HANDSHAKE]) + b"no TLS at all, and long enough to be read as a record",
         RECORD + b"\x17\x03\x03\x00\x05abcde",
         b"",
         b"\xc8",
@@ -539,8 +542,8 @@ def test_a_hostile_client_behind_an_aggregator_is_named_and_nobody_else_is_touch
         with pytest.raises(PeerError, match="client 2 ") as caught:
             root.server.receive(LIMIT_S)
         assert caught.value.rank == 2 and caught.value.reason in (Reason.PROTOCOL, Reason.SECURITY)
-        good.send(SERVER, bytes([Kind.START]) + bytes(10))
-        assert root.server.receive(LIMIT_S) == (ONE, bytes([Kind.START]) + bytes(10))
+        good.send(SERVER, bytes([FrameKind.START]) + bytes(10))
+        assert root.server.receive(LIMIT_S) == (ONE, bytes([FrameKind.START]) + bytes(10))
         assert real.ended == []
 
 
@@ -556,14 +559,14 @@ def test_nothing_more_of_a_client_that_an_aggregator_refuses_is_passed_up_but_ho
         longer = Header(7, SETUP_ROUND).encode().ljust(MOST_CONFIRMATION_BYTES + 1)
         links.send(SERVER, longer, payload_bytes=0, round=0)
         assert above.receive(LIMIT_S) == (TWO, longer)
-        bad.send(SERVER, bytes([Kind.VERDICT]) + bytes(31))
+        bad.send(SERVER, bytes([FrameKind.VERDICT]) + bytes(31))
         links.send(SERVER, Header(7, SETUP_ROUND).encode(), payload_bytes=0, round=0)
-        bad.send(SERVER, bytes([Kind.HANDSHAKE]) + b"no TLS at all, and long enough to be read as a record")
-        bad.send(SERVER, bytes([Kind.ABORT_ACK]))
+        bad.send(SERVER, bytes([FrameKind.HANDSHAKE]) + b"no TLS at all, and long enough to be read as a record")
+        bad.send(SERVER, bytes([FrameKind.ABORT_ACK]))
         with pytest.raises(PeerError, match="client 2 sent a frame that does not belong here") as caught:
             root.server.receive(LIMIT_S)
         assert caught.value.rank == 2
-        assert root.server.receive(LIMIT_S) == (TWO, bytes([Kind.ABORT_ACK]))
+        assert root.server.receive(LIMIT_S) == (TWO, bytes([FrameKind.ABORT_ACK]))
 
 
 def test_an_aggregator_learns_what_its_parent_offers_and_tells_its_clients() -> None:

@@ -13,8 +13,8 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.life.farewell import Counters, Totals
 from fastlloyd.life.hello import Hello, PlanProposal, propose_plan, receive_plan
 from fastlloyd.life.sizes import plan_bounds, setup_bounds
-from fastlloyd.party.bounds import Bounds
 from fastlloyd.party.effects import Send
+from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.run.driver import Driver
 from fastlloyd.run.inbox import Inbox
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId
@@ -28,19 +28,19 @@ SMALL = 1 << 12
 
 
 def test_a_type_that_is_not_listed_is_refused_unless_others_are_allowed() -> None:
-    bounds = Bounds(sizes={32: 100, 80: 0})
+    bounds = MessageBounds(sizes={32: 100, 80: 0})
     assert not bounds.refusal(32, 100)
     assert not bounds.refusal(80, 0)
     assert bounds.refusal(32, 101) == "101 bytes as a message of type 32, expected at most 100"
     assert bounds.refusal(80, 1) == "1 bytes as a message of type 80, expected at most 0"
     assert "type 99, which has no place" in bounds.refusal(99, 0)
-    assert not Bounds(sizes={32: 100}, other_bytes=10).refusal(99, 10)
-    assert Bounds(sizes={32: 100}, other_bytes=10).refusal(99, 11)
+    assert not MessageBounds(sizes={32: 100}, other_bytes=10).refusal(99, 10)
+    assert MessageBounds(sizes={32: 100}, other_bytes=10).refusal(99, 11)
 
 
 def test_two_of_the_largest_messages_may_wait_and_more_only_where_a_protocol_says_so() -> None:
-    assert 2 * 100 <= Bounds(sizes={32: 100}).ahead_bytes <= 2 * 100 + (1 << 16)
-    assert Bounds(sizes={32: 100}, ahead_bytes=1 << 30).ahead_bytes == 1 << 30
+    assert 2 * 100 <= MessageBounds(sizes={32: 100}).ahead_bytes <= 2 * 100 + (1 << 16)
+    assert MessageBounds(sizes={32: 100}, ahead_bytes=1 << 30).ahead_bytes == 1 << 30
 
 
 def test_before_the_plan_the_server_takes_a_hello_and_a_client_a_plan() -> None:

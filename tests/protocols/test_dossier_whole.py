@@ -9,9 +9,9 @@ import pytest
 from fastlloyd.dossier.flow import find_flow
 from fastlloyd.protocols.registry import PROTOCOLS
 from fastlloyd.run.config import RunConfig
+from fastlloyd.run.in_memory import run_together
 from fastlloyd.run.promise import foresee
 from fastlloyd.run.run_file import with_values
-from fastlloyd.run.together import run_together
 from fastlloyd.wire import numbers
 from fastlloyd.wire.header import Header, PartyId
 

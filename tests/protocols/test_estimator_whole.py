@@ -19,7 +19,7 @@ from fastlloyd.estimator.estimator import FastLloyd
 from fastlloyd.estimator.inputs import prepare
 from fastlloyd.estimator.parameter import ParameterError
 from fastlloyd.protocols.registry import find, names
-from fastlloyd.run import together
+from fastlloyd.run import in_memory
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.run.vertical import VerticalCommon
 from fastlloyd.wire.header import PartyId
@@ -89,7 +89,7 @@ def test_a_refused_budget_releases_nothing(protocol: str, tmp_path: Path, monkey
             super().__init__(*inputs, **options)
             simulations.append(self)
 
-    monkeypatch.setattr(together, "Simulation", Watched)
+    monkeypatch.setattr(in_memory, "Simulation", Watched)
     fresh, path = model(protocol, budget=49.0, ledger=tmp_path / "ledger.jsonl"), tmp_path / "ledger.jsonl"
     with pytest.raises(BudgetError, match="the limit is 49"):
         fresh.fit_federated(parts(protocol, blobs()))

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from fastlloyd.errors import ConfigError, PeerError, RangeError, SecurityError
-from fastlloyd.life.alike import AlikeProof, AlikeTag
+from fastlloyd.life.same_secret import AlikeProof, AlikeTag
 from fastlloyd.life.sealed_messages import SealedParts, SealedSeed, SealKey, SealKeys
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan

@@ -19,8 +19,8 @@ from fastlloyd.masking.fixed import Ring
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
-from fastlloyd.protocols.fastlloyd.ahead import Ahead
 from fastlloyd.protocols.fastlloyd.client import client
+from fastlloyd.protocols.fastlloyd.drawn_ahead import Ahead
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.fastlloyd.reference import reference

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from fastlloyd.errors import PeerError, Reason
-from fastlloyd.life.hello import Hello, PlanProposal, Schema, gather_schema, receive_plan
+from fastlloyd.life.hello import Announced, Hello, PlanProposal, gather_schema, receive_plan
 from fastlloyd.party.effects import Party
 from fastlloyd.run.checks import refuse_ahead, refuse_closed
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import SERVER, Header, PartyId, clients
 
 
-def tell(*hellos: object) -> Schema:
+def tell(*hellos: object) -> Announced:
     """Let the server hear these Hellos, each from a client."""
     bodies = {PartyId(i): json.dumps(hello).encode() for i, hello in enumerate(hellos, start=1)}
 
@@ -26,7 +26,7 @@ def tell(*hellos: object) -> Schema:
         yield next(receive_plan(("a", "b"), 0))
 
     parties: dict[PartyId, Party[Any]] = {party: client() for party in bodies}
-    schema: Schema = Simulation({SERVER: gather_schema(clients(len(hellos))), **parties}, tap).run()[SERVER]
+    schema: Announced = Simulation({SERVER: gather_schema(clients(len(hellos))), **parties}, tap).run()[SERVER]
     return schema
 
 
@@ -35,7 +35,7 @@ def hello(*names: object, rounds_done: object = 0) -> dict[str, object]:
 
 
 def test_alike_hellos_are_a_schema() -> None:
-    assert tell(hello(), hello(rounds_done=3)) == Schema(("a", "b"), {PartyId(1): 0, PartyId(2): 3})
+    assert tell(hello(), hello(rounds_done=3)) == Announced(("a", "b"), {PartyId(1): 0, PartyId(2): 3})
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_of_two_the_second_differs_from_the_first() -> None:
 def test_rounds_that_cannot_be_finished_are_the_sender_s_fault(
     done: int, stored: int, most: int, reason: Reason
 ) -> None:
-    schema = Schema(("a",), {PartyId(1): 0, PartyId(2): done})
+    schema = Announced(("a",), {PartyId(1): 0, PartyId(2): done})
     with pytest.raises(PeerError, match=f"client 2 says that it has finished {done} rounds?,") as caught:
         refuse_ahead(schema, stored, most)
     assert (caught.value.rank, caught.value.reason) == (2, reason)

@@ -13,8 +13,8 @@ from fastlloyd.errors import PeerError, SecurityError
 from fastlloyd.life.farewell import Chains, compare_transcripts
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum
+from fastlloyd.run.in_memory import run_together
 from fastlloyd.run.simulation import Simulation, Tap
-from fastlloyd.run.together import run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.contracts.life import CLIENTS, SETTINGS, config
 from tests.protocols.support import blobs, plan_for, run

@@ -31,7 +31,7 @@ from fastlloyd.net.transport import Transport
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.execute import execute
-from fastlloyd.run.place import find_place
+from fastlloyd.run.own_rank import find_own_rank
 from fastlloyd.wire.header import SERVER, PartyId
 from tests.contracts.life import LIMIT_S, vars_of
 from tests.protocols.whole import without_plots
@@ -108,7 +108,7 @@ class Run:
             return execute(config, transport, Announcer(me, quiet=True))
 
     def _endpoint(self, me: PartyId) -> AbstractContextManager[Transport]:
-        keys = connection_keys(find_place(self.config, me.rank))
+        keys = connection_keys(find_own_rank(self.config, me.rank))
         if me == SERVER:
             return TcpServer(
                 self.listeners[0], CLIENTS, keys=keys, note=_quiet, warn=_quiet, stall_s=LIMIT_S, adds_up=True
@@ -117,7 +117,7 @@ class Run:
         return join(where, me.rank, keys=keys, deadline_s=LIMIT_S, note=_quiet)
 
     def _aggregate(self, i: int) -> int:
-        place = find_place(self.config, SERVER.rank)
+        place = find_own_rank(self.config, SERVER.rank)
         keys = connection_keys(place)
         assert place.identity is not None and keys is not None
         own = place.identity.certificate_der

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from fastlloyd.crypto.link.identity import Identity
 from fastlloyd.crypto.link.signature import Credentials
 from fastlloyd.kmeans.grid import GridPoints
-from fastlloyd.life.alike import AlikeProof, AlikeTag
+from fastlloyd.life.same_secret import AlikeProof, AlikeTag
 from fastlloyd.life.sealed import Sealing, relay_seed
 from fastlloyd.life.sealed_messages import SealedParts, SealedSeed, SealKey, SealKeys
 from fastlloyd.masking.fixed import Ring

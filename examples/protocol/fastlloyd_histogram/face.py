@@ -19,7 +19,7 @@ from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude, conclude_without_result
 from fastlloyd.run.horizontal import begin_client, run_server
-from fastlloyd.run.inputs import Common, fill_public, gather_horizontal, plan_inputs
+from fastlloyd.run.inputs import CommonInputs, fill_public, gather_horizontal, plan_inputs
 from fastlloyd.run.outcome import Claim, Outcome, Result, common_part
 from fastlloyd.run.own_records import load_client
 from fastlloyd.run.promise import promise_lines, record_unit, size_conditions
@@ -39,7 +39,7 @@ def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> 
     return fill_public(PublicParameters, config, clients=clients, k=k, n_total=n_total, delta=delta)
 
 
-def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
+def gather(config: RunConfig, clients: int) -> tuple[RunConfig, CommonInputs]:
     """Check what is public and alike for all parties."""
     refuse_resume(config, because="it is a single round", spent="what was released stays in the ledger")
     return gather_horizontal(config, clients, public_parameters)

@@ -15,8 +15,8 @@ from typing import ClassVar
 
 from fastlloyd.life.sizes import plan_bounds
 from fastlloyd.masking.fixed import Ring
-from fastlloyd.party.bounds import Bounds
 from fastlloyd.party.message import RingPayload
+from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.wire.numbers import FIRST_OUTSIDE
 from fastlloyd_histogram.plan import RING_BITS, Plan
 
@@ -48,7 +48,7 @@ def counts_format(plan: Plan) -> CountsFormat:
     return CountsFormat(Ring(RING_BITS), plan.k)
 
 
-def bounds(plan: Plan) -> Bounds:
+def bounds(plan: Plan) -> MessageBounds:
     """Return the bounds of what a peer may send once the plan is known."""
     most = plan.k * RING_BITS // 8
     return plan_bounds({MaskedCounts.TYPE: most, NoisyCounts.TYPE: most}, clients=plan.clients)

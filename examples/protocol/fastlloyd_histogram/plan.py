@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError, RangeError
-from fastlloyd.party.planned import ACCOUNTING_SLACK, PlainPlan, alike, check_epsilon
+from fastlloyd.party.plain_plan import ACCOUNTING_SLACK, PlainPlan, alike, check_epsilon
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
 from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier
 from fastlloyd.privacy.delta import stated_delta

@@ -19,7 +19,7 @@ from typing import Any
 from fastlloyd.bench.engine.machine import describe_commit
 from fastlloyd.bench.engine.quiet import Watch
 from fastlloyd.errors import ConfigError
-from fastlloyd.net.host import cores
+from fastlloyd.net.cores import cores
 from fastlloyd.report.files import write_atomic
 
 Cell = Mapping[str, Any]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastlloyd.net.host import cores
+from fastlloyd.net.cores import cores
 from fastlloyd.net.mpi.launcher import Mpirun
 from fastlloyd.version import __version__
 

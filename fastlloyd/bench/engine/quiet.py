@@ -16,7 +16,7 @@ from typing import Any
 
 from fastlloyd.bench.engine.machine import load
 from fastlloyd.errors import ConfigError
-from fastlloyd.net.host import cores
+from fastlloyd.net.cores import cores
 
 CONTENDED = "contended"
 UNUSABLE = "unusable"

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.utility.data import REAL, real_source
-from fastlloyd.bench.utility.measure import measure_jobs, present
-from fastlloyd.bench.utility.plan import (
+from fastlloyd.bench.utility.design import (
     CODE,
     EPSILONS,
     FASTLLOYD,
@@ -20,6 +19,7 @@ from fastlloyd.bench.utility.plan import (
     Size,
     list_cells,
 )
+from fastlloyd.bench.utility.measure import measure_jobs, present
 from fastlloyd.bench.utility.report import (
     Curves,
     area_table,

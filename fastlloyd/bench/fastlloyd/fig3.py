@@ -16,8 +16,8 @@ from fastlloyd.bench.utility.data import (
     g2_source,
     synth_source,
 )
+from fastlloyd.bench.utility.design import EPSILONS, PAPER, PLUS, SULLOYD, list_cells
 from fastlloyd.bench.utility.measure import Measured, measure_jobs
-from fastlloyd.bench.utility.plan import EPSILONS, PAPER, PLUS, SULLOYD, list_cells
 from fastlloyd.bench.utility.report import Curves, conditions, long_csv, mean_ratio, ratio_text, write_files
 from fastlloyd.report.plot import available
 

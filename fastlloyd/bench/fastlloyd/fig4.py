@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from fastlloyd.bench.engine.chart import Panel, line_panels
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.utility.data import SYNTH_CLUSTERS, SYNTH_DIMENSIONS, SYNTH_SEEDS, Source, synth_source
+from fastlloyd.bench.utility.design import EPSILONS, FASTLLOYD, PLUS, SULLOYD, Method, list_cells
 from fastlloyd.bench.utility.measure import Measured, measure_jobs
-from fastlloyd.bench.utility.plan import EPSILONS, FASTLLOYD, PLUS, SULLOYD, Method, list_cells
 from fastlloyd.bench.utility.report import Curves, conditions, heat_map, long_csv, mean_ratio, ratio_text, write_files
 from fastlloyd.report.plot import available
 

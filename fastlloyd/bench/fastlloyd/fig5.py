@@ -11,8 +11,8 @@ from fastlloyd.bench.engine.chart import Panel, line_panels
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import markdown_table
 from fastlloyd.bench.utility.data import ablation_sources
+from fastlloyd.bench.utility.design import Method, list_cells
 from fastlloyd.bench.utility.measure import Measured, measure_jobs
-from fastlloyd.bench.utility.plan import Method, list_cells
 from fastlloyd.bench.utility.report import Curves, conditions, long_csv, write_files
 from fastlloyd.report.plot import available
 

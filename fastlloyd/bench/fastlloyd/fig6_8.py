@@ -8,8 +8,8 @@ from __future__ import annotations
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import markdown_table, summarise
 from fastlloyd.bench.utility.data import REAL, Source, real_source
+from fastlloyd.bench.utility.design import EPSILONS, FULL, PAPER, PLUS, QUICK, list_cells
 from fastlloyd.bench.utility.measure import measure_jobs, present
-from fastlloyd.bench.utility.plan import EPSILONS, FULL, PAPER, PLUS, QUICK, list_cells
 from fastlloyd.bench.utility.report import Curves, can_draw, conditions, curve_chart, long_csv, short, write_files
 
 NAME = "fastlloyd-fig6-8"

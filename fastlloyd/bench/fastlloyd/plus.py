@@ -14,8 +14,8 @@ import statistics
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import csv_table, markdown_table, summarise
 from fastlloyd.bench.utility.data import REAL, real_source
+from fastlloyd.bench.utility.design import EPSILONS, FASTLLOYD, FULL, LLOYD, PLUS, QUICK, list_cells
 from fastlloyd.bench.utility.measure import measure_jobs, present
-from fastlloyd.bench.utility.plan import EPSILONS, FASTLLOYD, FULL, LLOYD, PLUS, QUICK, list_cells
 from fastlloyd.bench.utility.report import (
     Curves,
     can_draw,

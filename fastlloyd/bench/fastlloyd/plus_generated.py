@@ -14,8 +14,8 @@ from fastlloyd.bench.engine.chart import Panel, line_panels
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import markdown_table
 from fastlloyd.bench.utility.data import Source, ablation_sources, fresh_sources, synth_source
+from fastlloyd.bench.utility.design import EPSILONS, FASTLLOYD, PLUS, Method, list_cells
 from fastlloyd.bench.utility.measure import Measured, measure_jobs
-from fastlloyd.bench.utility.plan import EPSILONS, FASTLLOYD, PLUS, Method, list_cells
 from fastlloyd.bench.utility.report import Curves, conditions, heat_map, long_csv, mean_ratio, ratio_text, write_files
 from fastlloyd.report.plot import available
 

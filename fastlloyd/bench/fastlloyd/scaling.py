@@ -23,7 +23,7 @@ from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.runner import Job, run_job
 from fastlloyd.bench.engine.tables import csv_table, markdown_table, summarise
 from fastlloyd.errors import RangeError
-from fastlloyd.net.host import cores
+from fastlloyd.net.cores import cores
 from fastlloyd.net.mpi.launcher import Mpirun, find_mpirun
 from fastlloyd.privacy.delta import paper_delta
 from fastlloyd.protocols.fastlloyd.plan import PublicParameters, make_plan

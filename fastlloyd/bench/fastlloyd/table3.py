@@ -23,7 +23,7 @@ from fastlloyd.bench.engine.peer import Peer, open_peer, time_peer
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.runner import Job, run_job
 from fastlloyd.bench.engine.shaped import shaped_network, why_not
-from fastlloyd.bench.fastlloyd.table3_plan import CLIENTS, EPSILON, FULL, NAME, QUICK, ROWS, Row, list_cells
+from fastlloyd.bench.fastlloyd.table3_design import CLIENTS, EPSILON, FULL, NAME, QUICK, ROWS, Row, list_cells
 from fastlloyd.bench.fastlloyd.table3_report import Figures, write_report
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.mpi.launcher import Mpirun, find_mpirun

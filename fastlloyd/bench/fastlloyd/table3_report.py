@@ -12,8 +12,8 @@ from fastlloyd.bench.engine.chart import Bars, bar_chart
 from fastlloyd.bench.engine.peer import Peer
 from fastlloyd.bench.engine.quiet import COLUMNS, entries, marked, ratio, words
 from fastlloyd.bench.engine.tables import Summary, csv_table, markdown_table, summarise
-from fastlloyd.bench.fastlloyd.table3_plan import NAME, Row, Size
-from fastlloyd.net.host import cores
+from fastlloyd.bench.fastlloyd.table3_design import NAME, Row, Size
+from fastlloyd.net.cores import cores
 from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available
 

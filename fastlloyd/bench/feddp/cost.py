@@ -14,7 +14,7 @@ from fastlloyd.bench.engine.machine import describe_machine
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.feddp.cost_report import Panel, write_report
 from fastlloyd.bench.feddp.data import Source, is_there
-from fastlloyd.bench.feddp.plan import PUBLISHED, Figure, list_cells
+from fastlloyd.bench.feddp.design import PUBLISHED, Figure, list_cells
 from fastlloyd.bench.feddp.run import KFED, OPTIMAL, STARTS, Trial, Workbench
 from fastlloyd.data.public.make import describe_made
 from fastlloyd.version import __version__

@@ -13,7 +13,7 @@ from fastlloyd.bench.engine.chart import Panel as ChartPanel
 from fastlloyd.bench.engine.chart import line_panels
 from fastlloyd.bench.engine.tables import Summary, csv_table, markdown_table, summarise
 from fastlloyd.bench.feddp.data import Source
-from fastlloyd.bench.feddp.plan import OURS, PUBLISHED, Figure, Size
+from fastlloyd.bench.feddp.design import OURS, PUBLISHED, Figure, Size
 from fastlloyd.bench.feddp.run import DELTA, KFED, OPTIMAL, PACKED, STARTS
 from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available

@@ -8,7 +8,7 @@ from __future__ import annotations
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.feddp.cost import run_figure
 from fastlloyd.bench.feddp.data import FILES, file_source, mixture_source
-from fastlloyd.bench.feddp.plan import Figure, Size
+from fastlloyd.bench.feddp.design import Figure, Size
 
 _QUICK = Size(epsilons=(0.25, 0.5, 1.0, 2.0, 4.0), runs=2)
 _FULL = Size(epsilons=(0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0), runs=10)

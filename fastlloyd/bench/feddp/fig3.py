@@ -8,7 +8,7 @@ from __future__ import annotations
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.feddp.cost import run_figure
 from fastlloyd.bench.feddp.data import mixture_source
-from fastlloyd.bench.feddp.plan import Figure, Size
+from fastlloyd.bench.feddp.design import Figure, Size
 
 _MISSING = (0, 1, 2, 5)
 _QUICK = Size(epsilons=(0.25, 0.5, 1.0, 2.0), runs=1, baseline_rounds=(2,), published=False)

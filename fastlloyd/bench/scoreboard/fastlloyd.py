@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from fastlloyd.bench.fastlloyd.table3_plan import ROWS, Row
+from fastlloyd.bench.fastlloyd.table3_design import ROWS, Row
 from fastlloyd.bench.scoreboard.board import Entry, Line, Part, Results, absent, compared, held, number, over
 
 _HIGH = ("wine", "breast", "yeast", "mnist")

@@ -10,7 +10,7 @@ from fastlloyd.bench.feddp.assumptions import EPSILONS
 from fastlloyd.bench.feddp.assumptions import NAME as ASSUMPTIONS
 from fastlloyd.bench.feddp.assumptions import PUBLISHED as RADII
 from fastlloyd.bench.feddp.data import FILES
-from fastlloyd.bench.feddp.plan import OURS
+from fastlloyd.bench.feddp.design import OURS
 from fastlloyd.bench.feddp.run import KFED, OPTIMAL, PACKED
 from fastlloyd.bench.feddp.tables import NAME as TABLES
 from fastlloyd.bench.feddp.tables import PARTS, ROWS, SHARES, STEPS, Row

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fastlloyd.bench.scoreboard.board import Entry, Line, Part, Results, absent, held, number
+from fastlloyd.bench.secfc.design import LLOYD, METHODS, SECFC, Table
 from fastlloyd.bench.secfc.fig1 import NAME as FIGURE1
-from fastlloyd.bench.secfc.plan import LLOYD, METHODS, SECFC, Table
 from fastlloyd.bench.secfc.report import compare, summary
 from fastlloyd.bench.secfc.table1 import TABLE as TABLE1
 from fastlloyd.bench.secfc.table2 import TABLE as TABLE2

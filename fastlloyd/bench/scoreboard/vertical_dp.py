@@ -10,10 +10,7 @@ from itertools import pairwise
 from fastlloyd.bench.engine.tables import welch_half_width
 from fastlloyd.bench.scoreboard.board import Entry, Line, Part, Results, absent, held, number
 from fastlloyd.bench.vertical_dp.data import LETTER, LOAN, MIXTURE, TAXI, TITLES
-from fastlloyd.bench.vertical_dp.fig8 import PAPER_BOTH, PAPER_LOCAL, PAPER_WEIGHTS
-from fastlloyd.bench.vertical_dp.fig9 import AUTOMATIC
-from fastlloyd.bench.vertical_dp.lemma5 import NAME as LEMMA5
-from fastlloyd.bench.vertical_dp.plan import (
+from fastlloyd.bench.vertical_dp.design import (
     IND_LAP,
     LDP_AGG,
     LDP_PAIRS,
@@ -23,6 +20,9 @@ from fastlloyd.bench.vertical_dp.plan import (
     OURS,
     PAPER_BASIC,
 )
+from fastlloyd.bench.vertical_dp.fig8 import PAPER_BOTH, PAPER_LOCAL, PAPER_WEIGHTS
+from fastlloyd.bench.vertical_dp.fig9 import AUTOMATIC
+from fastlloyd.bench.vertical_dp.lemma5 import NAME as LEMMA5
 from fastlloyd.bench.vertical_dp.table1 import CLUSTERS, PARTIES, ROWS
 from fastlloyd.bench.vertical_dp.table1 import NAME as TABLE1
 from fastlloyd.bench.vertical_dp.theorem7 import NAME as THEOREM7

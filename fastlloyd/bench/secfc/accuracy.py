@@ -21,9 +21,9 @@ from fastlloyd.bench.engine.cells import Cell, CellStore, measure_cells
 from fastlloyd.bench.engine.machine import describe_machine
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.secfc.data import Problem, Source, load_problem
+from fastlloyd.bench.secfc.design import FULL, KFED, PROTOCOL, QUICK, SEPARATION, Table, code_for, list_cells
 from fastlloyd.bench.secfc.lloyd import least_inertia, run_course, run_pooled
 from fastlloyd.bench.secfc.memory import run_secfc
-from fastlloyd.bench.secfc.plan import FULL, KFED, PROTOCOL, QUICK, SEPARATION, Table, code_for, list_cells
 from fastlloyd.bench.secfc.report import write_report
 from fastlloyd.bench.secfc.separation import local_separation, separation
 from fastlloyd.errors import ConfigError

@@ -20,7 +20,7 @@ from fastlloyd.bench.secfc.view import make_views
 from fastlloyd.data.bounds import auto_public, scale
 from fastlloyd.data.public.named import load_named
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.protocols.secfc.math.turn import draw_rotation, rotate
+from fastlloyd.protocols.secfc.math.rotation import draw_rotation, rotate
 from fastlloyd.protocols.secfc.parameters import PublicParameters
 from fastlloyd.protocols.secfc.plan import Plan, make_plan
 from fastlloyd.randomness.secret import SecretRandom

@@ -19,7 +19,7 @@ from fastlloyd.bench.engine.cells import Cell, CellStore, measure_cells
 from fastlloyd.bench.engine.machine import describe_machine, describe_software
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.runner import run_job, run_program
-from fastlloyd.bench.secfc.fig1_plan import FULL, QUICK, list_cells, make_job
+from fastlloyd.bench.secfc.fig1_design import FULL, QUICK, list_cells, make_job
 from fastlloyd.bench.secfc.fig1_report import Figures, write_report
 from fastlloyd.bench.secfc.memory import shape_plan
 from fastlloyd.net.mpi.launcher import Mpirun, find_mpirun

@@ -12,8 +12,8 @@ from fastlloyd.bench.engine.cells import Cell
 from fastlloyd.bench.engine.chart import Panel, line_panels
 from fastlloyd.bench.engine.quiet import COLUMNS, entries, marked, words
 from fastlloyd.bench.engine.tables import csv_table, markdown_table
-from fastlloyd.bench.secfc.fig1_plan import BASE, LARGE, TITLES, Size, axis_shapes, name_of, target_shapes
-from fastlloyd.net.host import cores
+from fastlloyd.bench.secfc.fig1_design import BASE, LARGE, TITLES, Size, axis_shapes, name_of, target_shapes
+from fastlloyd.net.cores import cores
 from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.field.wide import LIMB_BITS, Wide
-from fastlloyd.protocols.secfc.math.clusters import Clusters
+from fastlloyd.protocols.secfc.math.clusters import FilledClusters
 from fastlloyd.protocols.secfc.math.start import coins, first_seed, random_labels
 from fastlloyd.protocols.secfc.plan import Plan
 
@@ -61,7 +61,7 @@ def run_course(points: NDArray[np.int64], plan: Plan, number: int) -> list[Label
     d, largest = len(columns), float(np.abs(points).max(initial=0))
     doubt = 6.0 * (d + 3) * d * largest**2 * float(np.finfo(np.float64).eps)
     for _ in range(plan.iterations):
-        old, new = history[-1], _assign(points, columns, Clusters.of(history[-1], plan.k), sums, doubt)
+        old, new = history[-1], _assign(points, columns, FilledClusters.of(history[-1], plan.k), sums, doubt)
         history.append(new)
         moved = np.flatnonzero(new != old)
         if not len(moved):
@@ -74,7 +74,7 @@ def least_inertia(points: NDArray[np.int64], assignments: list[Labels], plan: Pl
     """Return which assignment wins: the largest sum of |mu|^2 floor(W / S), the first among equals."""
     totals = []
     for labels in assignments:
-        clusters = Clusters.of(labels, plan.k)
+        clusters = FilledClusters.of(labels, plan.k)
         weights = (1 << plan.weight_bits) // clusters.sizes
         norms = [sum(int(value) ** 2 for value in row) for row in _sums(points, labels, clusters)]
         totals.append(sum(int(weight) * norm for weight, norm in zip(weights, norms, strict=True)))
@@ -110,7 +110,11 @@ def _distances(columns: NDArray[np.float64], squares: NDArray[np.int64], chosen:
 
 
 def _assign(
-    points: NDArray[np.int64], columns: NDArray[np.float64], clusters: Clusters, sums: NDArray[np.float64], doubt: float
+    points: NDArray[np.int64],
+    columns: NDArray[np.float64],
+    clusters: FilledClusters,
+    sums: NDArray[np.float64],
+    doubt: float,
 ) -> Labels:
     """Return the nearest of the centres, the first among equals.
 
@@ -150,7 +154,7 @@ def closest(values: Wide, weights: NDArray[np.int64]) -> NDArray[np.int64]:
     return place
 
 
-def _scores(points: NDArray[np.int64], sums: NDArray[np.int64], clusters: Clusters) -> Wide:
+def _scores(points: NDArray[np.int64], sums: NDArray[np.int64], clusters: FilledClusters) -> Wide:
     """Return exact scores |mu|^2 - 2 |S| mu.x, shape (c, points)."""
     high, low = sums >> _LOW_BITS, sums & ((1 << _LOW_BITS) - 1)
     norms = _wide([sum(int(value) ** 2 for value in row) for row in sums])
@@ -161,7 +165,7 @@ def _scores(points: NDArray[np.int64], sums: NDArray[np.int64], clusters: Cluste
     return Wide.of(-products).times(2 * clusters.sizes[:, None]).plus(norms)
 
 
-def _sums(points: NDArray[np.int64], labels: Labels, clusters: Clusters) -> NDArray[np.int64]:
+def _sums(points: NDArray[np.int64], labels: Labels, clusters: FilledClusters) -> NDArray[np.int64]:
     """Return the sums of the clusters in use, shape (c, d)."""
     return np.stack([points[labels == h].sum(axis=0) for h in clusters.used])
 

@@ -11,7 +11,7 @@ from typing import Any
 from fastlloyd.bench.engine.cells import Cell
 from fastlloyd.bench.engine.chart import Bars, bar_chart
 from fastlloyd.bench.engine.tables import csv_table, markdown_table, welch_half_width
-from fastlloyd.bench.secfc.plan import LLOYD, METHODS, PROTOCOL, SECFC, SEPARATION, Column, Figure, Table
+from fastlloyd.bench.secfc.design import LLOYD, METHODS, PROTOCOL, SECFC, SEPARATION, Column, Figure, Table
 from fastlloyd.bench.secfc.separation import LEAST
 from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available

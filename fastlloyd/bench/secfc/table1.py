@@ -8,7 +8,7 @@ from __future__ import annotations
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.secfc.accuracy import run_table
 from fastlloyd.bench.secfc.data import Source
-from fastlloyd.bench.secfc.plan import Table, columns
+from fastlloyd.bench.secfc.design import Table, columns
 from fastlloyd.bench.secfc.table2 import MIXTURE_NOTE
 
 _FOUR = Source(title="k = 4", k=4, clients=10, records=10_000, d=100, sigma=1.0)

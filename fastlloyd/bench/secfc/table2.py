@@ -12,7 +12,7 @@ from __future__ import annotations
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.secfc.accuracy import run_table
 from fastlloyd.bench.secfc.data import HALF_WIDTH, Source
-from fastlloyd.bench.secfc.plan import Table, columns
+from fastlloyd.bench.secfc.design import Table, columns
 
 MIXTURE_NOTE = (
     f"Centres are uniform on [-{HALF_WIDTH:g}, {HALF_WIDTH:g}]^100. The paper does not say how far its centres lie "

@@ -8,7 +8,7 @@ from __future__ import annotations
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.secfc.accuracy import run_table
 from fastlloyd.bench.secfc.data import Source
-from fastlloyd.bench.secfc.plan import Table, columns
+from fastlloyd.bench.secfc.design import Table, columns
 
 _TWO = Source(title="digit 2", k=4, clients=10, digit=2)
 _THREE = Source(title="digit 3", k=4, clients=10, digit=3)

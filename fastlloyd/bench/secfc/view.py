@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.bench.secfc.lloyd import run_pooled
-from fastlloyd.protocols.secfc.math.clusters import Clusters
+from fastlloyd.protocols.secfc.math.clusters import FilledClusters
 from fastlloyd.protocols.secfc.math.signs import sign_masks
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.randomness.prg import KEY_BYTES
@@ -57,7 +57,7 @@ def make_views(grid: NDArray[np.int64], plan: Plan, *, masked: bool, ordered: bo
     rng, key = np.random.default_rng(), SecretRandom().bytes(KEY_BYTES)
     views = []
     for t, (labels, _) in enumerate(pairwise(run_pooled(grid, plan))):
-        used = Clusters.of(labels, plan.k).used.tolist()
+        used = FilledClusters.of(labels, plan.k).used.tolist()
         pairs = tuple(zip(used[0::2], used[1::2], strict=False))
         values = np.array([exact_differences(grid, labels, h, g) for h, g in pairs], dtype=object)
         values = values.reshape(len(pairs) * len(grid))

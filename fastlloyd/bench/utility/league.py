@@ -17,9 +17,9 @@ from fastlloyd.bench.baselines.table import OPTIMUM_NAME
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import csv_table
 from fastlloyd.bench.utility.data import REAL, Source, real_source, unequal_sources
+from fastlloyd.bench.utility.design import EPSILONS, FASTLLOYD, GLLOYD, LLOYD, PLUS, SULLOYD, Method, list_cells
 from fastlloyd.bench.utility.league_report import LEAGUE_EPSILONS, League, league_chart, league_parts
 from fastlloyd.bench.utility.measure import Job, Measured, measure_jobs, present
-from fastlloyd.bench.utility.plan import EPSILONS, FASTLLOYD, GLLOYD, LLOYD, PLUS, SULLOYD, Method, list_cells
 from fastlloyd.bench.utility.report import can_draw, write_files
 from fastlloyd.errors import ConfigError, did_you_mean
 

@@ -11,8 +11,8 @@ from fastlloyd.bench.baselines.table import OPTIMUM_NAME
 from fastlloyd.bench.engine.chart import Panel, line_panels
 from fastlloyd.bench.engine.tables import Summary, markdown_table
 from fastlloyd.bench.utility.data import Source
+from fastlloyd.bench.utility.design import FASTLLOYD, PLUS, Method
 from fastlloyd.bench.utility.measure import Measured
-from fastlloyd.bench.utility.plan import FASTLLOYD, PLUS, Method
 from fastlloyd.bench.utility.report import mean_ratio, ratio_text, short
 
 LEAGUE_EPSILONS = (0.1, 0.25, 0.5, 1.0)

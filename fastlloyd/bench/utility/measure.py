@@ -17,9 +17,9 @@ from fastlloyd.bench.engine.machine import describe_machine
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import Summary, summarise
 from fastlloyd.bench.utility.data import Source, find_missing
-from fastlloyd.bench.utility.plan import EPSILONS
+from fastlloyd.bench.utility.design import EPSILONS
 from fastlloyd.bench.utility.run import Workbench
-from fastlloyd.net.host import cores
+from fastlloyd.net.cores import cores
 from fastlloyd.version import __version__
 
 Job = tuple[Source, Cell]

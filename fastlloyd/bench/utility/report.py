@@ -12,8 +12,8 @@ from fastlloyd.bench.engine.machine import describe_machine
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import Summary, csv_table, markdown_table, summarise
 from fastlloyd.bench.utility.data import Source
+from fastlloyd.bench.utility.design import CODE, EPSILONS, Method
 from fastlloyd.bench.utility.measure import Measured
-from fastlloyd.bench.utility.plan import CODE, EPSILONS, Method
 from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available
 

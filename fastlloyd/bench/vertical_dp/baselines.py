@@ -20,7 +20,7 @@ from fastlloyd.kmeans.weighted import cluster
 from fastlloyd.protocols.vertical_dp.client import laplace_from, noise_for
 from fastlloyd.protocols.vertical_dp.local_plan import BOX_TREE, LocalPlan, automatic_levels
 from fastlloyd.protocols.vertical_dp.math.estimate import Table, nearest_table
-from fastlloyd.protocols.vertical_dp.math.fit import Cells, cells_of, fit_tables, paper_fit
+from fastlloyd.protocols.vertical_dp.math.fit import GridCells, cells_of, fit_tables, paper_fit
 from fastlloyd.protocols.vertical_dp.math.local import GRID, cluster_locally
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
@@ -35,7 +35,7 @@ _UNIT = 2.0**-64
 
 def ind_lap_cells(
     labels: Sequence[Labels], clusters: int, noisy_total: float, epsilon: float, secret: SecretRandom
-) -> Cells:
+) -> GridCells:
     """Weigh the grid as if the parties' columns were independent (IND-LAP).
 
     Parameters
@@ -107,7 +107,7 @@ def _respond(values: Labels, size: int, kept: float, secret: SecretRandom) -> La
 
 def ldp_agg_cells(
     supports: Sequence[Table], *, pairs: bool, fit: str = "paper", steps: int = 500, seed: int = 0
-) -> Cells:
+) -> GridCells:
     """Weigh the grid by every user's reports (LDP-AGG), or by those of pairs of parties (LDP-AGG-2PEst).
 
     Parameters

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.vertical_dp.data import LETTER, LOAN, MIXTURE, TAXI, Source, even
-from fastlloyd.bench.vertical_dp.figure import run_figure
-from fastlloyd.bench.vertical_dp.plan import (
+from fastlloyd.bench.vertical_dp.design import (
     EPSILONS,
     QUICK_EPSILONS,
     QUICK_RUNS,
@@ -18,6 +17,7 @@ from fastlloyd.bench.vertical_dp.plan import (
     compared,
     step_by_step,
 )
+from fastlloyd.bench.vertical_dp.figure import run_figure
 from fastlloyd.bench.vertical_dp.report import ahead, by_epsilon
 
 

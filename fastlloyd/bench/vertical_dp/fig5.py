@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.vertical_dp.data import LOAN, MIXTURE, Source
+from fastlloyd.bench.vertical_dp.design import EPSILONS, QUICK_EPSILONS, RUNS, Figure, Size, compared
 from fastlloyd.bench.vertical_dp.figure import run_figure
-from fastlloyd.bench.vertical_dp.plan import EPSILONS, QUICK_EPSILONS, RUNS, Figure, Size, compared
 from fastlloyd.bench.vertical_dp.report import ahead, by_epsilon
 
 _SPLITS = {MIXTURE: ((3, 5), (2, 6)), LOAN: ((6, 10), (4, 12))}

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.vertical_dp.data import LETTER, LOAN, TITLES, Source, even
-from fastlloyd.bench.vertical_dp.figure import run_figure
-from fastlloyd.bench.vertical_dp.plan import (
+from fastlloyd.bench.vertical_dp.design import (
     CENTRAL_KMEANS,
     EPSILONS,
     IND_LAP,
@@ -28,6 +27,7 @@ from fastlloyd.bench.vertical_dp.plan import (
     Size,
     View,
 )
+from fastlloyd.bench.vertical_dp.figure import run_figure
 from fastlloyd.bench.vertical_dp.report import ahead
 
 # At S = 16 the other methods would hold the whole grid of 5^16 cells.

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.vertical_dp.data import LETTER, LOAN, MIXTURE, TAXI, Source, even
-from fastlloyd.bench.vertical_dp.figure import run_figure
-from fastlloyd.bench.vertical_dp.plan import (
+from fastlloyd.bench.vertical_dp.design import (
     EPSILONS,
     MENDED_PAIRS,
     OURS_FIVE,
@@ -21,6 +20,7 @@ from fastlloyd.bench.vertical_dp.plan import (
     Figure,
     Size,
 )
+from fastlloyd.bench.vertical_dp.figure import run_figure
 from fastlloyd.bench.vertical_dp.report import by_epsilon
 from fastlloyd.bench.vertical_dp.run import EXACT
 from fastlloyd.protocols.vertical_dp.local_plan import BOX_TREE

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.vertical_dp.data import LETTER, LOAN, MIXTURE, TAXI, Source, even
+from fastlloyd.bench.vertical_dp.design import EPSILONS, MENDED_PAIRS, OURS, QUICK_RUNS, RUNS, Figure, Panel, Size, View
 from fastlloyd.bench.vertical_dp.figure import run_figure
-from fastlloyd.bench.vertical_dp.plan import EPSILONS, MENDED_PAIRS, OURS, QUICK_RUNS, RUNS, Figure, Panel, Size, View
 from fastlloyd.bench.vertical_dp.run import Method
 
 AUTOMATIC = replace(MENDED_PAIRS, local_clusters=None)

@@ -10,7 +10,7 @@ from fastlloyd.bench.engine.cells import Cell, CellStore, measure_cells
 from fastlloyd.bench.engine.machine import describe_machine
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.vertical_dp.data import LOAN, TAXI, Source, missing
-from fastlloyd.bench.vertical_dp.plan import Figure, Panel, list_cells
+from fastlloyd.bench.vertical_dp.design import Figure, Panel, list_cells
 from fastlloyd.bench.vertical_dp.report import write_report
 from fastlloyd.bench.vertical_dp.run import Method, Workbench
 from fastlloyd.data.public.make import describe_made

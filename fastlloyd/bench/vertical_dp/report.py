@@ -9,8 +9,7 @@ from pathlib import Path
 from fastlloyd.bench.engine.chart import Panel as ChartPanel
 from fastlloyd.bench.engine.chart import line_panels
 from fastlloyd.bench.engine.tables import csv_table, markdown_table, summarise
-from fastlloyd.bench.vertical_dp.ideal import MOST_CELLS
-from fastlloyd.bench.vertical_dp.plan import (
+from fastlloyd.bench.vertical_dp.design import (
     IND_LAP,
     LDP_AGG,
     LDP_PAIRS,
@@ -23,6 +22,7 @@ from fastlloyd.bench.vertical_dp.plan import (
     View,
     whose,
 )
+from fastlloyd.bench.vertical_dp.ideal import MOST_CELLS
 from fastlloyd.bench.vertical_dp.run import Method
 from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available

@@ -33,7 +33,7 @@ from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.privacy.sketch.sketch import Levels, make_sketch
 from fastlloyd.protocols.vertical_dp.client import noise_for
 from fastlloyd.protocols.vertical_dp.local_plan import LocalPlan, automatic_levels
-from fastlloyd.protocols.vertical_dp.math.fit import Cells, fit_tables
+from fastlloyd.protocols.vertical_dp.math.fit import GridCells, fit_tables
 from fastlloyd.protocols.vertical_dp.math.grid import cluster_cells
 from fastlloyd.protocols.vertical_dp.math.local import GRID, LocalClusters, cluster_locally
 from fastlloyd.protocols.vertical_dp.math.weights import noisy_count
@@ -83,7 +83,7 @@ class Method:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Clustered:
     """What is measured of one clustering.
 
     Attributes
@@ -126,11 +126,11 @@ class Workbench:
         return self._problem[1]
 
     def measure(self, source: Source, run: int, method: Method, epsilon: float) -> dict[str, Any]:
-        """Run one method once; plain values of an `Outcome`."""
+        """Run one method once; plain values of a `Clustered`."""
         return asdict(run_method(self.problem(source, run), method, epsilon, run))
 
 
-def run_method(problem: Problem, method: Method, epsilon: float, seed: int) -> Outcome:
+def run_method(problem: Problem, method: Method, epsilon: float, seed: int) -> Clustered:
     """Cluster with one method; delta is 1/n (paper, §6)."""
     points, secret = problem.points, SecretRandom()
     if method.weights == CENTRAL:
@@ -236,7 +236,7 @@ def _local_plan(plan: Plan, place: int, how: str, epsilon: float) -> LocalPlan:
     )
 
 
-def grid_cells(labels: Sequence[Labels], method: Method, plan: Plan, epsilon: float, secret: SecretRandom) -> Cells:
+def grid_cells(labels: Sequence[Labels], method: Method, plan: Plan, epsilon: float, secret: SecretRandom) -> GridCells:
     """Weigh the grid as the method does."""
     clusters, n = plan.local_clusters, len(labels[0])
     if method.weights == SKETCH:
@@ -281,7 +281,7 @@ def _table(first: Labels, second: Labels, clusters: int) -> Array:
     return np.bincount(first * clusters + second, minlength=clusters**2).astype(np.float64).reshape(clusters, clusters)
 
 
-def weight_error(found: Cells, truth: Cells, clusters: int, n: int) -> float:
+def weight_error(found: GridCells, truth: GridCells, clusters: int, n: int) -> float:
     """Return the sum over the grid of |weight - true weight|, over n (paper, §6.2)."""
     powers = clusters ** np.arange(found.places.shape[1], dtype=np.int64)
     places = np.concatenate([found.places @ powers, truth.places @ powers])
@@ -305,6 +305,6 @@ def _entropy(counts: Array) -> float:
     return max(0.0, -math.fsum((shares * np.log(shares)).tolist()))
 
 
-def _judge(problem: Problem, centers: Array, **more: Any) -> Outcome:
+def _judge(problem: Problem, centers: Array, **more: Any) -> Clustered:
     labels, loss = nearest(problem.points, centers)
-    return Outcome(loss=loss, v_score=v_score(labels, problem.labels), **more)
+    return Clustered(loss=loss, v_score=v_score(labels, problem.labels), **more)

@@ -20,8 +20,8 @@ from fastlloyd.bench.engine.machine import describe_machine
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import csv_table, markdown_table
 from fastlloyd.bench.vertical_dp.data import MIXTURE, K, Problem, even, load_problem
+from fastlloyd.bench.vertical_dp.design import PLAIN
 from fastlloyd.bench.vertical_dp.phantoms import solve_phantoms
-from fastlloyd.bench.vertical_dp.plan import PLAIN
 from fastlloyd.bench.vertical_dp.run import Labels, local_clusters, plan_of, weight_error
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.privacy.sketch.sketch import SketchShape, make_sketch
@@ -33,7 +33,7 @@ from fastlloyd.protocols.vertical_dp.math.estimate import (
     raw_basic_table,
     relative_error,
 )
-from fastlloyd.protocols.vertical_dp.math.fit import Cells, cells_of
+from fastlloyd.protocols.vertical_dp.math.fit import GridCells, cells_of
 from fastlloyd.protocols.vertical_dp.math.grid import cluster_cells
 from fastlloyd.protocols.vertical_dp.math.local import GRID, LocalClusters
 from fastlloyd.protocols.vertical_dp.math.pair import likelihood_error, likelihood_table
@@ -160,7 +160,7 @@ def _outcomes(problem: Problem, local: Sequence[LocalClusters], tables: dict[str
     truth = plain_cells([found.raw_labels for found in local])
     found: dict[str, float] = {}
     for name, table in tables.items():
-        cells: Cells = cells_of(table)
+        cells: GridCells = cells_of(table)
         centers = cluster_cells(cells, [own.noisy_centers / GRID for own in local], K, seed=0).centers
         found[f"{name}_l1"] = weight_error(cells, truth, K, problem.n)
         found[f"{name}_loss"] = nearest(problem.points, centers)[1]

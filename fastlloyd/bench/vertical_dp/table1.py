@@ -21,7 +21,7 @@ from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import csv_table, markdown_table
 from fastlloyd.bench.vertical_dp.baselines import ldp_agg_cells, ldp_supports
 from fastlloyd.bench.vertical_dp.data import MIXTURE, even
-from fastlloyd.bench.vertical_dp.plan import IND_LAP, LDP_PAIRS, MENDED_PAIRS, OURS_FIVE, PAPER_PAIRS, PLAIN, whose
+from fastlloyd.bench.vertical_dp.design import IND_LAP, LDP_PAIRS, MENDED_PAIRS, OURS_FIVE, PAPER_PAIRS, PLAIN, whose
 from fastlloyd.bench.vertical_dp.run import (
     SKETCH,
     Method,

@@ -25,7 +25,7 @@ from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import csv_table, markdown_table, summarise
 from fastlloyd.bench.vertical_dp.baselines import central_kmeans
 from fastlloyd.bench.vertical_dp.data import MIXTURE, Array, K, Problem, even
-from fastlloyd.bench.vertical_dp.plan import MENDED_BASIC, PAPER_BASIC, whose
+from fastlloyd.bench.vertical_dp.design import MENDED_BASIC, PAPER_BASIC, whose
 from fastlloyd.bench.vertical_dp.run import TOTAL_SHARE, Workbench, grid_cells, local_clusters, plan_of
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.protocols.vertical_dp.math.grid import cluster_cells

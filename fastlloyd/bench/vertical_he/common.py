@@ -24,7 +24,7 @@ from fastlloyd.bench.vertical_he.mpi import run_over_mpi
 from fastlloyd.bench.vertical_he.network import Traffic
 from fastlloyd.bench.vertical_he.run import Case, run_case
 from fastlloyd.errors import ConfigError
-from fastlloyd.net.host import cores
+from fastlloyd.net.cores import cores
 from fastlloyd.net.mpi.launcher import Mpirun, find_mpirun
 from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available

@@ -26,7 +26,7 @@ from fastlloyd.protocols.vertical_he.owner import owner
 from fastlloyd.protocols.vertical_he.parameters import PublicParameters
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
-from fastlloyd.protocols.vertical_he.rounds import Result, draw_noise
+from fastlloyd.protocols.vertical_he.rounds import Released, draw_noise
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import SETUP_ROUND, PartyId
@@ -113,7 +113,7 @@ def run_case(case: Case, points: NDArray[np.float64], workers: int) -> dict[str,
     marks: dict[str, float] = {"start": time.perf_counter()}
     columns = {rank: np.ascontiguousarray(points[:, list(plan.columns(rank))].T) for rank in range(plan.parties)}
     with WorkerEngine(plan, columns[plan.computing], workers) as engine:
-        parties: dict[PartyId, Party[Result]] = {
+        parties: dict[PartyId, Party[Released]] = {
             PartyId(plan.computing): _marked(computing_party(plan, engine, _noise(plan)), marks)
         }
         if plan.holder != plan.computing:
@@ -122,7 +122,7 @@ def run_case(case: Case, points: NDArray[np.float64], workers: int) -> dict[str,
             if PartyId(rank) not in parties:
                 parties[PartyId(rank)] = owner(PartyId(rank), plan, columns[rank], _noise(plan))
         simulation = Simulation(parties)
-        result: Result = simulation.run()[PartyId(plan.holder)]
+        result: Released = simulation.run()[PartyId(plan.holder)]
     end = time.perf_counter()
     setup_bytes = _bytes(simulation, setup=True)
     loss = nearest(points, result.centers)[1] / 4.0
@@ -166,14 +166,14 @@ def _draw(plan: Plan, secret: SecretRandom, t: int, grid: float = 1.0) -> NDArra
     return draw_noise(plan, secret, grid)
 
 
-def _marked(party: Party[Result], marks: dict[str, float]) -> Party[Result]:
+def _marked(party: Party[Released], marks: dict[str, float]) -> Party[Released]:
     """Note when the last encrypted block has come; pass everything on."""
     answer: Any = None
     while True:
         try:
             effect = party.send(answer)
         except StopIteration as end:
-            result: Result = end.value
+            result: Released = end.value
             return result
         if isinstance(effect, Publish) and effect.facts.get("stage") == ENCRYPTED:
             marks["setup"] = time.perf_counter()

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from fastlloyd.crypto.he.lattice import Parameters, Sample, check_integers, slot_order, twist
 from fastlloyd.crypto.he.residues import Halves, check_nonzero, check_uniform, pack, unpack
 from fastlloyd.crypto.he.seal import Exchange, library, unsupported
-from fastlloyd.crypto.he.seal_form import Form
+from fastlloyd.crypto.he.seal_form import SealForm
 from fastlloyd.errors import ConfigError, InternalError
 
 
@@ -68,7 +68,7 @@ class Context:
         keys = self.seal.key_context_data().parms().coeff_modulus()
         self._key_primes = tuple(int(prime.value()) for prime in keys)
         key_level = tuple(map(int, self.seal.key_parms_id()))
-        self._key_form = Form(key_level, parameters.degree, len(self._key_primes), self._version)
+        self._key_form = SealForm(key_level, parameters.degree, len(self._key_primes), self._version)
         self._levels = [tuple(map(int, self.level(limbs))) for limbs in range(1, len(self.primes) + 1)]
         self._slot_places, self._slot_conjugate = slot_order(parameters.degree)
 
@@ -247,15 +247,17 @@ class Context:
             raise unsupported() from error
         return b"".join(pack(part, self.parameters.prime_bits) for part in parts)
 
-    def _form(self, limbs: int, *, scale: float = 1.0, transformed: bool = True) -> Form:
-        return Form(self._levels[limbs - 1], self.degree, limbs, self._version, scale=scale, transformed=transformed)
+    def _form(self, limbs: int, *, scale: float = 1.0, transformed: bool = True) -> SealForm:
+        return SealForm(
+            self._levels[limbs - 1], self.degree, limbs, self._version, scale=scale, transformed=transformed
+        )
 
-    def _build(self, form: Form, halves: Halves) -> Any:
+    def _build(self, form: SealForm, halves: Halves) -> Any:
         cipher = self.cipher()
         self._exchange.load(cipher, self.seal, form.write(halves))
         return cipher
 
-    def _read(self, thing: Any, form: Form, *, seeded: bool) -> Halves:
+    def _read(self, thing: Any, form: SealForm, *, seeded: bool) -> Halves:
         try:
             return form.read(self._exchange.save(thing, form.body_bytes(seeded=seeded)), seeded=seeded)
         except ValueError as error:

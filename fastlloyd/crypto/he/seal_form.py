@@ -37,7 +37,7 @@ _PLAIN_MEMBERS = struct.Struct("<4QQd")
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class SealForm:
     """What all bytes of a file are but its residues and seed.
 
     Attributes

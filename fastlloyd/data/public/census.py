@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.data.public.source import Made, MadeSet, Output, Read, locate, open_text, remember, rows_of
+from fastlloyd.data.public.source import Made, MadeSet, PublicTable, Read, locate, open_text, remember, rows_of
 from fastlloyd.errors import DataError
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
@@ -201,7 +201,8 @@ def _make_one(
         told += f"; the paper has {PAPER_ROWS[name]:,} of 51, and {PAPER_D}"
     table = np.hstack([owners[:, None].astype(np.uint8), one_hot(clients, d)])
     return MadeSet(
-        (Output(name, ("owner", *names), table), Output(f"{name}-server", names, one_hot(server, d))), (f"{told}.",)
+        (PublicTable(name, ("owner", *names), table), PublicTable(f"{name}-server", names, one_hot(server, d))),
+        (f"{told}.",),
     )
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.data.public.source import Made, MadeSet, Output, locate, open_text, remember, rows_of
+from fastlloyd.data.public.source import Made, MadeSet, PublicTable, locate, open_text, remember, rows_of
 from fastlloyd.errors import DataError
 
 TAXI_NEEDS = "train.csv, or train.zip with it, of https://www.kaggle.com/c/nyc-taxi-trip-duration/data"
@@ -64,7 +64,7 @@ def make_loan(folder: Path) -> Made:
 
 def _made(name: str, path: Path, names: tuple[str, ...], values: NDArray[np.float64], most: int) -> Made:
     notes = () if len(values) == most else (f"{name}: {len(values):,} records; the paper has {most:,}.",)
-    return Made((MadeSet((Output(name, names, values),), notes),), (remember(path),))
+    return Made((MadeSet((PublicTable(name, names, values),), notes),), (remember(path),))
 
 
 def _table(path: Path, rows: Iterator[list[float]], names: tuple[str, ...], most: int) -> NDArray[np.float64]:

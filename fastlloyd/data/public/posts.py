@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.public.example import read_example
-from fastlloyd.data.public.source import Made, MadeSet, Output, remember
+from fastlloyd.data.public.source import Made, MadeSet, PublicTable, remember
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
@@ -159,8 +159,8 @@ def _make_one(path: Path, name: str, drawn: _Drawn, embed: Embed) -> MadeSet:
     table = np.hstack([owners[:, None], own.astype(np.float64)])
     return MadeSet(
         (
-            Output(name, ("owner", *names), table),
-            Output(f"{name}-server", names, np.vstack([own[chosen], others]).astype(np.float64)),
+            PublicTable(name, ("owner", *names), table),
+            PublicTable(f"{name}-server", names, np.vstack([own[chosen], others]).astype(np.float64)),
         ),
         (f"{told}.",),
     )

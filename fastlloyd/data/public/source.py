@@ -29,7 +29,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class PublicTable:
     """A table of a set: its name, column names, and rows, shape (n, d)."""
 
     name: str
@@ -41,7 +41,7 @@ class Output:
 class MadeSet:
     """One set: its table first, then the server's if it has one, and what is to be known of it, in sentences."""
 
-    tables: tuple[Output, ...]
+    tables: tuple[PublicTable, ...]
     notes: tuple[str, ...] = ()
 
 

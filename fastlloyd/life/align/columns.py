@@ -12,7 +12,7 @@ import numpy as np
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.vertical import PartyFeatures, check_features
 from fastlloyd.errors import ConfigError, DataError, PeerError
-from fastlloyd.life.align.messages import Columns, Count
+from fastlloyd.life.align.messages import Columns, RecordCount
 from fastlloyd.life.hello import check_length
 from fastlloyd.party.effects import Gather, Party, Send
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId
@@ -65,7 +65,7 @@ def gather_columns(parties: tuple[PartyId, ...]) -> Party[tuple[PartyFeatures, .
 
 def tell_count(n: int) -> Party[None]:
     """Tell rank 0 the number of records; run by an owner."""
-    yield Send((SERVER,), Count(n), SETUP_ROUND)
+    yield Send((SERVER,), RecordCount(n), SETUP_ROUND)
 
 
 def gather_count(owners: tuple[PartyId, ...], own: int | None) -> Party[int]:
@@ -76,7 +76,7 @@ def gather_count(owners: tuple[PartyId, ...], own: int | None) -> Party[int]:
     PeerError
         An owner has another number of records than the others.
     """
-    replies = yield Gather(owners, Count, SETUP_ROUND, len(owners))
+    replies = yield Gather(owners, RecordCount, SETUP_ROUND, len(owners))
     expected = replies[owners[0]].n if own is None else own
     for party in owners:
         told = replies[party].n

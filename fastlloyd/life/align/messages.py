@@ -37,7 +37,7 @@ class Columns(Document):
 
 
 @dataclass(frozen=True, slots=True)
-class Count(Document):
+class RecordCount(Document):
     """Sender: an owner. Receiver: rank 0. Number of records, public between the parties of vertical-he."""
 
     TYPE: ClassVar[int] = numbers.COUNT

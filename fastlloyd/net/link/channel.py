@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from fastlloyd.errors import EXIT_PEER, Aborted, PeerError, PeerGone, Reason
-from fastlloyd.net.link.frame import Kind, Notice, Start, Verdict
+from fastlloyd.net.link.frame import FrameKind, Notice, Start, StartDecision
 from fastlloyd.net.meter import Meter
 from fastlloyd.net.transport import Transport
 from fastlloyd.wire.header import FINAL_ROUND, SERVER, SETUP_ROUND, PartyId
@@ -41,7 +41,7 @@ class Channel(ABC):
         Peers that have written all they had to write.
     starts : dict from PartyId to Start
         At the server: what the clients said before the run.
-    start_verdict : Verdict or None
+    start_verdict : StartDecision or None
         At a client: what the server answered.
     """
 
@@ -54,7 +54,7 @@ class Channel(ABC):
         self.acknowledged: set[PartyId] = set()
         self.finished: set[PartyId] = set()
         self.starts: dict[PartyId, Start] = {}
-        self.start_verdict: Verdict | None = None
+        self.start_verdict: StartDecision | None = None
         self._transport = transport
         self._meter = meter
         self._ending = False
@@ -76,7 +76,7 @@ class Channel(ABC):
         """From now on drop all but abort notices and their acknowledgements, and raise nothing."""
         self._ending = True
 
-    def post(self, peer: PartyId, kind: Kind, body: bytes, round: int) -> None:
+    def post(self, peer: PartyId, kind: FrameKind, body: bytes, round: int) -> None:
         """Send a plain control frame; a peer that is gone is noted, not raised."""
         frame = bytes([kind]) + body
         try:
@@ -119,15 +119,15 @@ class Channel(ABC):
     def _take(self, peer: PartyId, frame: bytes) -> None:
         """Hand a frame to the link or to the control it belongs to."""
         kind = frame[0] if frame else 0
-        if kind in (Kind.RECORD, Kind.HANDSHAKE):
+        if kind in (FrameKind.RECORD, FrameKind.HANDSHAKE):
             if not self._ending:
-                self._on_tls(peer, frame, is_record=kind == Kind.RECORD)
+                self._on_tls(peer, frame, is_record=kind == FrameKind.RECORD)
             return
-        if kind == Kind.SUM and self._transport.opens(peer):
+        if kind == FrameKind.SUM and self._transport.opens(peer):
             if not self._ending:
                 self._on_sum(peer, frame)
             return
-        late = kind in (Kind.ABORT, Kind.ABORT_ACK, Kind.DONE)
+        late = kind in (FrameKind.ABORT, FrameKind.ABORT_ACK, FrameKind.DONE)
         self._meter.received[peer, FINAL_ROUND if late else SETUP_ROUND].add(0, 0, len(frame))
         try:
             self._on_control(peer, kind, frame[1:])
@@ -137,18 +137,18 @@ class Channel(ABC):
     def _on_control(self, peer: PartyId, kind: int, body: bytes) -> None:
         """Note what a control frame says; ValueError for what is not expected here."""
         count = len(self.peers) + 1
-        if kind == Kind.CERTIFICATE:
+        if kind == FrameKind.CERTIFICATE:
             self._on_certificate(peer, body)
-        elif kind == Kind.START and self.me == SERVER and peer not in self.starts:
+        elif kind == FrameKind.START and self.me == SERVER and peer not in self.starts:
             self.starts[peer] = Start.decode(body)
-        elif kind == Kind.VERDICT and peer == SERVER and self.start_verdict is None:
-            self.start_verdict = Verdict.decode(body, count)
+        elif kind == FrameKind.VERDICT and peer == SERVER and self.start_verdict is None:
+            self.start_verdict = StartDecision.decode(body, count)
             self.verdict = self.start_verdict.notice
-        elif kind == Kind.ABORT:
+        elif kind == FrameKind.ABORT:
             self._on_abort(peer, Notice.decode(body, count))
-        elif kind == Kind.ABORT_ACK:
+        elif kind == FrameKind.ABORT_ACK:
             self.acknowledged.add(peer)
-        elif kind == Kind.DONE and SERVER in (peer, self.me):
+        elif kind == FrameKind.DONE and SERVER in (peer, self.me):
             self.finished.add(peer)
         else:
             raise ValueError(f"kind {kind} is not expected from it now")
@@ -168,7 +168,7 @@ class Channel(ABC):
         self.notices.append((peer, notice))
         if peer == SERVER:
             self.verdict = notice
-        self.post(peer, Kind.ABORT_ACK, b"", FINAL_ROUND)
+        self.post(peer, FrameKind.ABORT_ACK, b"", FINAL_ROUND)
         if not self._ending:
             raise Aborted(rank=notice.rank, reason=notice.reason, code=notice.code, by=notice.by)
 

@@ -38,7 +38,7 @@ from fastlloyd.errors import (
     Reason,
 )
 from fastlloyd.net.link.channel import Channel
-from fastlloyd.net.link.frame import DIGEST_BYTES, NO_DIGEST, RUN_ID_BYTES, Kind, Notice, Start, Verdict
+from fastlloyd.net.link.frame import DIGEST_BYTES, NO_DIGEST, RUN_ID_BYTES, FrameKind, Notice, Start, StartDecision
 from fastlloyd.wire.header import FINAL_ROUND, SERVER, SETUP_ROUND, PartyId
 
 ABORT_S = 1.0
@@ -161,7 +161,7 @@ def leave_together(links: Channel, *, deadline_s: float, late: Collection[PartyI
     else:
         # The server waits for the slowest of all and names it first.
         deadline_s += _VERDICT_GRACE_S
-        links.post(SERVER, Kind.DONE, b"", FINAL_ROUND)
+        links.post(SERVER, FrameKind.DONE, b"", FINAL_ROUND)
     end = time.monotonic() + deadline_s
     while missing := sorted(awaited - links.finished):
         remaining_s = end - time.monotonic()
@@ -172,7 +172,7 @@ def leave_together(links: Channel, *, deadline_s: float, late: Collection[PartyI
             )
     if links.me == SERVER:
         for peer in links.peers:
-            links.post(peer, Kind.DONE, b"", FINAL_ROUND)
+            links.post(peer, FrameKind.DONE, b"", FINAL_ROUND)
 
 
 def _step_at_the_end(links: Channel, timeout_s: float) -> bool:
@@ -212,13 +212,13 @@ def _start_server(links: Channel, error: FastLloydError | None, deadline_s: floa
             faults.append(_Fault(Notice(peer.rank, start.reason, start.code, by=peer.rank), start.digest))
     run_id = os.urandom(RUN_ID_BYTES) if run_id is None else run_id
     if not faults:
-        _tell_all(links, Verdict(run_id))
+        _tell_all(links, StartDecision(run_id))
         return run_id
     worst = min(faults, key=lambda fault: (fault.notice.severity, fault.notice.rank))
     lost = bool(links.gone) or any(fault.notice.lost for fault in faults)
     notice = replace(worst.notice, lost=lost)
     links.verdict = notice
-    _tell_all(links, Verdict(run_id, notice, worst.digest))
+    _tell_all(links, StartDecision(run_id, notice, worst.digest))
     if worst.error is not None:
         raise worst.error
     raise NotStarted(notice, own=error, printed_elsewhere=_is_printed(error, worst.digest))
@@ -267,7 +267,7 @@ def _silent(peer: PartyId, deadline_s: float) -> PeerTimeout:
 def _start_client(links: Channel, error: FastLloydError | None, deadline_s: float) -> bytes:
     """Tell the server how this client stands, and hear its verdict."""
     start = Start() if error is None else Start(error.exit_code, error.reason, _digest(error))
-    links.post(SERVER, Kind.START, start.encode(), SETUP_ROUND)
+    links.post(SERVER, FrameKind.START, start.encode(), SETUP_ROUND)
     # The server's own wait ends first, so that it can name the client that was silent.
     end = time.monotonic() + deadline_s + _VERDICT_GRACE_S
     while links.start_verdict is None:
@@ -304,10 +304,10 @@ def _server_silent(links: Channel, deadline_s: float) -> PeerError:
     )
 
 
-def _tell_all(links: Channel, verdict: Verdict) -> None:
+def _tell_all(links: Channel, verdict: StartDecision) -> None:
     """Send the verdict on the start to every client, the silent ones too."""
     for peer in links.peers:
-        links.post(peer, Kind.VERDICT, verdict.encode(), SETUP_ROUND)
+        links.post(peer, FrameKind.VERDICT, verdict.encode(), SETUP_ROUND)
 
 
 def _abort_server(links: Channel, own: Notice) -> None:
@@ -352,7 +352,7 @@ def _tell(links: Channel, peers: Iterable[PartyId], notice: Notice) -> None:
     """Send an abort notice to every peer that is not known to be gone."""
     for peer in peers:
         if peer not in links.gone:
-            links.post(peer, Kind.ABORT, notice.encode(), FINAL_ROUND)
+            links.post(peer, FrameKind.ABORT, notice.encode(), FINAL_ROUND)
 
 
 def _wait_for(links: Channel, peers: set[PartyId], end: float) -> set[PartyId]:

@@ -41,7 +41,7 @@ _ALL_WELL = bytes(_NOTICE.size)
 _SEVERITY = {EXIT_INPUT: 0, EXIT_BUDGET: 1, EXIT_BUG: 2, EXIT_PEER: 3}
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """What a frame carries."""
 
     HANDSHAKE = 1
@@ -143,7 +143,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class StartDecision:
     """What the server decided about the start.
 
     Attributes

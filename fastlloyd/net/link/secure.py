@@ -32,7 +32,7 @@ from fastlloyd.errors import (
 )
 from fastlloyd.net.link.channel import Channel
 from fastlloyd.net.link.confirmation import MOST_CONFIRMATION_BYTES, Confirmation, confirm
-from fastlloyd.net.link.frame import Kind
+from fastlloyd.net.link.frame import FrameKind
 from fastlloyd.net.link.opened import OpenedLink
 from fastlloyd.net.link.sums import Order, expand, take_ranks
 from fastlloyd.net.meter import Meter
@@ -40,7 +40,7 @@ from fastlloyd.net.transport import MAX_FRAME_BYTES, Transport
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId
 
 _MAX_CERTIFICATE_BYTES = 1 << 13
-_RECORD = bytes([Kind.RECORD])
+_RECORD = bytes([FrameKind.RECORD])
 # Room for handshakes and certificates, however short the messages are.
 _LEAST_FRAME_BYTES = 1 << 16
 _MESSAGE_COST = 512
@@ -160,7 +160,7 @@ class SecureLinks(Channel):
         self._pending = {peer: None for peer in self._wanted if peer not in self._heard}
         if not self.authenticated:
             for peer in self._wanted:
-                self.post(peer, Kind.CERTIFICATE, self._identity.certificate_der, SETUP_ROUND)
+                self.post(peer, FrameKind.CERTIFICATE, self._identity.certificate_der, SETUP_ROUND)
         for peer in self._wanted:
             self._advance(peer)
         while self._pending:
@@ -360,7 +360,7 @@ class SecureLinks(Channel):
         """Send the handshake bytes that wait."""
         waiting = link.outgoing()
         if waiting:
-            self.post(peer, Kind.HANDSHAKE, waiting, SETUP_ROUND)
+            self.post(peer, FrameKind.HANDSHAKE, waiting, SETUP_ROUND)
 
     def _compare(self) -> None:
         """Compare the received confirmations with this party's own, the server's first; keep no values."""

@@ -17,7 +17,7 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from fastlloyd.errors import EXIT_PEER, ConfigError, InternalError, PeerError, PeerGone, PeerTimeout
-from fastlloyd.net.host import cores
+from fastlloyd.net.cores import cores
 from fastlloyd.net.mpi.bell import Bell, epoll_descriptors
 from fastlloyd.net.mpi.launcher import (
     HOW_TO_INSTALL,

@@ -27,8 +27,8 @@ from typing import Self
 
 from fastlloyd.errors import ConfigError, FastLloydError, PeerError, SecurityError
 from fastlloyd.net.tcp.address import source_of
+from fastlloyd.net.tcp.delivery import ASKS, ID_BYTES, NO_ID
 from fastlloyd.net.tcp.forwarded import decode, missing
-from fastlloyd.net.tcp.session import ASKS, ID_BYTES, NO_ID
 from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.wire.header import PROTOCOL_VERSION, SERVER, PartyId
 
@@ -41,7 +41,7 @@ _TLS_FIRST_BYTES = (0x15, 0x16)
 _CERTIFICATE_WORDS = ("UNKNOWN_CA", "CERTIFICATE", "ACCESS_DENIED")
 
 
-class Answer(IntEnum):
+class Admission(IntEnum):
     """What the server says to a client that knocks."""
 
     WELCOME = 0
@@ -70,7 +70,7 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
+class Introduction:
     """Who a client is, and which session it comes back to.
 
     Attributes
@@ -98,7 +98,7 @@ class Welcome:
 
     Attributes
     ----------
-    answer : Answer
+    answer : Admission
     rank : int
         The client's rank.
     parties : int
@@ -109,7 +109,7 @@ class Welcome:
         How many of the client's frames the server has taken in that session.
     """
 
-    answer: Answer
+    answer: Admission
     rank: int
     parties: int
     session: bytes = field(default=NO_ID, repr=False)
@@ -146,9 +146,9 @@ class Welcome:
         if content is None:
             return None
         _, _, answer, rank, parties, session, taken = _WELCOME.unpack(content)
-        if answer not in tuple(Answer):
+        if answer not in tuple(Admission):
             raise _other_version()
-        return cls(Answer(answer), rank, parties, session, taken)
+        return cls(Admission(answer), rank, parties, session, taken)
 
     def check(self, rank: int) -> None:
         """Refuse anything but a welcome as client `rank`, or, as 0, as an aggregator.
@@ -158,23 +158,23 @@ class Welcome:
         ConfigError, PeerError
             Says why the server did not let it in.
         """
-        if self.answer is Answer.TAKEN:
+        if self.answer is Admission.TAKEN:
             raise ConfigError(
                 f"{PartyId(self.rank)} has joined already: give each client its own --rank, or its own key where there "
                 "is a roster; a client that was started again cannot come back within a run"
             )
-        if self.answer is Answer.NO_SUCH_RANK:
+        if self.answer is Admission.NO_SUCH_RANK:
             raise ConfigError(
                 f"--rank: expected a client from 1 to {self.parties - 1}, as the server counts them, got {self.rank}"
             )
-        if self.answer is Answer.OTHER_VERSION:
+        if self.answer is Admission.OTHER_VERSION:
             raise _other_version()
-        if self.answer is Answer.NO_AGGREGATORS:
+        if self.answer is Admission.NO_AGGREGATORS:
             raise ConfigError(
                 "--parent: no aggregator can join there: expected the server itself, not another aggregator, in a run "
                 "whose updates can be added up on their way (fastlloyd and its relatives, with common masks)"
             )
-        if self.answer is not Answer.WELCOME or not min(rank, 1) <= self.rank < self.parties or self.rank != rank:
+        if self.answer is not Admission.WELCOME or not min(rank, 1) <= self.rank < self.parties or self.rank != rank:
             raise PeerError(
                 f"the server takes this party for rank {self.rank} of {self.parties}, expected rank {rank}: compare "
                 "the rosters",
@@ -234,7 +234,7 @@ class Guest:
         if client is not None:
             self.source, self.stream.name = source_of(client.host), str(client)
 
-    def advance(self, keys: Keys | None) -> Hello | None:
+    def advance(self, keys: Keys | None) -> Introduction | None:
         """Take in what has arrived, and give who the client is once it has said or shown it.
 
         Raises
@@ -250,13 +250,13 @@ class Guest:
         if first and not _MAGIC.startswith(first):
             if first[0] in _TLS_FIRST_BYTES:
                 # In clear: whoever expects TLS stumbles over it at once instead of trying again.
-                self.refuse(Welcome(Answer.OTHER_VERSION, 0, 0))
+                self.refuse(Welcome(Admission.OTHER_VERSION, 0, 0))
                 raise ValueError("it speaks TLS, so it has a roster, which this server was not given")
             raise ValueError("it is no fastlloyd client")
         # Before all of it is there: that of another version may be shorter.
         for version in self.stream.peek(_VERSION_AT + 1)[_VERSION_AT:]:
             if version != PROTOCOL_VERSION:
-                self.refuse(Welcome(Answer.OTHER_VERSION, 0, 0))
+                self.refuse(Welcome(Admission.OTHER_VERSION, 0, 0))
                 raise ValueError(f"it speaks version {version}, expected {PROTOCOL_VERSION}")
         content = self.stream.take(_HELLO.size)
         if content is None:
@@ -264,7 +264,7 @@ class Guest:
                 raise ValueError("it hung up before it said who it is")
             return None
         _, _, rank, session, taken = _HELLO.unpack(content)
-        hello = Hello(rank, session, taken)
+        hello = Introduction(rank, session, taken)
         if keys is None:
             return hello
         party = keys.certificates.get(self.stream.certificate())
@@ -280,7 +280,7 @@ class Guest:
 
     def show(self, offer: bytes, rank: int, parties: int) -> None:
         """Say what run this is; nothing where that is not to be told."""
-        self.stream.write(Welcome(Answer.OFFER, rank, parties, ASKS, len(offer)).encode() + offer)
+        self.stream.write(Welcome(Admission.OFFER, rank, parties, ASKS, len(offer)).encode() + offer)
         self.stream.flush()
 
     def dismiss(self) -> None:

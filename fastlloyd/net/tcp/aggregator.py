@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from fastlloyd.crypto.link.identity import Identity
 from fastlloyd.errors import Aborted, PeerError, PeerGone
-from fastlloyd.net.link.frame import Kind, Notice, Verdict
+from fastlloyd.net.link.frame import FrameKind, Notice, StartDecision
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.link.sums import Added, Adder, Order, Up, encode_ranks, take_ranks
 from fastlloyd.net.meter import Meter
@@ -31,7 +31,7 @@ from fastlloyd.net.tcp.branch import BranchTransport, split
 from fastlloyd.net.tcp.tree import DOWNWARD, MOST_CONTROL_BYTES, UPWARD, TreeKind, encode_fault
 from fastlloyd.wire.header import SERVER, PartyId
 
-_RECORD = bytes([Kind.RECORD])
+_RECORD = bytes([FrameKind.RECORD])
 _TICK_S = 3600.0
 
 
@@ -114,7 +114,7 @@ class Aggregator(SecureLinks):
             except ValueError as error:
                 text = f"the parent server sent a frame that does not belong here: {error}"
                 raise PeerError(text, rank=SERVER.rank) from error
-        elif peer not in self._refused or (frame and frame[0] not in (Kind.RECORD, Kind.HANDSHAKE)):
+        elif peer not in self._refused or (frame and frame[0] not in (FrameKind.RECORD, FrameKind.HANDSHAKE)):
             super()._take(peer, frame)
 
     def _on_control(self, peer: PartyId, kind: int, body: bytes) -> None:
@@ -162,12 +162,12 @@ class Aggregator(SecureLinks):
         if peer not in self._linked or kind not in DOWNWARD:
             raise ValueError(f"kind {kind} for {peer} is not to be handed down")
         link = self._links.get(peer)
-        if kind == Kind.RECORD and (link is None or not link.established):
+        if kind == FrameKind.RECORD and (link is None or not link.established):
             self._early.setdefault(peer, []).append(frame[1:])
             return
-        if kind == Kind.RECORD and link is not None:
+        if kind == FrameKind.RECORD and link is not None:
             frame = _RECORD + link.seal(frame[1:])
-        elif kind != Kind.RECORD:
+        elif kind != FrameKind.RECORD:
             self._note(kind, frame[1:])
         with contextlib.suppress(PeerGone):  # `receive` says so, and the server hears of it
             self._put(peer, frame)
@@ -175,11 +175,11 @@ class Aggregator(SecureLinks):
     def _note(self, kind: int, body: bytes) -> None:
         """Note how the run ends; after the verdict on the start nobody else can join."""
         count = len(self.peers) + 1
-        self._done |= kind == Kind.DONE
-        if kind == Kind.ABORT:
+        self._done |= kind == FrameKind.DONE
+        if kind == FrameKind.ABORT:
             self._notice = Notice.decode(body, count)
-        elif kind == Kind.VERDICT:
-            self._notice = Verdict.decode(body, count).notice
+        elif kind == FrameKind.VERDICT:
+            self._notice = StartDecision.decode(body, count).notice
             self._branch.close_port()
 
     def _report(self, error: PeerError) -> None:
@@ -195,6 +195,6 @@ class Aggregator(SecureLinks):
         """Send messages and sums up."""
         for up in ups:
             if isinstance(up, Added):
-                self._branch.send_up(SERVER.rank, bytes([Kind.SUM]) + encode_ranks(up.ranks) + up.message)
+                self._branch.send_up(SERVER.rank, bytes([FrameKind.SUM]) + encode_ranks(up.ranks) + up.message)
             else:
                 self._branch.send_up(up.rank, _RECORD + up.message)

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Sequence
 
 from fastlloyd.errors import PeerGone
-from fastlloyd.net.tcp.admission import Answer, Guest, Hello, Keys, Welcome
+from fastlloyd.net.tcp.admission import Admission, Guest, Introduction, Keys, Welcome
+from fastlloyd.net.tcp.delivery import NO_ID, Delivery
 from fastlloyd.net.tcp.relay import RELAY_BYTES, Relay
-from fastlloyd.net.tcp.session import NO_ID, Session
 from fastlloyd.net.tcp.stream import Stream
-from fastlloyd.net.tcp.transport import Place
+from fastlloyd.net.tcp.transport import Connection
 from fastlloyd.net.tcp.tree import TreeKind, decode_answer, decode_limit
 from fastlloyd.net.transport import MAX_FRAME_BYTES
 from fastlloyd.wire.header import SERVER, PartyId
@@ -63,7 +63,7 @@ class BranchTransport(Relay):
         super().__init__(listeners, count, keys=keys, note=note, warn=warn, stall_s=stall_s, offer=offer)
         self.most_frame = _FIRST_LIMIT
         self._joined_here = joined_here
-        self._parent = Place(SERVER, parent, Session(0))
+        self._parent = Connection(SERVER, parent, Delivery(0))
         self._asked: dict[int, Guest] = {}
         self._sort(self._parent)
 
@@ -91,13 +91,13 @@ class BranchTransport(Relay):
         """Let nobody in any more."""
         self._close_port()
 
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[Connection]:
         return [*super()._places(), self._parent]
 
-    def _limit(self, place: Place) -> int:
+    def _limit(self, place: Connection) -> int:
         return MAX_FRAME_BYTES if place is self._parent else super()._limit(place)
 
-    def _route(self, place: Place, rank: int, frame: bytes) -> None:
+    def _route(self, place: Connection, rank: int, frame: bytes) -> None:
         if place is not self._parent:
             target = self._by_rank.get(rank)
             if rank == SERVER.rank and self._parent.backlog > RELAY_BYTES:
@@ -115,18 +115,18 @@ class BranchTransport(Relay):
         else:
             self._keep(place, SERVER, rank.to_bytes(_RANK_BYTES, "little") + frame)
 
-    def _relay(self, source: Place, target: Place, frame: bytes) -> None:
+    def _relay(self, source: Connection, target: Connection, frame: bytes) -> None:
         if target is self._parent:
             self._keep(source, source.party, frame)
         else:
             super()._relay(source, target, frame)
 
-    def _decide(self, guest: Guest, hello: Hello) -> None:
+    def _decide(self, guest: Guest, hello: Introduction) -> None:
         """Ask the parent whether a client may come in."""
         rank = hello.rank
         place, parties = self._by_rank.get(rank), len(self.peers) + 1
         if rank == SERVER.rank:
-            guest.refuse(Welcome(Answer.NO_AGGREGATORS, rank, parties))
+            guest.refuse(Welcome(Admission.NO_AGGREGATORS, rank, parties))
             self._dismiss(guest, "it is an aggregator, whose parent can only be the server itself")
         elif hello.session != NO_ID or place is None or self._is_here(place) or place.gone or rank in self._asked:
             # There is no such place, or it is taken; of those asked about the parent has not said so yet.
@@ -139,19 +139,19 @@ class BranchTransport(Relay):
             self._asked[rank] = guest
             self.send_up(rank, bytes([TreeKind.JOIN]))
 
-    def _admit_asked(self, rank: int, answer: Answer) -> None:
+    def _admit_asked(self, rank: int, answer: Admission) -> None:
         """Let a client in, or send it away, as the parent has decided."""
         guest = self._asked.pop(rank, None)
         if guest is None:
             raise ValueError(f"it answers for {PartyId(rank)}, for whom nobody asked")
-        if answer is Answer.WELCOME:
+        if answer is Admission.WELCOME:
             self._joined_here(rank)
             self._admit(self._by_rank[rank], guest.stream)
         else:
             self._refuse_taken(guest, rank)
 
     def _refuse_taken(self, guest: Guest, rank: int) -> None:
-        guest.refuse(Welcome(Answer.TAKEN, rank, len(self.peers) + 1))
+        guest.refuse(Welcome(Admission.TAKEN, rank, len(self.peers) + 1))
         self._dismiss(guest, f"it comes as {PartyId(rank)}, who has joined already")
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.tcp.address import Network, is_within, peer_name, source_of
-from fastlloyd.net.tcp.admission import Guest, Hello, Keys, StrangerLog
+from fastlloyd.net.tcp.admission import Guest, Introduction, Keys, StrangerLog
 from fastlloyd.net.tcp.lobby import Room
 from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.net.tcp.transport import TcpTransport
@@ -91,7 +91,7 @@ class Door(TcpTransport):
         super().close(lost=lost)
 
     @abstractmethod
-    def _decide(self, guest: Guest, hello: Hello) -> None:
+    def _decide(self, guest: Guest, hello: Introduction) -> None:
         """Let a guest in that has shown who it is, or send it away."""
 
     def _open(self, holder: Any, mask: int) -> None:

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastlloyd.errors import PeerError, PeerGone
-from fastlloyd.net.link.frame import Kind
+from fastlloyd.net.link.frame import FrameKind
 from fastlloyd.net.link.sums import encode_ranks, ranks_bytes, take_ranks
-from fastlloyd.net.tcp.admission import MAX_CLIENTS, Answer, Guest, Hello, Welcome
+from fastlloyd.net.tcp.admission import MAX_CLIENTS, Admission, Guest, Introduction, Welcome
+from fastlloyd.net.tcp.delivery import ASKS, Control, Delivery
 from fastlloyd.net.tcp.relay import RELAY_BYTES, Relay
-from fastlloyd.net.tcp.session import ASKS, Control, Session
-from fastlloyd.net.tcp.transport import WAITING_BYTES, Place
+from fastlloyd.net.tcp.transport import WAITING_BYTES, Connection
 from fastlloyd.net.tcp.tree import UPWARD, TreeKind, decode_fault, encode_answer, encode_limit
 from fastlloyd.net.transport import MAX_FRAME_BYTES
 from fastlloyd.wire.header import SERVER, PartyId
@@ -31,7 +31,7 @@ _LIST_BYTES = ranks_bytes(MAX_CLIENTS)
 
 
 @dataclass(slots=True, eq=False)
-class Branch(Place):
+class Branch(Connection):
     """The connection of an aggregator.
 
     Attributes
@@ -115,24 +115,24 @@ class TcpServer(Relay):
             self.flush()
         super().close(lost=lost)
 
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[Connection]:
         return [*super()._places(), *self._branches]
 
-    def _is_here(self, place: Place) -> bool:
+    def _is_here(self, place: Connection) -> bool:
         return super()._is_here(place) or place.party.rank in self._behind
 
-    def _limit(self, place: Place) -> int:
+    def _limit(self, place: Connection) -> int:
         # A sum names its clients before the message.
         return min(self.most_frame + _LIST_BYTES, MAX_FRAME_BYTES) if isinstance(place, Branch) else self.most_frame
 
-    def _sender(self, place: Place, rank: int) -> PartyId:
+    def _sender(self, place: Connection, rank: int) -> PartyId:
         return PartyId(rank) if isinstance(place, Branch) and rank in self._by_rank else place.party
 
     def _pump(self, timeout_s: float) -> None:
         self.flush()
         super()._pump(timeout_s)
 
-    def _send_through(self, branch: Branch, place: Place, frame: bytes) -> None:
+    def _send_through(self, branch: Branch, place: Connection, frame: bytes) -> None:
         """Keep a frame for a client back until the next one for the same aggregator is another."""
         self._require_open()
         self.check_send(place.party, len(frame))
@@ -164,7 +164,7 @@ class TcpServer(Relay):
         if branch.stream is not None and not branch.gone:
             self._watch(branch.stream, branch, reading=branch.open)
 
-    def _route(self, place: Place, rank: int, frame: bytes) -> None:
+    def _route(self, place: Connection, rank: int, frame: bytes) -> None:
         if isinstance(place, Branch):
             self._take_from(place, rank, frame)
         elif rank not in self._behind:
@@ -174,7 +174,7 @@ class TcpServer(Relay):
     def _take_from(self, branch: Branch, rank: int, frame: bytes) -> None:
         """Take what an aggregator passes up; ValueError for what does not belong there."""
         kind, body = frame[0] if frame else 0, frame[1:]
-        if kind == Kind.SUM and rank == SERVER.rank:
+        if kind == FrameKind.SUM and rank == SERVER.rank:
             ranks, _ = take_ranks(body)
             for each in ranks:
                 self._own(branch, each)
@@ -196,13 +196,13 @@ class TcpServer(Relay):
         else:
             raise ValueError(f"kind {kind} for rank {rank} is not expected from an aggregator")
 
-    def _own(self, branch: Branch, rank: int) -> Place:
+    def _own(self, branch: Branch, rank: int) -> Connection:
         """Return the place of a client that came through this aggregator; ValueError for any other."""
         if self._behind.get(rank) is not branch:
             raise ValueError(f"rank {rank} did not join through it")
         return self._by_rank[rank]
 
-    def _lose(self, place: Place, error: PeerError) -> None:
+    def _lose(self, place: Connection, error: PeerError) -> None:
         """End a connection; with an aggregator's, all its clients are lost."""
         if not isinstance(place, Branch):
             super()._lose(place, error)
@@ -212,18 +212,18 @@ class TcpServer(Relay):
                 self._forget(place.stream)
                 place.say(Control.END)
                 place.stream.close()
-            place.session.forget()
+            place.delivery.forget()
             for rank, branch in self._behind.items():
                 if branch is place:
                     party = self._by_rank[rank].party
                     text = f"{party} is gone with its aggregator: {error}"
                     super()._lose(self._by_rank[rank], PeerGone(text, rank=rank))
 
-    def _may_return(self, place: Place) -> bool:
+    def _may_return(self, place: Connection) -> bool:
         # An aggregator has sums and links of its own that end with its connection.
         return super()._may_return(place) and not isinstance(place, Branch)
 
-    def _decide(self, guest: Guest, hello: Hello) -> None:
+    def _decide(self, guest: Guest, hello: Introduction) -> None:
         if hello.rank != SERVER.rank or self._keys is None:
             super()._decide(guest, hello)
         elif hello.session == ASKS:  # to tell its own clients
@@ -235,13 +235,13 @@ class TcpServer(Relay):
         """Let an aggregator in, which has shown the server's own certificate, if this run can have one."""
         parties = len(self.peers) + 1
         if not self._adds_up:
-            guest.refuse(Welcome(Answer.NO_AGGREGATORS, SERVER.rank, parties))
+            guest.refuse(Welcome(Admission.NO_AGGREGATORS, SERVER.rank, parties))
             self._dismiss(guest, "it is an aggregator, and this server has no use for one")
             return
         self._let_in(guest)
-        branch = Branch(SERVER, guest.stream, Session(0), name=guest.stream.name)
+        branch = Branch(SERVER, guest.stream, Delivery(0), name=guest.stream.name)
         self._branches.append(branch)
-        guest.stream.write(Welcome(Answer.WELCOME, SERVER.rank, parties).encode())
+        guest.stream.write(Welcome(Admission.WELCOME, SERVER.rank, parties).encode())
         self._put_down(branch, SERVER.rank, encode_limit(self.most_frame))
         self._note(f"an aggregator joined from {branch.name}")
         self._sort(branch)
@@ -252,11 +252,11 @@ class TcpServer(Relay):
         if branch.backlog > RELAY_BYTES:
             raise ValueError("it asks for clients and does not read the answers")
         if place is None or self._is_here(place) or place.gone:
-            self._put_down(branch, rank, encode_answer(Answer.NO_SUCH_RANK if place is None else Answer.TAKEN))
+            self._put_down(branch, rank, encode_answer(Admission.NO_SUCH_RANK if place is None else Admission.TAKEN))
             return
         self._behind[rank] = branch
-        self._put_down(branch, rank, encode_answer(Answer.WELCOME))
-        while early := place.session.next():
+        self._put_down(branch, rank, encode_answer(Admission.WELCOME))
+        while early := place.delivery.next():
             self._put_down(branch, rank, early[1])
-        place.session.forget()
+        place.delivery.forget()
         self._note_joined(place, f"the aggregator at {branch.name}")

@@ -18,11 +18,11 @@ from collections.abc import Callable, Sequence
 
 from fastlloyd.errors import ConfigError, PeerError, PeerGone, PeerTimeout
 from fastlloyd.net.tcp.address import Network
-from fastlloyd.net.tcp.admission import MAX_CLIENTS, Answer, Guest, Hello, Keys, Welcome
+from fastlloyd.net.tcp.admission import MAX_CLIENTS, Admission, Guest, Introduction, Keys, Welcome
+from fastlloyd.net.tcp.delivery import ASKS, ID_BYTES, NO_ID, Delivery, most_kept
 from fastlloyd.net.tcp.door import ADMISSION_S, Door, close_all
-from fastlloyd.net.tcp.session import ASKS, ID_BYTES, NO_ID, Session, most_kept
 from fastlloyd.net.tcp.stream import Stream
-from fastlloyd.net.tcp.transport import CLOSE_S, Place
+from fastlloyd.net.tcp.transport import CLOSE_S, Connection
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
 RELAY_BYTES = 1 << 23
@@ -96,9 +96,9 @@ class Relay(Door):
         self._stall_s = stall_s
         self._offer = offer
         most = most_kept(count, reconnect_s)
-        self._by_rank = {party.rank: Place(party, session=Session(most)) for party in self.peers}
-        self._holding: list[Place] = []
-        self._away: dict[Place, None] = {}
+        self._by_rank = {party.rank: Connection(party, delivery=Delivery(most)) for party in self.peers}
+        self._holding: list[Connection] = []
+        self._away: dict[Connection, None] = {}
 
     @property
     def joined(self) -> int:
@@ -119,19 +119,19 @@ class Relay(Door):
             Its connection is known to have ended, or it leaves too much unread.
         """
         # Whoever is no client has no place; `check_send` refuses it.
-        self._send_to(self._by_rank.get(peer.rank) or Place(peer), peer, SERVER.rank, frame)
+        self._send_to(self._by_rank.get(peer.rank) or Connection(peer), peer, SERVER.rank, frame)
 
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[Connection]:
         return [*self._by_rank.values()]
 
-    def _is_here(self, place: Place) -> bool:
+    def _is_here(self, place: Connection) -> bool:
         """Whether a client has joined."""
-        return place.session.id != NO_ID
+        return place.delivery.id != NO_ID
 
     def _pump(self, timeout_s: float) -> None:
         for key, mask in self._selector.select(self._until(timeout_s)):
             holder = key.data
-            if isinstance(holder, Place):
+            if isinstance(holder, Connection):
                 self._move(holder, mask)
             else:
                 self._open(holder, mask)
@@ -150,7 +150,7 @@ class Relay(Door):
             break
         return self._until_next_deadline(timeout_s)
 
-    def _route(self, place: Place, rank: int, frame: bytes) -> None:
+    def _route(self, place: Connection, rank: int, frame: bytes) -> None:
         """Keep a frame for the server; relay any other, under the rank of whoever sent it."""
         if rank == SERVER.rank:
             self._keep(place, place.party, frame)
@@ -164,7 +164,7 @@ class Relay(Door):
         else:
             self._relay(place, target, frame)
 
-    def _relay(self, source: Place, target: Place, frame: bytes) -> None:
+    def _relay(self, source: Connection, target: Connection, frame: bytes) -> None:
         """Pass a frame on; the sender's place, not its own words, says whose it is."""
         target.put(source.party.rank, frame)
         if target.stream is not None and not target.gone:
@@ -198,11 +198,11 @@ class Relay(Door):
                 text = f"{target.party} has read nothing for {self._stall_s:g} s and holds up {place.party}"
                 self._lose(target, PeerTimeout(text, rank=target.party.rank))
 
-    def _lose(self, place: Place, error: PeerError) -> None:
+    def _lose(self, place: Connection, error: PeerError) -> None:
         self._away.pop(place, None)
         super()._lose(place, error)
 
-    def _miss(self, place: Place, stream: Stream) -> None:
+    def _miss(self, place: Connection, stream: Stream) -> None:
         super()._miss(place, stream)
         self._away[place] = None
         self._note(f"the connection of {place.party} was cut; it has {self._reconnect_s:g} s to come back")
@@ -214,50 +214,50 @@ class Relay(Door):
             text = f"{place.party} is gone: its connection was cut, and it did not come back in {self._reconnect_s:g} s"
             self._lose(place, PeerGone(text, rank=place.party.rank))
 
-    def _decide(self, guest: Guest, hello: Hello) -> None:
+    def _decide(self, guest: Guest, hello: Introduction) -> None:
         """Let a client have its place, if that is free or its own."""
         rank = hello.rank
         place = self._by_rank.get(rank)
         parties = len(self.peers) + 1
         if place is None:
-            guest.refuse(Welcome(Answer.NO_SUCH_RANK, rank, parties))
+            guest.refuse(Welcome(Admission.NO_SUCH_RANK, rank, parties))
             self._dismiss(guest, f"it wants rank {rank}, expected 1 to {parties - 1}")
         elif hello.session == ASKS:
             self._show(guest, self._offer, rank)
         elif hello.session != NO_ID:
             self._return(place, guest, hello)
         elif place.gone or not self._is_free(place):
-            guest.refuse(Welcome(Answer.TAKEN, rank, parties))
+            guest.refuse(Welcome(Admission.TAKEN, rank, parties))
             self._dismiss(guest, f"it comes as {place.party}, who has joined already")
         else:
             self._let_in(guest)
             self._admit(place, guest.stream)
 
-    def _note_joined(self, place: Place, origin: str) -> None:
+    def _note_joined(self, place: Connection, origin: str) -> None:
         """Say who has joined; nobody else can once all have."""
         self._note(f"{place.party} joined from {origin}: {self.joined} of {len(self.peers)}")
         if self.joined == len(self.peers) and not self._reconnect_s:
             self._close_port()
 
-    def _is_free(self, place: Place) -> bool:
+    def _is_free(self, place: Connection) -> bool:
         """Whether a client may join in this place: nobody has, or the welcome was cut off before it took anything."""
-        unused = place.session.taken == place.session.confirmed == 0 and place.returns < _MOST_RETURNS
+        unused = place.delivery.taken == place.delivery.confirmed == 0 and place.returns < _MOST_RETURNS
         return not self._is_here(place) or (unused and place in self._away)
 
-    def _admit(self, place: Place, stream: Stream) -> None:
+    def _admit(self, place: Connection, stream: Stream) -> None:
         """Let a client in, and send what has waited for it."""
         place.returns += self._is_here(place)
-        place.session.id = os.urandom(ID_BYTES)
+        place.delivery.id = os.urandom(ID_BYTES)
         if not self._welcome(place, stream, 0):
             return
         self._note_joined(place, stream.name)
         self._sort(place)
 
-    def _return(self, place: Place, guest: Guest, hello: Hello) -> None:
+    def _return(self, place: Connection, guest: Guest, hello: Introduction) -> None:
         """Let a client go on with its session, if it is its own; what it lacks is sent again."""
-        known = hmac.compare_digest(hello.session, place.session.id) and place.returns < _MOST_RETURNS
+        known = hmac.compare_digest(hello.session, place.delivery.id) and place.returns < _MOST_RETURNS
         if place.gone or not self._reconnect_s or not known:
-            guest.refuse(Welcome(Answer.NO_SUCH_SESSION, hello.rank, len(self.peers) + 1))
+            guest.refuse(Welcome(Admission.NO_SUCH_SESSION, hello.rank, len(self.peers) + 1))
             self._dismiss(guest, f"it comes back as {place.party}, whose session is over or another one")
             return
         was = f" after {time.monotonic() - place.cut:.1f} s" if place in self._away else ""
@@ -268,9 +268,9 @@ class Relay(Door):
         self._note(f"{place.party} is back{was}, from {guest.stream.name}")
         self._sort(place)
 
-    def _welcome(self, place: Place, stream: Stream, taken: int) -> bool:
+    def _welcome(self, place: Connection, stream: Stream, taken: int) -> bool:
         """Go on with a client over this connection, and send what it has not taken yet; False where that cannot be."""
-        session = place.session
+        delivery = place.delivery
         try:
             self._go_on(place, stream, taken)
         except ValueError as error:
@@ -278,7 +278,7 @@ class Relay(Door):
             self._lose(place, PeerError(f"{place.party} cannot come back: {error}", rank=place.party.rank))
             return False
         self._away.pop(place, None)
-        answer = Welcome(Answer.WELCOME, place.party.rank, len(self.peers) + 1, session.id, session.tell())
+        answer = Welcome(Admission.WELCOME, place.party.rank, len(self.peers) + 1, delivery.id, delivery.tell())
         stream.write(answer.encode())
         stream.flush()
         place.feed()

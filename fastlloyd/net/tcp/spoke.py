@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 from fastlloyd.errors import ConfigError, FastLloydError, PeerError, PeerGone, PeerTimeout
 from fastlloyd.net.tcp.address import Address
-from fastlloyd.net.tcp.admission import Answer, Keys, Welcome
-from fastlloyd.net.tcp.knock import Found, Way
+from fastlloyd.net.tcp.admission import Admission, Keys, Welcome
+from fastlloyd.net.tcp.delivery import Delivery, most_kept
 from fastlloyd.net.tcp.proxy import Proxy
-from fastlloyd.net.tcp.session import Session, most_kept
 from fastlloyd.net.tcp.stream import Stream
-from fastlloyd.net.tcp.transport import CLOSE_S, Place, TcpTransport
+from fastlloyd.net.tcp.transport import CLOSE_S, Connection, TcpTransport
+from fastlloyd.net.tcp.way_in import Found, Way
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
 _FIRST_PAUSE_S = 0.1
@@ -60,8 +60,8 @@ class TcpClient(TcpTransport):
         super().__init__(me, (SERVER, *others), close_deadline_s, reconnect_s)
         self._way = way
         self._note = note
-        self._hub = Place(SERVER, stream, Session(most_kept(1, reconnect_s)))
-        self._hub.session.id = welcome.session
+        self._hub = Connection(SERVER, stream, Delivery(most_kept(1, reconnect_s)))
+        self._hub.delivery.id = welcome.session
         self._next_try = 0.0
         self._pause_s = _FIRST_PAUSE_S
         self._why = "it hung up"
@@ -77,7 +77,7 @@ class TcpClient(TcpTransport):
         """
         self._send_to(self._hub, peer, peer.rank, frame)
 
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[Connection]:
         return [self._hub]
 
     def _pump(self, timeout_s: float) -> None:
@@ -87,17 +87,17 @@ class TcpClient(TcpTransport):
         for key, mask in self._selector.select(timeout_s):
             self._move(key.data, mask)
 
-    def _sender(self, place: Place, rank: int) -> PartyId:
+    def _sender(self, place: Connection, rank: int) -> PartyId:
         # As the header has it, which the server wrote.
         return PartyId(rank) if PartyId(rank) in self.peers else SERVER
 
-    def _route(self, place: Place, rank: int, frame: bytes) -> None:
+    def _route(self, place: Connection, rank: int, frame: bytes) -> None:
         sender = PartyId(rank)
         if sender not in self.peers:
             raise ValueError(f"it is said to come from rank {rank}")
         self._keep(place, sender, frame)
 
-    def _miss(self, place: Place, stream: Stream) -> None:
+    def _miss(self, place: Connection, stream: Stream) -> None:
         super()._miss(place, stream)
         self._next_try = place.cut + _spread(_FIRST_PAUSE_S)
         self._pause_s = _FIRST_PAUSE_S
@@ -114,10 +114,10 @@ class TcpClient(TcpTransport):
         elif self._next_try > now or end - now < _LEAST_TRY_S:
             time.sleep(max(0.0, min(end, max(self._next_try, now + _LEAST_TRY_S)) - now))
         else:
-            session = self._hub.session
+            delivery = self._hub.delivery
             found = None
             try:
-                found, self._why, _ = self._way.attempt(min(end, now + _TRY_S), session.id, session.taken)
+                found, self._why, _ = self._way.attempt(min(end, now + _TRY_S), delivery.id, delivery.taken)
             except (ConfigError, PeerError) as error:
                 # A name that is not found, or another's certificate: the network may be better in a second.
                 self._why = str(error)
@@ -129,8 +129,8 @@ class TcpClient(TcpTransport):
 
     def _go_on_with(self, stream: Stream, welcome: Welcome) -> None:
         """Go on with the session on a connection that was found, if the server does."""
-        session = self._hub.session
-        if welcome.answer is not Answer.WELCOME or welcome.session != session.id:
+        delivery = self._hub.delivery
+        if welcome.answer is not Admission.WELCOME or welcome.session != delivery.id:
             stream.close()
             self._give_up("the connection to it was cut, and it does not take this client back")
             return

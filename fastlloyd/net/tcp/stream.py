@@ -3,7 +3,7 @@
 ::
 
     length u32 | rank u16 | taken u64 | frame      little endian; to the server: whom it is for, from it: whose it is;
-                                                   how many frames the sender has taken (`net/tcp/session.py`)
+                                                   how many frames the sender has taken (`net/tcp/delivery.py`)
 
 TLS goes through memory buffers, so that both kinds of connection look alike from outside and no call of
 OpenSSL ever waits for the network.

@@ -6,7 +6,7 @@ links on top (`net/link/secure.py`) are encrypted from end to end. Everything is
 bytes move during `send`, `receive` and `close`.
 
 What a connection's end means: its last frames are given out, then `receive` raises `PeerGone` once. A connection that
-was cut, without a word of its end, may come back for a while first (`net/tcp/session.py`); nobody above notices.
+was cut, without a word of its end, may come back for a while first (`net/tcp/delivery.py`); nobody above notices.
 
 Source: docs/sites.md.
 """
@@ -24,7 +24,7 @@ from typing import Any
 
 from fastlloyd.errors import InternalError, PeerError, PeerGone, SecurityError
 from fastlloyd.net.tcp.admission import tls_problem
-from fastlloyd.net.tcp.session import CONTROL_RANK, FRAME_COST, Control, Session
+from fastlloyd.net.tcp.delivery import CONTROL_RANK, FRAME_COST, Control, Delivery
 from fastlloyd.net.tcp.stream import Stream, TooLong
 from fastlloyd.net.transport import Transport
 from fastlloyd.wire.header import PartyId
@@ -41,7 +41,7 @@ _FEED_BYTES = 1 << 18
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class Connection:
     """One connection and what waits on this side of it.
 
     Attributes
@@ -50,11 +50,11 @@ class Place:
         Who is at the other end.
     stream : Stream or None
         None before it has joined, and while its connection is cut.
-    session : Session
+    delivery : Delivery
         Frames that wait for it, and what it has taken.
     waiting_bytes : int
         How much has come from it and was not taken yet.
-    held : (Place, bytes) or None
+    held : (Connection, bytes) or None
         A frame for another client that waits until that one reads.
     since : float
         When `held` came.
@@ -71,9 +71,9 @@ class Place:
 
     party: PartyId
     stream: Stream | None = None
-    session: Session = field(default_factory=Session)
+    delivery: Delivery = field(default_factory=Delivery)
     waiting_bytes: int = 0
-    held: tuple[Place, bytes] | None = None
+    held: tuple[Connection, bytes] | None = None
     since: float = 0.0
     moved: tuple[int, float] = (0, 0.0)
     cut: float = 0.0
@@ -87,7 +87,7 @@ class Place:
     @property
     def backlog(self) -> int:
         """How many bytes wait to go out to it."""
-        return self.session.waiting_bytes + (0 if self.stream is None else self.stream.waiting_bytes)
+        return self.delivery.waiting_bytes + (0 if self.stream is None else self.stream.waiting_bytes)
 
     @property
     def open(self) -> bool:
@@ -97,22 +97,22 @@ class Place:
     def put(self, rank: int, frame: bytes) -> None:
         """Send a frame, or keep it until the other end is there and takes it."""
         if not self.gone:
-            self.session.put(rank, frame)
+            self.delivery.put(rank, frame)
             self.feed()
 
     def feed(self) -> None:
         """Hand frames to the connection as fast as it takes them."""
         stream = self.stream
         if stream is not None:
-            while stream.waiting_bytes < _FEED_BYTES and not stream.broken and (found := self.session.next()):
-                stream.put_frame(*found, self.session.tell())
+            while stream.waiting_bytes < _FEED_BYTES and not stream.broken and (found := self.delivery.next()):
+                stream.put_frame(*found, self.delivery.tell())
 
     def say(self, word: Control) -> None:
         """Send a control frame, which confirms as well."""
         if self.stream is not None:
             # Where TLS has failed there is nobody to tell.
             with contextlib.suppress(ssl.SSLError):
-                self.stream.put_frame(CONTROL_RANK, bytes([word]), self.session.tell())
+                self.stream.put_frame(CONTROL_RANK, bytes([word]), self.delivery.tell())
                 # That may have made room, and nobody else looks for it.
                 self.feed()
 
@@ -140,7 +140,7 @@ class TcpTransport(Transport):
         self._next_beat = 0.0
         self._selector = selectors.DefaultSelector()
         self._masks: dict[Stream, int] = {}
-        self._inbox: deque[tuple[Place, PartyId, bytes] | PeerError] = deque()
+        self._inbox: deque[tuple[Connection, PartyId, bytes] | PeerError] = deque()
         self._closed = False
 
     def receive(self, timeout_s: float) -> tuple[PartyId, bytes] | None:
@@ -185,7 +185,7 @@ class TcpTransport(Transport):
         while open_ends:
             for place, stream in open_ends:
                 place.feed()
-                if not place.session.waiting_bytes and stream not in said:
+                if not place.delivery.waiting_bytes and stream not in said:
                     said.add(stream)
                     place.say(Control.END)
                 stream.flush()
@@ -206,7 +206,7 @@ class TcpTransport(Transport):
         self._selector.close()
 
     @abstractmethod
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[Connection]:
         """Return all connections."""
 
     @abstractmethod
@@ -214,23 +214,23 @@ class TcpTransport(Transport):
         """Move bytes; wait at most so long for the first."""
 
     @abstractmethod
-    def _route(self, place: Place, rank: int, frame: bytes) -> None:
+    def _route(self, place: Connection, rank: int, frame: bytes) -> None:
         """Hand a frame that came to whom it is for; ValueError if that is nobody."""
 
-    def _limit(self, place: Place) -> int:
+    def _limit(self, place: Connection) -> int:
         """Return how long a frame of this connection may be."""
         return self.most_frame
 
-    def _sender(self, place: Place, rank: int) -> PartyId:
+    def _sender(self, place: Connection, rank: int) -> PartyId:
         """Return who sent a frame with this rank in its header."""
         return place.party
 
-    def _keep(self, place: Place, sender: PartyId, frame: bytes) -> None:
+    def _keep(self, place: Connection, sender: PartyId, frame: bytes) -> None:
         """Put a frame into the inbox."""
         place.waiting_bytes += len(frame) + FRAME_COST
         self._inbox.append((place, sender, frame))
 
-    def _move(self, place: Place, mask: int) -> None:
+    def _move(self, place: Connection, mask: int) -> None:
         """Write and read where that is possible now."""
         stream = place.stream
         if stream is None or place.gone:
@@ -247,7 +247,7 @@ class TcpTransport(Transport):
                 return
         self._sort(place)
 
-    def _sort(self, place: Place) -> None:
+    def _sort(self, place: Connection) -> None:
         """Route the frames that are whole, and note the end behind the last one."""
         stream = place.stream
         if stream is None or place.gone:
@@ -262,25 +262,25 @@ class TcpTransport(Transport):
             text = f"{place} sent what is no frame: {error}"
             self._lose(place, PeerError(text, rank=place.party.rank))
             return
-        if place.open and (stream.ended or place.session.over):
+        if place.open and (stream.ended or place.delivery.over):
             if self._may_return(place):
                 self._miss(place, stream)
             else:
                 text = f"{place} is gone: its connection ended"
                 self._lose(place, PeerGone(text, rank=place.party.rank))
             return
-        if place.session.due:
+        if place.delivery.due:
             place.say(Control.CONFIRM)
         self._watch(stream, place, reading=place.open)
 
-    def _take(self, place: Place, rank: int, taken: int, frame: bytes) -> None:
+    def _take(self, place: Connection, rank: int, taken: int, frame: bytes) -> None:
         """Count a frame and hand it on; ValueError for what is none."""
-        place.session.confirm(taken)
+        place.delivery.confirm(taken)
         if rank != CONTROL_RANK:
-            place.session.take(len(frame))
+            place.delivery.take(len(frame))
             self._route(place, rank, frame)
         elif frame == bytes([Control.END]):
-            place.session.over = True
+            place.delivery.over = True
         elif frame != bytes([Control.CONFIRM]):
             raise ValueError("a control frame that says nothing known")
 
@@ -295,18 +295,18 @@ class TcpTransport(Transport):
                 self._watch(place.stream, place, reading=place.open)
         self._next_beat = now + _BEAT_S
 
-    def _may_return(self, place: Place) -> bool:
+    def _may_return(self, place: Connection) -> bool:
         """Whether another connection may go on where this one was cut."""
-        return bool(self._reconnect_s) and not place.session.over
+        return bool(self._reconnect_s) and not place.delivery.over
 
-    def _miss(self, place: Place, stream: Stream) -> None:
+    def _miss(self, place: Connection, stream: Stream) -> None:
         """Set a cut connection aside: another one may continue its session."""
         self._forget(stream)
         stream.close()
         place.stream = None
         place.cut = time.monotonic()
 
-    def _go_on(self, place: Place, stream: Stream, taken: int) -> None:
+    def _go_on(self, place: Connection, stream: Stream, taken: int) -> None:
         """Continue a session on another connection; its other end has taken `taken` frames.
 
         Raises
@@ -314,14 +314,14 @@ class TcpTransport(Transport):
         ValueError
             That cannot be.
         """
-        place.session.rewind(taken)
+        place.delivery.rewind(taken)
         if place.stream is not None:
             self._forget(place.stream)
             place.stream.close()
         place.stream = stream
         place.moved = (0, time.monotonic())
 
-    def _lose(self, place: Place, error: PeerError) -> None:
+    def _lose(self, place: Connection, error: PeerError) -> None:
         """End a connection; `receive` tells why."""
         if place.gone:
             return
@@ -332,9 +332,9 @@ class TcpTransport(Transport):
             self._forget(place.stream)
             place.say(Control.END)
             place.stream.close()
-        place.session.forget()
+        place.delivery.forget()
 
-    def _send_to(self, place: Place, peer: PartyId, rank: int, frame: bytes | bytearray | memoryview) -> None:
+    def _send_to(self, place: Connection, peer: PartyId, rank: int, frame: bytes | bytearray | memoryview) -> None:
         """Queue a frame for a connection, unless it is gone or takes nothing."""
         self._require_open()
         copy = bytes(frame)

@@ -20,15 +20,15 @@ import struct
 from enum import IntEnum
 
 from fastlloyd.errors import PeerError, PeerGone, PeerTimeout, Reason, SecurityError, printable
-from fastlloyd.net.link.frame import Kind
-from fastlloyd.net.tcp.admission import Answer
+from fastlloyd.net.link.frame import FrameKind
+from fastlloyd.net.tcp.admission import Admission
 from fastlloyd.wire.header import PartyId
 
 _LIMIT = struct.Struct("<I")
 _MOST_TEXT_BYTES = 1 << 11
-UPWARD = (Kind.RECORD, Kind.START, Kind.ABORT, Kind.ABORT_ACK, Kind.DONE)
+UPWARD = (FrameKind.RECORD, FrameKind.START, FrameKind.ABORT, FrameKind.ABORT_ACK, FrameKind.DONE)
 """Kinds of a client's frames that an aggregator passes up."""
-DOWNWARD = (Kind.RECORD, Kind.VERDICT, Kind.ABORT, Kind.ABORT_ACK, Kind.DONE)
+DOWNWARD = (FrameKind.RECORD, FrameKind.VERDICT, FrameKind.ABORT, FrameKind.ABORT_ACK, FrameKind.DONE)
 """Kinds of frames for a client that it passes down."""
 MOST_CONTROL_BYTES = 64
 """Above the length of every frame of these kinds but RECORD."""
@@ -51,16 +51,16 @@ class TreeKind(IntEnum):
     LIMIT = 37
 
 
-def encode_answer(answer: Answer) -> bytes:
+def encode_answer(answer: Admission) -> bytes:
     """Write whether a client may come in."""
     return bytes([TreeKind.ANSWER, answer])
 
 
-def decode_answer(body: bytes) -> Answer:
+def decode_answer(body: bytes) -> Admission:
     """Read whether a client may come in; ValueError for anything else."""
     if len(body) != 1:
         raise ValueError(f"an answer has 1 byte, this one has {len(body)}")
-    return Answer(body[0])
+    return Admission(body[0])
 
 
 def encode_limit(most_frame: int) -> bytes:

@@ -18,7 +18,7 @@ from fastlloyd.masking.mask import NO_HISTORY, Masks, continue_history
 from fastlloyd.party.effects import Attest, Party, Receive, Save, Send
 from fastlloyd.party.message import recall
 from fastlloyd.party.stored import StoredRounds
-from fastlloyd.protocols.fastlloyd.ahead import Ahead, Draw
+from fastlloyd.protocols.fastlloyd.drawn_ahead import Ahead, Draw
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, VectorFormat, vector_format
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.wire.header import SERVER, PartyId, clients

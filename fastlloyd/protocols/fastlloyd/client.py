@@ -18,8 +18,8 @@ from fastlloyd.masking.mask import Masks
 from fastlloyd.party.effects import Party, Publish
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.fastlloyd.aggregate import GlobalMsa
-from fastlloyd.protocols.fastlloyd.ahead import Draw
 from fastlloyd.protocols.fastlloyd.choose_k import Chosen, choose_k
+from fastlloyd.protocols.fastlloyd.drawn_ahead import Draw
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, local_update, post_process
 from fastlloyd.wire.header import PartyId

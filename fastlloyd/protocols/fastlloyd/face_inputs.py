@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastlloyd.privacy.delta import paper_delta, settle_delta
 from fastlloyd.protocols.fastlloyd.parameters import MECHANISMS, PublicParameters
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import Common, fill_public, gather_horizontal
+from fastlloyd.run.inputs import CommonInputs, fill_public, gather_horizontal
 from fastlloyd.run.own_records import load_large
 
 
@@ -32,7 +32,7 @@ def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> 
     )
 
 
-def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
+def gather(config: RunConfig, clients: int) -> tuple[RunConfig, CommonInputs]:
     """Check what is public and alike for all parties."""
     return gather_horizontal(config, clients, public_parameters)
 

@@ -29,7 +29,7 @@ from fastlloyd.protocols.fastlloyd.plus_plan import square_limit
 from fastlloyd.protocols.fastlloyd.plus_state import State, noise_deviations
 from fastlloyd.protocols.fastlloyd.rounds import Centers
 from fastlloyd.report.expected import Expected, expect_mean
-from fastlloyd.report.quality import EXACT, UNKNOWN, Noise
+from fastlloyd.report.quality import EXACT, UNKNOWN, ResultNoise
 from fastlloyd.report.ranges import LAPLACE_TAIL, NORMAL_TAIL, ratio_deviations
 
 Floats = NDArray[np.float64]
@@ -50,7 +50,7 @@ def expect(plan: Plan) -> Expected:
     return expect_mean(sums=sums, counts=counts, share=share, k=plan.k, d=plan.d, relative=plan.relative)
 
 
-def noise_of(plan: Plan, centers: Centers, chosen: Chosen | None = None) -> Noise:
+def noise_of(plan: Plan, centers: Centers, chosen: Chosen | None = None) -> ResultNoise:
     """Say how far off the released centres and sizes may be; of a choice of k, those of the clusters that are left."""
     if not plan.private:
         return EXACT
@@ -75,7 +75,7 @@ def noise_of(plan: Plan, centers: Centers, chosen: Chosen | None = None) -> Nois
         sizes, variances = chosen.noisy_counts, gather(variances, chosen.merging.groups)
         deviations, more = _merged(centers, chosen, deviations, more, count_noise=counts)
     margins = tail * np.sqrt(variances)
-    return Noise(
+    return ResultNoise(
         size_ranges=np.clip(np.column_stack([sizes - margins, sizes + margins]), 0.0, plan.n_total),
         centre_deviations=deviations,
         tail=tail,

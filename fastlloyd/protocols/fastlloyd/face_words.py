@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastlloyd.dossier.flow import DOWN, OWN_LABELS, RELEASED, UP, Flow, Message, common, pairwise
+from fastlloyd.dossier.flow import DOWN, OWN_LABELS, RELEASED, UP, Flow, MessageClass, common, pairwise
 from fastlloyd.dossier.shared_messages import (
     ALIKE,
     BEGINNING,
@@ -25,7 +25,7 @@ from fastlloyd.errors import format_count
 from fastlloyd.report.sight import NOISE, NOTHING, Sight, Sights, see_shares
 from fastlloyd.wire import numbers
 
-_UPDATE = Message(
+_UPDATE = MessageClass(
     name="MaskedUpdate",
     about="this site's contribution to a round: sums over its records, under a mask",
     route=UP,
@@ -34,7 +34,7 @@ _UPDATE = Message(
     types=(numbers.MASKED_UPDATE,),
 )
 _NOISY = (
-    Message(
+    MessageClass(
         name="NoisyMaskedSum",
         about="the sum over all sites, with noise, still under masks",
         route=DOWN,
@@ -43,7 +43,7 @@ _NOISY = (
         types=(numbers.NOISY_MASKED_SUM,),
         when=common,
     ),
-    Message(
+    MessageClass(
         name="NoisyMaskedSum (pairwise)",
         about="the noisy sum over all sites",
         route=DOWN,
@@ -54,7 +54,7 @@ _NOISY = (
     ),
 )
 _EXACT = (
-    Message(
+    MessageClass(
         name="NoisyMaskedSum (lloyd)",
         about="the sum over all sites, without noise, still under masks",
         route=DOWN,
@@ -63,7 +63,7 @@ _EXACT = (
         types=(numbers.NOISY_MASKED_SUM,),
         when=common,
     ),
-    Message(
+    MessageClass(
         name="NoisyMaskedSum (lloyd, pairwise)",
         about="the sum over all sites, without noise",
         route=DOWN,

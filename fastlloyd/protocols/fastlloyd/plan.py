@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Annotated, Any
 
 from fastlloyd.errors import RangeError
-from fastlloyd.party.planned import PlainPlan, alike, check_delta, check_epsilon
+from fastlloyd.party.plain_plan import PlainPlan, alike, check_delta, check_epsilon
 from fastlloyd.privacy.calibration import SAMPLER_DELTA, calibrate, gaussian_noise_multiplier
 from fastlloyd.privacy.delta import automatic_delta, stated_delta
 from fastlloyd.privacy.release import NORM_OF, SHARED, Release

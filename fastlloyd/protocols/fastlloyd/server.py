@@ -14,7 +14,7 @@ import numpy as np
 
 from fastlloyd.party.effects import Attest, Gather, Party, Publish, Save, Send
 from fastlloyd.party.message import recall
-from fastlloyd.protocols.fastlloyd.ahead import Ahead, Draw
+from fastlloyd.protocols.fastlloyd.drawn_ahead import Ahead, Draw
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, vector_format
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.wire.header import SERVER, PartyId, clients

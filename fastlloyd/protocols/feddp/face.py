@@ -16,7 +16,7 @@ from fastlloyd.data.bounds import Bounds, unscale
 from fastlloyd.data.records import OwnRecords
 from fastlloyd.errors import ConfigError, Reason, format_count
 from fastlloyd.kmeans.movement import movements
-from fastlloyd.life.hello import Schema
+from fastlloyd.life.hello import Announced
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.pairwise import PairwiseMasks
 from fastlloyd.party.effects import Party
@@ -111,7 +111,7 @@ def serve(session: Session) -> Party[Outcome]:
     settings = settings_from(public.settings)
     points = own.points if settings.needs_points else None
 
-    def make(schema: Schema) -> Plan:
+    def make(schema: Announced) -> Plan:
         if own.names is not None and own.names != schema.names:
             raise ConfigError(
                 f"--server-data has {format_count(len(own.names), 'feature')}, the clients have "

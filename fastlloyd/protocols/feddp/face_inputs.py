@@ -29,7 +29,7 @@ from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.settings import PRIVATE, Settings, settings_from
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import Common, fill_public, public_dataset, settle_features, settle_size, share_caps
+from fastlloyd.run.inputs import CommonInputs, fill_public, public_dataset, settle_features, settle_size, share_caps
 from fastlloyd.run.own_records import load_own
 from fastlloyd.wire.header import PartyId
 
@@ -39,7 +39,7 @@ _NOBODY = frozenset({"", "na", "nan", "n/a", "null", "none"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FedDPCommon(Common):
+class FedDPCommon(CommonInputs):
     """What all parties have alike.
 
     Attributes

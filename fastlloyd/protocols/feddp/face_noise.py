@@ -22,7 +22,7 @@ from fastlloyd.protocols.feddp.math.elbow import CLEAR, margin
 from fastlloyd.protocols.feddp.math.stage import Centers
 from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.report.expected import Expected, expect_mean
-from fastlloyd.report.quality import UNKNOWN, Noise
+from fastlloyd.report.quality import UNKNOWN, ResultNoise
 from fastlloyd.report.ranges import LAPLACE_TAIL, ratio_deviations
 
 
@@ -45,14 +45,14 @@ def expect(plan: Plan, users: int) -> Expected:
     )
 
 
-def noise_of(plan: Plan, centers: Centers, users: int, costs: NDArray[np.float64]) -> Noise:
+def noise_of(plan: Plan, centers: Centers, users: int, costs: NDArray[np.float64]) -> ResultNoise:
     """Say how far off the released centres and sizes may be, and whether a chosen k stands out; `users` as above."""
     if plan.rounds[-1].kind == START:
         return UNKNOWN
     sums, counts = deviations(plan)
     sizes = centers.noisy_counts
     reach = LAPLACE_TAIL * counts
-    return Noise(
+    return ResultNoise(
         size_ranges=np.clip(np.column_stack([sizes - reach, sizes + reach]), 0.0, plan.n_total),
         centre_deviations=ratio_deviations(centers.exact, sizes, sums=sums, counts=counts, tail=LAPLACE_TAIL),
         tail=LAPLACE_TAIL,

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastlloyd.dossier.flow import DOWN, OWN_LABELS, RELEASED, UP, Flow, Message
+from fastlloyd.dossier.flow import DOWN, OWN_LABELS, RELEASED, UP, Flow, MessageClass
 from fastlloyd.dossier.shared_messages import BEGINNING, CHAINS, COUNTERS, HELLO, PAIRS, PLAN_PROPOSAL, READY
 from fastlloyd.protocols.feddp.settings import PRIVATE
 from fastlloyd.report.sight import NOISE, Sight, Sights, see_shares
 from fastlloyd.wire import numbers
 
 _OWN = (
-    Message(
+    MessageClass(
         name="MaskedStatistic",
         about="this site's contribution to a step: sums over its records with a share of noise, under a mask",
         route=UP,
@@ -23,7 +23,7 @@ _OWN = (
         others="never sent to them",
         types=(numbers.MASKED_STATISTIC,),
     ),
-    Message(
+    MessageClass(
         name="ProjectionMessage",
         about="the directions in which the records differ most",
         route=DOWN,
@@ -32,7 +32,7 @@ _OWN = (
         types=(numbers.PROJECTION_MESSAGE,),
         when=lambda facts: facts.get("start", "feddp") in ("feddp", PRIVATE),
     ),
-    Message(
+    MessageClass(
         name="ProjectedCentersMessage",
         about="first centres, projected",
         route=DOWN,
@@ -41,7 +41,7 @@ _OWN = (
         types=(numbers.PROJECTED_CENTERS_MESSAGE,),
         when=lambda facts: facts.get("start", "feddp") in ("feddp", PRIVATE),
     ),
-    Message(
+    MessageClass(
         name="CentersMessage",
         about="the centres after a step",
         route=DOWN,

@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastlloyd.party.planned import PlainPlan
+from fastlloyd.party.plain_plan import PlainPlan
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
 from fastlloyd.privacy.shares import noise_price
 from fastlloyd.protocols.feddp.budget import CENTERS, OUTER, START, WEIGHTS, Kind

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.masking.fixed import GAUSSIAN_TAIL, LAPLACE_TAIL, choose_fraction_bits
-from fastlloyd.party.planned import ACCOUNTING_SLACK, alike, check_delta, check_epsilon
+from fastlloyd.party.plain_plan import ACCOUNTING_SLACK, alike, check_delta, check_epsilon
 from fastlloyd.privacy.calibration import calibrate
 from fastlloyd.privacy.delta import stated_delta
 from fastlloyd.protocols.feddp.budget import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastlloyd.life.sizes import plan_bounds
-from fastlloyd.party.bounds import Bounds
+from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.protocols.feddp.messages import (
     CentersMessage,
     MaskedStatistic,
@@ -17,7 +17,7 @@ _FLOAT_BYTES = 8
 _COUNT_BYTES = 4
 
 
-def bounds(plan: Plan) -> Bounds:
+def bounds(plan: Plan) -> MessageBounds:
     """Return the bounds of what a peer may send once the plan is known."""
     statistics = (plan.elements(t) * plan.ring_of(t) // 8 for t in range(len(plan.rounds)))
     costs = plan.k if plan.choose_k else 0

@@ -29,7 +29,7 @@ from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude
 from fastlloyd.run.horizontal import begin_client, run_server
-from fastlloyd.run.inputs import Common, fill_public, gather_horizontal, plan_inputs
+from fastlloyd.run.inputs import CommonInputs, fill_public, gather_horizontal, plan_inputs
 from fastlloyd.run.outcome import Foreseen, Outcome, Result, common_part, no_claim
 from fastlloyd.run.own_records import load_client
 from fastlloyd.run.session import Session
@@ -43,7 +43,7 @@ def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> 
     return fill_public(PublicParameters, config, clients=clients, k=k, n_total=n_total)
 
 
-def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
+def gather(config: RunConfig, clients: int) -> tuple[RunConfig, CommonInputs]:
     """Check what is public and alike for all parties."""
     return gather_horizontal(config, clients, public_parameters)
 

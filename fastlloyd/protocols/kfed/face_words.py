@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastlloyd.dossier.flow import DOWN, OWN_LABELS, UP, Flow, Message
+from fastlloyd.dossier.flow import DOWN, OWN_LABELS, UP, Flow, MessageClass
 from fastlloyd.dossier.shared_messages import BEGINNING, CHAINS, COUNTERS, HELLO, PLAN_PROPOSAL, READY
 from fastlloyd.report.sight import NOTHING, Sight, Sights
 from fastlloyd.wire import numbers
 
 _OWN = (
-    Message(
+    MessageClass(
         name="LocalCenters (kfed)",
         about="the centres of this site's own records",
         route=UP,
@@ -22,7 +22,7 @@ _OWN = (
         others="never sent to them",
         types=(numbers.LOCAL_CENTERS,),
     ),
-    Message(
+    MessageClass(
         name="MergedCenters (kfed)",
         about="the result",
         route=DOWN,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.masking.fixed import choose_fraction_bits
-from fastlloyd.party.planned import PlainPlan, alike
+from fastlloyd.party.plain_plan import PlainPlan, alike
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.kfed.parameters import PublicParameters
 from fastlloyd.protocols.kfed.settings import settings_from

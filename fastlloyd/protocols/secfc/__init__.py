@@ -7,7 +7,7 @@
 `server.py`           phase 2, the server: lines 18 to 23
 `reveal.py`           the centres at the end, opened by clients to clients (§7)
 `setup_messages.py`   the messages before round 0; `messages.py`, those of the rounds
-`math/course.py`      one start's course: its first assignment and its iterations
+`math/attempt.py`     one start: its first assignment and its iterations
 `math/start.py`       the first assignment: line 7, and the separated start of §5
 `math/totals.py`      which of several starts has the least inertia
 `math/differences.py` the differences whose signs are asked for, on shares
@@ -15,7 +15,7 @@
 `math/signs.py`       the values that the server decodes in place of distances
 `math/tournament.py`  the nearest centre from comparisons: lines 21 and 25
 `math/clusters.py`    the clusters that have points
-`math/masks.py`       what hides a round's answers; `math/turn.py`: the secret rotation of all records
+`math/masks.py`       what hides a round's answers; `math/rotation.py`: the secret rotation of all records
 `math/onion.py`       the layers of encryption of the union
 `settings.py`         what may be chosen; `parameters.py`, what the parties agree on
 `plan.py`             what follows for one run: code, field, limits (§4.1, App. A)

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Send
+from fastlloyd.protocols.secfc.math.attempt import Attempt
 from fastlloyd.protocols.secfc.math.coded import Coder
-from fastlloyd.protocols.secfc.math.course import Course
 from fastlloyd.protocols.secfc.math.differences import JoinedDifferences, Question, Step
-from fastlloyd.protocols.secfc.math.masks import RoundMasks, Transcript
+from fastlloyd.protocols.secfc.math.masks import RoundMasks, ServerDigest
+from fastlloyd.protocols.secfc.math.rotation import turn_back
 from fastlloyd.protocols.secfc.math.totals import least_inertia
-from fastlloyd.protocols.secfc.math.turn import turn_back
 from fastlloyd.protocols.secfc.messages import CodedValues, Finished, Signs, SignsFormat
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.protocols.secfc.reveal import local_inertia, reveal_centers
@@ -108,10 +108,10 @@ def client(
     """
     coder = Coder(plan.code, shares.elements)
     exchange = _Exchange(me, plan, coder, seed, run_id)
-    ended: list[Course] = []
+    ended: list[Attempt] = []
     yield Record(plan.all_releases())
     for numbers in plan.passes:
-        courses = [Course(plan, coder, number) for number in numbers]  # line 7, from the public seed
+        courses = [Attempt(plan, coder, number) for number in numbers]  # line 7, from the public seed
         while running := [course for course in courses if course.state == "on"]:  # line 9
             yield from exchange.step([course.step() for course in running])  # lines 10 to 25
         ended += courses
@@ -145,7 +145,7 @@ class _Exchange:
 
     def __init__(self, me: PartyId, plan: Plan, coder: Coder, seed: bytes, run_id: bytes) -> None:
         self._me, self._plan, self._coder, self._seed = me, plan, coder, seed
-        self._replies = Transcript(run_id)
+        self._replies = ServerDigest(run_id)
         self._t = 0
         self.history: list[tuple[PartyId, ...]] = []
         """Per step, the clients whose answers were decoded."""

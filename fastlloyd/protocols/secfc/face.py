@@ -19,8 +19,8 @@ from fastlloyd.party.settings import describe_settings
 from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.protocols.secfc.client import ClientResult, client
 from fastlloyd.protocols.secfc.face_words import data_flow, who_sees
+from fastlloyd.protocols.secfc.math.rotation import draw_rotation, rotate
 from fastlloyd.protocols.secfc.math.tournament import count_rounds
-from fastlloyd.protocols.secfc.math.turn import draw_rotation, rotate
 from fastlloyd.protocols.secfc.parameters import PublicParameters
 from fastlloyd.protocols.secfc.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.secfc.server import server
@@ -35,7 +35,7 @@ from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude, conclude_without_result
 from fastlloyd.run.horizontal import begin_client
-from fastlloyd.run.inputs import Common, fill_public, gather_horizontal, plan_inputs
+from fastlloyd.run.inputs import CommonInputs, fill_public, gather_horizontal, plan_inputs
 from fastlloyd.run.outcome import (
     Facts,
     Foreseen,
@@ -66,7 +66,7 @@ def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> 
     return fill_public(PublicParameters, config, clients=clients, k=k, n_total=n_total)
 
 
-def gather(config: RunConfig, clients: int) -> tuple[RunConfig, Common]:
+def gather(config: RunConfig, clients: int) -> tuple[RunConfig, CommonInputs]:
     """Check what is public and alike for all parties.
 
     Raises

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastlloyd.dossier.flow import ACROSS, DOWN, UP, Flow, Message
+from fastlloyd.dossier.flow import ACROSS, DOWN, UP, Flow, MessageClass
 from fastlloyd.dossier.shared_messages import BEGINNING, CHAINS, COUNTERS, HELLO, PLAN_PROPOSAL, READY, SEED
 from fastlloyd.report.sight import NOTHING, Sight, Sights
 from fastlloyd.wire import numbers
 
 _OWN = (
-    Message(
+    MessageClass(
         name="Size",
         about="how many records this site brings",
         route=UP,
@@ -22,7 +22,7 @@ _OWN = (
         others="the same, in the plan",
         types=(numbers.SIZE,),
     ),
-    Message(
+    MessageClass(
         name="LayerPublicKey, SealedTags, Union (membership)",
         about="hide whose a record is",
         route=ACROSS,
@@ -31,7 +31,7 @@ _OWN = (
         types=(numbers.LAYER_PUBLIC_KEY, numbers.SEALED_TAGS, numbers.UNION),
         when=lambda facts: bool(facts.get("membership")),
     ),
-    Message(
+    MessageClass(
         name="DataShares",
         about="a secret share of every record of this site, another one for each client",
         route=ACROSS,
@@ -39,7 +39,7 @@ _OWN = (
         others="one share of each record, as good as random for any t clients together",
         types=(numbers.DATA_SHARES,),
     ),
-    Message(
+    MessageClass(
         name="Shared",
         about="the shares are there",
         route=UP,
@@ -47,7 +47,7 @@ _OWN = (
         others="-",
         types=(numbers.SHARED,),
     ),
-    Message(
+    MessageClass(
         name="CodedValues",
         about="comparisons of distances and of their totals, computed on shares, masked, blurred and in a secret order",
         route=UP,
@@ -56,7 +56,7 @@ _OWN = (
         others="never sent to them",
         types=(numbers.CODED_VALUES,),
     ),
-    Message(
+    MessageClass(
         name="Signs",
         about="the outcome of the comparisons",
         route=DOWN,
@@ -65,7 +65,7 @@ _OWN = (
         "records are seeds; which start won",
         types=(numbers.SIGNS,),
     ),
-    Message(
+    MessageClass(
         name="Finished",
         about="the last assignment came",
         route=UP,
@@ -73,7 +73,7 @@ _OWN = (
         others="-",
         types=(numbers.FINISHED,),
     ),
-    Message(
+    MessageClass(
         name="Roll, CenterShares (reveal)",
         about="open the final centres to the clients",
         route="server; client to client",

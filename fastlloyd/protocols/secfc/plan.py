@@ -17,12 +17,12 @@ from functools import lru_cache
 from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.field.lagrange import Code
 from fastlloyd.field.prime import Field, choose_field
-from fastlloyd.party.planned import PlainPlan, alike
+from fastlloyd.party.plain_plan import PlainPlan, alike
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.secfc.math.onion import sealed_bytes
+from fastlloyd.protocols.secfc.math.rotation import squared_norm_bound
 from fastlloyd.protocols.secfc.math.signs import largest_difference, largest_value
 from fastlloyd.protocols.secfc.math.tournament import count_rounds
-from fastlloyd.protocols.secfc.math.turn import squared_norm_bound
 from fastlloyd.protocols.secfc.parameters import PublicParameters
 from fastlloyd.protocols.secfc.settings import DEFAULT_ITERATIONS, settle_code
 from fastlloyd.wire.header import PartyId, clients

@@ -8,7 +8,7 @@
       first l + t of these: CenterShares to every other client that is there
       all of them: decode the sums of the final clusters, divide by the sizes
 
-Clusters of fewer than `least_revealed` points are left out: the centre of a single point is that point.
+FilledClusters of fewer than `least_revealed` points are left out: the centre of a single point is that point.
 
 The server relays nothing and learns no sum. The shares of a cluster's sum give the sum of its points and the sum of
 their random vectors, so beyond the centres they tell up to t colluding clients nothing about a point.
@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.party.effects import Attest, Party, Receive, Send
-from fastlloyd.protocols.secfc.math.clusters import Clusters
+from fastlloyd.protocols.secfc.math.clusters import FilledClusters
 from fastlloyd.protocols.secfc.math.coded import Coder
-from fastlloyd.protocols.secfc.math.turn import squared_norm_bound
+from fastlloyd.protocols.secfc.math.rotation import squared_norm_bound
 from fastlloyd.protocols.secfc.messages import CenterShares, Roll
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.protocols.secfc.setup_messages import ArrayFormat
@@ -72,7 +72,7 @@ def reveal_centers(
     if me not in roll.present:
         return None, roll.present
     opening = roll.present[: plan.revealing]
-    clusters = _large_enough(Clusters.of(labels, plan.k), plan.least_revealed)
+    clusters = _large_enough(FilledClusters.of(labels, plan.k), plan.least_revealed)
     own = coder.sums(labels, clusters, plan.k)
     if me in opening:
         yield Send(tuple(p for p in roll.present if p != me), CenterShares(own, plan.field), t)
@@ -98,10 +98,10 @@ def reveal_centers(
     return centers, roll.present
 
 
-def _large_enough(clusters: Clusters, least: int) -> Clusters:
+def _large_enough(clusters: FilledClusters, least: int) -> FilledClusters:
     """Leave out clusters of fewer points than `least`."""
     kept = clusters.sizes >= least
-    return Clusters(clusters.used[kept], clusters.sizes[kept])
+    return FilledClusters(clusters.used[kept], clusters.sizes[kept])
 
 
 def _open(shares: NDArray[np.float64], opening: tuple[PartyId, ...], plan: Plan) -> NDArray[np.int64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastlloyd.life.sizes import plan_bounds
-from fastlloyd.party.bounds import Bounds
+from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.protocols.secfc.math.onion import TAG_BYTES, sealed_bytes
 from fastlloyd.protocols.secfc.messages import CenterShares, CodedValues, Finished, Roll, Signs
 from fastlloyd.protocols.secfc.plan import Plan
@@ -13,7 +13,7 @@ from fastlloyd.randomness.prg import KEY_BYTES
 _NUMBER_BYTES = 8
 
 
-def bounds(plan: Plan) -> Bounds:
+def bounds(plan: Plan) -> MessageBounds:
     """Return the bounds of what a peer may send once the plan is known."""
     records, element, bitmap = sum(plan.sizes), plan.field.element_bytes, (plan.clients + 7) // 8
     sizes = {

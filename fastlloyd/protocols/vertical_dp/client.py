@@ -44,7 +44,7 @@ class ClientResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PaidSketches:
     """What a party will send, paid for in its ledger.
 
     Attributes
@@ -59,7 +59,7 @@ class Prepared:
 
 def prepare(
     me: PartyId, raw_points: NDArray[np.float64], plan: Plan, keys: GroupKeys, *, secret: SecretRandom
-) -> Party[Prepared]:
+) -> Party[PaidSketches]:
     """Compute a party's message, write its releases down, and wait until every party has done so.
 
     Parameters
@@ -88,10 +88,10 @@ def prepare(
     yield Record(plan.all_releases())
     yield from tell_ready()
     yield from await_go()
-    return Prepared(noisy_centers, message)
+    return PaidSketches(noisy_centers, message)
 
 
-def client(prepared: Prepared, plan: Plan) -> Party[ClientResult]:
+def client(prepared: PaidSketches, plan: Plan) -> Party[ClientResult]:
     """Send what was prepared, and receive the result if it is shared.
 
     Notes

@@ -21,7 +21,7 @@ from fastlloyd.protocols.vertical_dp.math.pair import likelihood_error
 from fastlloyd.protocols.vertical_dp.messages import Told
 from fastlloyd.protocols.vertical_dp.plan import Plan
 from fastlloyd.report.expected import PRIOR_VARIANCE, Expected
-from fastlloyd.report.quality import EXACT, Noise
+from fastlloyd.report.quality import EXACT, ResultNoise
 from fastlloyd.report.ranges import NORMAL_TAIL
 
 
@@ -36,13 +36,13 @@ def expect(plan: Plan) -> Expected:
     return Expected(centre_noise=math.hypot(weights, local) / 2.0, k=plan.k, d=plan.d)
 
 
-def noise_of(plan: Plan, told: Told) -> Noise:
+def noise_of(plan: Plan, told: Told) -> ResultNoise:
     """Say how far off centres and sizes may be: by the server's own draws, and by what it told the parties of them."""
     if told.weights is None or told.spread is None:
         return EXACT  # of vertical-plain
     spread, reach = told.spread, NORMAL_TAIL * told.spread.weights
     sizes = np.column_stack([told.weights - reach, told.weights + reach])
-    return Noise(
+    return ResultNoise(
         size_ranges=np.clip(sizes, 0.0, plan.n_total),
         centre_deviations=spread.centers,
         unsettled=spread.unsettled,

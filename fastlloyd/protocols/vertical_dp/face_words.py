@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastlloyd.dossier.flow import DOWN, NO_LABELS, Flow, Message
+from fastlloyd.dossier.flow import DOWN, NO_LABELS, Flow, MessageClass
 from fastlloyd.dossier.shared_messages import BEGINNING, CHAINS, COLUMNS, COUNTERS, PLAN_PROPOSAL, READY
 from fastlloyd.report.sight import NOISE, NOTHING, Sight, Sights
 from fastlloyd.wire import numbers
 
-_GO = Message(
+_GO = MessageClass(
     name="Go",
     about="all have prepared what they send",
     route=DOWN,
@@ -22,7 +22,7 @@ _GO = Message(
     types=(numbers.GO,),
 )
 _BEFORE = (
-    Message(
+    MessageClass(
         name="PairPublicKey, confirmation; SeedContribution",
         about="agree on the keys of each pair of parties",
         route="party to party",
@@ -30,7 +30,7 @@ _BEFORE = (
         others="what makes the pair's secret (with weights=basic: the common seed)",
         types=(numbers.PAIR_PUBLIC_KEY, numbers.SEED_CONFIRMATION, numbers.SEED_CONTRIBUTION),
     ),
-    Message(
+    MessageClass(
         name="IdTag",
         about="compare the lists of ids",
         route="party to party",
@@ -38,7 +38,7 @@ _BEFORE = (
         others="whether its ids equal the sender's",
         types=(numbers.ID_TAG,),
     ),
-    Message(
+    MessageClass(
         name="BlindedIds, OpenedIds (intersect)",
         about="find the people whom all parties have",
         route="party to party",
@@ -48,7 +48,7 @@ _BEFORE = (
         when=lambda facts: facts.get("align") == "intersect",
     ),
 )
-_SYNOPSIS = Message(
+_SYNOPSIS = MessageClass(
     name="Synopsis",
     about="this party's one message about its columns",
     route="party to server",
@@ -56,7 +56,7 @@ _SYNOPSIS = Message(
     others="never sent to them",
     types=(numbers.SYNOPSIS,),
 )
-_PLAIN_SYNOPSIS = Message(
+_PLAIN_SYNOPSIS = MessageClass(
     name="Synopsis (vertical-plain)",
     about="this party's one message about its columns",
     route="party to server",
@@ -64,7 +64,7 @@ _PLAIN_SYNOPSIS = Message(
     others="never sent to them",
     types=(numbers.SYNOPSIS,),
 )
-_FINAL = Message(
+_FINAL = MessageClass(
     name="FinalResult",
     about="the result",
     route="server to parties",

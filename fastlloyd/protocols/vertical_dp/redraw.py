@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.protocols.vertical_dp.math.estimate import Table, basic_error
-from fastlloyd.protocols.vertical_dp.math.fit import Cells, Pair, rake, thin
+from fastlloyd.protocols.vertical_dp.math.fit import GridCells, Pair, rake, thin
 from fastlloyd.protocols.vertical_dp.math.grid import Centers, assign_cells, refine, seed_centers, walks_of
 from fastlloyd.protocols.vertical_dp.math.local import local_doubts
 from fastlloyd.protocols.vertical_dp.math.pair import likelihood_error
@@ -89,7 +89,7 @@ def redraw(plan: Plan, result: ServerResult) -> Spread:
     return Spread(centers=np.sqrt(centers / draws), unsettled=np.sqrt(settled), weights=np.sqrt(weights / draws))
 
 
-def _drawing(plan: Plan, result: ServerResult, stream: PublicStream) -> tuple[Cells, Callable[[], Cells]]:
+def _drawing(plan: Plan, result: ServerResult, stream: PublicStream) -> tuple[GridCells, Callable[[], GridCells]]:
     """Return the cells to work on, and what draws their weights again."""
     clusters, groups = plan.local_clusters, plan.table_groups
     cells, total = result.cells, result.noisy_total
@@ -97,10 +97,10 @@ def _drawing(plan: Plan, result: ServerResult, stream: PublicStream) -> tuple[Ce
         places = np.indices((clusters,) * plan.clients).reshape(plan.clients, -1).T
         weights = np.zeros((clusters,) * plan.clients)
         weights[tuple(cells.places.T)] = cells.weights
-        cells = Cells(places, weights.ravel())
+        cells = GridCells(places, weights.ravel())
     elif len(cells.weights) > _MOST_CELLS:
         kept, weights, _ = thin(cells.weights, _MOST_CELLS, stream)
-        cells = Cells(cells.places[kept], weights * (total / weights.sum()))
+        cells = GridCells(cells.places[kept], weights * (total / weights.sum()))
     knots = total * np.linspace(0.0, 1.0, _KNOTS) ** 2
     error = likelihood_error if plan.estimator == "likelihood" else basic_error
     errors = np.array([error(total, float(knot), plan.shape) for knot in knots])
@@ -110,15 +110,15 @@ def _drawing(plan: Plan, result: ServerResult, stream: PublicStream) -> tuple[Ce
         return drawn * (total / drawn.sum()) if drawn.any() else table
 
     if len(groups) == 1:
-        return cells, lambda: Cells(cells.places, noisy(cells.weights))
+        return cells, lambda: GridCells(cells.places, noisy(cells.weights))
     pairs: list[Pair] = list(combinations(range(plan.clients), 2))
     tables = {pair: result.cells.table(pair, clusters) for pair in pairs}
 
-    def fitted() -> Cells:
+    def fitted() -> GridCells:
         # Nothing falls to zero for good: a later table may ask for it again.
         drawn = {pair: noisy(table) + _NOTHING * total for pair, table in tables.items()}
         weights = rake(cells.places, cells.weights, pairs, drawn, _SWEEPS)
-        return Cells(cells.places, weights * (total / weights.sum()) if weights.any() else cells.weights)
+        return GridCells(cells.places, weights * (total / weights.sum()) if weights.any() else cells.weights)
 
     return cells, fitted
 
@@ -136,7 +136,7 @@ def _unsettled(plan: Plan, result: ServerResult, variances: Sequence[float]) -> 
     return np.hstack(found)
 
 
-def _local_sizes(plan: Plan, cells: Cells) -> list[Floats]:
+def _local_sizes(plan: Plan, cells: GridCells) -> list[Floats]:
     """Return the estimated users of each party's local clusters, shape (k',)."""
     return [
         np.bincount(cells.places[:, place], cells.weights, plan.local_clusters).astype(np.float64)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.protocols.vertical_dp.math.fit import Cells
+from fastlloyd.protocols.vertical_dp.math.fit import GridCells
 from fastlloyd.protocols.vertical_dp.messages import Spread, Told
 from fastlloyd.protocols.vertical_dp.plan import Plan
 
@@ -24,7 +24,7 @@ class ServerResult:
         Estimated users per centre.
     noisy_total : float
         Paper: n-hat (vertical-plain: n).
-    cells : Cells
+    cells : GridCells
         The weighted grid.
     local_centers : tuple of float64 arrays, shape (k', d_i)
         As released, scaled.
@@ -35,7 +35,7 @@ class ServerResult:
     centers: NDArray[np.float64]
     weights: NDArray[np.float64]
     noisy_total: float
-    cells: Cells
+    cells: GridCells
     local_centers: tuple[NDArray[np.float64], ...]
     spread: Spread | None = None
 

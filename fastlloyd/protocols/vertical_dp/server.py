@@ -18,7 +18,7 @@ from fastlloyd.party.effects import Attest, Party, Publish, Receive, Send
 from fastlloyd.privacy.sketch.sketch import Levels
 from fastlloyd.protocols.vertical_dp.client import synopsis_format
 from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS
-from fastlloyd.protocols.vertical_dp.math.fit import Cells
+from fastlloyd.protocols.vertical_dp.math.fit import GridCells
 from fastlloyd.protocols.vertical_dp.math.grid import cluster_cells
 from fastlloyd.protocols.vertical_dp.math.weights import Group, estimate_weights
 from fastlloyd.protocols.vertical_dp.messages import FinalResult, Synopsis
@@ -83,7 +83,7 @@ def finish(messages: Sequence[Synopsis], plan: Plan) -> ServerResult:
     return ServerResult(found.centers, found.weights, noisy_total, cells, local)
 
 
-def weigh(sketches: Sequence[Sequence[Levels]], noisy_total: float, plan: Plan) -> Cells:
+def weigh(sketches: Sequence[Sequence[Levels]], noisy_total: float, plan: Plan) -> GridCells:
     """Estimate the weights of the grid.
 
     Parameters
@@ -136,7 +136,7 @@ def _check_users(counts: Mapping[PartyId, int]) -> None:
             )
 
 
-def plain_cells(labels: Sequence[NDArray[np.int64]]) -> Cells:
+def plain_cells(labels: Sequence[NDArray[np.int64]]) -> GridCells:
     """Count the users of every grid cell.
 
     Raises
@@ -147,4 +147,4 @@ def plain_cells(labels: Sequence[NDArray[np.int64]]) -> Cells:
     if len({len(own) for own in labels}) != 1 or not len(labels[0]):
         raise DataError(f"expected labels of the same users, got {[len(own) for own in labels]}; align the records")
     places, counts = np.unique(np.stack(labels, axis=1), axis=0, return_counts=True)
-    return Cells(places, counts.astype(np.float64))
+    return GridCells(places, counts.astype(np.float64))

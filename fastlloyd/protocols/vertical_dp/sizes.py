@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastlloyd.life.align.sizes import align_sizes
 from fastlloyd.life.sizes import plan_bounds
-from fastlloyd.party.bounds import Bounds
+from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.protocols.vertical_dp.client import result_format, synopsis_format
 from fastlloyd.protocols.vertical_dp.messages import FinalResult, Synopsis
 from fastlloyd.protocols.vertical_dp.plan import Plan
@@ -12,7 +12,7 @@ from fastlloyd.protocols.vertical_dp.plan import Plan
 _FLOAT_BYTES = 8
 
 
-def bounds(plan: Plan) -> Bounds:
+def bounds(plan: Plan) -> MessageBounds:
     """Return the bounds of what a peer may send once the plan is known."""
     formats = (synopsis_format(plan, place) for place in range(plan.clients))
     sizes = {

@@ -30,7 +30,7 @@ from fastlloyd.protocols.vertical_he.messages import (
 )
 from fastlloyd.protocols.vertical_he.parameters import PROJECTION, THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan
-from fastlloyd.protocols.vertical_he.rounds import Result, begin, post_process, settled
+from fastlloyd.protocols.vertical_he.rounds import Released, begin, post_process, settled
 from fastlloyd.protocols.vertical_he.sharing import collect_key
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import SETUP_ROUND, PartyId
@@ -44,7 +44,7 @@ def computing_party(
     noise: Callable[[int], NDArray[np.int64]],
     *,
     start: NDArray[np.float64] | None = None,
-) -> Party[Result]:
+) -> Party[Released]:
     """Run the computing party.
 
     Parameters
@@ -106,7 +106,7 @@ def computing_party(
         there = Present(present, len(further))
         yield Send(further, there, t)
         yield Attest(me, there, t)
-    return Result(state, t + 1, tuple(path), present)
+    return Released(state, t + 1, tuple(path), present)
 
 
 def _gather_parts(

@@ -44,8 +44,7 @@ from fastlloyd.protocols.vertical_he.math.cost import round_seconds
 from fastlloyd.protocols.vertical_he.owner import owner
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import Proposal, change_epsilon, check_plan, make_plan
-from fastlloyd.protocols.vertical_he.rounds import Result as HEResult
-from fastlloyd.protocols.vertical_he.rounds import draw_noise
+from fastlloyd.protocols.vertical_he.rounds import Released, draw_noise
 from fastlloyd.protocols.vertical_he.settings import Settings
 from fastlloyd.protocols.vertical_he.sizes import bounds, early_sizes
 from fastlloyd.randomness.secret import SecretRandom
@@ -216,7 +215,7 @@ def _check_deadline(config: RunConfig, plan: Plan) -> None:
         )
 
 
-def _compute(session: Session, plan: Plan, columns: NDArray[np.float64], secret: SecretRandom) -> Party[HEResult]:
+def _compute(session: Session, plan: Plan, columns: NDArray[np.float64], secret: SecretRandom) -> Party[Released]:
     """Play the part that the plan gives this party."""
     me = session.me
 
@@ -233,7 +232,7 @@ def _compute(session: Session, plan: Plan, columns: NDArray[np.float64], secret:
         return (yield from computing_party(plan, engine, noise))
 
 
-def _make_result(session: Session, plan: Plan, features: tuple[PartyFeatures, ...], result: HEResult) -> Result:
+def _make_result(session: Session, plan: Plan, features: tuple[PartyFeatures, ...], result: Released) -> Result:
     """Return the result that every party has at the end: the released centres."""
     facts = session.facts
     run = facts.run_id.hex()

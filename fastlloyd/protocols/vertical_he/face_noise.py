@@ -13,9 +13,9 @@ from __future__ import annotations
 import numpy as np
 
 from fastlloyd.protocols.vertical_he.plan import Plan
-from fastlloyd.protocols.vertical_he.weighing import State, expected_deviation, noise_deviations
+from fastlloyd.protocols.vertical_he.weighing import Known, expected_deviation, noise_deviations
 from fastlloyd.report.expected import Expected, expect_mean
-from fastlloyd.report.quality import Noise
+from fastlloyd.report.quality import ResultNoise
 from fastlloyd.report.ranges import NORMAL_TAIL, ratio_deviations
 
 
@@ -27,7 +27,7 @@ def expect(plan: Plan) -> Expected:
     return expect_mean(sums=sums, counts=counts, share=plan.n / plan.k, k=plan.k, d=plan.d)
 
 
-def noise_of(plan: Plan, state: State) -> Noise:
+def noise_of(plan: Plan, state: Known) -> ResultNoise:
     """Say how far off the released centres and sizes may be; without privacy, by the noise that protects the key.
 
     Notes
@@ -43,8 +43,8 @@ def noise_of(plan: Plan, state: State) -> Noise:
     expected = expect(plan) if plan.private else None
     if not plan.shrinks:
         deviations = ratio_deviations(state.centers, state.counts, sums=sums, counts=counts, tail=NORMAL_TAIL)
-        return Noise(size_ranges=sizes, centre_deviations=deviations, expected=expected)
-    return Noise(
+        return ResultNoise(size_ranges=sizes, centre_deviations=deviations, expected=expected)
+    return ResultNoise(
         size_ranges=sizes,
         centre_deviations=np.sqrt(state.variance),
         steps=state.steps,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastlloyd.dossier.flow import NO_LABELS, Flow, Message
+from fastlloyd.dossier.flow import NO_LABELS, Flow, MessageClass
 from fastlloyd.dossier.shared_messages import BEGINNING, COLUMNS, COUNTERS, PLAN_PROPOSAL, READY
 from fastlloyd.errors import format_count
 from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, THRESHOLD
@@ -51,7 +51,7 @@ def _several(facts: Mapping[str, Any]) -> bool:
 
 
 _OWN = (
-    Message(
+    MessageClass(
         name="PairPublicKey, confirmation",
         about="agree on a secret to compare ids with",
         route="owner to owner",
@@ -59,7 +59,7 @@ _OWN = (
         others="what makes the pair's secret",
         types=(numbers.PAIR_PUBLIC_KEY, numbers.SEED_CONFIRMATION),
     ),
-    Message(
+    MessageClass(
         name="IdTag",
         about="compare the lists of ids",
         route="owner to owner",
@@ -67,7 +67,7 @@ _OWN = (
         others="whether its ids equal the sender's",
         types=(numbers.ID_TAG,),
     ),
-    Message(
+    MessageClass(
         name="BlindedIds, OpenedIds (intersect)",
         about="find the people whom all parties have",
         route="owner to owner",
@@ -76,7 +76,7 @@ _OWN = (
         types=(numbers.BLINDED_IDS, numbers.OPENED_IDS),
         when=lambda facts: facts.get("align") == "intersect",
     ),
-    Message(
+    MessageClass(
         name="Count",
         about="how many records this owner has",
         route="owner to rank 0",
@@ -84,7 +84,7 @@ _OWN = (
         others="the same, in the plan",
         types=(numbers.COUNT,),
     ),
-    Message(
+    MessageClass(
         name="KeyMaterial",
         about="public keys",
         route="key holder to computing party and owners",
@@ -93,7 +93,7 @@ _OWN = (
         types=(numbers.KEY_MATERIAL,),
         when=_held,
     ),
-    Message(
+    MessageClass(
         name="KeyMaterial (threshold, two)",
         about="what a shared key begins with, and the common public keys",
         route="each of the two to the other",
@@ -102,7 +102,7 @@ _OWN = (
         types=(numbers.KEY_MATERIAL,),
         when=_shared_by_two,
     ),
-    Message(
+    MessageClass(
         name="KeyMaterial (threshold, more than two)",
         about="what a shared key begins with, and the common public keys",
         route="computing party to owners",
@@ -111,7 +111,7 @@ _OWN = (
         types=(numbers.KEY_MATERIAL,),
         when=_opened_in_parts,
     ),
-    Message(
+    MessageClass(
         name="KeyContribution (threshold)",
         about="one party's part of the common keys",
         route="party to computing party",
@@ -120,7 +120,7 @@ _OWN = (
         types=(numbers.KEY_CONTRIBUTION,),
         when=_contributes,
     ),
-    Message(
+    MessageClass(
         name="KeyPiece (threshold)",
         about="a piece of the key that a group of owners shares, and its noise",
         route="owner to owner of its group",
@@ -129,7 +129,7 @@ _OWN = (
         types=(numbers.KEY_PIECE,),
         when=_fewer,
     ),
-    Message(
+    MessageClass(
         name="EncryptedBlock",
         about="an owner's columns, encrypted",
         route="owner to computing party",
@@ -138,7 +138,7 @@ _OWN = (
         types=(numbers.ENCRYPTED_BLOCK,),
         when=_held,
     ),
-    Message(
+    MessageClass(
         name="EncryptedBlock (threshold)",
         about="an owner's columns, encrypted",
         route="owner to computing party",
@@ -147,7 +147,7 @@ _OWN = (
         types=(numbers.ENCRYPTED_BLOCK,),
         when=_threshold,
     ),
-    Message(
+    MessageClass(
         name="NoisySamples",
         about="the sums of a round, encrypted, with the computing party's noise",
         route="computing party to key holder",
@@ -156,7 +156,7 @@ _OWN = (
         types=(numbers.NOISY_SAMPLES,),
         when=_held,
     ),
-    Message(
+    MessageClass(
         name="NoisySamples (threshold, two)",
         about="the sums of a round, opened in part, with the computing party's noise",
         route="computing party to the other",
@@ -165,7 +165,7 @@ _OWN = (
         types=(numbers.NOISY_SAMPLES,),
         when=_shared_by_two,
     ),
-    Message(
+    MessageClass(
         name="NoisySamples (threshold, more than two)",
         about="what the others need to make their parts of opening a round's sums",
         route="computing party to owners",
@@ -174,7 +174,7 @@ _OWN = (
         types=(numbers.NOISY_SAMPLES,),
         when=_opened_in_parts,
     ),
-    Message(
+    MessageClass(
         name="PartialOpenings (threshold)",
         about="one party's part of opening a round's sums, with its noise",
         route="owner to computing party",
@@ -183,7 +183,7 @@ _OWN = (
         types=(numbers.PARTIAL_OPENINGS,),
         when=_opened_in_parts,
     ),
-    Message(
+    MessageClass(
         name="NoisySums",
         about="the sums of a round, opened, with the noise of both sides",
         route="key holder to all",
@@ -192,7 +192,7 @@ _OWN = (
         types=(numbers.NOISY_SUMS,),
         when=_held,
     ),
-    Message(
+    MessageClass(
         name="NoisySums (threshold, two)",
         about="the sums of a round, opened, with the noise of both sides",
         route="the other party to computing party",
@@ -201,7 +201,7 @@ _OWN = (
         types=(numbers.NOISY_SUMS,),
         when=_shared_by_two,
     ),
-    Message(
+    MessageClass(
         name="NoisySums (threshold, more than two)",
         about="the sums of a round, opened, with the noise of all pieces of the key",
         route="computing party to owners",
@@ -210,7 +210,7 @@ _OWN = (
         types=(numbers.NOISY_SUMS,),
         when=_opened_in_parts,
     ),
-    Message(
+    MessageClass(
         name="Present (threshold)",
         about="who helped to open the last round",
         route="computing party to owners",
@@ -219,7 +219,7 @@ _OWN = (
         types=(numbers.PRESENT,),
         when=_opened_in_parts,
     ),
-    Message(
+    MessageClass(
         name="Chains (every party)",
         about="compare what all were told",
         route="party to party",

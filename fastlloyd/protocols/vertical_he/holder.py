@@ -19,7 +19,7 @@ from fastlloyd.protocols.vertical_he.math import linear, lwe, pairwise, projecti
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples, NoisySums
 from fastlloyd.protocols.vertical_he.parameters import LINEAR, PROJECTION, THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan
-from fastlloyd.protocols.vertical_he.rounds import Result, begin, post_process, settled
+from fastlloyd.protocols.vertical_he.rounds import Released, begin, post_process, settled
 from fastlloyd.protocols.vertical_he.sharing import share_key
 from fastlloyd.wire.header import SETUP_ROUND, PartyId
 
@@ -30,7 +30,7 @@ def key_holder(
     noise: Callable[[int], NDArray[np.int64]],
     *,
     start: NDArray[np.float64] | None = None,
-) -> Party[Result]:
+) -> Party[Released]:
     """Run the key holder.
 
     Parameters
@@ -76,7 +76,7 @@ def key_holder(
         yield Publish("round", {"round": t, "rounds": plan.rounds})
         if settled(path[-2], path[-1], plan):
             break
-    return Result(state, t + 1, tuple(path))
+    return Released(state, t + 1, tuple(path))
 
 
 def _make_keys(me: PartyId, plan: Plan, context: Context) -> Party[tuple[NDArray[np.int64], KeyHolder | Refresher]]:

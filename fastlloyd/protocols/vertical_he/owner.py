@@ -29,7 +29,7 @@ from fastlloyd.protocols.vertical_he.messages import (
 )
 from fastlloyd.protocols.vertical_he.parameters import THRESHOLD
 from fastlloyd.protocols.vertical_he.plan import Plan
-from fastlloyd.protocols.vertical_he.rounds import Result, begin, post_process, settled
+from fastlloyd.protocols.vertical_he.rounds import Released, begin, post_process, settled
 from fastlloyd.protocols.vertical_he.sharing import share_key
 from fastlloyd.wire.header import SETUP_ROUND, PartyId
 
@@ -41,7 +41,7 @@ def owner(
     noise: Callable[[int, float], NDArray[np.int64]],
     *,
     start: NDArray[np.float64] | None = None,
-) -> Party[Result]:
+) -> Party[Released]:
     """Run an owner who neither computes nor opens the sums; in threshold mode it has a share of the key.
 
     Parameters
@@ -118,10 +118,10 @@ def owner(
         if needed and t + 1 < plan.rounds:
             yield Record(plan.charged(t + 1, seen_by=seen_by))
     if not pieces:
-        return Result(state, t + 1, tuple(path))
+        return Released(state, t + 1, tuple(path))
     there: Present = yield Receive(computing, Present, t, len(plan.openers))
     yield Attest(computing, there, t)
-    return Result(state, t + 1, tuple(path), there.owners)
+    return Released(state, t + 1, tuple(path), there.owners)
 
 
 def _deal(plan: Plan, context: Context, noise: Callable[[int], NDArray[np.int64]]) -> KeyPiece:

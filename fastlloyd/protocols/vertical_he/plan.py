@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from fastlloyd.crypto.he.lattice import Parameters
-from fastlloyd.party.planned import PlainPlan
+from fastlloyd.party.plain_plan import PlainPlan
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.vertical_he.math.hints import HINT_SHARE
 from fastlloyd.protocols.vertical_he.parameters import (

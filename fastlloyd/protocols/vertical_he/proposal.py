@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from fastlloyd.errors import RangeError
 from fastlloyd.life.align.messages import Columns
-from fastlloyd.party.planned import alike, check_epsilon
+from fastlloyd.party.plain_plan import alike, check_epsilon
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.calibration import calibrate
 from fastlloyd.protocols.vertical_he.budget import (
@@ -25,14 +25,14 @@ from fastlloyd.protocols.vertical_he.budget import (
     step_radius,
 )
 from fastlloyd.protocols.vertical_he.frame import check_messages
-from fastlloyd.protocols.vertical_he.math.choose import Choice, allowed_options
+from fastlloyd.protocols.vertical_he.math.choose import SchemeChoice, allowed_options
 from fastlloyd.protocols.vertical_he.math.circuit import choose_circuit
 from fastlloyd.protocols.vertical_he.math.hints import (
     FLOODING,
     HINT_SHARE,
     MOST_HINTED,
-    Noise,
     Openings,
+    SideNoise,
     hinted_share,
     too_little_noise,
 )
@@ -78,7 +78,7 @@ def make_plan(public: PublicParameters, names: Sequence[Sequence[str]]) -> Plan:
 
 def try_options(
     public: PublicParameters, names: Sequence[Sequence[str]]
-) -> tuple[Plan, tuple[tuple[Choice, RangeError], ...]]:
+) -> tuple[Plan, tuple[tuple[SchemeChoice, RangeError], ...]]:
     """Plan by the cheapest option that has parameters; gives the plan, and cheaper options with why they have none.
 
     Raises
@@ -87,7 +87,7 @@ def try_options(
         As `make_plan`; where no option has parameters, what the cheapest one lacks.
     """
     check_names(names, public.mode, public.parties)
-    refused: list[tuple[Choice, RangeError]] = []
+    refused: list[tuple[SchemeChoice, RangeError]] = []
     for choice in allowed_options(public, tuple(map(len, names))):
         try:
             return _plan_option(public, names, choice), tuple(refused)
@@ -96,7 +96,7 @@ def try_options(
     raise refused[0][1]
 
 
-def _plan_option(public: PublicParameters, names: Sequence[Sequence[str]], choice: Choice) -> Plan:
+def _plan_option(public: PublicParameters, names: Sequence[Sequence[str]], choice: SchemeChoice) -> Plan:
     """Make the plan of a run by one option; raises RangeError if it has no parameters."""
     settings = public.chosen
     private = settings.noise == "dp"
@@ -114,7 +114,7 @@ def _plan_option(public: PublicParameters, names: Sequence[Sequence[str]], choic
     least, largest = min(counts, sums), max(counts, sums)
     if own:  # what rounding adds to the sensitivity of steps is not known yet
         least, largest = min(least, steps), max(largest, steps * (1.0 + math.sqrt(own) * MAX_ERROR))
-    noise = Noise(counts=least, sums=largest, private=private, openings=openings)
+    noise = SideNoise(counts=least, sums=largest, private=private, openings=openings)
     scales = _choose_scales(public, choice, noise)
     base = Plan(
         **alike(Plan, public, choice),
@@ -198,7 +198,7 @@ def change_epsilon(plan: Plan) -> float:
     return spent(wider, plan.delta)
 
 
-def _choose_scales(public: PublicParameters, choice: Choice, noise: Noise) -> Scales:
+def _choose_scales(public: PublicParameters, choice: SchemeChoice, noise: SideNoise) -> Scales:
     """Choose the parameters of the encryption for the scheme."""
     flooding = not noise.private
     if choice.scheme == PAIRWISE:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from fastlloyd.life.align.sizes import align_sizes
 from fastlloyd.life.sizes import plan_bounds
-from fastlloyd.party.bounds import Bounds
+from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.protocols.vertical_he.frame import block_format, key_bytes, parts_bytes, sums_bytes
 from fastlloyd.protocols.vertical_he.messages import (
     EncryptedBlock,
@@ -31,7 +31,7 @@ def early_sizes(n_total: int) -> Mapping[int, int]:
     return {**align_sizes(n_total), KeyMaterial.TYPE: _MOST_PUBLIC_KEY_BYTES}
 
 
-def bounds(plan: Plan) -> Bounds:
+def bounds(plan: Plan) -> MessageBounds:
     """Return the bounds of what a peer may send once the plan is known.
 
     Notes

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 
 from fastlloyd.client import main
-from fastlloyd.net.link.frame import Kind
+from fastlloyd.net.link.frame import FrameKind
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.mpi.transport import MpiTransport
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate
@@ -28,7 +28,7 @@ def to_server(original: Callable, spoil: Callable[[bytes], bytes]) -> Callable:
 
 def corrupt(frame: bytes) -> bytes:
     """Change one bit in the middle of an encrypted update, as an attacker on the wire would."""
-    if frame[0] != Kind.RECORD or len(frame) != UPDATE_BYTES:
+    if frame[0] != FrameKind.RECORD or len(frame) != UPDATE_BYTES:
         return frame
     middle = len(frame) // 2
     return frame[:middle] + bytes([frame[middle] ^ 1]) + frame[middle + 1 :]
@@ -36,7 +36,7 @@ def corrupt(frame: bytes) -> bytes:
 
 def nonsense(frame: bytes) -> bytes:
     """Send a kind of frame that does not exist."""
-    return bytes([255]) + frame[1:] if frame[0] == Kind.RECORD and len(frame) == UPDATE_BYTES else frame
+    return bytes([255]) + frame[1:] if frame[0] == FrameKind.RECORD and len(frame) == UPDATE_BYTES else frame
 
 
 def short(message: bytes) -> bytes:
@@ -56,7 +56,7 @@ def _is_update(message: bytes) -> bool:
     return Header.decode(message).type == MaskedUpdate.TYPE
 
 
-# Kind, TLS, length, header and 24 bytes of payload (k = d = 2 in the 32-bit ring): no other record is that long.
+# FrameKind, TLS, length, header and 24 bytes of payload (k = d = 2 in the 32-bit ring): no other record is that long.
 UPDATE_BYTES = 1 + 22 + 4 + HEADER_BYTES + 24
 if HOW in ("corrupt", "nonsense"):
     MpiTransport.send = to_server(MpiTransport.send, globals()[HOW])

@@ -21,15 +21,15 @@ from fastlloyd.party.effects import Party
 from fastlloyd.protocols.secfc import client as client_module
 from fastlloyd.protocols.secfc import face
 from fastlloyd.protocols.secfc.client import ClientResult, client
-from fastlloyd.protocols.secfc.math.course import Course
+from fastlloyd.protocols.secfc.math.attempt import Attempt
 from fastlloyd.protocols.secfc.math.masks import RoundMasks
 from fastlloyd.protocols.secfc.parameters import PublicParameters
 from fastlloyd.protocols.secfc.plan import Plan, make_plan
 from fastlloyd.protocols.secfc.server import ServerResult, server
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import Common
+from fastlloyd.run.in_memory import run_together
+from fastlloyd.run.inputs import CommonInputs
 from fastlloyd.run.simulation import Tap
-from fastlloyd.run.together import run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
 RUN_ID = bytes(range(16))
@@ -116,7 +116,7 @@ def run(
         for me, part in zip(clients(public.clients), parts, strict=True)
     }
     caps = tuple(len(part) for part in parts) if sizes is None else sizes
-    common = Common(public=public, bounds=bounds, caps=caps, dataset=None, splits=None)
+    common = CommonInputs(public=public, bounds=bounds, caps=caps, dataset=None, splits=None)
     with Watch() as watch:
         together = run_together(RunConfig(protocol="secfc", k=k), public.clients, common=common, owned=own, tap=tap)
     courses = next(iter(watch.courses.values()))
@@ -137,7 +137,7 @@ class Watch:
     def __enter__(self) -> Self:
         self._patches = [
             mock.patch.object(client_module, "_Exchange", self.exchange()),
-            mock.patch.object(client_module, "Course", self.course()),
+            mock.patch.object(client_module, "Attempt", self.course()),
             mock.patch.object(face, "client", self.client),
             mock.patch.object(face, "server", self.server),
         ]
@@ -178,7 +178,7 @@ class Watch:
         """Return a course that notes its assignments."""
         watch = self
 
-        class Watched(Course):
+        class Watched(Attempt):
             def __init__(self, plan, coder, number):
                 super().__init__(plan, coder, number)
                 self.noted = [self.labels]

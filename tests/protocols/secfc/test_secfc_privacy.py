@@ -12,9 +12,9 @@ from scipy import stats
 
 from fastlloyd.field.lagrange import Code
 from fastlloyd.protocols.secfc.math import masks as masks_module
+from fastlloyd.protocols.secfc.math.rotation import squared_norm_bound
 from fastlloyd.protocols.secfc.math.signs import largest_difference, largest_value
 from fastlloyd.protocols.secfc.math.start import coins, first_seed
-from fastlloyd.protocols.secfc.math.turn import squared_norm_bound
 from fastlloyd.protocols.secfc.messages import CodedValues, ValuesFormat
 from fastlloyd.protocols.secfc.setup_messages import ArrayFormat, DataShares
 from fastlloyd.wire.header import PartyId

@@ -14,11 +14,11 @@ from scipy import stats
 from fastlloyd.field.lagrange import Code
 from fastlloyd.field.prime import Field
 from fastlloyd.protocols.secfc.math import coded, differences
-from fastlloyd.protocols.secfc.math.clusters import Clusters
+from fastlloyd.protocols.secfc.math.clusters import FilledClusters
 from fastlloyd.protocols.secfc.math.masks import RoundMasks
+from fastlloyd.protocols.secfc.math.rotation import draw_rotation, rotate, squared_norm_bound, turn_back
 from fastlloyd.protocols.secfc.math.signs import largest_difference, largest_value, sign_masks
 from fastlloyd.protocols.secfc.math.tournament import Tournament, count_rounds
-from fastlloyd.protocols.secfc.math.turn import draw_rotation, rotate, squared_norm_bound, turn_back
 from fastlloyd.protocols.secfc.messages import Signs, SignsFormat
 from fastlloyd.protocols.secfc.reference import reference
 from fastlloyd.randomness.prg import derive, keystream
@@ -90,7 +90,7 @@ def test_the_bound_of_the_field_is_nearly_reached_and_holds() -> None:
 
 @given(sizes=st.lists(st.integers(1, 60), min_size=1, max_size=12), data=st.data())
 def test_a_tournament_finds_the_nearest_and_the_lowest_among_equals(sizes: list[int], data: st.DataObject) -> None:
-    clusters = Clusters(np.arange(len(sizes)) * 2 + 1, np.array(sizes, dtype=np.int64))
+    clusters = FilledClusters(np.arange(len(sizes)) * 2 + 1, np.array(sizes, dtype=np.int64))
     # Few different values, so that ties abound.
     values = np.array([[data.draw(st.integers(0, 3)) for _ in range(5)] for _ in sizes])
     tournament, rounds, compared = Tournament(clusters, 5), 0, 0

@@ -16,7 +16,7 @@ from fastlloyd.kmeans.grid import quantise
 from fastlloyd.privacy.sketch.sketch import make_sketch
 from fastlloyd.protocols.vertical_dp.client import noise_for
 from fastlloyd.protocols.vertical_dp.face_noise import noise_of
-from fastlloyd.protocols.vertical_dp.math.fit import Cells
+from fastlloyd.protocols.vertical_dp.math.fit import GridCells
 from fastlloyd.protocols.vertical_dp.math.grid import assign_cells, cluster_cells, walks_of
 from fastlloyd.protocols.vertical_dp.math.local import GRID, cluster_locally, local_doubts
 from fastlloyd.protocols.vertical_dp.math.weights import noisy_count
@@ -62,7 +62,7 @@ def play(points: Floats, plan: Plan, number: int) -> Played:
     found = cluster_cells(cells, centers, plan.k, seed=plan.seed)
     result = ServerResult(found.centers, found.weights, total, cells, centers)
     by_party = np.split(found.centers, np.cumsum([own.shape[1] for own in columns])[:-1], axis=1)
-    cells = Cells(np.stack(labels, axis=1), np.ones(len(points)))
+    cells = GridCells(np.stack(labels, axis=1), np.ones(len(points)))
     where, _ = assign_cells(cells, walks_of(cells.places), centers, by_party)
     sizes = np.bincount(where, minlength=plan.k).astype(np.float64)
     means = np.array([points[where == j].mean(axis=0) if sizes[j] else found.centers[j] for j in range(plan.k)])
@@ -190,6 +190,6 @@ def test_every_way_to_a_result_is_judged(parties: int, settings: dict[str, objec
 
 def test_a_result_of_hardly_any_user_is_judged_too() -> None:
     plan, result = small()
-    cells = Cells(result.cells.places[:1], np.ones(1))
+    cells = GridCells(result.cells.places[:1], np.ones(1))
     alone = dataclasses.replace(result, cells=cells, noisy_total=1.0, weights=np.array([1.0, 0.0, 0.0]))
     assert judged(plan, alone).verdict == "noise"

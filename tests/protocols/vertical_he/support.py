@@ -17,7 +17,7 @@ from fastlloyd.protocols.vertical_he.owner import owner
 from fastlloyd.protocols.vertical_he.parameters import PublicParameters
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
-from fastlloyd.protocols.vertical_he.rounds import Result, draw_noise
+from fastlloyd.protocols.vertical_he.rounds import Released, draw_noise
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import PartyId
@@ -60,12 +60,12 @@ def columns(plan: Plan, points: NDArray[np.float64], rank: int) -> NDArray[np.fl
 
 def parties(
     plan: Plan, points: NDArray[np.float64], start: NDArray[np.float64], engine: Engine | None, quiet: bool
-) -> dict[PartyId, Party[Result]]:
+) -> dict[PartyId, Party[Released]]:
     def noise() -> partial[NDArray[np.int64]]:
         return partial(lambda secret, t, grid=1.0: draw_noise(plan, secret, grid) * (not quiet), SecretRandom())
 
     engine = engine or make_engine(plan, columns(plan, points, plan.computing))
-    result: dict[PartyId, Party[Result]] = {
+    result: dict[PartyId, Party[Released]] = {
         PartyId(plan.computing): computing_party(plan, engine, noise(), start=start)
     }
     if plan.holder != plan.computing:
@@ -84,7 +84,7 @@ def simulate(
     *,
     engine: Any = None,
     quiet: bool = False,
-) -> tuple[dict[PartyId, Result], Simulation]:
+) -> tuple[dict[PartyId, Released], Simulation]:
     """Run to the end; `quiet` leaves the noise out, which no party would."""
     simulation = Simulation(parties(plan, points, start, engine, quiet), tap)
     return simulation.run(), simulation

@@ -18,7 +18,7 @@ from fastlloyd.bench.feddp import fig7 as feddp_fig7
 from fastlloyd.bench.feddp import tables as feddp_tables
 from fastlloyd.bench.feddp.cost import run_figure
 from fastlloyd.bench.feddp.data import FILES, Source, file_source, is_there, load_problem, mixture_source
-from fastlloyd.bench.feddp.plan import OURS, PUBLISHED, Figure, Size, list_cells
+from fastlloyd.bench.feddp.design import OURS, PUBLISHED, Figure, Size, list_cells
 from fastlloyd.bench.feddp.run import KFED, OPTIMAL, STARTS, Trial, Workbench, run_kfed, run_optimal
 from fastlloyd.data.public.mixture import Mixture
 from fastlloyd.errors import ConfigError

@@ -11,10 +11,10 @@ from fastlloyd.bench.baselines.packages import find_problem
 from fastlloyd.bench.engine.registry import Options, run_bench
 from fastlloyd.bench.utility import league
 from fastlloyd.bench.utility.data import load_points, real_source, unequal_sources
+from fastlloyd.bench.utility.design import EPSILONS, FASTLLOYD, PLUS, Method
 from fastlloyd.bench.utility.league import EUGKM, METHODS, OPTIMUM, read_results
 from fastlloyd.bench.utility.league_report import LEAGUE_EPSILONS, League, above_text, area_text, excess_table
 from fastlloyd.bench.utility.measure import Measured
-from fastlloyd.bench.utility.plan import EPSILONS, FASTLLOYD, PLUS, Method
 from fastlloyd.errors import ConfigError
 
 IRIS = real_source("iris")

@@ -15,7 +15,7 @@ from fastlloyd.bench.engine.cells import CellStore, measure_cells
 from fastlloyd.bench.engine.quiet import Clock, Conditions, Watch, between, read_clock
 from fastlloyd.bench.engine.registry import BENCHES, Options
 from fastlloyd.errors import ConfigError
-from fastlloyd.net.host import cores
+from fastlloyd.net.cores import cores
 
 QUIET = Conditions(load=0.1, steal=0.0, others=0.01)
 LOADED = Conditions(load=1.5, steal=0.0, others=0.01)

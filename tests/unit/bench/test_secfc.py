@@ -18,9 +18,9 @@ from fastlloyd.bench.secfc import table2 as secfc_table2
 from fastlloyd.bench.secfc import table3 as secfc_table3
 from fastlloyd.bench.secfc.accuracy import central_lloyd, make_secfc_plan, measure, run_table
 from fastlloyd.bench.secfc.data import HALF_WIDTH, Source, deal_rows, gaussian_mixture, load_problem, rotate_pictures
+from fastlloyd.bench.secfc.design import FULL, KFED, PROTOCOL, QUICK, SECFC, Size, Table, code_for, columns, list_cells
 from fastlloyd.bench.secfc.lloyd import run_course, run_pooled
 from fastlloyd.bench.secfc.memory import run_secfc
-from fastlloyd.bench.secfc.plan import FULL, KFED, PROTOCOL, QUICK, SECFC, Size, Table, code_for, columns, list_cells
 from fastlloyd.bench.secfc.report import AGREES, HIGHER, LOWER, accuracies, compare, one_start, summary
 from fastlloyd.bench.secfc.separation import local_separation, separation
 from fastlloyd.errors import ConfigError

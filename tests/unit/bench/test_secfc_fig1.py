@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.bench.secfc.fig1 import NAME, measure
-from fastlloyd.bench.secfc.fig1_plan import BASE, FULL, LARGE, QUICK, SecfcJob, Size, list_cells, make_job, shape_at
+from fastlloyd.bench.secfc.fig1_design import BASE, FULL, LARGE, QUICK, SecfcJob, Size, list_cells, make_job, shape_at
 from fastlloyd.bench.secfc.fig1_report import Figures, write_report
 from fastlloyd.bench.secfc.memory import measure as measure_memory
 from fastlloyd.cli.options import parse_run_options

@@ -13,7 +13,7 @@ from fastlloyd.bench.engine.cells import Cell
 from fastlloyd.bench.engine.generate import Workspace
 from fastlloyd.bench.engine.peer import Peer
 from fastlloyd.bench.fastlloyd import table3
-from fastlloyd.bench.fastlloyd.table3_plan import CLIENTS, FULL, QUICK, ROWS, Row, list_cells
+from fastlloyd.bench.fastlloyd.table3_design import CLIENTS, FULL, QUICK, ROWS, Row, list_cells
 from fastlloyd.bench.fastlloyd.table3_report import Figures, write_report
 from fastlloyd.net.mpi.launcher import Mpirun
 

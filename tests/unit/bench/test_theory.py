@@ -20,7 +20,7 @@ from fastlloyd.bench.scoreboard import vertical_dp as vertical_dp_board
 from fastlloyd.bench.scoreboard.board import Results
 from fastlloyd.bench.vertical_dp import lemma5, theorem7
 from fastlloyd.bench.vertical_dp.data import MIXTURE, Problem, Source, even, load_problem
-from fastlloyd.bench.vertical_dp.plan import PAPER_BASIC
+from fastlloyd.bench.vertical_dp.design import PAPER_BASIC
 from fastlloyd.data.public import census
 from fastlloyd.data.public.make import MAKERS, Maker, make_sets
 from fastlloyd.privacy.sketch.hash import cell_blocks, raw_maxima

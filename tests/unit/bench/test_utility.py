@@ -30,9 +30,9 @@ from fastlloyd.bench.utility.data import (
     real_source,
     synth_source,
 )
+from fastlloyd.bench.utility.design import EPSILONS, FASTLLOYD, LLOYD, PLUS, SULLOYD, Size, list_cells
 from fastlloyd.bench.utility.measure import Measured, batches_of, measure_jobs
 from fastlloyd.bench.utility.metric import matched_error, sample_rows, silhouette
-from fastlloyd.bench.utility.plan import EPSILONS, FASTLLOYD, LLOYD, PLUS, SULLOYD, Size, list_cells
 from fastlloyd.bench.utility.report import heat_map, mean_ratio, ratio
 from fastlloyd.bench.utility.run import Workbench, generator_noise, plan_run, seed_of, simulate
 from fastlloyd.kmeans.grid import quantise

@@ -19,8 +19,7 @@ from fastlloyd.bench.vertical_dp import fig8 as vertical_dp_fig8
 from fastlloyd.bench.vertical_dp import fig9 as vertical_dp_fig9
 from fastlloyd.bench.vertical_dp.data import LETTER, LOAN, MIXTURE, TAXI, Source, even, load_problem, missing
 from fastlloyd.bench.vertical_dp.data import part_correlated as part
-from fastlloyd.bench.vertical_dp.figure import run_figure
-from fastlloyd.bench.vertical_dp.plan import (
+from fastlloyd.bench.vertical_dp.design import (
     CENTRAL_KMEANS,
     CENTRAL_TREE,
     IND_LAP,
@@ -38,6 +37,7 @@ from fastlloyd.bench.vertical_dp.plan import (
     compared,
     list_cells,
 )
+from fastlloyd.bench.vertical_dp.figure import run_figure
 from fastlloyd.bench.vertical_dp.report import ahead, by_epsilon
 from fastlloyd.bench.vertical_dp.run import Method, baseline_epsilon, plan_of, run_method, v_score, weight_error
 from fastlloyd.data.bounds import Bounds
@@ -45,7 +45,7 @@ from fastlloyd.data.public.make import make_sets
 from fastlloyd.data.vertical import PartyFeatures
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import spent
-from fastlloyd.protocols.vertical_dp.math.fit import Cells
+from fastlloyd.protocols.vertical_dp.math.fit import GridCells
 from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
 from fastlloyd.protocols.vertical_dp.plan import make_plan
 from tests.protocols.vertical_dp.support import replays
@@ -133,8 +133,8 @@ def test_the_v_score_is_scikit_learns() -> None:
 
 
 def test_the_error_of_weights_counts_cells_that_only_one_side_has() -> None:
-    truth = Cells(np.array([[0, 0], [1, 1]]), np.array([6.0, 4.0]))
-    found = Cells(np.array([[1, 1], [0, 1]]), np.array([7.0, 3.0]))
+    truth = GridCells(np.array([[0, 0], [1, 1]]), np.array([6.0, 4.0]))
+    found = GridCells(np.array([[1, 1], [0, 1]]), np.array([7.0, 3.0]))
     assert weight_error(found, truth, 2, 10) == pytest.approx((6 + 3 + 3) / 10)
     assert weight_error(truth, truth, 2, 10) == 0.0
 
@@ -209,7 +209,7 @@ def test_figures_of_the_same_runs_stand_on_one_page(tmp_path: Path) -> None:
 
 
 def test_findings_name_where_a_method_is_behind() -> None:
-    from fastlloyd.bench.vertical_dp.plan import Panel
+    from fastlloyd.bench.vertical_dp.design import Panel
 
     size = Size(epsilons=(1.0, 2.0), runs=1, methods=(OURS_FIVE, IND_LAP))
     losses = {

@@ -21,7 +21,7 @@ from fastlloyd.data.public.named import dataset_bounds, load_named
 from fastlloyd.data.vertical import split_dataset
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.protocols.vertical_dp.math.fit import Cells
+from fastlloyd.protocols.vertical_dp.math.fit import GridCells
 from fastlloyd.protocols.vertical_dp.math.grid import cluster_cells
 from fastlloyd.protocols.vertical_dp.server import plain_cells
 from fastlloyd.randomness.secret import SecretRandom
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[3]
 DATA = Path(os.environ.get("FASTLLOYD_DATA", ROOT.parent / "shared" / "data"))
 
 
-def dense(cells: Cells, clusters: int, parties: int) -> np.ndarray:
+def dense(cells: GridCells, clusters: int, parties: int) -> np.ndarray:
     table = np.zeros((clusters,) * parties)
     table[tuple(cells.places.T)] = cells.weights
     return table

@@ -14,7 +14,7 @@ from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.vertical_dp import sketch
 from fastlloyd.bench.vertical_dp import table1 as table
 from fastlloyd.bench.vertical_dp.data import MIXTURE, even, load_problem
-from fastlloyd.bench.vertical_dp.plan import IND_LAP, OURS_FIVE, PLAIN
+from fastlloyd.bench.vertical_dp.design import IND_LAP, OURS_FIVE, PLAIN
 from fastlloyd.bench.vertical_dp.run import make_sketches, plan_of
 from fastlloyd.protocols.vertical_dp.client import synopsis_format
 from fastlloyd.protocols.vertical_dp.messages import Synopsis

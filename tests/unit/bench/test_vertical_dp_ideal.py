@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from fastlloyd.bench.vertical_dp.data import MIXTURE, even
+from fastlloyd.bench.vertical_dp.design import MENDED_BASIC, MENDED_PAIRS, PAPER_PAIRS
 from fastlloyd.bench.vertical_dp.ideal import MOST_CELLS, draw_group
-from fastlloyd.bench.vertical_dp.plan import MENDED_BASIC, MENDED_PAIRS, PAPER_PAIRS
 from fastlloyd.bench.vertical_dp.run import Method, draw_sketches, make_sketches, plan_of
 from fastlloyd.privacy.sketch.sketch import GRID_PHANTOMS, PAPER_PHANTOMS, Levels, SketchShape, make_sketch
 from fastlloyd.randomness.secret import SecretRandom

@@ -10,7 +10,7 @@ import pytest
 from fastlloyd.cli import check, keygen, label, plan, roster
 from fastlloyd.errors import ConfigError
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.place import find_place, load_identity
+from fastlloyd.run.own_rank import find_own_rank, load_identity
 from fastlloyd.run.run_file import load_config
 from fastlloyd.wire.header import PartyId
 
@@ -56,7 +56,7 @@ def test_a_run_still_needs_roster_and_key(site: Path) -> None:
     with pytest.raises(ConfigError, match="belong together"):
         load_identity(half, PartyId(1), 2)
     with pytest.raises(ConfigError, match="belong together"):
-        find_place(RunConfig(key="k"), 1)
+        find_own_rank(RunConfig(key="k"), 1)
 
 
 def test_no_key_is_said_with_rank_and_name(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,7 +138,7 @@ def test_a_key_of_nobody_names_no_other_client(site: Path, tmp_path: Path) -> No
     keygen.main(["--name", "stranger", "--rank", "3", "--prefix", str(tmp_path / "stranger")])
     config = RunConfig(roster=str(site / "roster.toml"), key=str(tmp_path / "stranger.key"))
     with pytest.raises(ConfigError, match="--key: this key belongs to nobody in the roster") as caught:
-        find_place(config, None)
+        find_own_rank(config, None)
     assert "client" not in str(caught.value)
 
 

@@ -15,7 +15,7 @@ import pytest
 from fastlloyd.data.bounds import parse_bounds
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.database import Database, Place, find_place
-from fastlloyd.data.large import Limit, StoredTable, read_table_within
+from fastlloyd.data.large import MemoryLimit, StoredTable, read_table_within
 from fastlloyd.data.merge import Unit
 from fastlloyd.data.records import StoredRecords
 from fastlloyd.data.source import column_names, read_identifiers
@@ -84,7 +84,7 @@ def test_it_gives_the_table_that_a_file_would(filled: Store, tmp_path: Path) -> 
 
 
 def test_it_feeds_the_reader_of_more_than_memory_holds(filled: Store, tmp_path: Path) -> None:
-    table = read_table_within(all_of(filled), Limit(1, tmp_path), missing="drop")
+    table = read_table_within(all_of(filled), MemoryLimit(1, tmp_path), missing="drop")
     assert isinstance(table, StoredTable)
     read = np.concatenate(list(table.rows.blocks()))
     np.testing.assert_array_equal(read, [[18, 1e300], [40, 1.5], [71, -0.5]])

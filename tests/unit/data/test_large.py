@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fastlloyd.data import delimited, large
 from fastlloyd.data.bounds import Bounds, scale
 from fastlloyd.data.categories import Categories
-from fastlloyd.data.large import Limit, StoredTable, read_table_within
+from fastlloyd.data.large import MemoryLimit, StoredTable, read_table_within
 from fastlloyd.data.merge import Unit
 from fastlloyd.data.records import OwnRecords, StoredRecords
 from fastlloyd.data.rows import RawRows
@@ -23,8 +23,8 @@ from fastlloyd.errors import DataError, InternalError
 from fastlloyd.protocols.fastlloyd import face, rounds
 from fastlloyd.report.files import labels_csv
 from fastlloyd.run.config import RunConfig
+from fastlloyd.run.in_memory import run_together
 from fastlloyd.run.session import find_face
-from fastlloyd.run.together import run_together
 from fastlloyd.wire.header import clients
 
 BOUNDS = Bounds(np.array([-5.0, -5.0]), np.array([5.0, 7.0]), ("a", "b"))
@@ -45,7 +45,7 @@ def cut(monkeypatch: pytest.MonkeyPatch, chars: int) -> None:
 
 def stored(path: Path, memory: int = 1, **wanted: Any) -> StoredTable:
     """Read a file that memory may not hold."""
-    table = read_table_within(path, Limit(memory, path.parent), **wanted)
+    table = read_table_within(path, MemoryLimit(memory, path.parent), **wanted)
     assert isinstance(table, StoredTable)
     return table
 
@@ -88,10 +88,10 @@ def test_any_table_in_any_chunks(
             held = read_table(path, **wanted)
         except DataError as error:
             with pytest.raises(DataError) as other:
-                read_table_within(path, Limit(memory, path.parent), **wanted)
+                read_table_within(path, MemoryLimit(memory, path.parent), **wanted)
             assert str(other.value) == str(error)
             return
-        kept = read_table_within(path, Limit(memory, path.parent), **wanted)
+        kept = read_table_within(path, MemoryLimit(memory, path.parent), **wanted)
     if isinstance(kept, Table):
         np.testing.assert_array_equal(kept.values, held.values)
         return
@@ -122,7 +122,7 @@ def test_every_format(tmp_path: Path, suffix: str) -> None:
     same(path, missing="drop")
     same(path, missing="drop", columns=("x3", "x1"))
     same(path, missing="midpoint", bounds=Bounds(np.array([-1.0]), np.array([2.0])))
-    fits = read_table_within(path, Limit(1 << 20, tmp_path), missing="drop")
+    fits = read_table_within(path, MemoryLimit(1 << 20, tmp_path), missing="drop")
     assert isinstance(fits, Table)
     assert len(fits.values) == 98
 
@@ -169,11 +169,11 @@ def test_what_needs_all_records_at_once_is_refused_beyond_memory(tmp_path: Path)
     path.write_text("who,a\n" + "".join(f"{i},{i}\n" for i in range(50)))
     unit = Unit("who")
     with pytest.raises(DataError, match=r"merging the rows of people \(--unit\) needs all of them in memory"):
-        read_table_within(path, Limit(100, tmp_path), unit=unit)
-    assert isinstance(read_table_within(path, Limit(1 << 20, tmp_path), unit=unit), Table)
+        read_table_within(path, MemoryLimit(100, tmp_path), unit=unit)
+    assert isinstance(read_table_within(path, MemoryLimit(1 << 20, tmp_path), unit=unit), Table)
     np.savez(tmp_path / "r.npz", X=np.ones((50, 2)))
     with pytest.raises(DataError, match="an npz file needs all of them in memory; .* save the array as npy"):
-        read_table_within(tmp_path / "r.npz", Limit(100, tmp_path))
+        read_table_within(tmp_path / "r.npz", MemoryLimit(100, tmp_path))
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -182,7 +182,7 @@ def test_a_stored_client_has_the_digest_and_the_grid_of_one_in_memory(tmp_path: 
     path = tmp_path / "r.npy"
     np.save(path, values)
     bounds = Bounds(np.array([-8.0, -2.0]), np.array([8.0, 9.0]), ("x1", "x2"))
-    limit, key = Limit(100, tmp_path), bytes(32)
+    limit, key = MemoryLimit(100, tmp_path), bytes(32)
     kept = StoredRecords(stored=stored(path).rows, limit=limit, names=bounds.names or (), bounds=bounds, threads=2)
     held = OwnRecords(raw_points=scale(values, bounds), names=bounds.names or (), bounds=bounds)
     assert kept.digest(key) == held.digest(key)

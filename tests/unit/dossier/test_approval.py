@@ -24,7 +24,7 @@ from fastlloyd.report.announcer import Announcer
 from fastlloyd.run.config import OPTIONS, RunConfig
 from fastlloyd.run.execute import execute
 from fastlloyd.run.inputs import public_values
-from fastlloyd.run.place import Place
+from fastlloyd.run.own_rank import OwnRank
 from fastlloyd.run.run_file import with_values
 from fastlloyd.run.session import find_face
 from fastlloyd.wire.header import PartyId
@@ -326,7 +326,7 @@ def test_a_run_is_refused_by_who_approved_another_one(site: Path) -> None:
     for rank in (1, 2):
         assert main(["agree", "--config", "run.toml", "--key", f"{rank}.key", "--yes"]) == 0
     config = RunConfig(roster="roster.toml", key="1.key")
-    client = approved_by_client(site / "approval_1.json", config, Place(me=PartyId(1)))
+    client = approved_by_client(site / "approval_1.json", config, OwnRank(me=PartyId(1)))
     server = approved_by_all(site, config)
     assert run(site, {0: server, 1: client})[0] == [0, 0, 0]
     codes, said = run(site, {1: client}, k=4, overwrite=True)
@@ -340,14 +340,14 @@ def test_a_run_is_refused_by_who_approved_another_one(site: Path) -> None:
     assert "client 1 approved: k: approved 3, this run has 4" in said[0]
     assert all(said[rank].startswith(refused.replace("client 1", "the server")) for rank in (1, 2))
     with pytest.raises(ConfigError, match="it is the approval of 'site 1' \\(client 1\\), and this is client 2"):
-        approved_by_client(site / "approval_1.json", config, Place(me=PartyId(2)))
+        approved_by_client(site / "approval_1.json", config, OwnRank(me=PartyId(2)))
 
 
 def test_a_roster_that_changes_after_the_approval_was_read_is_refused(site: Path) -> None:
     for rank in (1, 2):
         assert main(["agree", "--config", "run.toml", "--key", f"{rank}.key", "--yes"]) == 0
     config = RunConfig(roster="roster.toml", key="1.key")
-    client = approved_by_client(site / "approval_1.json", config, Place(me=PartyId(1)))
+    client = approved_by_client(site / "approval_1.json", config, OwnRank(me=PartyId(1)))
     server = approved_by_all(site, config)
     roster([*IDENTITIES[:2], make_identity("clinic", 2)]).save(site / "roster.toml")
     for rank, approve in ((0, server), (1, client)):
@@ -367,7 +367,7 @@ def test_what_is_signed_is_shown_whole(site: Path, capsys: pytest.CaptureFixture
 
 def test_approvals_without_a_roster_prove_nothing(site: Path) -> None:
     with pytest.raises(ConfigError, match="--approval: needs --roster and --key"):
-        approved_by_client(site / "approval_1.json", RunConfig(), Place(me=PartyId(1)))
+        approved_by_client(site / "approval_1.json", RunConfig(), OwnRank(me=PartyId(1)))
     with pytest.raises(ConfigError, match="--require-approvals: needs --roster and --key"):
         approved_by_all(site, RunConfig())
 

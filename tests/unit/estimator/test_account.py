@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from fastlloyd.errors import InternalError
-from fastlloyd.estimator.account import Account
+from fastlloyd.estimator.account import Spending
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.run.session import Session
 
@@ -21,9 +21,9 @@ def session() -> Session:
     return cast(Session, SimpleNamespace(plan=SimpleNamespace(delta=1e-6), facts=SimpleNamespace(run_id=b"\x01")))
 
 
-def account(**changes: Any) -> Account:
+def account(**changes: Any) -> Spending:
     model: Any = SimpleNamespace(**{"n_total": 10, "budget": None, "ledger": None, **changes})
-    return Account(model, ())
+    return Spending(model, ())
 
 
 def recorded(*releases: Release) -> list[Ledger]:

@@ -27,7 +27,7 @@ from fastlloyd.estimator.caution import PrivacyWarning
 from fastlloyd.estimator.estimator import FastLloyd, ParameterError
 from fastlloyd.protocols.fastlloyd import face as module
 from fastlloyd.protocols.fastlloyd.plan import MECHANISMS
-from fastlloyd.run.together import Together, run_together
+from fastlloyd.run.in_memory import InMemory, run_together
 from fastlloyd.wire.header import clients
 
 PROTOCOLS = tuple(MECHANISMS)
@@ -172,9 +172,9 @@ def test_lloyd_claims_no_privacy() -> None:
 
 
 def test_ledger_holds_what_every_client_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    ended: list[Together] = []
+    ended: list[InMemory] = []
 
-    def watched(*inputs: Any, **options: Any) -> Together:
+    def watched(*inputs: Any, **options: Any) -> InMemory:
         ended.append(run_together(*inputs, **options))
         return ended[-1]
 

@@ -14,7 +14,7 @@ import fastlloyd.life.sealed as sealed_module
 from fastlloyd.crypto.link.identity import Identity, make_identity
 from fastlloyd.crypto.link.signature import Credentials
 from fastlloyd.errors import PeerError, SecurityError
-from fastlloyd.life.alike import AlikeTag
+from fastlloyd.life.same_secret import AlikeTag
 from fastlloyd.life.sealed import Sealing, relay_seed
 from fastlloyd.life.sealed_messages import (
     BOX_BYTES,

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.party.planned import PlainPlan, alike, check_delta, check_epsilon
+from fastlloyd.party.plain_plan import PlainPlan, alike, check_delta, check_epsilon
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.limits import check_clients, check_clusters, check_numbers, check_rounds
 from fastlloyd.privacy.release import Release

@@ -15,7 +15,7 @@ import pytest
 
 from fastlloyd.field.prime import Field
 from fastlloyd.life.align.messages import BlindedIds, OpenedIds
-from fastlloyd.life.alike import AlikeProof, AlikeTag
+from fastlloyd.life.same_secret import AlikeProof, AlikeTag
 from fastlloyd.life.sealed_messages import Box, Part, SealedParts, SealedSeed, SealKey, SealKeys
 from fastlloyd.life.seed import SeedConfirmation, SeedContribution
 from fastlloyd.masking.fixed import Ring

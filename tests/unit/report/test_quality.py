@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fastlloyd.report.expected import Expected
-from fastlloyd.report.quality import EXACT, UNKNOWN, Noise, judge
+from fastlloyd.report.quality import EXACT, UNKNOWN, ResultNoise, judge
 from fastlloyd.report.ranges import LAPLACE_TAIL, NORMAL_TAIL, chi_squared_quantile, overlapping
 from fastlloyd.report.schema import schema, validate
 
@@ -27,7 +27,7 @@ def noise(deviation=0.005, size=1.0, **changes):
         "expected": Expected(centre_noise=deviation / 2, k=2, d=2),
         **changes,
     }
-    return Noise(**values)
+    return ResultNoise(**values)
 
 
 def judged(noise, centroids=CENTROIDS, sizes=SIZES):
@@ -110,7 +110,7 @@ SQUARE = np.array([[2.0, 0.5], [8.0, 0.5], [2.0, -0.5], [8.0, -0.5]])
 def _doubts(centres, sizes):
     """Judge clusters of which the noise tells nothing."""
     sizes = np.asarray(sizes, dtype=float)
-    told = Noise(
+    told = ResultNoise(
         size_ranges=np.column_stack([sizes - 2.0, sizes + 2.0]),
         centre_deviations=np.full(np.shape(centres), 1e-3),
     )
@@ -148,7 +148,7 @@ def test_what_a_centre_is_off_besides_the_noise_widens_its_range_and_no_more():
 
 def test_a_merge_that_costs_no_more_than_noise_is_doubted_where_another_cluster_has_more_to_gain():
     def found(centres, sizes):
-        told = Noise(size_ranges=None, centre_deviations=np.full(np.shape(centres), 0.05))
+        told = ResultNoise(size_ranges=None, centre_deviations=np.full(np.shape(centres), 0.05))
         return " ".join(judged(told, np.asarray(centres), sizes).warnings)
 
     assert "clusters 0 and 2 may be one that was cut in two" in found(SQUARE, [100.0, 100.0, 100.0, 700.0])
@@ -165,7 +165,7 @@ def test_a_spread_that_may_be_larger_than_it_seems_is_doubted():
     centres[:, 0] = -np.sqrt(0.1), np.sqrt(0.1)
 
     def found(spread, deviation=0.0):
-        told = Noise(centre_deviations=np.full((2, 10), 1e-3), spread=spread, spread_deviation=deviation)
+        told = ResultNoise(centre_deviations=np.full((2, 10), 1e-3), spread=spread, spread_deviation=deviation)
         return judge(told, centroids=centres, sizes=[50.0, 50.0], lo=-edge, hi=edge).warnings
 
     assert not found(0.7)
@@ -175,7 +175,7 @@ def test_a_spread_that_may_be_larger_than_it_seems_is_doubted():
 
 def test_clusters_that_are_far_apart_for_what_they_leave_are_not_shapeless():
     def found(spread, sizes=(130.0, 100.0, 100.0, 100.0)):
-        told = Noise(centre_deviations=np.full((4, 2), 1e-3), spread=spread)
+        told = ResultNoise(centre_deviations=np.full((4, 2), 1e-3), spread=spread)
         return any("data without structure" in each for each in judged(told, SQUARE, list(sizes)).warnings)
 
     # Squared distance of neighbours 1, of all from their middle 0.61: a third of the first is left of 0.94.
@@ -235,11 +235,11 @@ def test_the_quantile_of_chi_squared_is_near_scipys(degrees, tail):
 def test_without_noise_nothing_is_judged_and_without_knowledge_neither():
     assert judged(EXACT).to_dict()["verdict"] == "exact" and not judged(EXACT).warnings
     assert judged(UNKNOWN).verdict == "unknown" and not judged(UNKNOWN).warnings
-    (warning,) = judged(Noise(expected=Expected(centre_noise=0.04, k=2, d=2))).warnings
+    (warning,) = judged(ResultNoise(expected=Expected(centre_noise=0.04, k=2, d=2))).warnings
     assert warning.startswith("the plan said: noise of 4 %")
     hidden = judged(noise(), None, None)
     assert hidden.verdict == "unknown" and "the plan expected" in hidden.sentence
-    assert judged(Noise(size_ranges=np.array([[0.0, 9.0], [1.0, 2.0]])), None, None).verdict == "poor"
+    assert judged(ResultNoise(size_ranges=np.array([[0.0, 9.0], [1.0, 2.0]])), None, None).verdict == "poor"
 
 
 @given(
@@ -251,7 +251,7 @@ def test_without_noise_nothing_is_judged_and_without_knowledge_neither():
     st.none() | st.floats(0, 10),
 )
 def test_every_verdict_fits_the_schema(scaled, deviations, sizes, spread, steps, expected):
-    noise = Noise(
+    noise = ResultNoise(
         size_ranges=np.column_stack([sizes, sizes + 1.0]),
         centre_deviations=deviations,
         spread=spread,

@@ -18,8 +18,8 @@ from fastlloyd.net.meter import Meter
 from fastlloyd.party.effects import Gather, Identify, Publish, Receive, Record, Save, Send
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.run.driver import Deadlines, Driver
-from fastlloyd.run.host import Host, _Disk
 from fastlloyd.run.inbox import Inbox
+from fastlloyd.run.machine import Host, _Disk
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId, clients
 

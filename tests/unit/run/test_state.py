@@ -15,9 +15,9 @@ from fastlloyd.errors import BudgetError, ConfigError, Reason
 from fastlloyd.party.effects import Afford
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.release import Release
-from fastlloyd.run.host import Host
+from fastlloyd.run.budget_terms import Limit
+from fastlloyd.run.machine import Host
 from fastlloyd.run.state import StateDir
-from fastlloyd.run.terms import Limit
 from fastlloyd.wire.header import SERVER, PartyId
 
 RUN = "ab" * 16

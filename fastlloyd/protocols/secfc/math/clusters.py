@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
-class Clusters:
+class FilledClusters:
     """The clusters of one assignment that have points.
 
     Attributes
@@ -27,7 +27,7 @@ class Clusters:
     sizes: NDArray[np.int64]
 
     @classmethod
-    def of(cls, labels: NDArray[np.int64], k: int) -> Clusters:
+    def of(cls, labels: NDArray[np.int64], k: int) -> FilledClusters:
         """Count; labels outside 0..k-1 are points in no cluster."""
         counts = np.bincount(labels, minlength=k + 1)[:k].astype(np.int64)
         used = np.flatnonzero(counts)

@@ -20,7 +20,7 @@ from fastlloyd.field.lagrange import Code
 from fastlloyd.field.prime import Elements, Field
 from fastlloyd.field.residue import reduce_rows
 from fastlloyd.field.zero_sum import constant_with_sum
-from fastlloyd.protocols.secfc.math.clusters import Clusters
+from fastlloyd.protocols.secfc.math.clusters import FilledClusters
 from fastlloyd.protocols.secfc.math.differences import Differences, Scores
 from fastlloyd.protocols.secfc.math.masks import RoundMasks
 from fastlloyd.protocols.secfc.math.signs import SignMasks
@@ -54,14 +54,14 @@ class Coder:
         """M."""
         return int(self.elements.shape[1])
 
-    def sums(self, labels: NDArray[np.int64], clusters: Clusters, k: int) -> Elements:
+    def sums(self, labels: NDArray[np.int64], clusters: FilledClusters, k: int) -> Elements:
         """Return the shares of the clusters' sums, shape (primes, c, width) (line 11)."""
         total = self.field.zeros((k, self.elements.shape[2]))
         for rows in self._pieces():
             total += self.field.group_sums(self._points(rows), labels[rows], k)
         return self.field.reduce(total)[:, clusters.used]
 
-    def scores(self, labels: NDArray[np.int64], clusters: Clusters, k: int) -> Scores:
+    def scores(self, labels: NDArray[np.int64], clusters: FilledClusters, k: int) -> Scores:
         """Return what the comparisons of one iteration need: line 13 without |x|^2, which all centres share."""
         ring, sums = self.field, self.sums(labels, clusters, k)
         norms = ring.squared_norms(sums)[..., None]

@@ -28,7 +28,7 @@ _PURPOSES = (domains.SECFC_SUMS, domains.SECFC_SIGNS, domains.SECFC_ORDER)
 _DIGITS = 3
 
 
-class Transcript:
+class ServerDigest:
     """A digest of all that the server has sent in the rounds.
 
     Parameters

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.field.prime import Elements
-from fastlloyd.protocols.secfc.math.clusters import Clusters
+from fastlloyd.protocols.secfc.math.clusters import FilledClusters
 from fastlloyd.protocols.secfc.math.coded import Coder
 from fastlloyd.protocols.secfc.math.differences import ElementDifferences, Question, Step
 from fastlloyd.protocols.secfc.math.tournament import Tournament
@@ -35,7 +35,7 @@ def least_inertia(plan: Plan, coder: Coder, assignments: list[NDArray[np.int64]]
     field, starts = coder.field, np.arange(len(assignments))
     totals = np.stack([_total(plan, coder, labels) for labels in assignments], axis=1)
     # The starts are the clusters of a tournament of one point.
-    tournament, last = Tournament(Clusters(starts, np.ones_like(starts)), 1), False
+    tournament, last = Tournament(FilledClusters(starts, np.ones_like(starts)), 1), False
     while not last:
         last, (earlier, later) = tournament.last, tournament.pairs()
         differences = field.subtract(totals[:, earlier[:, 0]], totals[:, later[:, 0]])
@@ -46,7 +46,7 @@ def least_inertia(plan: Plan, coder: Coder, assignments: list[NDArray[np.int64]]
 
 def _total(plan: Plan, coder: Coder, labels: NDArray[np.int64]) -> Elements:
     """Return the share of Psi, shape (primes,)."""
-    field, clusters = coder.field, Clusters.of(labels, plan.k)
+    field, clusters = coder.field, FilledClusters.of(labels, plan.k)
     norms = field.squared_norms(coder.sums(labels, clusters, plan.k))
     weighted = field.multiply(norms, field.encode((1 << plan.weight_bits) // clusters.sizes))
     return field.reduce(weighted.sum(axis=1))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.protocols.secfc.math.clusters import Clusters
+from fastlloyd.protocols.secfc.math.clusters import FilledClusters
 
 
 def count_rounds(clusters: int) -> int:
@@ -24,13 +24,13 @@ class Tournament:
 
     Parameters
     ----------
-    clusters : Clusters
+    clusters : FilledClusters
         Those in use.
     records : int
         m.
     """
 
-    def __init__(self, clusters: Clusters, records: int) -> None:
+    def __init__(self, clusters: FilledClusters, records: int) -> None:
         self._used = clusters.used
         places = np.arange(len(clusters.used))
         self._left = np.repeat(places[:, None], records, axis=1)

@@ -41,7 +41,7 @@ _TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class GridCells:
     """Grid cells with their weights; those left out have weight 0.
 
     Attributes
@@ -65,13 +65,13 @@ class Cells:
         return sums.reshape(clusters, clusters)
 
 
-def cells_of(table: Table) -> Cells:
+def cells_of(table: Table) -> GridCells:
     """List the cells of positive weight of a whole grid, shape (k', ..., k')."""
     places = np.argwhere(table > 0.0).astype(np.int64)
-    return Cells(places, table[table > 0.0])
+    return GridCells(places, table[table > 0.0])
 
 
-def fit_tables(tables: Mapping[Pair, Table], total: float, *, max_cells: int = MAX_CELLS, seed: int = 0) -> Cells:
+def fit_tables(tables: Mapping[Pair, Table], total: float, *, max_cells: int = MAX_CELLS, seed: int = 0) -> GridCells:
     """Fit grid weights of maximum entropy to the tables of all pairs.
 
     Parameters
@@ -87,7 +87,7 @@ def fit_tables(tables: Mapping[Pair, Table], total: float, *, max_cells: int = M
 
     Returns
     -------
-    Cells
+    GridCells
 
     Raises
     ------
@@ -119,10 +119,12 @@ def fit_tables(tables: Mapping[Pair, Table], total: float, *, max_cells: int = M
         weights = rake(places, weights, pairs, agreed, _SWEEPS if last else _FIRST_SWEEPS)
     kept = np.flatnonzero(weights > 0.0)
     weights = weights[kept]
-    return Cells(places[kept], weights * (total / weights.sum()), sampled)
+    return GridCells(places[kept], weights * (total / weights.sum()), sampled)
 
 
-def paper_fit(tables: Mapping[Pair, Table], sizes: Sequence[Table], total: float, *, steps: int, seed: int) -> Cells:
+def paper_fit(
+    tables: Mapping[Pair, Table], sizes: Sequence[Table], total: float, *, steps: int, seed: int
+) -> GridCells:
     """Fit grid weights by the paper's additive updates, from independence, on the whole grid.
 
     Parameters

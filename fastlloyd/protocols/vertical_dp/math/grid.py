@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError, DataError, InternalError
-from fastlloyd.protocols.vertical_dp.math.fit import Cells
+from fastlloyd.protocols.vertical_dp.math.fit import GridCells
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
 
@@ -75,7 +75,7 @@ def walks_of(places: NDArray[np.int64]) -> list[Walk]:
     Parameters
     ----------
     places : int64 array, shape (c, S)
-        As of `Cells`.
+        As of `GridCells`.
     """
     return [_walk(places[first : first + _BLOCK]) for first in range(0, len(places), _BLOCK)]
 
@@ -96,13 +96,13 @@ def _walk(places: NDArray[np.int64]) -> Walk:
 
 
 def cluster_cells(
-    cells: Cells, local_centers: Sequence[Centers], k: int, *, seed: int, starts: int = 10, steps: int = 100
+    cells: GridCells, local_centers: Sequence[Centers], k: int, *, seed: int, starts: int = 10, steps: int = 100
 ) -> GridResult:
     """Run weighted k-means on the grid.
 
     Parameters
     ----------
-    cells : Cells
+    cells : GridCells
     local_centers : sequence of float64 arrays, shape (k', d_l)
         Released centres of each party, in the order of `cells.places`.
     k : int
@@ -164,7 +164,7 @@ def _distances(walk: Walk, tables: Sequence[NDArray[np.float64]]) -> NDArray[np.
 
 
 def seed_centers(
-    cells: Cells, walks: Sequence[Walk], local_centers: Sequence[Centers], k: int, *, stream: PublicStream
+    cells: GridCells, walks: Sequence[Walk], local_centers: Sequence[Centers], k: int, *, stream: PublicStream
 ) -> list[Centers]:
     """Choose k cells by greedy k-means++; returns the centres party by party, shape (k, d_l) each.
 
@@ -194,7 +194,7 @@ def _draw(weights: NDArray[np.float64], count: int, stream: PublicStream) -> lis
 
 
 def _to_cells(
-    cells: Cells, walks: Sequence[Walk], local_centers: Sequence[Centers], chosen: Sequence[int]
+    cells: GridCells, walks: Sequence[Walk], local_centers: Sequence[Centers], chosen: Sequence[int]
 ) -> NDArray[np.float64]:
     """Return squared distances of all cells to some of them, shape (c, some)."""
     centers = [local[cells.places[chosen, party]] for party, local in enumerate(local_centers)]
@@ -207,7 +207,7 @@ def _to_cells(
 
 
 def refine(
-    cells: Cells, walks: Sequence[Walk], local_centers: Sequence[Centers], centers: Sequence[Centers], steps: int
+    cells: GridCells, walks: Sequence[Walk], local_centers: Sequence[Centers], centers: Sequence[Centers], steps: int
 ) -> GridResult:
     """Run Lloyd's steps until the assignment repeats.
 
@@ -240,7 +240,7 @@ def refine(
 
 
 def assign_cells(
-    cells: Cells, walks: Sequence[Walk], local_centers: Sequence[Centers], centers: Sequence[Centers]
+    cells: GridCells, walks: Sequence[Walk], local_centers: Sequence[Centers], centers: Sequence[Centers]
 ) -> tuple[NDArray[np.int64], float]:
     """Return each cell's nearest centre, shape (c,), lowest index on ties, and the weighted cost.
 

@@ -16,7 +16,7 @@ from fastlloyd.privacy.release import Release
 from fastlloyd.privacy.sketch.release import ZERO_OUT
 from fastlloyd.privacy.sketch.sketch import Levels, SketchShape
 from fastlloyd.protocols.vertical_dp.math.estimate import Table, basic_table, cluster_sizes
-from fastlloyd.protocols.vertical_dp.math.fit import MAX_CELLS, Cells, cells_of, fit_tables, paper_fit
+from fastlloyd.protocols.vertical_dp.math.fit import MAX_CELLS, GridCells, cells_of, fit_tables, paper_fit
 from fastlloyd.protocols.vertical_dp.math.pair import likelihood_tables
 from fastlloyd.randomness.secret import SecretRandom
 
@@ -55,7 +55,7 @@ def estimate_weights(
     max_cells: int = MAX_CELLS,
     steps: int = 500,
     seed: int = 0,
-) -> Cells:
+) -> GridCells:
     """Estimate the weights of the grid of all parties.
 
     Parameters
@@ -79,7 +79,7 @@ def estimate_weights(
 
     Returns
     -------
-    Cells
+    GridCells
 
     Raises
     ------

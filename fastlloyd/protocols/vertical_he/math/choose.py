@@ -32,7 +32,7 @@ _BYTES_PER_SECOND = 12.5e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class SchemeChoice:
     """A scheme with its parts and what it is estimated to cost.
 
     Attributes
@@ -68,7 +68,7 @@ class Choice:
         )
 
 
-def options(public: PublicParameters, widths: tuple[int, ...]) -> tuple[Choice, ...]:
+def options(public: PublicParameters, widths: tuple[int, ...]) -> tuple[SchemeChoice, ...]:
     """List what is possible, cheapest first; under a shared key the circuit, whose bounds are heuristic, comes last.
 
     Parameters
@@ -96,7 +96,7 @@ def options(public: PublicParameters, widths: tuple[int, ...]) -> tuple[Choice, 
     return tuple(sorted(found, key=lambda choice: (shared and choice.scheme == PAIRWISE, choice.total_seconds(rounds))))
 
 
-def allowed_options(public: PublicParameters, widths: tuple[int, ...]) -> tuple[Choice, ...]:
+def allowed_options(public: PublicParameters, widths: tuple[int, ...]) -> tuple[SchemeChoice, ...]:
     """List the options that the settings allow, cheapest first; at least one.
 
     Raises
@@ -117,13 +117,13 @@ def allowed_options(public: PublicParameters, widths: tuple[int, ...]) -> tuple[
     )
 
 
-def planned_option(public: PublicParameters, widths: tuple[int, ...], scheme: str, computing: int) -> Choice:
+def planned_option(public: PublicParameters, widths: tuple[int, ...], scheme: str, computing: int) -> SchemeChoice:
     """Return the option that a plan has chosen."""
     (found,) = _among(options(public, widths), scheme, computing)
     return found
 
 
-def _among(found: tuple[Choice, ...], scheme: str, computing: int) -> tuple[Choice, ...]:
+def _among(found: tuple[SchemeChoice, ...], scheme: str, computing: int) -> tuple[SchemeChoice, ...]:
     """Keep what fits settings, either of which may be automatic."""
     return tuple(
         choice for choice in found if scheme in ("auto", choice.scheme) and computing in (-1, choice.computing)
@@ -167,7 +167,9 @@ def encryption_seconds(n: int, ciphertexts: int) -> float:
     return math.ceil(n / _LINEAR_RING) * ciphertexts * _LINEAR_CIPHERTEXT_S
 
 
-def _summing(public: PublicParameters, widths: tuple[int, ...], scheme: str, *, computing: int, holder: int) -> Choice:
+def _summing(
+    public: PublicParameters, widths: tuple[int, ...], scheme: str, *, computing: int, holder: int
+) -> SchemeChoice:
     """Return an option that needs no products of ciphertexts: `linear` or `projection`."""
     k, encrypted, once = public.k, widths[holder], scheme == LINEAR
     axes = encrypted if once else 1
@@ -176,7 +178,7 @@ def _summing(public: PublicParameters, widths: tuple[int, ...], scheme: str, *, 
     ciphertexts = corners * (1 if once else 1 + encrypted)
     seconds = linear_seconds(public.n, k, corners, widths[computing] if once else sum(widths))
     sent = _encrypted_bytes(public, ciphertexts)
-    return Choice(
+    return SchemeChoice(
         scheme=scheme,
         computing=computing,
         holder=holder,
@@ -196,7 +198,7 @@ def _encrypted_bytes(public: PublicParameters, ciphertexts: int) -> int:
 
 def _pairwise(
     public: PublicParameters, widths: tuple[int, ...], *, computing: int, holder: int, encrypted: int
-) -> Choice:
+) -> SchemeChoice:
     ring, k = circuit.RINGS[0], public.k
     blocks = math.ceil(public.n / (ring // 2))
     primes = circuit.depth(k) + 2
@@ -204,7 +206,7 @@ def _pairwise(
     # The two keys; a shared one goes to and fro, see `messages`.
     keys = primes * (primes + 2) * (1 if public.keys == 1 else 5 * (public.keys - 1))
     numbers = ring * (columns + keys)
-    return Choice(
+    return SchemeChoice(
         scheme=PAIRWISE,
         computing=computing,
         holder=holder,

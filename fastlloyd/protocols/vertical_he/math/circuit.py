@@ -27,7 +27,7 @@ from fastlloyd.crypto.he.keyshare import relin_variance
 from fastlloyd.crypto.he.lattice import ERROR_VARIANCE, MAX_PRIME_BITS, most_bits
 from fastlloyd.errors import RangeError
 from fastlloyd.protocols.vertical_he.math.coefficients import SLOPE
-from fastlloyd.protocols.vertical_he.math.hints import Noise, too_little_noise
+from fastlloyd.protocols.vertical_he.math.hints import SideNoise, too_little_noise
 from fastlloyd.protocols.vertical_he.math.lwe import SWITCH_TAIL, switch_error
 from fastlloyd.protocols.vertical_he.math.scales import MAX_ERROR, NOISE_TAIL, switched_record
 from fastlloyd.protocols.vertical_he.parameters import Scales
@@ -54,7 +54,7 @@ def depth(k: int) -> int:
     return 1 + SIGN_DEPTH + (math.ceil(math.log2(k - 1)) if k > 2 else 0)
 
 
-def choose_circuit(n: int, k: int, noise: Noise, *, flooding: bool, seeded: bool) -> Scales:
+def choose_circuit(n: int, k: int, noise: SideNoise, *, flooding: bool, seeded: bool) -> Scales:
     """Choose the smallest ring with a small enough error, and the largest scale that fits it.
 
     Parameters
@@ -92,7 +92,7 @@ def choose_circuit(n: int, k: int, noise: Noise, *, flooding: bool, seeded: bool
 def _fitting(
     n: int,
     k: int,
-    noise: Noise,
+    noise: SideNoise,
     *,
     ring: int,
     bits: tuple[int, int, int],

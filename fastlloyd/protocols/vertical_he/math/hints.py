@@ -78,7 +78,7 @@ class Openings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Noise:
+class SideNoise:
     """One side's noise as the budget asks for it, to choose the scales by.
 
     Attributes

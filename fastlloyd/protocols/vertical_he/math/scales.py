@@ -32,7 +32,7 @@ import math
 
 from fastlloyd.crypto.he.lattice import ERROR_VARIANCE
 from fastlloyd.errors import RangeError
-from fastlloyd.protocols.vertical_he.math.hints import Noise, too_little_noise
+from fastlloyd.protocols.vertical_he.math.hints import SideNoise, too_little_noise
 from fastlloyd.protocols.vertical_he.math.lwe import ONE_KEY, SWITCH_TAIL, Errors, errors_of, switch_error
 from fastlloyd.protocols.vertical_he.parameters import Scales
 
@@ -80,13 +80,13 @@ def flood_bound(n: int, corners: int, scales: Scales, errors: Errors = ONE_KEY) 
     return (SWITCH_TAIL * math.hypot(sums, zero) + switched + 1.0) / scales.unit
 
 
-def choose_scales(n: int, k: int, corners: int, noise: Noise, *, flooding: bool) -> Scales:
+def choose_scales(n: int, k: int, corners: int, noise: SideNoise, *, flooding: bool) -> Scales:
     """Choose the smallest ring and prime with a small enough error.
 
     Parameters
     ----------
     n, k, corners : int
-    noise : Noise
+    noise : SideNoise
         For which there must be room, and which must hide X.
     flooding : bool
         The noise only floods X: then the most exact parameters win, not the smallest.
@@ -129,7 +129,7 @@ def _flood(scales: Scales) -> tuple[float, float]:
     return scales.flood, scales.error
 
 
-def _has_room(n: int, scales: Scales, noise: Noise) -> bool:
+def _has_room(n: int, scales: Scales, noise: SideNoise) -> bool:
     """Return whether sums, noise and X fit; a prime of b bits is above 2^(b - 1/2), and the last bit is the sign's."""
     largest = n * (1.0 + scales.error) + NOISE_TAIL * noise.largest(scales.error, scales.flood) + scales.flood
     return largest * scales.unit < float(2.0 ** (scales.prime_bits[0] - 1.5))

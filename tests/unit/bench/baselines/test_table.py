@@ -8,7 +8,7 @@ import pytest
 from fastlloyd.bench.baselines.packages import find_problem
 from fastlloyd.bench.baselines.table import BASELINES
 from fastlloyd.bench.utility.data import Source
-from fastlloyd.bench.utility.plan import Method, list_cells
+from fastlloyd.bench.utility.design import Method, list_cells
 from fastlloyd.bench.utility.run import Workbench
 from fastlloyd.kmeans.metrics import nearest
 from tests.protocols.support import blobs

@@ -10,9 +10,9 @@ import pytest
 
 from fastlloyd.bench.scoreboard import vertical_dp
 from fastlloyd.bench.scoreboard.board import Line, Results
+from fastlloyd.bench.vertical_dp.design import IND_LAP, LDP_AGG, MENDED_BASIC, MENDED_PAIRS
 from fastlloyd.bench.vertical_dp.fig8 import PAPER_BOTH, PAPER_LOCAL, PAPER_WEIGHTS
 from fastlloyd.bench.vertical_dp.fig9 import AUTOMATIC
-from fastlloyd.bench.vertical_dp.plan import IND_LAP, LDP_AGG, MENDED_BASIC, MENDED_PAIRS
 
 COLUMNS = ("data", "parties", "columns", "method", "epsilon", "run", "loss", "v_score", "weight_error")
 Row = Mapping[str, object]

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastlloyd.crypto.he.residues import Halves
-from fastlloyd.crypto.he.seal_form import HEADER, Form, compressed_part
+from fastlloyd.crypto.he.seal_form import HEADER, SealForm, compressed_part
 
-FORM = Form((1, 2, 3, 2**64 - 1), 8, 2, b"\4\3", scale=0.5)
+FORM = SealForm((1, 2, 3, 2**64 - 1), 8, 2, b"\4\3", scale=0.5)
 ROWS = np.arange(32, dtype=np.int64).reshape(2, 2, 8)
 SEED = bytes(range(64))
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.feddp.cost import run_figure
 from fastlloyd.bench.feddp.data import file_source, is_there, load_problem
-from fastlloyd.bench.feddp.plan import Figure, Size
+from fastlloyd.bench.feddp.design import Figure, Size
 from fastlloyd.bench.feddp.run import KFED, OPTIMAL, STARTS
 from fastlloyd.cli.datasets import main
 from fastlloyd.data.public import census, kaggle, make, posts

@@ -14,7 +14,7 @@ from sklearn.cluster import KMeans
 
 from fastlloyd.errors import ConfigError, DataError
 from fastlloyd.privacy.sketch.sketch import SketchShape, make_sketch
-from fastlloyd.protocols.vertical_dp.math.fit import Cells, cells_of, fit_tables, paper_fit, thin
+from fastlloyd.protocols.vertical_dp.math.fit import GridCells, cells_of, fit_tables, paper_fit, thin
 from fastlloyd.protocols.vertical_dp.math.grid import assign_cells, cluster_cells, walks_of
 from fastlloyd.protocols.vertical_dp.math.weights import count_release, estimate_weights, groups_of, noisy_count
 from fastlloyd.randomness.prg import PublicStream
@@ -24,7 +24,7 @@ from tests.unit.protocols.vertical_dp.math.weights import correlated_labels, cou
 Floats = NDArray[np.float64]
 
 
-def misfit(cells: Cells, tables: Mapping[tuple[int, int], Floats], total: float) -> float:
+def misfit(cells: GridCells, tables: Mapping[tuple[int, int], Floats], total: float) -> float:
     """Return the largest difference between a table and the grid's, summed over its cells, over n-hat."""
     return max(float(np.abs(cells.table(pair, len(table)) - table).sum()) / total for pair, table in tables.items())
 
@@ -57,7 +57,7 @@ def make_key(*what: object) -> bytes:
     return hashlib.sha256(repr(what).encode()).digest()
 
 
-def dense(cells: Cells, clusters: int) -> Floats:
+def dense(cells: GridCells, clusters: int) -> Floats:
     grid = np.zeros((clusters,) * cells.places.shape[1])
     grid[tuple(cells.places.T)] = cells.weights
     return grid
@@ -121,10 +121,10 @@ def test_many_parties_need_no_memory_for_the_whole_grid(parties: int, clusters: 
     assert len(found.weights) <= 1001 and found.weights.sum() == pytest.approx(5e3)
     users = np.column_stack(labels)
     points, ones = grid_points(users, local), np.ones(5_000)
-    apart = Cells(np.column_stack([rng.permutation(own) for own in labels]), ones)
+    apart = GridCells(np.column_stack([rng.permutation(own) for own in labels]), ones)
     ours, best, independent = (
         plain_cost(points, ones, cluster_cells(cells, local, 4, seed=1, starts=3).centers)
-        for cells in (found, Cells(users, ones), apart)
+        for cells in (found, GridCells(users, ones), apart)
     )
     assert ours < 1.02 * best < independent
 
@@ -235,7 +235,7 @@ def test_the_number_of_users_carries_the_noise_of_its_release() -> None:
     assert abs(draws.mean()) < 6.0 * 20.0 * 2**0.5 / 2000**0.5
 
 
-def blobs(parties: int, clusters: int, seed: int) -> tuple[Cells, list[Floats]]:
+def blobs(parties: int, clusters: int, seed: int) -> tuple[GridCells, list[Floats]]:
     rng = np.random.default_rng(seed)
     grid = count_cells(correlated_labels(2_000, parties, clusters, seed), clusters).astype(float)
     return cells_of(grid), [rng.normal(size=(clusters, 1 + party)) for party in range(parties)]
@@ -281,7 +281,7 @@ def test_cells_are_assigned_to_the_bit_as_party_by_party(order: str) -> None:
         places = rng.permutation(places)[:900]
     elif order == "repeated":
         places = np.repeat(places[::50], 2, axis=0)
-    cells = Cells(places, rng.random(len(places)))
+    cells = GridCells(places, rng.random(len(places)))
     local, centers = ([rng.normal(size=(size, 2)) for _ in range(5)] for size in (7, 6))
     centers[0][4], centers[1][4], centers[2][4] = centers[0][1], centers[1][1], centers[2][1]
     centers[3][4], centers[4][4] = centers[3][1], centers[4][1]  # a tie: the lower number counts
@@ -295,7 +295,7 @@ def test_cells_are_assigned_to_the_bit_as_party_by_party(order: str) -> None:
 
 
 def test_fewer_cells_than_centres_repeat_some() -> None:
-    cells = Cells(np.array([[0, 1], [1, 0]]), np.array([3.0, 1.0]))
+    cells = GridCells(np.array([[0, 1], [1, 0]]), np.array([3.0, 1.0]))
     local: Sequence[Floats] = [np.array([[0.0], [1.0]]), np.array([[0.0], [1.0]])]
     found = cluster_cells(cells, local, 4, seed=1)
     assert found.centers.shape == (4, 2) and found.cost == 0.0
@@ -307,6 +307,6 @@ def test_a_grid_that_does_not_fit_is_refused() -> None:
     with pytest.raises(DataError):
         cluster_cells(cells, local[:1], 2, seed=1)
     with pytest.raises(DataError):
-        cluster_cells(Cells(np.zeros((0, 2), dtype=np.int64), np.zeros(0)), local, 2, seed=1)
+        cluster_cells(GridCells(np.zeros((0, 2), dtype=np.int64), np.zeros(0)), local, 2, seed=1)
     with pytest.raises(ConfigError):
         cluster_cells(cells, local, 0, seed=1)

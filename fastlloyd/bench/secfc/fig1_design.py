@@ -15,8 +15,8 @@ import numpy as np
 from fastlloyd.bench.engine.cells import Cell
 from fastlloyd.bench.engine.generate import Shares
 from fastlloyd.bench.engine.runner import Job
+from fastlloyd.bench.secfc.design import code_for
 from fastlloyd.bench.secfc.memory import make_points
-from fastlloyd.bench.secfc.plan import code_for
 
 BASE: Mapping[str, int] = {"n": 10, "m": 1000, "d": 20, "k": 4}
 LARGE: Mapping[str, int] = {"n": 16, "m": 16_384, "d": 100, "k": 16}

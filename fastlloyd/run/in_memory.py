@@ -19,8 +19,8 @@ from fastlloyd.net.meter import Meter
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.host import Host
-from fastlloyd.run.inputs import Common
+from fastlloyd.run.inputs import CommonInputs
+from fastlloyd.run.machine import Host
 from fastlloyd.run.outcome import Facts, Outcome
 from fastlloyd.run.session import Session, find_face
 from fastlloyd.run.simulation import Simulation, Tap
@@ -30,7 +30,7 @@ RUN_ID_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class InMemory:
     """How a run in one thread ended.
 
     Attributes
@@ -53,11 +53,11 @@ def run_together(
     config: RunConfig,
     n_clients: int,
     *,
-    common: Common | None = None,
+    common: CommonInputs | None = None,
     owned: Mapping[PartyId, Any] | None = None,
     afford: Callable[[Session, tuple[Release, ...]], None] | None = None,
     tap: Tap | None = None,
-) -> Together:
+) -> InMemory:
     """Let all parties of a run live, from the first message to the last.
 
     Parameters
@@ -65,7 +65,7 @@ def run_together(
     config : RunConfig
         The same for all parties.
     n_clients : int
-    common : Common, optional
+    common : CommonInputs, optional
         What is public and alike for all, in the place of what the face gathers; `config` is then as it gave it.
     owned : mapping from PartyId to object, optional
         What the parties have, in the place of what the face loads.
@@ -101,7 +101,7 @@ def run_together(
     lives = {me: face.serve(one) if me.is_server else face.take_part(one) for me, one in sessions.items()}
     meters = {me: session.meter for me, session in sessions.items()}
     outcomes = Simulation(lives, tap, hosts=hosts, meters=meters).run()
-    return Together(
+    return InMemory(
         outcomes,
         {me: session.ledger for me, session in sessions.items()},
         meters,
@@ -112,7 +112,7 @@ def run_together(
 def _session(
     me: PartyId,
     config: RunConfig,
-    common: Common,
+    common: CommonInputs,
     own: Any,
     *,
     clients: tuple[PartyId, ...],

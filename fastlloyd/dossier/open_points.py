@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fastlloyd.dossier.planned import Planned
+from fastlloyd.dossier.planned_run import PlannedRun
 from fastlloyd.privacy.delta import large_delta
 from fastlloyd.report.unit import format_epsilon
 from fastlloyd.run.promise import unit_sentence
 
 
-def not_promised(run: Planned) -> Iterator[str]:
+def not_promised(run: PlannedRun) -> Iterator[str]:
     """List what must not be read into the promise."""
     if run.unit is None:
         yield "Differential privacy: none. What a party learns is limited by the tables above and by nothing else."
@@ -51,7 +51,7 @@ def not_promised(run: Planned) -> Iterator[str]:
     yield "An audit: nobody else has audited this program."
 
 
-def open_points(run: Planned) -> Iterator[str]:
+def open_points(run: PlannedRun) -> Iterator[str]:
     """List what somebody has to settle before the run."""
     if not run.purpose:
         yield "State the purpose, and why this processing is needed for it."
@@ -89,7 +89,7 @@ def open_points(run: Planned) -> Iterator[str]:
     yield "Have each site approve exactly these values: fastlloyd agree, then join --approval."
 
 
-def _trust_points(run: Planned) -> Iterator[str]:
+def _trust_points(run: PlannedRun) -> Iterator[str]:
     """Say what must be agreed on about collusion."""
     sights = run.sights
     weaker = () if sights is None else [one for one in sights.together if one.protection.startswith("less noise")]

@@ -10,21 +10,21 @@ from fastlloyd.dossier.flow import Flow, find_flow
 from fastlloyd.protocols.registry import find
 from fastlloyd.report.sight import Sight, Sights, who_sees
 from fastlloyd.run.config import VERTICAL, RunConfig
-from fastlloyd.run.inputs import Common, public_values
+from fastlloyd.run.inputs import CommonInputs, public_values
 from fastlloyd.run.outcome import Foreseen
 from fastlloyd.run.promise import privacy_unit
 from fastlloyd.wire.values import flatten, show_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class PlannedRun:
     """A run before it happens.
 
     Attributes
     ----------
     config : RunConfig
         As the protocol's `gather` returned it.
-    common : Common
+    common : CommonInputs
     clients : int
     roster : Roster or None
     foreseen : Foreseen or None
@@ -38,7 +38,7 @@ class Planned:
     """
 
     config: RunConfig
-    common: Common
+    common: CommonInputs
     clients: int
     roster: Roster | None = None
     foreseen: Foreseen | None = None

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from fastlloyd.errors import PeerError, PeerTimeout, SecurityError
 from fastlloyd.net.tcp.address import Address, connect
-from fastlloyd.net.tcp.admission import Answer, Hello, Keys, Welcome, refused_by_server
+from fastlloyd.net.tcp.admission import Admission, Introduction, Keys, Welcome, refused_by_server
+from fastlloyd.net.tcp.delivery import ASKS, NO_ID
 from fastlloyd.net.tcp.proxy import Proxy, tunnel
-from fastlloyd.net.tcp.session import ASKS, NO_ID
 from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.wire.header import SERVER
 
@@ -71,7 +71,7 @@ class Way:
         try:
             stream = Stream(self._connect(end), None if self.keys is None else self.keys.context, server_side=False)
             stream.name = str(self)
-            welcome = self._knock(stream, Hello(self.rank, session, taken), end)
+            welcome = self._knock(stream, Introduction(self.rank, session, taken), end)
             if welcome is not None:
                 return (stream, welcome), "", True
             hung_up = stream.ended
@@ -101,11 +101,11 @@ class Way:
             raise PeerTimeout(f"nobody answers at {self} ({why})", rank=SERVER.rank)
         stream, welcome = found
         try:
-            if welcome.answer is Answer.NO_SUCH_SESSION:  # of a build that has no offers
+            if welcome.answer is Admission.NO_SUCH_SESSION:  # of a build that has no offers
                 return b""
-            if welcome.answer is not Answer.OFFER:
+            if welcome.answer is not Admission.OFFER:
                 welcome.check(self.rank)
-            if welcome.answer is not Answer.OFFER or welcome.taken > MOST_OFFER_BYTES:
+            if welcome.answer is not Admission.OFFER or welcome.taken > MOST_OFFER_BYTES:
                 raise PeerError("the server does not answer what it was asked", rank=SERVER.rank)
             return self._read(stream, welcome.taken, end)
         finally:
@@ -133,7 +133,7 @@ class Way:
             return connect(self.address, timeout_s, self.flag)
         return tunnel(self.proxy, self.address, timeout_s)
 
-    def _knock(self, stream: Stream, hello: Hello, end: float) -> Welcome | None:
+    def _knock(self, stream: Stream, hello: Introduction, end: float) -> Welcome | None:
         """Say who this is, and wait for the answer; None if none comes."""
         said = False
         with selectors.DefaultSelector() as selector:

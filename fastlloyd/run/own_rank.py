@@ -37,7 +37,7 @@ def load_identity(config: RunConfig, me: PartyId, clients: int) -> tuple[Identit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class OwnRank:
     """Where a party stands among sites that no launcher has numbered.
 
     Attributes
@@ -57,7 +57,7 @@ class Place:
     certificates: Mapping[PartyId, bytes] = field(default_factory=dict, repr=False)
 
 
-def find_place(config: RunConfig, rank: int | None) -> Place:
+def find_own_rank(config: RunConfig, rank: int | None) -> OwnRank:
     """Find out which party this is: by its key where there is a roster, else by the rank that was given.
 
     Parameters
@@ -75,7 +75,7 @@ def find_place(config: RunConfig, rank: int | None) -> Place:
     if config.roster is None or config.key is None:
         if rank is None:
             raise ConfigError("--rank: expected this client's number, 1 or more, or --roster and --key, which tell it")
-        return Place(me=PartyId(rank))
+        return OwnRank(me=PartyId(rank))
     roster = Roster.load(Path(config.roster))
     roster.check_complete()
     _check_subjects(roster)
@@ -96,7 +96,7 @@ def find_place(config: RunConfig, rank: int | None) -> Place:
             raise ConfigError("--key: this is the server's key; `fastlloyd join` is for clients, see `fastlloyd serve`")
     me = PartyId(rank)
     identity = roster.identity(me, key)
-    return Place(
+    return OwnRank(
         me=me,
         clients=len(roster.entries) - 1,
         identity=identity,

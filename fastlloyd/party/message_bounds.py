@@ -15,7 +15,7 @@ _ROOM_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class MessageBounds:
     """What each peer may send from now on.
 
     Attributes

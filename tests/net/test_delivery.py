@@ -8,28 +8,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastlloyd.net.tcp import session as module
-from fastlloyd.net.tcp.session import Session
+from fastlloyd.net.tcp import delivery as module
+from fastlloyd.net.tcp.delivery import Delivery
 
 
 class End:
     """A session with what it has put, what the other end will find, and what it took."""
 
     def __init__(self) -> None:
-        self.session = Session()
+        self.delivery = Delivery()
         self.put: list[bytes] = []
         self.took: list[bytes] = []
         self.wire: deque[tuple[int, bytes]] = deque()
 
     def send(self) -> None:
-        if found := self.session.next():
-            self.wire.append((self.session.tell(), found[1]))
+        if found := self.delivery.next():
+            self.wire.append((self.delivery.tell(), found[1]))
 
     def deliver(self, other: End) -> None:
         if self.wire:
             taken, frame = self.wire.popleft()
-            other.session.confirm(taken)
-            other.session.take(len(frame))
+            other.delivery.confirm(taken)
+            other.delivery.take(len(frame))
             other.took.append(frame)
 
 
@@ -37,8 +37,8 @@ def cut(one: End, two: End) -> None:
     """Lose what is under way, and go on."""
     one.wire.clear()
     two.wire.clear()
-    one.session.rewind(two.session.tell())
-    two.session.rewind(one.session.tell())
+    one.delivery.rewind(two.delivery.tell())
+    two.delivery.rewind(one.delivery.tell())
 
 
 @given(st.lists(st.tuples(st.sampled_from(["put", "send", "send", "deliver", "deliver", "cut"]), st.booleans())))
@@ -48,7 +48,7 @@ def test_each_frame_is_taken_once_and_in_order(steps: list[tuple[str, bool]]) ->
         one, two = ends[::-1] if swapped else ends
         if step == "put":
             one.put.append(bytes([len(one.put) % 256, swapped]))
-            one.session.put(0, one.put[-1])
+            one.delivery.put(0, one.put[-1])
         elif step == "send":
             one.send()
         elif step == "deliver":
@@ -61,62 +61,62 @@ def test_each_frame_is_taken_once_and_in_order(steps: list[tuple[str, bool]]) ->
         for _ in one.put:
             one.send()
             one.deliver(two)
-        assert two.took == one.put and two.session.taken == len(one.put)
-        assert one.session.waiting_bytes == 0
+        assert two.took == one.put and two.delivery.taken == len(one.put)
+        assert one.delivery.waiting_bytes == 0
 
 
-def sent(count: int) -> Session:
-    session = Session()
+def sent(count: int) -> Delivery:
+    delivery = Delivery()
     for i in range(count):
-        session.put(0, bytes([i]))
-        assert session.next() == (0, bytes([i]))
-    return session
+        delivery.put(0, bytes([i]))
+        assert delivery.next() == (0, bytes([i]))
+    return delivery
 
 
 @pytest.mark.parametrize("count", [6, 1 << 63])
 def test_more_than_was_sent_cannot_be_confirmed(count: int) -> None:
-    for step in (Session.confirm, Session.rewind):
+    for step in (Delivery.confirm, Delivery.rewind):
         with pytest.raises(ValueError, match=f"it confirms {count} frames, expected 0 to 5"):
             step(sent(5), count)
 
 
 def test_what_was_put_but_not_sent_cannot_be_confirmed() -> None:
-    session = sent(2)
-    session.put(0, b"waits")
+    delivery = sent(2)
+    delivery.put(0, b"waits")
     with pytest.raises(ValueError, match="confirms 3 frames, expected 0 to 2"):
-        session.confirm(3)
+        delivery.confirm(3)
 
 
 def test_a_confirmation_is_not_taken_back() -> None:
-    session = sent(5)
-    session.confirm(3)
+    delivery = sent(5)
+    delivery.confirm(3)
     with pytest.raises(ValueError, match="confirms 2 frames, expected 3 to 5"):
-        session.rewind(2)
-    session.rewind(3)
-    assert [session.next(), session.next(), session.next()] == [(0, b"\x03"), (0, b"\x04"), None]
+        delivery.rewind(2)
+    delivery.rewind(3)
+    assert [delivery.next(), delivery.next(), delivery.next()] == [(0, b"\x03"), (0, b"\x04"), None]
 
 
 def test_whoever_never_confirms_costs_bounded_memory_and_cannot_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEPT_BYTES", 10 * (1000 + module.FRAME_COST))
-    session = Session()
+    delivery = Delivery()
     for _ in range(100):
-        session.put(0, bytes(1000))
-        session.next()
-        assert len(session._sent) <= 10
-    session.confirm(40)  # of those that are kept no more
+        delivery.put(0, bytes(1000))
+        delivery.next()
+        assert len(delivery._sent) <= 10
+    delivery.confirm(40)  # of those that are kept no more
     with pytest.raises(ValueError, match="it lacks 50 frames that are not kept any more"):
-        session.rewind(40)
-    session.rewind(90)
-    assert sum(session.next() is not None for _ in range(20)) == 10
+        delivery.rewind(40)
+    delivery.rewind(90)
+    assert sum(delivery.next() is not None for _ in range(20)) == 10
 
 
 def test_one_frame_is_kept_however_long_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEPT_BYTES", 100)
-    session = Session()
-    session.put(0, bytes(5000))
-    session.next()
-    session.rewind(0)
-    assert session.waiting_bytes == 5000 + module.FRAME_COST and session.next() == (0, bytes(5000))
+    delivery = Delivery()
+    delivery.put(0, bytes(5000))
+    delivery.next()
+    delivery.rewind(0)
+    assert delivery.waiting_bytes == 5000 + module.FRAME_COST and delivery.next() == (0, bytes(5000))
 
 
 def test_many_connections_share_what_is_kept_and_one_that_cannot_come_back_keeps_nothing() -> None:
@@ -126,19 +126,19 @@ def test_many_connections_share_what_is_kept_and_one_that_cannot_come_back_keeps
         assert share is not None and clients * share <= module.ALL_KEPT_BYTES
     assert module.most_kept(1, 0.0) == module.most_kept(1000, 0.0) == 0
     for most, kept in ((0, 0), (2000, 1), (100, 0)):
-        session = Session(most)
+        delivery = Delivery(most)
         for _ in range(3):
-            session.put(0, bytes(1000))
-            session.next()
-        assert len(session._sent) == kept
-        session.confirm(3)
-        session.rewind(3)
-        assert session.next() is None
+            delivery.put(0, bytes(1000))
+            delivery.next()
+        assert len(delivery._sent) == kept
+        delivery.confirm(3)
+        delivery.rewind(3)
+        assert delivery.next() is None
 
 
 def test_a_confirmation_is_due_after_so_many_bytes() -> None:
-    session = Session()
-    while not session.due:
-        session.take(1000)
-    assert 60 < session.taken < 70
-    assert session.tell() == session.taken and not session.due
+    delivery = Delivery()
+    while not delivery.due:
+        delivery.take(1000)
+    assert 60 < delivery.taken < 70
+    assert delivery.tell() == delivery.taken and not delivery.due

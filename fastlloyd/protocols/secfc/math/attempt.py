@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.protocols.secfc.math.clusters import Clusters
+from fastlloyd.protocols.secfc.math.clusters import FilledClusters
 from fastlloyd.protocols.secfc.math.coded import Coder
 from fastlloyd.protocols.secfc.math.differences import Question, ScoreDifferences, Step
 from fastlloyd.protocols.secfc.math.start import SeparatedStart, random_labels
@@ -16,7 +16,7 @@ from fastlloyd.protocols.secfc.math.tournament import Tournament
 from fastlloyd.protocols.secfc.plan import Plan
 
 
-class Course:
+class Attempt:
     """One start.
 
     Parameters
@@ -61,7 +61,7 @@ class Course:
 
 def iterate(coder: Coder, labels: NDArray[np.int64], k: int) -> Step:
     """Run one iteration of Lloyd; return the next assignment."""
-    clusters = Clusters.of(labels, k)
+    clusters = FilledClusters.of(labels, k)
     scores = coder.scores(labels, clusters, k)  # line 11
     tournament, last = Tournament(clusters, len(labels)), False
     while not last:

@@ -42,7 +42,7 @@ def most_kept(connections: int, reconnect_s: float) -> int | None:
     return share if share < KEPT_BYTES else None
 
 
-class Session:
+class Delivery:
     """One end's account of the frames in both directions.
 
     Parameters

@@ -36,15 +36,15 @@ from fastlloyd.party.effects import (
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.report.announcer import Announcer
+from fastlloyd.run.budget_terms import Limit, cost_words
 from fastlloyd.run.outcome import Cost, Facts
-from fastlloyd.run.terms import Limit, cost_words
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId
 
 # How long a wait for the disk goes on if a signal has swallowed its end.
 _LOST_RING_S = 0.05
 
 
-class State(Protocol):
+class MachineState(Protocol):
     """What a host needs of `run.state.StateDir`."""
 
     def start(self, facts: Mapping[str, Any]) -> None:
@@ -73,7 +73,7 @@ class Host:
     ----------
     ledger : Ledger
     run_id : bytes
-    state : State, optional
+    state : MachineState, optional
         None where there is no state directory.
     resumed : bool
         Whether the run goes on with the interrupted one in `state`.
@@ -96,7 +96,7 @@ class Host:
         ledger: Ledger,
         *,
         run_id: bytes,
-        state: State | None = None,
+        state: MachineState | None = None,
         resumed: bool = False,
         budget: float | None = None,
         transcript: Transcript | None = None,
@@ -216,7 +216,7 @@ class Host:
             self._tell(cost_words(before, after, delta, runs=len(runs), budget=budget))
 
 
-class Progress:
+class Costs:
     """Notes what set-up and rounds cost; whoever speaks tells people."""
 
     def __init__(self, facts: Facts, meter: Meter, announcer: Announcer, everybody: tuple[PartyId, ...]) -> None:
