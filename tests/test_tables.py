@@ -83,3 +83,16 @@ def test_a_row_leads_to_what_runs_the_protocol(name: str) -> None:
 def type_of_common(system: object) -> str:
     """Name the type of what all parties know alike."""
     return str(inspect.signature(system.gather).return_annotation)
+
+
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    """But protocols may have the same parts: a Plan, Settings, a ClientResult. Benchmarks keep words of their own."""
+    places: dict[str, list[Path]] = {}
+    for path in ROOT.rglob("*.py"):
+        if "bench" not in path.relative_to(ROOT).parts:
+            for node in ast.parse(path.read_text("utf-8")).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, []).append(path.relative_to(ROOT))
+    for name, paths in places.items():
+        protocols = {path.parts[1] for path in paths if path.parts[0] == "protocols"}
+        assert len(paths) == 1 or len(protocols) == len(paths), f"{name} means several things: {paths}"

@@ -25,7 +25,7 @@ class Items:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class Listing:
     """A table; the first cell of a row names the row."""
 
     kind: ClassVar[str] = "table"
@@ -34,7 +34,7 @@ class Table:
     title: str = ""
 
 
-Block = Text | Items | Table
+Block = Text | Items | Listing
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from fastlloyd.crypto.link.identity import group_hex
-from fastlloyd.dossier.blocks import Block, Dossier, Items, Section, Table, Text
+from fastlloyd.dossier.blocks import Block, Dossier, Items, Listing, Section, Text
 from fastlloyd.dossier.open_points import not_promised, open_points
 from fastlloyd.dossier.planned_run import PlannedRun
 from fastlloyd.dossier.standing import ASSESSMENT, ASSESSMENT_NOTE, ENDS, ENDS_NOTE, FILES_NOTE, KEYS, files
@@ -112,7 +112,7 @@ def _parties(run: PlannedRun) -> Iterator[Block]:
         )
         return
     rows = [(entry.name, _role(run, entry.rank), str(entry.rank), entry.fingerprint) for entry in run.roster.entries]
-    yield Table(("name", "role", "rank", "fingerprint of the certificate (SHA-256)"), rows)
+    yield Listing(("name", "role", "rank", "fingerprint of the certificate (SHA-256)"), rows)
     yield Text(
         f"Digest of the roster: {group_hex(run.roster.digest())}. Names prove nothing until the fingerprints were "
         "compared by telephone or in person. Legal names, addresses, contacts and whether a party is controller or "
@@ -163,7 +163,7 @@ def _computation(run: PlannedRun) -> Iterator[Block]:
         rows.append(
             ("data", f"the public data set {run.common.dataset.name}, split among the clients: a demonstration")
         )
-    yield Table(("what", "value"), rows)
+    yield Listing(("what", "value"), rows)
     bounds = run.values["bounds"]
     if bounds is None:
         yield Text(
@@ -171,7 +171,7 @@ def _computation(run: PlannedRun) -> Iterator[Block]:
         )
         return
     shown = [(name, show_value(low), show_value(high)) for name, (low, high) in bounds.items()]
-    yield Table(("feature", "lowest", "highest"), shown, title="Features and their public bounds")
+    yield Listing(("feature", "lowest", "highest"), shown, title="Features and their public bounds")
     chosen = ", ".join(run.config.columns)
     yield Text(
         "Values outside are clipped to the bounds. "
@@ -193,7 +193,7 @@ def _staying(run: PlannedRun) -> Iterator[Block]:
     ]
     if told is not None:
         rows += [("clusters of single records", told.labels), ("the result", told.result), *told.further]
-    yield Table(("data", "where"), rows)
+    yield Listing(("data", "where"), rows)
 
 
 def _leaving(run: PlannedRun) -> Iterator[Block]:
@@ -207,7 +207,7 @@ def _leaving(run: PlannedRun) -> Iterator[Block]:
         )
         rows = [(one.name, one.about, one.route, one.server, one.others) for one in told.sent(run.facts)]
         reader, rest = told.readers
-        yield Table(("message", "what it is for", "from, to", f"the {reader} can read", f"{rest} can read"), rows)
+        yield Listing(("message", "what it is for", "from, to", f"the {reader} can read", f"{rest} can read"), rows)
     else:
         yield Text("Messages: this protocol comes from another package, which does not list them. Ask its authors.")
     if run.foreseen is None:
@@ -224,9 +224,9 @@ def _leaving(run: PlannedRun) -> Iterator[Block]:
         yield Text(f"{run.foreseen.note[:1].upper()}{run.foreseen.note[1:]}.")
     released = list(_release_rows(run.foreseen.releases))
     if private:
-        yield Table(("release", "rounds", "seen by", "noise", "noise over what one unit moves"), released)
+        yield Listing(("release", "rounds", "seen by", "noise", "noise over what one unit moves"), released)
     else:
-        yield Table(("release", "rounds", "seen by", "noise"), [row[:4] for row in released])
+        yield Listing(("release", "rounds", "seen by", "noise"), [row[:4] for row in released])
 
 
 def _release_rows(releases: Sequence[Release]) -> Iterator[tuple[str, ...]]:
@@ -252,10 +252,10 @@ def _learning(run: PlannedRun) -> Iterator[Block]:
     if sights is None:
         yield Text("This protocol comes from another package, which must say who sees what. Ask its authors.")
         return
-    yield Table(
+    yield Listing(
         ("who", "sees", "what stands between that and the records"), list(map(_sight_row, sights.alone)), title="Alone"
     )
-    yield Table(
+    yield Listing(
         ("who", "see", "what stands between that and the records"),
         list(map(_sight_row, sights.together)),
         title="Together",
@@ -356,4 +356,4 @@ def _values(run: PlannedRun) -> Iterator[Block]:
         "Everything that all parties must have alike; links are confirmed with a digest of it. Digest of all values "
         f"below: {group_hex(digest(run.values))}."
     )
-    yield Table(("name", "value"), run.rows)
+    yield Listing(("name", "value"), run.rows)

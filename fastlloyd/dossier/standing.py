@@ -6,9 +6,9 @@ directory, budget, resume"; docs/data-protection.md.
 
 from __future__ import annotations
 
-from fastlloyd.dossier.blocks import Items, Table, Text
+from fastlloyd.dossier.blocks import Items, Listing, Text
 
-_FILES = Table(
+_FILES = Listing(
     ("file", "where", "what is in it", "how long"),
     (
         (
@@ -71,9 +71,9 @@ _LABELS = (
 )
 
 
-def files(*, labels: bool) -> Table:
+def files(*, labels: bool) -> Listing:
     """Return the table of files that stay; `labels` says whether clients write labels of their own records."""
-    return Table(_FILES.head, (*_FILES.rows, _LABELS) if labels else _FILES.rows, title=_FILES.title)
+    return Listing(_FILES.head, (*_FILES.rows, _LABELS) if labels else _FILES.rows, title=_FILES.title)
 
 
 FILES_NOTE = Text(
@@ -96,7 +96,7 @@ KEYS = Items(
     )
 )
 
-ENDS = Table(
+ENDS = Listing(
     ("exit code", "what happened", "what others learn"),
     (
         ("0", "done", "the result, where it is theirs"),
@@ -122,7 +122,7 @@ ENDS_NOTE = Text(
     "it stays in the ledger and counts."
 )
 
-ASSESSMENT = Table(
+ASSESSMENT = Listing(
     ("question", "what this document gives", "what remains to you"),
     (
         (

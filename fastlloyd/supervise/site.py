@@ -52,7 +52,7 @@ STATUS_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class SiteEnding:
     """How a run ended, as `outcomes/NAME.json` has it.
 
     Attributes
@@ -209,7 +209,7 @@ class Site:
         elif code == EXIT_PEER and _size(own / "ledger.jsonl") == spent:
             self._note(name, WAITS_FOR_SERVER, said)
         else:
-            ended = Ending(1, code, said, datetime.now(UTC).isoformat(timespec="seconds"))
+            ended = SiteEnding(1, code, said, datetime.now(UTC).isoformat(timespec="seconds"))
             replace_file(settings.place("outcomes", name, ".json"), [_json(asdict(ended))], mode=0o600)
             self._note(name, DONE if code == EXIT_OK else FAILED, said)
 
@@ -316,12 +316,12 @@ def decline(settings: SiteSettings, name: str) -> None:
     settings.place("approvals", name, ".json").unlink(missing_ok=True)
 
 
-def _outcome(path: Path) -> Ending | None:
+def _outcome(path: Path) -> SiteEnding | None:
     """Read how a run ended; None if it has not."""
     from fastlloyd.wire.decode import decode, load_json
 
     try:
-        return decode(Ending, load_json(read_regular(path)), "")
+        return decode(SiteEnding, load_json(read_regular(path)), "")
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
