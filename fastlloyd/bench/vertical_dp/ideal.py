@@ -4,7 +4,7 @@ All users of one grid cell are in the same clusters, so of a row only the larges
 ideal hash function makes these independent. The largest of N words, each floor(2^w u) with u uniform on (0, 1), is
 floor(2^w u^(1/N)): one number for each row and cell in place of one for each row and user. Phantoms and floor are the
 product's own. The distribution is that of `make_sketch` under an ideal hash function in place of ChaCha20
-(tests/unit/bench/test_vertical_dp_ideal.py compares both with it), which is what the paper's theorems assume.
+(tests/unit/bench/vertical_dp/test_ideal.py compares both with it), which is what the paper's theorems assume.
 
 Source: Vertical DP, Algorithms 2 and 3; the head of fastlloyd/privacy/sketch/sketch.py.
 """

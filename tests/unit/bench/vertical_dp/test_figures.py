@@ -262,7 +262,7 @@ def test_figures_against_other_than_epsilon_are_drawn(
 
 
 def test_taxi_and_loan_are_read_as_they_were_made(tmp_path: Path) -> None:
-    samples = Path(__file__).parents[1] / "data" / "public" / "samples"
+    samples = Path(__file__).parents[2] / "data" / "public" / "samples"
     assert "`fastlloyd datasets make taxi`" in missing(even(TAXI, 2), str(tmp_path))
     for name in (TAXI, LOAN):
         make_sets(name, samples, tmp_path)

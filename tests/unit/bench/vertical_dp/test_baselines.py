@@ -27,7 +27,7 @@ from fastlloyd.protocols.vertical_dp.server import plain_cells
 from fastlloyd.randomness.secret import SecretRandom
 from tests.protocols.vertical_dp.support import Replay, correlated, plan_for, run, split
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 DATA = Path(os.environ.get("FASTLLOYD_DATA", ROOT.parent / "shared" / "data"))
 
 

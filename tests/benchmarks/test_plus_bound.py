@@ -13,7 +13,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def bound() -> ModuleType:
-    path = Path(__file__).parents[3] / "benchmarks" / "plus_bound.py"
+    path = Path(__file__).parents[2] / "benchmarks" / "plus_bound.py"
     spec = importlib.util.spec_from_file_location("plus_bound", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
