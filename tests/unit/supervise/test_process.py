@@ -9,6 +9,8 @@ import pytest
 from fastlloyd.supervise import process
 from fastlloyd.supervise.process import Process, adopting_orphans, collect, kill_marked, marked_processes
 
+pytestmark = pytest.mark.process
+
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from fastlloyd.supervise.lifeline import VARIABLE, Lifelines, hold_lifelines
 
 HOLD = """
@@ -43,6 +45,7 @@ def watch(lines):
     return poll
 
 
+@pytest.mark.process
 def test_the_first_to_fall_is_the_first_that_was_killed_even_if_the_next_dies_of_it():
     for first in range(RANKS):
         with Lifelines(RANKS) as lines, watch(lines) as poll:
@@ -62,6 +65,7 @@ def test_the_first_to_fall_is_the_first_that_was_killed_even_if_the_next_dies_of
                 child.stdout.close()
 
 
+@pytest.mark.process
 def test_what_a_rank_starts_does_not_hold_its_lines():
     code = HOLD.replace("signal.pause()", "import subprocess\nsubprocess.Popen(['sleep', '30'], stdout=2)")
     with Lifelines(1) as lines, watch(lines) as poll:
