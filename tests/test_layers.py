@@ -148,5 +148,12 @@ def test_no_global_or_seeded_randomness() -> None:
 
 def test_unit_tests_stand_where_their_rooms_do() -> None:
     unit = Path(__file__).parent / "unit"
-    for folder in {path.parent.relative_to(unit) for path in unit.rglob("test_*.py")}:
-        assert (ROOT / folder / "__init__.py").is_file(), f"tests/unit/{folder}: there is no fastlloyd/{folder}"
+    for path in sorted(unit.rglob("test_*.py")):
+        name, folder = path.relative_to(unit), path.parent.relative_to(unit)
+        assert (ROOT / folder / "__init__.py").is_file(), f"tests/unit/{name}: there is no fastlloyd/{folder}"
+        tested = {MODULES[module].relative_to(ROOT).parent for module in imports(path) if module in MODULES}
+        if "fastlloyd.__main__" in imports(path):
+            tested.add(Path("cli"))  # the door behind which the commands are
+        below = {found.relative_to(folder).parts[0] for found in tested - {folder} if found.is_relative_to(folder)}
+        # What spans several folders stands above them.
+        assert folder in tested or len(below) > 1, f"tests/unit/{name} tests nothing that stands in fastlloyd/{folder}"

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from fastlloyd.errors import ConfigError
 from fastlloyd.report import document
 from fastlloyd.report.schema import schema, validate
-
-from .figures import NO_NOISE, RUN, common, privacy, releases, report, server_report
+from tests.unit.report.figures import NO_NOISE, RUN, common, privacy, releases, report, server_report
 
 jsonschema = pytest.importorskip("jsonschema")
 

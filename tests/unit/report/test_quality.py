@@ -262,7 +262,7 @@ def test_every_verdict_fits_the_schema(scaled, deviations, sizes, spread, steps,
     found = judge(noise, centroids=(LO + HI) / 2 + scaled * (HI - LO) / 2, sizes=list(sizes), lo=LO, hi=HI)
     entry = found.to_dict()
     assert set(entry) == set(schema()["$defs"]["quality"]["required"])
-    from .figures import report
+    from tests.unit.report.figures import report
 
     validate(report(quality=found))
     assert found.verdict in ("good", "fair", "poor", "noise")

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.report.table import render, render_server
-
-from .figures import NO_NOISE, common, privacy, report, server_report
+from tests.unit.report.figures import NO_NOISE, common, privacy, report, server_report
 
 CENTERS = np.array([[1.0, 2.5], [-0.0, 1e-7], [123456.789, -3.25]])
 
