@@ -98,7 +98,8 @@ class Postgresql:
             for statement in statements if rows is None else statements[:-1]:
                 cursor.execute(statement)
             if rows:
-                cursor.executemany(statements[-1].replace("?", "%s"), rows)
+                with connection.transaction():
+                    cursor.executemany(statements[-1].replace("?", "%s"), rows)
 
     def ask(self, query: str) -> list[tuple[Any, ...]]:
         with self.connect() as connection:

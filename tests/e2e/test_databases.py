@@ -84,11 +84,13 @@ def test_the_query_of_the_example_gives_the_same_features_everywhere(
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     copy_to(database := server.fresh("same"), study / "hospital_1.db")
     with closing(sqlite3.connect(study / "hospital_1.db")) as own, duckdb.connect(str(tmp_path / "a.duckdb")) as other:
+        other.execute("BEGIN")  # else each row is written to the disk by itself
         for table in TABLES:
             rows = own.execute(f"SELECT * FROM {table}").fetchall()
             other.execute(own.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0])
             other.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
             other.execute(f"COPY {table} TO '{tmp_path}/{table}.parquet' (FORMAT parquet)")
+        other.execute("COMMIT")
     values, keys = features(f"sqlite:///{study}/hospital_1.db")
     assert values.shape == (200, 7)
     for address in (database.address, f"duckdb:///{tmp_path}/a.duckdb", str(tmp_path)):

@@ -9,7 +9,7 @@ import pytest
 from fastlloyd.dossier.flow import find_flow
 from fastlloyd.protocols.registry import PROTOCOLS
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.in_memory import run_together
+from fastlloyd.run.in_memory import InMemory, run_together
 from fastlloyd.run.promise import foresee
 from fastlloyd.run.run_file import with_values
 from fastlloyd.wire import numbers
@@ -18,13 +18,36 @@ from fastlloyd.wire.header import Header, PartyId
 NUMBERS = {value: name for name, value in vars(numbers).items() if name.isupper()}
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_what_is_foreseen_is_what_the_run_claims_and_releases(protocol: str) -> None:
+def configure(protocol: str, values: dict[str, Any]) -> RunConfig:
     asked = RunConfig(protocol=protocol, dataset="iris", bounds="0,10", k=2, rounds=1, epsilon=10.0)
-    clients = 5 if protocol == "secfc" else 3
-    foreseen = foresee(asked, clients, None)
-    ended = run_together(asked, clients)
-    result = next(one.result for one in ended.outcomes.values() if one.result is not None)
+    return with_values(asked, values)
+
+
+def clients_of(protocol: str) -> int:
+    return 5 if protocol == "secfc" else 3
+
+
+def run(config: RunConfig, clients: int) -> tuple[InMemory, set[str]]:
+    """Give how a run ended, and the names of the messages that were sent."""
+    sent: set[str] = set()
+
+    def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes:
+        sent.add(NUMBERS[header.type])
+        return body
+
+    return run_together(config, clients, tap=tap), sent
+
+
+@pytest.fixture(scope="module", params=PROTOCOLS)
+def ended(request: pytest.FixtureRequest) -> tuple[str, InMemory, set[str]]:
+    """Run each protocol with its default settings, once."""
+    return request.param, *run(configure(request.param, {}), clients_of(request.param))
+
+
+def test_what_is_foreseen_is_what_the_run_claims_and_releases(ended: tuple[str, InMemory, set[str]]) -> None:
+    protocol, found, _ = ended
+    foreseen = foresee(configure(protocol, {}), clients_of(protocol), None)
+    result = next(one.result for one in found.outcomes.values() if one.result is not None)
     assert foreseen is not None and foreseen.claim == result.claim
 
     def comparable(releases: Any) -> set[tuple[Any, ...]]:
@@ -36,7 +59,6 @@ def test_what_is_foreseen_is_what_the_run_claims_and_releases(protocol: str) -> 
 
 
 RUNS: list[tuple[str, dict[str, Any]]] = [
-    *((name, {}) for name in PROTOCOLS),
     ("fastlloyd", {"masking": "pairwise"}),
     ("lloyd", {"masking": "pairwise"}),
     ("secfc", {"secfc": {"membership": True, "reveal_centers": True}}),
@@ -47,27 +69,25 @@ RUNS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+def test_every_message_that_is_sent_is_told_and_nothing_else(ended: tuple[str, InMemory, set[str]]) -> None:
+    protocol, _, sent = ended
+    compare(configure(protocol, {}), {}, sent)
+
+
 @pytest.mark.parametrize(("protocol", "values"), RUNS, ids=str)
-def test_every_message_that_is_sent_is_told_and_nothing_else(protocol: str, values: dict[str, Any]) -> None:
-    compare(protocol, values, 5 if protocol == "secfc" else 3)
+def test_the_same_with_other_settings(protocol: str, values: dict[str, Any]) -> None:
+    config = configure(protocol, values)
+    compare(config, values, run(config, clients_of(protocol))[1])
 
 
 @pytest.mark.parametrize("mode", ["two-party", "threshold"])
 def test_every_message_of_two_parties_is_told_and_nothing_else(mode: str) -> None:
-    compare("vertical-he", {"vertical-he": {"mode": mode}}, 1, parties=2)
+    config = configure("vertical-he", values := {"vertical-he": {"mode": mode}})
+    compare(config, values, run(config, 1)[1], parties=2)
 
 
-def compare(protocol: str, values: dict[str, Any], clients: int, **more: Any) -> None:
-    config = with_values(
-        RunConfig(protocol=protocol, dataset="iris", bounds="0,10", k=2, rounds=1, epsilon=10.0), values
-    )
-    sent: set[str] = set()
-
-    def tap(sender: PartyId, receiver: PartyId, header: Header, body: bytes) -> bytes:
-        sent.add(NUMBERS[header.type])
-        return body
-
-    run_together(config, clients, tap=tap)
+def compare(config: RunConfig, values: dict[str, Any], sent: set[str], **more: Any) -> None:
+    protocol = config.protocol
     facts = {
         "masking": "pairwise" if protocol == "feddp" else config.masking,
         "align": values.get("vertical", {}).get("align"),
