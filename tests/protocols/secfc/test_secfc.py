@@ -20,7 +20,7 @@ from tests.protocols.secfc.support import Run, mixture, named, run, uneven
 SETS = {
     "iris": (lambda: named("iris"), 3),
     "wine": (lambda: named("wine"), 3),
-    "s1": (lambda: named("s1")[::6], 15),
+    "s1": (lambda: named("s1")[::3], 15),
     "mixture": (lambda: mixture(300, 4, 20), 4),
     "wide mixture": (lambda: mixture(240, 4, 100, sigma=20.0, seed=3), 4),
 }
@@ -87,7 +87,7 @@ def test_each_iteration_equals_scikit_learn_and_the_reference(name: str, start: 
 @pytest.mark.parametrize("start", ["random", "separated"])
 @pytest.mark.parametrize("membership", [False, True])
 def test_every_code_and_start_equals_the_reference(m: int, code: dict, start: str, membership: bool) -> None:
-    points = named("iris")[::3]
+    points = named("iris")[::2]
     settings = {**code, "start": start, "membership": membership, "reveal_centers": True}
     parts = uneven(len(points), m, seed=m)
     sizes = tuple(len(part) + 3 * i for i, part in enumerate(parts)) if membership else None
