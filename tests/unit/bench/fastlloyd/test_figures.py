@@ -18,7 +18,7 @@ from fastlloyd.bench.utility.data import (
     Source,
     ablation_source,
 )
-from fastlloyd.bench.utility.plan import EPSILONS, FASTLLOYD, PLUS, Size
+from fastlloyd.bench.utility.design import EPSILONS, FASTLLOYD, PLUS, Size
 
 SMALL = Source(name="iris", kind="named", k=3)
 TINY = Size(runs=3, large_runs=3)

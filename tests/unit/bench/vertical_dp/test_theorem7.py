@@ -14,7 +14,7 @@ from fastlloyd.bench.scoreboard import vertical_dp as vertical_dp_board
 from fastlloyd.bench.scoreboard.board import Results
 from fastlloyd.bench.vertical_dp import theorem7
 from fastlloyd.bench.vertical_dp.data import MIXTURE, Problem, Source, even, load_problem
-from fastlloyd.bench.vertical_dp.plan import PAPER_BASIC
+from fastlloyd.bench.vertical_dp.design import PAPER_BASIC
 
 
 def test_the_bound_of_theorem_7_by_hand() -> None:
