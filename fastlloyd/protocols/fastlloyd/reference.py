@@ -1,8 +1,8 @@
 """FastLloyd on pooled data, without messages, line by line: what the parties are tested against.
 
-Written from the paper; it calls nothing of `rounds.py`, `client.py` or `server.py`. It shares with the parties what
-other tests check: the plan with its numbers, rounding to the grid and sphere packing (test vectors). The noise comes
-from the caller.
+Written from the paper; it calls nothing of `rounds.py`, `client.py` or `server.py`. Rounding to the grid and sphere
+packing are the plain ones of `kmeans/reference.py`. It shares with the parties the plan with its numbers, and public
+draws. The noise comes from the caller.
 
 Source: FastLloyd, Algorithm 1.
 """
@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.kmeans.grid import quantise
-from fastlloyd.kmeans.initial import GRID_BITS, sphere_packing
+from fastlloyd.kmeans.reference import on_grid, sphere_packing
 from fastlloyd.protocols.fastlloyd.plan import Plan
 
 
@@ -57,9 +56,9 @@ def reference(
         Centres to start from instead of sphere packing.
     """
     grid = 1 << plan.fraction_bits
-    x = quantise(points, plan.fraction_bits).raw_coordinates.T.astype(np.int64)
+    x = on_grid(points, plan.fraction_bits)
     if start is None:  # line 3
-        mu = np.floor(sphere_packing(plan.k, plan.d, plan.seed) * (grid / 2**GRID_BITS) + 0.5).astype(np.int64)
+        mu = np.floor(sphere_packing(plan.k, plan.d, plan.seed) * grid + 0.5).astype(np.int64)
     else:
         mu = np.rint(start * grid).astype(np.int64)
     new, noisy_counts = mu / grid, np.zeros(plan.k)

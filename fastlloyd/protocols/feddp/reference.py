@@ -1,10 +1,8 @@
 """FedDP-KMeans on pooled data, without messages, record by record: what the parties are tested against.
 
 Written from the paper, plainly and slowly. It calls nothing of `math/`, `client.py` or `server.py`, so it does not
-repeat their mistakes. It shares with the parties what other tests check: the plan with its numbers, rounding to the
-grid, and what the server draws from the public seed (`kmeans/weighted.py`, `kmeans/initial.py`), and
-`kmeans/merging.py`. The noise comes from
-the caller.
+repeat their mistakes. Its k-means, start and merging are the plain ones of `kmeans/reference.py`. It shares with the
+parties the plan with its numbers, and public draws. The noise comes from the caller.
 
 The parties give the same bits. Integers are exact here and there. A float decides an integer only where a vector is
 shortened; there the order of operations is the same, but for the norm of a user's outer product, which is exact here:
@@ -24,10 +22,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.kmeans.grid import quantise
-from fastlloyd.kmeans.initial import GRID_BITS, sphere_packing
-from fastlloyd.kmeans.merging import merge
-from fastlloyd.kmeans.weighted import cluster, seed_centers
+from fastlloyd.kmeans.reference import cluster, clusters_left, on_grid, seed_centers, sphere_packing
 from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
@@ -122,7 +117,7 @@ def run_reference(
 
 def _rounded(points: NDArray[np.float64], plan: Plan) -> Rows:
     """Round to the grid and shorten to norm Delta (§5.1), towards zero."""
-    rows: Rows = quantise(points, plan.fraction_bits).raw_coordinates.T.tolist()
+    rows: Rows = on_grid(points, plan.fraction_bits).tolist()
     limit = plan.norm_limit
     for i, row in enumerate(rows):
         factor = limit / math.sqrt(max(_square(row), 1))
@@ -256,14 +251,14 @@ def _cluster(noisy: NDArray[np.int64], pi_q: Rows, plan: Plan, restarts: int) ->
         place, clear = _elbow(costs)
         if not clear:
             sizes, points = [0] * plan.k, [0] * plan.k
-            for label, weight in zip(found[-1].labels.tolist(), noisy.tolist(), strict=True):
+            for label, weight in zip(found[-1].labels, noisy.tolist(), strict=True):
                 sizes[label] += weight
                 points[label] += 1
             held = [
                 size / 2.0**plan.fraction_bits if size > 2.0 * (noise * math.sqrt(count)) else 0.0
                 for size, count in zip(sizes, points, strict=True)
             ]
-            place = len(merge(found[-1].centers, np.array(held), count_noise=0.0).groups) - 1
+            place = clusters_left(found[-1].centers, np.array(held), count_noise=0.0) - 1
     centers = found[place].centers
     return np.rint(centers * unit).astype(np.int64).tolist(), np.array(costs if plan.choose_k else [])
 
@@ -334,7 +329,7 @@ def _start(plan: Plan, server_points: NDArray[np.float64] | None, restarts: int)
     """Return a baseline's start (§5): k-means of the server's points, its seeding alone, or our packed spheres."""
     if plan.start == "sphere-packing" or server_points is None:
         reach = 1.0 if server_points is None else min(1.0, max(abs(x) for row in server_points.tolist() for x in row))
-        return np.asarray(sphere_packing(plan.k, plan.d, plan.seed) * (reach / 2**GRID_BITS))
+        return sphere_packing(plan.k, plan.d, plan.seed) * reach
     inside, stream = np.clip(server_points, -1.0, 1.0), PublicStream(plan.seed, f"{domains.FEDDP_START}{plan.start}")
     if plan.start == "server-kmeans++":
         return seed_centers(inside, plan.k, stream)

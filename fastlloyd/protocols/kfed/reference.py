@@ -1,7 +1,7 @@
 """k-FED without messages, line by line: what the parties are tested against.
 
-It shares with the parties what other tests check: rounding to the grid, and k-means from public draws and from given
-centres (`kmeans/weighted.py`, against scikit-learn).
+Written from the papers; it calls nothing of `client.py`, `merge.py` or `kmeans/local.py`. Its k-means is the plain one
+of `kmeans/reference.py`. It shares with the parties the plan, records that are on the grid already, and public draws.
 
 Source: Dennis, Li, Smith (2021), Algorithm 2; its local step: Awasthi and Sheffet (2012), as in FedDP-KMeans,
 Appendix C, Algorithm 3.
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import GridPoints
-from fastlloyd.kmeans.weighted import cluster, refine
+from fastlloyd.kmeans.reference import cluster, refine
 from fastlloyd.protocols.kfed.plan import Plan
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
@@ -73,7 +73,7 @@ def _local(z: int, own: GridPoints, plan: Plan) -> list[NDArray[np.float64]]:
             )
             for i, x in enumerate(projected)
         ]
-        theta.append(points[core if any(core) else near.labels == r].mean(axis=0))
+        theta.append(points[core if any(core) else [label == r for label in near.labels]].mean(axis=0))
     found = refine(points, np.array(theta))  # part 3
     return [center for r, center in enumerate(found.centers) if r in found.labels]
 

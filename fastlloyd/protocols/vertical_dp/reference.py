@@ -2,8 +2,9 @@
 
 Written from the paper and from what the modules say differs from it, plainly and slowly; it calls nothing of `math/`,
 `client.py` or `server.py`. The sketches are made record by record and phantom by phantom, from the definition of the
-hash. It shares with the parties what other tests check: the plan with its numbers, rounding to the grid, Laplace noise
-and public draws, the levels of hashes (`privacy/sketch/`), and k-means of released points (`kmeans/weighted.py`).
+hash; k-means of released points is the plain one of `kmeans/reference.py`. It shares with the parties the plan with its
+numbers, to which the tables of levels belong, key streams and public draws, and the samplers of the noise, whose secret
+words come from the caller.
 
 What a party sends is the same bit for bit. The server's estimates are floats that are added up in another order here
 and found by halving intervals: they agree to some 10^-15 of n-hat, and tests allow 10^-9.
@@ -14,22 +15,21 @@ Source: Vertical DP, Algorithms 1 and 3; `reference_weights.py` for Algorithms 4
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.kmeans.grid import quantise
-from fastlloyd.kmeans.weighted import cluster
+from fastlloyd.kmeans.reference import cluster, in_order, on_grid
 from fastlloyd.privacy.noise.sampler import round_laplace, round_normal
-from fastlloyd.privacy.sketch.hash import cell_blocks, user_words
 from fastlloyd.privacy.sketch.sketch import Levels
 from fastlloyd.protocols.vertical_dp.local_plan import BOX_TREE, LocalPlan
 from fastlloyd.protocols.vertical_dp.plan import Plan
 from fastlloyd.protocols.vertical_dp.reference_weights import Group, weight_estimate
 from fastlloyd.randomness import domains
-from fastlloyd.randomness.prg import PublicStream
+from fastlloyd.randomness.prg import PublicStream, derive, keystream
 from fastlloyd.randomness.secret import SecretRandom
 
 Floats = NDArray[np.float64]
@@ -80,7 +80,7 @@ def reference(
     sketches: dict[Group, list[Levels]] = {group: [] for group in keys}
     noisy_total = 0.0
     for place, columns in enumerate(raw_columns):
-        x: list[Row] = quantise(columns, _BITS).raw_coordinates.T.tolist()
+        x: list[Row] = on_grid(columns, _BITS).tolist()
         local.append(_loc_cluster(x, plan.local_plan(place), secrets[place]))  # line 1 (a)
         labels = [_nearest(row, local[place]) for row in x]  # line 2 (a); Alg. 3, line 2
         for group, key in keys.items():
@@ -199,7 +199,7 @@ def _shortened_steps(
     """Make four noisy steps with vectors no longer than a radius (ours; docs/vertical-dp.md, "Shortened steps")."""
     k, d, centers = plan.clusters, plan.d, start
     weights = [max(box.noisy_size, 1.0) for box in boxes]
-    total = _in_order(weights)
+    total = in_order(weights)
     share = min(total, float(plan.n)) / k
     radius = max(int(_spread(boxes, weights, d) * math.pow(k, -1 / d) * _ONE), 1)
     reach = radius / _ONE
@@ -238,22 +238,14 @@ def _short(vector: Row, radius: int) -> Row:
 
 def _spread(boxes: list[_Box], weights: list[float], d: int) -> float:
     """Return the root of the boxes' variance, each box's own taken as half of a uniform one; at least 0.02 d."""
-    total, squared = _in_order(weights), 0.0
+    total, squared = in_order(weights), 0.0
     for h in range(d):
         middles = [(box.low[h] + box.high[h]) / 2 / _ONE for box in boxes]
         lengths = [(box.high[h] - box.low[h]) / _ONE for box in boxes]
-        mean = _in_order([w / total * m for w, m in zip(weights, middles, strict=True)])
+        mean = in_order([w / total * m for w, m in zip(weights, middles, strict=True)])
         own = [(m - mean) * (m - mean) + 0.5 / 12 * s * s for m, s in zip(middles, lengths, strict=True)]
-        squared += _in_order([w / total * v for w, v in zip(weights, own, strict=True)])
+        squared += in_order([w / total * v for w, v in zip(weights, own, strict=True)])
     return math.sqrt(max(squared, 0.02 * d))
-
-
-def _in_order(values: list[float]) -> float:
-    """Add up one after the other."""
-    total = 0.0
-    for value in values:
-        total += value
-    return total
 
 
 def _dpfmps_gen(labels: list[int], group: Group, position: int, plan: Plan, key: bytes) -> Levels:
@@ -261,13 +253,31 @@ def _dpfmps_gen(labels: list[int], group: Group, position: int, plan: Plan, key:
     shape = plan.shape
     levels = np.full((shape.rows, shape.clusters), shape.floor, dtype=np.int64)
     for record, label in enumerate(labels):
-        own = shape.user_levels.levels(user_words(record, shape.rows, key))
+        own = _levels(_user_words(record, shape.rows, key), shape.user_levels.totals)
         levels[:, label] = np.maximum(levels[:, label], own)
-    words = np.concatenate(list(cell_blocks(key, shape.rows, shape.cells)))
+    words = _phantom_words(shape.rows, shape.cells, key)
     for number, cell in enumerate(np.ndindex(*[shape.clusters] * len(group))):
         a = cell[position]
-        levels[:, a] = np.maximum(levels[:, a], shape.phantom_levels.levels(words[:, number]))
+        levels[:, a] = np.maximum(levels[:, a], _levels(words[number :: shape.cells], shape.phantom_levels.totals))
     return levels
+
+
+def _user_words(record: int, rows: int, key: bytes) -> Row:
+    """Return a record's word of each row: 4 bytes each, all rows of one record after the other, 256 to a nonce."""
+    nonce, place = (record // 256).to_bytes(8, "little") + bytes(4), record % 256
+    stream = keystream(derive(key, domains.SKETCH_USERS), nonce, 4 * rows * (place + 1))[4 * rows * place :]
+    return [int.from_bytes(stream[at : at + 4], "little") for at in range(0, 4 * rows, 4)]
+
+
+def _phantom_words(rows: int, cells: int, key: bytes) -> Row:
+    """Return the words of the phantoms: 8 bytes for each row and grid cell, row after row."""
+    stream = keystream(derive(key, domains.SKETCH_PHANTOMS), bytes(12), 8 * rows * cells)
+    return [int.from_bytes(stream[at : at + 8], "little") for at in range(0, len(stream), 8)]
+
+
+def _levels(words: Row, totals: Sequence[int]) -> Row:
+    """Return the least level a from 1 with word < T_a, of each word (`privacy/sketch/level.py`)."""
+    return [bisect_right(totals, word, lo=1) for word in words]
 
 
 def _final(table: Floats, local: Sequence[Floats], plan: Plan) -> tuple[Floats, Floats]:
@@ -275,57 +285,9 @@ def _final(table: Floats, local: Sequence[Floats], plan: Plan) -> tuple[Floats, 
     cells = [cell for cell in np.ndindex(table.shape) if table[cell] > 0.0]
     points = np.array([np.concatenate([own[a] for own, a in zip(local, cell, strict=True)]) for cell in cells])
     weights = np.array([table[cell] for cell in cells])
-    stream = PublicStream(plan.seed, domains.VERTICAL_KMEANS)
-    best = min(
-        (_lloyd(points, weights, _seeds(points, weights, plan.k, stream)) for _ in range(10)), key=lambda r: r[0]
-    )
-    return best[1], best[2]
-
-
-def _seeds(points: Floats, weights: Floats, k: int, stream: PublicStream) -> Floats:
-    """Choose k points by k-means++, each time the best of 2 + ln k candidates."""
-    chosen = [_draw(weights, stream)]
-    while len(chosen) < k:
-        far = _squares(points, points[chosen]).min(axis=1)
-        candidates = [_draw(weights * far, stream) for _ in range(2 + int(math.log(k)))]
-        costs = [float(weights @ _squares(points, points[[*chosen, c]]).min(axis=1)) for c in candidates]
-        chosen.append(candidates[costs.index(min(costs))])
-    return points[chosen]
-
-
-def _draw(weights: Floats, stream: PublicStream) -> int:
-    """Draw an index in proportion to its weight, from two words; 0 where all weights are 0."""
-    if not weights.sum() > 0.0:
-        return 0
-    first, second = stream.uint32(2).tolist()
-    point, reached = (first / 2**32 + second / 2**64) * float(weights.sum()), 0.0
-    for i, weight in enumerate(weights):
-        reached += weight
-        if reached > point:
-            return i
-    return len(weights) - 1
-
-
-def _lloyd(points: Floats, weights: Floats, centers: Floats) -> tuple[float, Floats, Floats]:
-    """Iterate until the labels repeat, at most 100 times; give cost, centres and weights."""
-    centers, before = centers.copy(), None
-    for step in range(101):
-        squares = _squares(points, centers)
-        labels = squares.argmin(axis=1).tolist()
-        if labels == before or step == 100:
-            break
-        before = labels
-        for j in range(len(centers)):
-            members = [i for i, label in enumerate(labels) if label == j]
-            if weights[members].sum() > 0.0:
-                centers[j] = (weights[members, None] * points[members]).sum(axis=0) / weights[members].sum()
-    sizes = np.array([sum(weights[i] for i, label in enumerate(labels) if label == j) for j in range(len(centers))])
-    return float(weights @ squares.min(axis=1)), centers, sizes
-
-
-def _squares(points: Floats, centers: Floats) -> Floats:
-    """Return squared distances, shape (n, k)."""
-    return np.array([[((point - center) ** 2).sum() for center in centers] for point in points])
+    found = cluster(points, plan.k, PublicStream(plan.seed, domains.VERTICAL_KMEANS), weights=weights)
+    sizes = [sum(weights[i] for i, label in enumerate(found.labels) if label == j) for j in range(plan.k)]
+    return found.centers, np.array(sizes)
 
 
 def _nearest(point: Row, centers: list[Row]) -> int:

@@ -1,7 +1,7 @@
 """WeightEst, plainly: the reference's way from sketches to the weights of the grid, on whole tables.
 
-Only `reference.py` uses it. It takes from the package the plan and F, the distribution of a user's level
-(`privacy/sketch/level.py`), whose powers are the distributions of unions.
+Only `reference.py` uses it. It takes from the package the plan with its numbers: to these belongs F, the distribution
+of a user's level, whose powers are the distributions of unions.
 
 Source: Vertical DP, Algorithms 4 and 5, changed as `math/estimate.py`, `math/pair.py` and `math/fit.py` say.
 """
@@ -40,7 +40,12 @@ def weight_estimate(sketches: Mapping[Group, Sequence[Levels]], plan: Plan, n_ha
 
 def _level_logarithms(shape: SketchShape) -> list[float]:
     """Return ln F(a) for every level a; F(a) is the chance that a user's level is at most a."""
-    return [math.log(value) if value > 0.0 else -math.inf for value in shape.user_levels.cumulative().tolist()]
+    return [math.log(value) if value > 0.0 else -math.inf for value in _chances(shape)]
+
+
+def _chances(shape: SketchShape) -> list[float]:
+    """Return F(a) for every level a."""
+    return [total / shape.user_levels.totals[-1] for total in shape.user_levels.totals]
 
 
 def _cardinality(levels: list[int], shape: SketchShape) -> float:
@@ -89,7 +94,7 @@ def _nearest_weights(table: Floats, n_hat: float) -> Floats:
 def _likelihood(sketches: Sequence[Levels], shape: SketchShape, n_hat: float) -> Floats:
     """Maximise the likelihood of two parties' rows (`math/pair.py`): each event is one of a set of cells."""
     first, second, floor = sketches[0].tolist(), sketches[1].tolist(), shape.floor
-    chance = shape.user_levels.cumulative().tolist()
+    chance = _chances(shape)
     k = shape.clusters
     events: list[Floats] = []
     times = np.zeros((k, k))
