@@ -17,7 +17,8 @@ from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.face import make_masks
 from fastlloyd.protocols.fastlloyd.plan import Plan, PublicParameters, make_plan
-from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
+from fastlloyd.protocols.fastlloyd.plus_reference import plus_update
+from fastlloyd.protocols.fastlloyd.rounds import Centers, draw_noise, draw_share, first_centers, post_process
 from fastlloyd.protocols.fastlloyd.server import server
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.agreement import MaskAgreement
@@ -110,6 +111,16 @@ def run(
     source = noise if noise is not None else (lambda t: draw_noise(plan, t, secret))
     simulation = Simulation({SERVER: serve(), **{me: one(me) for me in everybody}}, tap)
     return Run(simulation, simulation.run())
+
+
+def central_plus(points: NDArray[np.float64], plan: Plan, noise: Callable[[int], NDArray[np.int64]]) -> Centers:
+    """fastlloyd-plus on pooled data: the reference's updates, and what the clients make of noisy answers."""
+    centers = first_centers(plan)
+    for t in range(len(plan.rounds)):
+        assert centers.state is not None
+        update = plus_update(points, plan, t, centers=centers.grid, spread=centers.state.spread)
+        centers = post_process(update + noise(t), centers, plan, t)
+    return centers
 
 
 def blobs(n: int, k: int, d: int, seed: int = 0, spread: float = 0.08) -> NDArray[np.float64]:

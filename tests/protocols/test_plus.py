@@ -21,11 +21,10 @@ from fastlloyd.protocols.fastlloyd.plus import (
     radius,
     survey_update,
 )
-from fastlloyd.protocols.fastlloyd.plus_reference import plus_reference
 from fastlloyd.protocols.fastlloyd.rounds import Centers, draw_noise, first_centers, post_process
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import SERVER, clients
-from tests.protocols.support import blobs, no_noise, parameters, plan_for, run
+from tests.protocols.support import blobs, central_plus, no_noise, parameters, plan_for, run
 
 PLUS = "fastlloyd-plus"
 SURVEY = {"start": "survey"}
@@ -47,7 +46,7 @@ def test_parties_equal_the_reference_bit_by_bit(settings, m, bits, k) -> None:
     secret = SecretRandom()
     noise = [draw_noise(plan, t, secret) for t in range(6)]
     outcome = run(points, plan, noise=lambda t: noise[t])
-    expected = plus_reference(points, plan, lambda t: noise[t])
+    expected = central_plus(points, plan, noise.__getitem__)
     for party in clients(m):
         got = outcome.results[party].centers
         assert (got.grid == expected.grid).all()

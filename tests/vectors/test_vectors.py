@@ -42,10 +42,21 @@ from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import derive
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import SERVER, PartyId, clients
-from tests.protocols.support import parameters
+from tests.protocols.support import parameters, run
+from tests.vectors import make_plus
 
 FOLDER = Path(__file__).parent
 GENERATORS = sorted(path.stem for path in FOLDER.glob("make_*.py"))
+
+
+# With a histogram, a survey, neither of them, and clusters that are merged on the way.
+PLUS_RUNS = [
+    pytest.param(4, 2, 240, "0.5", {"wide": 1.0}, id="histogram"),
+    pytest.param(4, 3, 240, "0.5", {"start": "survey", "wide": 1.0}, id="survey"),
+    pytest.param(3, 5, 200, "1.5", {"survey": 0.0, "wide": 1.0}, id="neither"),
+    pytest.param(3, 5, 300, "0.25", {}, id="merged"),
+    pytest.param(6, 2, 300, "1.0", {"start": "survey", "shrink": False}, id="not weighed"),
+]
 
 
 def known(name: str) -> Any:
@@ -160,6 +171,33 @@ def test_fastlloyd_plus_step_by_step(case: dict[str, Any]) -> None:
             assert _near(getattr(centers.state, name), expected[name]), (t, name)
         assert _near(centers.noisy_counts, expected["counts"])
     assert centers.exact.shape == (plan.k, plan.d)
+
+
+@pytest.mark.parametrize("k,d,n,sigma,settings", PLUS_RUNS)
+def test_the_parties_run_fastlloyd_plus_as_its_program_does(
+    k: int, d: int, n: int, sigma: str, settings: dict[str, Any]
+) -> None:
+    case = {"k": k, "d": d, "n": n, "rounds": 6, "sigma": sigma, "settings": settings, "seed": make_plus.SEED}
+    plan, program = _plus_plan(case), make_plus.Run(case)
+    assert plan.fraction_bits == program.q
+    grid = 2.0**program.q
+    rng = np.random.default_rng(k + d)
+    middles = rng.uniform(-0.7, 0.7, (k, d))
+    coordinates = np.rint(np.clip(middles[np.arange(n) % k] + rng.normal(0, 0.1, (n, d)), -1, 1) * grid).astype(int)
+    noise = []
+    for t in range(6):
+        sums, counts = plan.lengths(t)
+        scales = [plan.rounds[t].sum_scale] * sums + [plan.rounds[t].count_scale] * counts
+        noise.append(np.rint(rng.normal(0, scales)).astype(np.int64))
+    got = run(coordinates / grid, plan, noise=noise.__getitem__).first
+    centers = first_centers(plan).grid.tolist()  # checked by `test_the_default_start`
+    for t in range(6):
+        noisy = [v + int(z) for v, z in zip(program.update(coordinates.tolist(), centers, t), noise[t], strict=True)]
+        exact = program.advance(noisy, centers, t)
+        centers = [[make_plus.nearest(x * program.grid) for x in row] for row in exact]
+        assert _near(got.path[t + 1], exact)
+    assert got.centers.grid.tolist() == centers
+    assert _near(got.centers.noisy_counts, program.counts)
 
 
 def _near(found: Any, expected: Any) -> bool:

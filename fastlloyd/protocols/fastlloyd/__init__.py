@@ -13,7 +13,7 @@
 `settings.py`        the paper's symbols and formulas; `sizes.py`, the largest messages
 `parameters.py`      what the parties agree on
 `plan.py`            what follows from it for one run; `round_plan.py`, `plus_plan.py`: radii and noise
-`reference.py`       the algorithm on pooled data, without messages; `plus_reference.py`
+`reference.py`       the algorithm on pooled data, without messages; `plus_reference.py`, the updates of `plus.py`
 `face.py`            ties the protocol to runs, data and reports, with `face_*.py`
 ===================  =================================================================================
 

@@ -1,4 +1,4 @@
-"""What happens to the numbers in one round, for the parties and `plus_reference.py`.
+"""What happens to the numbers in one round.
 
 Source: FastLloyd, Alg. 1 lines 6 to 13 (local update) and 18 to 20 (post-processing).
 """

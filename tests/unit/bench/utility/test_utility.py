@@ -29,9 +29,8 @@ from fastlloyd.bench.utility.metric import matched_error, sample_rows, silhouett
 from fastlloyd.bench.utility.report import heat_map, mean_ratio, ratio
 from fastlloyd.bench.utility.run import Workbench, generator_noise, plan_run, seed_of, simulate
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.protocols.fastlloyd.plus_reference import plus_reference
 from fastlloyd.protocols.fastlloyd.reference import reference
-from tests.protocols.support import blobs
+from tests.protocols.support import blobs, central_plus
 
 SMALL = Source(name="iris", kind="named", k=3)
 TINY = Size(runs=3, large_runs=3)
@@ -44,7 +43,7 @@ def test_a_run_is_the_reference_bit_by_bit(protocol: str) -> None:
     rng = np.random.default_rng(0)
     noise = [generator_noise(plan, rng)(t) for t in range(len(plan.rounds))]
     got = simulate(quantise(points, plan.fraction_bits), plan, noise.__getitem__)
-    central = plus_reference if plan.plus is not None else reference
+    central = central_plus if plan.plus is not None else reference
     expected = central(points, plan, noise.__getitem__)
     assert (got.grid == expected.grid).all()
 
