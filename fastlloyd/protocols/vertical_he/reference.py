@@ -1,22 +1,116 @@
-"""The linear scheme's soft rule on pooled data, without encryption or messages: what the parties are tested against.
+"""Vertical HE on pooled columns, without encryption or messages, record by record: what the parties are tested against.
 
-It calls nothing of `math/`.
+It calls nothing of `math/`, `rounds.py` or the parties. It shares with them the plan and public draws; the noise comes
+from the caller. What encryption adds is missing here: errors of the size of `plan.scales.flood`, and rounded weights.
 
-Source: Vertical HE, Figure 1, with records spread over the corners of a grid's box in place of its comparison.
+Ours are the soft rules in place of the paper's comparison: records spread over the corners of a grid
+(docs/vertical-he.md). The weighing of noisy centres is written anew in `tests/vectors/make_vertical_he.py`: tests put
+it in the place of step (5).
+
+Source: Vertical HE, §3, Figure 1; §3.1 "Special Case: k = 2".
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.kmeans.reference import sphere_packing
+from fastlloyd.protocols.vertical_he.plan import Plan
 
-def soft_one_hot(
-    points: NDArray[np.float64], centers: NDArray[np.float64], *, hidden: Sequence[int], grid: int
-) -> NDArray[np.float64]:
+Floats = NDArray[np.float64]
+Update = Callable[[Floats, Floats, int], Floats]
+"""From what a round opens, shape (k, d + 1), the centres before, shape (k, d), and its number to the next centres."""
+
+
+def reference(
+    points: Floats,
+    plan: Plan,
+    *,
+    start: Floats | None = None,
+    noise: Callable[[int], NDArray[np.int64]] | None = None,
+    update: Update | None = None,
+) -> list[Floats]:
+    """Run all rounds; return the centres at the start and after each round, shape (k, d) each.
+
+    Parameters
+    ----------
+    points : float64 array, shape (n, d)
+        Scaled to [-1, 1], columns owner by owner.
+    plan : Plan
+    start : float64 array, shape (k, d), optional
+        Centres to start from instead of sphere packing.
+    noise : callable, optional
+        Round number to all parties' noise together, int64, shape (k (d + 1),), cluster by cluster, first the count.
+    update : callable, optional
+        Step (5) in place of the paper's division.
+    """
+    packed = sphere_packing(plan.k, plan.d, plan.seed)
+    path = [(0.45 if plan.shrinks else 1.0) * packed if start is None else start]  # "Centroid initialization"
+    for t in range(plan.rounds):
+        table = opened(points, path[-1], plan)  # steps (1) to (3)
+        if noise is not None:
+            table = table + noise(t).reshape(plan.k, plan.d + 1) / plan.unit  # step (4)
+        path.append(update(table, path[-1], t) if update else _divided(table, path[-1], plan))  # step (5)
+        if plan.tolerance > 0.0 and np.abs(path[-1] - path[-2]).max() <= plan.tolerance:
+            break
+    return path
+
+
+def _divided(table: Floats, before: Floats, plan: Plan) -> Floats:
+    """Divide sums by counts, inside the domain; ours: a cluster with less than the noise keeps its centre."""
+    least = max(1.0, math.sqrt(plan.noises) * plan.count_scale / plan.unit)
+    after = before.copy()
+    for j, (count, *sums) in enumerate(table.tolist()):
+        if count >= least:
+            after[j] = [min(max(value / count, -1.0), 1.0) for value in sums]
+    return after
+
+
+def opened(points: Floats, centers: Floats, plan: Plan) -> Floats:
+    """Return T beside S (steps (1) to (3)), shape (k, d + 1), by the rule of the plan's scheme.
+
+    The pairwise circuit comes near to the paper's argmin, which stands for it here.
+    """
+    hidden = [column for column in range(plan.d) if column not in plan.columns(plan.computing)]
+    if plan.scheme == "linear":
+        if plan.stepping:
+            return soft_steps(points, centers, hidden=hidden, grid=plan.grid, radius=plan.radius)
+        return soft_sums(points, centers, hidden=hidden, grid=plan.grid)
+    sums = np.zeros((plan.k, 1 + plan.d))
+    for point in points:
+        if plan.scheme == "projection":
+            share = _share_of_second(point, centers, hidden, plan.grid)
+            weights = [1.0 - share, share]
+        else:
+            weights = [float(j == _nearest(point, centers)) for j in range(plan.k)]  # A_i
+        for j, weight in enumerate(weights):
+            sums[j] += weight * np.concatenate(([1.0], point))
+    return sums
+
+
+def _share_of_second(point: Floats, centers: Floats, hidden: Sequence[int], grid: int) -> float:
+    """Return which part of a record is nearer to the second centre.
+
+    Its place along the encrypted part of the line between the centres is spread over the two ends of a cell.
+    """
+    step = centers[1] - centers[0]
+    # x is nearer to the second centre where 2 x . step > |c_2|^2 - |c_1|^2.
+    own = sum(2.0 * point[h] * step[h] for h in range(len(point)) if h not in hidden)
+    needed = (float((centers[1] ** 2).sum() - (centers[0] ** 2).sum()) - own) / 2.0
+    spread = sum(abs(step[h]) for h in hidden)
+    place = sum(point[h] * step[h] for h in hidden) / spread if spread > 0.0 else 0.0
+    cells = (place + 1.0) * grid / 2.0
+    low = min(int(cells), grid - 1)
+    ends = ((low, low + 1.0 - cells), (low + 1, cells - low))
+    return float(sum(share for end, share in ends if (2.0 * end / grid - 1.0) * spread > needed))
+
+
+def soft_one_hot(points: Floats, centers: Floats, *, hidden: Sequence[int], grid: int) -> Floats:
     """Return each record's weights, float64, shape (n, k): not negative, summing to 1.
 
     Parameters
@@ -35,9 +129,7 @@ def soft_one_hot(
     return weights
 
 
-def soft_sums(
-    points: NDArray[np.float64], centers: NDArray[np.float64], *, hidden: Sequence[int], grid: int
-) -> NDArray[np.float64]:
+def soft_sums(points: Floats, centers: Floats, *, hidden: Sequence[int], grid: int) -> Floats:
     """Return what one round opens without noise: shape (k, d + 1), first the count, then the sums."""
     sums = np.zeros((len(centers), 1 + centers.shape[1]))
     for point in points:
@@ -46,9 +138,7 @@ def soft_sums(
     return sums
 
 
-def soft_steps(
-    points: NDArray[np.float64], centers: NDArray[np.float64], *, hidden: Sequence[int], grid: int, radius: float
-) -> NDArray[np.float64]:
+def soft_steps(points: Floats, centers: Floats, *, hidden: Sequence[int], grid: int, radius: float) -> Floats:
     """Return the same where all columns but the hidden ones enter as steps, over the radius they are shortened to."""
     found = soft_sums(points, centers, hidden=hidden, grid=grid)
     weights = soft_one_hot(points, centers, hidden=hidden, grid=grid)
@@ -60,9 +150,7 @@ def soft_steps(
     return found
 
 
-def _spread(
-    point: NDArray[np.float64], hidden: Sequence[int], grid: int
-) -> Iterator[tuple[float, NDArray[np.float64]]]:
+def _spread(point: Floats, hidden: Sequence[int], grid: int) -> Iterator[tuple[float, Floats]]:
     """Yield the corners of the box that a record lies in, each with the record's share there."""
     width = 2.0 / grid
     lows = [min(int((point[column] + 1.0) / width), grid - 1) for column in hidden]
@@ -75,5 +163,5 @@ def _spread(
         yield share, corner
 
 
-def _nearest(corner: NDArray[np.float64], centers: NDArray[np.float64]) -> int:
+def _nearest(corner: Floats, centers: Floats) -> int:
     return int(((corner - centers) ** 2).sum(axis=1).argmin())
