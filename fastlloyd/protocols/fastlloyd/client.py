@@ -1,7 +1,8 @@
 """FastLloyd, Algorithm 1, from client p_i's side.
 
-The numbers of a round are in `rounds.py`, the exchange of Figure 1 in `aggregate.py`. `fastlloyd-plus` runs the same
-lines: where it differs, `local_update` and `post_process` go to `plus.py`, round 0 being its survey.
+The paper's names here: D_i is `raw_points`, mu~(t) is `centers`, R_ij and C_ij together are the `update`, U^ and C^
+together are `noisy`. Each step is one call: its lines are marked again in `rounds.py`, those of Figure 1 in
+`aggregate.py`. `fastlloyd-plus` runs the same steps; `local_update` and `post_process` ask `plus.py` for its numbers.
 """
 
 from __future__ import annotations
@@ -88,15 +89,15 @@ def client(
     masking their sum as well, in which the masks have cancelled and the noise has not.
     """
     global_msa = GlobalMsa(me, plan, masks, share=share, stored=stored or StoredRounds())
-    centers = first_centers(plan, start)  # line 3
+    centers = first_centers(plan, start)  # line 3: Initialization(seed)
     included: list[tuple[PartyId, ...]] = []
     path = [centers.exact]
     for t in range(len(plan.rounds)):  # line 4
-        # Assignment and local update, lines 5 to 13: computed when asked for, so not again on resume.
+        # "Assignment Step" and "Local Update", lines 5 to 13: R and C in one vector, made when asked for.
         update = partial(local_update, raw_points, centers, plan, t)
-        # Global update, lines 14 to 16: sums and counts in one vector.
+        # "Global Update", lines 14 to 16: GlobalMSA once for both.
         noisy, among = yield from global_msa.add_up(t, update)
-        # Post-processing, lines 17 to 20.
+        # "Post Process Result", lines 17 to 20.
         centers = post_process(noisy, centers, plan, t)
         included.append(among)
         path.append(centers.exact)

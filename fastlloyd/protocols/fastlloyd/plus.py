@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.assign import accumulate, add_up
 from fastlloyd.kmeans.grid import GridPoints
-from fastlloyd.kmeans.layout import join
+from fastlloyd.kmeans.layout import join, split
 from fastlloyd.kmeans.ordered import total
 from fastlloyd.kmeans.swap import Clusters, narrow, swap
 from fastlloyd.kmeans.update import truncate
 from fastlloyd.protocols.fastlloyd.plan import Plan
-from fastlloyd.protocols.fastlloyd.plus_grid import expected_variance, left_out
+from fastlloyd.protocols.fastlloyd.plus_grid import expected_variance, grid_update, left_out, read_grid
 from fastlloyd.protocols.fastlloyd.plus_plan import (
     FEATURE_FLOOR,
     MIDDLE_VARIANCE,
@@ -59,6 +59,33 @@ _BLOCK = 1 << 16
 def first_state(plan: Plan, *, given: bool) -> State:
     """Return what is known before round 0."""
     return _state(plan, np.zeros(plan.d), np.full(plan.d, math.sqrt(SPREAD_PRIOR)), float(plan.n_total), given=given)
+
+
+def plus_update(points: GridPoints, centers: NDArray[np.int64], state: State, plan: Plan, t: int) -> NDArray[np.int64]:
+    """Return what one client adds in round t, shape (plan.elements(t),): to histogram, survey, or sums and counts.
+
+    Notes
+    -----
+    Sees: nobody but the caller, until masked. Privacy: as each of the three says.
+    """
+    if plan.rounds[t].cells:
+        return grid_update(points, plan)
+    if plan.is_survey(t):
+        return survey_update(points, plan)
+    return scaled_update(points, centers, state, plan, t)
+
+
+def next_state(noisy: Floats, centers: Floats, state: State, plan: Plan, t: int) -> tuple[Floats, State]:
+    """Make the next centres, shape (k, d), and state from round t's noisy answer, shape (plan.elements(t),).
+
+    All in the units of the domain.
+    """
+    if plan.rounds[t].cells:
+        return read_grid(noisy, centers, state, plan)
+    noisy_sums, noisy_counts = split(noisy, plan.rounds[t].clusters, plan.d)
+    if plan.is_survey(t):
+        return read_survey(noisy_sums, noisy_counts, centers, state, plan)
+    return advance(noisy_sums, noisy_counts, centers, state, plan, t=t)
 
 
 def radius(state: State, plan: Plan, t: int) -> tuple[int, int]:

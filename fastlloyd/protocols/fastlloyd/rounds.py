@@ -1,13 +1,14 @@
 """What happens to the numbers in one round.
 
-Source: FastLloyd, Alg. 1 lines 6 to 13 (local update) and 18 to 20 (post-processing).
+Where a run is one of fastlloyd-plus, `plus.py` takes the place of these lines.
+
+Source: FastLloyd, Alg. 1 lines 3, 6 to 13 (local update) and 18 to 20 (post-processing).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +22,7 @@ from fastlloyd.privacy.noise.sampler import round_laplace, round_normal
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, SHARED
 from fastlloyd.privacy.shares import draw_gaussian_share, draw_laplace_share
 from fastlloyd.protocols.fastlloyd.plan import Plan
-from fastlloyd.protocols.fastlloyd.plus import advance, first_state, read_survey, scaled_update, survey_update
-from fastlloyd.protocols.fastlloyd.plus_grid import grid_update, read_grid
+from fastlloyd.protocols.fastlloyd.plus import first_state, next_state, plus_update
 from fastlloyd.protocols.fastlloyd.plus_plan import GRID_FEATURES
 from fastlloyd.protocols.fastlloyd.plus_state import State
 from fastlloyd.randomness.secret import SecretRandom
@@ -61,7 +61,7 @@ def first_centers(plan: Plan, start: NDArray[np.float64] | None = None) -> Cente
     """
     if start is None:
         halved = plan.plus is not None and not plan.plus.first and plan.d > GRID_FEATURES
-        packed = sphere_packing(plan.rounds[0].clusters, plan.d, plan.seed)
+        packed = sphere_packing(plan.rounds[0].clusters, plan.d, plan.seed)  # line 3
         grid = to_grid(packed, plan.fraction_bits - halved)
     else:
         grid = round_centers(np.asarray(start, dtype=np.float64), plan.fraction_bits)
@@ -76,15 +76,10 @@ def local_update(points: GridPoints, centers: Centers, plan: Plan, t: int) -> ND
     -----
     Sees: nobody but the caller, until masked.
     Privacy: see `kmeans.assign.accumulate`; the counts are scaled by 2^q, so one record moves them by 2^q.
-    Source: Alg. 1, lines 6 to 13; for fastlloyd-plus see `plus.survey_update`, `plus.scaled_update` and
-    `plus_grid.grid_update`.
+    Source: Alg. 1, lines 6 to 13; `plus.plus_update`.
     """
-    if plan.rounds[t].cells:
-        return grid_update(points, plan)
-    if plan.is_survey(t):
-        return survey_update(points, plan)
     if centers.state is not None:
-        return scaled_update(points, centers.grid, centers.state, plan, t)
+        return plus_update(points, centers.grid, centers.state, plan, t)
     # Nearest centre and radius, lines 6 to 9; R and C, lines 11 to 13. The radius is kept exactly, so a point on it
     # counts, as in Eq. 4; line 8 has "<".
     raw_sums, raw_counts = accumulate(points, centers.grid, radius=plan.rounds[t].radius, relative=plan.relative)
@@ -137,17 +132,14 @@ def post_process(noisy: NDArray[np.int64], centers: Centers, plan: Plan, t: int)
     -----
     Sees: the clients. Post-processing of a release: no privacy is spent.
     An empty cluster keeps its centre without noise; see `kmeans.update.move` for noisy counts near zero.
-    Source: Alg. 1, lines 18 to 20.
+    Source: Alg. 1, lines 18 to 20; `plus.next_state`.
     """
     grid = float(1 << plan.fraction_bits)
-    if plan.rounds[t].cells and centers.state is not None:
-        exact, state = read_grid(noisy.astype(np.float64) / grid, centers.grid / grid, centers.state, plan)
-        return Centers(exact, round_centers(exact, plan.fraction_bits), state.counts, state, noisy)
-    noisy_sums, noisy_counts = split(noisy.astype(np.float64) / grid, plan.rounds[t].clusters, plan.d)
+    values = noisy.astype(np.float64) / grid
     if centers.state is not None:
-        use = read_survey if plan.is_survey(t) else partial(advance, t=t)
-        exact, state = use(noisy_sums, noisy_counts, centers.grid / grid, centers.state, plan)
+        exact, state = next_state(values, centers.grid / grid, centers.state, plan, t)
         return Centers(exact, round_centers(exact, plan.fraction_bits), state.counts, state, noisy)
+    noisy_sums, noisy_counts = split(values, plan.rounds[t].clusters, plan.d)
     if plan.relative:
         step = move(noisy_sums, noisy_counts)  # line 19: U / C
         radius = plan.rounds[t].radius
