@@ -75,18 +75,18 @@ class GlobalMsa:
             yield from self._ahead.record(t)
             if t >= self._stored.server_done:
                 update = yield from self._masked_update(t, local_update, shape, masks)
-                yield Send((SERVER,), update, t)  # Enc_i(v_i)
+                yield Send((SERVER,), update, t)  # Figure 1: Enc_i(v_i)
                 # A ledger that goes further than `run/` explains is refused on resume: only now.
                 yield from self._ahead.prepare(t + 1)
             # Nothing here depends on the answer: do it while the server works.
-            mask_of_all = masks.total(t, self._everybody, self._history)  # r = r_1 + ... + r_M
-            reply = yield Receive(SERVER, NoisyMaskedSum, t, shape)  # Enc(v + gamma)
+            mask_of_all = masks.total(t, self._everybody, self._history)  # Figure 1: r = r_1 + ... + r_M
+            reply = yield Receive(SERVER, NoisyMaskedSum, t, shape)  # Figure 1: Enc(v + gamma)
             yield Save(f"reply-{t}", reply.body())
         yield Attest(SERVER, reply, t)
         self._check(reply, t)
         if mask_of_all is None or reply.included != self._everybody:
             mask_of_all = masks.total(t, reply.included, self._history)
-        noisy = shape.ring.decode(reply.elements(shape) - mask_of_all)  # Enc(v + gamma) - r, times 2^q
+        noisy = shape.ring.decode(reply.elements(shape) - mask_of_all)  # Figure 1: Enc(v + gamma) - r, times 2^q
         self._history = continue_history(self._history, reply.body())
         return noisy, reply.included
 
@@ -96,8 +96,8 @@ class GlobalMsa:
         """Mask the local update and store the bytes; on resume, take the stored ones."""
         if t in self._stored.uplinks:
             return recall(MaskedUpdate, self._stored.uplinks[t], shape, f"uplink-{t}")
-        encoded = shape.ring.encode(local_update())  # v_i, on the grid of 2^-q already
-        masked = encoded + masks.mask(t, self._me, self._history)  # v_i + r_i
+        encoded = shape.ring.encode(local_update())  # Figure 1: v_i, on the grid of 2^-q already
+        masked = encoded + masks.mask(t, self._me, self._history)  # Figure 1: v_i + r_i
         # Differs from the paper, with pairwise masking only: gamma comes in shares from the clients.
         update = MaskedUpdate(self._ahead.add_noise(masked, t).tobytes())
         yield Save(f"uplink-{t}", update.data)

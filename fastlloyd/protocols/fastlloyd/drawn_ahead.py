@@ -1,7 +1,8 @@
 """What a party makes ready before its round: noise, or its share of it, and the ledger's entries.
 
-Nothing of this is in the algorithm. It lets a party draw noise while the others compute, and write the next round's
-releases to the ledger while it would wait anyway. Noise drawn ahead belongs to its round's number and is used once.
+Nothing of this but the sum with the noise is in the algorithm. It lets a party draw noise while the others compute, and
+write the next round's releases to the ledger while it would wait anyway. Noise drawn ahead belongs to its round's
+number and is used once.
 """
 
 from __future__ import annotations
@@ -63,4 +64,4 @@ class Ahead:
         if self._draw is None:
             return vector
         ready = self._noise.pop(t, None)
-        return vector + (self._ring.reduce(self._draw(t)) if ready is None else ready)
+        return vector + (self._ring.reduce(self._draw(t)) if ready is None else ready)  # Figure 1: v + r + gamma

@@ -57,7 +57,7 @@ def server(
     included: list[tuple[PartyId, ...]] = []
     late: frozenset[PartyId] = frozenset()
     ahead = Ahead(plan, noise)
-    for t in range(len(plan.rounds)):
+    for t in range(len(plan.rounds)):  # Alg. 1, line 4; all that follows is Figure 1
         shape = vector_format(plan, t)
         if t in stored:
             reply = recall(NoisyMaskedSum, stored[t], shape, f"reply-{t}")
@@ -70,9 +70,9 @@ def server(
         updates = yield Gather(everybody, MaskedUpdate, t, plan.min_clients, shape, late, adds=True)  # Enc_i(v_i)
         among = tuple(party for party in everybody if party in updates)
         total = np.zeros(shape.elements, dtype=shape.ring.dtype)
-        for party in among:  # "Compute sum"
+        for party in among:  # Figure 1, "Compute sum"
             total += updates[party].elements(shape)
-        total = ahead.add_noise(total, t)  # "Add noise value": gamma, on the grid of 2^-q
+        total = ahead.add_noise(total, t)  # Figure 1, "Add noise value": gamma, on the grid of 2^-q
         reply = NoisyMaskedSum(total.tobytes(), among, plan.clients)
         yield Save(f"reply-{t}", reply.body())
         yield Send(everybody, reply, t)  # Enc(v + gamma)

@@ -116,7 +116,7 @@ class _State:
         if isinstance(reply, ProjectionMessage):
             self.projection = reply.projection  # Alg. 1, line 10
         elif isinstance(reply, ProjectedCentersMessage):
-            self.projected = reply.found  # line 19
+            self.projected = reply.found  # Alg. 1, line 19
         elif isinstance(reply, CentersMessage):
             settled = self.projected is not None or self.centers is not None or not self.plan.choose_k
             if settled and len(reply.found.exact) != self.k:
@@ -139,8 +139,8 @@ class _State:
         if self.projection is None:
             raise InternalError("a step in the projected space came before the projection")
         if kind == WEIGHTS or self.projected is None:
-            return own.weights(self.projection)  # lines 11 to 13
-        return own.projected_step(self.projection, self.projected.centers)  # lines 20 and 21
+            return own.weights(self.projection)  # Alg. 1, lines 11 to 13
+        return own.projected_step(self.projection, self.projected.centers)  # Alg. 1, lines 20 and 21
 
 
 def client(

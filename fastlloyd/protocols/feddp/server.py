@@ -108,9 +108,9 @@ class _Progress:
             return CentersMessage(Centers(exact, np.zeros(plan.k)))
         if kind == OUTER:
             return ProjectionMessage(make_projection(noisy, self.server_points, plan))  # Alg. 1, line 7
-        if kind == WEIGHTS and self.projection is not None:  # line 17
+        if kind == WEIGHTS and self.projection is not None:  # Alg. 1, line 17
             return ProjectedCentersMessage(cluster_projected(noisy, self.projection, plan, self.restarts))
-        return CentersMessage(make_centers(noisy, self.k, plan))  # line 24; Alg. 2, line 11
+        return CentersMessage(make_centers(noisy, self.k, plan))  # Alg. 1, line 24; Alg. 2, line 11
 
 
 def server(

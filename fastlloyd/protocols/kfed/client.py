@@ -72,9 +72,11 @@ def client(
     else:
         yield Record(plan.releases(0))
         if uplink is None:
-            uplink = encode_centers(local_centers(me, raw_points, plan))  # Theta^(z), k' centres
+            uplink = encode_centers(local_centers(me, raw_points, plan))  # Alg. 2, on each device: Theta^(z)
             yield Save("uplink-0", uplink)
-        yield Send((SERVER,), recall(LocalCenters, uplink, shape, "uplink-0"), 0)
+        yield Send(
+            (SERVER,), recall(LocalCenters, uplink, shape, "uplink-0"), 0
+        )  # "send the cluster centers" (SecFC, §3.2)
         merged = yield Receive(SERVER, MergedCenters, 0, shape)
         yield Save("reply-0", merged.body())
     yield Attest(SERVER, merged, 0)

@@ -34,7 +34,7 @@ def merge_centers(local: Sequence[NDArray[np.float64]], k: int, d: int) -> NDArr
         return np.resize(centers, (k, d)) if len(centers) else np.zeros((k, d))
     first = next(len(own) for own in local if len(own))
     chosen = _farthest_first(centers, min(first, k), k)
-    labels = _squared_distances(centers, centers[chosen]).argmin(axis=1)
+    labels = _squared_distances(centers, centers[chosen]).argmin(axis=1)  # Alg. 2: one round of Lloyd's
     merged = np.zeros((k, d))
     np.add.at(merged, labels, centers)
     sizes = np.bincount(labels, minlength=k)
@@ -44,9 +44,9 @@ def merge_centers(local: Sequence[NDArray[np.float64]], k: int, d: int) -> NDArr
 
 def _farthest_first(centers: NDArray[np.float64], first: int, k: int) -> list[int]:
     """Take the first client's centres, then k - first times the one farthest from all taken (lowest index on ties)."""
-    chosen = list(range(first))
+    chosen = list(range(first))  # Alg. 2: M begins as the centres of one device, here the first that has any
     distance = _squared_distances(centers, centers[:first]).min(axis=1)
-    while len(chosen) < k:
+    while len(chosen) < k:  # Alg. 2: the centre farthest from M joins it, until |M| = k
         distance[chosen] = -1.0
         farthest = int(distance.argmax())
         chosen.append(farthest)

@@ -34,16 +34,16 @@ def reference(parts: Sequence[GridPoints], plan: Plan) -> NDArray[np.float64]:
     -------
     float64 array, shape (k, d)
     """
-    theta = [_local(z, own, plan) for z, own in enumerate(parts, start=1)]  # each client's own k-means
+    theta = [_local(z, own, plan) for z, own in enumerate(parts, start=1)]  # Alg. 2, on each device
     every = [center for own in theta for center in own]
     if len(every) < plan.k:
         return np.array([every[r % len(every)] for r in range(plan.k)])
-    chosen = list(range(min(plan.k, next(len(own) for own in theta if len(own)))))  # line 2: all of one client's
-    while len(chosen) < plan.k:  # lines 3 to 6: farthest first
+    chosen = list(range(min(plan.k, next(len(own) for own in theta if len(own)))))  # M: one device's
+    while len(chosen) < plan.k:  # the centre farthest from M joins it
         free = [i for i in range(len(every)) if i not in chosen]
         chosen.append(max(free, key=lambda i: min(_squared_distance(every[i], every[j]) for j in chosen)))
     groups: list[list[NDArray[np.float64]]] = [[] for _ in range(plan.k)]
-    for center in every:  # line 7: one round of Lloyd's
+    for center in every:  # one round of Lloyd's
         distances = [_squared_distance(center, every[j]) for j in chosen]
         groups[distances.index(min(distances))].append(center)
     return np.array(

@@ -62,8 +62,10 @@ def server(
         yield Send(behind, reply, 0)
     else:
         yield Record(plan.releases(0))
+        # Alg. 2, on the central node: Theta^(z) of each device z.
         uplinks = yield Gather(everybody, LocalCenters, 0, plan.min_clients, shape)
         included = tuple(party for party in everybody if party in uplinks)
+        # Alg. 2: k of all these centres are chosen, then one round of Lloyd's.
         centers = merge_centers([uplinks[party].centers(plan.d) for party in included], plan.k, plan.d)
         reply = MergedCenters(encode_centers(centers), included, plan.clients)
         yield Save("reply-0", reply.body())

@@ -77,7 +77,7 @@ def agree_order(
     marked = [tag + (_RECORD if i < raw_count else _PADDING) for i, tag in enumerate(tags)]
     sealed = _seal_all(marked, public, plan, run_id=run_id, secret=secret)
     opened = yield from _mix(me, sealed, key, plan, run_id=run_id, secret=secret)
-    union = yield from _publish(me, opened, plan)
+    union = yield from _publish(me, opened, plan)  # §6: the "private set union"
     places = {tag: place for place, tag in enumerate(union)}
     last = plan.everybody[-1]
     if any(tag not in places for tag in tags[:raw_count]) or any(tag in places for tag in tags[raw_count:]):
@@ -86,6 +86,7 @@ def agree_order(
             "the mix; start again, and look at the clients' versions",
             rank=last.rank,
         )
+    # §6: the map between the union and [m], which gives client j its I_j.
     return np.array([places[tag] for tag in tags[:raw_count]], dtype=np.int64), len(union)
 
 

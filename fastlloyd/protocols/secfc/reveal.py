@@ -8,7 +8,7 @@
       first l + t of these: CenterShares to every other client that is there
       all of them: decode the sums of the final clusters, divide by the sizes
 
-FilledClusters of fewer than `least_revealed` points are left out: the centre of a single point is that point.
+Clusters of fewer than `least_revealed` points are left out: the centre of a single point is that point.
 
 The server relays nothing and learns no sum. The shares of a cluster's sum give the sum of its points and the sum of
 their random vectors, so beyond the centres they tell up to t colluding clients nothing about a point.
@@ -71,9 +71,9 @@ def reveal_centers(
         )
     if me not in roll.present:
         return None, roll.present
-    opening = roll.present[: plan.revealing]
+    opening = roll.present[: plan.revealing]  # §7: l + t clients
     clusters = _large_enough(FilledClusters.of(labels, plan.k), plan.least_revealed)
-    own = coder.sums(labels, clusters, plan.k)
+    own = coder.sums(labels, clusters, plan.k)  # Alg. 1, line 11, once more: of the last assignment
     if me in opening:
         yield Send(tuple(p for p in roll.present if p != me), CenterShares(own, plan.field), t)
     shape = ArrayFormat(plan.field, (len(clusters.used), plan.width))
@@ -84,7 +84,7 @@ def reveal_centers(
         else:
             message: CenterShares = yield Receive(party, CenterShares, t, shape)
             shares.append(message.elements)
-    sums = _open(np.stack(shares, axis=1), opening, plan)
+    sums = _open(np.stack(shares, axis=1), opening, plan)  # §7: "collectively reveal the cluster centers"
     # The largest norm of a sum, squared; in Python integers, which are exact.
     bound = squared_norm_bound(plan.d, plan.fraction_bits)
     if any(

@@ -108,7 +108,7 @@ def set_up(
 
     Notes
     -----
-    Sees: see `protocols/align`; the server learns nothing.
+    Sees: see `life/align/`; the server learns nothing.
     """
     if align not in ALIGNMENTS:
         raise ConfigError(f"--set vertical.align: expected 'check' or 'intersect', got {align!r}")
@@ -120,6 +120,7 @@ def set_up(
     yield from check_ids(common, pairs, run_id=run_id)
     seed = b""
     if any(len(group) > 2 for group in plan.key_groups):
+        # §4.3: every party's random number, "via some secure peer-to-peer channels".
         seed = yield from agree_seed(me, parties, run_id=run_id, context=context, secret=secret)
     return SetUp(derive_keys(plan, pairs, seed, run_id=run_id), common)
 
@@ -144,5 +145,5 @@ def derive_keys(plan: Plan, pairs: PairSecrets, seed: bytes, *, run_id: bytes) -
         if len(group) == 2:
             shared = pairs.secrets[PartyId(1 + next(other for other in group if other != place))]
         context = run_id + struct.pack(f"<{len(group)}I", *group)
-        keys[group] = bytearray(derive(shared, domains.SKETCH_KEY, context))
+        keys[group] = bytearray(derive(shared, domains.SKETCH_KEY, context))  # §4.3: zeta, all rows' from one key
     return GroupKeys(keys)

@@ -1,6 +1,6 @@
 """Vertical HE, Figure 1, from the computing party's side (the paper's Alice, or its server).
 
-Source: Vertical HE, §3, steps (1) to (4) of Figure 1; §4.1 with further owners, §4.2 with a shared key. Differs from
+Source: Vertical HE, §3, steps (1) to (4), and Figure 1; §4.1 with further owners, §4.2 with a shared key. Differs from
 the paper: the computing party has a share of the key, too.
 """
 
@@ -75,7 +75,7 @@ def computing_party(
     yield from _take_in(plan, engine, context, share)
     modulus, wire_bits = context.modulus, plan.scales.wire_bits
     sums, present = NoisySums(b""), further
-    state = begin(plan, start)  # "Centroid initialization"
+    state = begin(plan, start)  # Figure 1, "Centroid initialization"
     path = [state.centers]
     for t in range(plan.rounds):
         if plan.columns(me.rank):
@@ -83,21 +83,23 @@ def computing_party(
         if plan.scheme == PROJECTION:
             engine.begin(state.centers)
             yield from _take_blocks(plan, engine, t)
-        sample = yield from _follow(engine.evaluate(state.centers), t)  # steps (1) to (3): distances, clusters, sums
+        # §3, steps (1) to (3): distances, clusters, sums.
+        sample = yield from _follow(engine.evaluate(state.centers), t)
         if share is not None:
-            sample = lwe.open_part(sample, share.coefficients(), modulus)  # its share of the decryption
+            sample = lwe.open_part(sample, share.coefficients(), modulus)  # §4.2: its share of the decryption
         if further:
             switched = lwe.switch(sample, modulus, wire_bits)
+            # §4.2: "decryption shares from each of them", with their owners' noise.
             phases, present = yield from _gather_parts(plan, switched, t, present)
             sums = NoisySums.of(lwe.centre(phases, modulus, wire_bits) + noise(t))
             yield Send(further, sums, t)
         else:
-            constants = (sample.constants + noise(t) % modulus) % modulus  # step (4), noise injection
+            constants = (sample.constants + noise(t) % modulus) % modulus  # §3, step (4): noise injection
             switched = lwe.switch(Sample(constants, sample.vectors), modulus, wire_bits)
             yield Send((holder,), NoisySamples(lwe.encode(switched, wire_bits)), t)
             sums = yield Receive(holder, NoisySums, t, sums_format(plan))
         yield Attest(holder, sums, t)
-        state = post_process(sums.integers(), state, plan, t)  # step (5), centroid update
+        state = post_process(sums.integers(), state, plan, t)  # §3, step (5): centroid update
         path.append(state.centers)
         yield Publish("round", {"round": t, "rounds": plan.rounds})
         if settled(path[-2], path[-1], plan):
@@ -154,9 +156,9 @@ def _take_in(plan: Plan, engine: Engine, context: Context, share: KeyShare | Non
     """Receive the keys, and all encrypted blocks unless each round has its own."""
     holder = PartyId(plan.holder)
     if share is not None:
-        engine.keys((yield from collect_key(plan, context, share)))
+        engine.keys((yield from collect_key(plan, context, share)))  # §4.2
     else:
-        keys: KeyMaterial = yield Receive(holder, KeyMaterial, SETUP_ROUND, key_format(plan))
+        keys: KeyMaterial = yield Receive(holder, KeyMaterial, SETUP_ROUND, key_format(plan))  # Figure 1: pk, evk
         with blaming(holder, "key"):
             engine.keys(keys.parts)
     if plan.scheme != PROJECTION:
@@ -168,7 +170,7 @@ def _take_blocks(plan: Plan, engine: Engine, t: int) -> Party[None]:
     most = plan.blocks * len(plan.encrypting)
     for done, (rank, block) in enumerate(itertools.product(plan.encrypting, range(plan.blocks)), 1):
         owner = PartyId(rank)
-        message: EncryptedBlock = yield Receive(owner, EncryptedBlock, t, block_format(plan, rank))
+        message: EncryptedBlock = yield Receive(owner, EncryptedBlock, t, block_format(plan, rank))  # Figure 1: X^B
         with blaming(owner, "ciphertext"):
             engine.load(rank, block, message.parts)
         yield Publish("progress", {"stage": ENCRYPTED, "fraction": done / most})

@@ -1,6 +1,6 @@
 """Vertical HE, Figure 1, from the side of the party that has the key and opens the sums (the paper's Bob).
 
-Source: Vertical HE, §3, step (5) of Figure 1; §4.2 for the shared key of threshold mode. Differs from the paper: it
+Source: Vertical HE, §3, step (5), and Figure 1; §4.2 for the shared key of threshold mode. Differs from the paper: it
 sends the noisy sums, not the centroids, and every party divides; and it adds noise of its own, so that no party knows
 all of it.
 """
@@ -54,12 +54,12 @@ def key_holder(
     context = Context(plan.encryption)
     raw_key, encrypter = yield from _make_keys(me, plan, context)
     mine = (plan, context, encrypter, raw_columns)
-    if plan.scheme != PROJECTION:  # "Encrypt data points"
+    if plan.scheme != PROJECTION:  # Figure 1, "Encrypt data points"
         encrypt_block = linear.encrypt_block if plan.scheme == LINEAR else pairwise.encrypt_block
         yield from _send_blocks(plan, partial(encrypt_block, *mine), SETUP_ROUND)
     wire_bits = plan.scales.wire_bits
     expected = plan.outputs * lwe.sample_bytes(context.degree, wire_bits)
-    state = begin(plan, start)  # "Centroid initialization"
+    state = begin(plan, start)  # Figure 1, "Centroid initialization": public, so every party makes it
     path = [state.centers]
     for t in range(plan.rounds):
         yield Record(plan.charged(t, seen_by="the other parties"))
@@ -67,11 +67,11 @@ def key_holder(
             yield from _send_blocks(plan, partial(projection.encrypt_block, *mine, centers=state.centers), t)
         message: NoisySamples = yield Receive(computing, NoisySamples, t, expected)
         sample = lwe.decode(message.data, plan.outputs, context.degree, wire_bits)
-        noisy = lwe.open_samples(sample, raw_key, context.modulus, wire_bits) + noise(t)  # step (5): decryption
+        noisy = lwe.open_samples(sample, raw_key, context.modulus, wire_bits) + noise(t)  # §3, step (5): decryption
         sums = NoisySums.of(noisy)
         yield Send(others, sums, t)
         yield Attest(me, sums, t)
-        state = post_process(noisy, state, plan, t)  # step (5): division
+        state = post_process(noisy, state, plan, t)  # §3, step (5): division
         path.append(state.centers)
         yield Publish("round", {"round": t, "rounds": plan.rounds})
         if settled(path[-2], path[-1], plan):
@@ -82,13 +82,13 @@ def key_holder(
 def _make_keys(me: PartyId, plan: Plan, context: Context) -> Party[tuple[NDArray[np.int64], KeyHolder | Refresher]]:
     """Make the key, or this party's share of it; gives its coefficients, and what encrypts."""
     if plan.mode == THRESHOLD:
-        _, share, common = yield from share_key(me, plan, context)
+        _, share, common = yield from share_key(me, plan, context)  # §4.2
         return share.coefficients(), common
-    secret = KeyHolder(context)  # "Generate CKKS keys"
+    secret = KeyHolder(context)  # Figure 1, "Generate CKKS keys"
     keys = (secret.public_key(), secret.relin_key()) if plan.digits else (secret.public_key(),)
-    yield Send((PartyId(plan.computing),), KeyMaterial(keys), SETUP_ROUND)
+    yield Send((PartyId(plan.computing),), KeyMaterial(keys), SETUP_ROUND)  # Figure 1: pk, evk
     owners = tuple(PartyId(rank) for rank in plan.encrypting if rank != me.rank)
-    yield Send(owners, KeyMaterial(keys[:1]), SETUP_ROUND)
+    yield Send(owners, KeyMaterial(keys[:1]), SETUP_ROUND)  # §4.1: the public key
     return secret.coefficients(), secret
 
 

@@ -87,8 +87,9 @@ def owner(
     if plan.mode == THRESHOLD:
         grid = context.modulus / 2.0**wire_bits
         deal = partial(_deal, plan, context, lambda t: noise(t, grid))
-        pieces, _, public = yield from share_key(me, plan, context, deal)
+        pieces, _, public = yield from share_key(me, plan, context, deal)  # §4.2
     else:
+        # §4.1: Bob "broadcasts the public key".
         keys: KeyMaterial = yield Receive(holder, KeyMaterial, SETUP_ROUND, key_format(plan, relin=False))
         with blaming(holder, "key"):
             public = Refresher(context, context.load_public_key(keys.parts[0]))
@@ -99,18 +100,19 @@ def owner(
     yield Record(plan.charged(0, seen_by=seen_by) if needed else plan.all_releases(seen_by=seen_by))
     for block in range(plan.blocks):
         ciphers = pairwise.encrypt_block(plan, context, public, raw_columns, block)
-        yield Send((computing,), EncryptedBlock(tuple(ciphers)), SETUP_ROUND)
+        yield Send((computing,), EncryptedBlock(tuple(ciphers)), SETUP_ROUND)  # §4.1: "send it to Alice"
     state = begin(plan, start)
     path = [state.centers]
     for t in range(plan.rounds):
         if pieces:
             message: NoisySamples = yield Receive(computing, NoisySamples, t, sums_bytes(plan))
             vectors = lwe.decode(message.data, plan.outputs, context.degree, wire_bits).vectors
+            # §4.2: this owner's "decryption shares".
             parts = [lwe.open_switched(vectors, piece.coefficients, wire_bits) + piece.noise[t] for piece in pieces]
             yield Send((computing,), PartialOpenings(lwe.encode_parts(np.concatenate(parts), wire_bits)), t)
         reply: NoisySums = yield Receive(holder, NoisySums, t, sums_format(plan))
         yield Attest(holder, reply, t)
-        state = post_process(reply.integers(), state, plan, t)  # step (5) of Figure 1
+        state = post_process(reply.integers(), state, plan, t)  # §3, step (5)
         path.append(state.centers)
         yield Publish("round", {"round": t, "rounds": plan.rounds})
         if settled(path[-2], path[-1], plan):

@@ -1,6 +1,6 @@
 """What happens to the numbers of one round outside the encryption, alike at all parties.
 
-Source: Vertical HE, §3, Figure 1: the initialisation, steps (4) "Noise Injection" and (5) "Centroid Update".
+Source: Vertical HE, §3 and Figure 1: the initialisation, steps (4) "Noise Injection" and (5) "Centroid Update".
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Released:
 
 def first_centers(plan: Plan) -> NDArray[np.float64]:
     """Return the public start, shape (k, d): sphere packing from the seed, drawn in where steps are weighed."""
-    packed = sphere_packing(plan.k, plan.d, plan.seed) / float(1 << GRID_BITS)
+    packed = sphere_packing(plan.k, plan.d, plan.seed) / float(1 << GRID_BITS)  # Figure 1, "Centroid initialization"
     return FIRST_SCALE * packed if plan.shrinks else packed
 
 
@@ -74,8 +74,8 @@ def draw_noise(plan: Plan, secret: SecretRandom, grid: float = 1.0) -> NDArray[n
     Sees: the party that draws it. All who open add their own: each could take its own off again.
     """
     noise = np.empty((plan.k, plan.d + 1), dtype=np.int64)
-    noise[:, 0] = round_normal(plan.count_scale / grid, plan.k, secret)
-    noise[:, 1:] = round_normal(plan.sum_scale / grid, (plan.k, plan.d), secret)
+    noise[:, 0] = round_normal(plan.count_scale / grid, plan.k, secret)  # §3, step (4): N(0, sigma_T^2)
+    noise[:, 1:] = round_normal(plan.sum_scale / grid, (plan.k, plan.d), secret)  # §3, step (4): N(0, sigma_S^2)
     if plan.stepping:
         own = [1 + column for column in plan.stepping]
         noise[:, own] = round_normal(plan.step_scale / grid, (plan.k, len(own)), secret)
@@ -96,10 +96,12 @@ def post_process(noisy: NDArray[np.int64], state: Known, plan: Plan, t: int) -> 
         sums[:, list(plan.stepping)] *= plan.radius
         return weigh(sums, counts, state, plan, t)
     least = max(1.0, math.sqrt(plan.noises) * plan.count_scale / plan.unit)
+    # §3, step (5): s / t.
     moved = np.where((counts >= least)[:, None], truncate(move(sums, counts)), state.centers)
     return dataclasses.replace(state, centers=moved, counts=counts)
 
 
 def settled(before: NDArray[np.float64], after: NDArray[np.float64], plan: Plan) -> bool:
     """Return whether the public centres have stopped moving, as far as the plan's tolerance goes."""
+    # §3: "until the centroids are sufficiently stable, or a fixed number of rounds".
     return bool(plan.tolerance > 0.0 and np.abs(after - before).max() <= plan.tolerance)

@@ -68,7 +68,7 @@ def collect_key(plan: Plan, context: Context, share: KeyShare) -> Party[tuple[by
             known = len(sums) - len(message.parts)  # who led has told its z
             sums = (*sums[:known], *add_parts(context, sums[known:], message.parts))
     public = sums[0] + lead[0][half:]
-    yield Send(others, KeyMaterial((public, *sums[1:])), SETUP_ROUND)
+    yield Send(others, KeyMaterial((public, *sums[1:])), SETUP_ROUND)  # §4.2: under it every party encrypts
     if not digits:
         return (public,)
     zeros, gadgets = sums[1 : 1 + digits], sums[1 + digits :]
@@ -111,7 +111,7 @@ def share_key(
     computing, half = PartyId(plan.computing), plan.encryption.key_half_bytes
     leads, pieces = me.rank == plan.holder, tuple[KeyPiece, ...]()
     if leads:
-        share = KeyShare(context, SecretRandom())
+        share = KeyShare(context, SecretRandom())  # §4.2: "a share of the secret key"
         lead = share.lead(1 + plan.digits)
         yield Send((computing,), KeyMaterial(lead), SETUP_ROUND)
     else:
@@ -121,7 +121,7 @@ def share_key(
         first = [plan.groups[number][0] == me.rank for number in plan.held(me.rank)]
         own_pieces = [piece.coefficients for piece, mine in zip(pieces, first, strict=True) if mine]
         total = np.sum([np.zeros(context.degree, np.int64), *own_pieces], axis=0)
-        share = KeyShare(context, SecretRandom(), total)
+        share = KeyShare(context, SecretRandom(), total)  # §4.2: the same; of pieces that others have, too
     with blaming(computing, _KEY):
         own = share.contribute(lead, zeros=not leads)
     if own:
