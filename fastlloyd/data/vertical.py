@@ -44,15 +44,12 @@ class VerticalTable:
         Original units, finite.
     names : tuple of str, length d
     source : str
-    missing_rows : int
-        Rows in which a value was filled in; stays with the owner.
     """
 
     raw_ids: tuple[str, ...] = field(repr=False)
     raw_values: NDArray[np.float64] = field(repr=False)
     names: tuple[str, ...]
     source: str
-    missing_rows: int = field(default=0, repr=False)
 
     def restrict(self, common_ids: Sequence[str]) -> Self:
         """Keep the records with these ids, in the order of their ids.
@@ -126,7 +123,6 @@ def read_vertical(
         raw_values=np.ascontiguousarray(table.values[order]),
         names=table.names,
         source=table.source,
-        missing_rows=table.missing_rows,
     )
 
 

@@ -134,19 +134,6 @@ def noise_price(release: Release) -> float:
     return 1.0
 
 
-def zcdp(share: float, shares: int, sensitivity: float, elements: int) -> float:
-    """Return rho of the sum of discrete Gaussian shares by Kairouz, Liu and Steinke's Theorem 1, for comparison.
-
-    Returns
-    -------
-    float
-        rho = e^2 / 2 with e = D / (sqrt(n) s) + tau sqrt(d); tau as at the head of this module.
-    """
-    tau = 10.0 * math.fsum(math.exp(-2.0 * math.pi**2 * share**2 * k / (k + 1)) for k in range(1, shares))
-    e = sensitivity / (math.sqrt(shares) * share) + tau * math.sqrt(elements)
-    return 0.5 * e * e
-
-
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Return the epsilon that rho-zCDP implies at delta.
 

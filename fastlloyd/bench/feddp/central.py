@@ -25,7 +25,6 @@ from fastlloyd.protocols.feddp.math.projection import Projection
 from fastlloyd.protocols.feddp.math.record import Statistics
 from fastlloyd.protocols.feddp.math.stage import (
     Centers,
-    ProjectedCenters,
     cluster_projected,
     make_centers,
     make_projection,
@@ -46,13 +45,10 @@ class CentralResult:
     ----------
     centers : Centers
     costs : float64 array, shape (kmax,) or (0,)
-    projected : ProjectedCenters or None
-        None for the baselines.
     """
 
     centers: Centers
     costs: NDArray[np.float64]
-    projected: ProjectedCenters | None
 
 
 class Pool:
@@ -162,7 +158,7 @@ def run_central(
         if kind == LLOYD:  # Alg. 2, lines 2 to 11
             noisy = data.lloyd_step(round_centers(centers.exact, plan.fraction_bits)) + draw(t, k)
             centers = make_centers(noisy, k, plan)
-    return CentralResult(centers, np.zeros(0) if projected is None else projected.costs, projected)
+    return CentralResult(centers, np.zeros(0) if projected is None else projected.costs)
 
 
 def draw_total(plan: Plan, t: int, k: int, secret: SecretRandom) -> NDArray[np.int64]:

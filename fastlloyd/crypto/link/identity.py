@@ -24,7 +24,6 @@ from cryptography.x509.oid import NameOID
 
 from fastlloyd.crypto.hidden_file import HiddenFile
 from fastlloyd.errors import ConfigError
-from fastlloyd.wire.header import PartyId
 from fastlloyd.wire.regular import open_regular, read_regular, replace_file
 
 VALID_DAYS = 3652
@@ -235,23 +234,6 @@ def load_key(path: Path) -> Ed25519PrivateKey:
     if not isinstance(key, Ed25519PrivateKey):
         raise ConfigError(f"the key {path} is not an Ed25519 key: make one with `fastlloyd keygen`")
     return key
-
-
-def load_identity(key_path: Path, certificate_path: Path | None = None) -> Identity:
-    """Read a key and its certificate, by default the `.pem` beside the key.
-
-    Raises
-    ------
-    ConfigError
-        A file does not do, or the two do not belong together.
-    """
-    certificate_path = certificate_path or key_path.with_suffix(".pem")
-    key = load_key(key_path)
-    der = certificate_bytes(read_text(certificate_path, "certificate"), str(certificate_path))
-    if parse_certificate(der).public_key() != key.public_key():
-        raise ConfigError(f"the certificate {certificate_path} does not belong to the key {key_path}")
-    name, rank = named_in(der)
-    return Identity(name or str(PartyId(rank or 0)), der, key)
 
 
 def read_text(path: Path, what: str) -> str:

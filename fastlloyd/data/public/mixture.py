@@ -24,7 +24,6 @@ MIXTURE = "mixture"
 _MAX_VALUES = 1 << 28
 # A coordinate leaves mean +- 6 standard deviations once in 10^9; it then counts as the bound.
 _DEVIATIONS = 6.0
-_UNIFORM = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +119,7 @@ class MixtureData:
         Components, for evaluation.
     means : float64 array, shape (k, d)
     server_points : float64 array, shape (s, d)
-    server_labels : int64 array, shape (s,)
-        -1 for the uniform ones.
+        Component by component, then the uniform ones.
     """
 
     mixture: Mixture
@@ -130,7 +128,6 @@ class MixtureData:
     labels: NDArray[np.int64] = field(repr=False)
     means: NDArray[np.float64] = field(repr=False)
     server_points: NDArray[np.float64] = field(repr=False)
-    server_labels: NDArray[np.int64] = field(repr=False)
 
     def rank_rows(self, ranks: int) -> list[NDArray[np.int64]]:
         """Deal whole owners out to the clients of a run, as evenly as it goes; gives each one's rows.
@@ -201,10 +198,10 @@ def make_mixture(mixture: Mixture, seed: int) -> MixtureData:
     owners = np.repeat(np.arange(mixture.clients, dtype=np.int64), mixture.points)
     labels = _draw_labels(mixture, clients_random)
     points = _around(means, labels, mixture.variance, clients_random)
-    server_labels = np.repeat(np.arange(mixture.k, dtype=np.int64), mixture.server)
-    inside = _around(means, server_labels, mixture.variance, server_random)
+    components = np.repeat(np.arange(mixture.k, dtype=np.int64), mixture.server)
+    inside = _around(means, components, mixture.variance, server_random)
     outside = server_random.uniform(0.0, 1.0, (mixture.uniform, mixture.d))
-    kept = server_labels < mixture.k - mixture.missing
+    kept = components < mixture.k - mixture.missing
     return MixtureData(
         mixture=mixture,
         points=points,
@@ -212,7 +209,6 @@ def make_mixture(mixture: Mixture, seed: int) -> MixtureData:
         labels=labels,
         means=means,
         server_points=np.concatenate([inside[kept], outside]),
-        server_labels=np.concatenate([server_labels[kept], np.full(mixture.uniform, _UNIFORM, dtype=np.int64)]),
     )
 
 

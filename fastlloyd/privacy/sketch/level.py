@@ -95,13 +95,10 @@ class PhantomTable:
 
     Attributes
     ----------
-    phantoms : int
-        n_p.
     totals : tuple of int
         V_0 = 0, V_1, ..., V_top = 2^64.
     """
 
-    phantoms: int
     totals: tuple[int, ...] = field(repr=False)
     _steps: NDArray[np.uint64] = field(init=False, repr=False, compare=False)
 
@@ -157,7 +154,7 @@ def phantom_table(gamma: float, phantoms: int, word_bits: int = WORD_BITS) -> Ph
     """
     check_phantoms(phantoms)
     totals = level_table(gamma, word_bits).totals
-    return PhantomTable(phantoms, tuple(_power(total, word_bits, phantoms) for total in totals))
+    return PhantomTable(tuple(_power(total, word_bits, phantoms) for total in totals))
 
 
 def check_phantoms(phantoms: int) -> None:

@@ -45,11 +45,6 @@ class Shares:
     elements: NDArray[np.float32] = field(repr=False)
     raw_rows: NDArray[np.int64] = field(repr=False)
 
-    @property
-    def records(self) -> int:
-        """m, the number of points of all clients."""
-        return int(self.elements.shape[1])
-
 
 def tell_size(size: int) -> Party[None]:
     """Tell the server the number of own records, or the public padded size; run by each client, before its Hello.

@@ -99,7 +99,7 @@ def _drawing(plan: Plan, result: ServerResult, stream: PublicStream) -> tuple[Gr
         weights[tuple(cells.places.T)] = cells.weights
         cells = GridCells(places, weights.ravel())
     elif len(cells.weights) > _MOST_CELLS:
-        kept, weights, _ = thin(cells.weights, _MOST_CELLS, stream)
+        kept, weights = thin(cells.weights, _MOST_CELLS, stream)
         cells = GridCells(cells.places[kept], weights * (total / weights.sum()))
     knots = total * np.linspace(0.0, 1.0, _KNOTS) ** 2
     error = likelihood_error if plan.estimator == "likelihood" else basic_error

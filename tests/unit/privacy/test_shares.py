@@ -22,10 +22,20 @@ from fastlloyd.privacy.shares import (
     event_multiplier,
     noise_price,
     spread,
-    zcdp,
     zcdp_epsilon,
     zcdp_noise_multiplier,
 )
+
+
+def tau(share: float, shares: int) -> float:
+    """The tau at the head of `shares.py`, of Kairouz, Liu and Steinke's Theorem 1."""
+    return 10.0 * math.fsum(math.exp(-2.0 * math.pi**2 * share**2 * k / (k + 1)) for k in range(1, shares))
+
+
+def zcdp_of_shares(share: float, shares: int, sensitivity: float, elements: int) -> float:
+    """Return rho of the sum of discrete Gaussian shares by the same theorem: e = D / (sqrt(n) s) + tau sqrt(d)."""
+    e = sensitivity / (math.sqrt(shares) * share) + tau(share, shares) * math.sqrt(elements)
+    return 0.5 * e * e
 
 
 def share_correction(share: float, shares: int, elements: int) -> float:
@@ -40,8 +50,7 @@ def share_correction(share: float, shares: int, elements: int) -> float:
     elements : int
         L, all coordinates released.
     """
-    half_tau = 5.0 * math.fsum(math.exp(-2.0 * math.pi**2 * share**2 * k / (k + 1)) for k in range(1, shares))
-    return elements * (half_tau + 5.0 * math.exp(-2.0 * (math.pi * SMOOTHING) ** 2))
+    return elements * (tau(share, shares) / 2.0 + 5.0 * math.exp(-2.0 * (math.pi * SMOOTHING) ** 2))
 
 
 def shares(mechanism: str, norm: str, scale: float, m: int, t: int, sensitivity: float, number: int) -> Release:
@@ -139,7 +148,7 @@ def test_epsilon_lies_between_the_analytic_gaussian_and_zcdp(multiplier: float, 
         for t in range(rounds)
     ]
     share = 256.0 * multiplier / math.sqrt(3.0)
-    upper = zcdp_epsilon(rounds * zcdp(share, 3, 256.0, 10), delta - SAMPLER_DELTA)
+    upper = zcdp_epsilon(rounds * zcdp_of_shares(share, 3, 256.0, 10), delta - SAMPLER_DELTA)
     ours = spent(releases, delta)
     assert spent(alone, delta) <= ours <= 1.0005 * spent(alone, delta)
     assert ours < upper
@@ -247,9 +256,3 @@ def test_the_correction_of_one_share_is_that_of_the_shifted_sums() -> None:
     assert share_correction(1e3, 1, 7) == pytest.approx(35.0 * math.exp(-18.0 * math.pi**2), rel=1e-12, abs=0.0)
     tau = 10.0 * (math.exp(-(math.pi**2) * 0.25) + math.exp(-(math.pi**2) * 0.25 * 4.0 / 3.0))
     assert share_correction(0.5, 3, 2) == pytest.approx(tau, rel=1e-9)
-
-
-def test_zcdp_of_few_narrow_shares_counts_what_they_lack_of_a_gaussian() -> None:
-    tau = 10.0 * (math.exp(-(math.pi**2) * 0.25) + math.exp(-(math.pi**2) * 0.25 * 4.0 / 3.0))
-    e = 2.0 / (math.sqrt(3.0) * 0.5) + tau * 2.0
-    assert zcdp(0.5, 3, 2.0, 4) == pytest.approx(0.5 * e * e, rel=1e-12)

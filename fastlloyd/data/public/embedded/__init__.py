@@ -16,25 +16,8 @@ PHOTO = FOLDER / "photo.npz"
 IRIS = FOLDER / "iris.csv.gz"
 
 
-def pack_photo(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Turn pixels into planes of small differences.
-
-    Parameters
-    ----------
-    pixels : uint8 array, shape (height, width, 3)
-
-    Returns
-    -------
-    uint8 array, shape (3, height, width)
-    """
-    red, green, blue = np.moveaxis(pixels, 2, 0)
-    planes = np.stack([green, red - green, blue - green])
-    planes[:, :, 1:] -= planes[:, :, :-1].copy()
-    return planes
-
-
 def unpack_photo(packed: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Undo `pack_photo`.
+    """Turn the stored planes of differences into pixels: green, red less green, blue less green.
 
     Parameters
     ----------

@@ -50,13 +50,10 @@ class GridCells:
         Local cluster of each party.
     weights : float64 array, shape (c,)
         Positive, with sum n-hat.
-    sampled : float
-        Largest share of n-hat, over the stages, that light cells had and a sample of them took over.
     """
 
     places: NDArray[np.int64]
     weights: NDArray[np.float64]
-    sampled: float = 0.0
 
     def table(self, pair: Pair, clusters: int) -> Table:
         """Sum the weights by the local clusters of two parties; shape (k', k')."""
@@ -105,21 +102,21 @@ def fit_tables(tables: Mapping[Pair, Table], total: float, *, max_cells: int = M
     sizes, agreed = _agree(tables, parties, total)
     places = np.indices((clusters, clusters)).reshape(2, -1).T
     weights = agreed[0, 1].ravel()
-    stream, sampled = PublicStream(seed, domains.VERTICAL_CELLS), 0.0
+    stream = PublicStream(seed, domains.VERTICAL_CELLS)
     for new in range(2, parties):
         places = np.column_stack([np.repeat(places, clusters, axis=0), np.tile(np.arange(clusters), len(places))])
         weights = np.outer(weights, sizes[new] / total).ravel()
         joined = [(i, new) for i in range(new)]
         weights = rake(places, weights, joined, agreed, _FIRST_SWEEPS)
         if len(weights) > max_cells:
-            kept, weights, light = thin(weights, max_cells, stream)
-            places, sampled = places[kept], max(sampled, light / total)
+            kept, weights = thin(weights, max_cells, stream)
+            places = places[kept]
         last = new == parties - 1
         pairs = list(combinations(range(new + 1), 2))
         weights = rake(places, weights, pairs, agreed, _SWEEPS if last else _FIRST_SWEEPS)
     kept = np.flatnonzero(weights > 0.0)
     weights = weights[kept]
-    return GridCells(places[kept], weights * (total / weights.sum()), sampled)
+    return GridCells(places[kept], weights * (total / weights.sum()))
 
 
 def paper_fit(
@@ -171,7 +168,7 @@ def paper_fit(
     return cells_of(nearest_table(grid, total))
 
 
-def thin(weights: Table, count: int, stream: PublicStream) -> tuple[NDArray[np.int64], Table, float]:
+def thin(weights: Table, count: int, stream: PublicStream) -> tuple[NDArray[np.int64], Table]:
     """Keep `count` cells, give or take one: heavy ones as they are, and a systematic sample of the others.
 
     Returns
@@ -179,8 +176,6 @@ def thin(weights: Table, count: int, stream: PublicStream) -> tuple[NDArray[np.i
     kept : int64 array
     new : float64 array
         Their weights; the expected weight of every cell is what it was.
-    light : float
-        Weight of the cells that were sampled.
     """
     order = np.argsort(weights)[::-1]
     falling = weights[order]
@@ -196,7 +191,7 @@ def thin(weights: Table, count: int, stream: PublicStream) -> tuple[NDArray[np.i
     chosen = light[np.diff(ticks, prepend=0.0) >= 1.0]
     kept = np.concatenate([order[:heavy], chosen])
     new = np.concatenate([falling[:heavy], np.full(len(chosen), step)])
-    return kept, new, float(weights[light].sum())
+    return kept, new
 
 
 def _check_tables(tables: Mapping[Pair, Table], total: float) -> tuple[int, int]:

@@ -19,7 +19,6 @@ from fastlloyd.crypto.link.identity import (
     certificate_bytes,
     check_name,
     fingerprint,
-    load_identity,
     load_key,
     make_identity,
     named_in,
@@ -28,11 +27,18 @@ from fastlloyd.crypto.link.identity import (
     write_atomically,
 )
 from fastlloyd.errors import ConfigError
-from tests.unit.crypto.link.certificates import forge
 
 
 def secret_of(identity: Identity) -> bytes:
     return identity.key.private_bytes_raw()
+
+
+def secret_in(path: Path) -> bytes:
+    return load_key(path).private_bytes_raw()
+
+
+def certificate_in(path: Path) -> bytes:
+    return certificate_bytes(read_text(path, "certificate"), str(path))
 
 
 def saved(folder, name="north", **options):
@@ -88,9 +94,8 @@ def test_key_never_shows_in_repr():
 
 def test_save_and_load_give_the_same_identity(tmp_path):
     identity = saved(tmp_path)
-    loaded = load_identity(tmp_path / "north.key")
-    assert loaded.name == "north" and loaded.certificate_der == identity.certificate_der
-    assert secret_of(loaded) == secret_of(identity)
+    assert certificate_in(tmp_path / "north.pem") == identity.certificate_der
+    assert secret_in(tmp_path / "north.key") == secret_of(identity)
     assert (tmp_path / "north.key").stat().st_mode & 0o777 == 0o600
     assert sorted(path.name for path in tmp_path.iterdir()) == ["north.key", "north.pem"]
 
@@ -108,9 +113,9 @@ def test_existing_files_are_kept_without_force(tmp_path):
     old = saved(tmp_path)
     with pytest.raises(ConfigError, match="--force"):
         saved(tmp_path)
-    assert secret_of(load_identity(tmp_path / "north.key")) == secret_of(old)
+    assert secret_in(tmp_path / "north.key") == secret_of(old)
     new = saved(tmp_path, force=True)
-    assert secret_of(load_identity(tmp_path / "north.key")) == secret_of(new) != secret_of(old)
+    assert secret_in(tmp_path / "north.key") == secret_of(new) != secret_of(old)
     (tmp_path / "north.key").unlink()
     with pytest.raises(ConfigError, match=r"north\.pem exists"):
         saved(tmp_path)
@@ -155,15 +160,6 @@ def test_files_that_are_no_key_are_refused_without_their_content(tmp_path):
         load_key(tmp_path / "missing.key")
 
 
-def test_key_and_certificate_must_belong_together(tmp_path):
-    saved(tmp_path, "north")
-    saved(tmp_path, "south")
-    with pytest.raises(ConfigError, match="does not belong"):
-        load_identity(tmp_path / "north.key", tmp_path / "south.pem")
-    with pytest.raises(ConfigError, match="holds no certificate"):
-        load_identity(tmp_path / "north.key", tmp_path / "north.key")
-
-
 def test_closed_folder_is_a_sentence(tmp_path):
     with pytest.raises(ConfigError, match="cannot write"):
         saved(tmp_path / "missing")
@@ -171,9 +167,10 @@ def test_closed_folder_is_a_sentence(tmp_path):
 
 def test_keygen_writes_both_files_and_prints_no_secret(tmp_path, capsys):
     assert keygen.main(["--name", "Clinic North", "--rank", "2", "--out", str(tmp_path)]) == 0
-    identity = load_identity(tmp_path / "Clinic North.key")
+    certificate_der = certificate_in(tmp_path / "Clinic North.pem")
     shown = capsys.readouterr().out
-    assert fingerprint(identity.certificate_der) in shown and "roster add" in shown
+    assert named_in(certificate_der) == ("Clinic North", 2)
+    assert fingerprint(certificate_der) in shown and "roster add" in shown
     key_text = (tmp_path / "Clinic North.key").read_text().splitlines()[1]
     assert key_text not in shown
     assert keygen.main(["--name", "x", "--prefix", str(tmp_path / "prefix")]) == 0
@@ -197,15 +194,6 @@ def test_a_file_that_cannot_be_put_in_place_is_a_sentence_and_leaves_nothing(tmp
     with pytest.raises(ConfigError, match="cannot write .*taken"):
         write_atomically(tmp_path / "taken", b"content", 0o600)
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
-
-
-def test_a_certificate_without_a_name_is_called_by_its_rank(tmp_path):
-    unit = x509.NameAttribute(x509.NameOID.ORGANIZATIONAL_UNIT_NAME, "rank 3")
-    land = x509.NameAttribute(x509.NameOID.COUNTRY_NAME, "CH")
-    for part, name in ((unit, "client 3"), (land, "the server")):
-        nameless = forge(subject=x509.Name([part]))
-        save_identity(nameless, tmp_path / f"{name}.key", tmp_path / f"{name}.pem")
-        assert load_identity(tmp_path / f"{name}.key").name == name
 
 
 @cache
@@ -250,6 +238,12 @@ def test_what_is_no_ordinary_file_is_refused_at_once(make: Callable[[Path], None
         read_text(path, "roster")
     with pytest.raises(ConfigError, match="cannot read the key /dev/zero: expected an ordinary file, it is a device"):
         load_key(Path("/dev/zero"))
+
+
+def test_a_key_is_no_certificate(tmp_path: Path) -> None:
+    saved(tmp_path)
+    with pytest.raises(ConfigError, match=r"north\.key holds no certificate: expected the \.pem file of `keygen`"):
+        certificate_in(tmp_path / "north.key")
 
 
 def test_two_certificates_in_one_file_are_refused() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastlloyd.data.public.embedded import FOLDER, PHOTO, load_photo, pack_photo, unpack_photo
+from fastlloyd.data.public.embedded import FOLDER, PHOTO, load_photo, unpack_photo
 from fastlloyd.data.public.named import FACTS, dataset_bounds, list_named, load_named
 from fastlloyd.errors import ConfigError, DataError
 
@@ -58,7 +58,15 @@ def test_the_photo_is_small_and_carries_its_attribution():
         assert word in text
 
 
-def test_packing_loses_nothing():
+def pack_photo(pixels):
+    """Turn pixels, shape (height, width, 3), into what the package stores: planes of small differences."""
+    red, green, blue = np.moveaxis(pixels, 2, 0)
+    planes = np.stack([green, red - green, blue - green])
+    planes[:, :, 1:] -= planes[:, :, :-1].copy()
+    return planes
+
+
+def test_unpacking_loses_nothing():
     pixels = np.random.default_rng(4).integers(0, 256, size=(5, 7, 3), dtype=np.uint8)
     np.testing.assert_array_equal(unpack_photo(pack_photo(pixels)), pixels)
 
