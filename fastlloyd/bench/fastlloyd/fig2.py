@@ -28,7 +28,7 @@ from fastlloyd.bench.utility.report import (
     curve_chart,
     curve_table,
     long_csv,
-    write_files,
+    write_with_charts,
 )
 
 NAME = "fastlloyd-fig2"
@@ -51,7 +51,7 @@ def run(options: Options) -> str:
     parts += ["## Area under the curve", area_table(curves, FASTLLOYD), "## Against the paper", findings(curves)]
     parts += ["\n".join(f"- {note}" for note in notes)] if notes else []
     charts = {"": curve_chart(curves, "nicv", "NICV")} if can_draw(sources) else {}
-    text = write_files(options, NAME, parts, long_csv(curves, ["nicv"]), charts)
+    text = write_with_charts(options, NAME, parts, long_csv(curves, ["nicv"]), charts)
     done()
     return text
 

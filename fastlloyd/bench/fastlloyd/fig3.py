@@ -18,7 +18,7 @@ from fastlloyd.bench.utility.data import (
 )
 from fastlloyd.bench.utility.design import EPSILONS, PAPER, PLUS, SULLOYD, list_cells
 from fastlloyd.bench.utility.measure import Measured, measure_jobs
-from fastlloyd.bench.utility.report import Curves, conditions, long_csv, mean_ratio, ratio_text, write_files
+from fastlloyd.bench.utility.report import Curves, conditions, long_csv, mean_ratio, ratio_text, write_with_charts
 from fastlloyd.report.plot import available
 
 NAME = "fastlloyd-fig3"
@@ -49,7 +49,7 @@ def run(options: Options) -> str:
         _table("k", synth, measured),
     ]
     charts = {"": _chart(g2, synth, measured)} if available() else {}
-    text = write_files(
+    text = write_with_charts(
         options, NAME, parts, long_csv(Curves(sources=sources, methods=METHODS, measured=measured), ["nicv"]), charts
     )
     done()

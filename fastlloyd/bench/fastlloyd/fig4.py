@@ -13,7 +13,15 @@ from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.utility.data import SYNTH_CLUSTERS, SYNTH_DIMENSIONS, SYNTH_SEEDS, Source, synth_source
 from fastlloyd.bench.utility.design import EPSILONS, FASTLLOYD, PLUS, SULLOYD, Method, list_cells
 from fastlloyd.bench.utility.measure import Measured, measure_jobs
-from fastlloyd.bench.utility.report import Curves, conditions, heat_map, long_csv, mean_ratio, ratio_text, write_files
+from fastlloyd.bench.utility.report import (
+    Curves,
+    conditions,
+    heat_map,
+    long_csv,
+    mean_ratio,
+    ratio_text,
+    write_with_charts,
+)
 from fastlloyd.report.plot import available
 
 NAME = "fastlloyd-fig4"
@@ -50,7 +58,7 @@ def run(options: Options) -> str:
         parts += [f"## {title}", heat_map(texts), "Mean over sets of the ratio of areas, with its interval."]
     charts = {"": _chart(clusters, dimensions, ratios)} if available() else {}
     curves = Curves(sources=sources, methods=METHODS, measured=measured)
-    text = write_files(options, NAME, parts, long_csv(curves, ["nicv"]), charts)
+    text = write_with_charts(options, NAME, parts, long_csv(curves, ["nicv"]), charts)
     done()
     return text
 

@@ -13,7 +13,7 @@ from fastlloyd.bench.engine.tables import markdown_table
 from fastlloyd.bench.utility.data import ablation_sources
 from fastlloyd.bench.utility.design import Method, list_cells
 from fastlloyd.bench.utility.measure import Measured, measure_jobs
-from fastlloyd.bench.utility.report import Curves, conditions, long_csv, write_files
+from fastlloyd.bench.utility.report import Curves, conditions, long_csv, write_with_charts
 from fastlloyd.report.plot import available
 
 NAME = "fastlloyd-fig5"
@@ -74,7 +74,7 @@ def run(options: Options) -> str:
         panel = Panel(x_label="alpha", y_label="NICV / naive", lines=curves, log_x=False, log_y=False)
         charts = {"": line_panels([panel], columns=1)}
     everything = Curves(sources=sources, methods=[NAIVE, *methods], measured=measured, epsilons=[EPSILON])
-    text = write_files(options, NAME, parts, long_csv(everything, ["nicv"]), charts)
+    text = write_with_charts(options, NAME, parts, long_csv(everything, ["nicv"]), charts)
     done()
     return text
 

@@ -10,7 +10,7 @@ from fastlloyd.bench.engine.tables import markdown_table, summarise
 from fastlloyd.bench.utility.data import REAL, Source, real_source
 from fastlloyd.bench.utility.design import EPSILONS, FULL, PAPER, PLUS, QUICK, list_cells
 from fastlloyd.bench.utility.measure import measure_jobs, present
-from fastlloyd.bench.utility.report import Curves, can_draw, conditions, curve_chart, long_csv, short, write_files
+from fastlloyd.bench.utility.report import Curves, can_draw, conditions, curve_chart, long_csv, short, write_with_charts
 
 NAME = "fastlloyd-fig6-8"
 METHODS = (*PAPER, PLUS)
@@ -43,7 +43,7 @@ def run(options: Options) -> str:
     charts = {}
     if can_draw(sources):
         charts = {f"-{metric.replace('_', '-')}": curve_chart(curves, metric, metric) for metric in METRICS}
-    text = write_files(options, NAME, parts, long_csv(curves, ["nicv", *METRICS]), charts)
+    text = write_with_charts(options, NAME, parts, long_csv(curves, ["nicv", *METRICS]), charts)
     done()
     return text
 

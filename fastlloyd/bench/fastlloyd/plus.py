@@ -25,7 +25,7 @@ from fastlloyd.bench.utility.report import (
     ratio,
     ratio_text,
     short,
-    write_files,
+    write_with_charts,
 )
 
 NAME = "fastlloyd-plus"
@@ -50,7 +50,7 @@ def run(options: Options) -> str:
         parts += [f"## {source.name}", curve_table(curves, source)]
     parts += ["\n".join(f"- {note}" for note in notes)] if notes else []
     charts = {"": curve_chart(curves, "nicv", "NICV")} if can_draw(real) else {}
-    text = write_files(options, NAME, parts, raw_csv(curves), charts)
+    text = write_with_charts(options, NAME, parts, raw_csv(curves), charts)
     done()
     return text
 

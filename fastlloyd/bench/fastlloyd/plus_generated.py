@@ -16,7 +16,15 @@ from fastlloyd.bench.engine.tables import markdown_table
 from fastlloyd.bench.utility.data import Source, ablation_sources, fresh_sources, synth_source
 from fastlloyd.bench.utility.design import EPSILONS, FASTLLOYD, PLUS, Method, list_cells
 from fastlloyd.bench.utility.measure import Measured, measure_jobs
-from fastlloyd.bench.utility.report import Curves, conditions, heat_map, long_csv, mean_ratio, ratio_text, write_files
+from fastlloyd.bench.utility.report import (
+    Curves,
+    conditions,
+    heat_map,
+    long_csv,
+    mean_ratio,
+    ratio_text,
+    write_with_charts,
+)
 from fastlloyd.report.plot import available
 
 NAME = "fastlloyd-plus-generated"
@@ -63,7 +71,7 @@ def run(options: Options) -> str:
     places = Curves(sources=synth, methods=(FASTLLOYD, PLUS), measured=measured)
     table = long_csv(whole, ["nicv"]) + long_csv(places, ["nicv"]).partition("\n")[2]
     charts = {"": _chart(known, fresh, measured)} if available() else {}
-    text = write_files(options, NAME, parts, table, charts)
+    text = write_with_charts(options, NAME, parts, table, charts)
     done()
     return text
 

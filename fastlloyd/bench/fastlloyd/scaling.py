@@ -15,6 +15,7 @@ from typing import Any
 
 from fastlloyd.bench.engine.cells import Cell, CellStore, measure_cells
 from fastlloyd.bench.engine.chart import Panel, line_panels
+from fastlloyd.bench.engine.files import write_files
 from fastlloyd.bench.engine.generate import Source, Workspace
 from fastlloyd.bench.engine.machine import describe_machine, describe_software
 from fastlloyd.bench.engine.memory import run_in_memory
@@ -27,7 +28,6 @@ from fastlloyd.net.cores import cores
 from fastlloyd.net.mpi.launcher import Mpirun, find_mpirun
 from fastlloyd.privacy.delta import paper_delta
 from fastlloyd.protocols.fastlloyd.plan import PublicParameters, make_plan
-from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available
 
 NAME = "fastlloyd-scaling"
@@ -185,15 +185,17 @@ def write_report(points: Sequence[Point], conditions: str, output: Path, *, quic
     for axis, title in TITLES.items():
         own = [point for point in points if point.axis == axis]
         parts += [f"## Against {title}", markdown_table(header, [_line(point) for point in own])]
-    if available():
-        write_atomic(output / f"{NAME}.png", line_panels(_panels(points), columns=len(TITLES)))
-        parts.append(f"![Time and bytes of a round against N, k, d and M]({NAME}.png)")
-    text = "\n\n".join(parts) + "\n"
+    picture = line_panels(_panels(points), columns=len(TITLES)) if available() else None
     fields = [name for name in Point.__dataclass_fields__ if name != "values"]
     lines = [[*(getattr(point, name) for name in fields), *entries(point.values)] for point in points]
-    write_atomic(output / f"{NAME}.csv", csv_table([*fields, *COLUMNS], lines))
-    write_atomic(output / f"{NAME}.md", text)
-    return text
+    return write_files(
+        output,
+        NAME,
+        parts,
+        csv_table([*fields, *COLUMNS], lines),
+        picture=picture,
+        about="Time and bytes of a round against N, k, d and M",
+    )
 
 
 def _words(size: Size) -> str:

@@ -9,12 +9,12 @@ from typing import Any
 
 from fastlloyd.bench.engine.cells import Cell
 from fastlloyd.bench.engine.chart import Bars, bar_chart
+from fastlloyd.bench.engine.files import write_files
 from fastlloyd.bench.engine.peer import Peer
 from fastlloyd.bench.engine.quiet import COLUMNS, entries, marked, ratio, words
 from fastlloyd.bench.engine.tables import Summary, csv_table, markdown_table, summarise
 from fastlloyd.bench.fastlloyd.table3_design import NAME, Row, Size
 from fastlloyd.net.cores import cores
-from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available
 
 _SHAPE = ("data", "N", "k", "d")
@@ -90,13 +90,10 @@ def write_report(figures: Figures, output: Path, size: Size, *, quick: bool) -> 
         parts += [_shaped_words(figures), shaped_table(figures)]
     if figures.notes:
         parts.append("\n".join(f"- {note}" for note in figures.notes))
-    if available():
-        write_atomic(output / f"{NAME}.png", _chart(figures))
-        parts.append(f"![Time of a round, published and measured]({NAME}.png)")
-    text = "\n\n".join(parts) + "\n"
-    write_atomic(output / f"{NAME}.csv", table_csv(figures))
-    write_atomic(output / f"{NAME}.md", text)
-    return text
+    picture = _chart(figures) if available() else None
+    return write_files(
+        output, NAME, parts, table_csv(figures), picture=picture, about="Time of a round, published and measured"
+    )
 
 
 def main_table(figures: Figures) -> str:

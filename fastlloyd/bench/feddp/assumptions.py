@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.bench.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd.bench.engine.files import write_files
 from fastlloyd.bench.engine.machine import describe_machine
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import csv_table, markdown_table, summarise
@@ -26,7 +27,6 @@ from fastlloyd.bench.feddp.data import FILES, Source, file_source, is_there, loa
 from fastlloyd.bench.feddp.run import run_optimal
 from fastlloyd.data.public.make import describe_made
 from fastlloyd.data.public.mixture import make_mixture
-from fastlloyd.report.files import write_atomic
 from fastlloyd.version import __version__
 
 NAME = "feddp-assumptions"
@@ -123,23 +123,19 @@ def run(options: Options) -> str:
         cells, partial(measure, known, options.data_dir), store, progress=options.progress, jobs=options.jobs
     )
     pairs = [(known[cell["name"]].title, value) for cell, value in zip(cells, values, strict=True)]
-    text = "\n\n".join(
-        [
-            "# FedDP-KMeans, Table 1 and App. G.2: what the theory asks of the "
-            f"data{' (quick)' if options.quick else ''}",
-            conditions(machine, repeats),
-            markdown_table(*radius_table(pairs)),
-            markdown_table(*assumption_table(pairs)),
-            words(pairs),
-            "\n".join(f"- {note}" for note in notes),
-        ]
-    )
+    parts = [
+        f"# FedDP-KMeans, Table 1 and App. G.2: what the theory asks of the data{' (quick)' if options.quick else ''}",
+        conditions(machine, repeats),
+        markdown_table(*radius_table(pairs)),
+        markdown_table(*assumption_table(pairs)),
+        words(pairs),
+        "\n".join(f"- {note}" for note in notes),
+    ]
     header = ["data", "quantity", "epsilon", "value"]
     lines = [[title, name, epsilon, value] for title, found in pairs for name, epsilon, value in found]
-    write_atomic(options.output / f"{NAME}.csv", csv_table(header, lines))
-    write_atomic(options.output / f"{NAME}.md", text + "\n")
+    text = write_files(options.output, NAME, parts, csv_table(header, lines))
     store.remove()
-    return text + "\n"
+    return text
 
 
 def measure(known: Mapping[str, Source], data_dir: str | None, cell: Cell) -> list[tuple[str, float | None, float]]:

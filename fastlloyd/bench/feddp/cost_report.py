@@ -11,11 +11,11 @@ from typing import Any
 from fastlloyd.bench.engine.cells import Cell
 from fastlloyd.bench.engine.chart import Panel as ChartPanel
 from fastlloyd.bench.engine.chart import line_panels
+from fastlloyd.bench.engine.files import write_files
 from fastlloyd.bench.engine.tables import Summary, csv_table, markdown_table, summarise
 from fastlloyd.bench.feddp.data import Source
 from fastlloyd.bench.feddp.design import OURS, PUBLISHED, Figure, Size
 from fastlloyd.bench.feddp.run import DELTA, KFED, OPTIMAL, PACKED, STARTS
-from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available
 
 _NEAR = 0.01
@@ -82,13 +82,8 @@ def write_report(
         parts += [f"## {panel.source.title}", cost_table(panel), findings(panel)]
     if notes:
         parts.append("\n".join(f"- {note}" for note in notes))
-    if available() and panels:
-        write_atomic(output / f"{figure.name}.png", chart(panels))
-        parts.append(f"![Cost against epsilon]({figure.name}.png)")
-    text = "\n\n".join(parts) + "\n"
-    write_atomic(output / f"{figure.name}.csv", table_csv(panels))
-    write_atomic(output / f"{figure.name}.md", text)
-    return text
+    picture = chart(panels) if available() and panels else None
+    return write_files(output, figure.name, parts, table_csv(panels), picture=picture, about="Cost against epsilon")
 
 
 def conditions(panels: Sequence[Panel], machine: str) -> str:

@@ -12,13 +12,13 @@ from typing import Any
 
 from fastlloyd.bench.engine.cells import Cell, CellStore, measure_cells
 from fastlloyd.bench.engine.chart import Panel, line_panels
+from fastlloyd.bench.engine.files import write_files
 from fastlloyd.bench.engine.machine import describe_machine
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import csv_table, markdown_table
 from fastlloyd.bench.feddp.data import mixture_source
 from fastlloyd.bench.feddp.run import DELTA, Trial, Workbench
 from fastlloyd.protocols.feddp.math.elbow import CLEAR, margin
-from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available
 from fastlloyd.version import __version__
 
@@ -52,12 +52,10 @@ def run(options: Options) -> str:
     pairs = list(zip(cells, values, strict=True))
     title = f"# FedDP-KMeans, Figure 7: choosing k by the elbow{' (quick)' if options.quick else ''}"
     parts = [title, conditions(context["machine"], size), markdown_table(*elbow_table(pairs, size))]
-    if available():
-        write_atomic(options.output / f"{NAME}.png", chart(pairs, size))
-        parts.append(f"![Cost against the number of clusters]({NAME}.png)")
-    text = "\n\n".join(parts) + "\n"
-    write_atomic(options.output / f"{NAME}.csv", curves_csv(pairs))
-    write_atomic(options.output / f"{NAME}.md", text)
+    picture = chart(pairs, size) if available() else None
+    text = write_files(
+        options.output, NAME, parts, curves_csv(pairs), picture=picture, about="Cost against the number of clusters"
+    )
     store.remove()
     return text
 

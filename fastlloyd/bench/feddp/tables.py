@@ -17,13 +17,13 @@ import numpy as np
 
 from fastlloyd.bench.engine.cells import Cell, CellStore, measure_cells
 from fastlloyd.bench.engine.chart import Bars, bar_chart
+from fastlloyd.bench.engine.files import write_files
 from fastlloyd.bench.engine.machine import describe_machine
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import csv_table, markdown_table
 from fastlloyd.bench.feddp.data import Source, file_source, is_there, mixture_source
 from fastlloyd.bench.feddp.run import DELTA, Trial, Workbench
 from fastlloyd.protocols.feddp.settings import PROPORTIONS
-from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available
 from fastlloyd.version import __version__
 
@@ -246,13 +246,10 @@ def write_report(
         parts += [f"## Table {number}: parts of the budget", shares_table(fronts, level)]
     for number, level in ((4, "record"), (5, "client")):
         parts += [f"## Table {number}: fraction of runs by Lloyd steps", steps_table(fronts, level)]
-    if available() and fronts:
-        write_atomic(options.output / f"{NAME}.png", chart(fronts))
-        parts.append(f"![Parts of the budget]({NAME}.png)")
-    text = "\n\n".join(parts) + "\n"
-    write_atomic(options.output / f"{NAME}.csv", trials_csv(fronts, pairs))
-    write_atomic(options.output / f"{NAME}.md", text)
-    return text
+    picture = chart(fronts) if available() and fronts else None
+    return write_files(
+        options.output, NAME, parts, trials_csv(fronts, pairs), picture=picture, about="Parts of the budget"
+    )
 
 
 def shares_table(fronts: dict[str, list[Cell]], level: str) -> str:

@@ -10,11 +10,11 @@ from typing import Any
 
 from fastlloyd.bench.engine.cells import Cell
 from fastlloyd.bench.engine.chart import Panel, line_panels
+from fastlloyd.bench.engine.files import write_files
 from fastlloyd.bench.engine.quiet import COLUMNS, entries, marked, words
 from fastlloyd.bench.engine.tables import csv_table, markdown_table
 from fastlloyd.bench.secfc.fig1_design import BASE, LARGE, TITLES, Size, axis_shapes, name_of, target_shapes
 from fastlloyd.net.cores import cores
-from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available
 
 _TARGETS = {name_of(BASE): "50 ms for each party", name_of(LARGE): "2 s in all"}
@@ -73,13 +73,15 @@ def write_report(figures: Figures, output: Path) -> str:
     ]
     for axis, own in shapes.items():
         parts += [f"## Against {TITLES[axis]}", markdown_table(*axis_table(figures, axis, own))]
-    if available():
-        write_atomic(output / f"{figures.name}.png", chart(figures, shapes))
-        parts.append(f"![Time of an iteration against n, d, m and k]({figures.name}.png)")
-    text = "\n\n".join(parts) + "\n"
-    write_atomic(output / f"{figures.name}.csv", points_csv(figures, shapes))
-    write_atomic(output / f"{figures.name}.md", text)
-    return text
+    picture = chart(figures, shapes) if available() else None
+    return write_files(
+        output,
+        figures.name,
+        parts,
+        points_csv(figures, shapes),
+        picture=picture,
+        about="Time of an iteration against n, d, m and k",
+    )
 
 
 def conditions(figures: Figures) -> str:

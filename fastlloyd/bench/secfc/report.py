@@ -10,6 +10,7 @@ from typing import Any
 
 from fastlloyd.bench.engine.cells import Cell
 from fastlloyd.bench.engine.chart import Bars, bar_chart
+from fastlloyd.bench.engine.files import write_files
 from fastlloyd.bench.engine.tables import csv_table, markdown_table, welch_half_width
 from fastlloyd.bench.secfc.design import LLOYD, METHODS, PROTOCOL, SECFC, SEPARATION, Column, Figure, Table
 from fastlloyd.bench.secfc.separation import LEAST
@@ -53,10 +54,7 @@ def write_report(table: Table, pairs: Pairs, output: Path, *, notes: Sequence[st
             parts.append(f"![Accuracy, published and measured]({table.name}.png)")
     if notes:
         parts.append("\n".join(f"- {note}" for note in notes))
-    text = "\n\n".join(parts) + "\n"
-    write_atomic(output / f"{table.name}.csv", runs_csv(pairs))
-    write_atomic(output / f"{table.name}.md", text)
-    return text
+    return write_files(output, table.name, parts, runs_csv(pairs))
 
 
 def conditions(pairs: Pairs, machine: str) -> str:

@@ -20,7 +20,7 @@ from fastlloyd.bench.utility.data import REAL, Source, real_source, unequal_sour
 from fastlloyd.bench.utility.design import EPSILONS, FASTLLOYD, GLLOYD, LLOYD, PLUS, SULLOYD, Method, list_cells
 from fastlloyd.bench.utility.league_report import LEAGUE_EPSILONS, League, league_chart, league_parts
 from fastlloyd.bench.utility.measure import Job, Measured, measure_jobs, present
-from fastlloyd.bench.utility.report import can_draw, write_files
+from fastlloyd.bench.utility.report import can_draw, write_with_charts
 from fastlloyd.errors import ConfigError, did_you_mean
 
 NAME = "utility-league"
@@ -72,7 +72,7 @@ def run(options: Options) -> str:
     parts = league_parts(league, quick=options.quick)
     parts += ["\n".join(f"- {note}" for note in notes)] if notes else []
     charts = {"": league_chart(league)} if can_draw(sources) else {}
-    text = write_files(options, NAME, parts, _raw_csv(measured), charts)
+    text = write_with_charts(options, NAME, parts, _raw_csv(measured), charts)
     done()
     return text
 
@@ -94,7 +94,10 @@ def read_results(path: Path) -> dict[tuple[str, str, float | None], list[float]]
             for name, method, epsilon, values in rows[1:]
         }
     except OSError as error:
-        raise ConfigError(f"--only takes the other methods' figures from {path}: {error.strerror}") from error
+        raise ConfigError(
+            f"--only takes the other methods' figures from {path}: {error.strerror}; measure all methods, without "
+            "--only"
+        ) from error
     except ValueError as error:
         raise ConfigError(f"{path}: expected the CSV of {NAME}; measure all methods, without --only") from error
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fastlloyd.bench.engine.chart import Panel, line_panels
+from fastlloyd.bench.engine.files import write_files
 from fastlloyd.bench.engine.machine import describe_machine
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import Summary, csv_table, markdown_table, summarise
@@ -137,7 +138,7 @@ def curve_chart(curves: Curves, metric: str, label: str) -> bytes:
     return line_panels(panels, columns=columns)
 
 
-def write_files(options: Options, name: str, parts: Sequence[str], table: str, charts: dict[str, bytes]) -> str:
+def write_with_charts(options: Options, name: str, parts: Sequence[str], table: str, charts: dict[str, bytes]) -> str:
     """Write Markdown, CSV and PNG files, and give the Markdown.
 
     Parameters
@@ -148,10 +149,7 @@ def write_files(options: Options, name: str, parts: Sequence[str], table: str, c
     for suffix, picture in charts.items():
         write_atomic(options.output / f"{name}{suffix}.png", picture)
         pictures.append(f"![{name}{suffix}]({name}{suffix}.png)")
-    text = "\n\n".join([*parts, *pictures]) + "\n"
-    write_atomic(options.output / f"{name}.csv", table)
-    write_atomic(options.output / f"{name}.md", text)
-    return text
+    return write_files(options.output, name, [*parts, *pictures], table)
 
 
 def can_draw(sources: Sequence[Source]) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.bench.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd.bench.engine.files import write_files
 from fastlloyd.bench.engine.machine import describe_machine
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import csv_table, markdown_table, summarise
@@ -23,7 +24,6 @@ from fastlloyd.privacy.sketch.hash import cell_blocks, raw_maxima
 from fastlloyd.privacy.sketch.level import PHANTOM_BITS, phantoms_for
 from fastlloyd.privacy.sketch.sketch import Levels, SketchShape
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report.files import write_atomic
 from fastlloyd.version import __version__
 
 NAME = "vertical-dp-lemma5"
@@ -52,21 +52,18 @@ def run(options: Options) -> str:
     )
     values = measure_cells(cells, measure, store, progress=options.progress, jobs=options.jobs)
     lines = table_lines(list(zip(cells, values, strict=True)))
-    text = "\n\n".join(
-        [
-            f"# Vertical DP, Lemma 5: the floor of a level{' (quick)' if options.quick else ''}",
-            f"{machine}. The hashes of the protocol under fresh keys, one set, {ROWS:,} rows in each of {repeats} "
-            "repetitions; 95 % intervals of the mean of the repetitions. n_p phantoms as Algorithm 2 has them, from "
-            "epsilon'. Exact: from the distributions of the levels, in integers.",
-            "Published: both ratios go to 1 if the set is large enough, epsilon' being fixed.",
-            markdown_table(*shown(lines)),
-            words(lines),
-        ]
-    )
-    write_atomic(options.output / f"{NAME}.csv", csv_table(HEADER, lines))
-    write_atomic(options.output / f"{NAME}.md", text + "\n")
+    parts = [
+        f"# Vertical DP, Lemma 5: the floor of a level{' (quick)' if options.quick else ''}",
+        f"{machine}. The hashes of the protocol under fresh keys, one set, {ROWS:,} rows in each of {repeats} "
+        "repetitions; 95 % intervals of the mean of the repetitions. n_p phantoms as Algorithm 2 has them, from "
+        "epsilon'. Exact: from the distributions of the levels, in integers.",
+        "Published: both ratios go to 1 if the set is large enough, epsilon' being fixed.",
+        markdown_table(*shown(lines)),
+        words(lines),
+    ]
+    text = write_files(options.output, NAME, parts, csv_table(HEADER, lines))
     store.remove()
-    return text + "\n"
+    return text
 
 
 def measure(cell: Cell) -> list[list[float]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fastlloyd.bench.engine.chart import Panel as ChartPanel
 from fastlloyd.bench.engine.chart import line_panels
+from fastlloyd.bench.engine.files import write_files
 from fastlloyd.bench.engine.tables import csv_table, markdown_table, summarise
 from fastlloyd.bench.vertical_dp.design import (
     IND_LAP,
@@ -66,10 +67,7 @@ def write_report(
             parts.append(f"![{one.y_label}]({one.name}.png)")
     if notes:
         parts.append("\n".join(f"- {line}" for line in notes))
-    text = "\n\n".join(parts) + "\n"
-    write_atomic(output / f"{figure.name}.csv", table_csv(panels))
-    write_atomic(output / f"{figure.name}.md", text)
-    return text
+    return write_files(output, figure.name, parts, table_csv(panels))
 
 
 def conditions(panels: Sequence[Panel], machine: str) -> str:

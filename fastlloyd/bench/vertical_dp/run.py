@@ -192,10 +192,11 @@ def _public(n: int, widths: tuple[int, ...], epsilon: float, settings: Mapping[s
 
 
 def _features(widths: tuple[int, ...]) -> list[PartyFeatures]:
-    return [_party(party, width) for party, width in enumerate(widths, 1)]
+    return [party_features(party, width) for party, width in enumerate(widths, 1)]
 
 
-def _party(party: int, width: int) -> PartyFeatures:
+def party_features(party: int, width: int) -> PartyFeatures:
+    """Name one party's columns, which lie in [-1, 1]."""
     names = tuple(f"p{party}x{h + 1}" for h in range(width))
     return PartyFeatures(names=names, bounds=Bounds(-np.ones(width), np.ones(width), names))
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from fastlloyd.bench.engine.cells import Cell, CellStore, measure_cells
 from fastlloyd.bench.engine.chart import Panel, line_panels
+from fastlloyd.bench.engine.files import write_files
 from fastlloyd.bench.engine.machine import describe_machine
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import csv_table, markdown_table
@@ -39,7 +40,6 @@ from fastlloyd.protocols.vertical_dp.math.local import GRID, LocalClusters
 from fastlloyd.protocols.vertical_dp.math.pair import likelihood_error, likelihood_table
 from fastlloyd.protocols.vertical_dp.server import plain_cells
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available
 from fastlloyd.version import __version__
 
@@ -81,12 +81,8 @@ def run(options: Options) -> str:
         markdown_table(*grid_table(pairs)),
         *grid_words(pairs),
     ]
-    if available():
-        write_atomic(options.output / f"{NAME}.png", chart(pairs))
-        parts.append(f"![Errors against epsilon]({NAME}.png)")
-    text = "\n\n".join(parts) + "\n"
-    write_atomic(options.output / f"{NAME}.csv", table_csv(pairs))
-    write_atomic(options.output / f"{NAME}.md", text)
+    picture = chart(pairs) if available() else None
+    text = write_files(options.output, NAME, parts, table_csv(pairs), picture=picture, about="Errors against epsilon")
     store.remove()
     return text
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from fastlloyd.bench.engine.cells import Cell, CellStore, measure_cells
 from fastlloyd.bench.engine.chart import Bars, bar_chart
+from fastlloyd.bench.engine.files import write_files
 from fastlloyd.bench.engine.machine import describe_machine
 from fastlloyd.bench.engine.quiet import COLUMNS, entries, marked, words
 from fastlloyd.bench.engine.registry import Options
@@ -36,7 +37,6 @@ from fastlloyd.protocols.vertical_dp.client import synopsis_format
 from fastlloyd.protocols.vertical_dp.plan import Plan
 from fastlloyd.protocols.vertical_dp.server import weigh
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report.files import write_atomic
 from fastlloyd.report.plot import available
 from fastlloyd.version import __version__
 
@@ -91,12 +91,10 @@ def run(options: Options) -> str:
         markdown_table(*cost_table(pairs)),
         markdown_table(*sketch_table(pairs)),
     ]
-    if available():
-        write_atomic(options.output / f"{NAME}.png", chart(pairs))
-        parts.append(f"![Seconds of the server's estimate]({NAME}.png)")
-    text = "\n\n".join(parts) + "\n"
-    write_atomic(options.output / f"{NAME}.csv", table_csv(pairs))
-    write_atomic(options.output / f"{NAME}.md", text)
+    picture = chart(pairs) if available() else None
+    text = write_files(
+        options.output, NAME, parts, table_csv(pairs), picture=picture, about="Seconds of the server's estimate"
+    )
     store.remove()
     return text
 

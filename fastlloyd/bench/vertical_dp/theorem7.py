@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from fastlloyd.bench.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd.bench.engine.files import write_files
 from fastlloyd.bench.engine.machine import describe_machine
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import csv_table, markdown_table, summarise
@@ -31,7 +32,6 @@ from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.protocols.vertical_dp.math.grid import cluster_cells
 from fastlloyd.protocols.vertical_dp.math.local import GRID
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.report.files import write_atomic
 from fastlloyd.version import __version__
 
 NAME = "vertical-dp-theorem7"
@@ -104,26 +104,23 @@ def run(options: Options) -> str:
         jobs=options.jobs,
     )
     pairs = list(zip(cells, values, strict=True))
-    text = "\n\n".join(
-        [
-            f"# Vertical DP, Theorem 7: the loss beside its bound{' (quick)' if options.quick else ''}",
-            conditions(machine, repeats),
-            "Published: with probability 1 - omega the loss is at most beta OPT + lambda; beta is near 10 where both "
-            "parts are near the optimum.",
-            "\n".join(f"- {name}: {whose(method)[1]}." for name, method in METHODS.items()),
-            markdown_table(*shown(pairs)),
-            words(pairs),
-        ]
-    )
+    parts = [
+        f"# Vertical DP, Theorem 7: the loss beside its bound{' (quick)' if options.quick else ''}",
+        conditions(machine, repeats),
+        "Published: with probability 1 - omega the loss is at most beta OPT + lambda; beta is near 10 where both "
+        "parts are near the optimum.",
+        "\n".join(f"- {name}: {whose(method)[1]}." for name, method in METHODS.items()),
+        markdown_table(*shown(pairs)),
+        words(pairs),
+    ]
     header = ["parties", "method", "epsilon", "run", *VALUES]
     lines = [
         [cell["parties"], cell["method"], cell["epsilon"], cell["run"], *(value[name] for name in VALUES)]
         for cell, value in pairs
     ]
-    write_atomic(options.output / f"{NAME}.csv", csv_table(header, lines))
-    write_atomic(options.output / f"{NAME}.md", text + "\n")
+    text = write_files(options.output, NAME, parts, csv_table(header, lines))
     store.remove()
-    return text + "\n"
+    return text
 
 
 def measure(bench: Workbench, cell: Cell) -> dict[str, float]:

@@ -16,7 +16,7 @@ from fastlloyd.bench.vertical_he.common import IN_MEMORY, Sheet, tables
 from fastlloyd.bench.vertical_he.data import load_points
 from fastlloyd.bench.vertical_he.paper import CLUSTERS_OF, UTILITY
 from fastlloyd.bench.vertical_he.run import Case
-from fastlloyd.bench.vertical_he.utility import measure_private
+from fastlloyd.bench.vertical_he.utility import mean, measure_private
 
 NAME = "vertical-he-fig5"
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0)
@@ -65,23 +65,18 @@ def _row(epsilon: float, here: Sequence[Any]) -> list[object]:
     losses = [value["loss"] for value in here]
     at_one = epsilon == 1.0
     return [
-        epsilon, here[0]["rounds"], statistics.fmean(losses), min(losses), max(losses), _mean(here, "dp_loss"),
-        _mean(here, "plain_loss"), _PAPER.loss if at_one else None, _PAPER.dp_loss if at_one else None,
-        _mean(here, "accuracy"), _mean(here, "dp_accuracy"), _mean(here, "plain_accuracy"),
+        epsilon, here[0]["rounds"], statistics.fmean(losses), min(losses), max(losses), mean(here, "dp_loss"),
+        mean(here, "plain_loss"), _PAPER.loss if at_one else None, _PAPER.dp_loss if at_one else None,
+        mean(here, "accuracy"), mean(here, "dp_accuracy"), mean(here, "plain_accuracy"),
         _PAPER.accuracy if at_one else None, _PAPER.dp_accuracy if at_one else None,
     ]  # fmt: skip
-
-
-def _mean(here: Sequence[Any], key: str) -> float | None:
-    found = [value[key] for value in here if value[key] is not None]
-    return statistics.fmean(found) if found else None
 
 
 def _panel(groups: dict[float, list[Any]], what: str) -> Panel:
     """Draw one quantity against epsilon."""
     lines = {}
     for label, key in (("ours", what), ("vertical-dp", f"dp_{what}"), ("plain", f"plain_{what}")):
-        points = [(epsilon, _mean(here, key)) for epsilon, here in groups.items()]
+        points = [(epsilon, mean(here, key)) for epsilon, here in groups.items()]
         known = [(x, y) for x, y in points if y is not None]
         lines[label] = ([x for x, _ in known], [y for _, y in known])
     theirs = (_PAPER.loss, _PAPER.dp_loss) if what == "loss" else (_PAPER.accuracy, _PAPER.dp_accuracy)

@@ -8,7 +8,7 @@ Source: Vertical HE, §5.4, Table 4.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from fastlloyd.bench.vertical_he.common import IN_MEMORY, Sheet, shown, tables
 from fastlloyd.bench.vertical_he.data import GIVEN, Missing, describe_given, load_points, split_widths, try_points
 from fastlloyd.bench.vertical_he.paper import CLUSTERS_OF, UTILITY, Utility
 from fastlloyd.bench.vertical_he.run import Case, plan_case
-from fastlloyd.bench.vertical_he.utility import measure_private, measure_quiet
+from fastlloyd.bench.vertical_he.utility import mean, measure_private, measure_quiet
 from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.report.plot import available
 
@@ -194,12 +194,6 @@ def quiet_table(pairs: Sequence[tuple[Cell, Any]]) -> tuple[str, str]:
 def values_of(pairs: Sequence[tuple[Cell, Any]], line: Line) -> list[Any]:
     """Return what was measured for one line of the first table."""
     return [value for cell, value in pairs if cell["kind"] == PRIVATE and (cell["name"], cell["parties"]) == line.key]
-
-
-def mean(values: Sequence[Mapping[str, Any]], key: str) -> float | None:
-    """Return the mean, None where nothing was measured."""
-    found = [value[key] for value in values if value[key] is not None]
-    return statistics.fmean(found) if found else None
 
 
 def _measure(cell: Cell, options: Options, workers: int) -> Any:

@@ -8,15 +8,15 @@ Source: Vertical HE, §5.4; Vertical DP (Li, Wang, Li), §4.
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.bench.vertical_dp.run import make_sketches
+from fastlloyd.bench.vertical_dp.run import make_sketches, party_features
 from fastlloyd.bench.vertical_he.run import Case, plain_lloyd, plan_case, run_case
-from fastlloyd.data.bounds import Bounds
-from fastlloyd.data.vertical import PartyFeatures
 from fastlloyd.kmeans.matching import accuracy
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.protocols.vertical_dp.client import noise_for
@@ -86,7 +86,7 @@ def vertical_dp_centers(points: Array, case: Case) -> Array:
         seed=case.seed,
         settings={},
     )
-    plan = make_plan(public, [_features(party, width) for party, width in enumerate(case.widths, 1)])
+    plan = make_plan(public, [party_features(party, width) for party, width in enumerate(case.widths, 1)])
     columns = np.split(points, np.cumsum(case.widths)[:-1], axis=1)
     local = [
         cluster_locally(np.ascontiguousarray(own), plan.local_plan(place), noise_for(plan.local_plan(place), secret))
@@ -98,6 +98,7 @@ def vertical_dp_centers(points: Array, case: Case) -> Array:
     return cluster_cells(weigh(sketches, noisy_total, plan), centers, case.k, seed=case.seed).centers
 
 
-def _features(party: int, width: int) -> PartyFeatures:
-    names = tuple(f"p{party}x{h + 1}" for h in range(width))
-    return PartyFeatures(names=names, bounds=Bounds(-np.ones(width), np.ones(width), names))
+def mean(values: Sequence[Mapping[str, Any]], key: str) -> float | None:
+    """Return the mean, None where nothing was measured."""
+    found = [value[key] for value in values if value[key] is not None]
+    return statistics.fmean(found) if found else None

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.bench.engine.cells import Cell, CellStore, measure_cells
+from fastlloyd.bench.engine.files import write_files
 from fastlloyd.bench.engine.machine import describe_machine
 from fastlloyd.bench.engine.registry import Options
 from fastlloyd.bench.engine.tables import csv_table, markdown_table, summarise
@@ -31,7 +32,6 @@ from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.protocols.vertical_he.parameters import PublicParameters
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
-from fastlloyd.report.files import write_atomic
 from fastlloyd.version import __version__
 
 NAME = "vertical-he-weighing"
@@ -110,9 +110,7 @@ def run(options: Options) -> str:
         _means(lines),
         *(["\n".join(dict.fromkeys(notes))] if notes else []),
     ]
-    text = "\n\n".join(parts) + "\n"
-    write_atomic(options.output / f"{NAME}.csv", csv_table(HEADER, lines))
-    write_atomic(options.output / f"{NAME}.md", text)
+    text = write_files(options.output, NAME, parts, csv_table(HEADER, lines))
     store.remove()
     return text
 
