@@ -1,1 +1,18 @@
-"""Tables of records: reading, bounds, splits, vertical parts."""
+"""Tables of records: reading, bounds, splits, vertical parts.
+
+===============  ===========================================================================================
+`source.py`      opens a place of records; `reading.py` chooses its columns and makes values, chunk by chunk
+`table.py`       reads one party's records into a matrix
+`large.py`       reads more than memory may hold into a file; `records.py`, records as a run takes them
+`delimited.py`   comma separated text; `cell.py`, one cell as a number; `form.py`, how text is written
+`columnar.py`    parquet
+`database.py`    names records in a database; `connection.py` asks it, `answer.py` keeps the rows
+`bounds.py`      public bounds, and the map to [-1, 1]
+`categories.py`  a column of text as features of 0 and 1
+`missing.py`     what becomes of records that lack a value
+`merge.py`       all rows of a person as one record; `rows.py`, which record a row went into
+`dataset.py`     a public data set; `split.py` deals it out to clients
+`vertical.py`    tables that share their records and differ in their columns
+`public/*.py`    public sets, as its own map says
+===============  ===========================================================================================
+"""

@@ -1,1 +1,13 @@
-"""What the life of every party is made of besides its rounds: hello, plan, seed, pairs, alignment, farewell."""
+"""What the life of every party is made of besides its rounds: hello, plan, seed, pairs, alignment, farewell.
+
+================  =======================================================================
+`hello.py`        before round 0: who is there, and the plan
+`seed.py`         a common seed over the clients' own links
+`sealed.py`       the same through the server, which cannot read it; `sealed_messages.py`
+`same_secret.py`  whether all clients have the same secret
+`pairs.py`        a secret for each pair of clients
+`align/*.py`      the same records in the same order at parties with different columns
+`farewell.py`     after the last round: compare, sign, count
+`sizes.py`        the largest messages of all these
+================  =======================================================================
+"""

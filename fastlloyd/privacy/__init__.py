@@ -1,1 +1,16 @@
-"""What is released and what it costs: releases, calibration, accountant, ledger."""
+"""What is released and what it costs: releases, calibration, accountant, ledger.
+
+==================  ==================================================================================
+`release.py`        one noisy release
+`ledger.py`         every release, written down before it leaves; `chain.py`, the digests of its lines
+`accountant.py`     the epsilon that releases spend together
+`calibration.py`    how much noise a stated epsilon and delta need
+`delta.py`          the default delta, and when a stated one is too large
+`limits.py`         limits of public numbers
+`split.py`          the budget of a round, between sums and counts
+`shares.py`         noise in shares of the clients
+`record_digest.py`  digests of records for their owner's ledger
+`noise/*.py`        exact samplers
+`sketch/*.py`       Flajolet-Martin sketches with phantoms
+==================  ==================================================================================
+"""

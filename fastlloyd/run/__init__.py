@@ -1,1 +1,23 @@
-"""One party's run over real links: configuration, inputs, driver, state, outcome; and all parties in memory."""
+"""One party's run over real links: configuration, inputs, driver, state, outcome; and all parties in memory.
+
+================  ===============================================================================================
+`config.py`       everything a user may set, checked; `run_file.py` reads and writes it as a run file
+`promise.py`      what one unit of privacy is in a run, in words
+`inputs.py`       what all parties have alike: public parameters, bounds, caps, the public set of a demonstration
+`own_records.py`  a party's own records, loaded and checked
+`own_rank.py`     which party this is, and how it proves it
+`horizontal.py`   set-up, plan and final exchange where clients hold records of their own
+`vertical.py`     the same where parties hold different columns
+`session.py`      what the life of one party starts from, and what a protocol's face offers
+`agreement.py`    the secrets that masks come from, fresh or stored
+`checks.py`       checks at the start of every run with a plan and a ledger
+`execute.py`      one party's run over real links; `rank.py`, the process around it
+`driver.py`       carries out what a party asks of its links; `inbox.py`, messages that wait
+`machine.py`      carries out what a party asks of its own machine
+`state.py`        what it keeps between runs; `budget_terms.py`, what holds over all of them
+`resume.py`       which ledgers and stored rounds belong together after a crash
+`farewell.py`     the end over real links; `outcome.py`, what a party has then; `files.py`, what it writes
+`in_memory.py`    all parties in one thread, each with its whole life
+`simulation.py`   hands messages from one to the other there
+================  ===============================================================================================
+"""
