@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,62 @@ def test_workers_give_what_one_process_gives(monkeypatch: pytest.MonkeyPatch) ->
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+class Hired:
+    """A worker in a thread of this process, in the place of one in another: so its side is seen, too."""
+
+    def __init__(self) -> None:
+        (orders, told), (answers, told_back) = os.pipe(), os.pipe()
+        self.stdin, self.stdout = os.fdopen(told, "wb", buffering=0), os.fdopen(answers, "rb", buffering=0)
+        self._thread = threading.Thread(target=self._work, args=(orders, told_back))
+        self._thread.start()
+
+    def _work(self, orders: int, told_back: int) -> None:
+        with os.fdopen(orders, "rb", buffering=0) as source, os.fdopen(told_back, "wb", buffering=0) as out:
+            worker = workers._Worker(out)
+            while (frame := workers._receive(source)) is not None:
+                workers._serve(worker, out, frame)
+
+    def kill(self) -> None:
+        """Nothing: it ends when its orders end."""
+
+    def wait(self) -> int:
+        self._thread.join()
+        return 0
+
+
+def test_what_workers_add_up_is_what_one_engine_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_start", Hired)
+    points, start = blobs(5000, 3, 2)
+    plan = linear_plan(5000, 3, degree=30)
+    alone, _ = simulate(plan, points, start, quiet=True)
+    with WorkerEngine(plan, columns(plan, points, plan.computing), 2) as engine:
+        assert len(engine._workers) == 2
+        results, _ = simulate(plan, points, start, engine=engine, quiet=True)
+    assert results[PartyId(0)].centers == pytest.approx(alone[PartyId(0)].centers, abs=1e-3)
+
+
+def test_work_before_the_plan_and_too_much_for_the_memory_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = linear_plan(100, 1, degree=8)
+    worker = Hired()
+    try:
+        workers._send(worker.stdin, workers._Kind.KEYS, b"")
+        assert workers._receive(worker.stdout) == (workers._Kind.FAILED, b"a worker got work before its plan")
+    finally:
+        worker.stdin.close()
+        worker.wait()
+        worker.stdout.close()
+
+    def full(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(workers, "_start", Hired)
+    with WorkerEngine(plan, np.zeros((1, 100)), 1) as engine:
+        engine._settle()
+        monkeypatch.setattr(workers, "_split", full)
+        with pytest.raises(InternalError, match="out of memory; give fewer --workers"):
+            engine.load(1, 0, [b""])
 
 
 def test_a_refused_ciphertext_and_a_dead_worker_are_named() -> None:
