@@ -18,11 +18,11 @@ import pytest
 from fastlloyd.data.bounds import scale
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.protocols.fastlloyd.face import gather
-from fastlloyd.protocols.fastlloyd.plan import make_plan
 from fastlloyd.run.config import RunConfig
+from fastlloyd.run.in_memory import run_together
 from fastlloyd.run.inputs import CommonInputs
+from fastlloyd.wire.header import PartyId
 from tests.mpi.support import ROOT, done, read_matrix
-from tests.protocols import support as memory
 
 pytestmark = [pytest.mark.mpi, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -68,15 +68,17 @@ def nicv_over_mpi(folder: Path, name: str, seed: int) -> float:
 
 
 def nicv_in_memory(name: str, seed: int) -> float:
-    common = prepare(name, seed)
-    assert common.dataset is not None
-    points = scale(common.dataset.values.copy(), common.bounds)
-    plan = make_plan(common.public, d=points.shape[1], names=common.dataset.names)
-    return nicv(common, memory.run(points, plan, parts=common.splits).first.centers.exact)
+    result = run_together(config(name, seed), 2).outcomes[PartyId(1)].result
+    assert result is not None and result.evaluated is not None
+    return nicv(prepare(name, seed), result.evaluated)
 
 
 def prepare(name: str, seed: int) -> CommonInputs:
-    return gather(RunConfig(dataset=name, data_dir=str(DATA), seed=seed, bounds="auto-public"), 2)[1]
+    return gather(config(name, seed), 2)[1]
+
+
+def config(name: str, seed: int) -> RunConfig:
+    return RunConfig(dataset=name, data_dir=str(DATA), seed=seed, bounds="auto-public")
 
 
 def nicv(common: CommonInputs, centers: np.ndarray) -> float:
