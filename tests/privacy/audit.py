@@ -20,7 +20,6 @@ differentially private machine learning" (2023).
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -29,21 +28,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta, norm
 
-from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.layout import split
-from fastlloyd.masking.fixed import Ring
-from fastlloyd.masking.mask import NO_HISTORY, MaskGenerator, continue_history
-from fastlloyd.masking.pairwise import PairSecrets, PairwiseMasks
-from fastlloyd.protocols.fastlloyd.client import client
-from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, vector_format
+from fastlloyd.masking.mask import NO_HISTORY, continue_history
+from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, VectorFormat, vector_format
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, post_process
-from fastlloyd.protocols.fastlloyd.server import server
-from fastlloyd.run.simulation import Simulation
-from fastlloyd.wire.header import SERVER, PartyId
+from fastlloyd.wire.header import PartyId
+from tests.protocols.support import common_masks, run
 
-RUN_ID = bytes(range(16))
-ATTACKER, VICTIM = PartyId(1), PartyId(2)
+ATTACKER = PartyId(1)
 _QUANTILES = 400
 
 Noise = Callable[[int], NDArray[np.int64]]
@@ -141,52 +134,38 @@ def gaussian_bound(trials: Trials, alarm: float) -> float:
 
 def _run_shares(scene: Scene, present: NDArray[np.bool_], noise: Noise) -> tuple[list[NDArray[np.int64]], Noise]:
     """Run all parties with pairwise masks; give the sums that server and client 1 see, and client 1's own shares."""
-    plan, pair, own = scene.plan, os.urandom(32), dict[int, NDArray[np.int64]]()
-    points = np.concatenate([np.repeat(scene.sites, scene.anchors, axis=0), scene.canaries[present]])
+    own = dict[int, NDArray[np.int64]]()
 
-    def drawn(t: int) -> NDArray[np.int64]:
-        own[t] = noise(t)
-        return own[t]
+    def share(me: PartyId, t: int) -> NDArray[np.int64]:
+        drawn = noise(t)
+        if me == ATTACKER:
+            own[t] = drawn
+        return drawn
 
-    def party(me: PartyId, other: PartyId, rows: NDArray[np.float64], share: Noise) -> Any:
-        masks = PairwiseMasks(PairSecrets(me, {other: pair}), Ring(plan.ring_bits), plan.elements(0), RUN_ID)
-        return client(me, quantise(rows, plan.fraction_bits), plan, masks, share=share, start=scene.start)
-
-    parties = {
-        SERVER: server(plan, lambda t: np.zeros(plan.elements(t), dtype=np.int64)),
-        ATTACKER: party(ATTACKER, VICTIM, points[:0], drawn),
-        VICTIM: party(VICTIM, ATTACKER, points, noise),
-    }
-    simulation = Simulation(parties)
-    simulation.run()
-    seen = []
-    for t in range(len(plan.rounds)):
-        shape = vector_format(plan, t)
-        reply = NoisyMaskedSum.read(simulation.saved[SERVER, f"reply-{t}"], shape)
-        seen.append(shape.ring.decode(reply.elements(shape)))
-    return seen, own.__getitem__
+    return [
+        shape.ring.decode(reply.elements(shape)) for shape, reply in _replies(scene, present, share=share)
+    ], own.__getitem__
 
 
 def _run(scene: Scene, present: NDArray[np.bool_], noise: Noise) -> list[NDArray[np.int64]]:
     """Run all parties; give what client 1 unmasks, one vector for each round."""
-    plan = scene.plan
-    masks = MaskGenerator(os.urandom(32), Ring(plan.ring_bits), plan.elements(0), RUN_ID)
-    points = np.concatenate([np.repeat(scene.sites, scene.anchors, axis=0), scene.canaries[present]])
-    parties = {
-        SERVER: server(plan, noise),
-        ATTACKER: client(ATTACKER, quantise(points[:0], plan.fraction_bits), plan, masks, start=scene.start),
-        VICTIM: client(VICTIM, quantise(points, plan.fraction_bits), plan, masks, start=scene.start),
-    }
-    simulation = Simulation(parties)
-    simulation.run()
+    masks = common_masks(2)
     released, history = [], NO_HISTORY
-    for t in range(len(plan.rounds)):
-        shape = vector_format(plan, t)
-        reply = NoisyMaskedSum.read(simulation.saved[ATTACKER, f"reply-{t}"], shape)
-        mask = masks.shaped(shape.ring, shape.elements).total(t, reply.included, history)
+    for t, (shape, reply) in enumerate(_replies(scene, present, masks=masks, noise=noise)):
+        mask = masks[ATTACKER].shaped(shape.ring, shape.elements).total(t, reply.included, history)
         released.append(shape.ring.decode(reply.elements(shape) - mask))
         history = continue_history(history, reply.body())
     return released
+
+
+def _replies(scene: Scene, present: NDArray[np.bool_], **chosen: Any) -> list[tuple[VectorFormat, NoisyMaskedSum]]:
+    """Run the rounds, all records being client 2's; give the format of each round's reply, and what client 1 got."""
+    plan = scene.plan
+    points = np.concatenate([np.repeat(scene.sites, scene.anchors, axis=0), scene.canaries[present]])
+    parts = [np.arange(0), np.arange(len(points))]
+    saved = run(points, plan, parts=parts, start=scene.start, **chosen).simulation.saved
+    shapes = [vector_format(plan, t) for t in range(len(plan.rounds))]
+    return [(shape, NoisyMaskedSum.read(saved[ATTACKER, f"reply-{t}"], shape)) for t, shape in enumerate(shapes)]
 
 
 def _attack(scene: Scene, released: list[NDArray[np.int64]], known: Noise | None) -> NDArray[np.float64]:

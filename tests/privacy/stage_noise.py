@@ -22,26 +22,22 @@ from scipy.signal import fftconvolve
 
 from fastlloyd.kmeans.grid import quantise, round_centers
 from fastlloyd.masking.fixed import Ring
-from fastlloyd.masking.mask import NO_HISTORY, MaskGenerator, continue_history
-from fastlloyd.masking.pairwise import PairwiseMasks
+from fastlloyd.masking.mask import NO_HISTORY, continue_history
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
-from fastlloyd.protocols.fastlloyd.client import client
 from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, vector_format
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import first_centers, local_update, post_process
-from fastlloyd.protocols.fastlloyd.server import server
 from fastlloyd.protocols.feddp.budget import LLOYD, OUTER, WEIGHTS
 from fastlloyd.protocols.feddp.client import statistics_of
 from fastlloyd.protocols.feddp.messages import CentersMessage
 from fastlloyd.protocols.feddp.plan import Plan as FeddpPlan
 from fastlloyd.protocols.feddp.server import REPLIES
-from fastlloyd.run.simulation import Simulation
-from fastlloyd.wire.header import SERVER, PartyId, clients
-from tests.protocols.feddp.support import Data, parts_of, random_masks
+from fastlloyd.wire.header import PartyId, clients
+from tests.protocols.feddp.support import Data, parts_of
 from tests.protocols.feddp.support import run as run_feddp
+from tests.protocols.support import common_masks, run
 
 ALARM = 1e-6
-RUN_ID = bytes(range(16))
 
 Integers = NDArray[np.int64]
 Stages = Mapping[tuple[int, str], NDArray[np.float64]]
@@ -121,28 +117,21 @@ def lloyd_stages(
     """
     everybody, ring = clients(plan.clients), Ring(plan.ring_bits)
     parts = [quantise(part, plan.fraction_bits) for part in np.array_split(points, plan.clients)]
-    common = MaskGenerator(bytes(32), ring, plan.elements(0), RUN_ID)
-    pairs: Mapping[PartyId, PairwiseMasks] = random_masks(plan.clients)
-    shared = plan.masking == "pairwise"
-    parties = {
-        me: client(me, own, plan, pairs[me], share=noise) if shared else client(me, own, plan, common)
-        for me, own in zip(everybody, parts, strict=True)
-    }
-    silent = lambda t: np.zeros(plan.elements(t), dtype=np.int64)  # noqa: E731
-    simulation = Simulation({SERVER: server(plan, silent if shared else noise), **parties})
-    simulation.run()
+    shared, masks = plan.masking == "pairwise", common_masks(plan.clients)
+    if shared:
+        simulation = run(points, plan, share=lambda me, t: noise(t)).simulation
+    else:
+        simulation = run(points, plan, masks=masks, noise=noise).simulation
     centers = first_centers(plan)
     found: dict[tuple[int, str], NDArray[np.float64]] = {}
     history = NO_HISTORY
     for t in range(len(plan.rounds)):
         form = vector_format(plan, t)
         reply = NoisyMaskedSum.read(simulation.saved[everybody[-1], f"reply-{t}"], form)
-        mask = (
-            silent(t).astype(ring.dtype)
-            if shared
-            else common.shaped(ring, form.elements).total(t, reply.included, history)
-        )
-        released = ring.decode(reply.elements(form) - mask)
+        released = reply.elements(form)
+        if not shared:
+            released = released - masks[everybody[0]].shaped(ring, form.elements).total(t, reply.included, history)
+        released = ring.decode(released)
         rest = released - sum(local_update(own, centers, plan, t) for own in parts)
         edges = [0, *np.cumsum([length for length in plan.lengths(t) if length]).tolist()]
         releases = [release for release in simulation.releases[everybody[0]] if release.round == t]
@@ -161,7 +150,7 @@ def feddp_stages(
 ) -> Stages:
     """Run FedDP-KMeans's parties and add up what the server receives; parameters as for `lloyd_stages`."""
     everybody = clients(plan.clients)
-    saved = (outcome := run_feddp(data, plan, share=share, secrets=random_masks(plan.clients))).simulation.saved
+    saved = (outcome := run_feddp(data, plan, share=share)).simulation.saved
     owners = [
         statistics_of(quantise(data.points[rows], plan.fraction_bits), plan, data.users[rows] if plan.by_user else None)
         for rows in parts_of(data, plan.clients, by_user=plan.by_user)

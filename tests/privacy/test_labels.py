@@ -20,21 +20,19 @@ from numpy.typing import NDArray
 from fastlloyd.kmeans.assign import accumulate, assign
 from fastlloyd.kmeans.grid import GridPoints, quantise
 from fastlloyd.masking.fixed import Ring
-from fastlloyd.masking.mask import NO_HISTORY, MaskGenerator
+from fastlloyd.masking.mask import NO_HISTORY
 from fastlloyd.party.stored import StoredRounds
-from fastlloyd.protocols.fastlloyd.client import client
 from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import first_centers, local_update
-from fastlloyd.protocols.fastlloyd.server import server
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.run.simulation import Simulation
-from fastlloyd.wire.header import SERVER, PartyId, clients
-from tests.protocols.support import RUN_ID, parameters
+from fastlloyd.wire.header import PartyId
+from tests.protocols.support import common_masks, parameters, run
 
 ROOT = Path(__file__).parents[2]
 # (records, features, clusters): one-hot and bincount kernels, few and many blocks, images.
 SHAPES = [(20_000, 2, 15), (20_000, 16, 40), (20_000, 3, 100), (2_000, 784, 10)]
 THREADS = (1, 4)
+MASKS = common_masks(2, bytes(32))
 
 
 @dataclass(frozen=True)
@@ -83,27 +81,24 @@ def digest(n: int, d: int, k: int) -> str:
 
 
 def uplinks(case: Tied, stored: StoredRounds, *, noise: bool) -> dict[str, bytes]:
-    """Run server and one client under fixed masks; give what the client saved."""
-    plan = case.plan
-    masks = MaskGenerator(bytes(32), Ring(plan.ring_bits), plan.elements(0), RUN_ID)
-    secret = SecretRandom()
+    """Run server and two clients, one without records, under fixed masks; give what the first saved."""
+    plan, secret = case.plan, SecretRandom()
 
     def add(t: int) -> NDArray[np.int64]:
         drawn = secret.uint64(plan.elements(t)).astype(np.int64) >> 50
         return drawn if noise else np.zeros_like(drawn)
 
-    me, other = clients(2)
-    nothing = quantise(case.points[:0], plan.fraction_bits)
-    done = dict.fromkeys((me, other), len(stored.replies))
-    simulation = Simulation(
-        {
-            SERVER: server(plan, add, stored=stored.replies, rounds_done=done),
-            me: client(me, case.grid, plan, masks, stored=stored, start=case.start),
-            other: client(other, nothing, plan, masks, stored=stored, start=case.start),
-        }
-    )
-    simulation.run()
-    return {name: content for (party, name), content in simulation.saved.items() if party == me}
+    simulation = run(
+        case.points,
+        plan,
+        parts=[np.arange(len(case.points)), np.arange(0)],
+        masks=MASKS,
+        noise=add,
+        start=case.start,
+        stored=dict.fromkeys(MASKS, stored),
+        replies=stored.replies,
+    ).simulation
+    return {name: content for (party, name), content in simulation.saved.items() if party == PartyId(1)}
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -211,6 +206,7 @@ def test_a_resumed_client_computes_the_same_vector(shape: tuple[int, int, int]) 
     assert after["reply-1"] != before["reply-1"]  # so round 1 was computed anew
     # It is the vector of the centres that followed from reply 0, and the data enter it.
     first = local_update(case.grid, first_centers(case.plan, case.start), case.plan, 0)
-    masks = MaskGenerator(bytes(32), Ring(case.plan.ring_bits), case.plan.elements(0), RUN_ID)
-    sent = np.frombuffer(before["uplink-0"], dtype=Ring(case.plan.ring_bits).dtype)
-    assert (Ring(case.plan.ring_bits).decode(sent - masks.mask(0, PartyId(1), NO_HISTORY)) == first).all()
+    ring = Ring(case.plan.ring_bits)
+    masks = MASKS[PartyId(1)].shaped(ring, case.plan.elements(0))
+    sent = np.frombuffer(before["uplink-0"], dtype=ring.dtype)
+    assert (ring.decode(sent - masks.mask(0, PartyId(1), NO_HISTORY)) == first).all()

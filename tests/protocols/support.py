@@ -1,8 +1,8 @@
-"""Runs all parties of a horizontal protocol in memory."""
+"""Runs the rounds of FastLloyd and its relatives in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.link.signature import Credentials
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.life.sealed import relay_seed
+from fastlloyd.masking.fixed import Ring
+from fastlloyd.masking.mask import MaskGenerator, Masks
+from fastlloyd.masking.pairwise import PairSecrets, PairwiseMasks
+from fastlloyd.party.effects import Party
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
-from fastlloyd.protocols.fastlloyd.face import make_masks
 from fastlloyd.protocols.fastlloyd.plan import Plan, PublicParameters, make_plan
 from fastlloyd.protocols.fastlloyd.plus_reference import plus_update
 from fastlloyd.protocols.fastlloyd.rounds import Centers, draw_noise, draw_share, first_centers, post_process
 from fastlloyd.protocols.fastlloyd.server import server
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.run.agreement import MaskAgreement
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
@@ -55,7 +55,7 @@ def plan_for(points: NDArray[np.float64], k: int, **changes: Any) -> Plan:
 
 @dataclass
 class Run:
-    """The result of a simulated run."""
+    """The result of simulated rounds."""
 
     simulation: Simulation
     results: Mapping[PartyId, Any]
@@ -66,11 +66,24 @@ class Run:
         return result
 
 
-def agreement(me: PartyId, n_clients: int) -> MaskAgreement:
-    """How a client of these runs comes by secrets: as in a whole life, of a run with a known number."""
-    return MaskAgreement(
-        me=me, clients=clients(n_clients), run_id=RUN_ID, context=bytes(32), facts={}, resumed=False, kept=False
-    )
+def common_masks(m: int, seed: bytes | None = None) -> dict[PartyId, Masks]:
+    """Masks of m clients with this seed or a fresh one, of any shape: a round cuts them to its own."""
+    return dict.fromkeys(clients(m), MaskGenerator(seed or SecretRandom().bytes(32), Ring(32), 1, RUN_ID))
+
+
+def fresh_pairs(m: int) -> dict[PartyId, PairSecrets]:
+    """Fresh secrets of the pairs of m clients, without the exchange."""
+    everybody, secret = clients(m), SecretRandom()
+    shared = {frozenset((a, b)): secret.bytes(32) for a in everybody for b in everybody if a < b}
+    return {
+        me: PairSecrets(me, {other: shared[frozenset((me, other))] for other in everybody if other != me})
+        for me in everybody
+    }
+
+
+def pairwise_masks(pairs: Mapping[PartyId, PairSecrets]) -> dict[PartyId, PairwiseMasks]:
+    """Masks from these secrets, of any shape."""
+    return {me: PairwiseMasks(own, Ring(32), 1, RUN_ID) for me, own in pairs.items()}
 
 
 def no_noise(plan: Plan) -> Callable[[int], NDArray[np.int64]]:
@@ -81,35 +94,64 @@ def run(
     points: NDArray[np.float64],
     plan: Plan,
     *,
+    parts: Sequence[NDArray[np.int64]] | None = None,
+    masks: Mapping[PartyId, Masks] | None = None,
     noise: Callable[[int], NDArray[np.int64]] | None = None,
-    tap: Tap | None = None,
-    start: NDArray[np.float64] | None = None,
-    parts: list[NDArray[np.int64]] | None = None,
-    stored: Mapping[PartyId, StoredRounds] | None = None,
     share: Callable[[PartyId, int], NDArray[np.int64]] | None = None,
+    start: NDArray[np.float64] | None = None,
+    stored: Mapping[PartyId, StoredRounds] | None = None,
+    replies: Mapping[int, bytes] | None = None,
+    tap: Tap | None = None,
 ) -> Run:
-    """Run server and clients in one thread on a split of the points."""
-    everybody = clients(plan.clients)
-    secret = SecretRandom()
+    """Run the rounds of FastLloyd, or of a relative, on a split of the points, without set-up and farewell.
+
+    For tests that choose what no whole life lets them choose: a plan with other noise or other rounds, the masks, the
+    noise, the first centres, what is stored; and for those of thousands of runs, of which a whole life takes ten times
+    as long. What comes before and after the rounds is tested with `run_together`.
+
+    Parameters
+    ----------
+    points : float64 array, shape (n, d)
+        Scaled to [-1, 1].
+    plan : Plan
+    parts : sequence of int64 arrays, optional
+        Rows of each client; by default blocks.
+    masks : mapping from client to Masks, optional
+        By default from fresh secrets.
+    noise, share : callable, optional
+        The server's noise of a round, and with pairwise masks a client's share of it; by default as planned.
+    start : float64 array, shape (k, d), optional
+    stored : mapping from client to StoredRounds, optional
+        What clients kept of an interrupted run; the server knows how many replies each has.
+    replies : mapping from round to bytes, optional
+        What the server kept.
+    tap : callable, optional
+        As in `Simulation`.
+    """
+    everybody, stored, secret = clients(plan.clients), stored or {}, SecretRandom()
+    shared = plan.masking == "pairwise"
+    if masks is None:
+        masks = pairwise_masks(fresh_pairs(plan.clients)) if shared else common_masks(plan.clients)
+    if share is None:
+        drawn = {me: SecretRandom() for me in everybody}
+        share = lambda me, t: draw_share(plan, t, drawn[me])  # noqa: E731
     if parts is None:
-        parts = list(np.array_split(np.arange(len(points)), plan.clients))
-
-    def one(me: PartyId):
-        own = quantise(points[parts[me.rank - 1]], plan.fraction_bits)
-        before = (stored or {}).get(me)
-        masks, _ = yield from make_masks(agreement(me, plan.clients), plan)
-        mine = None
-        if plan.masking == "pairwise":
-            mine = partial(share, me) if share is not None else partial(draw_share, plan, secret=SecretRandom())
-        return (yield from client(me, own, plan, masks, share=mine, stored=before, start=start))
-
-    def serve():
-        if plan.masking != "pairwise":
-            yield from relay_seed(everybody, run=b"", credentials=Credentials(), resumed=False)
-        return (yield from server(plan, source))
-
-    source = noise if noise is not None else (lambda t: draw_noise(plan, t, secret))
-    simulation = Simulation({SERVER: serve(), **{me: one(me) for me in everybody}}, tap)
+        parts = np.array_split(np.arange(len(points)), plan.clients)
+    parties: dict[PartyId, Party[Any]] = {
+        me: client(
+            me,
+            quantise(points[rows], plan.fraction_bits),
+            plan,
+            masks[me],
+            share=partial(share, me) if shared else None,
+            stored=stored.get(me),
+            start=start,
+        )
+        for me, rows in zip(everybody, parts, strict=True)
+    }
+    done = {me: len(own.replies) for me, own in stored.items()}
+    parties[SERVER] = server(plan, noise or (lambda t: draw_noise(plan, t, secret)), stored=replies, rounds_done=done)
+    simulation = Simulation(parties, tap)
     return Run(simulation, simulation.run())
 
 

@@ -16,7 +16,7 @@ from fastlloyd.bench.utility.run import generator_noise
 from fastlloyd.errors import ConfigError, PeerError
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY, MaskGenerator, Masks
-from fastlloyd.masking.pairwise import PairSecrets, PairwiseMasks
+from fastlloyd.masking.pairwise import PairSecrets
 from fastlloyd.party.effects import Party
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.privacy.accountant import spent
@@ -32,7 +32,7 @@ from fastlloyd.protocols.fastlloyd.sizes import bounds
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import SERVER, PartyId, clients
-from tests.protocols.support import RUN_ID, blobs, parameters, plan_for
+from tests.protocols.support import RUN_ID, blobs, common_masks, pairwise_masks, parameters, plan_for
 
 ONE, TWO, THREE = clients(3)
 CELLS = 50
@@ -48,15 +48,17 @@ def planned(cells: int = CELLS, *, at: int = 0, **changes: Any) -> Plan:
     return dataclasses.replace(plan, rounds=tuple(rounds))
 
 
-def fixed_masks(plan: Plan) -> dict[PartyId, Masks]:
+def fixed_masks(plan: Plan) -> Mapping[PartyId, Masks]:
     """The masks of each client, as a state directory would keep them; made of no round's length."""
-    ring, everybody = Ring(plan.ring_bits), clients(plan.clients)
     if plan.masking == "common":
-        return {me: MaskGenerator(b"s" * 32, ring, 1, RUN_ID) for me in everybody}
-    secrets = {
-        me: {other: bytes([me.rank ^ other.rank]) * 32 for other in everybody if other != me} for me in everybody
-    }
-    return {me: PairwiseMasks(PairSecrets(me, secrets[me]), ring, 1, RUN_ID) for me in everybody}
+        return common_masks(plan.clients, b"s" * 32)
+    everybody = clients(plan.clients)
+    return pairwise_masks(
+        {
+            me: PairSecrets(me, {other: bytes([me.rank ^ other.rank]) * 32 for other in everybody if other != me})
+            for me in everybody
+        }
+    )
 
 
 def add_up(

@@ -7,34 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from fastlloyd.kmeans.grid import quantise
 from fastlloyd.masking.fixed import Ring
-from fastlloyd.masking.mask import MaskGenerator
-from fastlloyd.protocols.fastlloyd.client import client
+from fastlloyd.masking.mask import NO_HISTORY
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
-from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.reference import reference
-from fastlloyd.protocols.fastlloyd.server import server
 from fastlloyd.run.inbox import Inbox
-from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import SERVER, PartyId, clients
-from tests.protocols.support import blobs, no_noise, plan_for
+from tests.protocols.support import blobs, common_masks, no_noise, plan_for, run
 
 START = np.array([[-0.5, 0.0], [0.5, 0.5]])
-
-
-def run_rounds(
-    points: NDArray[np.float64], plan: Plan, tap: Tap | None = None, under: dict[int, int] | None = None
-) -> dict[PartyId, Any]:
-    """Run all rounds with a given common seed; `under` says which clients take another's index for their own."""
-    parties: dict[PartyId, Any] = {SERVER: server(plan, no_noise(plan))}
-    for me, own in zip(clients(plan.clients), np.array_split(points, plan.clients), strict=True):
-        masks = MaskGenerator(b"s" * 32, Ring(plan.ring_bits), plan.elements(0), bytes(16))
-        index = PartyId((under or {}).get(me.rank, me.rank))
-        parties[me] = client(index, quantise(own, plan.fraction_bits), plan, masks, start=START)
-    return Simulation(parties, tap).run()
 
 
 def test_a_thousand_clients_of_whom_fifty_miss_a_round() -> None:
@@ -45,7 +27,7 @@ def test_a_thousand_clients_of_whom_fifty_miss_a_round() -> None:
     def tap(sender: PartyId, receiver: PartyId, header: Any, body: bytes) -> bytes | None:
         return None if header.type == MaskedUpdate.TYPE and header.round == 0 and sender.rank in lost else body
 
-    results = run_rounds(points, plan, tap)
+    results = run(points, plan, noise=no_noise(plan), start=START, tap=tap).results
     everybody = clients(1000)
     there = tuple(party for party in everybody if party.rank not in lost)
     assert results[SERVER].included == results[PartyId(1)].included == (there, everybody)
@@ -61,14 +43,23 @@ def test_a_sum_that_does_not_fit_its_masks_is_noise_on_the_whole_ring(lie: str) 
     points = blobs(300, 2, 2)
     plan = plan_for(points, 2, protocol="lloyd", clients=5, min_clients=2, rounds=1)
 
-    def tap(sender: PartyId, receiver: PartyId, header: Any, body: bytes) -> bytes:
-        named = header.type == NoisyMaskedSum.TYPE and lie.startswith("the server")
-        return bytes([0b10111]) + body[1:] if named else body
+    masks, ring = common_masks(5), Ring(plan.ring_bits)
+    shaped = masks[PartyId(2)].shaped(ring, plan.elements(0))
 
-    honest = run_rounds(points, plan)[PartyId(1)].centers.released
-    lied = run_rounds(points, plan, tap, under={2: 4} if lie.startswith("a client") else None)
+    def tap(sender: PartyId, receiver: PartyId, header: Any, body: bytes) -> bytes:
+        if header.type == NoisyMaskedSum.TYPE and lie.startswith("the server"):
+            return bytes([0b10111]) + body[1:]
+        if sender == PartyId(2) and lie.startswith("a client"):
+            own, other = (shaped.mask(0, PartyId(rank), NO_HISTORY) for rank in (2, 4))
+            return (np.frombuffer(body, dtype=ring.dtype) - own + other).tobytes()
+        return body
+
+    honest, lied = (
+        run(points, plan, masks=masks, noise=no_noise(plan), start=START, tap=each).first.centers.released
+        for each in (None, tap)
+    )
     assert np.abs(honest).max() < 2**25
-    assert np.median(np.abs(lied[PartyId(1)].centers.released)) > 2**28
+    assert np.median(np.abs(lied)) > 2**28
 
 
 def test_a_round_looks_at_each_message_as_often_whatever_the_number_of_clients(
@@ -81,6 +72,6 @@ def test_a_round_looks_at_each_message_as_often_whatever_the_number_of_clients(
     for count in (10, 100):
         points = blobs(500, 2, 2)
         looks.clear()
-        run_rounds(points, plan_for(points, 2, protocol="lloyd", clients=count, rounds=3))
+        run(points, plan_for(points, 2, protocol="lloyd", clients=count, rounds=3), start=START)
         for_each.append(len(looks) / count)
     assert for_each[1] <= for_each[0]

@@ -27,7 +27,9 @@ from fastlloyd.protocols.fastlloyd.reference import reference
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
 from fastlloyd.protocols.fastlloyd.settings import automatic_rounds, settings_from
 from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.run.in_memory import run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
+from tests.contracts.life import config
 from tests.protocols.support import blobs, parameters, plan_for, run
 
 VARIANTS = [("fastlloyd", {}), ("glloyd", {"domain": "fold"}), ("sulloyd", {"domain": "truncate"}), ("lloyd", {})]
@@ -67,7 +69,7 @@ def test_without_noise_pairwise_and_common_masks_give_the_same_bits(protocol: st
 def test_the_server_sees_masked_vectors_and_noisy_sums_and_nothing_else() -> None:
     points = blobs(100, 2, 2)
     plan = pairwise(points, 2, clients=3, rounds=2)
-    kinds = {m.TYPE: m for m in (MaskedUpdate, NoisyMaskedSum, PairPublicKey, SeedConfirmation)}
+    kinds = {m.TYPE: m for m in (MaskedUpdate, NoisyMaskedSum)}
     seen: dict[type, set[tuple[int, int]]] = {}
     updates = {t: np.zeros(plan.elements(t), dtype=np.uint32) for t in range(2)}
     replies: dict[int, set[bytes]] = {0: set(), 1: set()}
@@ -81,15 +83,26 @@ def test_the_server_sees_masked_vectors_and_noisy_sums_and_nothing_else() -> Non
         return body
 
     outcome = run(points, plan, tap=tap)
-    pairs = {(i, j) for i in (1, 2, 3) for j in (1, 2, 3) if i != j}
     assert seen[MaskedUpdate] == {(1, 0), (2, 0), (3, 0)}
     assert seen[NoisyMaskedSum] == {(0, 1), (0, 2), (0, 3)}
-    assert seen[PairPublicKey] == pairs == seen[SeedConfirmation]
     # The sum of what it received is what all clients got, byte by byte, and what the centres were made of.
     for t in range(2):
         assert replies[t] == {b"\x07" + updates[t].tobytes()}
     noisy = Ring(32).decode(updates[1])
     assert (noisy[plan.k * plan.d :] / 2.0**plan.fraction_bits == outcome.first.centers.noisy_counts).all()
+
+
+@pytest.mark.parametrize("protocol", ["fastlloyd", "feddp"])
+def test_keys_and_tags_go_from_each_client_to_each_other_and_to_nobody_else(protocol: str) -> None:
+    seen: dict[int, set[tuple[int, int]]] = {}
+
+    def tap(sender, receiver, header, body):
+        seen.setdefault(header.type, set()).add((sender.rank, receiver.rank))
+        return body
+
+    run_together(dataclasses.replace(config(protocol), masking="pairwise"), 3, tap=tap)
+    pairs = {(i, j) for i in (1, 2, 3) for j in (1, 2, 3) if i != j}
+    assert seen[PairPublicKey.TYPE] == pairs == seen[SeedConfirmation.TYPE]
 
 
 def test_the_server_adds_no_noise_and_the_clients_of_common_masks_no_share() -> None:
@@ -200,13 +213,11 @@ def test_a_client_without_a_source_of_shares_does_not_start() -> None:
     ],
 )
 def test_a_wrong_key_or_tag_names_the_pair(type_, change, text: str) -> None:
-    points = blobs(90, 3, 2)
-
     def tap(sender, receiver, header, body):
         return change(body) if header.type == type_.TYPE and (sender.rank, receiver.rank) == (2, 1) else body
 
     with pytest.raises((PeerError, SecurityError), match=text):
-        run(points, pairwise(points, 3, clients=3), tap=tap)
+        run_together(dataclasses.replace(config("fastlloyd"), masking="pairwise"), 3, tap=tap)
 
 
 # --- plan and accounting ------------------------------------------------------------------------------------------

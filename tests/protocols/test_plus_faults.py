@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -15,19 +14,14 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import PeerError, RangeError
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.masking.fixed import Ring
-from fastlloyd.masking.mask import MaskGenerator
 from fastlloyd.party.stored import StoredRounds
-from fastlloyd.protocols.fastlloyd.client import client
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.plus import first_state, radius, scaled_update
 from fastlloyd.protocols.fastlloyd.rounds import Centers, draw_noise, first_centers, local_update, post_process
-from fastlloyd.protocols.fastlloyd.server import server
 from fastlloyd.randomness.secret import SecretRandom
-from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import SERVER, PartyId, clients
-from tests.protocols.support import RUN_ID, blobs, plan_for, run
+from tests.protocols.support import blobs, common_masks, plan_for, run
 
 PLUS = "fastlloyd-plus"
 ONE, TWO, THREE = PartyId(1), PartyId(2), PartyId(3)
@@ -78,37 +72,14 @@ def test_too_few_clients_in_the_first_round_end_the_run_and_name_the_missing_one
 # -- a run that is resumed --
 
 
-def parties(
-    points: NDArray[np.float64],
-    plan: Plan,
-    noise: list[NDArray[np.int64]],
-    *,
-    replies: Mapping[int, bytes] | None = None,
-    stored: Mapping[PartyId, StoredRounds] | None = None,
-) -> Simulation:
-    """Server and two clients with one fixed mask seed, as a state directory keeps it."""
-    masks = MaskGenerator(bytes(32), Ring(plan.ring_bits), plan.elements(0), RUN_ID)
-    halves = dict(zip(clients(2), np.array_split(points, 2), strict=True))
-    stored = stored or {}
-    done = {party: len(stored[party].replies) for party in stored}
-    started: dict[PartyId, Any] = {
-        SERVER: server(plan, noise.__getitem__, stored=replies, rounds_done=done),
-        **{
-            party: client(party, quantise(half, plan.fraction_bits), plan, masks, stored=stored.get(party))
-            for party, half in halves.items()
-        },
-    }
-    return Simulation(started)
-
-
 @pytest.mark.parametrize("done", [(1, 0), (1, 1), (5, 4), (10, 9)])
 def test_a_resumed_run_ends_where_an_uninterrupted_one_does(done: tuple[int, int]) -> None:
     points = blobs(200, 5, 2)
     plan = plan_for(points, 5, protocol=PLUS, epsilon=2.0)
     assert len(plan.rounds) == 10
-    noise = noise_for(plan)
-    whole = parties(points, plan, noise)
-    expected = whole.run()
+    noise, masks = noise_for(plan), common_masks(2)
+    uncut = run(points, plan, masks=masks, noise=noise.__getitem__)
+    expected, whole = uncut.results, uncut.simulation
     # The server has fixed as many replies as client 1 has; client 2 lacks the last one or has them all.
     fixed, behind = done
     stored = {
@@ -121,8 +92,8 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_does(done: tuple[int, int
     }
     replies = {t: whole.saved[SERVER, f"reply-{t}"] for t in range(fixed)}
     fresh = [*[np.full(plan.elements(0), 10**6)] * fixed, *noise[fixed:]]
-    again = parties(points, plan, fresh, replies=replies, stored=stored)
-    found = again.run()
+    resumed = run(points, plan, masks=masks, noise=fresh.__getitem__, replies=replies, stored=stored)
+    found, again = resumed.results, resumed.simulation
     for party in clients(2):
         assert found[party].centers.exact.tobytes() == expected[party].centers.exact.tobytes()
         # What was sent before is not made anew: nothing is saved for it a second time.

@@ -1,4 +1,4 @@
-"""Runs all parties of FedDP-KMeans in memory."""
+"""Runs the rounds of FedDP-KMeans in memory."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.masking.fixed import Ring
-from fastlloyd.masking.pairwise import PairSecrets, PairwiseMasks
+from fastlloyd.masking.pairwise import PairwiseMasks
+from fastlloyd.party.effects import Party
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.feddp.client import ClientResult, client
 from fastlloyd.protocols.feddp.math.noise import draw_share
@@ -24,7 +24,7 @@ from fastlloyd.protocols.feddp.settings import settings_from
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import SERVER, PartyId, clients
-from tests.protocols.support import RUN_ID, agreement
+from tests.protocols.support import fresh_pairs, pairwise_masks
 
 USERS = {"privacy_level": "client"}
 
@@ -75,26 +75,6 @@ def plan_for(data: Data, k: int, **changes: Any) -> Plan:
     return _PLANS[key]
 
 
-def random_pairs(m: int) -> dict[PartyId, PairSecrets]:
-    """Fresh secrets of the pairs of m clients, without the exchange."""
-    everybody, secret = clients(m), SecretRandom()
-    shared = {frozenset((a, b)): secret.bytes(32) for a in everybody for b in everybody if a < b}
-    return {
-        me: PairSecrets(me, {other: shared[frozenset((me, other))] for other in everybody if other != me})
-        for me in everybody
-    }
-
-
-def masks_from(pairs: Mapping[PartyId, PairSecrets]) -> dict[PartyId, PairwiseMasks]:
-    """The masks of each client."""
-    return {me: PairwiseMasks(own, Ring(32), 1, RUN_ID) for me, own in pairs.items()}
-
-
-def random_masks(m: int) -> dict[PartyId, PairwiseMasks]:
-    """Masks of m clients from fresh secrets."""
-    return masks_from(random_pairs(m))
-
-
 @dataclass
 class Run:
     """The result of a simulated run."""
@@ -133,24 +113,20 @@ def run(
     stored: Mapping[PartyId, StoredRounds] | None = None,
     replies: Mapping[int, bytes] | None = None,
     done: Mapping[PartyId, int] | None = None,
-    secrets: Mapping[PartyId, PairwiseMasks] | None = None,
+    masks: Mapping[PartyId, PairwiseMasks] | None = None,
 ) -> Run:
-    """Run server and clients in one thread."""
+    """Run the rounds, without set-up and farewell, for the reasons of `tests.protocols.support.run`; masks as there."""
     everybody = clients(plan.clients)
+    masks = masks or pairwise_masks(fresh_pairs(plan.clients))
     parts = parts_of(data, plan.clients, by_user=plan.by_user)
 
-    def one(me: PartyId):
+    def one(me: PartyId) -> Party[ClientResult]:
         rows = parts[me.rank - 1]
         own = quantise(data.points[rows], plan.fraction_bits)
         users = data.users[rows] if plan.by_user else None
-        if secrets is None:
-            pairs = yield from agreement(me, plan.clients).pairs()
-            masks = masks_from({me: pairs})[me]
-        else:
-            masks = secrets[me]
         mine = partial(share, me) if share is not None else partial(draw_share, plan, secret=SecretRandom())
         before = (stored or {}).get(me)
-        return (yield from client(me, own, plan, masks, share=mine, raw_users=users, stored=before))
+        return client(me, own, plan, masks[me], share=mine, raw_users=users, stored=before)
 
     points = None if plan.start == "private" else data.server_points
     serving = server(plan, points, stored=replies, rounds_done=done)

@@ -32,7 +32,8 @@ from fastlloyd.protocols.feddp.math.starts import start_centers
 from fastlloyd.protocols.feddp.math.user import cut_outer
 from fastlloyd.protocols.feddp.messages import ProjectionMessage
 from fastlloyd.randomness.prg import PublicStream
-from tests.protocols.feddp.support import louder, mixture, plan_for, random_masks
+from tests.protocols.feddp.support import louder, mixture, plan_for
+from tests.protocols.support import fresh_pairs, pairwise_masks
 
 
 @pytest.mark.parametrize("d,n", [(1, 1), (3, 1000), (40, 700), (5, 0)])
@@ -230,7 +231,7 @@ def test_starts_are_made_of_the_server_s_data_or_of_none() -> None:
 
 
 def test_masks_of_any_shape_come_from_one_stream_and_cancel() -> None:
-    masks = random_masks(3)
+    masks = pairwise_masks(fresh_pairs(3))
     for ring, elements in ((Ring(64), 9), (Ring(32), 5)):
         parts = {me: each.shaped(ring, elements).mask(7, me, NO_HISTORY) for me, each in masks.items()}
         assert not sum(parts.values()).any()

@@ -13,8 +13,6 @@ from sklearn.cluster import KMeans
 from fastlloyd.bench.feddp.central import run_central
 from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.life.pairs import PairPublicKey
-from fastlloyd.life.seed import SeedConfirmation
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY
 from fastlloyd.masking.pairwise import PairSecrets, PairwiseMasks
@@ -36,19 +34,16 @@ from fastlloyd.protocols.feddp.reference import run_reference
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.protocols.feddp.support import (
-    RUN_ID,
     USERS,
     Data,
     louder,
-    masks_from,
     mixture,
     no_noise,
     parts_of,
     plan_for,
-    random_masks,
-    random_pairs,
     run,
 )
+from tests.protocols.support import RUN_ID, fresh_pairs, pairwise_masks
 
 # For each comparison, of fifteen at most in a test, and twice that with the small cells of a chi-square test.
 ALARM = 2e-8
@@ -184,17 +179,7 @@ def _nearest(points: np.ndarray, centers: np.ndarray) -> np.ndarray:
 
 def test_the_server_sees_masked_vectors_and_noisy_sums_and_nothing_else(data: Data) -> None:
     plan = plan_for(data, 4, rounds=1)
-    kinds = {
-        m.TYPE: m
-        for m in (
-            MaskedStatistic,
-            ProjectionMessage,
-            ProjectedCentersMessage,
-            CentersMessage,
-            PairPublicKey,
-            SeedConfirmation,
-        )
-    }
+    kinds = {m.TYPE: m for m in (MaskedStatistic, ProjectionMessage, ProjectedCentersMessage, CentersMessage)}
     seen: dict[type, set[tuple[int, int]]] = {}
     sums = {t: np.zeros(plan.elements(t), dtype=Ring(plan.ring_of(t)).dtype) for t in range(4)}
     drawn = {t: np.zeros(plan.elements(t), dtype=np.int64) for t in range(4)}
@@ -219,7 +204,6 @@ def test_the_server_sees_masked_vectors_and_noisy_sums_and_nothing_else(data: Da
     assert seen[MaskedStatistic] == up
     for reply in (ProjectionMessage, ProjectedCentersMessage, CentersMessage):
         assert seen[reply] == {(0, i) for i in (1, 2, 3)}
-    assert seen[PairPublicKey] == seen[SeedConfirmation] == {(i, j) for i, j in _pairs()}
     assert all(len(bodies) == 1 for bodies in down.values())  # all clients get the same bytes
     # What the server has in clear is a noisy sum: take the noise off and it is the exact statistic.
     exact = Ring(plan.ring_of(0)).decode(sums[0]) - drawn[0]
@@ -229,11 +213,7 @@ def test_the_server_sees_masked_vectors_and_noisy_sums_and_nothing_else(data: Da
     assert (noisy[-4:] / 2.0**plan.fraction_bits == outcome.first.centers.noisy_counts).all()
 
 
-def _pairs() -> list[tuple[int, int]]:
-    return [(i, j) for i in (1, 2, 3) for j in (1, 2, 3) if i != j]
-
-
-def _collect(data: Data, plan, runs: int, secrets, share) -> dict[int, list[list[bytes]]]:
+def _collect(data: Data, plan, runs: int, masks, share) -> dict[int, list[list[bytes]]]:
     """Uplinks of client 1, 2, 3 in each step."""
     found: dict[int, list[list[bytes]]] = {t: [[], [], []] for t in range(len(plan.rounds))}
 
@@ -243,7 +223,7 @@ def _collect(data: Data, plan, runs: int, secrets, share) -> dict[int, list[list
         return body
 
     for _ in range(runs):
-        run(data, plan, share=share, tap=tap, secrets=secrets or random_masks(3))
+        run(data, plan, share=share, tap=tap, masks=masks)
     return found
 
 
@@ -263,8 +243,8 @@ def test_an_uplink_is_uniform_and_so_are_two_together(data: Data) -> None:
 
 def test_without_one_pair_s_mask_an_uplink_is_uniform_and_without_all_it_still_carries_the_share(data: Data) -> None:
     plan = plan_for(data, 4, rounds=0)
-    pairs = random_pairs(3)
-    masks = masks_from(pairs)
+    pairs = fresh_pairs(3)
+    masks = pairwise_masks(pairs)
     secret = SecretRandom()
     share = lambda me, t, k: draw_share(plan, t, k, secret)  # noqa: E731
     (uplink,) = _collect(data, plan, 1, masks, share)[0][0]
@@ -320,7 +300,7 @@ def test_a_missing_client_ends_the_run_before_any_sum_is_used(data: Data, t: int
 @pytest.mark.parametrize("closed", [1, 2])
 def test_a_resumed_run_sends_the_same_bytes_and_ends_the_same(data: Data, closed: int, changes) -> None:
     # Interrupted after `closed` steps: client 1 has not seen the last reply, client 2 has sent the next uplink.
-    plan, masks = plan_for(data, 4, **changes), random_masks(3)
+    plan, masks = plan_for(data, 4, **changes), pairwise_masks(fresh_pairs(3))
     sent: dict[tuple[int, int], bytes] = {}
     secret = SecretRandom()
     drawn: dict[tuple[PartyId, int], np.ndarray] = {}
@@ -333,7 +313,7 @@ def test_a_resumed_run_sends_the_same_bytes_and_ends_the_same(data: Data, closed
             sent[sender.rank, header.round] = body
         return body
 
-    first = run(data, plan, share=share, tap=tap, secrets=masks)
+    first = run(data, plan, share=share, tap=tap, masks=masks)
     saved = first.simulation.saved
     uplinks = {me: {t: saved[me, f"uplink-{t}"] for t in range(closed)} for me in clients(3)}
     uplinks[PartyId(2)][closed] = saved[PartyId(2), f"uplink-{closed}"]
@@ -345,7 +325,7 @@ def test_a_resumed_run_sends_the_same_bytes_and_ends_the_same(data: Data, closed
     before = dict(sent)
     sent.clear()
     replies = {t: saved[SERVER, f"reply-{t}"] for t in range(closed)}
-    again = run(data, plan, share=share, tap=tap, secrets=masks, stored=stored, replies=replies, done=seen)
+    again = run(data, plan, share=share, tap=tap, masks=masks, stored=stored, replies=replies, done=seen)
     assert {t for _, t in sent} == set(range(closed, len(plan.rounds)))  # closed steps are not repeated
     assert all(before[key] == body for key, body in sent.items())
     for party in (SERVER, *clients(3)):
@@ -414,7 +394,7 @@ def test_a_malformed_message_names_its_sender(data: Data, type_, change, rank: i
         return change(body) if hit else body
 
     with pytest.raises(PeerError, match="malformed") as caught:
-        run(data, plan, tap=tap, secrets=random_masks(3))
+        run(data, plan, tap=tap)
     assert caught.value.rank == rank
 
 

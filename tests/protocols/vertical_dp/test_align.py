@@ -24,20 +24,15 @@ from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.protocols.support import RUN_ID as RUN
-from tests.protocols.support import agreement
+from tests.protocols.support import fresh_pairs
 from tests.protocols.vertical_dp.support import correlated, plan_for, split
 
 MOST = 50
 
 
 def compare(tables: Sequence[Sequence[str]], tap=None) -> Simulation:
-    parties = clients(len(tables))
-
-    def one(me: PartyId):
-        pairs = yield from agreement(me, len(tables)).pairs()
-        yield from check_ids(tables[me.rank - 1], pairs, run_id=RUN)
-
-    simulation = Simulation({me: one(me) for me in parties}, tap)
+    pairs = fresh_pairs(len(tables))
+    simulation = Simulation({me: check_ids(tables[me.rank - 1], own, run_id=RUN) for me, own in pairs.items()}, tap)
     simulation.run()
     return simulation
 
