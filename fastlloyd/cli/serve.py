@@ -150,8 +150,7 @@ def _adds_up(config: RunConfig) -> bool:
     """Whether aggregators can add the clients' updates up on their way."""
     from fastlloyd.run.session import find_face
 
-    say = getattr(find_face(config.protocol), "adds_up", None)
-    return say is not None and bool(say(config))
+    return find_face(config.protocol).adds_up(config)
 
 
 def without_records(config: RunConfig) -> RunConfig:

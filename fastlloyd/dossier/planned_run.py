@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.crypto.link.roster import Roster
-from fastlloyd.dossier.flow import Flow, find_flow
 from fastlloyd.protocols.registry import find
+from fastlloyd.report.flow import Flow
 from fastlloyd.report.sight import Sight, Sights, who_sees
 from fastlloyd.run.config import VERTICAL, RunConfig
 from fastlloyd.run.inputs import CommonInputs, public_values
 from fastlloyd.run.outcome import Foreseen
 from fastlloyd.run.promise import privacy_unit
+from fastlloyd.run.session import find_face
 from fastlloyd.wire.values import flatten, show_value
 
 
@@ -118,8 +119,8 @@ class PlannedRun:
 
     @property
     def flow(self) -> Flow | None:
-        """Where data are and go."""
-        return find_flow(self.config.protocol, self.facts)
+        """Where data are and go; None where a protocol of another distribution does not say."""
+        return find_face(self.config.protocol).data_flow(self.config.protocol, self.facts)
 
     @property
     def sights(self) -> Sights | None:

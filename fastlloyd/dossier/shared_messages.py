@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fastlloyd.dossier.flow import ACROSS, DOWN, UP, MessageClass, common, pairwise
+from fastlloyd.report.flow import ACROSS, DOWN, UP, MessageClass, common, pairwise
 from fastlloyd.wire import numbers
 
 START = MessageClass(

@@ -10,11 +10,12 @@ Source: docs/adding-a-protocol.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, dataclass, fields
+from functools import cache
 from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
 
 from fastlloyd.errors import ConfigError, did_you_mean
 
@@ -26,6 +27,9 @@ RESERVED = ("vertical",)
 """Names of tables in a run file that are no protocol's."""
 Partition = Literal["horizontal", "vertical"]
 _NAME = re.compile("[a-z][a-z0-9-]*")
+_ALMOST = 0.8
+"""From what likeness on a function counts as one whose name is misspelled."""
+F = TypeVar("F")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,7 @@ class Row:
     name : str
         As in `--protocol` and run files.
     package : str
-        Python package with the module `face`; several protocols may share one.
+        Python package with the module `face` (`read_face`); several protocols may share one.
     partition : {'horizontal', 'vertical'}
         Whether the parties hold records of their own, or columns of the same records.
     summary : str
@@ -143,29 +147,59 @@ def find(name: str) -> Row:
     return _load(points[0])
 
 
-def load_face(name: str, offers: Iterable[str]) -> ModuleType:
-    """Import the module `face` of a protocol; no other protocol is imported.
+def read_face(name: str, kind: type[F]) -> F:
+    """Return what a protocol's face offers; no other protocol is imported.
+
+    The module `face` of its package says it as one value, `FACE`. Another distribution's may have functions of these
+    names in its place: they are put together here, once.
 
     Parameters
     ----------
     name : str
-    offers : iterable of str
-        The functions that it must have.
+    kind : type
+        A dataclass of functions; what has no default must be offered.
 
     Raises
     ------
     ConfigError
-        As for `find`; or another distribution's face cannot be imported or lacks a function.
+        As for `find`; or another distribution's face cannot be imported, lacks a function, or misspells one.
     """
     module = f"{find(name).package}.face"
     if name in _BY_NAME:
-        return import_module(module)
+        return cast(F, import_module(module).FACE)
     point = next(point for point in _entry_points() if point.name == name)
     face: ModuleType = _guarded(point, lambda: import_module(module))
-    missing = [function for function in offers if not callable(getattr(face, function, None))]
-    if missing:
-        raise _refuse(point, f"{module} has no {', '.join(missing)}")
-    return face
+    offers: Any = kind
+    return cast(F, _read_strange(point, face, offers))
+
+
+@cache
+def _read_strange(point: EntryPoint, module: ModuleType, kind: Any) -> Any:
+    """Return what another distribution's face offers, as `FACE` or as functions."""
+    there = vars(module)
+    if "FACE" in there:
+        if not isinstance(there["FACE"], kind):
+            raise _refuse(point, f"expected {module.__name__}.FACE to be a {kind.__name__}, got {there['FACE']!r}")
+        return there["FACE"]
+    offered = {entry.name: there[entry.name] for entry in fields(kind) if callable(there.get(entry.name))}
+    missing = [entry.name for entry in fields(kind) if entry.name not in offered]
+    lacking = [entry.name for entry in fields(kind) if entry.default is MISSING and entry.name in missing]
+    if lacking:
+        raise _refuse(point, f"{module.__name__} has no {', '.join(lacking)}")
+    _refuse_misspelled(point, module, {entry.name for entry in fields(kind)}, missing)
+    return kind(**offered)
+
+
+def _refuse_misspelled(point: EntryPoint, module: ModuleType, known: set[str], missing: list[str]) -> None:
+    """Refuse a public function of the module whose name is almost one that it may offer, and does not."""
+    from difflib import get_close_matches
+
+    for name, value in vars(module).items():
+        if name in known or name.startswith("_") or not isinstance(value, FunctionType):
+            continue
+        if value.__module__ == module.__name__ and (close := get_close_matches(name, missing, n=1, cutoff=_ALMOST)):
+            why = f"{module.__name__}.{name} looks like {close[0]} misspelled: name it so, or begin it with '_'"
+            raise _refuse(point, why)
 
 
 def knows(name: str) -> bool:

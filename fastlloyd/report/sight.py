@@ -6,12 +6,12 @@ A protocol's face says what is its own (`who_sees`); the network, computers and 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.protocols.registry import load_face
+from fastlloyd.protocols.registry import read_face
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +47,23 @@ class Sights:
     together: tuple[Sight, ...]
 
 
+def says_nothing(*asked: Any) -> None:
+    """What a face offers in the place of a function that it has not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaceWords:
+    """What a protocol's face may say of a run to people, from public facts alone; the rest of it is `run.session.Face`.
+
+    Attributes
+    ----------
+    who_sees : callable
+        From the protocol and its parameters, `masking` among them, to who sees what; None: it does not say.
+    """
+
+    who_sees: Callable[[str, Mapping[str, Any]], Sights | None] = says_nothing
+
+
 def who_sees(
     protocol: str, parameters: Mapping[str, Any], *, masking: str | None = None, authenticated: bool = True
 ) -> Sights | None:
@@ -62,15 +79,13 @@ def who_sees(
         Whether the links use a roster.
     """
     try:
-        say = getattr(load_face(protocol, ()), "who_sees", None)
+        found = read_face(protocol, FaceWords).who_sees(protocol, {**parameters, "masking": masking})
     except ConfigError:
         return None
-    if say is None:
-        return None
-    try:
-        found: Sights = say(protocol, {**parameters, "masking": masking})
     except Exception:  # of another distribution: a page without its words is better than none
         _log.warning("%s cannot say who sees what", protocol, exc_info=True)
+        return None
+    if found is None:
         return None
     network = Sight("the network", _NETWORK_SEES, _LINKS if authenticated else _UNCHECKED)
     host = Sight(

@@ -167,10 +167,10 @@ def _prepare(
         return _Prepared(config=RunConfig(), problem=config, identity=make_identity(str(me), me.rank))
     prepared = _Prepared(config=config, identity=make_identity(str(me), me.rank))
     try:
-        system = find_face(config.protocol)
+        face = find_face(config.protocol)
         if config.evaluate:
             check_available()
-        prepared.config, prepared.common = system.gather(config, count)
+        prepared.config, prepared.common = face.gather(config, count)
         prepared.identity, prepared.roster = load_identity(config, me, count)
         if prepared.roster is not None:
             announcer.names = announcer.view.names = {entry.rank: entry.name for entry in prepared.roster.entries}
@@ -179,7 +179,7 @@ def _prepare(
         if config.state_dir is not None:
             prepared.state = StateDir(config.state_dir, me, resume=config.resume)
             prepared.ledger = prepared.state.open_ledger()
-            prepared.state.keep_unit(config.unit or _people(config))
+            prepared.state.keep_unit(config.unit or face.people(config))
             if config.review:
                 Decisions(prepared.state.path)  # a damaged one is found before anything is spent
             if config.resume:
@@ -190,7 +190,7 @@ def _prepare(
         if not config.overwrite:
             own_run = None if prepared.run_id is None else prepared.run_id.hex()
             find_earlier(output_folder(config.output, me)).refuse(own_run)
-        prepared.own = system.load(prepared.config, prepared.common, me)
+        prepared.own = face.load(prepared.config, prepared.common, me)
     except Exception as caught:
         prepared.problem = _as_ours(caught)
         if announcer.one_host and count > 1 and isinstance(caught, FormError):
@@ -204,15 +204,7 @@ def _linked(prepared: _Prepared, transport: Transport) -> tuple[PartyId, ...]:
     """Return the parties that this one needs links to: not other clients, where the protocol can do without."""
     if transport.me.is_server or prepared.common is None:
         return transport.peers
-    say = getattr(find_face(prepared.config.protocol), "links_clients", None)
-    return transport.peers if say is None or say(prepared.config) else (SERVER,)
-
-
-def _people(config: RunConfig) -> str | None:
-    """Return the flag of the protocol's own, as typed, that names the column by which people are known; None: none."""
-    say = getattr(find_face(config.protocol), "people", None)
-    named: str | None = None if say is None else say(config)
-    return named
+    return transport.peers if find_face(prepared.config.protocol).links_clients(prepared.config) else (SERVER,)
 
 
 def _point_out(prepared: _Prepared, announcer: Announcer) -> None:

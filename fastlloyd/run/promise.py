@@ -51,9 +51,7 @@ def foresee(config: RunConfig, clients: int, d: int | None) -> Foreseen | None:
     ConfigError
         Public parameters that do not fit, or an unknown number of features.
     """
-    say = getattr(find_face(config.protocol), "foresee", None)
-    found: Foreseen | None = None if say is None else say(config, clients, d)
-    return found
+    return find_face(config.protocol).foresee(config, clients, d)
 
 
 def plan_words(config: RunConfig, clients: int, d: int | None) -> dict[str, str]:

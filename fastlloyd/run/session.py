@@ -6,9 +6,9 @@ Source: docs/protocol.md, "A run from start to end".
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar
 
 from fastlloyd.crypto.link.identity import Identity
 from fastlloyd.crypto.link.roster import Roster
@@ -20,10 +20,12 @@ from fastlloyd.life.sizes import setup_bounds
 from fastlloyd.net.meter import Meter
 from fastlloyd.party.effects import Allow, Identify, Party
 from fastlloyd.privacy.ledger import Ledger, Release
-from fastlloyd.protocols.registry import load_face
+from fastlloyd.protocols.registry import read_face
+from fastlloyd.report.flow import Flow
+from fastlloyd.report.sight import FaceWords, says_nothing
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import CommonInputs
-from fastlloyd.run.outcome import Facts, Outcome
+from fastlloyd.run.outcome import Facts, Foreseen, Outcome
 from fastlloyd.wire.header import PartyId
 
 T = TypeVar("T")
@@ -107,32 +109,64 @@ class Session:
         return [dataclasses.replace(release, data="") for release in self.ledger.releases if release.run == run]
 
 
-class Face(Protocol):
-    """What the face of a protocol offers: `protocols/NAME/face.py`."""
+def _always(config: RunConfig) -> bool:
+    return True
 
-    def gather(self, config: RunConfig, clients: int) -> tuple[RunConfig, CommonInputs]:
-        """Check what is public and alike for all parties; fill in defaults."""
 
-    def load(self, config: RunConfig, common: Any, me: PartyId) -> Any:
-        """Load what this party alone has; None for a party without records."""
+def _never(config: RunConfig) -> bool:
+    return False
 
-    def writes_result(self, me: PartyId) -> bool:
-        """Whether this party can receive the result; one that cannot writes server.json."""
 
-    def serve(self, session: Session) -> Party[Outcome]:
-        """Live as rank 0, from the first message to the last."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Face(FaceWords):
+    """What the face of a protocol offers, as its module's `FACE`; what has a default may be left out.
 
-    def take_part(self, session: Session) -> Party[Outcome]:
-        """Live as another rank."""
+    Attributes
+    ----------
+    gather : callable
+        From the configuration and the number of clients to the configuration with defaults filled in, and what is
+        public and alike for all parties, checked.
+    load : callable
+        From the configuration, what `gather` gave and a party to what this party alone has; None: it has no records.
+    writes_result : callable
+        Whether a party can receive the result; one that cannot writes server.json.
+    serve : callable
+        The life of rank 0, from the first message to the last.
+    take_part : callable
+        The life of another rank.
+    plan_lines : callable
+        From the configuration, the number of clients and that of features, where it is known, to sentences on what a
+        run would do, from public numbers alone.
+    privacy_unit : callable
+        What neighbours differ in, as `run.promise` names it; None where nothing is private.
+    settings_help : callable
+        From a protocol to its settings, named as `--set` does, PROTOCOL.NAME, and what each is.
+    foresee : callable
+        From what `plan_lines` is given to claim and releases; None: it does not say them beforehand.
+    people : callable
+        The setting that names the column of people, as typed, where the protocol itself protects all their rows.
+    links_clients : callable
+        Whether clients need links to each other.
+    adds_up : callable
+        Whether aggregators may add up what clients send in a round.
+    data_flow : callable
+        From the protocol and a run's public facts (the parameters of the report, with `masking`, `roster` and `align`
+        added) to where data are and go; None: it does not say.
+    """
 
-    def plan_lines(self, config: RunConfig, clients: int, d: int | None) -> list[str]:
-        """Describe what a run would do, from public numbers alone."""
-
-    def privacy_unit(self, config: RunConfig) -> str | None:
-        """Say what neighbours differ in, as `run.promise` names it; None where nothing is private."""
-
-    def settings_help(self, protocol: str) -> Mapping[str, str]:
-        """Name the settings of a protocol as `--set` does, PROTOCOL.NAME, and say what each is."""
+    gather: Callable[[RunConfig, int], tuple[RunConfig, CommonInputs]]
+    load: Callable[[RunConfig, Any, PartyId], Any]
+    writes_result: Callable[[PartyId], bool]
+    serve: Callable[[Session], Party[Outcome]]
+    take_part: Callable[[Session], Party[Outcome]]
+    plan_lines: Callable[[RunConfig, int, int | None], list[str]]
+    privacy_unit: Callable[[RunConfig], str | None]
+    settings_help: Callable[[str], Mapping[str, str]]
+    foresee: Callable[[RunConfig, int, int | None], Foreseen | None] = says_nothing
+    people: Callable[[RunConfig], str | None] = says_nothing
+    links_clients: Callable[[RunConfig], bool] = _always
+    adds_up: Callable[[RunConfig], bool] = _never
+    data_flow: Callable[[str, Mapping[str, Any]], Flow | None] = says_nothing
 
 
 def find_face(protocol: str) -> Face:
@@ -143,4 +177,4 @@ def find_face(protocol: str) -> Face:
     ConfigError
         There is no such protocol, or the distribution that adds it is at fault.
     """
-    return cast(Face, load_face(protocol, (name for name in vars(Face) if not name.startswith("_"))))
+    return read_face(protocol, Face)

@@ -46,24 +46,8 @@ from fastlloyd.run.outcome import (
     common_part,
 )
 from fastlloyd.run.promise import record_unit, size_conditions
-from fastlloyd.run.session import Session
+from fastlloyd.run.session import Face, Session
 from fastlloyd.wire.header import PartyId
-
-__all__ = [
-    "adds_up",
-    "data_flow",
-    "foresee",
-    "gather",
-    "links_clients",
-    "load",
-    "plan_lines",
-    "privacy_unit",
-    "serve",
-    "settings_help",
-    "take_part",
-    "who_sees",
-    "writes_result",
-]
 
 _AGAINST = (
     "any single other client, over all messages to it (the server sees masked values only; it knows the noise, and can "
@@ -247,3 +231,20 @@ def _make_result(session: Session, plan: Plan, names: tuple[str, ...], bounds: B
         movement=movements(result.path) if plan.private else None,
         costs=None if chosen is None else chosen.merging.costs,
     )
+
+
+FACE = Face(
+    gather=gather,
+    load=load,
+    writes_result=writes_result,
+    serve=serve,
+    take_part=take_part,
+    plan_lines=plan_lines,
+    privacy_unit=privacy_unit,
+    settings_help=settings_help,
+    foresee=foresee,
+    links_clients=links_clients,
+    adds_up=adds_up,
+    who_sees=who_sees,
+    data_flow=data_flow,
+)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastlloyd.dossier.flow import DOWN, OWN_LABELS, RELEASED, UP, Flow, MessageClass, common, pairwise
 from fastlloyd.dossier.shared_messages import (
     ALIKE,
     BEGINNING,
@@ -22,6 +21,7 @@ from fastlloyd.dossier.shared_messages import (
     SEALED_UP,
 )
 from fastlloyd.errors import format_count
+from fastlloyd.report.flow import DOWN, OWN_LABELS, RELEASED, UP, Flow, MessageClass, common, pairwise
 from fastlloyd.report.sight import NOISE, NOTHING, Sight, Sights, see_shares
 from fastlloyd.wire import numbers
 

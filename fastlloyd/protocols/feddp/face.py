@@ -47,23 +47,8 @@ from fastlloyd.run.farewell import conclude
 from fastlloyd.run.horizontal import begin_client, run_server
 from fastlloyd.run.outcome import Claim, Foreseen, Outcome, Result, common_part
 from fastlloyd.run.promise import CLIENT, USER, record_unit, size_conditions
-from fastlloyd.run.session import Session
+from fastlloyd.run.session import Face, Session
 from fastlloyd.wire.header import SERVER, PartyId, clients
-
-__all__ = [
-    "data_flow",
-    "foresee",
-    "gather",
-    "load",
-    "people",
-    "plan_lines",
-    "privacy_unit",
-    "serve",
-    "settings_help",
-    "take_part",
-    "who_sees",
-    "writes_result",
-]
 
 _SERVER_SHOWN = "the server's own points are not protected: the clients see them, projected"
 
@@ -242,3 +227,19 @@ def _against(plan: Plan) -> str:
         f"{known}, the server, or both together, over all messages to them (each client adds a share of the noise; the "
         f"server sees the noisy sums{shown})"
     )
+
+
+FACE = Face(
+    gather=gather,
+    load=load,
+    writes_result=writes_result,
+    serve=serve,
+    take_part=take_part,
+    plan_lines=plan_lines,
+    privacy_unit=privacy_unit,
+    settings_help=settings_help,
+    foresee=foresee,
+    people=people,
+    who_sees=who_sees,
+    data_flow=data_flow,
+)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastlloyd.dossier.flow import DOWN, OWN_LABELS, RELEASED, UP, Flow, MessageClass
 from fastlloyd.dossier.shared_messages import BEGINNING, CHAINS, COUNTERS, HELLO, PAIRS, PLAN_PROPOSAL, READY
 from fastlloyd.protocols.feddp.settings import PRIVATE
+from fastlloyd.report.flow import DOWN, OWN_LABELS, RELEASED, UP, Flow, MessageClass
 from fastlloyd.report.sight import NOISE, Sight, Sights, see_shares
 from fastlloyd.wire import numbers
 

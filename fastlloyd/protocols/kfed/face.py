@@ -32,7 +32,7 @@ from fastlloyd.run.horizontal import begin_client, run_server
 from fastlloyd.run.inputs import CommonInputs, fill_public, gather_horizontal, plan_inputs
 from fastlloyd.run.outcome import Foreseen, Outcome, Result, common_part, no_claim
 from fastlloyd.run.own_records import load_client
-from fastlloyd.run.session import Session
+from fastlloyd.run.session import Face, Session
 from fastlloyd.wire.header import SERVER, PartyId
 
 _NOT_PRIVATE = "means of the clients' records go to the server without noise or masks"
@@ -46,23 +46,6 @@ def public_parameters(config: RunConfig, clients: int, n_total: int, k: int) -> 
 def gather(config: RunConfig, clients: int) -> tuple[RunConfig, CommonInputs]:
     """Check what is public and alike for all parties."""
     return gather_horizontal(config, clients, public_parameters)
-
-
-__all__ = [
-    "data_flow",
-    "foresee",
-    "gather",
-    "load",
-    "plan_lines",
-    "privacy_unit",
-    "serve",
-    "settings_help",
-    "take_part",
-    "who_sees",
-    "writes_result",
-]
-
-load = load_client
 
 
 def writes_result(me: PartyId) -> bool:
@@ -173,3 +156,18 @@ def _make_result(
         releases=session.own_releases(),
         evaluated=centers,
     )
+
+
+FACE = Face(
+    gather=gather,
+    load=load_client,
+    writes_result=writes_result,
+    serve=serve,
+    take_part=take_part,
+    plan_lines=plan_lines,
+    privacy_unit=privacy_unit,
+    settings_help=settings_help,
+    foresee=foresee,
+    who_sees=who_sees,
+    data_flow=data_flow,
+)

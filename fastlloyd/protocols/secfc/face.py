@@ -45,7 +45,7 @@ from fastlloyd.run.outcome import (
     no_claim,
 )
 from fastlloyd.run.own_records import load_client
-from fastlloyd.run.session import Session
+from fastlloyd.run.session import Face, Session
 from fastlloyd.wire.header import PartyId
 
 _NOT_PRIVATE = (
@@ -80,23 +80,6 @@ def gather(config: RunConfig, clients: int) -> tuple[RunConfig, CommonInputs]:
         spent="the run adds no noise, so nothing is spent twice",
     )
     return gather_horizontal(config, clients, public_parameters)
-
-
-__all__ = [
-    "data_flow",
-    "foresee",
-    "gather",
-    "load",
-    "plan_lines",
-    "privacy_unit",
-    "serve",
-    "settings_help",
-    "take_part",
-    "who_sees",
-    "writes_result",
-]
-
-load = load_client
 
 
 def writes_result(me: PartyId) -> bool:
@@ -245,3 +228,18 @@ def _means(points: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np
     """Return the mean of each cluster that has points, shape (clusters, d)."""
     used = np.unique(labels[labels >= 0])
     return np.stack([points[labels == cluster].mean(axis=0) for cluster in used])
+
+
+FACE = Face(
+    gather=gather,
+    load=load_client,
+    writes_result=writes_result,
+    serve=serve,
+    take_part=take_part,
+    plan_lines=plan_lines,
+    privacy_unit=privacy_unit,
+    settings_help=settings_help,
+    foresee=foresee,
+    who_sees=who_sees,
+    data_flow=data_flow,
+)

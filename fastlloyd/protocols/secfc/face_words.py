@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastlloyd.dossier.flow import ACROSS, DOWN, UP, Flow, MessageClass
 from fastlloyd.dossier.shared_messages import BEGINNING, CHAINS, COUNTERS, HELLO, PLAN_PROPOSAL, READY, SEED
+from fastlloyd.report.flow import ACROSS, DOWN, UP, Flow, MessageClass
 from fastlloyd.report.sight import NOTHING, Sight, Sights
 from fastlloyd.wire import numbers
 

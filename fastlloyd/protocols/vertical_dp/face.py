@@ -39,24 +39,10 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude
 from fastlloyd.run.outcome import Claim, Foreseen, Outcome, Result, common_part
 from fastlloyd.run.promise import PERSON
-from fastlloyd.run.session import Session
+from fastlloyd.run.session import Face, Session
 from fastlloyd.run.vertical import HELP as VERTICAL_HELP
 from fastlloyd.run.vertical import OwnColumns, VerticalCommon
 from fastlloyd.wire.header import SERVER, PartyId
-
-__all__ = [
-    "data_flow",
-    "foresee",
-    "gather",
-    "load",
-    "plan_lines",
-    "privacy_unit",
-    "serve",
-    "settings_help",
-    "take_part",
-    "who_sees",
-    "writes_result",
-]
 
 _AGAINST = (
     "the server and the public, but not between the parties (each of them knows hash keys and could test in another's "
@@ -221,3 +207,18 @@ def _parameters(plan: Plan) -> dict[str, Any]:
     values = {key: value for key, value in plan.to_json().items() if key not in ("protocol", "lo", "hi")}
     change = {"epsilon_for_a_change": plan.change_epsilon()} if plan.private else {}
     return {**values, **change, "names": [list(own) for own in plan.names], "d": plan.d, "rounds": 1}
+
+
+FACE = Face(
+    gather=gather,
+    load=load,
+    writes_result=writes_result,
+    serve=serve,
+    take_part=take_part,
+    plan_lines=plan_lines,
+    privacy_unit=privacy_unit,
+    settings_help=settings_help,
+    foresee=foresee,
+    who_sees=who_sees,
+    data_flow=data_flow,
+)

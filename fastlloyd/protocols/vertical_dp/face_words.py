@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastlloyd.dossier.flow import DOWN, NO_LABELS, Flow, MessageClass
 from fastlloyd.dossier.shared_messages import BEGINNING, CHAINS, COLUMNS, COUNTERS, PLAN_PROPOSAL, READY
+from fastlloyd.report.flow import DOWN, NO_LABELS, Flow, MessageClass
 from fastlloyd.report.sight import NOISE, NOTHING, Sight, Sights
 from fastlloyd.wire import numbers
 

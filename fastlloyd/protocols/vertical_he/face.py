@@ -54,25 +54,11 @@ from fastlloyd.run.farewell import conclude
 from fastlloyd.run.outcome import Claim, Foreseen, Outcome, Result, common_part
 from fastlloyd.run.own_records import own_workers
 from fastlloyd.run.promise import PERSON
-from fastlloyd.run.session import Session
+from fastlloyd.run.session import Face, Session
 from fastlloyd.run.vertical import HELP as VERTICAL_HELP
 from fastlloyd.run.vertical import OwnColumns, VerticalCommon
 from fastlloyd.wire.decode import decode
 from fastlloyd.wire.header import SERVER, PartyId
-
-__all__ = [
-    "data_flow",
-    "foresee",
-    "gather",
-    "load",
-    "plan_lines",
-    "privacy_unit",
-    "serve",
-    "settings_help",
-    "take_part",
-    "who_sees",
-    "writes_result",
-]
 
 
 def writes_result(me: PartyId) -> bool:
@@ -287,3 +273,18 @@ def _parameters(plan: Plan, rounds: int) -> dict[str, Any]:
         "planned_rounds": plan.rounds,
         "n_total": plan.n,
     }
+
+
+FACE = Face(
+    gather=gather,
+    load=load,
+    writes_result=writes_result,
+    serve=serve,
+    take_part=take_part,
+    plan_lines=plan_lines,
+    privacy_unit=privacy_unit,
+    settings_help=settings_help,
+    foresee=foresee,
+    who_sees=who_sees,
+    data_flow=data_flow,
+)

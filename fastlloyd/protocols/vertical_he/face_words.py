@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastlloyd.dossier.flow import NO_LABELS, Flow, MessageClass
 from fastlloyd.dossier.shared_messages import BEGINNING, COLUMNS, COUNTERS, PLAN_PROPOSAL, READY
 from fastlloyd.errors import format_count
 from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, THRESHOLD
+from fastlloyd.report.flow import NO_LABELS, Flow, MessageClass
 from fastlloyd.report.sight import NOTHING, Sight, Sights
 from fastlloyd.wire import numbers
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -12,8 +13,9 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.protocols import registry
 from fastlloyd.protocols.registry import GROUP, PROTOCOLS, ROWS, Row, find, knows, names, summaries
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.session import find_face
+from fastlloyd.run.session import Face, find_face
 
+MUST = [entry.name for entry in dataclasses.fields(Face) if entry.default is dataclasses.MISSING]
 ROW = "from fastlloyd.protocols.registry import Row\nROW = Row({name!r}, {package!r}, {partition!r}, 'a line')\n"
 
 
@@ -74,13 +76,63 @@ def test_a_face_that_is_not_there_is_the_distributions_fault(added, package: str
         find_face("other")
 
 
-def test_a_face_must_offer_all(added, tmp_path: Path) -> None:
-    (tmp_path / "stranger_package").mkdir()
-    (tmp_path / "stranger_package" / "__init__.py").write_text("")
-    (tmp_path / "stranger_package" / "face.py").write_text("def gather(): ...\ndef load(): ...\n")
-    added("other", row("other", package="stranger_package"))
+@pytest.fixture
+def with_face(added, tmp_path: Path):
+    """Gives what adds a protocol whose face has this source."""
+
+    def add(source: str) -> None:
+        (tmp_path / "stranger_package").mkdir()
+        (tmp_path / "stranger_package" / "__init__.py").write_text("")
+        (tmp_path / "stranger_package" / "face.py").write_text(source)
+        added("other", row("other", package="stranger_package"))
+
+    return add
+
+
+def functions(*named: str) -> str:
+    return "".join(f"def {name}(*given): return {name!r}\n" for name in (*MUST, *named))
+
+
+def test_a_face_must_offer_all(with_face) -> None:
+    with_face("def gather(): ...\ndef load(): ...\n")
     with pytest.raises(ConfigError, match="stranger_package.face has no writes_result, serve, take_part"):
         find_face("other")
+
+
+def test_a_face_of_functions_is_read_once_and_what_it_leaves_out_has_a_default(with_face) -> None:
+    with_face(functions("who_sees", "helper", "_links_client"))
+    face, config = find_face("other"), RunConfig()
+    assert face is find_face("other")
+    assert face.gather(config, 2) == "gather" and face.who_sees("other", {}) == "who_sees"
+    assert face.foresee(config, 2, None) is face.people(config) is face.data_flow("other", {}) is None
+    assert face.links_clients(config) and not face.adds_up(config)
+
+
+def test_a_face_may_be_one_value(with_face) -> None:
+    made = "from fastlloyd.run.session import Face\nFACE = Face(adds_up=add, " + "".join(
+        f"{name}={name}, " for name in MUST
+    )
+    with_face(f"{functions('add', 'foresee')}{made})\n")
+    face = find_face("other")
+    assert face.adds_up(RunConfig()) == "add" and face.foresee(RunConfig(), 2, None) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        (functions("link_clients"), "stranger_package.face.link_clients looks like links_clients misspelled"),
+        (functions("data_flows"), "data_flows looks like data_flow misspelled: name it so, or begin it with '_'"),
+        ("FACE = 5\n", "expected stranger_package.face.FACE to be a Face, got 5"),
+    ],
+)
+def test_a_face_that_was_meant_otherwise_is_refused(with_face, source: str, why: str) -> None:
+    with_face(source)
+    with pytest.raises(ConfigError, match=why):
+        find_face("other")
+
+
+def test_every_face_of_this_package_is_one_value() -> None:
+    assert all(isinstance(find_face(row.name), Face) for row in ROWS)
 
 
 def test_two_of_one_name_are_refused(added) -> None:

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from fastlloyd.protocols.registry import PROTOCOLS
-from fastlloyd.report.sight import Sights, who_sees
+from fastlloyd.report.sight import FaceWords, Sights, who_sees
 
 
 def sights(protocol, parameters=(), **known) -> Sights:
@@ -61,7 +59,7 @@ def test_words_that_fail_are_left_out(monkeypatch, caplog):
     def who_sees_(protocol, parameters):
         raise KeyError("bins")
 
-    monkeypatch.setattr("fastlloyd.report.sight.load_face", lambda *_: SimpleNamespace(who_sees=who_sees_))
+    monkeypatch.setattr("fastlloyd.report.sight.read_face", lambda *_: FaceWords(who_sees=who_sees_))
     assert who_sees("histogram", {}) is None
     assert "histogram cannot say who sees what" in caplog.text
 

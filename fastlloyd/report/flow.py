@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastlloyd.run.session import find_face
-
 UP, DOWN, ACROSS = "client to server", "server to clients", "client to client"
 NO_LABELS = "no message carries the cluster of a person"
 OWN_LABELS = (
@@ -99,22 +97,3 @@ class Flow:
     def sent(self, facts: Mapping[str, Any]) -> Iterator[MessageClass]:
         """Yield the messages of a run with these public facts."""
         return (one for one in self.messages if one.when(facts))
-
-
-def find_flow(protocol: str, facts: Mapping[str, Any]) -> Flow | None:
-    """Return where data are and go; None where a protocol of another distribution does not say.
-
-    Parameters
-    ----------
-    protocol : str
-    facts : mapping
-        The parameters of the report, with `masking`, `roster` (whether there is one) and `align` added.
-
-    Raises
-    ------
-    ConfigError
-        There is no such protocol, or the distribution that adds it is at fault.
-    """
-    say = getattr(find_face(protocol), "data_flow", None)
-    found: Flow | None = None if say is None else say(protocol, facts)
-    return found

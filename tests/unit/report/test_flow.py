@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from fastlloyd.dossier.flow import Flow, find_flow
 from fastlloyd.protocols.registry import PROTOCOLS
+from fastlloyd.report.flow import Flow
+from fastlloyd.run.session import find_face
 from fastlloyd.wire import numbers
 
 DOCS = Path(__file__).parents[3] / "docs"
 
 
 def flow(protocol: str, facts: dict[str, Any]) -> Flow:
-    found = find_flow(protocol, facts)
+    found = find_face(protocol).data_flow(protocol, facts)
     assert found is not None
     return found
 
