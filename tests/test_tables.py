@@ -65,6 +65,34 @@ def test_no_label_stands_outside_the_table() -> None:
                 assert not isinstance(node.args[1], ast.Constant), f"{path}: put the label into randomness/domains.py"
 
 
+# What is no folder of a protocol and may name one, with what it may name it for.
+MAY_NAME_PROTOCOLS = {
+    "protocols": "the table, the default, and each protocol itself",
+    "bench": "the tables and figures of each paper are of its protocol",
+    "cli/choose.py": "it says which protocol fits, and compares those of this package",
+}
+OWN_NAME = "fastlloyd"
+"""Of a protocol, of the package, of its command and of its log."""
+
+
+def named_protocols(path: Path) -> Iterator[str]:
+    """Each string that is a protocol's name; that of the package too where it is compared or chosen as one."""
+    for node in parsed(path):
+        if isinstance(node, ast.Constant) and node.value in PROTOCOLS and node.value != OWN_NAME:
+            yield node.value
+        chosen = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+        chosen += [node.value] if isinstance(node, ast.keyword) and node.arg == "protocol" else []
+        yield from (OWN_NAME for one in chosen if isinstance(one, ast.Constant) and one.value == OWN_NAME)
+
+
+def test_no_protocol_is_named_outside_its_folder() -> None:
+    for path in ROOT.rglob("*.py"):
+        name = path.relative_to(ROOT).as_posix()
+        if not name.startswith(tuple(MAY_NAME_PROTOCOLS)):
+            found = set(named_protocols(path))
+            assert not found, f"{name} names {found}: what is so of a protocol stands in its row or its face"
+
+
 def test_each_protocol_has_one_row_and_a_folder_with_code() -> None:
     assert len(set(PROTOCOLS)) == len(PROTOCOLS) == len(ROWS)
     for row in ROWS:

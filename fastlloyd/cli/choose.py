@@ -225,12 +225,17 @@ def expected(option: Choice, answers: Answers) -> str:
     """
     from fastlloyd.run.promise import plan_words, privacy_unit
 
-    numbers = {"k": answers.k, "n_total": answers.n, "epsilon": answers.epsilon}
-    config = with_values(RunConfig(), {"protocol": option.protocol, **numbers, **option.values})
+    config = _config(option, answers)
     words = plan_words(config, option.ranks - 1, answers.d)
     if "expected" in words:
         return words["expected"]
     return "no noise" if privacy_unit(config) is None else "its plan makes no estimate of the noise on a centre"
+
+
+def _config(option: Choice, answers: Answers) -> RunConfig:
+    """Return the configuration of a run of a choice."""
+    numbers = {"k": answers.k, "n_total": answers.n, "epsilon": answers.epsilon}
+    return with_values(RunConfig(), {"protocol": option.protocol, **numbers, **option.values})
 
 
 def _expected_if_any(option: Choice, answers: Answers) -> str:
@@ -260,8 +265,10 @@ def init_flags(option: Choice, answers: Answers) -> list[str]:
 
 
 def _common_flags(option: Choice, answers: Answers) -> list[str]:
+    from fastlloyd.run.promise import privacy_unit
+
     flags = ["--protocol", option.protocol, "--k", str(answers.k)]
-    if option.protocol != "secfc":
+    if privacy_unit(_config(option, answers)) is not None:
         flags += ["--epsilon", f"{answers.epsilon:g}"]
     for name, value in option.values.items():
         if not isinstance(value, dict):

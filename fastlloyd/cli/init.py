@@ -139,7 +139,7 @@ def _run_file(given: dict[str, object], pairs: Sequence[str], *, clients: int) -
         ("state_dir", "state", f"each party's ledger over all runs{resume}; private to the party"),
         ("output", "result", "where the results go"),
     ]
-    if protocol == "feddp" and tables.get("feddp", {}).get("start") not in ("private", "sphere-packing"):
+    if find_face(protocol).needs_server_data(with_values(plain, {"protocol": protocol, **tables})):
         about = "FILL IN: records that the server may use and the clients may see"
         values.append(("server_data", "server.csv", about))
     values += [(name, given[name], OPTIONS[name].help) for name in ("masking", "min_clients") if name in given]

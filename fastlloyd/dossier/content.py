@@ -24,6 +24,7 @@ from fastlloyd.report.document import Privacy, claim
 from fastlloyd.report.sight import Sight
 from fastlloyd.report.unit import format_count, format_epsilon
 from fastlloyd.run.promise import unit_sentence
+from fastlloyd.run.vertical import VerticalCommon
 from fastlloyd.version import __version__
 from fastlloyd.wire.header import SERVER
 from fastlloyd.wire.values import digest, show_value
@@ -121,7 +122,7 @@ def _parties(run: PlannedRun) -> Iterator[Block]:
 
 
 def _role(run: PlannedRun, rank: int) -> str:
-    owners = getattr(run.common, "owners", ()) if run.vertical else None
+    owners = run.common.owners if isinstance(run.common, VerticalCommon) else ()
     holds = any(party.rank == rank for party in owners) if owners else rank != SERVER.rank
     what = "columns" if run.vertical else "records"
     role = f"{'server' if rank == SERVER.rank else 'client'}, {f'holds {what}' if holds else f'holds no {what}'}"

@@ -26,6 +26,7 @@ from fastlloyd.estimator.parameter import ParameterError, check_parameters, in_o
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.privacy.delta import large_delta
 from fastlloyd.privacy.ledger import Ledger, Release
+from fastlloyd.protocols.registry import DEFAULT
 from fastlloyd.run.in_memory import run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
@@ -167,7 +168,7 @@ class FastLloyd(  # scikit-learn has no types
         accept_large_delta: bool = False,
         bounds: Bounds | Sequence[ArrayLike] | None = None,
         n_total: int | None = None,
-        protocol: str = "fastlloyd-plus",
+        protocol: str = DEFAULT,
         rounds: int | str = "auto",
         random_state: int | None = 0,
         ring_bits: int = 32,

@@ -20,7 +20,7 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.estimator.parameter import ParameterError, StoredParameters
 from fastlloyd.protocols.registry import find
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import CommonInputs
+from fastlloyd.run.inputs import CommonInputs, ServerInputs
 from fastlloyd.run.run_file import read_k
 from fastlloyd.run.session import find_face
 from fastlloyd.run.vertical import VerticalCommon
@@ -59,7 +59,7 @@ def prepare(
 ) -> Inputs:
     """Prepare what the parties start from.
 
-    StoredParameters
+    Parameters
     ----------
     model : FastLloyd
     raw_parts : list of float64 arrays
@@ -83,22 +83,19 @@ def prepare(
     if n_total < _clusters(model)["k"]:
         raise ParameterError(f"n_clusters: expected at most n_total={n_total}, got {model.n_clusters}")
     config = _config(model, n_total)
+    if server_points is not None:
+        config = replace(config, server_data=_SOURCE)
     if vertical:
         config, n_clients, common = _gather_vertical(config, raw_parts, bounds)
     else:
         n_clients = len(raw_parts)
         config, common = _gather_horizontal(config, raw_parts, bounds)
     if server_points is not None:
-        if not hasattr(common, "server_values"):
+        if not isinstance(common, ServerInputs):
             raise ParameterError(f"server_data: expected None, since the server of {model.protocol!r} has no data")
-        if config.own_settings.get("start") == "private":
-            raise ParameterError(
-                "server_data: expected None, since feddp.start 'private' uses no data of the server; leave one out"
-            )
-        of_server: dict[str, Any] = {"server_values": server_points}
-        common = replace(common, **of_server)
-    if hasattr(common, "users") and "users" in config.own_settings:
-        raise ParameterError("settings: users names a column of a file: of arrays, each is one user; leave it out")
+        common = replace(common, server_values=server_points)
+    if (people := find_face(config.protocol).people(config)) is not None:
+        raise ConfigError(f"{people} names a column of a file: of arrays, each is one user; leave it out")
     return Inputs(config=config, n_clients=n_clients, common=common)
 
 

@@ -52,6 +52,12 @@ class Row:
         Whether an interrupted run can go on (`--resume`).
     streams : bool
         Whether a client's records may be more than memory holds (`--memory`).
+    pure : bool
+        Whether it promises epsilon alone, without a delta.
+    server_data : bool
+        Whether its server may have records of its own (`--server-data`).
+    workers : bool
+        Whether one of its parties computes in several processes (`--workers`).
     """
 
     name: str
@@ -61,6 +67,9 @@ class Row:
     chooses_k: bool = False
     resumes: bool = True
     streams: bool = False
+    pure: bool = False
+    server_data: bool = False
+    workers: bool = False
 
 
 _HERE = "fastlloyd.protocols"
@@ -87,6 +96,7 @@ ROWS = (
         "horizontal",
         "Laplace noise on plain sums and counts, a baseline",
         streams=True,
+        pure=True,
     ),
     Row(
         "lloyd",
@@ -101,6 +111,7 @@ ROWS = (
         "horizontal",
         "FedDP-KMeans: starts from records that the server has",
         chooses_k=True,
+        server_data=True,
     ),
     Row("kfed", f"{_HERE}.kfed", "horizontal", "k-FED: one exchange of local centres in the clear"),
     Row(
@@ -120,10 +131,13 @@ ROWS = (
         "vertical",
         "k-means on encrypted columns, noise on what is opened",
         resumes=False,
+        workers=True,
     ),
 )
 PROTOCOLS = tuple(row.name for row in ROWS)
 """The names of this package's own."""
+DEFAULT = "fastlloyd-plus"
+"""The protocol of a run that names none."""
 
 _BY_NAME = {row.name: row for row in ROWS}
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.protocols.registry import read_face
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 NOISE = "the noise: this is what the promise is about"
@@ -59,9 +60,12 @@ class FaceWords:
     ----------
     who_sees : callable
         From the protocol and its parameters, `masking` among them, to who sees what; None: it does not say.
+    about_ranges : callable
+        From the protocol to what the ranges of sizes and centres are about; None: what the last step counted.
     """
 
     who_sees: Callable[[str, Mapping[str, Any]], Sights | None] = says_nothing
+    about_ranges: Callable[[str], str | None] = says_nothing
 
 
 def who_sees(
@@ -78,13 +82,8 @@ def who_sees(
     authenticated : bool
         Whether the links use a roster.
     """
-    try:
-        found = read_face(protocol, FaceWords).who_sees(protocol, {**parameters, "masking": masking})
-    except ConfigError:
-        return None
-    except Exception:  # of another distribution: a page without its words is better than none
-        _log.warning("%s cannot say who sees what", protocol, exc_info=True)
-        return None
+    asked = {**parameters, "masking": masking}
+    found = _told(protocol, "who sees what", lambda words: words.who_sees(protocol, asked))
     if found is None:
         return None
     network = Sight("the network", _NETWORK_SEES, _LINKS if authenticated else _UNCHECKED)
@@ -94,6 +93,22 @@ def who_sees(
         "nothing: launcher and computers are trusted",
     )
     return Sights((*found.alone, network), (*found.together, host))
+
+
+def about_ranges(protocol: str) -> str | None:
+    """Return what the ranges of a result are about; None where the protocol has nothing of its own to say."""
+    return _told(protocol, "what its ranges are about", lambda words: words.about_ranges(protocol))
+
+
+def _told(protocol: str, what: str, ask: Callable[[FaceWords], T | None]) -> T | None:
+    """Ask a protocol's face; None where it is not installed here, does not say, or fails to."""
+    try:
+        return ask(read_face(protocol, FaceWords))
+    except ConfigError:
+        return None
+    except Exception:  # of another distribution: a page without its words is better than none
+        _log.warning("%s cannot say %s", protocol, what, exc_info=True)
+        return None
 
 
 def see_shares(parameters: Mapping[str, Any], sums: str) -> tuple[Sight, ...]:

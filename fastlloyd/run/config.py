@@ -14,7 +14,7 @@ from fastlloyd.data.database import Place, check_question, find_place
 from fastlloyd.data.form import Form
 from fastlloyd.errors import ConfigError
 from fastlloyd.party.option import option, options_of
-from fastlloyd.protocols.registry import ROWS, find
+from fastlloyd.protocols.registry import DEFAULT, ROWS, find
 
 VERTICAL = "vertical"
 """The table of a run file that the vertical protocols have in common; there is one per protocol besides."""
@@ -32,7 +32,7 @@ class RunConfig:
     `choose_k` says that the protocol chooses the number of clusters, at most `k`, as 'auto:KMAX' asks for.
     """
 
-    protocol: str = option("fastlloyd-plus", "default %(default)s", "", "NAME", public=True, common=True)
+    protocol: str = option(DEFAULT, "default %(default)s", "", "NAME", public=True, common=True)
     data: str | None = option(
         None,
         "this rank's records: '{client}' becomes 1..M; csv, csv.gz, npy, npz, parquet, or a database with --query",
@@ -104,7 +104,12 @@ class RunConfig:
     )
     choose_k: bool = False
     server_data: str | None = option(
-        None, "feddp: records that the server may use and the clients may see", DATA, "FILE", path=True
+        None,
+        f"{', '.join(row.name for row in ROWS if row.server_data)}: records that the server may use and the clients "
+        "may see",
+        DATA,
+        "FILE",
+        path=True,
     )
     epsilon: float = option(
         1.0, "total epsilon of the run (default %(default)g)", TASK, within=(1e-3, 100), public=True, common=True
@@ -159,7 +164,11 @@ class RunConfig:
     key: str | None = option(None, "this party's own key; '{client}' becomes the rank", LINKS, "FILE", path=True)
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     workers: int | None = option(
-        None, "vertical-he: processes that compute (default: cores)", LINKS, "W", within=(1, 256)
+        None,
+        f"{', '.join(row.name for row in ROWS if row.workers)}: processes that compute (default: cores)",
+        LINKS,
+        "W",
+        within=(1, 256),
     )
     threads: int | None = option(
         None, "a client's passes over its own records (default: its share of the cores)", LINKS, "T", within=(1, 256)

@@ -80,6 +80,19 @@ class CommonInputs:
         return hashlib.sha256(json.dumps(facts, sort_keys=True, default=list).encode()).digest()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerInputs(CommonInputs):
+    """What all parties have alike where the server has records of its own.
+
+    Attributes
+    ----------
+    server_values : float64 array, shape (s, d), or None
+        The server's points in a demonstration, original units.
+    """
+
+    server_values: NDArray[np.float64] | None = field(default=None, repr=False)
+
+
 def public_values(config: RunConfig, common: CommonInputs, roster: Roster | None) -> dict[str, Any]:
     """Return the public values of a run.
 

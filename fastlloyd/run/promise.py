@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fastlloyd.privacy.delta import large_delta
+from fastlloyd.protocols.registry import find
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.outcome import Foreseen
 from fastlloyd.run.session import find_face
@@ -74,7 +75,7 @@ def unit_sentence(config: RunConfig) -> str | None:
     unit = privacy_unit(config)
     if unit is None:
         return None
-    delta = "" if config.protocol == "sulloyd" else ", and a larger delta"
+    delta = "" if find(config.protocol).pure else ", and a larger delta"
     return f"{unit}; {_SEVERAL[unit]} has g times the epsilon{delta}"
 
 

@@ -149,6 +149,8 @@ class Face(FaceWords):
         Whether clients need links to each other.
     adds_up : callable
         Whether aggregators may add up what clients send in a round.
+    needs_server_data : callable
+        Whether the server must bring records of its own (`--server-data`) where the clients bring files.
     data_flow : callable
         From the protocol and a run's public facts (the parameters of the report, with `masking`, `roster` and `align`
         added) to where data are and go; None: it does not say.
@@ -166,6 +168,7 @@ class Face(FaceWords):
     people: Callable[[RunConfig], str | None] = says_nothing
     links_clients: Callable[[RunConfig], bool] = _always
     adds_up: Callable[[RunConfig], bool] = _never
+    needs_server_data: Callable[[RunConfig], bool] = _never
     data_flow: Callable[[str, Mapping[str, Any]], Flow | None] = says_nothing
 
 

@@ -23,7 +23,7 @@ from fastlloyd.party.settings import describe_settings
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.face_inputs import gather, load, public_parameters
 from fastlloyd.protocols.fastlloyd.face_noise import expect, noise_of
-from fastlloyd.protocols.fastlloyd.face_words import data_flow, who_sees
+from fastlloyd.protocols.fastlloyd.face_words import about_ranges, data_flow, who_sees
 from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, vector_format
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, lifetime_delta, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share, first_centers
@@ -246,5 +246,6 @@ FACE = Face(
     links_clients=links_clients,
     adds_up=adds_up,
     who_sees=who_sees,
+    about_ranges=about_ranges,
     data_flow=data_flow,
 )

@@ -21,10 +21,16 @@ from fastlloyd.dossier.shared_messages import (
     SEALED_UP,
 )
 from fastlloyd.errors import format_count
+from fastlloyd.protocols.fastlloyd.settings import PLUS
 from fastlloyd.report.flow import DOWN, OWN_LABELS, RELEASED, UP, Flow, MessageClass, common, pairwise
 from fastlloyd.report.sight import NOISE, NOTHING, Sight, Sights, see_shares
 from fastlloyd.wire import numbers
 
+_NEAREST = (
+    "A range is about the mean and the number of the records that are nearest to a centre. It follows from "
+    "released values: from the noise, from how sizes and centres still changed at the end, and from what the "
+    "shortening of far records usually adds to a centre. Without separate clusters it holds less often."
+)
 _UPDATE = MessageClass(
     name="MaskedUpdate",
     about="this site's contribution to a round: sums over its records, under a mask",
@@ -80,7 +86,7 @@ def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
     private = protocol != "lloyd"
     kind, shield = ("noisy", NOISE) if private else ("exact", NOTHING)
     sums = f"{kind} sums and counts of each cluster in each round, hence the centroids"
-    learns = sums + (_beginning(parameters) if protocol == "fastlloyd-plus" else "")
+    learns = sums + (_beginning(parameters) if protocol == PLUS else "")
     clients = Sight("each client", f"its own records; {learns}", shield)
     if parameters["masking"] == "pairwise":
         return Sights(
@@ -164,3 +170,8 @@ def _beginning(parameters: Mapping[str, Any]) -> str:
         steps = " step by step" if len(plus["stages"]) > 2 else ""
         said = f", in the first {rounds} of {first['clusters']} clusters, which are then merged{steps} to {k}{said}"
     return said
+
+
+def about_ranges(protocol: str) -> str | None:
+    """Say what the ranges of sizes and centres are about, where it is not what the last step counted."""
+    return _NEAREST if protocol == PLUS else None

@@ -84,6 +84,11 @@ def people(config: RunConfig) -> str | None:
     return None if users is None else f"--set feddp.users={users}"
 
 
+def needs_server_data(config: RunConfig) -> bool:
+    """Whether the server must have points of its own, where the clients have theirs in files."""
+    return settings_from(config.own_settings).needs_points
+
+
 def settings_help(protocol: str) -> Mapping[str, str]:
     """Name the settings, and say what each is."""
     return describe_settings(Settings, protocol)
@@ -240,6 +245,7 @@ FACE = Face(
     settings_help=settings_help,
     foresee=foresee,
     people=people,
+    needs_server_data=needs_server_data,
     who_sees=who_sees,
     data_flow=data_flow,
 )

@@ -29,7 +29,7 @@ from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocols.feddp.parameters import PublicParameters
 from fastlloyd.protocols.feddp.settings import PRIVATE, Settings, settings_from
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import CommonInputs, fill_public, public_dataset, settle_features, settle_size, share_caps
+from fastlloyd.run.inputs import ServerInputs, fill_public, public_dataset, settle_features, settle_size, share_caps
 from fastlloyd.run.own_records import load_own
 from fastlloyd.wire.header import PartyId
 
@@ -39,18 +39,15 @@ _NOBODY = frozenset({"", "na", "nan", "n/a", "null", "none"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FedDPCommon(CommonInputs):
+class FedDPCommon(ServerInputs):
     """What all parties have alike.
 
     Attributes
     ----------
-    server_values : float64 array, shape (s, d), or None
-        The server's points in a demonstration, original units.
     users : int64 array, shape (n,), or None
         Whose each row of a demonstration's data set is.
     """
 
-    server_values: NDArray[np.float64] | None = field(default=None, repr=False)
     users: NDArray[np.int64] | None = field(default=None, repr=False)
 
 

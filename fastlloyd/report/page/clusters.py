@@ -18,16 +18,10 @@ from numpy.typing import NDArray
 from fastlloyd.errors import ConfigError
 from fastlloyd.report.page import chart
 from fastlloyd.report.page.render import format_number
+from fastlloyd.report.sight import about_ranges
 
 MOST = 60
 """Clusters and features that are shown."""
-_ABOUT_RANGES = {
-    "fastlloyd-plus": (
-        "A range is about the mean and the number of the records that are nearest to a centre. It follows from "
-        "released values: from the noise, from how sizes and centres still changed at the end, and from what the "
-        "shortening of far records usually adds to a centre. Without separate clusters it holds less often."
-    )
-}
 _LAST_STEP = (
     "A range is about the mean and the number of the records that the last step counted. Those that are nearest to the "
     "released centre may have another mean and another number."
@@ -65,7 +59,7 @@ def show_clusters(
         "tables": list(_tables(names[:MOST], centroids[:MOST, :MOST], margins, bounds)),
         "left_out": (max(0, k - MOST), max(0, d - MOST)),
         "ranges": margins is not None,
-        "about_ranges": _ABOUT_RANGES.get(document["protocol"], _LAST_STEP),
+        "about_ranges": about_ranges(document["protocol"]) or _LAST_STEP,
         "bounded": bounds is not None,
         "beyond": bounds is not None and _beyond(centroids, bounds),
         "panels": panels if finite and d > 1 else [],

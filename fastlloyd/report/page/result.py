@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.crypto.link.identity import group_hex
 from fastlloyd.errors import ConfigError, printable
-from fastlloyd.protocols.registry import ROWS
+from fastlloyd.protocols.registry import Row, find
 from fastlloyd.report.page import chart
 from fastlloyd.report.page.clusters import show_clusters, show_sizes
 from fastlloyd.report.page.render import format_number, render
@@ -32,7 +32,6 @@ _MOST_ROUNDS = 100
 # A table of more rounds is folded away.
 _FEW_ROUNDS = 12
 _MOST_CLIENTS = 1_000
-_ROWS = {row.name: row for row in ROWS}
 _VERDICTS = {
     "good": ("Good", "good"),
     "fair": ("Fair", "fair"),
@@ -109,7 +108,7 @@ def result_page(
     Whoever reads the page: what report.json and centroids.csv say, and the picture of a public data set.
     """
     files = {} if files is None else files
-    quality, row = document.get("quality", _UNJUDGED), _ROWS.get(document["protocol"])
+    quality, row = document.get("quality", _UNJUDGED), _row(document["protocol"])
     _check(document, centroids, quality)
     word, tone = _VERDICTS[quality["verdict"]]
     return render(
@@ -146,6 +145,14 @@ def result_page(
         settings=_settings(document["parameters"]),
         planned=[(name, _value(value)) for name, value in _given(document["parameters"]) if name not in _PARAMETERS],
     )
+
+
+def _row(protocol: str) -> Row | None:
+    """Return the protocol's row; None where it is not installed here."""
+    try:
+        return find(protocol)
+    except ConfigError:
+        return None
 
 
 def _given(parameters: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -53,6 +53,12 @@ def test_only_what_nobody_has_given_is_to_be_filled_in(tmp_path: Path) -> None:
     assert marked("--k", "4", "--n-total", "90") == ["bounds"]
 
 
+@pytest.mark.parametrize(("start", "needs"), [((), True), (("--set", "feddp.start=private"), False)])
+def test_only_a_server_that_must_bring_records_has_a_key_for_them(tmp_path: Path, start: Any, needs: bool) -> None:
+    assert main(["init", str(tmp_path / "new"), "--protocol", "feddp", *start]) == 0
+    assert ('server_data = "server.csv"' in (tmp_path / "new" / "run.toml").read_text()) == needs
+
+
 def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bounds.csv").write_text("mine")
     assert main(["init", str(tmp_path)]) == 2
@@ -61,6 +67,7 @@ def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path, capsys:
     for flags, sentence in (
         (["--epsilon", "-1"], "--epsilon: expected a number from"),
         (["--protocol", "fastloyd"], "did you mean 'fastlloyd'?"),
+        (["--protocol", "feddp", "--set", "feddp.starts=private"], "feddp has no setting 'starts'"),
     ):
         assert main(["init", str(tmp_path / "new"), *flags]) == 2
         assert sentence in capsys.readouterr().err

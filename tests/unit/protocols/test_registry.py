@@ -13,6 +13,7 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.protocols import registry
 from fastlloyd.protocols.registry import GROUP, PROTOCOLS, ROWS, Row, find, knows, names, summaries
 from fastlloyd.run.config import RunConfig
+from fastlloyd.run.inputs import ServerInputs
 from fastlloyd.run.session import Face, find_face
 
 MUST = [entry.name for entry in dataclasses.fields(Face) if entry.default is dataclasses.MISSING]
@@ -109,10 +110,9 @@ def test_a_face_of_functions_is_read_once_and_what_it_leaves_out_has_a_default(w
 
 
 def test_a_face_may_be_one_value(with_face) -> None:
-    made = "from fastlloyd.run.session import Face\nFACE = Face(adds_up=add, " + "".join(
-        f"{name}={name}, " for name in MUST
-    )
-    with_face(f"{functions('add', 'foresee')}{made})\n")
+    offered = ", ".join(f"{name}={name}" for name in MUST)
+    made = f"from fastlloyd.run.session import Face\nFACE = Face(adds_up=add, {offered})\n"
+    with_face(functions("add", "foresee") + made)
     face = find_face("other")
     assert face.adds_up(RunConfig()) == "add" and face.foresee(RunConfig(), 2, None) is None
 
@@ -147,6 +147,12 @@ def test_no_distribution_takes_a_name_of_this_package(monkeypatch: pytest.Monkey
     point = EntryPoint("kfed", "nowhere:ROW", GROUP)
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [point])
     assert names() == PROTOCOLS and find("kfed").package == "fastlloyd.protocols.kfed"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_row_says_whether_the_server_may_have_records(row: Row) -> None:
+    _, common = find_face(row.name).gather(RunConfig(protocol=row.name, dataset="iris", bounds="0,10", k=3), 3)
+    assert isinstance(common, ServerInputs) == row.server_data
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)

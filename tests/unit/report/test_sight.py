@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fastlloyd.protocols.registry import PROTOCOLS
-from fastlloyd.report.sight import FaceWords, Sights, who_sees
+from fastlloyd.report.sight import FaceWords, Sights, about_ranges, who_sees
 
 
 def sights(protocol, parameters=(), **known) -> Sights:
@@ -53,6 +53,15 @@ def test_of_survey_and_histogram_the_one_that_was_planned_is_named(plus, words):
 
 def test_a_protocol_of_another_distribution_has_no_words_here():
     assert who_sees("histogram", {}) is None
+
+
+def test_only_ranges_that_are_not_of_the_last_step_have_words_of_their_own(monkeypatch):
+    assert [name for name in PROTOCOLS if about_ranges(name)] == ["fastlloyd-plus"]
+    assert about_ranges("histogram") is None
+    monkeypatch.setattr(
+        "fastlloyd.report.sight.read_face", lambda *_: FaceWords(about_ranges=lambda name: f"of {name}")
+    )
+    assert about_ranges("histogram") == "of histogram"
 
 
 def test_words_that_fail_are_left_out(monkeypatch, caplog):
