@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fastlloyd.run.together import Together, run_together
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.run.config import RunConfig
@@ -16,7 +17,6 @@ from fastlloyd.run.outcome import Result
 from fastlloyd.run.promise import foresee
 from fastlloyd.run.run_file import with_values
 from fastlloyd.run.session import find_face
-from fastlloyd.run.together import Together, run_together
 
 IRIS: dict[str, Any] = {"dataset": "iris", "bounds": "0,10", "k": 3, "epsilon": 10.0}
 
