@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from numpy.typing import NDArray
 
 from fastlloyd.randomness import domains
-from fastlloyd.randomness.prg import derive, keystream
+from fastlloyd.randomness.prg import derive
 
 RECORDS_PER_NONCE = 256
 
@@ -69,15 +69,6 @@ def raw_maxima(
             for line, label in enumerate(part):
                 np.maximum(best[label], words[line], out=best[label])
     return np.ascontiguousarray((best[:clusters] >> np.uint32(32 - word_bits)).T)
-
-
-def user_words(record: int, rows: int, key: bytes) -> NDArray[np.uint32]:
-    """Return one record's words, shape (rows,): what `raw_maxima` takes the maximum of."""
-    block, place = divmod(record, RECORDS_PER_NONCE)
-    nonce = struct.pack("<QI", block, 0)
-    size = rows * _WORD_BYTES
-    stream = keystream(derive(key, domains.SKETCH_USERS), nonce, (place + 1) * size)
-    return np.frombuffer(stream, dtype="<u4")[place * rows :].astype(np.uint32)
 
 
 def cell_blocks(key: bytes, rows: int, cells: int) -> Iterator[NDArray[np.uint64]]:

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 import os
+import struct
 import time
 import tracemalloc
 from fractions import Fraction
@@ -19,10 +20,12 @@ from fastlloyd.errors import ConfigError, DataError, RangeError
 from fastlloyd.privacy.accountant import SAMPLER_DELTA, spent
 from fastlloyd.privacy.release import SKETCH_ROWS, Release
 from fastlloyd.privacy.sketch.encoding import level_bits, pack_sketch, sketch_bytes, unpack_sketch
-from fastlloyd.privacy.sketch.hash import RECORDS_PER_NONCE, cell_blocks, raw_maxima, user_words
+from fastlloyd.privacy.sketch.hash import RECORDS_PER_NONCE, cell_blocks, raw_maxima
 from fastlloyd.privacy.sketch.level import level_table, phantom_table, phantoms_for, row_epsilon
 from fastlloyd.privacy.sketch.release import change_release, paper_phantoms, sketch_release
 from fastlloyd.privacy.sketch.sketch import Levels, SketchShape, join_levels, make_sketch, party_phantoms
+from fastlloyd.randomness import domains
+from fastlloyd.randomness.prg import derive, keystream
 from fastlloyd.randomness.secret import SecretRandom
 
 KEY = bytes(range(32))
@@ -99,6 +102,13 @@ def test_the_floor_leaves_every_user_unseen_often_enough() -> None:
     shape = shape_of()
     cumulative = shape.user_levels.cumulative()
     assert cumulative[shape.floor] >= 5 / 6 > cumulative[shape.floor - 1]
+
+
+def user_words(record: int, rows: int, key: bytes) -> np.ndarray:
+    """One record's words, shape (rows,): its 4 bytes per row in the key stream of its 256 records."""
+    block, place = divmod(record, 256)
+    stream = keystream(derive(key, domains.SKETCH_USERS), struct.pack("<QI", block, 0), 4 * rows * (place + 1))
+    return np.frombuffer(stream, dtype="<u4")[place * rows :]
 
 
 @pytest.mark.parametrize("rows", [1, 7, 4096])
