@@ -5,7 +5,7 @@ Source: docs/protocol.md, "Farewell" and "Signed record".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,7 +37,7 @@ from fastlloyd.wire.header import COMPARE_ROUND, SERVER, PartyId
 
 def conclude(
     session: Session,
-    make: Callable[[], Result | SignedRecord],
+    made: Result | SignedRecord,
     *,
     took_part: Sequence[PartyId],
     writers: Sequence[PartyId],
@@ -47,13 +47,13 @@ def conclude(
     raw_files: Mapping[str, str] | None = None,
     seed: bytes | None = None,
 ) -> Party[Outcome]:
-    """Compare with the others, and only then make the result; sign it, and exchange counters.
+    """Compare with the others, and only then sign the result; exchange counters.
 
     Parameters
     ----------
     session : Session
-    make : callable
-        Gives the result; of a party without it, what it signs instead.
+    made : Result or SignedRecord
+        The result; of a party without it, what it signs instead.
     took_part : sequence of PartyId
         Who must say what it was told.
     writers : sequence of PartyId
@@ -83,7 +83,6 @@ def conclude(
     elif session.me in group:
         yield from compare(session, took_part, group)
     yield Elect(tuple(writers))
-    made = make()
     result = made if isinstance(made, Result) else None
     record = made.record() if isinstance(made, Result) else made
     farewell = yield from part(session, record, late)

@@ -126,7 +126,7 @@ def take_part(session: Session) -> Party[Outcome]:
     return (
         yield from conclude(
             session,
-            lambda: _make_result(session, plan, own.bounds, result),
+            _make_result(session, plan, own.bounds, result),
             took_part=everybody,
             writers=everybody,
             raw_labels=result.raw_labels,

@@ -143,7 +143,7 @@ def take_part(session: Session) -> Party[Outcome]:
     return (
         yield from conclude(
             session,
-            lambda: _make_result(session, plan, names, bounds_, result),
+            _make_result(session, plan, names, bounds_, result),
             took_part=result.included[-1],
             writers=result.included[-1],
             raw_labels=result.raw_labels,

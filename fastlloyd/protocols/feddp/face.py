@@ -161,7 +161,7 @@ def _conclude(session: Session, plan: Plan, result: ServerResult | ClientResult)
     return (
         yield from conclude(
             session,
-            lambda: _make_result(session, plan, result),
+            _make_result(session, plan, result),
             took_part=session.everybody,
             writers=(SERVER, *session.everybody),
             raw_labels=result.raw_labels if isinstance(result, ClientResult) else None,

@@ -124,7 +124,7 @@ def _conclude(session: Session, plan: Plan, result: ServerResult | ClientResult)
     return (
         yield from conclude(
             session,
-            lambda: _make_result(session, plan, result.centers, (result.included,)),
+            _make_result(session, plan, result.centers, (result.included,)),
             took_part=result.included,
             writers=(SERVER, *result.included),
             late=result.late if isinstance(result, ServerResult) else frozenset(),

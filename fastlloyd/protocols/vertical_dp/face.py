@@ -147,7 +147,7 @@ def _conclude(session: Session, plan: Plan, told: Told | None) -> Party[Outcome]
     return (
         yield from conclude(
             session,
-            lambda: _make_result(session, plan, told),
+            _make_result(session, plan, told),
             took_part=session.everybody,
             writers=_writers(session, plan),
         )

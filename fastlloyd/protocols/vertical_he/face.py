@@ -128,7 +128,7 @@ def _live(session: Session) -> Party[Outcome]:
     return (
         yield from conclude(
             session,
-            lambda: _make_result(session, plan, features, result),
+            _make_result(session, plan, features, result),
             took_part=there,
             writers=there,
             heard=everybody if plan.parties > 2 else (),  # two parties have nobody to compare with
