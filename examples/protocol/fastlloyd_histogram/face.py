@@ -23,7 +23,7 @@ from fastlloyd.run.inputs import CommonInputs, fill_public, gather_horizontal, p
 from fastlloyd.run.outcome import Claim, Outcome, Result, common_part
 from fastlloyd.run.own_records import load_client
 from fastlloyd.run.promise import promise_lines, record_unit, size_conditions
-from fastlloyd.run.session import Session
+from fastlloyd.run.session import Face, Session
 from fastlloyd.wire.header import PartyId, clients
 from fastlloyd_histogram.client import ClientResult, client
 from fastlloyd_histogram.messages import bounds
@@ -43,9 +43,6 @@ def gather(config: RunConfig, clients: int) -> tuple[RunConfig, CommonInputs]:
     """Check what is public and alike for all parties."""
     refuse_resume(config, because="it is a single round", spent="what was released stays in the ledger")
     return gather_horizontal(config, clients, public_parameters)
-
-
-load = load_client
 
 
 def writes_result(me: PartyId) -> bool:
@@ -164,3 +161,16 @@ def _make_result(session: Session, plan: Plan, bounds: Bounds, result: ClientRes
         releases=session.own_releases(),
         evaluated=points,
     )
+
+
+FACE = Face(
+    gather=gather,
+    load=load_client,
+    writes_result=writes_result,
+    serve=serve,
+    take_part=take_part,
+    plan_lines=plan_lines,
+    privacy_unit=privacy_unit,
+    settings_help=settings_help,
+    who_sees=who_sees,
+)
