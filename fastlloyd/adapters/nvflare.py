@@ -120,7 +120,10 @@ class Party:
         config: RunConfig | FastLloydError = RunConfig()
         try:
             if not isinstance(self._run, str) or not NAME.fullmatch(self._run):
-                raise ConfigError(f"the job asks for the run {self._run!r}: expected letters, digits, dashes")
+                raise ConfigError(
+                    f"the job asks for the run {self._run!r}: expected letters, digits, dashes and underscores; make "
+                    "the job again with such a name"
+                )
             _begin_log(RunConfig(), folder / f"{self._run}.log", rank)
             config = load_config(folder / f"{self._run}{SUFFIX}")
             config = replace(config, output=str(folder / config.output))

@@ -91,7 +91,10 @@ def _chosen(roster: Roster, client: int | None) -> Sequence[RosterEntry]:
         return roster.entries
     own = [entry for entry in roster.entries if entry.rank == client]
     if not own:
-        raise ConfigError(f"--client {client}: the roster has {format_count(len(roster.entries) - 1, 'client')}")
+        raise ConfigError(
+            f"--client {client}: the roster has {format_count(len(roster.entries) - 1, 'client')}; give the number of "
+            "one of them, or the roster that has this one"
+        )
     return own
 
 

@@ -135,7 +135,7 @@ def _by_rows(answers: Answers) -> Choice:
         if answers.parties < 3:
             raise ConfigError(
                 f"--parties {answers.parties}: exact labels come from secfc, which needs at least 3: with fewer no "
-                "party's share hides a point"
+                "party's share hides a point; find a third one, or leave --exact out"
             )
         why = "exact labels of k-means from coded shares; no noise, so no differential privacy: publish nothing of it"
         return Choice(protocol="secfc", ranks=ranks, why=why)
@@ -189,7 +189,7 @@ def _by_columns(answers: Answers) -> Choice:
             f"{'--exact' if answers.exact else '--unit person'} out"
         )
     if answers.parties < 2:
-        raise ConfigError("--parties 1: all columns are at one party, which needs no protocol")
+        raise ConfigError("--parties 1: all columns are at one party, which needs no protocol; expected two or more")
     two = answers.parties == 2
     encrypted = Choice(
         protocol="vertical-he",
@@ -205,7 +205,8 @@ def _by_columns(answers: Answers) -> Choice:
     if answers.collude and not two:
         raise ConfigError(
             "--collude server+clients: between more than two owners of columns no protocol protects from a server that "
-            "works with the holder of the key; with two, vertical-he needs no server"
+            "works with the holder of the key; leave --collude out, or join the columns of two, where vertical-he "
+            "needs no server"
         )
     if answers.collude:
         return encrypted

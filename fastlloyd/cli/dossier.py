@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"--output {folder}: cannot be made ({error.strerror})") from error
+        raise ConfigError(f"--output {folder}: cannot be made ({error.strerror}); name another folder") from error
     for kind in formats:
         path = folder / f"dossier.{kind}"
         write_atomically(path, texts[kind].encode(), _MODE)

@@ -28,6 +28,7 @@ from fastlloyd.wire.regular import read_regular, read_regular_bytes
 
 # How far a recomputed epsilon may differ between two versions of the accounting library.
 _SLACK = 1e-6
+_ANOTHER = "take both files as the run wrote them, or trust neither"
 
 
 def main(argv: Sequence[str]) -> int:
@@ -168,7 +169,9 @@ def verify(folder: Path, roster: Path | None = None) -> str:
     epsilon = spent(releases, privacy["delta"])
     _compare_epsilon(privacy, epsilon)
     if math.isinf(epsilon) and not document["not_private"]:
-        raise ConfigError("the releases carry no noise, but report.json does not say that the run is not private")
+        raise ConfigError(
+            f"the releases carry no noise, but report.json does not say that the run is not private; {_ANOTHER}"
+        )
     value = "an infinite epsilon" if math.isinf(epsilon) else f"epsilon {epsilon:.9g}"
     asked = "" if privacy["epsilon"] is None else f", asked for was {privacy['epsilon']:g}"
     accounting = (
@@ -242,16 +245,18 @@ def _compare_releases(reported: Sequence[Mapping[str, Any]], releases: Sequence[
     known = {(r.round, r.name): public_releases([r.to_dict()])[0] for r in releases}
     claimed = {(entry["round"], entry["name"]): entry for entry in reported}
     if len(claimed) != len(reported):
-        raise ConfigError("report.json names a release of one round and name twice")
+        raise ConfigError(f"report.json names a release of one round and name twice; {_ANOTHER}")
     for key in claimed.keys() ^ known.keys():
         here, there = ("ledger.jsonl", "report.json") if key in known else ("report.json", "ledger.jsonl")
-        raise ConfigError(f"the release {key[1]!r} of round {key[0]} stands in {here} but not in {there} (run {run})")
+        raise ConfigError(
+            f"the release {key[1]!r} of round {key[0]} stands in {here} but not in {there} (run {run}); {_ANOTHER}"
+        )
     for key, entry in claimed.items():
         for field, value in entry.items():
             if known[key].get(field) != value:
                 raise ConfigError(
                     f"the release {key[1]!r} of round {key[0]} has {field} = {value!r} in report.json, but "
-                    f"{known[key].get(field)!r} in ledger.jsonl"
+                    f"{known[key].get(field)!r} in ledger.jsonl; {_ANOTHER}"
                 )
 
 
@@ -262,7 +267,9 @@ def _check_rounds(document: Mapping[str, Any], releases: Sequence[Release]) -> N
     accounted = {release.round for release in releases}
     for entry in document["rounds"]:
         if entry["round"] not in accounted:
-            raise ConfigError(f"round {entry['round']} took place, but no release of it stands in ledger.jsonl")
+            raise ConfigError(
+                f"round {entry['round']} took place, but no release of it stands in ledger.jsonl; {_ANOTHER}"
+            )
 
 
 def _compare_epsilon(privacy: Mapping[str, Any], epsilon: float) -> None:
@@ -271,7 +278,9 @@ def _compare_epsilon(privacy: Mapping[str, Any], epsilon: float) -> None:
     if said != epsilon and not math.isclose(said, epsilon, rel_tol=_SLACK):
         raise ConfigError(
             f"report.json says that epsilon {said:.9g} was spent, but the releases in ledger.jsonl compose to "
-            f"{epsilon:.9g} at delta {privacy['delta']:.3g}"
+            f"{epsilon:.9g} at delta {privacy['delta']:.3g}; {_ANOTHER}"
         )
     if privacy["epsilon"] is not None and epsilon > privacy["epsilon"] * (1.0 + _SLACK):
-        raise ConfigError(f"the run spent epsilon {epsilon:.9g}, more than the {privacy['epsilon']:g} asked for")
+        raise ConfigError(
+            f"the run spent epsilon {epsilon:.9g}, more than the {privacy['epsilon']:g} asked for; {_ANOTHER}"
+        )

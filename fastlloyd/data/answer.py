@@ -104,7 +104,10 @@ class Answer:
         insert = f"INSERT INTO taken VALUES ({', '.join('?' * width)})"  # noqa: S608
         for batch in batches:
             if any(len(row) != width for row in batch):
-                raise DataError(f"{self._source}: a row has not {format_count(width, 'value')}, as its columns say")
+                raise DataError(
+                    f"{self._source}: expected {format_count(width, 'value')} in each row, as its columns say, got a "
+                    "row with another number of them; ask for columns that every row has"
+                )
             own = [self._checked(at, values) for at, values in enumerate(zip(*batch, strict=True))]
             self._store.executemany(insert, zip(*own, strict=True))
         self._store.execute(f"CREATE TABLE sorted AS SELECT * FROM taken ORDER BY {columns}")  # noqa: S608

@@ -315,4 +315,4 @@ def _opened(path: Path, form: Form) -> Iterator[TextIO]:
     except csv.Error as error:
         raise DataError(f"{path} is not a CSV file ({error}); save it again as comma separated text") from error
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+        raise DataError(f"cannot read {path}: {error.strerror or error}; check path and rights") from error

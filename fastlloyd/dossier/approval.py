@@ -115,9 +115,11 @@ def read_approval(path: Path, roster: Roster) -> Approval:
         if digest(approval.values).hex() != approval.digest:
             raise ValueError("its digest is not that of its values")
     except OSError as error:
-        raise ConfigError(f"cannot read the approval {path}: {error.strerror}") from error
+        raise ConfigError(f"cannot read the approval {path}: {error.strerror}; check path and rights") from error
     except ValueError as error:
-        raise ConfigError(f"{path} is no approval of `fastlloyd agree`: {error}") from error
+        raise ConfigError(
+            f"{path} is no approval of `fastlloyd agree`: {error}; ask its client for the file once more"
+        ) from error
     entry = next((entry for entry in roster.entries if entry.party == approval.party), None)
     if entry is None or entry.name != approval.name:
         raise ConfigError(
@@ -168,7 +170,9 @@ def read_approvals(folder: Path, roster: Roster) -> dict[Path, Approval]:
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".json")
     except OSError as error:
-        raise ConfigError(f"--require-approvals {folder}: cannot be read ({error.strerror})") from error
+        raise ConfigError(
+            f"--require-approvals {folder}: cannot be read ({error.strerror}); check path and rights"
+        ) from error
     found: dict[Path, Approval] = {}
     for path in paths:
         approval = read_approval(path, roster)

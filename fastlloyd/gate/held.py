@@ -167,7 +167,10 @@ class Held:
                 "or restored, or the run broke off; restore the newest copy, resume the run, or remove the folder"
             )
         if last.what == "discarded":
-            raise ConfigError(f"run {self.run[:SHOWN_DIGITS]} was discarded at {last.at}, and cannot be released")
+            raise ConfigError(
+                f"run {self.run[:SHOWN_DIGITS]} was discarded at {last.at}, and cannot be released; only a new run has "
+                "a result again"
+            )
         own = "" if key is None else public_hex(key)
         if held.public_key != own:
             wants = "is not signed" if not held.public_key else "is signed with another key"

@@ -47,7 +47,7 @@ class Ring:
 
     def __post_init__(self) -> None:
         if self.bits not in (32, 64):
-            raise RangeError(f"ring_bits is 32 or 64, got {self.bits}")
+            raise RangeError(f"expected ring_bits of 32 or 64, got {self.bits}")
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -139,4 +139,6 @@ def choose_fraction_bits(
             f"sums of up to {n_total} records and their noise need {need:.4g} * 2^{MIN_FRACTION_BITS}, which does "
             f"not fit the {ring_bits}-bit ring with at least {MIN_FRACTION_BITS} fraction bits; {mend}"
         )
-    raise RangeError(f"{d} features are too many for exact scores with {MIN_FRACTION_BITS} fraction bits")
+    raise RangeError(
+        f"{d} features are too many for exact scores with {MIN_FRACTION_BITS} fraction bits: leave columns out"
+    )

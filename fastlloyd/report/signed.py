@@ -28,6 +28,7 @@ from fastlloyd.report import document
 from fastlloyd.wire.header import PartyId
 from fastlloyd.wire.regular import read_regular_bytes
 
+_ANEW = "ask a party of the run for the folder as the run wrote it"
 Covers = Literal["public", "centroids", "result"]
 COVERS: tuple[Covers, ...] = get_args(Covers)
 # Who sees a release differs from ledger to ledger; the release does not.
@@ -99,7 +100,9 @@ def verify_signatures(folder: Path, report: Mapping[str, Any], roster: Roster) -
     """
     signed = report["signatures"]
     if signed is None:
-        raise ConfigError("report.json is unsigned: the run had no --roster, so nobody's key stands behind it")
+        raise ConfigError(
+            "report.json is unsigned: the run had no --roster, so nobody's key stands behind it; leave --roster out"
+        )
     if signed["roster"] != roster.digest().hex():
         raise ConfigError(
             f"report.json was signed under the roster with digest {signed['roster'][:16]}.., this one has "
@@ -109,14 +112,18 @@ def verify_signatures(folder: Path, report: Mapping[str, Any], roster: Roster) -
     certificates = roster.certificates()
     writer = PartyId(signed["writer"]["rank"])
     if writer not in certificates or not verifies(certificates[writer], _whole(report), _bytes(signed["writer"])):
-        raise ConfigError(f"report.json is not as {writer}, who wrote it, signed it: it was changed afterwards")
+        raise ConfigError(
+            f"report.json is not as {writer}, who wrote it, signed it: it was changed afterwards; {_ANEW}"
+        )
     signers = []
     for entry in signed["parties"]:
         party = PartyId(entry["rank"])
         if entry["signature"] is None:
             continue
         if party not in certificates or not verifies(certificates[party], _from_report(report, entry), _bytes(entry)):
-            raise ConfigError(f"report.json does not say what {party} signed: it was changed, or another run's")
+            raise ConfigError(
+                f"report.json does not say what {party} signed: it was changed, or is another run's; {_ANEW}"
+            )
         signers.append(f"{roster.name(party)} ({party})")
     missing = [str(PartyId(entry["rank"])) for entry in signed["parties"] if entry["signature"] is None]
     text = f"signed by {', '.join(signers)} under the roster with digest {signed['roster'][:16]}.."
@@ -178,9 +185,9 @@ def _check_files(folder: Path, digests: Mapping[str, str]) -> None:
         try:
             content = read_regular_bytes(path)
         except OSError as error:
-            raise ConfigError(f"{path} was signed but cannot be read: {error.strerror}") from error
+            raise ConfigError(f"{path} was signed but cannot be read: {error.strerror}; {_ANEW}") from error
         if hashlib.sha256(content).hexdigest() != digest:
-            raise ConfigError(f"{path} is not what the parties signed: it was changed after the run")
+            raise ConfigError(f"{path} is not what the parties signed: it was changed after the run; {_ANEW}")
 
 
 def _bytes(entry: Mapping[str, Any]) -> bytes:

@@ -136,7 +136,10 @@ def gather_vertical(
         return config, common
     config, dataset = _demonstration(config)
     if dataset is None:
-        raise ConfigError("--data or --dataset: expected one of them")
+        raise ConfigError(
+            "--data or --dataset: expected one of them, got neither; give each party's own file, or a public set to "
+            "try the protocol with"
+        )
     how = "even" if config.split == "iid" else config.split
     return config, VerticalCommon(
         public=make_public(config, clients, *settle_size(config, dataset)),

@@ -287,7 +287,10 @@ def keep_offer(settings: SiteSettings, content: bytes) -> str:
             except FileExistsError:  # somebody put it there since
                 _is_kept(path, wanted[path], name)
     except OSError as error:
-        raise ConfigError(f"{settings.offers}: the offer {name} cannot be kept there ({error.strerror})") from error
+        raise ConfigError(
+            f"{settings.offers}: the offer {name} cannot be kept there ({error.strerror}); make room, or mend the "
+            "folder's rights"
+        ) from error
     return name
 
 
@@ -334,9 +337,11 @@ def _toml(path: Path) -> dict[str, Any]:
     try:
         return parse_toml(read_regular_bytes(path, MOST_BYTES + 1))
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); check path and rights") from error
     except ValueError as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+        raise ConfigError(
+            f"{path}: not valid TOML: {error}; docs/sites.md and docs/run-file.md show how to write it"
+        ) from error
 
 
 def _seconds(path: Path, key: str, value: object) -> float:

@@ -100,7 +100,7 @@ def _call(tool: Path, *words: str) -> str:
             [str(tool), *words], capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ConfigError(f"--network: {tool} {words[0]} did not answer: {error}") from error
+        raise ConfigError(f"--network: {tool} {words[0]} did not answer: {error}; try it by hand") from error
     if done.returncode != 0:
         sentence = done.stderr.strip().splitlines()[-1:] or ["no message"]
         raise ConfigError(f"--network: {sentence[0]}")

@@ -264,7 +264,10 @@ class Site:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
         except BlockingIOError:
-            raise ConfigError(f"{self._settings.folder}: another `fastlloyd site` serves this folder") from None
+            raise ConfigError(
+                f"{self._settings.folder}: another `fastlloyd site` serves this folder; end it first, or name another "
+                "folder"
+            ) from None
         finally:
             os.close(descriptor)
 

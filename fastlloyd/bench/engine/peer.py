@@ -58,7 +58,8 @@ def open_peer(folder: Path, python: str) -> Peer:
     folder = folder.resolve()
     if not (folder / PROGRAM).is_file():
         raise ConfigError(
-            f"--peer {folder}: expected a checkout of https://github.com/D-Diaa/FastLloyd with {PROGRAM}, found none"
+            f"--peer {folder}: expected a checkout of https://github.com/D-Diaa/FastLloyd with {PROGRAM}, found none; "
+            "give the folder of one"
         )
     check = "import pandas, diffprivlib, sklearn, scipy, matplotlib, tqdm, mpi4py"
     try:

@@ -138,7 +138,9 @@ def load_problem(source: Source, data_dir: str | None, seed: int) -> Problem:
     values = server_table.values
     low, high = float(values.min()), float(values.max())
     if low == high:
-        raise ConfigError(f"{server}: all values are {low:g}; expected a range, for the bounds are taken from it")
+        raise ConfigError(
+            f"{server}: all values are {low:g}; expected a range, for the bounds are taken from it; make the set again"
+        )
     bounds = Bounds(np.array([low]), np.array([high])).match(server_table.names)
     return _problem(source, table.values[:, 1:], table.values[:, 0].astype(np.int64), values, bounds)
 

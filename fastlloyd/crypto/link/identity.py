@@ -182,7 +182,9 @@ def certificate_bytes(pem: str, source: str) -> bytes:
     except ValueError as error:
         raise ConfigError(f"{source} holds no certificate: expected the .pem file of `keygen`") from error
     if len(certificates) != 1:
-        raise ConfigError(f"{source} holds {len(certificates)} certificates: expected exactly one")
+        raise ConfigError(
+            f"{source} holds {len(certificates)} certificates: expected exactly one; give each party a file of its own"
+        )
     return certificates[0].public_bytes(serialization.Encoding.DER)
 
 
@@ -247,9 +249,9 @@ def read_text(path: Path, what: str) -> str:
     try:
         return read_regular(path)
     except OSError as error:
-        raise ConfigError(f"cannot read the {what} {path}: {error.strerror}") from error
+        raise ConfigError(f"cannot read the {what} {path}: {error.strerror}; check path and rights") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"the {what} {path} is no text file") from error
+        raise ConfigError(f"the {what} {path} is no text file; expected it as fastlloyd wrote it") from error
 
 
 def write_atomically(path: Path, content: bytes, mode: int) -> None:
@@ -263,7 +265,7 @@ def write_atomically(path: Path, content: bytes, mode: int) -> None:
     try:
         replace_file(path, [content], mode=mode)
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
+        raise ConfigError(f"cannot write {path}: {error.strerror}; check path and rights") from error
 
 
 def _key_pem(key: Ed25519PrivateKey) -> bytes:

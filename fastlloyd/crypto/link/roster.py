@@ -128,7 +128,7 @@ class Roster:
         try:
             document = tomllib.loads(text)
         except (ValueError, RecursionError) as error:  # numbers of very many digits, very many brackets
-            raise ConfigError(f"{source} is not TOML: {error}") from error
+            raise ConfigError(f"{source} is not TOML: {error}; `fastlloyd roster add` writes one") from error
         parties = document.pop("party", [])
         if document or not isinstance(parties, list):
             raise ConfigError(f"{source}: expected [[party]] tables only, got {', '.join(document) or 'party'}")

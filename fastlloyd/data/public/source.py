@@ -89,13 +89,13 @@ def open_text(path: Path, name: str) -> Iterator[TextIO]:
             return
         with zipfile.ZipFile(path) as archive:
             if name not in archive.namelist():
-                raise DataError(f"{path}: expected an archive with {name} in it")
+                raise DataError(f"{path}: expected an archive with {name} in it; fetch it again")
             with archive.open(name) as packed:
                 yield io.TextIOWrapper(packed, encoding="utf-8-sig", newline="")
     except (zipfile.BadZipFile, EOFError, UnicodeDecodeError, NotImplementedError) as error:
         raise DataError(f"{path}: is not whole, or no such file ({error}); fetch it again") from error
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); check path and rights") from error
 
 
 def rows_of(path: Path, file: TextIO, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
@@ -114,7 +114,10 @@ def rows_of(path: Path, file: TextIO, columns: Sequence[str]) -> Iterator[tuple[
         places = [header.index(name) for name in columns]
         for row in reader:
             if len(row) != len(header):
-                raise DataError(f"{path}, line {reader.line_num}: expected {len(header)} cells, got {len(row)}")
+                raise DataError(
+                    f"{path}, line {reader.line_num}: expected {len(header)} cells, got {len(row)}; fetch the file "
+                    "again"
+                )
             yield reader.line_num, [row[place] for place in places]
     except csv.Error as error:
-        raise DataError(f"{path}, line {reader.line_num}: expected CSV ({error})") from error
+        raise DataError(f"{path}, line {reader.line_num}: expected CSV ({error}); fetch the file again") from error

@@ -47,7 +47,9 @@ class OpenedLink:
             It is longer than `max_message`.
         """
         if len(message) > self.max_message:
-            raise RangeError(f"a message has at most {self.max_message} bytes, this one has {len(message)}")
+            raise RangeError(
+                f"a message has at most {self.max_message} bytes, this one has {len(message)}: lower k or d"
+            )
         return bytes(message)
 
     def feed(self, data: bytes | memoryview) -> None:

@@ -226,11 +226,15 @@ def _check_ranges(plan: Plan, outline: Outline) -> None:
     """Refuse radii, cells, modes and fraction bits that the configuration does not give."""
     rule = (outline.relative, outline.clip, outline.settings.domain)
     if (plan.relative, plan.clip, plan.domain) != rule:
-        raise ValueError("the plan's update rule differs from the configuration")
-    if (plan.plus is None) != (outline.plus is None) or (plan.plus is not None and not plan.plus.agrees(outline.plus)):
-        raise ValueError("the plan's part for fastlloyd-plus differs from the configuration")
-    if not 8 <= plan.fraction_bits <= 16 or not 1 <= len(plan.rounds) <= MAX_ROUNDS:
-        raise ValueError("the plan's fraction bits or rounds are out of range")
+        raise ValueError(
+            f"the plan has relative, clip, domain = {plan.relative}, {plan.clip}, {plan.domain!r}, expected "
+            f"{rule[0]}, {rule[1]}, {rule[2]!r} of the configuration"
+        )
+    _check_plus(plan.plus, outline.plus)
+    if not 8 <= plan.fraction_bits <= 16:
+        raise ValueError(f"the plan has {plan.fraction_bits} fraction bits, expected 8 to 16")
+    if not 1 <= len(plan.rounds) <= MAX_ROUNDS:
+        raise ValueError(f"the plan has {len(plan.rounds)} rounds, expected 1 to {MAX_ROUNDS}")
     try:
         most = outline.fraction_bits()
     except RangeError as error:
@@ -248,10 +252,21 @@ def _check_ranges(plan: Plan, outline: Outline) -> None:
         if radius is None and planned.radius is None:
             continue
         if radius is None or planned.radius is None:
-            raise ValueError(f"the plan's radius in round {t} differs from the configuration")
+            raise ValueError(f"the plan has the radius {planned.radius} in round {t}, expected {radius}")
         radius *= 1 << plan.fraction_bits
         if abs(planned.radius - radius) > 1 + 1e-9 * radius:
-            raise ValueError(f"the plan's radius in round {t} differs from the configuration")
+            raise ValueError(f"the plan has the radius {planned.radius} in round {t}, expected about {radius:.6g}")
+
+
+def _check_plus(plan: PlusPlan | None, expected: PlusPlan | None) -> None:
+    """Refuse what the configuration does not give for fastlloyd-plus."""
+    if plan is None or expected is None:
+        if plan is not expected:
+            got, needed = ("a", "none") if expected is None else ("no", "one")
+            raise ValueError(f"the plan has {got} part for fastlloyd-plus, expected {needed}")
+    elif names := plan.differing(expected):
+        told, wanted = ({name: getattr(one, name) for name in names[:1]} for one in (plan, expected))
+        raise ValueError(f"the plan has {told} for fastlloyd-plus, expected {wanted}")
 
 
 def _check_noise(plan: Plan, outline: Outline) -> None:
@@ -259,7 +274,10 @@ def _check_noise(plan: Plan, outline: Outline) -> None:
     for t, planned in enumerate(plan.rounds):
         most = outline.round_plan(t, plan.fraction_bits, _MOST_NOISE)
         if planned.sum_scale > most.sum_scale or planned.count_scale > most.count_scale:
-            raise ValueError(f"the plan has more noise in round {t} than its epsilon asks for")
+            raise ValueError(
+                f"the plan has noise {planned.sum_scale:.6g} on sums and {planned.count_scale:.6g} on counts in round "
+                f"{t}, expected at most {most.sum_scale:.6g} and {most.count_scale:.6g}, which its epsilon asks for"
+            )
 
 
 def _sigma(public: PublicParameters, delta: float) -> float:

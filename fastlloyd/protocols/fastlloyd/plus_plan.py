@@ -120,14 +120,12 @@ class PlusPlan:
         """The first round with sums about centres."""
         return int(self.survey or self.cells > 0)
 
-    def agrees(self, other: PlusPlan | None) -> bool:
-        """Whether another one is the same but for the last digits of its figures."""
-        if other is None:
-            return False
-        same = all(
-            getattr(self, name) == getattr(other, name) for name in ("survey", "cells", "shorten", "shrink", "swap")
-        )
-        return same and len(self.stages) == len(other.stages) and all(map(Stage.agrees, self.stages, other.stages))
+    def differing(self, other: PlusPlan) -> list[str]:
+        """Name the numbers in which another one differs by more than the last digits of its figures."""
+        plain = ("survey", "cells", "shorten", "shrink", "swap")
+        names = [name for name in plain if getattr(self, name) != getattr(other, name)]
+        alike = len(self.stages) == len(other.stages) and all(map(Stage.agrees, self.stages, other.stages))
+        return names if alike else [*names, "stages"]
 
     def stage(self, t: int) -> tuple[Stage, int]:
         """Return the stage of round t, and the first of its rounds with sums about centres; round 0 belongs to it."""

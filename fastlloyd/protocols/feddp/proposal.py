@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -195,7 +195,9 @@ def check_plan(plan: Plan, public: PublicParameters, *, d: int, names: tuple[str
 def _check_bounds(plan: Plan, settings: Settings, d: int) -> None:
     """Refuse bounds and grids that the configuration does not give or that arithmetic cannot hold."""
     if not (0.0 < plan.norm_bound <= math.sqrt(d) * (1 + ACCOUNTING_SLACK)):
-        raise ValueError(f"the plan's norm bound {plan.norm_bound:g} is out of range")
+        raise ValueError(
+            f"the plan has norm_bound = {plan.norm_bound:g}, expected above 0 and at most {math.sqrt(d):g}"
+        )
     if settings.norm_bound is not None or settings.start == PRIVATE:
         expected = _norm_bound(settings, None, d)
         if plan.norm_bound != expected:
@@ -203,12 +205,18 @@ def _check_bounds(plan: Plan, settings: Settings, d: int) -> None:
     given = _bounds(settings, plan.k, plan.norm_bound)
     stated = _Bounds(plan.norm_bound, plan.outer_clip, plan.weight_clip, plan.mean_clip, plan.count_clip)
     if given != stated:
-        raise ValueError("the plan's bounds on a user's statistics differ from the configuration")
+        raise ValueError(
+            f"the plan has the bounds {astuple(stated)} on a user's norm, outer product, weights, means and counts, "
+            f"expected {astuple(given)}"
+        )
     least = plan.k if settings.start != "sphere-packing" else 0
     if not least <= plan.n_server <= MAX_SERVER_POINTS:
         raise ValueError(f"the plan has {plan.n_server} server points, expected {least} to {MAX_SERVER_POINTS}")
     if not 8 <= plan.fraction_bits <= 16 or not 0 <= plan.outer_bits <= plan.fraction_bits:
-        raise ValueError("the plan's fraction bits are out of range")
+        raise ValueError(
+            f"the plan has {plan.fraction_bits} fraction bits, {plan.outer_bits} of outer products, expected 8 to 16 "
+            "and no more of outer products"
+        )
 
 
 def _check_grids(plan: Plan, public: PublicParameters, settings: Settings, division: _Division) -> None:

@@ -92,7 +92,11 @@ def reveal_centers(
     ):
         names = ", ".join(map(str, opening))
         blamed = next(party for party in opening if party != me)
-        raise PeerError(f"the shares of {names} give no possible centres: one of them is wrong", rank=blamed.rank)
+        raise PeerError(
+            f"the shares of {names} give sums that no points of these clusters have: one of these clients sent a wrong "
+            "share, and shares alone do not tell which",
+            rank=blamed.rank,
+        )
     centers = np.full((plan.k, plan.d), np.nan)
     centers[clusters.used] = sums / clusters.sizes[:, None] / float(1 << plan.fraction_bits)
     return centers, roll.present

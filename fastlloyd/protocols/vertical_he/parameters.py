@@ -62,7 +62,10 @@ class PublicParameters:
         if chosen.threshold is not None:
             self._check_threshold(chosen.threshold)
         if chosen.mode == "server-aided" and self.parties < 3:
-            raise ConfigError("vertical-he.mode = server-aided: expected at least 3 parties; start with -n 3 or more")
+            raise ConfigError(
+                f"vertical-he.mode = server-aided: expected at least 3 parties, got {self.parties}; start with -n 3 or "
+                "more"
+            )
 
     def _check_threshold(self, wanted: int) -> None:
         if self.mode != THRESHOLD or wanted > self.parties:

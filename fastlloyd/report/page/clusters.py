@@ -29,6 +29,7 @@ _LAST_STEP = (
 _COLUMNS = 6
 # Of a feature's range: digits beyond say nothing to people.
 _STEP = 1e-3
+_AS_WRITTEN = "give the folder as the run wrote it"
 _MOST_PICTURE_BYTES = 4_000_000
 _PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -79,9 +80,11 @@ def _bounds(content: bytes | None, d: int) -> NDArray[np.float64] | None:
         rows = list(csv.DictReader(io.StringIO(content.decode("utf-8"), newline="")))
         bounds = np.array([[float(row["lo"]), float(row["hi"])] for row in rows]).T
     except (KeyError, TypeError, ValueError, csv.Error) as error:
-        raise ConfigError(f"bounds.csv: expected feature, lo and hi, got another table ({error})") from error
+        raise ConfigError(
+            f"bounds.csv: expected feature, lo and hi, got another table ({error}); {_AS_WRITTEN}"
+        ) from error
     if bounds.shape != (2, d) or not np.isfinite(bounds).all():
-        raise ConfigError(f"bounds.csv: expected finite bounds of {d} features, got other ones")
+        raise ConfigError(f"bounds.csv: expected finite bounds of {d} features, got other ones; {_AS_WRITTEN}")
     return bounds
 
 

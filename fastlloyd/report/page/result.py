@@ -231,7 +231,10 @@ def _costs(content: bytes | None) -> dict[str, Any] | None:
         bars = chart.size_bars([float(row["cost"]) for row in rows], None)
         chosen = [row["chosen"] == "1" for row in rows].index(True) + 1
     except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"elbow.csv: expected k, cost and which was chosen, got another table ({error})") from error
+        raise ConfigError(
+            f"elbow.csv: expected k, cost and which was chosen, got another table ({error}); give the folder as the "
+            "run wrote it"
+        ) from error
     return {"bars": bars, "chosen": chosen}
 
 

@@ -90,7 +90,7 @@ def test_what_is_no_number_and_no_name(odd: Any) -> None:
 
 @pytest.mark.parametrize("rows", [[(1,)], [(1, 2, 3)], [(1, 2), (1,)], [(1, 2), ()]])
 def test_rows_of_another_width_than_the_columns(rows: list[tuple[int, ...]]) -> None:
-    with pytest.raises(DataError, match="a row has not 2 values, as its columns say"):
+    with pytest.raises(DataError, match="expected 2 values in each row, as its columns say, got a row with another"):
         answer(rows)
 
 
