@@ -15,8 +15,10 @@ from fastlloyd.run.rank import catch_signals
 from fastlloyd.wire.header import SERVER
 
 if TYPE_CHECKING:
+    from fastlloyd.crypto.link.identity import Identity
     from fastlloyd.net.tcp.admission import Keys
     from fastlloyd.net.tcp.aggregator import Aggregator
+    from fastlloyd.net.tcp.stream import Stream
     from fastlloyd.report.announcer import Announcer
     from fastlloyd.report.lines import Journal
     from fastlloyd.run.own_rank import OwnRank
@@ -54,26 +56,14 @@ def aggregate(
     PeerError
         No parent let this aggregator in.
     """
-    from fastlloyd.crypto.link.tls import pinned_context
     from fastlloyd.net.link.sums import Adder
-    from fastlloyd.net.tcp import admission
     from fastlloyd.net.tcp.aggregator import Aggregator
     from fastlloyd.net.tcp.branch import BranchTransport
     from fastlloyd.net.tcp.door import allow_files, close_all
-    from fastlloyd.net.tcp.proxy import find_proxy
-    from fastlloyd.net.tcp.spoke import reach
-    from fastlloyd.net.tcp.way_in import Way
     from fastlloyd.report.announcer import Announcer
 
     parent = parse_address(arguments.parent, "--parent")
-    if arguments.require_approvals is not None:
-        raise ConfigError("--require-approvals: it is for the server itself; an aggregator (--parent) decides nothing")
-    if arguments.proxy_protocol is not None:
-        raise ConfigError("--proxy-protocol: an aggregator (--parent) takes connections from its clients alone")
-    if arguments.offer is not None:
-        raise ConfigError("--offer: it is for the server itself; an aggregator (--parent) passes on its parent's")
-    if arguments.status is not None or arguments.status_remote:
-        raise ConfigError("--status: it is for the server itself; an aggregator (--parent) knows nothing of the run")
+    _refuse_flags(arguments)
     if keys is None or place.identity is None or place.clients is None:
         raise ConfigError(
             "--parent: an aggregator needs --roster and --key, the server's: what it hands up must be proved and "
@@ -83,15 +73,10 @@ def aggregate(
     announcer = Announcer(SERVER, events=arguments.events, quiet=config.quiet, own_terminal=True, journal=journal)
     allow_files(place.clients)
     listeners = listen(address)
-    own = place.identity.certificate_der
-    upward = admission.Keys(pinned_context(place.identity, (own,), server_side=False), {own: SERVER})
-    proxy = find_proxy(parent, os.environ)
     try:
-        stream, welcome = reach(
-            parent, SERVER.rank, keys=upward, deadline_s=config.setup_deadline, note=announcer.note, proxy=proxy
+        stream, offer = _join_parent(
+            parent, place, place.identity, deadline_s=config.setup_deadline, announcer=announcer
         )
-        _check_parties(place, welcome.parties)
-        offer = Way(parent, SERVER.rank, upward, proxy).ask()
     except BaseException:
         close_all(listeners)
         raise
@@ -109,15 +94,46 @@ def aggregate(
     ) as transport:
         at = Address(address.host, listeners[0].getsockname()[1])
         announcer.note(f"listening at {at} as an aggregator of the server at {parent}; clients join here as there")
-        aggregator = Aggregator(transport, adder, place.identity, place.certificates)
         gc.freeze()
-        code = _run(aggregator, announcer)
+        code = _run(Aggregator(transport, adder, place.identity, place.certificates), announcer)
         transport.close(lost=code != EXIT_OK)
     announcer.note(
         f"added up {format_count(adder.added, 'update')} in {format_count(adder.sums, 'sum')}; "
         f"{transport.sent_up_bytes:,} bytes sent up"
     )
     return code
+
+
+def _refuse_flags(arguments: argparse.Namespace) -> None:
+    """Refuse flags of `serve` that an aggregator has no use for."""
+    reasons = {
+        "--require-approvals": "it is for the server itself, an aggregator (--parent) decides nothing",
+        "--proxy-protocol": "an aggregator (--parent) takes connections from its clients alone",
+        "--offer": "it is for the server itself, an aggregator (--parent) passes on its parent's",
+        "--status": "it is for the server itself, an aggregator (--parent) knows nothing of the run",
+        "--status-remote": "it is for the server itself, an aggregator (--parent) knows nothing of the run",
+    }
+    for flag, reason in reasons.items():
+        if getattr(arguments, flag.removeprefix("--").replace("-", "_")) not in (None, False):
+            raise ConfigError(f"{flag}: {reason}; leave it out")
+
+
+def _join_parent(
+    parent: Address, place: OwnRank, identity: Identity, *, deadline_s: float, announcer: Announcer
+) -> tuple[Stream, bytes]:
+    """Connect to the parent, which must have this roster's clients; give the connection, and its offer to sites."""
+    from fastlloyd.crypto.link.tls import pinned_context
+    from fastlloyd.net.tcp import admission
+    from fastlloyd.net.tcp.proxy import find_proxy
+    from fastlloyd.net.tcp.spoke import reach
+    from fastlloyd.net.tcp.way_in import Way
+
+    own = identity.certificate_der
+    keys = admission.Keys(pinned_context(identity, (own,), server_side=False), {own: SERVER})
+    proxy = find_proxy(parent, os.environ)
+    stream, welcome = reach(parent, SERVER.rank, keys=keys, deadline_s=deadline_s, note=announcer.note, proxy=proxy)
+    _check_parties(place, welcome.parties)
+    return stream, Way(parent, SERVER.rank, keys, proxy).ask()
 
 
 def _check_parties(place: OwnRank, parties: int) -> None:

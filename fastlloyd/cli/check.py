@@ -144,6 +144,13 @@ class _Question:
         return "row" if self.unit is None else "record"
 
 
+_ALIKE = (
+    *("data", "query", "table", "bounds", "columns", "missing", "id", "unit", "per_unit", "categories"),
+    *("k", "n_total", "client_caps", "roster", "key"),
+)
+"""What a flag and a key of the run file say under one name."""
+
+
 def _question(options: argparse.Namespace) -> _Question:
     """Lay the flags over the run file."""
     config = RunConfig() if options.config is None else load_config(options.config, links=False)
@@ -155,36 +162,9 @@ def _question(options: argparse.Namespace) -> _Question:
     if None not in (client, options.clients) and client > options.clients:
         raise ConfigError(f"--client {client}: expected a number up to --clients {options.clients}")
     clients = options.clients or clients
-    names = [
-        "data",
-        "query",
-        "table",
-        "bounds",
-        "columns",
-        "missing",
-        "id",
-        "unit",
-        "per_unit",
-        "categories",
-        "k",
-        "n_total",
-    ]
-    names += ["client_caps", "roster", "key"]
-    values = {name: getattr(config, name) for name in names}
-    values |= {name: getattr(options, name) for name in names if getattr(options, name) is not None}
-    vertical = find(config.protocol).partition == "vertical"
-    if options.d is not None and not vertical:
-        raise ConfigError(f"--d {options.d}: {config.protocol} counts the columns of this file; leave --d out")
-    if options.client is not None and options.client < (0 if vertical else 1):
-        raise ConfigError(f"--client {options.client}: expected a number from {0 if vertical else 1} on")
-    for name, value in (
-        ("--clients", options.clients),
-        ("--d", options.d),
-        ("--k", values["k"]),
-        ("--n-total", values["n_total"]),
-    ):
-        if value is not None and value < 1:
-            raise ConfigError(f"{name} {value}: expected a number from 1 on")
+    values = {name: getattr(config, name) for name in _ALIKE}
+    values |= {name: getattr(options, name) for name in _ALIKE if getattr(options, name) is not None}
+    _check_numbers(options, config.protocol, k=values["k"], n_total=values["n_total"])
     question = _Question(
         form=read_form(options, config),
         **values,
@@ -201,6 +181,23 @@ def _question(options: argparse.Namespace) -> _Question:
     if caps and question.n_total is not None:
         share_caps(replace(config, client_caps=caps), clients or len(caps), question.n_total)
     return question
+
+
+def _check_numbers(options: argparse.Namespace, protocol: str, *, k: int | None, n_total: int | None) -> None:
+    """Refuse numbers that no run can have."""
+    vertical = find(protocol).partition == "vertical"
+    if options.d is not None and not vertical:
+        raise ConfigError(f"--d {options.d}: {protocol} counts the columns of this file; leave --d out")
+    if options.client is not None and options.client < (0 if vertical else 1):
+        raise ConfigError(f"--client {options.client}: expected a number from {0 if vertical else 1} on")
+    for name, value in (
+        ("--clients", options.clients),
+        ("--d", options.d),
+        ("--k", k),
+        ("--n-total", n_total),
+    ):
+        if value is not None and value < 1:
+            raise ConfigError(f"{name} {value}: expected a number from 1 on")
 
 
 def _read(question: _Question, bounds: Bounds | None, categories: Categories) -> Table:
@@ -251,7 +248,8 @@ def _cap(question: _Question) -> tuple[int, str] | None:
         if question.client > len(question.client_caps):
             raise ConfigError(
                 f"--client {question.client}: caps are given for "
-                f"{format_count(len(question.client_caps), 'client')} only"
+                f"{format_count(len(question.client_caps), 'client')} only; give one for each with --client-caps, or "
+                "correct --client"
             )
         return question.client_caps[question.client - 1], f"the cap of client {question.client}"
     if question.n_total is None:

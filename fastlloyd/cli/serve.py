@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import logging
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,14 +19,15 @@ from fastlloyd.cli.options import (
     parse_run_options,
     show_in_long_help,
 )
-from fastlloyd.errors import ConfigError
-from fastlloyd.net.tcp.address import Address, listen, parse_address
+from fastlloyd.errors import ConfigError, format_count
+from fastlloyd.net.tcp.address import Address, Network, listen, parse_address
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.rank import catch_signals, limit_threads, run_party, start_log
 from fastlloyd.wire.header import SERVER, PartyId
 
 if TYPE_CHECKING:
     from fastlloyd.net.tcp.admission import Keys
+    from fastlloyd.report.lines import Journal
     from fastlloyd.run.execute import Approve
     from fastlloyd.run.inputs import CommonInputs
     from fastlloyd.run.own_rank import OwnRank
@@ -48,75 +50,121 @@ def main(argv: Sequence[str]) -> int:
     config = without_records(config)
     journal = start_log(config, SERVER.rank)
     address = parse_address(arguments.listen, "--listen", listening=True)
-    from fastlloyd.net.tcp.door import allow_files
-    from fastlloyd.net.tcp.forwarded import parse_networks
-    from fastlloyd.net.tcp.hub import TcpServer
-    from fastlloyd.report.announcer import Announcer
-    from fastlloyd.report.unit import format_count
     from fastlloyd.run.own_rank import find_own_rank
-    from fastlloyd.watch.status import StatusPage, check_address
 
-    named = arguments.proxy_protocol
-    balancers = () if named is None else parse_networks(named, "--proxy-protocol")
     place = find_own_rank(config, SERVER.rank)
     if arguments.parent is not None:
         from fastlloyd.cli.aggregate import aggregate
 
         return aggregate(config, arguments, address, place, connection_keys(place), journal=journal)
-    if place.clients is None and arguments.clients is None:
-        raise ConfigError("--clients: expected the number of clients, or a --roster, which tells it")
-    count: int = arguments.clients if place.clients is None else place.clients
-    if arguments.clients not in (None, count):
-        raise ConfigError(
-            f"--clients: the roster names {format_count(count, 'client')}, got {arguments.clients}; leave the flag out"
-        )
-    folder = arguments.require_approvals
+    service = _prepare(config, arguments, address, place)
+    refuse_other_files(config, SERVER)
+    catch_signals()
+    return _serve(service, config, arguments, journal)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Service:
+    """What the flags of a server say, checked before anything is opened."""
+
+    address: Address
+    clients: int
+    keys: Keys | None
+    balancers: tuple[Network, ...]
+    approve: Approve | None
+    status: Address | None
+    offer: bytes
+    adds_up: bool
+
+
+def _prepare(config: RunConfig, arguments: argparse.Namespace, address: Address, place: OwnRank) -> _Service:
+    """Check the flags of a server, and read the files that they name."""
+    from fastlloyd.net.tcp.forwarded import parse_networks
+
+    named, folder, offer = arguments.proxy_protocol, arguments.require_approvals, arguments.offer
+    balancers = () if named is None else parse_networks(named, "--proxy-protocol")
+    clients = _count_clients(arguments.clients, place)
     approve = None if folder is None else approved_by_all(Path(folder), config)
-    status = None
+    status = _status_address(arguments)
+    keys = connection_keys(place)
+    return _Service(
+        address=address,
+        clients=clients,
+        keys=keys,
+        balancers=balancers,
+        approve=approve,
+        status=status,
+        offer=b"" if offer is None else _offered(offer, config, keys),
+        adds_up=keys is not None and _adds_up(config),
+    )
+
+
+def _count_clients(stated: int | None, place: OwnRank) -> int:
+    """Return the number of clients: the roster's or, without one, the stated one."""
+    count = stated if place.clients is None else place.clients
+    if count is None:
+        raise ConfigError("--clients: expected the number of clients, or a --roster, which tells it")
+    if stated not in (None, count):
+        raise ConfigError(
+            f"--clients: the roster names {format_count(count, 'client')}, got {stated}; leave the flag out"
+        )
+    return count
+
+
+def _status_address(arguments: argparse.Namespace) -> Address | None:
+    """Return where the run under way is shown, if it is."""
+    from fastlloyd.watch.status import check_address
+
     if arguments.status is not None:
         status = parse_address(arguments.status, "--status", listening=True)
         check_address(status, remote=arguments.status_remote)
-    elif arguments.status_remote:
+        return status
+    if arguments.status_remote:
         raise ConfigError("--status-remote: expected with --status HOST:PORT, which it opens to others")
-    keys = connection_keys(place)
-    offer = b"" if arguments.offer is None else _offered(arguments.offer, config, keys)
-    adds_up = keys is not None and _adds_up(config)
-    refuse_other_files(config, SERVER)
-    catch_signals()
+    return None
+
+
+def _serve(service: _Service, config: RunConfig, arguments: argparse.Namespace, journal: Journal) -> int:
+    """Open the port, let all clients in, and run; give the exit code."""
+    from fastlloyd.net.tcp.door import allow_files
+    from fastlloyd.net.tcp.hub import TcpServer
+    from fastlloyd.report.announcer import Announcer
+    from fastlloyd.watch.status import StatusPage
+
     announcer = Announcer(
         SERVER, events=arguments.events, quiet=config.quiet, own_terminal=True, carrier=CARRIER, journal=journal
     )
-    allow_files(count)
+    allow_files(service.clients)
     with contextlib.ExitStack() as stack:
-        shown = [] if status is None else listen(status, "--status")
+        shown = [] if service.status is None else listen(service.status, "--status")
         for listener in shown:
             stack.callback(listener.close)
-        listeners = listen(address)
+        listeners = listen(service.address)
         transport = stack.enter_context(
             TcpServer(
                 listeners,
-                count,
-                keys=keys,
+                service.clients,
+                keys=service.keys,
                 note=announcer.note,
                 warn=_log.warning,
                 stall_s=config.deadline / 2,
-                adds_up=adds_up,
+                adds_up=service.adds_up,
                 reconnect_s=config.reconnect_s,
-                balancers=balancers,
-                offer=offer,
+                balancers=service.balancers,
+                offer=service.offer,
             )
         )
-        announcer.view.clients = count
+        announcer.view.clients = service.clients
         announcer.view.absent = lambda: [party.rank for party in transport.absent]
-        at = Address(address.host, listeners[0].getsockname()[1])
+        at = Address(service.address.host, listeners[0].getsockname()[1])
         announcer.note(
-            f"listening at {at} ({CONNECTION[keys is not None]}); waiting {config.setup_deadline:g} s for "
-            f"{format_count(count, 'client')}"
+            f"listening at {at} ({CONNECTION[service.keys is not None]}); waiting {config.setup_deadline:g} s for "
+            f"{format_count(service.clients, 'client')}"
         )
-        if status is not None:
-            page = stack.enter_context(contextlib.closing(StatusPage(shown, announcer.view, status.host)))
-            announcer.note(f"status at http://{Address(status.host, page.port)}/")
-        ending, carrier = run_party(config, transport, announcer, approve=approve)
+        if service.status is not None:
+            page = stack.enter_context(contextlib.closing(StatusPage(shown, announcer.view, service.status.host)))
+            announcer.note(f"status at http://{Address(service.status.host, page.port)}/")
+        ending, carrier = run_party(config, transport, announcer, approve=service.approve)
         carrier.close(lost=ending.lost)
     return ending.code
 

@@ -6,12 +6,15 @@ Source: docs/estimator.md, "What the ledger does not see".
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds
+from fastlloyd.privacy.delta import large_delta
 
 _SEARCHES = "sklearn.model_selection"
 _EXACT = 1e-8
@@ -20,6 +23,18 @@ _ROUNDED = 1e-12
 
 class PrivacyWarning(UserWarning):
     """Something about the records leaves, or may leave, outside of what epsilon covers."""
+
+
+def warn_of(model: Any, raw_parts: Sequence[NDArray[np.float64]]) -> None:
+    """Warn the caller of a fit of what no ledger counts, of a large delta, and of a result that is doubtful."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    for caution in cautions(raw_parts, model.bounds_, ledger=model.ledger is not None):
+        warnings.warn(caution, PrivacyWarning, stacklevel=3)
+    if (note := large_delta(model.delta_, getattr(model.plan_, "n_total", len(model.labels_)))) is not None:
+        warnings.warn(note, UserWarning, stacklevel=3)
+    if model.quality_.warnings:
+        warnings.warn("; ".join(model.quality_.warnings), ConvergenceWarning, stacklevel=3)
 
 
 def cautions(raw_parts: Sequence[NDArray[np.float64]], bounds: Bounds, *, ledger: bool) -> Iterator[str]:

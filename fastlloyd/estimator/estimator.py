@@ -9,7 +9,6 @@ Source: docs/estimator.md.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -20,11 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 from fastlloyd.data.bounds import Bounds, scale
 from fastlloyd.errors import ConfigError
 from fastlloyd.estimator.account import Spending
-from fastlloyd.estimator.caution import PrivacyWarning, cautions
+from fastlloyd.estimator.caution import warn_of
 from fastlloyd.estimator.inputs import is_vertical, prepare
 from fastlloyd.estimator.parameter import ParameterError, check_parameters, in_own_words, match_bounds
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.privacy.delta import large_delta
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.protocols.registry import DEFAULT
 from fastlloyd.run.in_memory import run_together
@@ -32,7 +30,6 @@ from fastlloyd.wire.header import SERVER, PartyId, clients
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
-    from sklearn.exceptions import ConvergenceWarning
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as error:
     raise ConfigError(
@@ -221,7 +218,7 @@ class FastLloyd(  # scikit-learn has no types
                 "the same records in the same order, such as np.array_split(X, 2, axis=1)"
             )
         (self.labels_,) = self._fit([raw_points])
-        self._warn([raw_points])
+        warn_of(self, [raw_points])
         return self
 
     def fit_federated(self, parts: Iterable[ArrayLike]) -> Self:
@@ -268,7 +265,7 @@ class FastLloyd(  # scikit-learn has no types
             self._take_columns(sum(part.shape[1] for part in raw_parts), names)
         labels = self._fit(raw_parts)
         self.labels_ = labels[0] if vertical else labels
-        self._warn([np.concatenate(raw_parts, axis=1)] if vertical else raw_parts)
+        warn_of(self, [np.concatenate(raw_parts, axis=1)] if vertical else raw_parts)
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
@@ -397,12 +394,3 @@ class FastLloyd(  # scikit-learn has no types
         if is_vertical(self):
             raw_parts = [np.concatenate(raw_parts, axis=1)]
         return [nearest(scale(part, bounds), self._scaled_centers())[0] for part in raw_parts]
-
-    def _warn(self, raw_parts: list[NDArray[np.float64]]) -> None:
-        """Warn of a large delta, of what no ledger counts, and of a result that is doubtful."""
-        for caution in cautions(raw_parts, self.bounds_, ledger=self.ledger is not None):
-            warnings.warn(caution, PrivacyWarning, stacklevel=3)
-        if (note := large_delta(self.delta_, getattr(self.plan_, "n_total", len(self.labels_)))) is not None:
-            warnings.warn(note, UserWarning, stacklevel=3)
-        if self.quality_.warnings:
-            warnings.warn("; ".join(self.quality_.warnings), ConvergenceWarning, stacklevel=3)

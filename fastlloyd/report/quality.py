@@ -173,23 +173,15 @@ def judge(
     whole = deviations if noise.unsettled is None else np.hypot(deviations, noise.unsettled)
     # Nothing lies outside the domain, so a range ends where the domain does.
     margins = np.minimum(noise.tail * whole, 1.0 + np.abs(scaled))
-    on_bound = (np.abs(scaled) >= 1.0 - 1e-9) & (noise.tail * deviations >= 2.0 * _LEAST_ON_BOUND)
-    if extreme is not None:
-        on_bound &= ~extreme
-    at_bounds = tuple(np.flatnonzero(on_bound.any(axis=1)).tolist())
+    at_bounds = _at_bounds(scaled, noise.tail * deviations, extreme)
     pairs = tuple(pair for pair in overlapping(scaled, deviations) if not set(pair) & set(empty))
     weights = _weights(sizes, len(scaled))
     added = float(weights @ (deviations**2).sum(axis=1))
-    graded = verdict = grade(added / half.size, k=scaled.shape[0], d=scaled.shape[1])
+    graded = grade(added / half.size, k=scaled.shape[0], d=scaled.shape[1])
     doubts = [] if empty or pairs else _doubtful(scaled, weights, added, noise)
     doubts += _unclear(len(scaled), noise.stands_out)
-    if verdict == "good" and doubts:
-        verdict = "fair"
-    if verdict in ("good", "fair") and (empty or pairs):
-        verdict = "poor"
     lost = len({*empty, *(max(pair) for pair in pairs)})
-    if lost and 2 * lost >= len(scaled):
-        verdict = "noise"
+    verdict = _lower(graded, doubtful=bool(doubts), lost=lost, k=len(scaled))
     figure = f"noise of {percent(math.sqrt(added / half.size) / 2.0)} of the range on a centre"
     sentence = f"{verdict}: {figure}"
     if lost and verdict != graded:
@@ -211,6 +203,25 @@ def judge(
         at_bounds=at_bounds,
         overlapping=pairs,
     )
+
+
+def _at_bounds(
+    scaled: NDArray[np.float64], reach: NDArray[np.float64], extreme: NDArray[np.bool_] | None
+) -> tuple[int, ...]:
+    """List the clusters whose centre noise may have pushed to a bound; `reach` is half of a centre's range."""
+    on_bound = (np.abs(scaled) >= 1.0 - 1e-9) & (reach >= 2.0 * _LEAST_ON_BOUND)
+    if extreme is not None:
+        on_bound &= ~extreme
+    return tuple(np.flatnonzero(on_bound.any(axis=1)).tolist())
+
+
+def _lower(graded: Verdict, *, doubtful: bool, lost: int, k: int) -> Verdict:
+    """Return the grade of the noise, or a lower one for doubts and for clusters that cannot be told apart."""
+    if lost and 2 * lost >= k:
+        return "noise"
+    if lost and graded in ("good", "fair"):
+        return "poor"
+    return "fair" if doubtful and graded == "good" else graded
 
 
 def _weights(sizes: Sequence[float] | None, k: int) -> NDArray[np.float64]:
