@@ -3,10 +3,10 @@
     python benchmarks/many_sites.py [--clients 10 100 1000] [--aggregators 0] [--rounds 10] [--kill 50] [--output benchmarks/results]
 
 The server is `fastlloyd serve` as it is. The clients are light: hundreds to a process, a thread and a TCP connection with
-TLS each, of 50 records each. They join, agree on the seed, take part in all rounds and compare at the end as every
-client does; what a client computes from public values alone (plan, start) is computed once for each process, and
-nobody writes files or checks the signatures of the others. The clients to be killed are a process of their own, which
-gets SIGKILL in a round. Run it alone: server and clients share the cores.
+TLS each, of 50 records each. They live the life of every client, from joining to the comparison at the end; but what
+follows from public values alone (plan, start) is computed once for each process, and nobody writes files or checks the
+signatures of the others. The clients to be killed are a process of their own, which gets SIGKILL in a round. Run it
+alone: server and clients share the cores.
 
 With --aggregators N nobody is killed, and each number of clients runs without and with N aggregators (`serve --parent`), one
 for the clients of each process. What the server itself takes is compared: processor time and memory.
@@ -28,7 +28,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -101,8 +101,6 @@ class Crowd:
         self.public_digest = self.common.digest(self.config, self.roster.digest())
         self.folder, self.port = folder, port
         self.doors = threading.Semaphore(JOIN_AT_ONCE)
-        self.first: dict[str, Any] = {}
-        self.lock = threading.Lock()
 
     def live(self, rank: int) -> None:
         """Live as one client, from joining to the end."""
@@ -131,105 +129,82 @@ class Crowd:
             leave_together(links, deadline_s=config.setup_deadline)
 
     def meet_and_live(self, me: Any, links: Any, meter: Any, identity: Any, run_id: bytes) -> None:
-        """Bring the link to the server up and drive the client's coroutine."""
+        """Bring the link to the server up and drive the client's life."""
         import hashlib
 
-        from fastlloyd.life.sizes import setup_bounds
-        from fastlloyd.party.transcript import Transcript
-        from fastlloyd.privacy.ledger import Ledger
-        from fastlloyd.run.driver import Deadlines, Driver
-        from fastlloyd.run.machine import Host
-        from fastlloyd.run.outcome import Facts
-        from fastlloyd.run.session import Session
-        from fastlloyd.wire.header import clients
-
-        bounds = setup_bounds(me)
-        links.bound(message_bytes=bounds.largest, ahead_bytes=bounds.ahead_bytes)
-        digest = hashlib.sha256(run_id + self.public_digest).digest()
-        links.connect(digest, deadline_s=LIMIT_S, told=self.told)
-        config, ledger = self.config, Ledger()
-        facts = Facts(
-            config=config,
-            common=self.common,
-            run_id=run_id,
-            authenticated=True,
-            started=time.perf_counter(),
-            me=me,
-            resumed=False,
-            carrier="serve/join",
-        )
-        session = Session(
-            me=me,
-            everybody=clients(len(links.peers)),
-            config=config,
-            common=self.common,
-            own=None,
-            ledger=ledger,
-            stored={},
-            facts=facts,
-            meter=meter,
-            digest=digest,
-            identity=identity,
-            roster=self.roster,
-        )
-        host = Host(ledger, run_id=run_id, transcript=Transcript(digest))
-        deadlines = Deadlines(setup_s=config.setup_deadline, round_s=config.deadline)
-        Driver(me, links, meter, deadlines, host).drive(self.life(session))
-
-    def once(self, name: str, make: Any) -> Any:
-        """Compute what follows from public values once."""
-        with self.lock:
-            if name not in self.first:
-                self.first[name] = make()
-            return self.first[name]
-
-    def life(self, session: Any) -> Iterator[Any]:
-        """Do what a client does from its first message to its last, but write no result."""
         import numpy as np
 
         from fastlloyd.data.records import OwnRecords
-        from fastlloyd.life.farewell import Account, Counters, Sent, prove_told
-        from fastlloyd.party.effects import Heard, Receive, Send
-        from fastlloyd.protocols.fastlloyd.client import client
-        from fastlloyd.protocols.fastlloyd.face import make_masks
-        from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, lifetime_delta
-        from fastlloyd.protocols.fastlloyd.rounds import first_centers
-        from fastlloyd.protocols.fastlloyd.sizes import bounds
-        from fastlloyd.run.horizontal import begin_client
-        from fastlloyd.wire.header import FINAL_ROUND, SERVER
+        from fastlloyd.life.sizes import setup_bounds
+        from fastlloyd.party.transcript import Transcript
+        from fastlloyd.protocols.fastlloyd.face import take_part
+        from fastlloyd.run.driver import Deadlines, Driver
+        from fastlloyd.run.machine import Host
+        from fastlloyd.run.session import start_session
+        from fastlloyd.wire.header import clients
 
-        me = session.me
+        bounds, config = setup_bounds(me), self.config
+        links.bound(message_bytes=bounds.largest, ahead_bytes=bounds.ahead_bytes)
+        digest = hashlib.sha256(run_id + self.public_digest).digest()
+        links.connect(digest, deadline_s=LIMIT_S, told=self.told)
         names = tuple(f"x{i + 1}" for i in range(FEATURES))
         points = np.random.default_rng(me.rank).uniform(-1, 1, (RECORDS, FEATURES))
-        own = OwnRecords(raw_points=points, names=names, bounds=session.common.bounds.match(names))
-        begun = yield from begin_client(
-            session,
-            own,
-            kind=Plan,
-            check=lambda plan: self.once(
-                f"check {plan}", lambda: check_plan(plan, session.common.public, d=FEATURES, names=names)
-            ),
-            bounds=bounds,
-            lifetime_delta=lifetime_delta,
-            ahead=True,
+        session = start_session(
+            me,
+            config,
+            self.common,
+            OwnRecords(raw_points=points, names=names, bounds=self.common.bounds.match(names)),
+            everybody=clients(len(links.peers)),
+            run_id=run_id,
+            digest=digest,
+            identity=identity,
+            roster=self.roster,
+            meter=meter,
+            carrier="serve/join",
         )
-        plan = begun.plan
-        start = self.once("start", lambda: first_centers(plan))
-        masks, seed = yield from make_masks(begun.agreement(start.grid.tobytes()), plan)
-        yield from begun.start()
-        grid = own.quantise(plan.fraction_bits)
-        result = yield from client(me, grid, plan, masks, stored=begun.stored, start=start.exact)
-        transcript = yield Heard()
-        yield from prove_told(me, session.everybody, result.included[-1], transcript, seed)
-        total = session.meter.total_sent()
-        sent = Sent(
-            payload_bytes=total.payload_bytes,
-            link_bytes=total.link_bytes,
-            messages=total.messages,
-            setup_bytes=session.meter.setup_sent().link_bytes,
-        )
-        yield Send((SERVER,), Counters({me: Account(sent=sent, signature="00" * 64)}), FINAL_ROUND)
-        yield Receive(SERVER, UnreadTotals, FINAL_ROUND)
+        host = Host(session.ledger, run_id=run_id, transcript=Transcript(digest))
+        deadlines = Deadlines(setup_s=config.setup_deadline, round_s=config.deadline)
+        Driver(me, links, meter, deadlines, host).drive(take_part(session))
+
+
+def lighten() -> None:
+    """Let the clients of this process compute once what follows from public values, and leave without a result."""
+    from fastlloyd.protocols.fastlloyd import client, face
+
+    lock, found = threading.Lock(), dict[str, Any]()
+
+    def once(work: Callable[..., Any]) -> Callable[..., Any]:
+        def remembered(plan: Any, *more: Any, **rest: Any) -> Any:
+            with lock:
+                key = f"{work.__name__} {plan}"
+                if key not in found:
+                    found[key] = work(plan, *more, **rest)
+                return found[key]
+
+        return remembered
+
+    changes: dict[str, Any] = {"check_plan": once(face.check_plan), "first_centers": once(face.first_centers)}
+    vars(face).update(changes, conclude=leave)
+    vars(client).update(first_centers=changes["first_centers"])
+
+
+def leave(session: Any, make: Any, *, took_part: Any, seed: bytes, **rest: Any) -> Iterator[Any]:
+    """Compare and count as every client does at its end, but make no result, sign nothing and check no signature."""
+    from fastlloyd.life.farewell import Account, Counters, Sent, prove_told
+    from fastlloyd.party.effects import Heard, Receive, Send
+    from fastlloyd.wire.header import FINAL_ROUND, SERVER
+
+    transcript = yield Heard()
+    yield from prove_told(session.me, session.everybody, took_part, transcript, seed)
+    total = session.meter.total_sent()
+    sent = Sent(
+        payload_bytes=total.payload_bytes,
+        link_bytes=total.link_bytes,
+        messages=total.messages,
+        setup_bytes=session.meter.setup_sent().link_bytes,
+    )
+    yield Send((SERVER,), Counters({session.me: Account(sent=sent, signature="00" * 64)}), FINAL_ROUND)
+    yield Receive(SERVER, UnreadTotals, FINAL_ROUND)
 
 
 @dataclass(frozen=True)
@@ -257,6 +232,7 @@ class UnreadTotals:
 def live_all(chosen: argparse.Namespace) -> int:
     """Be a process of light clients; print what went wrong, and give the number of clients that came to the end."""
     first, last = map(int, chosen.live.split("-"))
+    lighten()
     crowd = Crowd(chosen.folder, chosen.clients[0], chosen.rounds, chosen.least, chosen.port)
     good: list[int] = []
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,8 +20,8 @@ from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import CommonInputs
 from fastlloyd.run.machine import Host
-from fastlloyd.run.outcome import Facts, Outcome
-from fastlloyd.run.session import Session, find_face
+from fastlloyd.run.outcome import Outcome
+from fastlloyd.run.session import Session, find_face, start_session
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
@@ -88,7 +87,10 @@ def run_together(
     sessions = {}
     for me in everybody:
         own = face.load(config, common, me) if owned is None else owned.get(me)
-        sessions[me] = _session(me, config, common, own, clients=everybody[1:], run_id=run_id, digest=digest)
+        identity = make_identity(str(me), me.rank)
+        sessions[me] = start_session(
+            me, config, common, own, everybody=everybody[1:], run_id=run_id, digest=digest, identity=identity
+        )
     hosts = {
         me: Host(
             session.ledger,
@@ -106,40 +108,4 @@ def run_together(
         {me: session.ledger for me, session in sessions.items()},
         meters,
         {me: host.transcript for me, host in hosts.items()},
-    )
-
-
-def _session(
-    me: PartyId,
-    config: RunConfig,
-    common: CommonInputs,
-    own: Any,
-    *,
-    clients: tuple[PartyId, ...],
-    run_id: bytes,
-    digest: bytes,
-) -> Session:
-    facts = Facts(
-        config=config,
-        common=common,
-        run_id=run_id,
-        authenticated=False,
-        started=time.perf_counter(),
-        me=me,
-        resumed=False,
-        carrier="memory",
-    )
-    return Session(
-        me=me,
-        everybody=clients,
-        config=config,
-        common=common,
-        own=own,
-        ledger=Ledger(),
-        stored={},
-        facts=facts,
-        meter=Meter(),
-        digest=digest,
-        identity=make_identity(str(me), me.rank),
-        roster=None,
     )

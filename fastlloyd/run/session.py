@@ -6,6 +6,7 @@ Source: docs/protocol.md, "A run from start to end".
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -107,6 +108,61 @@ class Session:
         """Return this run's releases from the ledger, without the digest of the data."""
         run = self.facts.run_id.hex()
         return [dataclasses.replace(release, data="") for release in self.ledger.releases if release.run == run]
+
+
+def start_session(
+    me: PartyId,
+    config: RunConfig,
+    common: CommonInputs,
+    own: Any,
+    *,
+    everybody: tuple[PartyId, ...],
+    run_id: bytes,
+    digest: bytes,
+    identity: Identity,
+    roster: Roster | None = None,
+    meter: Meter | None = None,
+    carrier: str = "memory",
+) -> Session:
+    """Return what a life starts from that resumes none and keeps its ledger in memory; its clock starts now.
+
+    Parameters
+    ----------
+    own : object or None
+        What the face's `load` gave, or the like.
+    everybody : tuple of PartyId
+        All clients.
+    digest : bytes
+        What the links were confirmed with.
+    meter : Meter, optional
+        That of the links; by default a new one.
+    carrier : str
+        What brings the frames, for the report.
+    """
+    facts = Facts(
+        config=config,
+        common=common,
+        run_id=run_id,
+        authenticated=roster is not None,
+        started=time.perf_counter(),
+        me=me,
+        resumed=False,
+        carrier=carrier,
+    )
+    return Session(
+        me=me,
+        everybody=everybody,
+        config=config,
+        common=common,
+        own=own,
+        ledger=Ledger(),
+        stored={},
+        facts=facts,
+        meter=meter or Meter(),
+        digest=digest,
+        identity=identity,
+        roster=roster,
+    )
 
 
 def _always(config: RunConfig) -> bool:
