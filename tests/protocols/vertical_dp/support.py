@@ -1,4 +1,4 @@
-"""Runs all parties of a vertical protocol in memory."""
+"""Runs the parties of vertical-dp in memory, from the plan on."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.vertical import PartyFeatures
+from fastlloyd.party.effects import Party
 from fastlloyd.protocols.vertical_dp.client import ClientResult, client, prepare
-from fastlloyd.protocols.vertical_dp.keys import GroupKeys, set_up
+from fastlloyd.protocols.vertical_dp.keys import GroupKeys
 from fastlloyd.protocols.vertical_dp.plan import Plan, PublicParameters, make_plan
 from fastlloyd.protocols.vertical_dp.result import ServerResult
 from fastlloyd.protocols.vertical_dp.server import await_prepared, server
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import SERVER, PartyId, clients
-
-RUN_ID = bytes(range(16))
 
 
 class Replay(SecretRandom):
@@ -111,30 +110,25 @@ def run(
     columns: Sequence[NDArray[np.float64]],
     plan: Plan,
     *,
-    ids: Sequence[Sequence[str]] | None = None,
-    align: str = "check",
     keys: Mapping[tuple[int, ...], bytes] | None = None,
     secrets: Sequence[SecretRandom] | None = None,
     tap: Tap | None = None,
     absent: tuple[PartyId, ...] = (),
 ) -> Run:
-    """Run server and parties in one thread; with `keys`, without the set-up."""
+    """Run server and parties from the plan on, with given or fresh keys, without set-up and farewell.
 
-    def one(me: PartyId):
+    For tests that choose keys and noise, or look at what the server alone sees: no whole life lets them.
+    """
+    if keys is None:
+        keys = {group: SecretRandom().bytes(32) for group in plan.key_groups}
+
+    def one(me: PartyId) -> Party[ClientResult]:
         place = me.rank - 1
         secret = SecretRandom() if secrets is None else secrets[place]
-        points = columns[place]
-        if keys is not None:
-            own = keys_of(plan, keys, place)
-        else:
-            names = [f"{row:06d}" for row in range(len(points))] if ids is None else list(ids[place])
-            found = yield from set_up(me, plan, names, align=align, run_id=RUN_ID, context=b"", secret=secret)
-            own = found.keys
-            points = points[[names.index(name) for name in found.raw_ids]]
-        prepared = yield from prepare(me, points, plan, own, secret=secret)
+        prepared = yield from prepare(me, columns[place], plan, keys_of(plan, keys, place), secret=secret)
         return (yield from client(prepared, plan))
 
-    def serve():
+    def serve() -> Party[ServerResult]:
         yield from await_prepared(plan)
         return (yield from server(plan))
 

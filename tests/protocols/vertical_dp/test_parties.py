@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,15 +14,18 @@ from fastlloyd.life.hello import Ready
 from fastlloyd.life.pairs import PairPublicKey
 from fastlloyd.life.seed import SeedConfirmation, SeedContribution
 from fastlloyd.privacy.accountant import spent
+from fastlloyd.protocols.vertical_dp import face
 from fastlloyd.protocols.vertical_dp.client import client, prepare, synopsis_format
 from fastlloyd.protocols.vertical_dp.keys import GroupKeys, derive_keys, set_up
 from fastlloyd.protocols.vertical_dp.messages import FinalResult, ResultFormat, Synopsis, SynopsisFormat
 from fastlloyd.protocols.vertical_dp.reference import reference
 from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.in_memory import run_together
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import SERVER, PartyId, clients
+from tests.protocols.support import RUN_ID
 from tests.protocols.vertical_dp.support import (
-    RUN_ID,
     Replay,
     correlated,
     keys_of,
@@ -31,7 +35,7 @@ from tests.protocols.vertical_dp.support import (
     split,
 )
 
-SMALL = {"rows": 24, "local_clusters": 3}
+SMALL: dict[str, Any] = {"rows": 24, "local_clusters": 3}
 
 
 @pytest.mark.parametrize(
@@ -90,13 +94,10 @@ def test_the_server_sees_centres_and_sketches_and_nothing_else(parties: int, set
     columns = split(correlated(120, 4), parties)
     plan = plan_for(columns, 3, settings={**SMALL, **settings})
     to_server: list[tuple[int, int, int]] = []
-    among: set[int] = set()
 
     def tap(sender, receiver, header, body):
         if receiver == SERVER:
             to_server.append((sender.rank, header.type, len(body)))
-        elif sender != SERVER:
-            among.add(header.type)
         return body
 
     result = run(columns, plan, tap=tap)
@@ -104,15 +105,30 @@ def test_the_server_sees_centres_and_sketches_and_nothing_else(parties: int, set
     sent = [entry for entry in to_server if entry[1] != Ready.TYPE]
     assert sent == [(place + 1, Synopsis.TYPE, forms[place].fixed_bytes) for place in range(parties)]
     assert {length for _, kind, length in to_server if kind == Ready.TYPE} == {2}
-    assert {PairPublicKey.TYPE, SeedConfirmation.TYPE, IdTag.TYPE} <= among
-    assert Synopsis.TYPE not in among
-    assert (SeedContribution.TYPE in among) == (settings.get("weights") == "basic" and parties > 2)
     # Every byte of the message is a centre, the noisy number of users, or a level of a sketch.
     for place, form in enumerate(forms):
         assert form.with_total == (place == 0)
         assert form.sketches == sum(place in group for group in plan.key_groups)
     assert all(found.told is None for found in result.clients.values())
     assert not result.simulation.saved
+
+
+@pytest.mark.parametrize("weights", ["2pest", "basic"])
+def test_the_parties_compare_ids_and_agree_on_keys_among_themselves(weights: str) -> None:
+    among: set[int] = set()
+
+    def tap(sender, receiver, header, body):
+        if SERVER not in (sender, receiver):
+            among.add(header.type)
+        return body
+
+    settings = {"vertical-dp": {**SMALL, "weights": weights}}
+    run_together(
+        RunConfig(protocol="vertical-dp", dataset="vertical-mixture:n=60,d=3,k=3", k=3, settings=settings), 3, tap=tap
+    )
+    assert {PairPublicKey.TYPE, SeedConfirmation.TYPE, IdTag.TYPE} <= among
+    assert Synopsis.TYPE not in among
+    assert (SeedContribution.TYPE in among) == (weights == "basic")
 
 
 def test_equal_runs_share_no_key_and_no_noise() -> None:
@@ -126,7 +142,9 @@ def test_equal_runs_share_no_key_and_no_noise() -> None:
         return body
 
     for _ in range(4):
-        run(columns, plan, tap=tap)
+        first, second = _keys_after_set_up(2)
+        assert first == second
+        run(columns, plan, keys=first, tap=tap)
     assert len(set(bodies)) == 8
     form = synopsis_format(plan, 0)
     messages = [Synopsis.read(body, form) for body in bodies[::2]]
@@ -227,19 +245,26 @@ def test_a_group_shares_one_key_that_nobody_else_has(parties: int, settings: dic
     assert not set(found.values()) & {key for keys in again for key in keys.values()}
 
 
-def test_alignment_by_intersection_feeds_the_common_records_in() -> None:
-    points = correlated(240, 2, k=3)
-    columns = split(points, 2)
-    names = [f"{i:03d}" for i in range(240)]
-    ids = [names[:220], names[20:]]
-    plan = plan_for(columns, 3, epsilon=30.0, settings={**SMALL, "local_clusters": 4})
-    kept = [columns[0][:220], columns[1][20:]]
-    result = run(kept, plan, ids=ids, align="intersect")
+@pytest.mark.parametrize("align", ["intersect", "check"])
+def test_alignment_by_intersection_feeds_the_common_records_in(align: str) -> None:
+    settings = {"vertical-dp": {**SMALL, "local_clusters": 4}, "vertical": {"align": align}}
+    chosen = RunConfig(
+        protocol="vertical-dp", dataset="vertical-mixture:n=240,d=2,k=3", k=3, epsilon=30.0, settings=settings
+    )
+    chosen, common = face.gather(chosen, 2)
+    owned = {}
+    for me, kept in zip(clients(2), (slice(220), slice(20, None)), strict=True):
+        own = face.load(chosen, common, me)
+        owned[me] = dataclasses.replace(own, table=own.table.restrict(own.table.raw_ids[kept]))
+    if align == "check":
+        with pytest.raises(DataError, match="do not hold the same ids"):
+            run_together(chosen, 2, common=common, owned=owned)
+        return
+    result = run_together(chosen, 2, common=common, owned=owned).outcomes[SERVER].result
     # 200 common users; Laplace noise of scale below 2 exceeds 30 with a chance below 1e-6.
-    assert plan.total_scale < 2.0
-    assert abs(result.server.noisy_total - 200) < 30
-    with pytest.raises(DataError, match="do not hold the same ids"):
-        run(kept, plan, ids=ids)
+    assert result is not None and result.noisy_sizes is not None
+    assert result.common.parameters["total_scale"] < 2.0
+    assert abs(sum(result.noisy_sizes) - 200) < 30
 
 
 def test_too_many_users_are_refused_before_anything_leaves() -> None:
