@@ -2,7 +2,8 @@
 
 The parties are the real ones, and so are the ciphertexts and the worker processes; messages pass through memory, so the
 time is that of computing alone and the bytes are counted as they would be sent. Alignment and the agreement on the
-plan are left out; `vertical_he_mpi` runs it all.
+plan are left out: `benchmarks/vertical_he_cost.py` reads processor time and memory of a whole case, and the ids of a
+million records would be a part of both. `vertical_he_mpi` runs it all.
 
 Source: Vertical HE, §5.
 """
@@ -10,8 +11,8 @@ Source: Vertical HE, §5.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.party.effects import Party, Publish
 from fastlloyd.protocols.vertical_he.computing import ENCRYPTED, computing_party
 from fastlloyd.protocols.vertical_he.holder import key_holder
+from fastlloyd.protocols.vertical_he.math.computer import Engine
 from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine
 from fastlloyd.protocols.vertical_he.owner import owner
 from fastlloyd.protocols.vertical_he.parameters import PublicParameters
@@ -111,16 +113,10 @@ def run_case(case: Case, points: NDArray[np.float64], workers: int) -> dict[str,
     """
     plan = plan_case(case, len(points))
     marks: dict[str, float] = {"start": time.perf_counter()}
-    columns = {rank: np.ascontiguousarray(points[:, list(plan.columns(rank))].T) for rank in range(plan.parties)}
-    with WorkerEngine(plan, columns[plan.computing], workers) as engine:
-        parties: dict[PartyId, Party[Released]] = {
-            PartyId(plan.computing): _marked(computing_party(plan, engine, _noise(plan)), marks)
-        }
-        if plan.holder != plan.computing:
-            parties[PartyId(plan.holder)] = key_holder(plan, columns[plan.holder], _noise(plan))
-        for rank in plan.owners:
-            if PartyId(rank) not in parties:
-                parties[PartyId(rank)] = owner(PartyId(rank), plan, columns[rank], _noise(plan))
+    with WorkerEngine(plan, columns_of(plan, points, plan.computing), workers) as engine:
+        parties = make_parties(plan, points, engine)
+        computing = PartyId(plan.computing)
+        parties[computing] = _marked(parties[computing], marks)
         simulation = Simulation(parties)
         result: Released = simulation.run()[PartyId(plan.holder)]
     end = time.perf_counter()
@@ -136,6 +132,47 @@ def run_case(case: Case, points: NDArray[np.float64], workers: int) -> dict[str,
         "loss": loss,
         "centers": result.centers.tolist(),
     }
+
+
+def columns_of(plan: Plan, points: NDArray[np.float64], rank: int) -> NDArray[np.float64]:
+    """Return a party's columns of the points (n, d); shape (d_own, n)."""
+    return np.ascontiguousarray(points[:, list(plan.columns(rank))].T)
+
+
+def make_parties(
+    plan: Plan,
+    points: NDArray[np.float64],
+    engine: Engine,
+    *,
+    start: NDArray[np.float64] | None = None,
+    quiet: bool = False,
+) -> dict[PartyId, Party[Released]]:
+    """Make all parties, from the plan to the last round; for tests too.
+
+    Parameters
+    ----------
+    plan : Plan
+    points : float64 array, shape (n, d), scaled to [-1, 1]
+    engine : Engine
+        Holds the computing party's columns.
+    start : float64 array, shape (k, d), optional
+        Public centres to start from instead of sphere packing.
+    quiet : bool
+        Leave the noise out, which no party of a real run would.
+    """
+
+    def draw() -> Callable[..., NDArray[np.int64]]:
+        secret = SecretRandom()
+        return lambda t, grid=1.0: draw_noise(plan, secret, grid) * (not quiet)
+
+    found = {PartyId(plan.computing): computing_party(plan, engine, draw(), start=start)}
+    for rank in sorted({plan.holder, *plan.owners} - {plan.computing}):
+        me, own = PartyId(rank), columns_of(plan, points, rank)
+        if rank == plan.holder:
+            found[me] = key_holder(plan, own, draw(), start=start)
+        else:
+            found[me] = owner(me, plan, own, draw(), start=start)
+    return found
 
 
 def plain_lloyd(points: NDArray[np.float64], start: NDArray[np.float64], rounds: int) -> NDArray[np.float64]:
@@ -155,15 +192,6 @@ def synthetic(n: int, k: int, d: int, seed: int = 0) -> tuple[NDArray[np.float64
     centers = rng.uniform(-0.8, 0.8, (k, d))
     labels = np.arange(n, dtype=np.int64) % k
     return np.clip(centers[labels] + rng.normal(0.0, 0.1, (n, d)), -1.0, 1.0), labels
-
-
-def _noise(plan: Plan) -> partial[NDArray[np.int64]]:
-    secret = SecretRandom()
-    return partial(_draw, plan, secret)
-
-
-def _draw(plan: Plan, secret: SecretRandom, t: int, grid: float = 1.0) -> NDArray[np.int64]:
-    return draw_noise(plan, secret, grid)
 
 
 def _marked(party: Party[Released], marks: dict[str, float]) -> Party[Released]:

@@ -1,24 +1,18 @@
-"""Runs all parties of vertical-he in memory."""
+"""Runs the parties of vertical-he in memory, from the plan on."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.party.effects import Party
-from fastlloyd.protocols.vertical_he.computing import computing_party
-from fastlloyd.protocols.vertical_he.holder import key_holder
-from fastlloyd.protocols.vertical_he.math.computer import Engine
+from fastlloyd.bench.vertical_he.run import columns_of, make_parties
 from fastlloyd.protocols.vertical_he.math.engine import make_engine
-from fastlloyd.protocols.vertical_he.owner import owner
 from fastlloyd.protocols.vertical_he.parameters import PublicParameters
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
-from fastlloyd.protocols.vertical_he.rounds import Released, draw_noise
-from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.protocols.vertical_he.rounds import Released
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import PartyId
 
@@ -54,28 +48,6 @@ def loss(points: NDArray[np.float64], centers: NDArray[np.float64]) -> float:
     return float(((points[:, None] - centers) ** 2).sum(axis=2).min(axis=1).mean())
 
 
-def columns(plan: Plan, points: NDArray[np.float64], rank: int) -> NDArray[np.float64]:
-    return np.ascontiguousarray(points[:, list(plan.columns(rank))].T)
-
-
-def parties(
-    plan: Plan, points: NDArray[np.float64], start: NDArray[np.float64], engine: Engine | None, quiet: bool
-) -> dict[PartyId, Party[Released]]:
-    def noise() -> partial[NDArray[np.int64]]:
-        return partial(lambda secret, t, grid=1.0: draw_noise(plan, secret, grid) * (not quiet), SecretRandom())
-
-    engine = engine or make_engine(plan, columns(plan, points, plan.computing))
-    result: dict[PartyId, Party[Released]] = {
-        PartyId(plan.computing): computing_party(plan, engine, noise(), start=start)
-    }
-    if plan.holder != plan.computing:
-        result[PartyId(plan.holder)] = key_holder(plan, columns(plan, points, plan.holder), noise(), start=start)
-    for rank in plan.owners:
-        if rank not in (plan.computing, plan.holder):
-            result[PartyId(rank)] = owner(PartyId(rank), plan, columns(plan, points, rank), noise(), start=start)
-    return result
-
-
 def simulate(
     plan: Plan,
     points: NDArray[np.float64],
@@ -85,8 +57,13 @@ def simulate(
     engine: Any = None,
     quiet: bool = False,
 ) -> tuple[dict[PartyId, Released], Simulation]:
-    """Run to the end; `quiet` leaves the noise out, which no party would."""
-    simulation = Simulation(parties(plan, points, start, engine, quiet), tap)
+    """Run from the plan to the last round.
+
+    For tests that choose plan, start, engine or noise, which no whole life lets them; those of whole lives are in
+    `tests.protocols.test_vertical_he_whole`.
+    """
+    engine = engine or make_engine(plan, columns_of(plan, points, plan.computing))
+    simulation = Simulation(make_parties(plan, points, engine, start=start, quiet=quiet), tap)
     return simulation.run(), simulation
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("tenseal")
 
+from fastlloyd.bench.vertical_he.run import columns_of
 from fastlloyd.crypto.he import ckks
 from fastlloyd.crypto.he.keyshare import KeyShare, add_parts, draw_error
 from fastlloyd.crypto.he.lattice import ERROR_BOUND
@@ -32,7 +33,6 @@ from fastlloyd.run.simulation import Tap
 from fastlloyd.wire.header import Header, PartyId
 from tests.protocols.vertical_he.support import (
     blobs,
-    columns,
     linear_plan,
     lloyd,
     loss,
@@ -57,7 +57,7 @@ def test_opened_sums_of_steps_are_the_reference_s(k: int, workers: int) -> None:
             seen.append(np.frombuffer(body, "<i8") / plan.unit)
         return body
 
-    with WorkerEngine(plan, columns(plan, points, 0), workers) if workers > 1 else nullcontext() as engine:
+    with WorkerEngine(plan, columns_of(plan, points, 0), workers) if workers > 1 else nullcontext() as engine:
         results, _ = simulate(plan, points, start, tap, engine=engine, quiet=True)
     expected = soft_steps(points, start, hidden=(2,), grid=plan.grid, radius=plan.radius).reshape(-1)
     rounding = np.sqrt(2500) * 2.0**-plan.scales.weight_bits
@@ -145,7 +145,7 @@ def test_two_encrypted_columns_are_the_soft_rule_s(mode: str, workers: int) -> N
             seen.append(np.frombuffer(body, "<i8") / plan.unit)
         return body
 
-    with WorkerEngine(plan, columns(plan, points, 0), workers) if workers > 1 else nullcontext() as engine:
+    with WorkerEngine(plan, columns_of(plan, points, 0), workers) if workers > 1 else nullcontext() as engine:
         results, _ = simulate(plan, points, start, tap, engine=engine, quiet=True)
     expected = soft_sums(points, start, hidden=hidden, grid=plan.grid).reshape(-1)
     rounding = np.sqrt(2500) * 2.0**-plan.scales.weight_bits
@@ -289,7 +289,7 @@ def test_a_ciphertext_that_hides_nothing_is_the_sender_s_fault(scheme: str, kind
             parts[1] = open_one
         return EncryptedBlock(tuple(parts)).body()
 
-    own = columns(plan, points, plan.computing)
+    own = columns_of(plan, points, plan.computing)
     with (
         WorkerEngine(plan, own, workers) if workers > 1 else nullcontext() as engine,
         pytest.raises(PeerError, match="hides nothing") as caught,
@@ -324,7 +324,7 @@ def test_a_key_with_too_large_numbers_is_the_sender_s_fault(mode: str, workers: 
             b"\xff" * 8 + body[8:] if header.type == KeyMaterial.TYPE and sender.rank == rank else body
         )
 
-    own = columns(plan, points, plan.computing)
+    own = columns_of(plan, points, plan.computing)
     for rank in (plan.holder, plan.computing) if mode == "threshold" else (plan.holder,):
         with (
             WorkerEngine(plan, own, workers) if workers > 1 else nullcontext() as engine,
@@ -337,7 +337,7 @@ def test_a_key_with_too_large_numbers_is_the_sender_s_fault(mode: str, workers: 
 def test_a_record_that_is_replaced_by_nothing_adds_nothing() -> None:
     plan = linear_plan(64, 3)
     points, start = blobs(64, 3, 2)
-    computer = LinearEngine(plan, columns(plan, points, 0))
+    computer = LinearEngine(plan, columns_of(plan, points, 0))
     context = computer._context
     holder = ckks.KeyHolder(context)
     coefficients = np.zeros((plan.corners, context.degree), dtype=np.int64)  # nobody's shares

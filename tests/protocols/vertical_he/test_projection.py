@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 pytest.importorskip("tenseal")
 
 from fastlloyd.bench.vertical_he.clear import soft_sums
+from fastlloyd.bench.vertical_he.run import columns_of
 from fastlloyd.crypto.he.ckks import Context, KeyHolder
 from fastlloyd.crypto.he.lattice import ERROR_BOUND
 from fastlloyd.errors import ConfigError, InternalError
@@ -24,7 +25,7 @@ from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, NoisySums
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.wire.header import Header, PartyId
-from tests.protocols.vertical_he.support import blobs, columns, lloyd, loss, names, parameters, simulate
+from tests.protocols.vertical_he.support import blobs, lloyd, loss, names, parameters, simulate
 
 
 @cache
@@ -96,8 +97,8 @@ def test_a_round_s_blocks_are_added_up_as_they_come_and_not_kept() -> None:
     points, start = blobs(plan.n, 2, 4)
     context = Context(plan.encryption)
     holder = KeyHolder(context)
-    engine = ProjectionEngine(plan, columns(plan, points, plan.computing))
-    hidden = columns(plan, points, plan.holder)
+    engine = ProjectionEngine(plan, columns_of(plan, points, plan.computing))
+    hidden = columns_of(plan, points, plan.holder)
     held = []
     with pytest.raises(InternalError, match="before its round's centres"):
         engine.load(plan.holder, 0, [b""])
@@ -118,7 +119,7 @@ def test_a_round_s_blocks_are_added_up_as_they_come_and_not_kept() -> None:
 def test_workers_take_each_round_s_blocks() -> None:
     points, start = blobs(2000, 2, 3)
     plan = projection_plan(2000, (1, 2), noise="flooding", degree=8)
-    with WorkerEngine(plan, columns(plan, points, plan.computing), 2) as engine:
+    with WorkerEngine(plan, columns_of(plan, points, plan.computing), 2) as engine:
         spread, _ = simulate(plan, points, start, engine=engine, quiet=True)
     alone, _ = simulate(plan, points, start, quiet=True)
     np.testing.assert_allclose(spread[PartyId(0)].centers, alone[PartyId(0)].centers, atol=1e-4)

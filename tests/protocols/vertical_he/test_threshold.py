@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("tenseal")
 
+from fastlloyd.bench.vertical_he.run import columns_of, make_parties
 from fastlloyd.crypto.he.ckks import Context, KeyHolder, Refresher
 from fastlloyd.crypto.he.lattice import Parameters, Sample
 from fastlloyd.errors import Aborted, ConfigError, PeerError, Reason
@@ -22,6 +23,7 @@ from fastlloyd.protocols.vertical_he.face_words import who_sees
 from fastlloyd.protocols.vertical_he.frame import check_messages, key_bytes
 from fastlloyd.protocols.vertical_he.math import circuit, lwe
 from fastlloyd.protocols.vertical_he.math.choose import options
+from fastlloyd.protocols.vertical_he.math.engine import make_engine
 from fastlloyd.protocols.vertical_he.messages import (
     EncryptedBlock,
     KeyContribution,
@@ -41,7 +43,6 @@ from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import Header, PartyId
 from tests.protocols.vertical_he.support import blobs, names, parameters, simulate
-from tests.protocols.vertical_he.support import parties as shares_of
 
 
 def shared_plan(parties: int, n: int = 300, rounds: int = 1, **settings: object) -> Plan:
@@ -334,7 +335,8 @@ def test_too_few_owners_end_the_run_and_members_of_a_group_answer_alike() -> Non
             parts[sender.rank] = found
         return None if header.type == PartialOpenings.TYPE and sender.rank != 2 else body
 
-    simulation = Simulation(shares_of(plan, points, start, None, False), tap)
+    engine = make_engine(plan, columns_of(plan, points, plan.computing))
+    simulation = Simulation(make_parties(plan, points, engine, start=start), tap)
     with pytest.raises(PeerError, match="sent nothing"):
         simulation.run()
     # Nothing is opened yet, but others can open all of it without any one owner.

@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("tenseal")
 
+from fastlloyd.bench.vertical_he.run import columns_of
 from fastlloyd.crypto.he.ckks import Context, KeyHolder
 from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.protocols.vertical_he.math import workers
@@ -18,7 +19,7 @@ from fastlloyd.protocols.vertical_he.math.linear import LinearEngine, encrypt_bl
 from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine, open_engine, worthwhile_engines
 from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.wire.header import PartyId
-from tests.protocols.vertical_he.support import blobs, columns, linear_plan, lloyd, loss, names, parameters, simulate
+from tests.protocols.vertical_he.support import blobs, linear_plan, lloyd, loss, names, parameters, simulate
 
 
 def test_workers_give_what_one_process_gives(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +27,7 @@ def test_workers_give_what_one_process_gives(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
     points, start = blobs(5000, 3, 2)
     plan = linear_plan(5000, 3, noise="flooding", degree=30)
-    with WorkerEngine(plan, columns(plan, points, plan.computing), 2) as engine:
+    with WorkerEngine(plan, columns_of(plan, points, plan.computing), 2) as engine:
         for worker in engine._workers:
             environment = Path(f"/proc/{worker.pid}/environ").read_bytes()
             assert b"PMI_RANK" not in environment and b"OMPI_" not in environment
@@ -100,7 +101,7 @@ def test_work_before_the_plan_and_too_much_for_the_memory_are_told(monkeypatch: 
 def test_a_refused_ciphertext_and_a_dead_worker_are_named() -> None:
     points, _ = blobs(100, 2, 2)
     plan = linear_plan(100, 1, degree=8)
-    with WorkerEngine(plan, columns(plan, points, plan.computing), 4) as engine:
+    with WorkerEngine(plan, columns_of(plan, points, plan.computing), 4) as engine:
         assert len(engine._workers) == 1  # there is one block with one step only
         with pytest.raises(ValueError, match="ciphertext"):
             engine.load(1, 0, [b"nonsense"] * plan.parts(1))
@@ -117,9 +118,9 @@ def test_a_worker_s_late_refusal_comes_with_the_last_block() -> None:
     plan = linear_plan(6000, 2, degree=8)
     context = Context(plan.encryption)
     holder = KeyHolder(context)
-    blocks = [encrypt_block(plan, context, holder, columns(plan, points, 1), block) for block in range(plan.blocks)]
+    blocks = [encrypt_block(plan, context, holder, columns_of(plan, points, 1), block) for block in range(plan.blocks)]
     assert plan.blocks == 3
-    with WorkerEngine(plan, columns(plan, points, plan.computing), 2) as engine:
+    with WorkerEngine(plan, columns_of(plan, points, plan.computing), 2) as engine:
         engine.keys((holder.public_key(),))
         engine.load(1, 0, [b"nonsense"] * plan.parts(1))
         engine.load(1, 1, blocks[1])
