@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.layout import join, split
 from fastlloyd.masking.fixed import Ring
-from fastlloyd.masking.mask import MaskGenerator
 from fastlloyd.party.effects import Save
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.fastlloyd.client import client
 from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, local_update, post_process
 from fastlloyd.wire.header import PartyId
-from tests.protocols.support import RUN_ID, parameters
+from tests.protocols.support import common_masks, parameters
 
 PROTOCOLS = ["fastlloyd", "glloyd", "sulloyd", "lloyd"]
 ROUNDS = 3
@@ -201,7 +200,7 @@ def test_records_just_beyond_the_radius_are_decided_on_the_grid(radius: int, off
 def test_what_a_client_sends_moves_by_no_more(protocol: str) -> None:
     plan = plan_of(protocol, 4, 2)
     rng = np.random.default_rng(3)
-    masks = MaskGenerator(bytes(32), Ring(plan.ring_bits), plan.elements(0), RUN_ID)
+    masks = common_masks(1, bytes(32))[PartyId(1)]
     start = rng.uniform(-1, 1, (4, 2))
     records = hard_records(rng, first_centers(plan, start), plan, 0)
 

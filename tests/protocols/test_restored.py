@@ -11,26 +11,25 @@ import pytest
 import fastlloyd.protocols.fastlloyd.plan as plan_module
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.masking.fixed import Ring
-from fastlloyd.masking.mask import MaskGenerator, Masks
-from fastlloyd.masking.pairwise import PairSecrets, PairwiseMasks
+from fastlloyd.masking.mask import Masks
+from fastlloyd.masking.pairwise import PairSecrets
 from fastlloyd.party.effects import Receive, Save
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.fastlloyd.client import client
 from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.wire.header import SERVER, PartyId, clients
-from tests.protocols.support import blobs, plan_for, run
+from tests.protocols.support import blobs, common_masks, pairwise_masks, plan_for, run
 
 ME, OTHER = PartyId(1), PartyId(2)
-RUN_ID = bytes(16)
 
 
 def common(plan: Plan) -> Masks:
-    return MaskGenerator(b"s" * 32, Ring(plan.ring_bits), plan.elements(0), RUN_ID)
+    return common_masks(plan.clients, b"s" * 32)[ME]
 
 
 def pairwise(plan: Plan) -> Masks:
-    return PairwiseMasks(PairSecrets(ME, {OTHER: b"p" * 32}), Ring(plan.ring_bits), plan.elements(0), RUN_ID)
+    return pairwise_masks({ME: PairSecrets(ME, {OTHER: b"p" * 32})})[ME]
 
 
 def uplinks(plan: Plan, masks: Masks, replies: list[bytes], stored: StoredRounds | None = None) -> dict[int, Any]:
