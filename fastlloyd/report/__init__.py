@@ -6,7 +6,7 @@
 `quality.py`    how much of a result is signal; `ranges.py`, what noise leaves of a value
 `expected.py`   what noise to expect of a plan; `outlook.py`, of a run, and which settings give more
 `elbow.py`      the curve by which a number of clusters was chosen
-`sight.py`      who sees what in a run, in words
+`sight.py`      who sees what in a run, in words; `flow.py`, what leaves a site in which message
 `table.py`      the result as text for a terminal; `colour.py` colours it
 `plot.py`       pictures of centroids; `picture.py`, a photograph in the colours of its clusters
 `page/*.py`     pages as single HTML files

@@ -70,7 +70,7 @@ def test_what_workers_add_up_is_what_one_engine_does(monkeypatch: pytest.MonkeyP
     points, start = blobs(5000, 3, 2)
     plan = linear_plan(5000, 3, degree=30)
     alone, _ = simulate(plan, points, start, quiet=True)
-    with WorkerEngine(plan, columns(plan, points, plan.computing), 2) as engine:
+    with WorkerEngine(plan, columns_of(plan, points, plan.computing), 2) as engine:
         assert len(engine._workers) == 2
         results, _ = simulate(plan, points, start, engine=engine, quiet=True)
     assert results[PartyId(0)].centers == pytest.approx(alone[PartyId(0)].centers, abs=1e-3)
