@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fastlloyd.run.together import Together, run_together
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.run.config import RunConfig
+from fastlloyd.run.in_memory import InMemory, run_together
 from fastlloyd.run.outcome import Result
 from fastlloyd.run.promise import foresee
 from fastlloyd.run.run_file import with_values
@@ -25,7 +25,7 @@ def planned(config: RunConfig, clients: int, d: int | None = None) -> str:
     return "\n".join(find_face(config.protocol).plan_lines(config, clients, d))
 
 
-def result_of(ended: Together) -> Result:
+def result_of(ended: InMemory) -> Result:
     return next(one.result for one in ended.outcomes.values() if isinstance(one.result, Result))
 
 
