@@ -10,12 +10,10 @@ counts. Run it alone.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +28,12 @@ ROUNDS = 200
 REPEATS = 15
 
 
-@contextmanager
-def package_of(checkout: Path) -> Iterator[None]:
-    """Let the ranks import this checkout's package."""
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = str(checkout)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
+def check(checkout: Path) -> None:
+    """Refuse a folder whose package the ranks would not import: `python -m` looks into the working directory first."""
+    probe = [sys.executable, "-c", "import fastlloyd.client as module; print(module.__file__)"]
+    found = subprocess.check_output(probe, cwd=checkout, text=True).strip()
+    if not Path(found).is_relative_to(checkout):
+        raise SystemExit(f"{checkout}: expected its own package, got {found}; give a checkout of fastlloyd")
 
 
 def commit(checkout: Path) -> str:
@@ -53,8 +45,7 @@ def commit(checkout: Path) -> str:
 
 def times(job: Job, checkout: Path) -> tuple[float, float]:
     """Run once; return the seconds of the median round and of the set-up, as the server saw them."""
-    with package_of(checkout):
-        found: dict[str, Any] = run_job(job, find_mpirun())
+    found: dict[str, Any] = run_job(job, find_mpirun(), cwd=checkout)
     return statistics.median(found["seconds"]), found["setup_seconds"]
 
 
@@ -64,6 +55,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
     other: Path = options.other.resolve()
+    for checkout in (HERE, other):
+        check(checkout)
     load = begin_quietly()
     with tempfile.TemporaryDirectory() as scratch:
         work = Workspace(Path(scratch))

@@ -77,7 +77,7 @@ OWN_NAME = "fastlloyd"
 
 def named_protocols(path: Path) -> Iterator[str]:
     """Each string that is a protocol's name; that of the package too where it is compared or chosen as one."""
-    for node in parsed(path):
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Constant) and node.value in PROTOCOLS and node.value != OWN_NAME:
             yield node.value
         chosen = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
@@ -91,6 +91,13 @@ def test_no_protocol_is_named_outside_its_folder() -> None:
         if not name.startswith(tuple(MAY_NAME_PROTOCOLS)):
             found = set(named_protocols(path))
             assert not found, f"{name} names {found}: what is so of a protocol stands in its row or its face"
+
+
+def test_a_named_protocol_is_found(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(
+        'def f(p, run):\n    return p == "sulloyd" or p == "fastlloyd" or run(protocol="fastlloyd")\n'
+    )
+    assert sorted(named_protocols(tmp_path / "one.py")) == [OWN_NAME, OWN_NAME, "sulloyd"]
 
 
 def test_each_protocol_has_one_row_and_a_folder_with_code() -> None:

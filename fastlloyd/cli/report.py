@@ -282,5 +282,6 @@ def _compare_epsilon(privacy: Mapping[str, Any], epsilon: float) -> None:
         )
     if privacy["epsilon"] is not None and epsilon > privacy["epsilon"] * (1.0 + _SLACK):
         raise ConfigError(
-            f"the run spent epsilon {epsilon:.9g}, more than the {privacy['epsilon']:g} asked for; {_ANOTHER}"
+            f"the run spent epsilon {epsilon:.9g}, more than the {privacy['epsilon']:g} asked for: its plan was not "
+            "kept; show this to the people who answer for the run"
         )

@@ -106,7 +106,7 @@ class Answer:
             if any(len(row) != width for row in batch):
                 raise DataError(
                     f"{self._source}: expected {format_count(width, 'value')} in each row, as its columns say, got a "
-                    "row with another number of them; ask for columns that every row has"
+                    "row with another number of them; try another driver"
                 )
             own = [self._checked(at, values) for at, values in enumerate(zip(*batch, strict=True))]
             self._store.executemany(insert, zip(*own, strict=True))

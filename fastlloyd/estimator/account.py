@@ -24,7 +24,7 @@ from fastlloyd.run.session import Session
 class Spending:
     """The account of one fit.
 
-    StoredParameters
+    Parameters
     ----------
     model : FastLloyd
     earlier : sequence of Release

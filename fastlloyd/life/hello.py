@@ -101,7 +101,7 @@ class Announced:
     rounds_done: Mapping[PartyId, int]
 
 
-def gather_schema(clients: tuple[PartyId, ...]) -> Party[Announced]:
+def gather_announced(clients: tuple[PartyId, ...]) -> Party[Announced]:
     """Collect the clients' feature names; run by the server.
 
     Raises

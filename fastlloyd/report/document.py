@@ -377,7 +377,7 @@ def load(path: Path, definition: str = "report") -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}; give the folder of a finished run") from error
     except ValueError as error:
-        raise ConfigError(f"{path}: expected JSON as fastlloyd writes it ({error}); give the run's folder") from error
+        raise ConfigError(f"{path}: {error}; give the folder as the run wrote it") from error
     validate(document, definition)
     return document
 

@@ -101,7 +101,8 @@ def verify_signatures(folder: Path, report: Mapping[str, Any], roster: Roster) -
     signed = report["signatures"]
     if signed is None:
         raise ConfigError(
-            "report.json is unsigned: the run had no --roster, so nobody's key stands behind it; leave --roster out"
+            "report.json is unsigned: nobody's key stands behind it; if the run had a roster, the signatures were "
+            f"taken out: {_ANEW}; only for a run without one, leave --roster out"
         )
     if signed["roster"] != roster.digest().hex():
         raise ConfigError(

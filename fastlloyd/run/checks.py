@@ -88,12 +88,12 @@ def refuse_other_data(session: Session, data_digest: str) -> None:
         )
 
 
-def refuse_ahead(schema: Announced, stored: int, most: int) -> None:
+def refuse_ahead(announced: Announced, stored: int, most: int) -> None:
     """Refuse a client that says it has finished rounds that the server has not closed.
 
     Parameters
     ----------
-    schema : Announced
+    announced : Announced
     stored : int
         Rounds that the server has closed.
     most : int
@@ -104,7 +104,7 @@ def refuse_ahead(schema: Announced, stored: int, most: int) -> None:
     PeerError
         Names the client. In a resumed run an honest one is ahead only of a server that was restored from a backup.
     """
-    for party, done in schema.rounds_done.items():
+    for party, done in announced.rounds_done.items():
         if done > most:
             raise PeerError(
                 f"{party} says that it has finished {format_count(done, 'round')}, expected at most {most}",

@@ -49,7 +49,7 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.driver import Deadlines, Driver
 from fastlloyd.run.files import Files, HeldFiles, ResultFiles, ServerFiles
 from fastlloyd.run.inputs import CommonInputs, told
-from fastlloyd.run.machine import Costs, Host
+from fastlloyd.run.machine import CostKeeper, Host
 from fastlloyd.run.outcome import Facts, Outcome
 from fastlloyd.run.own_rank import load_identity
 from fastlloyd.run.session import Session, find_face
@@ -323,7 +323,7 @@ def _live(prepared: _Prepared, session: Session, links: SecureLinks, files: File
         resumed=session.resumed,
         budget=config.budget,
         transcript=Transcript(session.digest),
-        publish=Costs(session.facts, session.meter, announcer, session.everybody).publish,
+        publish=CostKeeper(session.facts, session.meter, announcer, session.everybody).publish,
         elect=files.choose_writer,
         tell=announcer.note if tells else None,
     )

@@ -5,7 +5,7 @@ Source: docs/protocol.md, "Farewell" and "Signed record".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,7 +37,7 @@ from fastlloyd.wire.header import COMPARE_ROUND, SERVER, PartyId
 
 def conclude(
     session: Session,
-    made: Result | SignedRecord,
+    made: Result | SignedRecord | Callable[[], Result | SignedRecord],
     *,
     took_part: Sequence[PartyId],
     writers: Sequence[PartyId],
@@ -53,7 +53,8 @@ def conclude(
     ----------
     session : Session
     made : Result or SignedRecord
-        The result; of a party without it, what it signs instead.
+        The result; of a party without it, what it signs instead. Faces of other packages may still give a function that
+        makes it: by now their budget is spent, so nothing is refused.
     took_part : sequence of PartyId
         Who must say what it was told.
     writers : sequence of PartyId
@@ -76,6 +77,8 @@ def conclude(
     PeerTimeout, PeerGone
         One that took part is silent.
     """
+    if callable(made):
+        made = made()
     group = session.everybody if heard is None else heard
     if seed is not None:
         transcript: Transcript = yield Heard()

@@ -16,7 +16,7 @@ from fastlloyd.errors import ConfigError, FastLloydError, Reason
 from fastlloyd.life.hello import (
     Announced,
     await_ready,
-    gather_schema,
+    gather_announced,
     propose_plan,
     receive_plan,
     tell_ready,
@@ -91,7 +91,7 @@ def run_server(
     kind : type
         Of the plan.
     make : callable
-        From the clients' schema to a fresh plan.
+        From what the clients announced to a fresh plan.
     bounds : callable
         From the plan to what each client may send.
     play : callable
@@ -106,12 +106,12 @@ def run_server(
     resumed = _stored_plan(session, kind)
     if resumed is not None:
         check_stored(session, resumed.all_releases(), uplinks=(yield Recall("uplink")), replies=stored)
-    schema = yield from gather_schema(session.everybody)
-    plan = resumed or make(schema)
-    refuse_ahead(schema, len(stored), _most_finished(session, plan))
+    announced = yield from gather_announced(session.everybody)
+    plan = resumed or make(announced)
+    refuse_ahead(announced, len(stored), _most_finished(session, plan))
     yield Allow(bounds(plan))
     yield Expect(plan.all_releases())
-    refuse_behind(stored, schema.rounds_done, lambda t, body: included(plan, t, body))
+    refuse_behind(stored, announced.rounds_done, lambda t, body: included(plan, t, body))
     yield from propose_plan(session.everybody, plan.to_json(), len(stored))
     if relays_seed(plan):
         yield from relay_seed(
@@ -121,7 +121,7 @@ def run_server(
     # Not before all are ready: a run that is refused must not make this party forget an interrupted one.
     yield Keep({"plan": plan.to_json()})
     yield Publish("setup")
-    result = yield from play(plan, stored, schema.rounds_done)
+    result = yield from play(plan, stored, announced.rounds_done)
     return plan, result
 
 

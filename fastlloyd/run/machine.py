@@ -216,7 +216,7 @@ class Host:
             self._tell(cost_words(before, after, delta, runs=len(runs), budget=budget))
 
 
-class Costs:
+class CostKeeper:
     """Notes what set-up and rounds cost; whoever speaks tells people."""
 
     def __init__(self, facts: Facts, meter: Meter, announcer: Announcer, everybody: tuple[PartyId, ...]) -> None:

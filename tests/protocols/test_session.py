@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fastlloyd.errors import PeerError, Reason
-from fastlloyd.life.hello import Announced, Hello, PlanProposal, gather_schema, receive_plan
+from fastlloyd.life.hello import Announced, Hello, PlanProposal, gather_announced, receive_plan
 from fastlloyd.party.effects import Party
 from fastlloyd.run.checks import refuse_ahead, refuse_closed
 from fastlloyd.run.simulation import Simulation
@@ -26,7 +26,7 @@ def tell(*hellos: object) -> Announced:
         yield next(receive_plan(("a", "b"), 0))
 
     parties: dict[PartyId, Party[Any]] = {party: client() for party in bodies}
-    schema: Announced = Simulation({SERVER: gather_schema(clients(len(hellos))), **parties}, tap).run()[SERVER]
+    schema: Announced = Simulation({SERVER: gather_announced(clients(len(hellos))), **parties}, tap).run()[SERVER]
     return schema
 
 

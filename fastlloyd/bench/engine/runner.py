@@ -106,6 +106,7 @@ def run_job(
     *,
     program: Sequence[str] = CLIENT_PROGRAM,
     hosts: Hosts | None = None,
+    cwd: Path | None = None,
     limit_s: float = LIMIT_S,
 ) -> dict[str, Any]:
     """Run once over TCP and give what the server saw of the rounds.
@@ -118,6 +119,8 @@ def run_job(
         What each rank runs under this interpreter.
     hosts : Hosts, optional
         By default all ranks run here, over the loopback interface.
+    cwd : Path, optional
+        Where ranks run, and look for the package first; by default here.
     limit_s : float
         After so long the run is killed.
 
@@ -135,7 +138,7 @@ def run_job(
     with tempfile.TemporaryDirectory(prefix="fastlloyd-bench-") as folder:
         output = Path(folder)
         command, env = launch_command(mpirun, job.ranks, [sys.executable, *program, *job.flags(output)], hosts)
-        run_program(command, env, what="a run of the benchmark", limit_s=limit_s)
+        run_program(command, env, what="a run of the benchmark", cwd=cwd, limit_s=limit_s)
         report = json.loads((output / "server.json").read_text(encoding="utf-8"))
     traffic = report["traffic"]
     return {

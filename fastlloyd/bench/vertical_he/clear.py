@@ -19,12 +19,12 @@ from fastlloyd.protocols.vertical_he.math.pairwise import normalise
 from fastlloyd.protocols.vertical_he.parameters import LINEAR, PROJECTION
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.rounds import begin, post_process, settled
-from fastlloyd.protocols.vertical_he.weighing import Known
+from fastlloyd.protocols.vertical_he.weighing import Estimate
 
 Array = NDArray[np.float64]
 
 
-def run_in_clear(plan: Plan, points: Array, rng: np.random.Generator) -> Known:
+def run_in_clear(plan: Plan, points: Array, rng: np.random.Generator) -> Estimate:
     """Run all rounds from the public start.
 
     Parameters

@@ -265,7 +265,7 @@ def write_atomically(path: Path, content: bytes, mode: int) -> None:
     try:
         replace_file(path, [content], mode=mode)
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}; check path and rights") from error
+        raise ConfigError(f"cannot write {path}: {error.strerror}; check path, rights and room") from error
 
 
 def _key_pem(key: Ed25519PrivateKey) -> bytes:

@@ -106,7 +106,7 @@ def serve(session: Session) -> Party[Outcome]:
     plan, result = yield from run_server(
         session,
         kind=Plan,
-        make=lambda schema: make_plan(public, d=len(schema.names), names=schema.names),
+        make=lambda announced: make_plan(public, d=len(announced.names), names=announced.names),
         bounds=bounds,
         play=lambda plan, stored, done: server(
             plan, lambda t: draw_noise(plan, t, secret), stored=stored, rounds_done=done

@@ -23,7 +23,7 @@ from fastlloyd.protocols.fastlloyd.parameters import MECHANISMS, PublicParameter
 from fastlloyd.protocols.fastlloyd.plus_plan import PlusPlan, survey_sensitivity
 from fastlloyd.protocols.fastlloyd.round_plan import Outline, RoundPlan, sum_sensitivity
 from fastlloyd.protocols.fastlloyd.settings import automatic_rounds, settings_from
-from fastlloyd.wire.decode import Within
+from fastlloyd.wire.decode import Within, show
 
 __all__ = [
     "MECHANISMS",
@@ -227,8 +227,8 @@ def _check_ranges(plan: Plan, outline: Outline) -> None:
     rule = (outline.relative, outline.clip, outline.settings.domain)
     if (plan.relative, plan.clip, plan.domain) != rule:
         raise ValueError(
-            f"the plan has relative, clip, domain = {plan.relative}, {plan.clip}, {plan.domain!r}, expected "
-            f"{rule[0]}, {rule[1]}, {rule[2]!r} of the configuration"
+            f"the plan's relative, clip and domain: expected {show(rule)} as configured, got "
+            f"{show((plan.relative, plan.clip, plan.domain))}"
         )
     _check_plus(plan.plus, outline.plus)
     if not 8 <= plan.fraction_bits <= 16:
@@ -252,7 +252,8 @@ def _check_ranges(plan: Plan, outline: Outline) -> None:
         if radius is None and planned.radius is None:
             continue
         if radius is None or planned.radius is None:
-            raise ValueError(f"the plan has the radius {planned.radius} in round {t}, expected {radius}")
+            told, wanted = ("no radius", "one") if planned.radius is None else (f"the radius {planned.radius}", "none")
+            raise ValueError(f"the plan has {told} in round {t}, expected {wanted}")
         radius *= 1 << plan.fraction_bits
         if abs(planned.radius - radius) > 1 + 1e-9 * radius:
             raise ValueError(f"the plan has the radius {planned.radius} in round {t}, expected about {radius:.6g}")
@@ -265,8 +266,8 @@ def _check_plus(plan: PlusPlan | None, expected: PlusPlan | None) -> None:
             got, needed = ("a", "none") if expected is None else ("no", "one")
             raise ValueError(f"the plan has {got} part for fastlloyd-plus, expected {needed}")
     elif names := plan.differing(expected):
-        told, wanted = ({name: getattr(one, name) for name in names[:1]} for one in (plan, expected))
-        raise ValueError(f"the plan has {told} for fastlloyd-plus, expected {wanted}")
+        told, wanted = (show(getattr(one, names[0])) for one in (plan, expected))
+        raise ValueError(f"the plan's {names[0]} of fastlloyd-plus: expected {wanted}, got {told}")
 
 
 def _check_noise(plan: Plan, outline: Outline) -> None:

@@ -101,15 +101,15 @@ def serve(session: Session) -> Party[Outcome]:
     settings = settings_from(public.settings)
     points = own.points if settings.needs_points else None
 
-    def make(schema: Announced) -> Plan:
-        if own.names is not None and own.names != schema.names:
+    def make(announced: Announced) -> Plan:
+        if own.names is not None and own.names != announced.names:
             raise ConfigError(
                 f"--server-data has {format_count(len(own.names), 'feature')}, the clients have "
-                f"{len(schema.names)}, or other names; "
+                f"{len(announced.names)}, or other names; "
                 "all parties need the same columns in the same order: name them with --columns",
                 reason=Reason.CONFIG_MISMATCH,
             )
-        return make_plan(public, d=len(schema.names), names=schema.names, server_points=points)
+        return make_plan(public, d=len(announced.names), names=announced.names, server_points=points)
 
     plan, result = yield from run_server(
         session,

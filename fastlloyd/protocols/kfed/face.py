@@ -88,7 +88,7 @@ def serve(session: Session) -> Party[Outcome]:
     plan, result = yield from run_server(
         session,
         kind=Plan,
-        make=lambda schema: make_plan(public, d=len(schema.names), names=schema.names),
+        make=lambda announced: make_plan(public, d=len(announced.names), names=announced.names),
         bounds=bounds,
         play=lambda plan, stored, done: server(plan, stored=stored.get(0), rounds_done=done),
         included=lambda plan, t, reply: recall(MergedCenters, reply, centers_format(plan), "reply-0").included,

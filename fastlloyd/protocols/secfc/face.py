@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds, scale, unscale
 from fastlloyd.data.records import OwnRecords
-from fastlloyd.life.hello import await_ready, gather_schema, propose_plan
+from fastlloyd.life.hello import await_ready, gather_announced, propose_plan
 from fastlloyd.party.effects import Allow, Party, Publish
 from fastlloyd.party.settings import describe_settings
 from fastlloyd.privacy.delta import automatic_delta
@@ -133,8 +133,8 @@ def serve(session: Session) -> Party[Outcome]:
     common = session.common
     yield from session.begin()
     sizes = yield from gather_sizes(session.everybody, common.caps, padded=common.public.chosen.membership)
-    schema = yield from gather_schema(session.everybody)
-    plan = make_plan(common.public, d=len(schema.names), names=schema.names, sizes=sizes)
+    announced = yield from gather_announced(session.everybody)
+    plan = make_plan(common.public, d=len(announced.names), names=announced.names, sizes=sizes)
     yield Allow(bounds(plan))
     yield from propose_plan(session.everybody, plan.to_json(), 0)
     yield from await_shared(plan)

@@ -94,7 +94,7 @@ def reveal_centers(
         blamed = next(party for party in opening if party != me)
         raise PeerError(
             f"the shares of {names} give sums that no points of these clusters have: one of these clients sent a wrong "
-            "share, and shares alone do not tell which",
+            "share, or the server told the clients different assignments; shares alone do not tell which",
             rank=blamed.rank,
         )
     centers = np.full((plan.k, plan.d), np.nan)

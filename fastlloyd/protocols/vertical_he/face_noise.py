@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastlloyd.protocols.vertical_he.plan import Plan
-from fastlloyd.protocols.vertical_he.weighing import Known, expected_deviation, noise_deviations
+from fastlloyd.protocols.vertical_he.weighing import Estimate, expected_deviation, noise_deviations
 from fastlloyd.report.expected import Expected, expect_mean
 from fastlloyd.report.quality import ResultNoise
 from fastlloyd.report.ranges import NORMAL_TAIL, ratio_deviations
@@ -27,7 +27,7 @@ def expect(plan: Plan) -> Expected:
     return expect_mean(sums=sums, counts=counts, share=plan.n / plan.k, k=plan.k, d=plan.d)
 
 
-def noise_of(plan: Plan, state: Known) -> ResultNoise:
+def noise_of(plan: Plan, state: Estimate) -> ResultNoise:
     """Say how far off the released centres and sizes may be; without privacy, by the noise that protects the key.
 
     Notes

@@ -16,7 +16,7 @@ from fastlloyd.kmeans.initial import GRID_BITS, sphere_packing
 from fastlloyd.kmeans.update import move, truncate
 from fastlloyd.privacy.noise.sampler import round_normal
 from fastlloyd.protocols.vertical_he.plan import Plan
-from fastlloyd.protocols.vertical_he.weighing import FIRST_SCALE, Known, first_state, weigh
+from fastlloyd.protocols.vertical_he.weighing import FIRST_SCALE, Estimate, first_state, weigh
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import PartyId
 
@@ -27,7 +27,7 @@ class Released:
 
     Attributes
     ----------
-    state : Known
+    state : Estimate
         After the last round.
     rounds : int
         Rounds done.
@@ -37,7 +37,7 @@ class Released:
         Owners who helped to open the last round, where more than two share the key.
     """
 
-    state: Known
+    state: Estimate
     rounds: int
     path: tuple[NDArray[np.float64], ...] = ()
     present: tuple[PartyId, ...] = ()
@@ -54,7 +54,7 @@ def first_centers(plan: Plan) -> NDArray[np.float64]:
     return FIRST_SCALE * packed if plan.shrinks else packed
 
 
-def begin(plan: Plan, start: NDArray[np.float64] | None = None) -> Known:
+def begin(plan: Plan, start: NDArray[np.float64] | None = None) -> Estimate:
     """Return what is known before the first round: the public start, or given centres, shape (k, d)."""
     return first_state(plan, first_centers(plan) if start is None else np.asarray(start, dtype=np.float64).copy())
 
@@ -82,7 +82,7 @@ def draw_noise(plan: Plan, secret: SecretRandom, grid: float = 1.0) -> NDArray[n
     return noise.reshape(-1)
 
 
-def post_process(noisy: NDArray[np.int64], state: Known, plan: Plan, t: int) -> Known:
+def post_process(noisy: NDArray[np.int64], state: Estimate, plan: Plan, t: int) -> Estimate:
     """Make the next state from the noisy integers of round t.
 
     Notes

@@ -42,7 +42,7 @@ _LEAST_GAIN = 1.0  # of a swap over its loss
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Known:
+class Estimate:
     """What every party knows after a round: released, or made of releases.
 
     Attributes
@@ -69,10 +69,10 @@ class Known:
     step_variance: Floats
 
 
-def first_state(plan: Plan, centers: Floats) -> Known:
+def first_state(plan: Plan, centers: Floats) -> Estimate:
     """Return what is known before the first round."""
     share, none = np.full(plan.k, plan.n / plan.k), np.zeros((plan.k, plan.d))
-    return Known(
+    return Estimate(
         centers=centers,
         counts=share,
         count_variance=(_COUNT_DOUBT * share) ** 2,
@@ -92,7 +92,7 @@ def noise_deviations(plan: Plan) -> tuple[Floats, float]:
     return sums, math.sqrt(plan.noises) * plan.count_scale / plan.unit
 
 
-def weigh(noisy_sums: Floats, noisy_counts: Floats, state: Known, plan: Plan, t: int) -> Known:
+def weigh(noisy_sums: Floats, noisy_counts: Floats, state: Estimate, plan: Plan, t: int) -> Estimate:
     """Make the next state from round t's noisy sums, shape (k, d), and counts, shape (k,), in the domain's units."""
     sum_noise, count_noise = noise_deviations(plan)
     before = _counts_before(state.count_variance, plan, t)
@@ -111,7 +111,7 @@ def weigh(noisy_sums: Floats, noisy_counts: Floats, state: Known, plan: Plan, t:
         stream = PublicStream(plan.seed, f"{domains.VERTICAL_HE_SWAPS}{t}")
         deviation = np.full(plan.d, math.sqrt(FEATURE_VARIANCE))
         clusters = swap(clusters, deviation=deviation, cell=plan.cell, least=_LEAST_GAIN, stream=stream)
-    return Known(
+    return Estimate(
         centers=clusters.centers,
         counts=clusters.counts,
         count_variance=clusters.count_variance,

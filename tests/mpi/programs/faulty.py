@@ -56,7 +56,7 @@ def _is_update(message: bytes) -> bool:
     return Header.decode(message).type == MaskedUpdate.TYPE
 
 
-# FrameKind, TLS, length, header and 24 bytes of payload (k = d = 2 in the 32-bit ring): no other record is that long.
+# Kind, TLS, length, header and 24 bytes of payload (k = d = 2 in the 32-bit ring): no other record is that long.
 UPDATE_BYTES = 1 + 22 + 4 + HEADER_BYTES + 24
 if HOW in ("corrupt", "nonsense"):
     MpiTransport.send = to_server(MpiTransport.send, globals()[HOW])

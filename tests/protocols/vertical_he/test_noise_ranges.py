@@ -14,7 +14,7 @@ from fastlloyd.protocols.vertical_he.math.linear import short_steps
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.protocols.vertical_he.rounds import begin, post_process
-from fastlloyd.protocols.vertical_he.weighing import Known
+from fastlloyd.protocols.vertical_he.weighing import Estimate
 from fastlloyd.report.quality import ResultNoise, judge
 from tests.protocols.vertical_he.support import blobs, linear_plan, lloyd, names, parameters
 
@@ -46,7 +46,7 @@ def test_ranges_hold_the_truth() -> None:
     assert 0.0 < 1.0 - np.mean(coordinates) <= MOST
 
 
-def weighed_run(plan: Plan, points: np.ndarray, rng: np.random.Generator) -> tuple[Known, np.ndarray]:
+def weighed_run(plan: Plan, points: np.ndarray, rng: np.random.Generator) -> tuple[Estimate, np.ndarray]:
     """Play a run with hard labels; the state at the end, and the last round's counts and sums without noise."""
     state = begin(plan)
     for t in range(plan.rounds):
@@ -103,7 +103,7 @@ def test_a_fine_result_whose_last_steps_are_noise_is_not_called_noise() -> None:
     assert with_steps.count("noise") > 0.5 * len(found)  # what was not taken of the last steps is noise
 
 
-def verdict_on(noise: ResultNoise, state: Known) -> str:
+def verdict_on(noise: ResultNoise, state: Estimate) -> str:
     ends = np.ones(state.centers.shape[1])
     return judge(noise, centroids=state.centers, sizes=state.counts.tolist(), lo=-ends, hi=ends).verdict
 
