@@ -334,7 +334,7 @@ def test_a_configuration_that_asks_for_a_histogram(monkeypatch: pytest.MonkeyPat
         ({"cells": 0}, "the plan has 0 cells in round 1, expected 16"),
         ({"cells": 17}, "the plan has 17 cells in round 1, expected 16"),
         ({"sum_scale": 1.0}, "the plan has noise on sums in round 1, expected none"),
-        ({"radius": 5}, "the plan has the radius 5 in round 1, expected None"),
+        ({"radius": 5}, "the plan has the radius 5 in round 1, expected none"),
         ({"count_scale": 0.9 * second.count_scale}, "spends epsilon"),
     ):
         other = dataclasses.replace(plan, rounds=(first, dataclasses.replace(second, **change), third))

@@ -177,7 +177,7 @@ def test_numbers_that_are_none_of_json_or_of_this_program(write_run, value):
     path = folder / "report.json"
     path.write_text(path.read_text().replace("987654.5", value))
     for flags in ([], ["--html"], ["--verify"]):
-        with pytest.raises(ConfigError, match=r"report\.json: expected JSON as fastlloyd writes it"):
+        with pytest.raises(ConfigError, match=r"report\.json: expected .*; give the folder as"):
             main([str(folder), *flags])
 
 

@@ -3,19 +3,19 @@ from __future__ import annotations
 from fastlloyd.net.meter import Meter
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.machine import Costs
+from fastlloyd.run.machine import CostKeeper
 from fastlloyd.run.outcome import Cost, Facts
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId, clients
 
 
-def progress(resumed: bool) -> tuple[Costs, Facts, Meter]:
+def progress(resumed: bool) -> tuple[CostKeeper, Facts, Meter]:
     """Return what notes the rounds of client 1 of two."""
     config, me, meter = RunConfig(), PartyId(1), Meter()
     facts = Facts(
         config=config, common=None, run_id=b"", authenticated=False, started=0.0, me=me, resumed=resumed, carrier="x"
     )
     meter.sent[SERVER, SETUP_ROUND].add(3, 0, 4711)
-    return Costs(facts, meter, Announcer(me, quiet=True), clients(2)), facts, meter
+    return CostKeeper(facts, meter, Announcer(me, quiet=True), clients(2)), facts, meter
 
 
 def test_a_round_of_several_messages_costs_all_of_them() -> None:
