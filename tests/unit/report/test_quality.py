@@ -70,6 +70,19 @@ def test_a_size_that_may_be_zero_is_empty_and_never_good():
     assert any(warning.startswith("cluster 0 cannot be told from empty") for warning in found.warnings)
 
 
+def test_a_fair_grade_with_one_cluster_lost_of_five_is_poor():
+    five = np.array([[1.0, -0.8], [9.0, -0.8], [1.0, 0.8], [9.0, 0.8], [5.0, 0.0]])
+    known = np.array([[90.0, 110.0]] * 5)
+    lost = np.array([*known[:4], [0.0, 220.0]])
+    kept, found = (
+        judged(noise(size_ranges=ranges, centre_deviations=np.full((5, 2), 0.02)), five, [100.0] * 5)
+        for ranges in (known, lost)
+    )
+    assert (kept.verdict, kept.empty) == ("fair", ())
+    assert (found.verdict, found.empty) == ("poor", (4,))
+    assert found.sentence.startswith("poor: 1 of 5 clusters cannot be told from empty; ")
+
+
 def test_the_sentence_names_what_made_the_verdict():
     empty, alike = np.array([[0.0, 30.0], [38.0, 42.0]]), np.array([[2.0, 0.5], [2.05, 0.5]])
     reasons = {
