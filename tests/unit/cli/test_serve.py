@@ -1,0 +1,58 @@
+"""`fastlloyd serve`: how many clients, and where the run under way is shown."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from fastlloyd.cli import serve
+from fastlloyd.errors import ConfigError
+from fastlloyd.net.tcp.address import Address
+from fastlloyd.run.own_rank import OwnRank
+from fastlloyd.wire.header import SERVER
+
+
+@pytest.mark.parametrize(("stated", "listed", "count"), [(2, None, 2), (None, 3, 3), (3, 3, 3)])
+def test_clients_are_counted_by_the_roster_or_else_by_the_flag(
+    stated: int | None, listed: int | None, count: int
+) -> None:
+    assert serve._count_clients(stated, OwnRank(me=SERVER, clients=listed)) == count
+
+
+@pytest.mark.parametrize(
+    ("stated", "listed", "sentence"),
+    [
+        (None, None, "--clients: expected the number of clients, or a --roster, which tells it"),
+        (2, 3, "--clients: the roster names 3 clients, got 2; leave the flag out"),
+        (2, 1, "--clients: the roster names 1 client, got 2; leave the flag out"),
+        (0, 1, "--clients: the roster names 1 client, got 0; leave the flag out"),
+    ],
+)
+def test_a_number_that_is_missing_or_not_the_rosters_is_refused(
+    stated: int | None, listed: int | None, sentence: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(sentence)}$"):
+        serve._count_clients(stated, OwnRank(me=SERVER, clients=listed))
+
+
+def status_address(*flags: str) -> Address | None:
+    return serve._status_address(serve.parser().parse_args(["--listen", "127.0.0.1:0", *flags]))
+
+
+def test_the_run_is_shown_where_status_says_and_to_others_if_wanted() -> None:
+    assert status_address() is None
+    assert status_address("--status", "127.0.0.1:4401") == Address("127.0.0.1", 4401)
+    assert status_address("--status", "192.0.2.1:4401", "--status-remote") == Address("192.0.2.1", 4401)
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--status-remote"], "--status-remote: expected with --status HOST:PORT, which it opens to others"),
+        (["--status", "192.0.2.1:4401"], "--status 192.0.2.1:4401: expected a loopback address"),
+    ],
+)
+def test_a_status_page_that_is_nowhere_or_open_to_others_unasked_is_refused(flags: list[str], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(sentence)}"):
+        status_address(*flags)
