@@ -1,12 +1,21 @@
-"""What the faces share: the refusal to resume."""
+"""What the faces share: the refusal to resume, and a run's own releases in a ledger of several."""
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
+from fastlloyd.crypto.link.identity import make_identity
 from fastlloyd.errors import ConfigError, Reason
+from fastlloyd.party.effects import Identify, Record
+from fastlloyd.privacy.ledger import Ledger
+from fastlloyd.privacy.release import Release
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.session import find_face
+from fastlloyd.run.inputs import CommonInputs
+from fastlloyd.run.machine import Host
+from fastlloyd.run.session import find_face, start_session
+from fastlloyd.wire.header import PartyId, clients
 
 REFUSED = {
     "secfc": "secfc starts anew after an interruption, for fresh shares under the same masks .* nothing is spent twice",
@@ -22,3 +31,34 @@ def test_a_run_that_cannot_go_on_says_so(protocol: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=f"^--resume: {sentence}") as caught:
         find_face(protocol).gather(config, 2)
     assert caught.value.reason is Reason.RESUME
+
+
+def test_a_run_finds_its_own_releases_in_a_ledger_of_several_runs() -> None:
+    ledger, me = Ledger(), PartyId(1)
+    common = CommonInputs(public=None, bounds=None, caps=(), dataset=None, splits=None)
+    planned = {
+        run: tuple(
+            Release(round=t, name="sums", mechanism="gaussian", sensitivity=1.0, norm="l2", noise_scale=scale)
+            for t in range(2)
+        )
+        for run, scale in ((b"first run", 2.0), (b"second run", 3.0))
+    }
+    for run, releases in planned.items():
+        host = Host(ledger, run_id=run)
+        for effect in (Identify("digest of the data"), Record(releases)):
+            host.perform(effect)
+        host.settle()
+    assert len(ledger.releases) == 4
+    for run, releases in planned.items():
+        session = start_session(
+            me,
+            RunConfig(),
+            common,
+            None,
+            everybody=clients(2),
+            run_id=run,
+            digest=b"",
+            identity=make_identity(str(me), me.rank),
+        )
+        session.ledger = ledger
+        assert session.own_releases() == [dataclasses.replace(release, run=run.hex()) for release in releases]
