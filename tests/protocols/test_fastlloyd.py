@@ -9,6 +9,8 @@ import pytest
 from scipy import stats
 
 from fastlloyd.errors import ConfigError, PeerError, RangeError, SecurityError
+from fastlloyd.life.farewell import Counters, Totals
+from fastlloyd.life.hello import Hello, PlanProposal, Ready
 from fastlloyd.life.same_secret import AlikeProof, AlikeTag
 from fastlloyd.life.sealed_messages import SealedParts, SealedSeed, SealKey, SealKeys
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
@@ -72,23 +74,24 @@ def test_payload_per_round_is_the_papers_or_half(k: int, d: int, bits: int, expe
 
 
 def test_an_update_reaches_the_server_and_nobody_else() -> None:
-    seen: dict[type, set[tuple[int, int]]] = {}
-    agreement = (SealKey, SealKeys, SealedParts, SealedSeed, AlikeTag, AlikeProof)
-    kinds = {m.TYPE: m for m in (MaskedUpdate, NoisyMaskedSum, *agreement)}
+    seen: dict[int, set[tuple[int, int]]] = {}
 
     def tap(sender, receiver, header, body):
-        if header.type in kinds:
-            seen.setdefault(kinds[header.type], set()).add((sender.rank, receiver.rank))
+        seen.setdefault(header.type, set()).add((sender.rank, receiver.rank))
         return body
 
     run_together(config("fastlloyd"), 3, tap=tap)
     up, down = {(1, 0), (2, 0), (3, 0)}, {(0, 1), (0, 2), (0, 3)}
-    assert seen == {
+    # Every message of the whole life: one of a type that is not named here makes the two differ.
+    told = {
         MaskedUpdate: up,
         NoisyMaskedSum: down,
         **dict.fromkeys((SealKey, SealedParts, AlikeTag), up),
         **dict.fromkeys((SealKeys, SealedSeed, AlikeProof), down),
+        **dict.fromkeys((Hello, Ready, Counters), up),
+        **dict.fromkeys((PlanProposal, Totals), down),
     }
+    assert seen == {message.TYPE: between for message, between in told.items()}
 
 
 def _updates(points, plan) -> list[bytes]:
@@ -209,24 +212,34 @@ def test_of_two_clients_with_different_seeds_nobody_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "type_,change",
+    "type_,change,rank,sentence",
     [
-        (MaskedUpdate, lambda body: body[:-1]),
-        (MaskedUpdate, lambda body: body + b"\0"),
-        (NoisyMaskedSum, lambda body: body[:-4]),
-        (NoisyMaskedSum, lambda body: b"\0" + body[1:]),
-        (NoisyMaskedSum, lambda body: b"\xff" + body[1:]),
-        (SealKey, lambda body: body[:31]),
-        (SealedSeed, lambda body: body[:-1]),
+        (MaskedUpdate, lambda body: body[:-1], 1, "sent a malformed MaskedUpdate: expected 60 payload bytes, got 59"),
+        (MaskedUpdate, lambda body: body + b"\0", 1, "sent 61 bytes as a message of type 32, expected at most 60"),
+        (
+            NoisyMaskedSum,
+            lambda body: body[:-4],
+            0,
+            "sent a malformed NoisyMaskedSum: expected 60 payload bytes, got 56",
+        ),
+        (NoisyMaskedSum, lambda body: b"\0" + body[1:], 0, "sent a malformed NoisyMaskedSum: a sum over no client"),
+        (
+            NoisyMaskedSum,
+            lambda body: b"\xff" + body[1:],
+            0,
+            "sent a malformed NoisyMaskedSum: the bitmap names clients beyond client 2",
+        ),
+        (SealKey, lambda body: body[:31], 1, "sent a malformed SealKey: expected 96 bytes, got 31"),
+        (SealedSeed, lambda body: body[:-1], 0, "sent a malformed SealedSeed: expected 208 bytes, got 207"),
     ],
 )
-def test_malformed_messages_name_their_sender(type_, change) -> None:
+def test_malformed_messages_name_their_sender(type_, change, rank, sentence) -> None:
     def tap(sender, receiver, header, body):
         return change(body) if header.type == type_.TYPE else body
 
-    with pytest.raises(PeerError, match="malformed|sent 61 bytes as a message .* at most 60") as caught:
+    with pytest.raises(PeerError, match=f"^{('the server', 'client 1')[rank]} {sentence}") as caught:
         run_together(config("fastlloyd"), 2, tap=tap)
-    assert caught.value.exit_code == 3
+    assert (caught.value.rank, caught.value.exit_code) == (rank, 3)
 
 
 def test_every_party_records_each_release_once() -> None:
