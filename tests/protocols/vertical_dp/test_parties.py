@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import DataError, InternalError, PeerError
-from fastlloyd.life.align.messages import IdTag
+from fastlloyd.life.align.messages import Columns, IdTag
+from fastlloyd.life.farewell import Counters
 from fastlloyd.life.hello import Ready
 from fastlloyd.life.pairs import PairPublicKey
 from fastlloyd.life.seed import SeedConfirmation, SeedContribution
@@ -114,17 +115,28 @@ def test_the_server_sees_centres_and_sketches_and_nothing_else(parties: int, set
 
 
 @pytest.mark.parametrize("weights", ["2pest", "basic"])
-def test_the_parties_compare_ids_and_agree_on_keys_among_themselves(weights: str) -> None:
+@pytest.mark.parametrize("align", ["check", "intersect"])
+def test_the_parties_compare_ids_and_agree_on_keys_among_themselves(weights: str, align: str) -> None:
     among: set[int] = set()
+    to_server: dict[tuple[int, int], list[bytes]] = {}
 
     def tap(sender, receiver, header, body):
         if SERVER not in (sender, receiver):
             among.add(header.type)
+        elif receiver == SERVER:
+            to_server.setdefault((header.type, sender.rank), []).append(body)
         return body
 
-    settings = {"vertical-dp": {**SMALL, "weights": weights}}
+    settings = {"vertical-dp": {**SMALL, "weights": weights}, "vertical": {"align": align}}
     run_together(
         RunConfig(protocol="vertical-dp", dataset="vertical-mixture:n=60,d=3,k=3", k=3, settings=settings), 3, tap=tap
+    )
+    # In set-up the server gets names and bounds of columns, which are public, and a sign that all is ready.
+    for party in (1, 2, 3):
+        assert to_server.pop((Columns.TYPE, party)) == [Columns((f"x{party}",), (-1.0,), (1.0,)).body()]
+        assert to_server.pop((Ready.TYPE, party)) == [Ready().body()]
+    assert {entry: len(bodies) for entry, bodies in to_server.items()} == dict.fromkeys(
+        ((kind, party) for kind in (Synopsis.TYPE, Counters.TYPE) for party in (1, 2, 3)), 1
     )
     assert {PairPublicKey.TYPE, SeedConfirmation.TYPE, IdTag.TYPE} <= among
     assert Synopsis.TYPE not in among
@@ -249,7 +261,7 @@ def test_a_group_shares_one_key_that_nobody_else_has(parties: int, settings: dic
 def test_alignment_by_intersection_feeds_the_common_records_in(align: str) -> None:
     settings = {"vertical-dp": {**SMALL, "local_clusters": 4}, "vertical": {"align": align}}
     chosen = RunConfig(
-        protocol="vertical-dp", dataset="vertical-mixture:n=240,d=2,k=3", k=3, epsilon=30.0, settings=settings
+        protocol="vertical-dp", dataset="vertical-mixture:n=240,d=2,k=3", k=3, epsilon=60.0, settings=settings
     )
     chosen, common = face.gather(chosen, 2)
     owned = {}
@@ -261,10 +273,10 @@ def test_alignment_by_intersection_feeds_the_common_records_in(align: str) -> No
             run_together(chosen, 2, common=common, owned=owned)
         return
     result = run_together(chosen, 2, common=common, owned=owned).outcomes[SERVER].result
-    # 200 common users; Laplace noise of scale below 2 exceeds 30 with a chance below 1e-6.
+    # 200 common users, 220 at each; Laplace noise of scale below 0.8 exceeds 12 with a chance below 1e-6.
     assert result is not None and result.noisy_sizes is not None
-    assert result.common.parameters["total_scale"] < 2.0
-    assert abs(sum(result.noisy_sizes) - 200) < 30
+    assert result.common.parameters["total_scale"] < 0.8
+    assert abs(sum(result.noisy_sizes) - 200) < 12
 
 
 def test_too_many_users_are_refused_before_anything_leaves() -> None:
