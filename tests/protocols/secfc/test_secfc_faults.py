@@ -150,6 +150,24 @@ def test_a_server_that_tells_two_clients_different_signs_decodes_nothing() -> No
         run(POINTS, 3, clients=7, tap=tap, settings={"segments": 2, "threshold": 1, "extra_answers": 2})
 
 
+@pytest.mark.parametrize("first", [1, 2])
+def test_of_centres_that_do_not_open_a_server_that_told_different_signs_may_be_the_cause(first: int) -> None:
+    # All clients are honest. Client 2 hears the opposite in the last reply, so it opens the other of two clusters.
+    def tap(sender, receiver, header, body):
+        if header.type == Signs.TYPE and receiver.rank == 2:
+            return body[:1] + bytes(255 - byte for byte in body[1:])
+        # Shares to others are still under way: so this client is the first to open.
+        return None if header.type == CenterShares.TYPE and receiver.rank != first else body
+
+    points = mixture(48, 2, 4, seed=6)  # a whole number of bytes of signs
+    with pytest.raises(
+        PeerError,
+        match="^the shares of client 1, client 2 give sums that no points of these clusters have: one of these clients "
+        "sent a wrong share, or the server told the clients different assignments; shares alone do not tell which",
+    ):
+        run(points, 2, clients=3, rounds=1, tap=tap, settings={"reveal_centers": True, "starts": 1})
+
+
 def test_a_client_that_never_finishes_is_late_and_the_others_reveal_without_it() -> None:
     def tap(sender, receiver, header, body):
         return None if header.type == Finished.TYPE and sender.rank == 1 else body
