@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fastlloyd.errors import ConfigError, DataError, RangeError
@@ -21,7 +21,7 @@ from fastlloyd.privacy.accountant import SAMPLER_DELTA, spent
 from fastlloyd.privacy.release import SKETCH_ROWS, Release
 from fastlloyd.privacy.sketch.encoding import level_bits, pack_sketch, sketch_bytes, unpack_sketch
 from fastlloyd.privacy.sketch.hash import RECORDS_PER_NONCE, cell_blocks, raw_maxima
-from fastlloyd.privacy.sketch.level import level_table, phantom_table, phantoms_for, row_epsilon
+from fastlloyd.privacy.sketch.level import MAX_PHANTOMS, level_table, phantom_table, phantoms_for, row_epsilon
 from fastlloyd.privacy.sketch.release import change_release, paper_phantoms, sketch_release
 from fastlloyd.privacy.sketch.sketch import Levels, SketchShape, join_levels, make_sketch, party_phantoms
 from fastlloyd.randomness import domains
@@ -89,6 +89,53 @@ def test_row_epsilon_is_the_worst_over_all_cell_sizes() -> None:
             masses.append([below[floor], *(high - low for low, high in itertools.pairwise(below[floor:]))])
         worst = max(worst, *(abs(math.log(two / one)) for one, two in zip(*masses, strict=True) if one or two))
     assert worst == pytest.approx(row_epsilon(gamma, phantoms, bits), rel=1e-12)
+
+
+def power_at_length(total: int, bits: int, exponent: int) -> int:
+    """Return 2^64 (total / 2^bits)^exponent, each product rounded down at 192 bits."""
+    result, base = 1 << 192, total << (192 - bits)
+    while exponent:
+        if exponent & 1:
+            result = result * base >> 192
+        base, exponent = base * base >> 192, exponent >> 1
+    return result >> 128
+
+
+def all_levels(gamma: float, phantoms: int, bits: int) -> tuple[float, tuple[int, ...]]:
+    """The epsilon of a row, from every level above the floor, and the phantoms' distribution, from every level."""
+    users, one = level_table(gamma, bits), 1 << bits
+    powers = [power_at_length(total, bits, phantoms) for total in users.totals]
+    floor = users.floor(phantoms)
+    most, over = one, users.totals[floor]
+    for a in range(floor + 1, users.top + 1):
+        u, v = users.totals[a], users.totals[a - 1]
+        if u > v:
+            assert powers[a] > powers[a - 1]
+            rise, gap = u * powers[a] - v * powers[a - 1], one * (powers[a] - powers[a - 1])
+            if rise * over > most * gap:
+                most, over = rise, gap
+    return math.log1p(float(Fraction(most - over, over))) * (1.0 + 2.0**-50), tuple(powers)
+
+
+def of_any_size(most: int) -> st.SearchStrategy[int]:
+    """Whole numbers from 1, of each length in bits alike."""
+    return st.integers(1, most.bit_length()).flatmap(
+        lambda bits: st.integers(1 << (bits - 1), min(most, (1 << bits) - 1))
+    )
+
+
+@given(st.floats(2.0**-6, 2.0), of_any_size(MAX_PHANTOMS), st.integers(1, 32))
+@settings(max_examples=200)
+@example(2.0, 1, 32)
+@example(0.05, 1, 32)
+@example(0.05, MAX_PHANTOMS, 32)
+@example(0.05, MAX_PHANTOMS, 1)
+@example(2.0**-11, 490, 32)
+@example(2.0**-12, 1, 32)
+def test_the_levels_left_out_change_no_bit(gamma: float, phantoms: int, bits: int) -> None:
+    epsilon, powers = all_levels(gamma, phantoms, bits)
+    assert row_epsilon(gamma, phantoms, bits) == epsilon
+    assert phantom_table(gamma, phantoms, bits).totals == powers
 
 
 @given(st.floats(1e-6, 50.0))
