@@ -8,12 +8,14 @@ Source: docs/operations.md, "What a run writes".
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -333,19 +335,23 @@ def machine(mpi: str | None = None) -> dict[str, Any]:
     mpi : str or None
         The MPI library and its version.
     """
-    packages = {}
-    for name in PACKAGES:
-        try:
-            packages[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return {
         "cpu_count": cores(),
         "platform": platform.platform(),
         "python": platform.python_version(),
-        "packages": packages,
+        "packages": dict(_packages()),
         "mpi": mpi,
     }
+
+
+@cache
+def _packages() -> tuple[tuple[str, str], ...]:
+    """Name the packages that are there, each with its version; asked once, for a process may write many reports."""
+    found = []
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found.append((name, metadata.version(name)))
+    return tuple(found)
 
 
 def finite(value: float | None) -> float | None:
