@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any, ClassVar, Self
 
 from fastlloyd.errors import ConfigError, PeerError, Reason, format_count
@@ -43,7 +43,9 @@ class Document(NoPayload):
 
     def body(self) -> bytes:
         """Return canonical JSON."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+        # Not `asdict` from the start: it would copy a whole plan, value by value, for each client that it goes to.
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False, default=asdict).encode()
 
     @classmethod
     def read(cls, body: bytes, format: None) -> Self:
