@@ -63,7 +63,8 @@ def check_labels(folder: Path, client: int, raw_scaled: NDArray[np.float64]) -> 
     [
         ("secfc", 4, ("--set", "secfc.starts=1", "--set", "secfc.start=random")),
         ("vertical-he", 2, ()),
-        ("vertical-he", 2, ("--set", "vertical-he.scheme=pairwise")),
+        # One pair of clusters: each is compared under encryption.
+        ("vertical-he", 2, ("--set", "vertical-he.scheme=pairwise", "--k", "2")),
     ],
 )
 def test_the_set_up_is_not_part_of_a_round(tmp_path: Path, protocol: str, parties: int, flags: tuple[str, ...]) -> None:
