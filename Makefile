@@ -91,14 +91,16 @@ test-all: $(VENV)/.test openmpi
 	@$(BIN)/python -m pytest $(PARALLEL) -m '' --hypothesis-profile fresh
 
 # All parties in memory; their threads count, other processes do not. Each protocol alone must have what `fail_under` of
-# pyproject.toml asks for, so that a large one hides no small one; so must all of them with the table of protocols.
+# pyproject.toml asks for, so that a large one hides no small one; so must all of them with the table of protocols. Then
+# the same of whole lives alone, from a party's inputs to its end: tests/lives.toml says what no life runs.
 coverage: $(VENV)/.test
 	@mkdir -p build/coverage
-	@$(BIN)/python -m pytest $(PARALLEL) -m 'not slow and not mpi and not process' --cov --cov-report= --cov-fail-under=0 \
-	  tests/protocols
-	@failed=0; for map in fastlloyd/protocols/*/__init__.py; do \
-	  echo && $(BIN)/python -m coverage report --include="$${map%__init__.py}*" || failed=2; \
-	done; \
+	@$(BIN)/python -m pytest $(PARALLEL) -p tests.lives -m 'not slow and not mpi and not process' \
+	  --cov --cov-report= --cov-fail-under=0 tests/protocols tests/adversary/test_memory.py
+	@failed=0; for rules in pyproject.toml tests/lives.toml; do for map in fastlloyd/protocols/*/__init__.py; do \
+	  printf '\n%s by %s:\n' "$$(basename "$${map%/__init__.py}")" $$rules; \
+	  $(BIN)/python -m coverage report --rcfile $$rules --include="$${map%__init__.py}*" || failed=2; \
+	done; done; \
 	printf '\nall protocols, in per cent: ' && $(BIN)/python -m coverage report --format=total || failed=2; exit $$failed
 
 lint: $(VENV)/.test
