@@ -18,6 +18,8 @@ from fastlloyd.protocols.vertical_he.math import workers
 from fastlloyd.protocols.vertical_he.math.linear import LinearEngine, encrypt_block
 from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine, open_engine, worthwhile_engines
 from fastlloyd.protocols.vertical_he.proposal import make_plan
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.in_memory import run_together
 from fastlloyd.wire.header import PartyId
 from tests.protocols.vertical_he.support import blobs, linear_plan, lloyd, loss, names, parameters, simulate
 
@@ -171,3 +173,18 @@ def test_a_worker_whose_party_was_killed_ends_in_silence() -> None:
         worker.stdin.close()
         assert worker.stderr.read() == b""
         assert worker.wait() == 0
+
+
+def test_a_whole_life_with_workers_ends_as_one_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise is drawn anew in the second, so both are held to what is in the data."""
+    monkeypatch.setattr(workers, "_start", Hired)
+    hired = []
+    monkeypatch.setattr(workers, "worthwhile_engines", lambda plan, most: hired.append(most) or 2)
+    chosen = RunConfig(
+        protocol="vertical-he", dataset="iris", bounds="0,10", k=2, rounds=1, epsilon=100.0, workers=2,
+        settings={"vertical-he": {"scheme": "linear"}},
+    )  # fmt: skip
+    ended = run_together(chosen, 1).outcomes
+    assert hired == [2]
+    for outcome in ended.values():
+        assert outcome.result is not None and sum(outcome.result.noisy_sizes) == pytest.approx(150, abs=5)
