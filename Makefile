@@ -20,7 +20,7 @@ help:
 	@echo "make test      set up $(VENV) and run the tests (about seven minutes on two cores)"
 	@echo "make test-fast only unit tests that start no processes, under a minute on two cores"
 	@echo "make test-all  the tests with fresh examples, keys and noise, and the long sweeps"
-	@echo "make coverage  which lines of each protocol the tests of whole protocols in memory leave out; fails below 95 %"
+	@echo "make coverage  which lines of each protocol the tests and the whole lives in memory leave out; fails below 95 %"
 	@echo "make lint      ruff and mypy"
 	@echo "make docs      the documents as a site with a search: build/docs/index.html"
 	@echo "make smoke     one run over TCP with each MPI, report checked against its schema"
@@ -96,7 +96,7 @@ test-all: $(VENV)/.test openmpi
 coverage: $(VENV)/.test
 	@mkdir -p build/coverage
 	@$(BIN)/python -m pytest $(PARALLEL) -p tests.lives -m 'not slow and not mpi and not process' \
-	  --cov --cov-report= --cov-fail-under=0 tests/protocols tests/adversary/test_memory.py
+	  --cov --cov-report= --cov-fail-under=0 tests/protocols tests/adversary/test_memory.py tests/adversary/test_fields.py
 	@failed=0; for rules in pyproject.toml tests/lives.toml; do for map in fastlloyd/protocols/*/__init__.py; do \
 	  printf '\n%s by %s:\n' "$$(basename "$${map%/__init__.py}")" $$rules; \
 	  $(BIN)/python -m coverage report --rcfile $$rules --include="$${map%__init__.py}*" || failed=2; \

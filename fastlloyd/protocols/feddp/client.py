@@ -64,11 +64,6 @@ class ClientResult:
     included: tuple[tuple[PartyId, ...], ...]
     path: tuple[NDArray[np.float64] | None, ...]
 
-    @property
-    def k(self) -> int:
-        """Number of clusters."""
-        return len(self.centers.exact)
-
 
 def statistics_of(raw_points: GridPoints, plan: Plan, raw_users: NDArray[np.int64] | None = None) -> Statistics:
     """Return the statistics that the plan's privacy level asks for.

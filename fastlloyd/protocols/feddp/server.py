@@ -65,11 +65,6 @@ class ServerResult:
     path: tuple[NDArray[np.float64] | None, ...]
     late: frozenset[PartyId] = frozenset()
 
-    @property
-    def k(self) -> int:
-        """Number of clusters."""
-        return len(self.centers.exact)
-
 
 @dataclass(slots=True)
 class _Progress:
