@@ -135,7 +135,7 @@ def test_no_value_of_a_record_is_shown(tmp_path, capsys):
     path = tmp_path / "r.csv"
     path.write_text("a\n123.25\n777.5\n")
     main(["--data", str(path), "--bounds", "0,1000"])
-    out = capsys.readouterr().out
+    out = capsys.readouterr().out.replace(str(tmp_path), "")  # a path may have such digits, too
     assert "123" not in out
     assert "777" not in out
 
