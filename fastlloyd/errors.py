@@ -116,7 +116,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     # The dashes of two flags would make any two of them alike.
     names = {name.casefold().lstrip("-"): name for name in known}
     close = get_close_matches(word.casefold().lstrip("-"), names, n=1, cutoff=0.6)
-    return f" (did you mean {names[close[0]]!r}?)" if close else ""
+    meant = names[close[0]] if close else word
+    return f" (did you mean {meant!r}?)" if meant != word else ""
 
 
 class Reason(IntEnum):

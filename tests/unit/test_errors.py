@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fastlloyd.errors import format_count, name_some
+from fastlloyd.errors import did_you_mean, format_count, name_some
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,8 @@ def test_of_very_many_names_the_first_stand_in_a_sentence() -> None:
     assert name_some(range(10)) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9"
     assert name_some(dict.fromkeys(range(1000))) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 990 more"
     assert name_some(()) == ""
+
+
+def test_a_word_is_not_said_to_be_meant_for_itself() -> None:
+    assert did_you_mean("s1", ["s1", "s2"]) == ""
+    assert did_you_mean("irs", ["iris"]) == " (did you mean 'iris'?)"
