@@ -58,13 +58,13 @@ def doubled(value: float) -> float:
 
 PLANS = [
     ("fastlloyd", {}, "fraction_bits", 7, "7 fraction bits, expected 8 to 16"),
-    ("fastlloyd", {}, "rounds.1.radius", None, "the radius None in round 1, expected"),
+    ("fastlloyd", {}, "rounds.1.radius", None, "no radius in round 1, expected one"),
     ("fastlloyd", {}, "rounds.1.radius", doubled, "in round 1, expected about"),
     ("fastlloyd", {}, "rounds.1.cells", 4, "4 cells in round 1, expected 0"),
     ("fastlloyd", {}, "rounds.1.clusters", 2, "2 clusters in round 1, expected 3"),
-    ("fastlloyd", {}, "relative", False, "relative, clip, domain = False"),
+    ("fastlloyd", {}, "relative", False, "relative, clip and domain: expected"),
     ("fastlloyd-plus", {}, "plus", None, "no part for fastlloyd-plus, expected one"),
-    ("fastlloyd-plus", {}, "plus.swap", False, "for fastlloyd-plus, expected"),
+    ("fastlloyd-plus", {}, "plus.swap", False, "swap of fastlloyd-plus: expected True, got False"),
     ("feddp", {}, "norm_bound", 3.0, "norm_bound = 3, expected above 0 and at most 2"),
     ("feddp", {"norm_bound": 1.5}, "norm_bound", 1.25, "norm_bound = 1.25, expected 1.5"),
     ("feddp", {}, "outer_clip", 1.0, "on a user's norm, outer product, weights, means and counts"),
