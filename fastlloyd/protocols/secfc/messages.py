@@ -225,5 +225,7 @@ class CenterShares:
 
     @classmethod
     def read(cls, body: bytes, format: ArrayFormat) -> Self:
-        """Check length and range."""
-        return cls(format.field.from_bytes(body, format.shape), format.field)
+        """Check length and range; of how many clusters they are, up to those of the format, is the sender's word."""
+        most, width = format.shape
+        rows = min(len(body) // (width * format.field.element_bytes), most)
+        return cls(format.field.from_bytes(body, (rows, width)), format.field)

@@ -76,7 +76,7 @@ def reveal_centers(
     own = coder.sums(labels, clusters, plan.k)  # Alg. 1, line 11, once more: of the last assignment
     if me in opening:
         yield Send(tuple(p for p in roll.present if p != me), CenterShares(own, plan.field), t)
-    shape = ArrayFormat(plan.field, (len(clusters.used), plan.width))
+    shape = ArrayFormat(plan.field, (plan.k, plan.width))
     shares = []
     for party in opening:
         if party == me:
@@ -84,22 +84,27 @@ def reveal_centers(
         else:
             message: CenterShares = yield Receive(party, CenterShares, t, shape)
             shares.append(message.elements)
+    if len({elements.shape for elements in shares}) > 1:
+        raise _disagreement(me, opening, "are of different numbers of clusters")
     sums = _open(np.stack(shares, axis=1), opening, plan)  # §7: "collectively reveal the cluster centers"
     # The largest norm of a sum, squared; in Python integers, which are exact.
     bound = squared_norm_bound(plan.d, plan.fraction_bits)
     if any(
         sum(int(v) ** 2 for v in row) > int(size) ** 2 * bound for row, size in zip(sums, clusters.sizes, strict=True)
     ):
-        names = ", ".join(map(str, opening))
-        blamed = next(party for party in opening if party != me)
-        raise PeerError(
-            f"the shares of {names} give sums that no points of these clusters have: one of these clients sent a wrong "
-            "share, or the server told the clients different assignments; shares alone do not tell which",
-            rank=blamed.rank,
-        )
+        raise _disagreement(me, opening, "give sums that no points of these clusters have")
     centers = np.full((plan.k, plan.d), np.nan)
     centers[clusters.used] = sums / clusters.sizes[:, None] / float(1 << plan.fraction_bits)
     return centers, roll.present
+
+
+def _disagreement(me: PartyId, opening: tuple[PartyId, ...], why: str) -> PeerError:
+    """Return the error of shares that do not belong together; it has to name a rank, and takes the first other one."""
+    return PeerError(
+        f"the shares of {', '.join(map(str, opening))} {why}: one of these clients sent a wrong share, or the server "
+        "told the clients different assignments; shares alone do not tell which",
+        rank=next(party for party in opening if party != me).rank,
+    )
 
 
 def _large_enough(clusters: FilledClusters, least: int) -> FilledClusters:

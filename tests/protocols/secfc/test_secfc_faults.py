@@ -168,6 +168,25 @@ def test_of_centres_that_do_not_open_a_server_that_told_different_signs_may_be_t
         run(points, 2, clients=3, rounds=1, tap=tap, settings={"reveal_centers": True, "starts": 1})
 
 
+def test_shares_of_different_numbers_of_clusters_do_not_prove_which_client_is_wrong() -> None:
+    # All clients are honest. The last reply to client 2 is another one, so it finds another number of filled clusters.
+    replies: list[int] = []
+
+    def tap(sender, receiver, header, body):
+        if header.type == Signs.TYPE and receiver.rank == 2:
+            replies.append(header.round)
+            if header.round == last:
+                return body[:1] + bytes(255 - byte for byte in body[1:])
+        return None if header.type == CenterShares.TYPE and receiver.rank != 2 else body
+
+    points, last = mixture(48, 3, 4, seed=6), -1
+    choices = {"reveal_centers": True, "starts": 1, "least_revealed": 1}
+    run(points, 3, clients=3, rounds=1, settings=choices, tap=lambda *frame: (tap(*frame), frame[3])[1])
+    last = max(replies)
+    with pytest.raises(PeerError, match="different numbers of clusters: one of these clients .* or the server told"):
+        run(points, 3, clients=3, rounds=1, tap=tap, settings=choices)
+
+
 def test_a_client_that_never_finishes_is_late_and_the_others_reveal_without_it() -> None:
     def tap(sender, receiver, header, body):
         return None if header.type == Finished.TYPE and sender.rank == 1 else body
