@@ -18,6 +18,7 @@ from fastlloyd.estimator.parameter import ParameterError, StoredParameters
 from fastlloyd.privacy.accountant import change_epsilon, spent
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER, ZERO_OUT_RECORD, Release
+from fastlloyd.run.budget_terms import STATE_VERSION, Limit, read_limit, write_limit
 from fastlloyd.run.session import Session
 
 
@@ -29,6 +30,8 @@ class Spending:
     model : FastLloyd
     earlier : sequence of Release
         Of this object's earlier fits; they count where there is no ledger file.
+    limit : Limit, optional
+        Under which this object was fitted before; it counts where there is no ledger file.
 
     Attributes
     ----------
@@ -38,17 +41,22 @@ class Spending:
         Of this fit.
     plan : object
         The protocol's.
+    limit : Limit or None
+        The budget, epsilon and delta, of all fits that count together.
     """
 
-    def __init__(self, model: StoredParameters, earlier: Sequence[Release]) -> None:
+    def __init__(self, model: StoredParameters, earlier: Sequence[Release], limit: Limit | None = None) -> None:
         self._model = model
         self._earlier = earlier
+        self.limit = limit
         self.releases: tuple[Release, ...] = ()
         self.ledger = Ledger()
         self.plan: Any = None
 
-    def afford(self, session: Session, planned: tuple[Release, ...]) -> None:
+    def afford(self, session: Session, planned: tuple[Release, ...], delta: float) -> None:
         """Check the budget and write down all that is planned; the other parties plan the same.
+
+        A budget without a delta holds at that of the first fit under it, `delta`, which stays with the ledger.
 
         In a ledger file it stands even if the run fails halfway: then too much is counted, never too little. Without a
         file it counts once the fit is given away.
@@ -71,8 +79,11 @@ class Spending:
         with Ledger(None if path is None else Path(path)) as ledger:
             if path is None:
                 ledger.record(self._earlier)
-            if self._model.budget is not None:
-                ledger.check_budget(releases, self.delta, float(self._model.budget))
+            self.limit = self._settle_limit(delta)
+            if self.limit is not None:
+                ledger.check_budget(releases, self.limit.delta, self.limit.epsilon)
+                if path is not None:
+                    write_limit(_limit_path(path), self.limit)
             ledger.record(releases)
         self.ledger, self.releases = ledger, releases
 
@@ -110,8 +121,29 @@ class Spending:
 
     @property
     def epsilon_in_all(self) -> float:
-        """What everything in the ledger spends, at `delta` and for `neighbours`."""
-        return self.ledger.epsilon(self.delta, self.neighbours)
+        """What everything in the ledger spends, for `neighbours` and at the delta of the budget, or else at `delta`."""
+        return self.ledger.epsilon(self.delta if self.limit is None else self.limit.delta, self.neighbours)
+
+    def _settle_limit(self, delta: float) -> Limit | None:
+        """Return the budget as one pair: its delta is that of the first fit under it, whatever later fits have.
+
+        Raises
+        ------
+        ParameterError
+            The ledger file holds another budget.
+        """
+        path, budget = self._model.ledger, self._model.budget
+        if budget is None:
+            return None
+        kept = self.limit if path is None else read_limit(_limit_path(path))
+        pair = budget if isinstance(budget, tuple) else (budget, delta if kept is None else kept.delta)
+        limit = Limit(STATE_VERSION, float(pair[0]), float(pair[1]))
+        if path is not None and kept not in (None, limit):
+            raise ParameterError(
+                f"budget: expected the one that {_limit_path(path)} holds, {kept.epsilon:g} at delta {kept.delta:g}, "
+                f"got {limit.epsilon:g} at delta {limit.delta:g}; give that one, or remove the file to set another"
+            )
+        return limit
 
     def _neighbours(self, release: Release) -> str:
         """Say what a release protects: without a stated N, less than it was planned for."""
@@ -122,6 +154,11 @@ class Spending:
             )
         counted = self._model.n_total is None and release.neighbours == ADD_REMOVE
         return ZERO_OUT_RECORD if counted else release.neighbours
+
+
+def _limit_path(ledger: str | Path) -> Path:
+    """Name the file beside a ledger that holds its budget."""
+    return Path(f"{ledger}.budget")
 
 
 def _essence(release: Release) -> Release:

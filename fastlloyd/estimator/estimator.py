@@ -105,7 +105,10 @@ class FastLloyd(  # scikit-learn has no types
     epsilon_for_a_change_ : float
         What the last fit spent at most, at `delta_`, for a change of one record's values.
     epsilon_spent_ : float
-        What all releases in `ledger_` spend together, at `delta_` and for `neighbours_`.
+        What all releases in `ledger_` spend together, for `neighbours_` and at the delta of the budget, or else at
+        `delta_`.
+    budget_ : Limit or None
+        The budget of the last fit, `budget_.epsilon` at `budget_.delta`.
     ledger_ : Ledger
         `ledger_.releases`, and `ledger_.epsilon(delta)`.
     plan_ : Plan
@@ -371,7 +374,7 @@ class FastLloyd(  # scikit-learn has no types
         with in_own_words():
             bounds = match_bounds(self.bounds, self.n_features_in_, getattr(self, "feature_names_in_", None))
             inputs = prepare(self, raw_parts, bounds, self._server_points())
-            account = Spending(self, self._earlier())
+            account = Spending(self, self._earlier(), getattr(self, "budget_", None))
             ended = run_together(inputs.config, inputs.n_clients, common=inputs.common, afford=account.afford)
             account.check(ended.ledgers.values())
         results = [outcome.result for outcome in ended.outcomes.values() if outcome.result is not None]
@@ -382,7 +385,7 @@ class FastLloyd(  # scikit-learn has no types
         self.noisy_counts_ = None if result.noisy_sizes is None else np.array(result.noisy_sizes)
         self.plan_, self.bounds_, self.ledger_ = account.plan, bounds, account.ledger
         self.epsilon_, self.delta_ = account.epsilon, account.delta
-        self.neighbours_ = account.neighbours
+        self.neighbours_, self.budget_ = account.neighbours, account.limit
         self.epsilon_for_a_change_ = account.epsilon_for_a_change
         self.epsilon_spent_ = account.epsilon_in_all
         self.traffic_ = {name: getattr(traffic, name) for name in _TRAFFIC}

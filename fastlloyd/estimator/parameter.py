@@ -87,13 +87,20 @@ def check_parameters(model: StoredParameters) -> None:
     _check(model, "random_state", seed, "None or a whole number from 0 to 2^63 (a public seed, not a generator)")
     _check(model, "ring_bits", _is_whole(model.ring_bits, 32, 64) and model.ring_bits in (32, 64), "32 or 64")
     _check(model, "settings", model.settings is None or isinstance(model.settings, Mapping), "None or a mapping")
-    _check(model, "budget", model.budget is None or _is_number(model.budget, 0, 1e6), "None or a number, 0 to 10^6")
+    _check(model, "budget", _is_budget(model.budget), "None, an epsilon from 0 to 10^6, or (epsilon, delta)")
     _check(model, "ledger", model.ledger is None or isinstance(model.ledger, (str, Path)), "None or a path")
 
 
 def _check(model: StoredParameters, name: str, good: bool, expected: str) -> None:
     if not good:
         raise ParameterError(f"{name}: expected {expected}, got {getattr(model, name)!r}")
+
+
+def _is_budget(value: object) -> bool:
+    """Whether it is nothing, an epsilon, or an epsilon with a delta."""
+    if isinstance(value, tuple):
+        return len(value) == 2 and _is_number(value[0], 0, 1e6) and _is_number(value[1], 0, 0.5)
+    return value is None or _is_number(value, 0, 1e6)
 
 
 def _is_number_of_clusters(value: object) -> bool:

@@ -105,12 +105,9 @@ class Terms:
         ConfigError
             The file is damaged, or another limit stands in it: a limit is not changed in passing.
         """
-        try:
-            kept = decode(Limit, load_json(read_regular(self._limit_path)), "it")
-        except FileNotFoundError:
+        kept = read_limit(self._limit_path)
+        if kept is None:
             return None if epsilon is None else Limit(STATE_VERSION, epsilon, delta)
-        except (OSError, ValueError) as error:
-            raise problem(f"{self._limit_path} is damaged ({error}); restore it from its newest copy") from error
         if epsilon not in (None, kept.epsilon):
             raise ConfigError(
                 f"--budget {epsilon:g}: expected the limit that {self._limit_path} holds, {kept.epsilon:g} at delta "
@@ -122,11 +119,32 @@ class Terms:
     def keep_limit(self, limit: Limit) -> None:
         """Let a limit hold from now on, also for runs without `--budget`."""
         if not self._limit_path.exists():
-            write(self._limit_path, json.dumps(asdict(limit)).encode())
+            write_limit(self._limit_path, limit)
 
     @property
     def _limit_path(self) -> Path:
         return self._folder / "budget.json"
+
+
+def read_limit(path: Path) -> Limit | None:
+    """Return the limit that a file holds; None where there is no file.
+
+    Raises
+    ------
+    ConfigError
+        The file is damaged.
+    """
+    try:
+        return decode(Limit, load_json(read_regular(path)), "it")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise problem(f"{path} is damaged ({error}); restore it from its newest copy") from error
+
+
+def write_limit(path: Path, limit: Limit) -> None:
+    """Keep a limit in a file, durably."""
+    write(path, json.dumps(asdict(limit)).encode())
 
 
 def _keep_or_forget(path: Path, column: str | None) -> None:
@@ -159,7 +177,7 @@ def write(target: Path, content: bytes) -> None:
         replace_file(target, [content], mode=0o600, draft=f".{target.name}.part")
         sync_directory(target.parent)
     except OSError as error:
-        raise problem(f"--state-dir: {target} cannot be written ({error.strerror}); make room") from error
+        raise problem(f"{target} cannot be written ({error.strerror}); make room") from error
 
 
 def cost_words(before: float, after: float, delta: float, *, runs: int, budget: float | None) -> str:

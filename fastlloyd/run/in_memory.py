@@ -54,7 +54,7 @@ def run_together(
     *,
     common: CommonInputs | None = None,
     owned: Mapping[PartyId, Any] | None = None,
-    afford: Callable[[Session, tuple[Release, ...]], None] | None = None,
+    afford: Callable[[Session, tuple[Release, ...], float], None] | None = None,
     tap: Tap | None = None,
 ) -> InMemory:
     """Let all parties of a run live, from the first message to the last.
@@ -69,7 +69,8 @@ def run_together(
     owned : mapping from PartyId to object, optional
         What the parties have, in the place of what the face loads.
     afford : callable, optional
-        Gets a party's session and the releases that it has planned, before it makes any; raises what refuses the run.
+        Gets a party's session, the releases that it has planned, before it makes any, and the delta of a budget that is
+        set with this run; raises what refuses the run.
     tap : callable, optional
         As in `Simulation`.
 

@@ -82,7 +82,8 @@ class Host:
     transcript : Transcript, optional
         Takes in what several parties are told alike.
     afford : callable, optional
-        Gets the planned releases in the place of the budget in `state`; raises what refuses the run.
+        Gets the planned releases in the place of the budget in `state`, and the delta of a budget that is set with
+        this run; raises what refuses the run.
     publish : callable, optional
         Gets (event, facts) with the seconds since the last event.
     elect : callable, optional
@@ -100,7 +101,7 @@ class Host:
         resumed: bool = False,
         budget: float | None = None,
         transcript: Transcript | None = None,
-        afford: Callable[[tuple[Release, ...]], None] | None = None,
+        afford: Callable[[tuple[Release, ...], float], None] | None = None,
         publish: Callable[[str, dict[str, Any]], None] | None = None,
         elect: Callable[[tuple[PartyId, ...]], None] | None = None,
         tell: Callable[[str], None] | None = None,
@@ -200,7 +201,7 @@ class Host:
     def _afford(self, planned: tuple[Release, ...], delta: float) -> None:
         """Stop before a run that would exceed the lifetime budget."""
         if self._other_budget is not None:
-            self._other_budget(planned)
+            self._other_budget(planned, delta)
         if self._state is None:
             return
         limit = self._state.limit(self._budget, delta)
