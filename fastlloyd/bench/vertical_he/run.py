@@ -87,7 +87,7 @@ def plan_case(case: Case, n: int) -> Plan:
     public = PublicParameters(
         parties=case.ranks,
         k=case.k,
-        n=n,
+        n_total=n,
         epsilon=case.epsilon,
         delta=1.0 / n,  # as in the paper
         rounds=case.rounds,

@@ -162,7 +162,7 @@ def plan_of(cell: Mapping[str, Any], n: int, *, shrink: bool) -> Plan:
     public = PublicParameters(
         parties=len(widths) + (len(widths) > 2),
         k=cell["k"],
-        n=n,
+        n_total=n,
         epsilon=cell["epsilon"],
         delta=None,
         rounds=None,

@@ -68,18 +68,24 @@ def tell_count(n: int) -> Party[None]:
     yield Send((SERVER,), RecordCount(n), SETUP_ROUND)
 
 
-def gather_count(owners: tuple[PartyId, ...], own: int | None) -> Party[int]:
-    """Collect the owners' numbers of records, which must be alike; run by rank 0, `own` its own if it has any.
+def gather_count(owners: tuple[PartyId, ...], own: int | None, *, most: int) -> Party[int]:
+    """Collect the owners' numbers of records, which must be alike and at most the public N, `most`; run by rank 0,
+    `own` its own if it has any.
 
     Raises
     ------
     PeerError
-        An owner has another number of records than the others.
+        An owner has another number of records than the others, or more than N.
     """
     replies = yield Gather(owners, RecordCount, SETUP_ROUND, len(owners))
     expected = replies[owners[0]].n if own is None else own
     for party in owners:
         told = replies[party].n
+        if told > most:
+            raise PeerError(
+                f"{party} has {told} records, expected at most the public N = {most}; agree on a larger --n-total",
+                rank=party.rank,
+            )
         if told != expected:
             raise PeerError(
                 f"{party} has {told} records, expected {expected} as the other owners have; look at its version",

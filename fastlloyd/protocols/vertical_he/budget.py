@@ -67,7 +67,7 @@ def enters_by_steps(public: PublicParameters, scheme: str, own: int, rounds: int
 def step_radius(public: PublicParameters, own: int, d: int, rounds: int) -> float:
     """Return how long a step in `own` of d columns may be, scaled domain: by public numbers, as in fastlloyd-plus."""
     sigma = gaussian_noise_multiplier(public.epsilon, public.allowed_delta - SAMPLER_DELTA)
-    noise = sigma * math.sqrt(2.0 * rounds) * public.k / public.n
+    noise = sigma * math.sqrt(2.0 * rounds) * public.k / public.n_total
     low, high = REACH_LIMITS
     reach = min(max(REACH * math.pow(noise, -REACH_POWER), low), high) * math.pow(public.k, -1.0 / d)
     return reach * math.sqrt(FEATURE_VARIANCE * own)
@@ -86,6 +86,6 @@ def automatic_rounds(public: PublicParameters, d: int, moves: float) -> int:
         return DEFAULT_ROUNDS
     for rounds in range(DEFAULT_ROUNDS, LEAST_ROUNDS, -1):
         _, sums = multipliers(public, d, rounds)
-        if moves * sums * math.sqrt(public.noises * d) <= MOST_NOISE * public.n / public.k:
+        if moves * sums * math.sqrt(public.noises * d) <= MOST_NOISE * public.n_total / public.k:
             return rounds
     return LEAST_ROUNDS

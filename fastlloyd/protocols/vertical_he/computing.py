@@ -167,8 +167,8 @@ def _take_in(plan: Plan, engine: Engine, context: Context, share: KeyShare | Non
 
 def _take_blocks(plan: Plan, engine: Engine, t: int) -> Party[None]:
     """Receive all encrypted blocks, in the set-up or, of projections, in round t."""
-    most = plan.blocks * len(plan.encrypting)
-    for done, (rank, block) in enumerate(itertools.product(plan.encrypting, range(plan.blocks)), 1):
+    most = engine.blocks * len(plan.encrypting)
+    for done, (rank, block) in enumerate(itertools.product(plan.encrypting, range(engine.blocks)), 1):
         owner = PartyId(rank)
         message: EncryptedBlock = yield Receive(owner, EncryptedBlock, t, block_format(plan, rank))  # Figure 1: X^B
         with blaming(owner, "ciphertext"):

@@ -71,12 +71,10 @@ def foresee(config: RunConfig, clients: int, d: int | None) -> Foreseen:
     plan = planned(config, clients, d)
     releases = plan.all_releases()
     claim = _claim(config, plan, plan.rounds, releases[0].neighbours)
-    note = f"assumed: exactly {plan.n:,} records in common; their number is known once the parties have compared ids"
     return Foreseen(
         claim=claim,
         releases=releases,
         parameters=_parameters(plan, plan.rounds),
-        note=note,
         expected=expect(plan) if plan.private else None,
     )
 
@@ -109,13 +107,13 @@ def _live(session: Session) -> Party[Outcome]:
     refuse_old_run(session)
     yield from session.begin(digest, early_sizes(session.common.public.n_total))
     points = None if own is None else (yield from _align(session, own, secret))
-    plan, features = yield from _agree(session, own, None if points is None else len(points))
+    plan, features, n = yield from _agree(session, own, None if points is None else len(points))
     session.plan = plan
     if plan.columns(me.rank):
         yield Afford(plan.all_releases(), plan.delta)
     if me.rank == plan.computing:
-        _check_deadline(session.config, plan)
-    columns = np.zeros((0, plan.n)) if points is None else np.ascontiguousarray(points.T)
+        _check_deadline(session.config, plan, n)
+    columns = np.zeros((0, n)) if points is None else np.ascontiguousarray(points.T)
     del own, points
     if me.is_server:
         yield from await_ready(session.everybody)
@@ -152,47 +150,49 @@ def _align(session: Session, own: OwnColumns, secret: SecretRandom) -> Party[NDA
     return own.points(ids)
 
 
-def _agree(session: Session, own: OwnColumns | None, n: int | None) -> Party[tuple[Plan, tuple[PartyFeatures, ...]]]:
-    """Exchange columns and the number of records, and agree on the plan."""
+def _agree(
+    session: Session, own: OwnColumns | None, n: int | None
+) -> Party[tuple[Plan, tuple[PartyFeatures, ...], int]]:
+    """Exchange columns and the number of records, and agree on the plan, which does not depend on that number."""
     public: RunParameters = session.common.public
     if session.me.is_server:
         others = tuple(party for party in public.owners if not party.is_server)
         told = yield from gather_columns(others)
         features = told if own is None else (own.features, *told)
         check_features(features)
-        n = yield from gather_count(others, n)
-        plan = make_plan(public.with_records(n), [own_.names for own_ in features])
+        n = yield from gather_count(others, n, most=public.n_total)
+        plan = make_plan(public.settled(), [own_.names for own_ in features])
         proposal = Proposal(plan, tuple(map(describe_features, features)))
         yield Allow(bounds(plan))
         yield from propose_plan(session.everybody, asdict(proposal), 0)
-        return plan, features
-    if own is not None and n is not None:
-        yield from tell_columns(own.features)
-        yield from tell_count(n)
+        return plan, features, n
+    if own is None or n is None:
+        raise InternalError("a rank but 0 of vertical-he has no columns")
+    yield from tell_columns(own.features)
+    yield from tell_count(n)
     values = (yield from await_plan()).plan
     found: list[tuple[PartyFeatures, ...]] = []
 
     def read(values: Mapping[str, Any]) -> Plan:
         proposal = decode(Proposal, values, "")
         plan, features = proposal.plan, tuple(map(read_features, proposal.features))
-        check_plan(plan, public.with_records(plan.n), [own_.names for own_ in features])
-        if own is not None:
-            place = public.owners.index(session.me)
-            same = features[place].names == own.features.names and plan.n == n
-            bounds, mine = features[place].bounds, own.features.bounds
-            if not same or (bounds.lo != mine.lo).any() or (bounds.hi != mine.hi).any():
-                raise ValueError("it describes this party's columns or records in another way than it did itself")
+        check_plan(plan, public.settled(), [own_.names for own_ in features])
+        place = public.owners.index(session.me)
+        bounds, mine = features[place].bounds, own.features.bounds
+        same = features[place].names == own.features.names
+        if not same or (bounds.lo != mine.lo).any() or (bounds.hi != mine.hi).any():
+            raise ValueError("it describes this party's columns in another way than it did itself")
         found.append(features)
         return plan
 
     plan = accept_plan(session, values, read)
     yield Allow(bounds(plan))
-    return plan, found[0]
+    return plan, found[0], n
 
 
-def _check_deadline(config: RunConfig, plan: Plan) -> None:
+def _check_deadline(config: RunConfig, plan: Plan, n: int) -> None:
     """Refuse, before anything is paid for, a run whose rounds would not end within the deadline."""
-    expected = round_seconds(plan, own_workers(config))
+    expected = round_seconds(plan, own_workers(config), n)
     if expected > config.deadline:
         raise ConfigError(
             f"--deadline: expected at least {math.ceil(1.5 * expected)} seconds, since a round is estimated at "
@@ -271,7 +271,6 @@ def _parameters(plan: Plan, rounds: int) -> dict[str, Any]:
         "d": plan.d,
         "rounds": rounds,
         "planned_rounds": plan.rounds,
-        "n_total": plan.n,
     }
 
 

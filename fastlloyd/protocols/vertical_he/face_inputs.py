@@ -17,7 +17,7 @@ from fastlloyd.wire.header import PartyId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunParameters:
-    """What is public before the records are aligned; with their number it makes `PublicParameters`."""
+    """What is public, as it was stated; `settled` makes `PublicParameters` of it."""
 
     parties: int
     k: int
@@ -30,20 +30,21 @@ class RunParameters:
     settings: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        self.with_records(self.n_total)
+        self.settled()
 
-    def with_records(self, n: int) -> PublicParameters:
-        """Return the parameters of a run on n records, checked."""
+    def settled(self) -> PublicParameters:
+        """Return the parameters, checked; delta is a number."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        del values["n_total"]
         accepted = values.pop("accept_large_delta")
-        values["delta"] = settle_delta(self.delta, n_total=n, paper=1.0 / n, accept_large=accepted)
-        return PublicParameters(**values, n=n)
+        values["delta"] = settle_delta(
+            self.delta, n_total=self.n_total, paper=1.0 / self.n_total, accept_large=accepted
+        )
+        return PublicParameters(**values)
 
     @property
     def owners(self) -> tuple[PartyId, ...]:
         """Who holds columns."""
-        first = 1 if self.with_records(self.n_total).mode == "server-aided" else 0
+        first = 1 if self.settled().mode == "server-aided" else 0
         return tuple(PartyId(rank) for rank in range(first, self.parties))
 
 

@@ -24,7 +24,7 @@ def expect(plan: Plan) -> Expected:
     if plan.shrinks:
         return Expected(centre_noise=expected_deviation(plan) / 2.0, k=plan.k, d=plan.d)
     (sums, *_), counts = noise_deviations(plan)
-    return expect_mean(sums=sums, counts=counts, share=plan.n / plan.k, k=plan.k, d=plan.d)
+    return expect_mean(sums=sums, counts=counts, share=plan.n_total / plan.k, k=plan.k, d=plan.d)
 
 
 def noise_of(plan: Plan, state: Estimate) -> ResultNoise:
@@ -39,7 +39,7 @@ def noise_of(plan: Plan, state: Estimate) -> ResultNoise:
     (sums, *_), counts = noise_deviations(plan)
     size_deviations = np.sqrt(state.count_variance) if plan.shrinks else np.full(plan.k, counts)
     reach = NORMAL_TAIL * size_deviations
-    sizes = np.clip(np.column_stack([state.counts - reach, state.counts + reach]), 0.0, plan.n)
+    sizes = np.clip(np.column_stack([state.counts - reach, state.counts + reach]), 0.0, plan.n_total)
     expected = expect(plan) if plan.private else None
     if not plan.shrinks:
         deviations = ratio_deviations(state.centers, state.counts, sums=sums, counts=counts, tail=NORMAL_TAIL)

@@ -38,13 +38,13 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
         Public parameters that do not fit, or an unknown number of features.
     """
     public, names = _public(config, clients, d)
-    n = public.n
+    n = public.n_total
     plan, refused = try_options(public, names)
     widths = tuple(map(len, names))
     chosen = planned_option(public, widths, plan.scheme, plan.computing)
     reasons = dict(refused)
     lines = [
-        f"vertical-he: {format_count(n, 'record')}, {' + '.join(map(str, widths))} columns, "
+        f"vertical-he: {format_count(n, 'record')} at most, {' + '.join(map(str, widths))} columns, "
         f"{format_count(plan.k, 'cluster')}, {plan.mode}, {format_count(plan.rounds, 'round')}",
         f"choice: {chosen.line(plan.rounds)}",
     ]
@@ -86,11 +86,11 @@ def _outlook(config: RunConfig, public: PublicParameters, names: list[list[str]]
     """Say what to expect of the result, and what would be good."""
 
     def expected(k: int, epsilon: float, n_total: int) -> Expected:
-        changed = replace(public, k=k, epsilon=epsilon, n=n_total)
+        changed = replace(public, k=k, epsilon=epsilon, n_total=n_total)
         return expect(try_options(changed, names)[0])
 
     public_data = config.dataset is not None
-    return outlook_line(expected, k=public.k, epsilon=public.epsilon, n_total=public.n, fixed_n=public_data)
+    return outlook_line(expected, k=public.k, epsilon=public.epsilon, n_total=public.n_total, fixed_n=public_data)
 
 
 def _public(config: RunConfig, clients: int, d: int | None) -> tuple[PublicParameters, list[list[str]]]:
@@ -108,5 +108,4 @@ def _public(config: RunConfig, clients: int, d: int | None) -> tuple[PublicParam
         if d is None or d < len(owners):
             raise ConfigError(f"--d: expected the columns of all {len(owners)} owners together")
         names = [[f"x{i + 1}" for i in part] for part in np.array_split(np.arange(d), len(owners))]
-    n = len(tables[0].raw_ids) if tables else run.n_total
-    return run.with_records(n), names
+    return run.settled(), names

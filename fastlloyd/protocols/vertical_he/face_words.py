@@ -81,7 +81,7 @@ _OWN = (
         about="how many records this owner has",
         route="owner to rank 0",
         server="the number of common records",
-        others="the same, in the plan",
+        others="-",
         types=(numbers.COUNT,),
     ),
     MessageClass(

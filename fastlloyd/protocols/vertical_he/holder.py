@@ -53,10 +53,10 @@ def key_holder(
     others = tuple(PartyId(rank) for rank in range(plan.parties) if rank != me.rank)
     context = Context(plan.encryption)
     raw_key, encrypter = yield from _make_keys(me, plan, context)
-    mine = (plan, context, encrypter, raw_columns)
+    mine, blocks = (plan, context, encrypter, raw_columns), plan.blocks_of(raw_columns.shape[1])
     if plan.scheme != PROJECTION:  # Figure 1, "Encrypt data points"
         encrypt_block = linear.encrypt_block if plan.scheme == LINEAR else pairwise.encrypt_block
-        yield from _send_blocks(plan, partial(encrypt_block, *mine), SETUP_ROUND)
+        yield from _send_blocks(plan, blocks, partial(encrypt_block, *mine), SETUP_ROUND)
     wire_bits = plan.scales.wire_bits
     expected = plan.outputs * lwe.sample_bytes(context.degree, wire_bits)
     state = begin(plan, start)  # Figure 1, "Centroid initialization": public, so every party makes it
@@ -64,7 +64,8 @@ def key_holder(
     for t in range(plan.rounds):
         yield Record(plan.charged(t, seen_by="the other parties"))
         if plan.scheme == PROJECTION:
-            yield from _send_blocks(plan, partial(projection.encrypt_block, *mine, centers=state.centers), t)
+            encrypt = partial(projection.encrypt_block, *mine, centers=state.centers)
+            yield from _send_blocks(plan, blocks, encrypt, t)
         message: NoisySamples = yield Receive(computing, NoisySamples, t, expected)
         sample = lwe.decode(message.data, plan.outputs, context.degree, wire_bits)
         noisy = lwe.open_samples(sample, raw_key, context.modulus, wire_bits) + noise(t)  # §3, step (5): decryption
@@ -92,8 +93,8 @@ def _make_keys(me: PartyId, plan: Plan, context: Context) -> Party[tuple[NDArray
     return secret.coefficients(), secret
 
 
-def _send_blocks(plan: Plan, encrypt_block: Callable[[int], list[bytes]], t: int) -> Party[None]:
+def _send_blocks(plan: Plan, blocks: int, encrypt_block: Callable[[int], list[bytes]], t: int) -> Party[None]:
     """Encrypt all blocks and send them, in the set-up or, of projections, in round t."""
-    for block in range(plan.blocks):
+    for block in range(blocks):
         yield Send((PartyId(plan.computing),), EncryptedBlock(tuple(encrypt_block(block))), t)
-        yield Publish("progress", {"stage": "encrypted data", "fraction": (block + 1) / plan.blocks})
+        yield Publish("progress", {"stage": "encrypted data", "fraction": (block + 1) / blocks})

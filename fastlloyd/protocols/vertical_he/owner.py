@@ -98,7 +98,7 @@ def owner(
     # while this owner is away.
     needed = bool(plan.openers) and plan.threshold == plan.parties
     yield Record(plan.charged(0, seen_by=seen_by) if needed else plan.all_releases(seen_by=seen_by))
-    for block in range(plan.blocks):
+    for block in range(plan.blocks_of(raw_columns.shape[1])):
         ciphers = pairwise.encrypt_block(plan, context, public, raw_columns, block)
         yield Send((computing,), EncryptedBlock(tuple(ciphers)), SETUP_ROUND)  # §4.1: "send it to Alice"
     state = begin(plan, start)

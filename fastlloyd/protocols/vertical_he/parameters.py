@@ -9,7 +9,7 @@ from typing import Any
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.delta import stated_delta
-from fastlloyd.privacy.limits import check_numbers, check_rounds
+from fastlloyd.privacy.limits import check_clusters, check_numbers, check_rounds
 from fastlloyd.protocols.vertical_he.settings import Settings, settings_from
 
 DEFAULT_ROUNDS = 10
@@ -26,17 +26,18 @@ class PublicParameters:
     ----------
     parties : int
         All of them; ranks count from 0.
-    n : int
-        Records, alike at all owners (public: the ids are compared before).
+    n_total : int
+        Public upper bound on the records that all owners have in common. Delta, noise and everything public follow from
+        it; how many there are the owners alone find out, and nothing follows from it but how many blocks are sent.
     delta : float or None
-        None: the default, 1 / (100 n).
+        None: the default, 1 / (100 N).
     rounds : int or None
         None: ten, as in the paper's experiments, or fewer where noise would drown them (`budget.automatic_rounds`).
     """
 
     parties: int
     k: int
-    n: int
+    n_total: int
     epsilon: float
     delta: float | None
     rounds: int | None
@@ -46,13 +47,8 @@ class PublicParameters:
     def __post_init__(self) -> None:
         if self.parties < 2:
             raise ConfigError("vertical-he: expected at least 2 parties, got 1; start with -n 2 or more")
-        if not 1 <= self.k <= 256:
-            raise ConfigError(f"--k: expected 1 to 256 clusters, got {self.k}")
-        if self.n < 3 or self.k > self.n:
-            raise ConfigError(
-                f"expected at least 3 records and at most as many clusters, got n = {self.n}, k = {self.k}"
-            )
-        check_numbers(n_total=self.n, epsilon=self.epsilon, delta=self.delta)
+        check_clusters(self.k, self.n_total, most=256)
+        check_numbers(n_total=self.n_total, epsilon=self.epsilon, delta=self.delta)
         check_rounds(self.rounds)
         chosen = self.chosen
         if chosen.mode == TWO_PARTY and self.parties != 2:
@@ -115,8 +111,8 @@ class PublicParameters:
 
     @property
     def allowed_delta(self) -> float:
-        """Delta as stated, or the default; the paper's experiments take 1 / n."""
-        return stated_delta(self.delta, self.n)
+        """Delta as stated, or the default; the paper's experiments take 1 / N."""
+        return stated_delta(self.delta, self.n_total)
 
     @property
     def count_rounds(self) -> int:

@@ -68,7 +68,7 @@ class Plan(PlainPlan):
     owners: tuple[int, ...]
     names: tuple[tuple[str, ...], ...]
     k: int
-    n: int
+    n_total: int
     epsilon: float
     delta: float
     seed: int
@@ -152,12 +152,16 @@ class Plan(PlainPlan):
 
     @property
     def blocks(self) -> int:
-        """Blocks of each owner."""
-        return -(-self.n // self.block_size)
+        """Blocks of each owner, at most."""
+        return self.blocks_of(self.n_total)
+
+    def blocks_of(self, n: int) -> int:
+        """Count the blocks of n records."""
+        return -(-n // self.block_size)
 
     def rows(self, block: int) -> slice:
-        """Return the records of one block."""
-        return slice(block * self.block_size, min((block + 1) * self.block_size, self.n))
+        """Return the places of one block; of the last one, the last records have the first."""
+        return slice(block * self.block_size, (block + 1) * self.block_size)
 
     def parts(self, rank: int) -> int:
         """Count the ciphertexts of one block of an owner: corners of the grid, or two for each column."""

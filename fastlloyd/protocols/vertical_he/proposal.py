@@ -110,7 +110,7 @@ def _plan_option(public: PublicParameters, names: Sequence[Sequence[str]], choic
     radius = step_radius(public, own, d, rounds) if own else 0.0
     counts, sums, steps = _multipliers(public, own, d, rounds=rounds, radius=radius) if private else (0.0, 0.0, 0.0)
     counts, sums = moves * counts, moves * sums * math.sqrt(d - own)
-    openings = Openings(rounds=rounds, n=public.n, k=public.k, d=d, keys=public.keys, corners=choice.corners)
+    openings = Openings(rounds=rounds, n=public.n_total, k=public.k, d=d, keys=public.keys, corners=choice.corners)
     least, largest = min(counts, sums), max(counts, sums)
     if own:  # what rounding adds to the sensitivity of steps is not known yet
         least, largest = min(least, steps), max(largest, steps * (1.0 + math.sqrt(own) * MAX_ERROR))
@@ -203,8 +203,8 @@ def _choose_scales(public: PublicParameters, choice: SchemeChoice, noise: SideNo
     flooding = not noise.private
     if choice.scheme == PAIRWISE:
         seeded = public.mode == TWO_PARTY
-        return choose_circuit(public.n, public.k, noise, flooding=flooding, seeded=seeded)
-    return choose_scales(public.n, public.k, noise.openings.corners, noise, flooding=flooding)
+        return choose_circuit(public.n_total, public.k, noise, flooding=flooding, seeded=seeded)
+    return choose_scales(public.n_total, public.k, noise.openings.corners, noise, flooding=flooding)
 
 
 def _check_hints(plan: Plan, openings: Openings) -> None:

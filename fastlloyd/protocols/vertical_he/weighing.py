@@ -71,7 +71,7 @@ class Estimate:
 
 def first_state(plan: Plan, centers: Floats) -> Estimate:
     """Return what is known before the first round."""
-    share, none = np.full(plan.k, plan.n / plan.k), np.zeros((plan.k, plan.d))
+    share, none = np.full(plan.k, plan.n_total / plan.k), np.zeros((plan.k, plan.d))
     return Estimate(
         centers=centers,
         counts=share,
@@ -99,7 +99,7 @@ def weigh(noisy_sums: Floats, noisy_counts: Floats, state: Estimate, plan: Plan,
     gain = before / (before + count_noise * count_noise)
     counts = state.counts + gain * (noisy_counts - state.counts)
     count_variance = gain * (count_noise * count_noise)
-    divisor = np.maximum(counts, _LEAST_SHARE * plan.n / plan.k)[:, None]
+    divisor = np.maximum(counts, _LEAST_SHARE * plan.n_total / plan.k)[:, None]
     whole = _whole(plan)
     steps = noisy_sums / divisor - whole * state.centers
     squares = np.cumsum(state.centers * state.centers, axis=1)[:, -1:] / plan.d
@@ -127,7 +127,7 @@ def expected_deviation(plan: Plan) -> float:
     The rounds' weighing for a cluster of an equal share of the records, at a usual place.
     """
     sum_noise, count_noise = noise_deviations(plan)
-    share = plan.n / plan.k
+    share = plan.n_total / plan.k
     count_variance, variance = np.array([(_COUNT_DOUBT * share) ** 2]), np.full(plan.d, _FIRST_VARIANCE)
     for t in range(plan.rounds):
         before = _counts_before(count_variance, plan, t)
@@ -140,7 +140,7 @@ def expected_deviation(plan: Plan) -> float:
 
 def _counts_before(count_variance: Floats, plan: Plan, t: int) -> Floats:
     """Return how far off counts are before round t tells: from the second one on they have moved."""
-    step = _COUNT_STEP * plan.n / plan.k if t > 0 else 0.0
+    step = _COUNT_STEP * plan.n_total / plan.k if t > 0 else 0.0
     return count_variance + step * step
 
 

@@ -19,7 +19,7 @@ from fastlloyd.wire.header import PartyId
 
 def parameters(n: int, k: int, *, parties: int = 2, rounds: int | None = 2, **settings: Any) -> PublicParameters:
     return PublicParameters(
-        parties=parties, k=k, n=n, epsilon=1.0, delta=None, rounds=rounds, seed=1, settings=settings
+        parties=parties, k=k, n_total=n, epsilon=1.0, delta=None, rounds=rounds, seed=1, settings=settings
     )
 
 

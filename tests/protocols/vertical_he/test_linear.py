@@ -69,7 +69,7 @@ def moved_by_one(
     plan: Plan, centers: np.ndarray, own: np.ndarray, hidden: np.ndarray, error: float
 ) -> dict[str, np.ndarray]:
     """What one record adds to counts, sums and steps, with the worst encryption errors: of each corner's own sign."""
-    computer = LinearEngine(plan, np.repeat(own[:, None], plan.n, axis=1))
+    computer = LinearEngine(plan, np.repeat(own[:, None], plan.n_total, axis=1))
     whole = np.rint(shares(hidden[:, None], plan.grid)[:, 0] * 2.0**plan.scales.data_bits)
     everything = slice(0, plan.corners)
     labels, factors = computer.labels(centers, 0, everything)[:, 0], computer.factors(everything)

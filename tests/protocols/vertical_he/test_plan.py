@@ -78,9 +78,9 @@ def test_plans_travel_and_are_checked() -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("n", 10_000.0),
-        ("n", 10**400),
-        ("n", True),
+        ("n_total", 10_000.0),
+        ("n_total", 10**400),
+        ("n_total", True),
         ("delta", 10**400),
         ("delta", math.nan),
         ("delta", "0.1"),
@@ -141,7 +141,7 @@ def test_the_noise_hides_errors_and_key_in_all_rounds_together(
 def hinted(plan: Plan, rounds: int | None = None) -> float:
     openings = Openings(
         rounds=rounds or plan.rounds,
-        n=plan.n,
+        n=plan.n_total,
         k=plan.k,
         d=plan.d,
         corners=plan.corners if plan.scheme != "pairwise" else 0,

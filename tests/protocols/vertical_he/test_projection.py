@@ -94,7 +94,7 @@ def test_one_record_moves_the_sums_by_no_more_than_claimed(data: st.DataObject) 
 def test_a_round_s_blocks_are_added_up_as_they_come_and_not_kept() -> None:
     plan = projection_plan(4 * 2048, (1, 3), degree=8)
     assert plan.blocks == 4
-    points, start = blobs(plan.n, 2, 4)
+    points, start = blobs(plan.n_total, 2, 4)
     context = Context(plan.encryption)
     holder = KeyHolder(context)
     engine = ProjectionEngine(plan, columns_of(plan, points, plan.computing))

@@ -94,7 +94,7 @@ def test_a_run_that_weighs_is_the_document_s(k: int, widths: tuple[int, ...], ro
         {
             "k": k,
             "d": plan.d,
-            "n": plan.n,
+            "n": plan.n_total,
             "rounds": plan.rounds,
             "deviations": [repr(scale) for scale in scales[:2]],
             "own": len(plan.stepping),

@@ -68,7 +68,7 @@ def test_known_answers_of_a_run_that_weighs(case: dict[str, Any]) -> None:
         case["k"],
         case["d"],
         counts,
-        n=case["n"],
+        n_total=case["n"],
         rounds=case["rounds"],
         seed=case["seed"],
         cell=float(case["cell"]),
@@ -167,7 +167,7 @@ def test_rounds_are_as_many_as_keep_the_noise_small(d: int) -> None:
 
         def small(count: int, public: Any = public) -> bool:
             _, sums = multipliers(public, d, count)
-            return sums * math.sqrt(2 * d) <= MOST_NOISE * public.n / public.k
+            return sums * math.sqrt(2 * d) <= MOST_NOISE * public.n_total / public.k
 
         assert rounds == max([count for count in range(LEAST_ROUNDS, 11) if small(count)], default=LEAST_ROUNDS)
         found.add(rounds)

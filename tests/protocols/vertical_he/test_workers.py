@@ -132,10 +132,10 @@ def test_a_worker_s_late_refusal_comes_with_the_last_block() -> None:
 
 def test_processes_are_started_only_where_they_save_time() -> None:
     small, large = (make_plan(parameters(n, 5, rounds=10), names(1, 1)) for n in (10_000, 100_000))
-    assert [worthwhile_engines(small, workers) for workers in (1, 2, 8)] == [1, 1, 1]
-    assert [worthwhile_engines(large, workers) for workers in (1, 2, 8)] == [1, 2, 8]
+    assert [worthwhile_engines(small, workers, 10_000) for workers in (1, 2, 8)] == [1, 1, 1]
+    assert [worthwhile_engines(large, workers, 100_000) for workers in (1, 2, 8)] == [1, 2, 8]
     circuit = make_plan(parameters(20_000, 3), names(2, 2))
-    assert worthwhile_engines(circuit, 8) == circuit.blocks == 3
+    assert worthwhile_engines(circuit, 8, 20_000) == circuit.blocks == 3
 
 
 def test_a_small_job_starts_no_processes() -> None:
@@ -179,7 +179,7 @@ def test_a_whole_life_with_workers_ends_as_one_without(monkeypatch: pytest.Monke
     """Noise is drawn anew in the second, so both are held to what is in the data."""
     monkeypatch.setattr(workers, "_start", Hired)
     hired = []
-    monkeypatch.setattr(workers, "worthwhile_engines", lambda plan, most: hired.append(most) or 2)
+    monkeypatch.setattr(workers, "worthwhile_engines", lambda plan, most, n: hired.append(most) or 2)
     chosen = RunConfig(
         protocol="vertical-he", dataset="iris", bounds="0,10", k=2, rounds=1, epsilon=100.0, workers=2,
         settings={"vertical-he": {"scheme": "linear"}},

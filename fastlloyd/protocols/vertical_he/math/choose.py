@@ -176,13 +176,13 @@ def _summing(
     grid = count_cells(public.chosen.degree, axes)
     corners = (grid + 1) ** axes
     ciphertexts = corners * (1 if once else 1 + encrypted)
-    seconds = linear_seconds(public.n, k, corners, widths[computing] if once else sum(widths))
+    seconds = linear_seconds(public.n_total, k, corners, widths[computing] if once else sum(widths))
     sent = _encrypted_bytes(public, ciphertexts)
     return SchemeChoice(
         scheme=scheme,
         computing=computing,
         holder=holder,
-        round_seconds=seconds + (0.0 if once else encryption_seconds(public.n, ciphertexts)),
+        round_seconds=seconds + (0.0 if once else encryption_seconds(public.n_total, ciphertexts)),
         setup_bytes=sent if once else 0,
         round_bytes=k * (1 + sum(widths)) * (4 * (_LINEAR_RING + 1) + 8) + (0 if once else sent),
         grid=grid,
@@ -193,14 +193,14 @@ def _summing(
 def _encrypted_bytes(public: PublicParameters, ciphertexts: int) -> int:
     """Estimate the bytes of so many ciphertexts of each block."""
     halves = 1 if public.mode == TWO_PARTY else 2  # without the key both halves of a ciphertext travel
-    return round(math.ceil(public.n / _LINEAR_RING) * ciphertexts * _LINEAR_RING * _LINEAR_NUMBER_BYTES * halves)
+    return round(math.ceil(public.n_total / _LINEAR_RING) * ciphertexts * _LINEAR_RING * _LINEAR_NUMBER_BYTES * halves)
 
 
 def _pairwise(
     public: PublicParameters, widths: tuple[int, ...], *, computing: int, holder: int, encrypted: int
 ) -> SchemeChoice:
     ring, k = circuit.RINGS[0], public.k
-    blocks = math.ceil(public.n / (ring // 2))
+    blocks = math.ceil(public.n_total / (ring // 2))
     primes = circuit.depth(k) + 2
     columns = blocks * encrypted * primes * (1 if public.mode == TWO_PARTY else 2)
     # The two keys; a shared one goes to and fro, see `messages`.
@@ -210,7 +210,7 @@ def _pairwise(
         scheme=PAIRWISE,
         computing=computing,
         holder=holder,
-        round_seconds=circuit.seconds(public.n, k),
+        round_seconds=circuit.seconds(public.n_total, k),
         setup_bytes=round(numbers * _CIRCUIT_NUMBER_BYTES),
         round_bytes=k * (1 + sum(widths)) * (4 * (ring + 1) * max(1, public.keys - 1) + 8),
     )

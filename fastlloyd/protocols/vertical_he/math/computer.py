@@ -22,7 +22,15 @@ Work = Generator[float, None, Sample]
 
 
 class Engine(Protocol):
-    """Encrypted blocks in, sums out."""
+    """Encrypted blocks in, sums out.
+
+    Attributes
+    ----------
+    blocks : int
+        Of each owner.
+    """
+
+    blocks: int
 
     def keys(self, parts: Sequence[bytes]) -> None:
         """Take the key holder's public keys; raises ValueError if they do not fit."""
@@ -49,6 +57,7 @@ class Computer(ABC):
 
     def __init__(self, plan: Plan, raw_columns: NDArray[np.float64]) -> None:
         self.plan = plan
+        self.blocks = plan.blocks_of(raw_columns.shape[1])
         self._columns = np.clip(raw_columns, -1.0, 1.0)
         self._own = plan.columns(plan.computing)
         self._context = Context(plan.encryption)

@@ -13,7 +13,7 @@ from fastlloyd.protocols.vertical_he.parameters import LINEAR, PAIRWISE
 from fastlloyd.protocols.vertical_he.plan import Plan
 
 
-def round_seconds(plan: Plan, workers: int) -> float:
+def round_seconds(plan: Plan, workers: int, n: int | None = None) -> float:
     """Estimate the seconds of one round, to compare with its deadline.
 
     Parameters
@@ -21,24 +21,27 @@ def round_seconds(plan: Plan, workers: int) -> float:
     plan : Plan
     workers : int
         Processes of the computing party, each on a processor of its own.
+    n : int, optional
+        Records; by default as many as there may be.
     """
-    count = count_engines(plan, workers)
+    n = plan.n_total if n is None else n
+    count, blocks = count_engines(plan, workers, n), plan.blocks_of(n)
     if plan.scheme == PAIRWISE:
-        each = math.ceil(plan.blocks / count)
-        return circuit_seconds(plan.n, plan.k, plan.scales.ring) * each / plan.blocks
-    whole, left = plan.blocks // count, plan.blocks % count
-    share = (whole + left * math.ceil(plan.k / count) / plan.k) / plan.blocks
+        return circuit_seconds(n, plan.k, plan.scales.ring) * math.ceil(blocks / count) / blocks
+    whole, left = blocks // count, blocks % count
+    share = (whole + left * math.ceil(plan.k / count) / plan.k) / blocks
     if plan.scheme == LINEAR:
-        return share * linear_seconds(plan.n, plan.k, plan.corners, len(plan.columns(plan.computing)))
-    encrypting = encryption_seconds(plan.n, plan.parts(plan.holder))
-    return share * linear_seconds(plan.n, plan.k, plan.corners, plan.d) + encrypting
+        return share * linear_seconds(n, plan.k, plan.corners, len(plan.columns(plan.computing)))
+    encrypting = encryption_seconds(n, plan.parts(plan.holder))
+    return share * linear_seconds(n, plan.k, plan.corners, plan.d) + encrypting
 
 
-def count_engines(plan: Plan, workers: int) -> int:
-    """Say how many of the computing party's workers have something to do.
+def count_engines(plan: Plan, workers: int, n: int) -> int:
+    """Say how many of the computing party's workers have something to do with n records.
 
     Notes
     -----
     The linear schemes divide what is left over by clusters as well.
     """
-    return min(workers, plan.blocks if plan.scheme == PAIRWISE else max(plan.k, plan.blocks))
+    blocks = plan.blocks_of(n)
+    return min(workers, blocks if plan.scheme == PAIRWISE else max(plan.k, blocks))

@@ -19,9 +19,9 @@ from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, PROJECTION
 from fastlloyd.protocols.vertical_he.plan import Plan
 
 
-def shared_blocks(plan: Plan, engines: int) -> range:
+def shared_blocks(plan: Plan, engines: int, blocks: int) -> range:
     """Return the blocks that several engines divide among them by clusters: those that do not divide evenly."""
-    return range(plan.blocks - plan.blocks % engines if plan.scheme != PAIRWISE else plan.blocks, plan.blocks)
+    return range(blocks - blocks % engines if plan.scheme != PAIRWISE else blocks, blocks)
 
 
 def make_engine(plan: Plan, raw_columns: NDArray[np.float64], *, number: int = 0, engines: int = 1) -> Computer:
@@ -37,5 +37,6 @@ def make_engine(plan: Plan, raw_columns: NDArray[np.float64], *, number: int = 0
     """
     if plan.scheme == PAIRWISE:
         return PairwiseEngine(plan, raw_columns)
+    shared = shared_blocks(plan, engines, plan.blocks_of(raw_columns.shape[1]))
     kind = ProjectionEngine if plan.scheme == PROJECTION else LinearEngine
-    return kind(plan, raw_columns, turns=dict.fromkeys(shared_blocks(plan, engines), (number, engines)))
+    return kind(plan, raw_columns, turns=dict.fromkeys(shared, (number, engines)))

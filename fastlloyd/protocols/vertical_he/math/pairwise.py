@@ -174,7 +174,7 @@ class PairwiseEngine(Computer):
         plan, context = self.plan, self._context
         rows, base = plan.rows(block), cluster * (plan.d + 1)
         weights.scale = 2.0**plan.scales.end_bits
-        known = {0: np.ones(rows.stop - rows.start)}
+        known = {0: np.ones(self._columns[:, rows].shape[1])}
         known |= {1 + column: self._columns[place, rows] for place, column in enumerate(self._own)}
         for output, values in known.items():
             plain = context.encode_slots(in_slots(values, context), 2.0**plan.scales.weight_bits, context.level(1))

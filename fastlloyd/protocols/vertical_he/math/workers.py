@@ -8,7 +8,7 @@ standard output; it ends when its input ends.
 ::
 
     frame: kind u8 | length u64 | body         little endian
-    SETUP     plan and place among the workers as JSON, length u32 before it, then the columns as float64
+    SETUP     plan, number of records, place among the workers: JSON, its length u32 before it; then columns as float64
     KEYS      byte strings, each behind its length (u32)
     BEGIN     centres as float64
     LOAD      owner u32 | block u32 | byte strings
@@ -91,15 +91,18 @@ class WorkerEngine:
         self._finisher = make_engine(plan, raw_columns[:, :0])
         self._workers: list[subprocess.Popen[bytes]] = []
         columns = np.ascontiguousarray(raw_columns, "<f8").tobytes()
-        count = count_engines(plan, workers)
-        self._shared = shared_blocks(plan, count)
-        self._left = self._loads = plan.blocks * len(plan.encrypting)
+        n = raw_columns.shape[1]
+        self.blocks = plan.blocks_of(n)
+        count = count_engines(plan, workers, n)
+        self._shared = shared_blocks(plan, count, self.blocks)
+        self._left = self._loads = self.blocks * len(plan.encrypting)
         self._busy: set[int] = set()
         try:
             for _ in range(count):
                 self._workers.append(_start())
             for number, worker in enumerate(self._workers):
-                described = json.dumps({"plan": plan.to_json(), "number": number, "engines": count}).encode()
+                facts = {"plan": plan.to_json(), "n": n, "number": number, "engines": count}
+                described = json.dumps(facts).encode()
                 self._write(worker, _Kind.SETUP, _LENGTH.pack(len(described)) + described + columns)
                 self._busy.add(number)
         except BaseException:
@@ -201,9 +204,9 @@ class WorkerEngine:
         return kind, body
 
 
-def worthwhile_engines(plan: Plan, workers: int) -> int:
+def worthwhile_engines(plan: Plan, workers: int, n: int) -> int:
     """Say over how many processes to spread the work: one, where starting others takes longer than they save."""
-    return count_engines(plan, workers) if plan.rounds * round_seconds(plan, 1) > _START_SECONDS else 1
+    return count_engines(plan, workers, n) if plan.rounds * round_seconds(plan, 1, n) > _START_SECONDS else 1
 
 
 @contextlib.contextmanager
@@ -218,7 +221,7 @@ def open_engine(plan: Plan, raw_columns: NDArray[np.float64], workers: int) -> I
     workers : int
         At most so many.
     """
-    if worthwhile_engines(plan, workers) == 1:
+    if worthwhile_engines(plan, workers, raw_columns.shape[1]) == 1:
         yield make_engine(plan, raw_columns)
         return
     with WorkerEngine(plan, raw_columns, workers) as engine:
@@ -304,7 +307,7 @@ class _Worker:
             (length,) = _LENGTH.unpack_from(body)
             described = json.loads(body[_LENGTH.size : _LENGTH.size + length])
             plan = Plan.from_json(described["plan"])
-            columns = np.frombuffer(body[_LENGTH.size + length :], "<f8").reshape(-1, plan.n)
+            columns = np.frombuffer(body[_LENGTH.size + length :], "<f8").reshape(-1, described["n"])
             self._engine = make_engine(plan, columns, number=described["number"], engines=described["engines"])
             return _send(self._out, _Kind.DONE, b"")
         if self._engine is None:
