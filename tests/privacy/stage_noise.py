@@ -66,18 +66,24 @@ def normal_scores(release: Release, noise: Integers, coins: np.random.Generator)
         below, above = law.cdf(noise - 0.5), law.cdf(noise + 0.5)
     else:
         assert release.mechanism == LAPLACE_SHARES
-        below, above = _polya_steps(release, noise)
-    position = below + coins.random(noise.shape) * (above - below)
-    return stats.norm.ppf(np.clip(position, 1e-15, 1.0 - 1e-15))
+        return polya_scores(release.clients / (release.clients - release.known), release.noise_scale, noise, coins)
+    return _scores_between(below, above, coins)
 
 
-def _polya_steps(release: Release, noise: Integers) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return P(X < x) and P(X <= x) of the difference of two Polya variables of shape m / (m - t)."""
-    shape = release.clients / (release.clients - release.known)
-    width, total = _polya_table(shape, release.noise_scale)
+def polya_scores(shape: float, scale: float, noise: Integers, coins: np.random.Generator) -> NDArray[np.float64]:
+    """Turn differences of two Polya variables of this shape into standard normals."""
+    width, total = _polya_table(shape, scale)
     middle = total.size // 2 - 1
     place = np.clip(np.floor_divide(noise + width // 2, width) + middle, 0, total.size - 2)
-    return total[place], total[place + 1]
+    return _scores_between(total[place], total[place + 1], coins)
+
+
+def _scores_between(
+    below: NDArray[np.float64], above: NDArray[np.float64], coins: np.random.Generator
+) -> NDArray[np.float64]:
+    """Draw a position within each atom, from P(X < x) to P(X <= x), and turn it into a standard normal."""
+    position = below + coins.random(below.shape) * (above - below)
+    return stats.norm.ppf(np.clip(position, 1e-15, 1.0 - 1e-15))
 
 
 @lru_cache(maxsize=64)
