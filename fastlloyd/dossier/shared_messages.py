@@ -77,9 +77,9 @@ SEALED_DOWN = MessageClass(
 )
 ALIKE = MessageClass(
     name="AlikeTag, AlikeProof",
-    about="find out that all clients have the same seed, and in the end that all were told the same",
+    about="find out that all clients have the same seed, and in the end that all were told, and have, the same",
     route="client, server",
-    server="random numbers: whether the clients have the same seed and were told the same",
+    server="random numbers: whether the clients have the same seed, were told the same, and have the same result",
     others="that all have the same, or who differs as the server says",
     types=(numbers.ALIKE_TAG, numbers.ALIKE_PROOF),
     when=common,
@@ -111,19 +111,26 @@ COLUMNS = MessageClass(
 )
 CHAINS = MessageClass(
     name="Chains",
-    about="compare what all were told",
+    about="compare what all were told, and the result",
     route=ACROSS,
     server="nothing",
-    others="digests of what the sender was told",
+    others="digests of what the sender was told, and of the result, with what opens its signature",
     types=(numbers.CHAINS,),
 )
+CHAINS_OF_ALL = replace(
+    CHAINS,
+    name="Chains (the server has the result)",
+    route="any pair",
+    server="digests of what it sent, and of the result that it has",
+)
+"""Of a protocol whose server has the result as well."""
 CHAINS_OF_PAIRS = replace(CHAINS, when=pairwise)
 """Of a protocol that compares through the server where masks are common."""
 COUNTERS = MessageClass(
     name="Counters, Totals",
     about="who sent how much, and the signatures of all",
     route="client, server",
-    server="traffic counts and signatures of all parties",
+    server="traffic counts and signatures of all parties, which tell it nothing of a result that it has not",
     others="the same",
     types=(numbers.COUNTERS, numbers.TOTALS),
 )

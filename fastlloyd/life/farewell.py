@@ -3,16 +3,19 @@
 ::
 
     client i                                   client j
-      chains      what each speaker said --->    compare; all who took part, over their own links
-                                         <---  chains
+      chains, result  as digests         --->    compare; all who took part, over their own links
+                                         <---  chains, result
     or, with a common seed, through the server: `life/same_secret.py`
 
     client i                                   server
       Counters    own traffic, signature --->
                                          <---  Totals: everybody's traffic and signatures
 
-Nobody writes a result before the chains were compared. The counters and signatures come after: a bad one costs a line
-of the report, never the result.
+Nobody writes a result before chains and results were compared. The counters and signatures come after: a bad one costs
+a line of the report, never the result.
+
+What a party signs of its result is a commitment (`crypto/commitment.py`), whose opening the parties with the result
+have and nobody else: so a signature tells a server nothing of a result that it has not.
 
 Source: docs/protocol.md, "Farewell".
 """
@@ -22,10 +25,12 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+from fastlloyd.crypto.commitment import OPENING_BYTES
 from fastlloyd.crypto.link.signature import SIGNATURE_BYTES
 from fastlloyd.errors import PeerTimeout, Reason, SecurityError
 from fastlloyd.life.same_secret import NotAlike, prove_alike
@@ -40,25 +45,50 @@ from fastlloyd.wire.header import COMPARE_ROUND, FINAL_ROUND, SERVER, PartyId
 _SIGNATURE = re.compile(f"[0-9a-f]{{{2 * SIGNATURE_BYTES}}}")
 _ENTRY = struct.Struct(f"<I{DIGEST_BYTES}s")
 _MOST_SPEAKERS = 4
-MOST_CHAINS_BYTES = _MOST_SPEAKERS * _ENTRY.size
+_HELD = struct.Struct(f"<{DIGEST_BYTES}s{OPENING_BYTES}s")
+MOST_CHAINS_BYTES = 1 + _HELD.size + _MOST_SPEAKERS * _ENTRY.size
+THINGS = 2
+"""How many things the clients compare at the end through the server: what they heard, and the result."""
 _MOST_ENTRY_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ResultDigest:
+    """The result that a party has, as a digest, and what opens its commitment to it.
+
+    Attributes
+    ----------
+    digest : bytes of length 32
+        Of all that the party would sign.
+    opening : bytes of length 32
+        Random, or derived from a secret that only parties with the result have.
+    """
+
+    digest: bytes = field(repr=False)
+    opening: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Chains(NoPayload):
     """Sender: each client. Receiver: each other client. What each speaker has told the sender, as digests.
 
+    Where the server has the result too, it sends and gets them as the clients do.
+
     Attributes
     ----------
     chains : mapping from PartyId to bytes of length 32
+    held : ResultDigest or None
+        The sender's result, for receivers that have the result themselves; None for others.
     """
 
     TYPE: ClassVar[int] = numbers.CHAINS
     chains: Mapping[PartyId, bytes]
+    held: ResultDigest | None = None
 
     def body(self) -> bytes:
-        """Write rank and chain of each speaker, in the order of ranks."""
-        return b"".join(_ENTRY.pack(speaker.rank, chain) for speaker, chain in sorted(self.chains.items()))
+        """Write 1, digest and opening, or 0; then rank and chain of each speaker, in the order of ranks."""
+        held = b"\0" if self.held is None else b"\1" + _HELD.pack(self.held.digest, self.held.opening)
+        return held + b"".join(_ENTRY.pack(speaker.rank, chain) for speaker, chain in sorted(self.chains.items()))
 
     @classmethod
     def read(cls, body: bytes, format: Any) -> Self:
@@ -69,12 +99,18 @@ class Chains(NoPayload):
         ValueError
             Another length, or speakers out of order.
         """
-        if len(body) % _ENTRY.size or not body or len(body) > MOST_CHAINS_BYTES:
-            raise ValueError(f"expected 1 to {_MOST_SPEAKERS} entries of {_ENTRY.size} bytes, got {len(body)} bytes")
-        entries = [(PartyId(rank), chain) for rank, chain in _ENTRY.iter_unpack(body)]
+        if body[:1] not in (b"\0", b"\1"):
+            raise ValueError("expected 0 or 1 as the first byte")
+        start = 1 + _HELD.size * body[0]
+        entries_bytes = len(body) - start
+        if entries_bytes <= 0 or entries_bytes % _ENTRY.size or len(body) > MOST_CHAINS_BYTES:
+            raise ValueError(
+                f"expected 1 to {_MOST_SPEAKERS} entries of {_ENTRY.size} bytes after {start}, got {len(body)} bytes"
+            )
+        entries = [(PartyId(rank), chain) for rank, chain in _ENTRY.iter_unpack(body[start:])]
         if [speaker for speaker, _ in entries] != sorted({speaker for speaker, _ in entries}):
             raise ValueError("expected each speaker once, in the order of ranks")
-        return cls(dict(entries))
+        return cls(dict(entries), ResultDigest(*_HELD.unpack_from(body, 1)) if body[0] else None)
 
 
 Count = Annotated[int, Within(0, 1 << 62)]
@@ -174,10 +210,16 @@ class Totals(Accounts):
     TYPE: ClassVar[int] = numbers.TOTALS
 
 
-def compare_transcripts(
-    me: PartyId, everybody: tuple[PartyId, ...], took_part: tuple[PartyId, ...], transcript: Transcript
-) -> Party[None]:
-    """Compare with the other parties what the speakers have told; run by each client before it writes anything.
+def compare_directly(
+    me: PartyId,
+    everybody: tuple[PartyId, ...],
+    took_part: tuple[PartyId, ...],
+    transcript: Transcript,
+    *,
+    held: ResultDigest | None = None,
+    holders: Collection[PartyId] = (),
+) -> Party[dict[PartyId, bytes]]:
+    """Compare with the other parties what the speakers have told, and the results; before anything is written.
 
     Parameters
     ----------
@@ -187,25 +229,41 @@ def compare_transcripts(
     took_part : tuple of PartyId
         Of these, who must answer: those of the last included set. Whoever missed it is heard if it is there.
     transcript : Transcript
+    held : ResultDigest or None
+        This party's result; None where it has none.
+    holders : collection of PartyId
+        Of these parties, who has the result.
+
+    Returns
+    -------
+    dict from PartyId to bytes of length 32
+        The openings of the other parties that have the result, as far as they came.
 
     Raises
     ------
     SecurityError
-        A speaker told one of them something else; names the speaker.
+        A speaker told one of them something else, or they have different results; names the speaker, or who differs.
     PeerTimeout
         One that took part says nothing: a server between them could keep it silent, so there is no result.
 
     Notes
     -----
-    Sees: each client, that the others heard the same; the server, which relays at most, nothing.
+    Sees: each party, that the others heard the same; each that has the result, that the others have the same; the
+    server, which relays at most, nothing.
     """
     others = tuple(party for party in everybody if party != me)
     required = frozenset(took_part) - {me}
     if not others:
-        return
-    yield Send(others, Chains(transcript.chains), FINAL_ROUND)
+        return {}
+    shown = frozenset(holders if held is not None else ())
+    with_result = tuple(party for party in others if party in shown)
+    without = tuple(party for party in others if party not in shown)
+    if with_result:
+        yield Send(with_result, Chains(transcript.chains, held), COMPARE_ROUND)
+    if without:
+        yield Send(without, Chains(transcript.chains), COMPARE_ROUND)
     late = frozenset(others) - required
-    told = yield Gather(others, Chains, FINAL_ROUND, len(required), None, late)
+    told: dict[PartyId, Chains] = yield Gather(others, Chains, COMPARE_ROUND, len(required), None, late)
     for party, message in sorted(told.items()):
         _compare(me, transcript.chains, party, message.chains)
     missing = sorted(required - set(told))
@@ -215,42 +273,57 @@ def compare_transcripts(
             "it is well, at the server between the two",
             rank=missing[0].rank,
         )
+    if held is None:
+        return {}
+    theirs = {party: told[party].held for party in with_result if party in told}
+    silent = next((party for party, other in sorted(theirs.items()) if other is None and party in required), None)
+    if silent is not None:
+        raise SecurityError(
+            f"{silent} did not say which result it has, expected its digest; compare versions", rank=silent.rank
+        )
+    known = {party: other for party, other in theirs.items() if other is not None}
+    _compare_results(me, {me: held.digest, **{party: other.digest for party, other in known.items()}})
+    return {party: other.opening for party, other in known.items()}
 
 
-def prove_told(
-    me: PartyId, everybody: tuple[PartyId, ...], took_part: tuple[PartyId, ...], transcript: Transcript, secret: bytes
+def compare_through_server(
+    me: PartyId,
+    everybody: tuple[PartyId, ...],
+    took_part: tuple[PartyId, ...],
+    transcript: Transcript,
+    *,
+    secret: bytes,
+    result: bytes,
 ) -> Party[None]:
-    """Do the same as `compare_transcripts` through the server, with a secret that it does not know.
+    """Do the same as `compare_directly` through the server, with a secret that it does not know.
 
     Parameters
     ----------
     me, everybody, took_part, transcript
-        As in `compare_transcripts`; the server is the only speaker.
+        As in `compare_directly`; the server is the only speaker.
     secret : bytes
         The clients' common seed.
+    result : bytes
+        Run and digest of the result; all these clients have one.
 
     Raises
     ------
     SecurityError
-        The server told somebody something else; names it.
+        The server told somebody something else, names it; or the clients have different results, names who differs.
     PeerTimeout
         One that took part says nothing.
 
     Notes
     -----
-    Sees: each client, that the others heard the same; the server, who it told the same.
+    Sees: each client, that the others heard and have the same; the server, who it told the same and who has the same.
     """
+    things = {domains.TOLD_ALIKE: transcript.digest(), domains.SAME_RESULT: result}
     try:
-        yield from prove_alike(
-            me,
-            everybody,
-            took_part,
-            secret=secret,
-            purpose=domains.TOLD_ALIKE,
-            context=transcript.digest(),
-            round_=COMPARE_ROUND,
-        )
+        yield from prove_alike(me, everybody, took_part, secret=secret, things=things, round_=COMPARE_ROUND)
     except NotAlike as error:
+        if error.purpose == domains.SAME_RESULT:
+            said = ", as the server says" if not error.odd.is_server else ""
+            raise _other_result(me, None if error.odd.is_server else error.odd, said) from error
         whom = "all clients the same" if error.odd.is_server else f"{error.odd} and the others the same"
         liar = "a client" if error.odd.is_server else str(error.odd)
         raise SecurityError(
@@ -259,6 +332,32 @@ def prove_told(
             rank=SERVER.rank,
             reason=Reason.EQUIVOCATION,
         ) from error
+
+
+def _compare_results(me: PartyId, digests: Mapping[PartyId, bytes]) -> None:
+    """Refuse different results; name the first party whose result is not that of more than half."""
+    usual, votes = Counter(digests.values()).most_common(1)[0]
+    if votes == len(digests):
+        return
+    clear = 2 * votes > len(digests)
+    odd = next(party for party, digest in sorted(digests.items()) if digest != usual)
+    raise _other_result(me, odd if clear else None)
+
+
+def _other_result(me: PartyId, odd: PartyId | None, said: str = "") -> SecurityError:
+    """Say that results differ; where nobody can tell who has the odd one, each party can only say that it differs."""
+    if odd is None:
+        who = f"{me} and other parties have different results, and which of them is right is not known"
+    elif odd == me:
+        who = f"{me}, this party, has another result than the others{said}"
+    else:
+        who = f"{odd} has another result than the others{said}"
+    return SecurityError(
+        f"{who}: expected the same from all, so nobody writes one, and what was released stays in the ledgers; compare "
+        "`fastlloyd --version` and the machines of the parties before you run or resume",
+        rank=(me if odd is None else odd).rank,
+        reason=Reason.OTHER_RESULT,
+    )
 
 
 def _compare(me: PartyId, own: Mapping[PartyId, bytes], party: PartyId, theirs: Mapping[PartyId, bytes]) -> None:

@@ -116,8 +116,7 @@ class Sealing:
                 self.clients,
                 self.clients,
                 secret=seed,
-                purpose=domains.SEED_ALIKE,
-                context=self.run_id + self.context,
+                things={domains.SEED_ALIKE: self.run_id + self.context},
                 round_=SETUP_ROUND,
             )
         except NotAlike as error:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fastlloyd.life.farewell import MOST_CHAINS_BYTES, Chains, Counters, Totals
+from fastlloyd.life.farewell import MOST_CHAINS_BYTES, THINGS, Chains, Counters, Totals
 from fastlloyd.life.hello import Go, Hello, PlanProposal, Ready
 from fastlloyd.life.pairs import PairPublicKey
 from fastlloyd.life.same_secret import TAG_BYTES, AlikeProof, AlikeTag, proof_bytes
@@ -44,8 +44,8 @@ def seed_sizes(clients: int) -> dict[int, int]:
         SealKeys.TYPE: SEAL_KEY_BYTES * clients,
         SealedParts.TYPE: sealed_parts_bytes(clients),
         SealedSeed.TYPE: SEALED_SEED_BYTES * CONTRIBUTORS,
-        AlikeTag.TYPE: TAG_BYTES,
-        AlikeProof.TYPE: proof_bytes(clients),
+        AlikeTag.TYPE: TAG_BYTES * THINGS,
+        AlikeProof.TYPE: proof_bytes(clients, THINGS),
     }
 
 

@@ -6,6 +6,8 @@ Each party signs a statement: run, roster, the digest that all agreed on, and wh
     centroids    the same, feature names, and the SHA-256 of each result file that all make alike
     result       the same, and the noisy sizes
 
+Of a result the statement has a commitment: signatures pass the server, and a digest would let it test guesses of the
+records by recomputing the result with the noise that it drew. The opening stands in the report, beside the result.
 Whoever writes the report signs the whole of it as well. Without a roster nothing is signed: the keys are nobody's.
 
 Source: docs/protocol.md, "Signed record"; docs/report.md.
@@ -20,14 +22,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from fastlloyd.crypto.commitment import commit
 from fastlloyd.crypto.link.identity import Identity
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.crypto.link.signature import sign, verifies
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, InternalError
+from fastlloyd.randomness import domains
 from fastlloyd.report import document
 from fastlloyd.wire.header import PartyId
 from fastlloyd.wire.regular import read_regular_bytes
 
+SIGNED_ELSE = "signed something else than this party saw"
+# From which schema of the report on results are signed as commitments.
+_COMMITS = 5
 _ANEW = "ask a party of the run for the folder as the run wrote it"
 Covers = Literal["public", "centroids", "result"]
 COVERS: tuple[Covers, ...] = get_args(Covers)
@@ -58,12 +65,26 @@ class SignedRecord:
     files: Mapping[str, str] = field(default_factory=dict)
     covers: Covers = "result"
 
-    def statement(self, roster: bytes, agreed: bytes, covers: Covers) -> bytes:
-        """Return the bytes that a party signs which has so much of it."""
+    def statement(self, roster: bytes, agreed: bytes, covers: Covers, opening: bytes | None) -> bytes:
+        """Return the bytes that a party signs which has so much of it, and whose commitment has this opening."""
         values = self.common.alike()
         public = _public(values, self.releases)
         result = _result(self.features, self.noisy_sizes, file_digests(self.files), covers)
-        return _statement(values["run"], roster, agreed, public, result)
+        if result is not None and opening is None:
+            raise InternalError("a result was to be signed without an opening")
+        return _statement(values["run"], roster, agreed, public, _committed(result, opening or b""))
+
+    def digest(self) -> bytes:
+        """Return 32 bytes over all that this party would sign: what the parties with the result compare.
+
+        Privacy
+        -------
+        Whoever gets it can test guesses of the result: for parties that have the result, or as the input of a hash
+        whose key the reader does not know.
+        """
+        public = _public(self.common.alike(), self.releases)
+        result = _result(self.features, self.noisy_sizes, file_digests(self.files), self.covers)
+        return bytes.fromhex(_digest([public, result]))
 
 
 def file_digests(files: Mapping[str, str]) -> dict[str, str]:
@@ -96,7 +117,8 @@ def verify_signatures(folder: Path, report: Mapping[str, Any], roster: Roster) -
     Raises
     ------
     ConfigError
-        The report is unsigned, was signed under another roster, or does not say what was signed.
+        The report is unsigned, was signed under another roster, or does not say what was signed; or a party of the run
+        signed something else.
     """
     signed = report["signatures"]
     if signed is None:
@@ -112,7 +134,10 @@ def verify_signatures(folder: Path, report: Mapping[str, Any], roster: Roster) -
     _check_files(folder, signed["files"])
     certificates = roster.certificates()
     writer = PartyId(signed["writer"]["rank"])
-    if writer not in certificates or not verifies(certificates[writer], _whole(report), _bytes(signed["writer"])):
+    label = domains.SIGNED_RECORD if report["schema"] >= _COMMITS else domains.SIGNED_RECORD_1
+    if writer not in certificates or not verifies(
+        certificates[writer], _whole(report), _bytes(signed["writer"]), label
+    ):
         raise ConfigError(
             f"report.json is not as {writer}, who wrote it, signed it: it was changed afterwards; {_ANEW}"
         )
@@ -120,8 +145,15 @@ def verify_signatures(folder: Path, report: Mapping[str, Any], roster: Roster) -
     for entry in signed["parties"]:
         party = PartyId(entry["rank"])
         if entry["signature"] is None:
+            if entry["problem"] == SIGNED_ELSE:
+                raise ConfigError(
+                    f"{party} signed something else than {writer}, who wrote report.json, saw: expected the same from "
+                    "all; compare the folders of the two, and their versions of fastlloyd, and trust neither result "
+                    "until you know why"
+                )
             continue
-        if party not in certificates or not verifies(certificates[party], _from_report(report, entry), _bytes(entry)):
+        statement = _from_report(report, entry)
+        if party not in certificates or not verifies(certificates[party], statement, _bytes(entry), label):
             raise ConfigError(
                 f"report.json does not say what {party} signed: it was changed, or is another run's; {_ANEW}"
             )
@@ -136,17 +168,26 @@ def _from_report(report: Mapping[str, Any], entry: Mapping[str, Any]) -> bytes:
     signed, result = report["signatures"], report["result"]
     public = _public(report, report["privacy"]["releases"])
     own = _result(result["features"], result["noisy_sizes"], signed["files"], entry["covers"])
-    return _statement(report["run"], bytes.fromhex(signed["roster"]), bytes.fromhex(signed["agreed"]), public, own)
+    if report["schema"] < _COMMITS:
+        shown = None if own is None else _digest(own)
+    else:
+        shown = _committed(own, bytes.fromhex(entry["opening"] or ""))
+    return _statement(report["run"], bytes.fromhex(signed["roster"]), bytes.fromhex(signed["agreed"]), public, shown)
 
 
-def _statement(run: str, roster: bytes, agreed: bytes, public: Any, result: Any) -> bytes:
+def _committed(result: Any, opening: bytes) -> str | None:
+    """Return the commitment to a result in hexadecimal digits, or None: of a party without one."""
+    return None if result is None else commit(bytes.fromhex(_digest(result)), opening).hex()
+
+
+def _statement(run: str, roster: bytes, agreed: bytes, public: Any, result: str | None) -> bytes:
     return _canonical(
         {
             "run": run,
             "roster": roster.hex(),
             "agreed": agreed.hex(),
             "public": _digest(public),
-            "result": None if result is None else _digest(result),
+            "result": result,
         }
     )
 

@@ -1,5 +1,8 @@
 """The end of a run over real links: compare, sign, count. Nothing is written before the parties have compared.
 
+What is compared is all that a party would sign. What it signs of a result is a commitment, whose opening only the
+parties with the result have: derived from the clients' common seed, or sent with the comparison over their own links.
+
 Source: docs/protocol.md, "Farewell" and "Signed record".
 """
 
@@ -12,24 +15,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.crypto.commitment import OPENING_BYTES, derive_opening
 from fastlloyd.crypto.link.signature import sign, verifies
 from fastlloyd.errors import PeerError
 from fastlloyd.life.farewell import (
+    THINGS,
     Account,
+    ResultDigest,
     Sent,
     account_client,
     collect_accounts,
-    compare_transcripts,
-    prove_told,
+    compare_directly,
+    compare_through_server,
     tell_totals,
 )
 from fastlloyd.life.same_secret import collect_tags
 from fastlloyd.party.effects import Elect, Heard, Party
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.privacy.release import Release
+from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report import document
 from fastlloyd.report.document import Traffic
-from fastlloyd.report.signed import COVERS, SignedRecord, file_digests
+from fastlloyd.report.signed import COVERS, SIGNED_ELSE, SignedRecord, file_digests
 from fastlloyd.run.outcome import Farewell, Outcome, Result
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import COMPARE_ROUND, SERVER, PartyId
@@ -42,6 +49,7 @@ def conclude(
     took_part: Sequence[PartyId],
     writers: Sequence[PartyId],
     heard: tuple[PartyId, ...] | None = None,
+    holders: tuple[PartyId, ...] | None = None,
     late: frozenset[PartyId] = frozenset(),
     raw_labels: NDArray[np.int64] | None = None,
     raw_files: Mapping[str, str] | None = None,
@@ -58,9 +66,12 @@ def conclude(
     took_part : sequence of PartyId
         Who must say what it was told.
     writers : sequence of PartyId
-        Who may write the shared files.
+        Who may write the shared files: the parties with the result that took part to the end.
     heard : tuple of PartyId, optional
-        Who was told the same; all clients by default. A party that is not among them compares nothing.
+        Who was told the same; all clients by default. They compare that.
+    holders : tuple of PartyId, optional
+        Who has the whole result: they compare it, and sign it. By default `writers` and, if clients are among
+        these, whoever was told the same.
     late : frozenset of PartyId
         At the server: who is not waited for.
     raw_labels : int64 array, shape (n,), optional
@@ -73,22 +84,40 @@ def conclude(
     Raises
     ------
     SecurityError
-        They were told different things: names who told them.
+        They were told different things, or have different results: names who told them, or whose result differs.
     PeerTimeout, PeerGone
         One that took part is silent.
     """
     if callable(made):
         made = made()
-    group = session.everybody if heard is None else heard
-    if seed is not None:
-        transcript: Transcript = yield Heard()
-        yield from prove_told(session.me, group, tuple(took_part), transcript, seed)
-    elif session.me in group:
-        yield from compare(session, took_part, group)
-    yield Elect(tuple(writers))
+    me, group = session.me, session.everybody if heard is None else heard
+    if holders is None:
+        holders = _holders(group, writers)
     result = made if isinstance(made, Result) else None
     record = made.record() if isinstance(made, Result) else made
-    farewell = yield from part(session, record, late)
+    if me not in holders:
+        record = replace(record, covers="public")
+    transcript: Transcript = yield Heard()
+    run_id = session.facts.run_id
+    if seed is not None:
+        yield from compare_through_server(
+            me, group, tuple(took_part), transcript, secret=seed, result=run_id + record.digest()
+        )
+        openings = {party: derive_opening(seed, run_id, party) for party in group}
+    else:
+        held = None
+        if result is not None and me in holders:
+            held = ResultDigest(record.digest(), SecretRandom().bytes(OPENING_BYTES))
+        compared = frozenset(holders if len(holders) > 1 else ())
+        parties = tuple(sorted({*group, *compared}))
+        openings = {}
+        if me in parties:
+            required = tuple(sorted({*took_part, *(compared & set(writers))} & set(parties)))
+            openings = yield from compare_directly(me, parties, required, transcript, held=held, holders=compared)
+        if held is not None:
+            openings[me] = held.opening
+    yield Elect(tuple(writers))
+    farewell = yield from part(session, record, late, openings)
     return Outcome(
         farewell=farewell,
         result=result,
@@ -125,7 +154,7 @@ def conclude_without_result(
         One that took part is silent.
     """
     if took_part is not None:
-        yield from collect_tags(session.everybody, took_part, late, COMPARE_ROUND)
+        yield from collect_tags(session.everybody, took_part, late, COMPARE_ROUND, THINGS)
     run = session.facts.run_id.hex()
     record = SignedRecord(
         common=common, releases=[replace(release, run=run).to_dict() for release in releases], covers="public"
@@ -134,29 +163,17 @@ def conclude_without_result(
     return Outcome(farewell=farewell, record=record, late=late)
 
 
-def compare(session: Session, took_part: Sequence[PartyId], heard: tuple[PartyId, ...] | None = None) -> Party[None]:
-    """Compare with the other clients what they were told; before anything is written.
-
-    Parameters
-    ----------
-    took_part : sequence of PartyId
-        Who must answer.
-    heard : tuple of PartyId, optional
-        Who was told the same; all clients by default.
-
-    Raises
-    ------
-    SecurityError
-        They were told different things: names who told them.
-    PeerTimeout, PeerGone
-        One that took part is silent.
-    """
-    everybody = session.everybody if heard is None else heard
-    transcript: Transcript = yield Heard()
-    yield from compare_transcripts(session.me, everybody, tuple(took_part), transcript)
+def _holders(group: tuple[PartyId, ...], writers: Sequence[PartyId]) -> tuple[PartyId, ...]:
+    """Return who has the result: whoever may write it and, where clients do, those that missed the last round too."""
+    return tuple(writers) if all(party.is_server for party in writers) else tuple(sorted({*writers, *group}))
 
 
-def part(session: Session, record: SignedRecord, late: frozenset[PartyId] = frozenset()) -> Party[Farewell]:
+def part(
+    session: Session,
+    record: SignedRecord,
+    late: frozenset[PartyId] = frozenset(),
+    openings: Mapping[PartyId, bytes] | None = None,
+) -> Party[Farewell]:
     """Sign, and exchange counters and signatures; what is wrong with them is noted, for the result is there already.
 
     Parameters
@@ -165,10 +182,13 @@ def part(session: Session, record: SignedRecord, late: frozenset[PartyId] = froz
         What this party signs.
     late : frozenset of PartyId
         At the server: who is not waited for.
+    openings : mapping from PartyId to bytes of length 32, optional
+        What opens the parties' commitments to the result, this party's own included; none for a party without it.
     """
     transcript: Transcript = yield Heard()
     agreed = transcript.digest()
-    own = _account(session, record, agreed)
+    openings = openings or {}
+    own = _account(session, record, agreed, openings.get(session.me))
     accounts: dict[PartyId, Account] = {session.me: own}
     problems: dict[PartyId, str] = {}
     fault: PeerError | None = None
@@ -193,13 +213,13 @@ def part(session: Session, record: SignedRecord, late: frozenset[PartyId] = froz
     missing = [party for party in (SERVER, *session.everybody) if party not in accounts]
     return Farewell(
         traffic=_sum(accounts, _incomplete(missing, problems)),
-        signatures=_signatures(session, record, agreed, accounts),
+        signatures=_signatures(session, record, agreed, accounts, openings),
         identity=session.identity if session.roster is not None else None,
         fault=fault,
     )
 
 
-def _account(session: Session, record: SignedRecord, agreed: bytes) -> Account:
+def _account(session: Session, record: SignedRecord, agreed: bytes, opening: bytes | None) -> Account:
     """Return this party's own account, signed where its key is known to the others."""
     total, setup = session.meter.total_sent(), session.meter.setup_sent()
     sent = Sent(
@@ -211,7 +231,7 @@ def _account(session: Session, record: SignedRecord, agreed: bytes) -> Account:
     )
     if session.roster is None:
         return Account(sent=sent, covers=record.covers)
-    statement = record.statement(session.roster.digest(), agreed, record.covers)
+    statement = record.statement(session.roster.digest(), agreed, record.covers, opening)
     return Account(sent=sent, signature=sign(session.identity, statement).hex(), covers=record.covers)
 
 
@@ -237,7 +257,11 @@ def _incomplete(missing: Sequence[PartyId], problems: Mapping[PartyId, str]) -> 
 
 
 def _signatures(
-    session: Session, record: SignedRecord, agreed: bytes, accounts: Mapping[PartyId, Account]
+    session: Session,
+    record: SignedRecord,
+    agreed: bytes,
+    accounts: Mapping[PartyId, Account],
+    openings: Mapping[PartyId, bytes],
 ) -> dict[str, Any] | None:
     """Return the report's entry: who signed what this party saw."""
     roster = session.roster
@@ -245,24 +269,32 @@ def _signatures(
         return None
     digest, certificates = roster.digest(), roster.certificates()
     known = COVERS[: COVERS.index(record.covers) + 1]
-    statements = {covers: record.statement(digest, agreed, covers) for covers in known}
     entries = []
     for party in (SERVER, *session.everybody):
-        account = accounts.get(party)
+        account, opening = accounts.get(party), None
         signature, problem = None, None
+        if account is not None and account.covers != "public":
+            opening = openings.get(party)
         if account is None or not account.signature:
             problem = "sent no signature"
-        elif account.covers not in statements:
+        elif account.covers not in known:
             problem = "signed a result that this party does not have"
-        elif verifies(certificates[party], statements[account.covers], bytes.fromhex(account.signature)):
+        elif account.covers != "public" and opening is None:
+            problem = "did not say how what it signed opens"
+        elif verifies(
+            certificates[party],
+            record.statement(digest, agreed, account.covers, opening),
+            bytes.fromhex(account.signature),
+        ):
             signature = account.signature
         else:
-            problem = "signed something else than this party saw"
+            problem = SIGNED_ELSE
         entries.append(
             {
                 "rank": party.rank,
                 "name": roster.name(party),
                 "covers": "public" if account is None else account.covers,
+                "opening": None if opening is None else opening.hex(),
                 "signature": signature,
                 "problem": problem,
             }

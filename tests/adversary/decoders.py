@@ -28,7 +28,7 @@ from fastlloyd.data.categories import Categories
 from fastlloyd.errors import FastLloydError, InternalError, PeerGone, Reason
 from fastlloyd.life.align.columns import read_features
 from fastlloyd.life.align.messages import Columns, IdTag, RecordCount
-from fastlloyd.life.farewell import Account, Chains, Counters, Sent, Totals
+from fastlloyd.life.farewell import Account, Chains, Counters, ResultDigest, Sent, Totals
 from fastlloyd.life.hello import Go, Hello, PlanProposal, Ready
 from fastlloyd.life.pairs import PairPublicKey
 from fastlloyd.net.link.frame import Notice, Start, StartDecision
@@ -198,6 +198,7 @@ def _documents() -> Iterator[Subject]:
         (IdTag(bytes(32)), None),
         (PairPublicKey(bytes(range(32))), None),
         (Chains({SERVER: bytes(32), PartyId(2): bytes(range(32))}), None),
+        (Chains({SERVER: bytes(32)}, ResultDigest(bytes(range(32)), bytes(32))), None),
         (Counters({PartyId(1): account}), (PartyId(1),)),
         (Totals({SERVER: account, PartyId(1): account}), (SERVER, *_BOTH)),
     ]

@@ -110,7 +110,7 @@ def test_nonsense_totals_cost_a_line_of_the_report(tmp_path: Path, monkeypatch: 
 def test_malformed_chains_are_their_senders_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lie(monkeypatch, 2, 1, Chains.TYPE, lambda _: bytes(7), FINAL_ROUND)
+    lie(monkeypatch, 2, 1, Chains.TYPE, lambda _: bytes(7), COMPARE_ROUND)
     assert run_whole(tmp_path, 3, protocol="fastlloyd", rounds=2, masking="pairwise") == [3] * 3
     assert "client 2 sent a malformed Chains" in capsys.readouterr().err
     assert not written(tmp_path)

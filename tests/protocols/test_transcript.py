@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import PeerError, SecurityError
-from fastlloyd.life.farewell import Chains, compare_transcripts
+from fastlloyd.life.farewell import Chains, ResultDigest, compare_directly
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum
 from fastlloyd.run.in_memory import run_together
@@ -67,7 +67,7 @@ def test_a_server_that_tells_one_client_another_sum_is_found_out() -> None:
     transcripts = lloyd_run(lie).transcripts
     assert transcripts[ONE].chains == transcripts[THREE].chains != transcripts[TWO].chains
     for heard in (ONE, TWO, THREE):
-        parties = {me: compare_transcripts(me, clients(3), clients(3), transcripts[me]) for me in clients(3)}
+        parties = {me: compare_directly(me, clients(3), clients(3), transcripts[me]) for me in clients(3)}
         parties = {heard: parties.pop(heard), **parties}
         with pytest.raises(SecurityError, match="the server did not tell client") as caught:
             Simulation(parties).run()
@@ -91,7 +91,7 @@ def test_equal_transcripts_pass_and_each_detail_counts() -> None:
             transcript.add(speaker, NoisyMaskedSum(text, (ONE, TWO), 3), t + shift)
     digests = {transcript.digest() for transcript in (base, *others, later, holder, elsewhere)}
     assert len(digests) == 1 + len(others) + 3
-    agree = {me: compare_transcripts(me, clients(3), clients(3), spoken(b"a")) for me in clients(3)}
+    agree = {me: compare_directly(me, clients(3), clients(3), spoken(b"a")) for me in clients(3)}
     assert set(Simulation(agree).run()) == set(clients(3))
 
 
@@ -100,9 +100,7 @@ def test_who_took_part_must_answer_and_who_missed_it_need_not() -> None:
         return None if sender == THREE else body
 
     def compared(took_part: tuple[PartyId, ...]) -> None:
-        Simulation(
-            {me: compare_transcripts(me, clients(3), took_part, spoken(b"a")) for me in clients(3)}, silent
-        ).run()
+        Simulation({me: compare_directly(me, clients(3), took_part, spoken(b"a")) for me in clients(3)}, silent).run()
 
     compared((ONE, TWO))
     with pytest.raises(PeerError, match="client 3") as caught:
@@ -115,11 +113,24 @@ def test_a_speaker_is_named_and_a_late_client_s_lie_counts_too() -> None:
     strange.add(ONE, NoisyMaskedSum(b"x", (ONE,), 3), 0)
     told = {ONE: spoken(b"a"), TWO: spoken(b"a"), THREE: strange}
     with pytest.raises(SecurityError, match="client 1 did not tell") as caught:
-        Simulation({me: compare_transcripts(me, clients(3), (ONE, TWO), told[me]) for me in clients(3)}).run()
+        Simulation({me: compare_directly(me, clients(3), (ONE, TWO), told[me]) for me in clients(3)}).run()
     assert caught.value.rank == 1
 
 
-@pytest.mark.parametrize("body", [b"", bytes(35), bytes(37), bytes(72), bytes(36 * 5), b"\x01" + bytes(71)])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        bytes(1),
+        bytes(36),
+        bytes(38),
+        bytes(73),
+        bytes(1 + 36 * 5),
+        b"\x01" + bytes(64),
+        b"\x02" + bytes(36),
+        b"\0\x01" + bytes(71),
+    ],
+)
 def test_malformed_chains_are_refused(body: bytes) -> None:
     with pytest.raises(ValueError, match="expected"):
         Chains.read(body, None)
@@ -127,4 +138,5 @@ def test_malformed_chains_are_refused(body: bytes) -> None:
 
 def test_chains_read_back() -> None:
     chains = {SERVER: bytes(32), TWO: np.arange(32, dtype=np.uint8).tobytes()}
-    assert Chains.read(Chains(chains).body(), None).chains == chains
+    for held in (None, ResultDigest(bytes(range(32)), bytes(range(32, 64)))):
+        assert Chains.read(Chains(chains, held).body(), None) == Chains(chains, held)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastlloyd.dossier.shared_messages import BEGINNING, CHAINS, COUNTERS, HELLO, PAIRS, PLAN_PROPOSAL, READY
+from fastlloyd.dossier.shared_messages import BEGINNING, CHAINS_OF_ALL, COUNTERS, HELLO, PAIRS, PLAN_PROPOSAL, READY
 from fastlloyd.protocols.feddp.settings import PRIVATE
 from fastlloyd.report.flow import DOWN, OWN_LABELS, RELEASED, UP, Flow, MessageClass
 from fastlloyd.report.sight import NOISE, Sight, Sights, see_shares
@@ -87,6 +87,6 @@ def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
         records=records if private else records + shown,
         labels=OWN_LABELS,
         result=f"{RELEASED}: the server and all clients",
-        messages=(*BEGINNING, HELLO, PLAN_PROPOSAL, PAIRS, READY, *_OWN, CHAINS, COUNTERS),
+        messages=(*BEGINNING, HELLO, PLAN_PROPOSAL, PAIRS, READY, *_OWN, CHAINS_OF_ALL, COUNTERS),
         further=() if private else further,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fastlloyd.dossier.shared_messages import BEGINNING, CHAINS, COUNTERS, HELLO, PLAN_PROPOSAL, READY
+from fastlloyd.dossier.shared_messages import BEGINNING, CHAINS_OF_ALL, COUNTERS, HELLO, PLAN_PROPOSAL, READY
 from fastlloyd.report.flow import DOWN, OWN_LABELS, UP, Flow, MessageClass
 from fastlloyd.report.sight import NOTHING, Sight, Sights
 from fastlloyd.wire import numbers
@@ -51,5 +51,5 @@ def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
         "is that record",
         labels=OWN_LABELS,
         result="the merged centres: the server and all clients",
-        messages=(*BEGINNING, HELLO, PLAN_PROPOSAL, READY, *_OWN, CHAINS, COUNTERS),
+        messages=(*BEGINNING, HELLO, PLAN_PROPOSAL, READY, *_OWN, CHAINS_OF_ALL, COUNTERS),
     )

@@ -174,6 +174,7 @@ def take_part(session: Session) -> Party[Outcome]:
             _make_result(session, plan, names, bounds_, result),
             took_part=result.present,
             writers=result.present,
+            holders=result.present,  # who came too late has no centres
             raw_labels=result.raw_labels,
             raw_files={} if inertia is None else {f"inertia_{me.rank}.csv": f"inertia\n{inertia!r}\n"},
         )

@@ -6,9 +6,10 @@ Source: docs/vertical-dp.md, "Who sees what".
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from fastlloyd.dossier.shared_messages import BEGINNING, CHAINS, COLUMNS, COUNTERS, PLAN_PROPOSAL, READY
+from fastlloyd.dossier.shared_messages import BEGINNING, CHAINS, CHAINS_OF_ALL, COLUMNS, COUNTERS, PLAN_PROPOSAL, READY
 from fastlloyd.report.flow import DOWN, NO_LABELS, Flow, MessageClass
 from fastlloyd.report.sight import NOISE, NOTHING, Sight, Sights
 from fastlloyd.wire import numbers
@@ -133,7 +134,8 @@ def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
             *_BEFORE,
             _SYNOPSIS if private else _PLAIN_SYNOPSIS,
             _FINAL,
-            CHAINS,
+            replace(CHAINS, when=lambda facts: not facts.get("share_result")),
+            replace(CHAINS_OF_ALL, when=lambda facts: bool(facts.get("share_result"))),
             COUNTERS,
         ),
         readers=("server", "other parties"),

@@ -16,28 +16,31 @@ from fastlloyd.wire.header import COMPARE_ROUND, SERVER, PartyId, clients
 
 ONE, TWO, THREE = clients(3)
 SECRET = bytes(range(32))
+HEARD, RESULT = b"test heard", b"test result"
+SAME = {HEARD: b"plan and replies", RESULT: b"centres"}
+OTHER = {HEARD: b"other replies", RESULT: b"centres"}
+OTHER_RESULT = {HEARD: b"plan and replies", RESULT: b"other centres"}
 
 
 def compare(
     count: int = 3,
     *,
     tap: Tap | None = None,
-    contexts: Mapping[PartyId, bytes] | None = None,
+    contexts: Mapping[PartyId, Mapping[bytes, bytes]] | None = None,
     required: tuple[PartyId, ...] | None = None,
     server: Any = None,
 ) -> Simulation:
     everybody = clients(count)
     needed = everybody if required is None else required
     late = set(everybody) - set(needed)
-    parties: dict[PartyId, Any] = {SERVER: server or collect_tags(everybody, needed, late, COMPARE_ROUND)}
+    parties: dict[PartyId, Any] = {SERVER: server or collect_tags(everybody, needed, late, COMPARE_ROUND, len(SAME))}
     for me in everybody:
         parties[me] = prove_alike(
             me,
             everybody,
             needed,
             secret=SECRET,
-            purpose=b"test",
-            context=(contexts or {}).get(me, b"told"),
+            things=(contexts or {}).get(me, SAME),
             round_=COMPARE_ROUND,
         )
     simulation = Simulation(parties, tap)
@@ -53,25 +56,28 @@ def test_equal_clients_agree_with_one_message_each_way(count: int) -> None:
     assert meters[SERVER].total_sent().messages == (count if count > 1 else 0)
 
 
+@pytest.mark.parametrize(("things", "which"), [(OTHER, HEARD), (OTHER_RESULT, RESULT)])
 @pytest.mark.parametrize("odd", [ONE, TWO, THREE])
-def test_the_client_that_differs_from_most_is_named(odd: PartyId) -> None:
+def test_the_client_that_differs_from_most_is_named_and_so_is_the_thing(
+    odd: PartyId, things: Mapping[bytes, bytes], which: bytes
+) -> None:
     with pytest.raises(NotAlike) as caught:
-        compare(contexts={odd: b"told otherwise"})
-    assert caught.value.odd == odd and caught.value.rank == odd.rank
+        compare(contexts={odd: things})
+    assert (caught.value.odd, caught.value.rank, caught.value.purpose) == (odd, odd.rank, which)
 
 
 @pytest.mark.parametrize(("count", "others"), [(2, (ONE,)), (2, (TWO,)), (4, (ONE, TWO))])
 def test_without_a_clear_majority_nobody_is_named(count: int, others: tuple[PartyId, ...]) -> None:
     with pytest.raises(NotAlike) as caught:
-        compare(count, contexts=dict.fromkeys(others, b"told otherwise"))
+        compare(count, contexts=dict.fromkeys(others, OTHER))
     assert caught.value.odd == SERVER
 
 
 def test_who_is_not_required_cannot_cost_the_others_their_result() -> None:
     def tap(sender: PartyId, receiver: PartyId, header: Any, body: bytes) -> bytes | None:
         if header.type == AlikeProof.TYPE:
-            sets.append(AlikeProof.read(body, 3).included)
-        return bytes(TAG_BYTES) if sender == THREE else body
+            sets.append(AlikeProof.read(body, (3, 2)).included)
+        return bytes(2 * TAG_BYTES) if sender == THREE else body
 
     sets: list[tuple[PartyId, ...]] = []
     compare(tap=tap, required=(ONE, TWO))
@@ -83,25 +89,26 @@ def test_all_tags_are_equal_and_all_own_bytes_differ() -> None:
 
     def watch(sender: PartyId, receiver: PartyId, header: Any, body: bytes) -> bytes:
         if header.type == AlikeTag.TYPE:
-            sent.append(AlikeTag.read(body, None))
+            sent.append(AlikeTag.read(body, 2))
         return body
 
     compare(5, tap=watch)
-    compare(5, tap=watch, contexts=dict.fromkeys(clients(5), b"another"))
-    assert [len({tag.tag for tag in part}) for part in (sent[:5], sent[5:], sent)] == [1, 1, 2]
-    assert len({tag.own for tag in sent} | {tag.tag for tag in sent}) == 12
+    compare(5, tap=watch, contexts=dict.fromkeys(clients(5), OTHER))
+    assert [len({tag.tags for tag in part}) for part in (sent[:5], sent[5:], sent)] == [1, 1, 2]
+    # The result is the same in both, the rest is not: 2 tags and 10 pieces of one stream, 1 and 5 of the other.
+    assert len({piece for tag in sent for piece in (*tag.tags, *tag.owns)}) == 18
 
 
 def count_some(everybody: tuple[PartyId, ...], some: tuple[PartyId, ...]) -> Any:
     """Live as a server that says that all are alike, from what some of them have sent."""
-    told = yield Gather(everybody, AlikeTag, COMPARE_ROUND, len(everybody))
-    digest = hashlib.sha256(b"".join(told[party].own for party in some)).digest()
-    yield Send(everybody, AlikeProof(some, len(everybody), 0, digest), COMPARE_ROUND)
+    told = yield Gather(everybody, AlikeTag, COMPARE_ROUND, len(everybody), 2)
+    digests = tuple(hashlib.sha256(b"".join(told[party].owns[thing] for party in some)).digest() for thing in (0, 1))
+    yield Send(everybody, AlikeProof(some, len(everybody), (0, 0), digests), COMPARE_ROUND)
 
 
 def test_a_server_cannot_say_that_all_are_alike_when_one_is_not() -> None:
     with pytest.raises(NotAlike) as caught:
-        compare(contexts={TWO: b"told otherwise"}, server=count_some(clients(3), clients(3)))
+        compare(contexts={TWO: OTHER}, server=count_some(clients(3), clients(3)))
     assert caught.value.odd == SERVER
 
 
@@ -117,7 +124,7 @@ def changed(change: Any) -> Tap:
     "change",
     [
         lambda body: body[:-1] + bytes([body[-1] ^ 1]),
-        lambda body: body[:5] + bytes(32),
+        lambda body: body[:5] + bytes(32) + body[37:],
         lambda body: b"\x05" + body[1:],
     ],
     ids=["a bit", "zeros", "another set"],
@@ -141,13 +148,13 @@ def test_a_malformed_proof_is_the_server_s_fault(change: Any) -> None:
 
 
 def test_a_proof_names_no_stranger() -> None:
-    body = AlikeProof((ONE, THREE), 3, 2, SECRET).body()
-    assert AlikeProof.read(body, 3) == AlikeProof((ONE, THREE), 3, 2, SECRET) and len(body) == proof_bytes(3)
+    proof = AlikeProof((ONE, THREE), 3, (2, 0), (SECRET, SECRET[::-1]))
+    assert AlikeProof.read(proof.body(), (3, 2)) == proof and len(proof.body()) == proof_bytes(3, 2)
     with pytest.raises(ValueError, match="rank of one of 3 clients"):
-        AlikeProof.read(body[:1] + b"\x04" + body[2:], 3)
+        AlikeProof.read(proof.body()[:1] + b"\x04" + proof.body()[2:], (3, 2))
 
 
-@pytest.mark.parametrize("size", [0, TAG_BYTES - 1, TAG_BYTES + 1])
+@pytest.mark.parametrize("size", [0, TAG_BYTES, 2 * TAG_BYTES - 1, 2 * TAG_BYTES + 1])
 def test_a_tag_of_another_length_is_its_sender_s_fault(size: int) -> None:
     def tap(sender: PartyId, receiver: PartyId, header: Any, body: bytes) -> bytes:
         return bytes(size) if sender == TWO else body

@@ -212,8 +212,14 @@ GOLDEN: dict[str, tuple[Message, Any, int, str, int]] = {
         bytes(32).hex() + POINTS[0].hex() + POINTS[1].hex() + SEALED.hex() + SIGNATURE.hex(),
         0,
     ),
-    "alike tag": (AlikeTag(*POINTS), None, 23, POINTS[0].hex() + POINTS[1].hex(), 0),
-    "alike proof": (AlikeProof((P1, P3), 3, 2, POINTS[0]), 3, 24, "0502000000" + POINTS[0].hex(), 0),
+    "alike tag": (AlikeTag(*((each,) for each in POINTS)), 1, 23, POINTS[0].hex() + POINTS[1].hex(), 0),
+    "alike proof": (
+        AlikeProof((P1, P3), 3, (2, 0), POINTS),
+        (3, 2),
+        24,
+        "0502000000" + POINTS[0].hex() + "00000000" + POINTS[1].hex(),
+        0,
+    ),
     "seed tag": (
         SeedConfirmation(POINTS[0]),
         None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -12,16 +13,18 @@ import numpy as np
 import pytest
 
 from fastlloyd.cli.report import main, verify
+from fastlloyd.crypto.commitment import commit, derive_opening
 from fastlloyd.crypto.link.identity import make_identity
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.crypto.link.signature import sign, verifies
-from fastlloyd.errors import ConfigError
+from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import Release
 from fastlloyd.report.document import Common, Network, Privacy, Round, build_report, encode
 from fastlloyd.report.files import centroids_csv
 from fastlloyd.report.quality import Quality
-from fastlloyd.report.signed import SignedRecord, file_digests, sign_report
+from fastlloyd.report.signed import SIGNED_ELSE, Covers, SignedRecord, file_digests, sign_report
+from fastlloyd.wire.header import PartyId
 
 RUN, DELTA, AGREED = "00ff", 1e-6, bytes(range(32))
 IDENTITIES = [make_identity(f"site {rank}", rank) for rank in range(3)]
@@ -55,11 +58,20 @@ def folder(tmp_path: Path) -> Path:
     files = {"centroids.csv": centroids_csv(["a", "b"], np.eye(2))}
     result = SignedRecord(common=common, releases=plain, features=["a", "b"], noisy_sizes=[3.5, 4.5], files=files)
     digest = ROSTER.digest()
-    entries = []
+    entries: list[dict[str, Any]] = []
     for rank, one in enumerate(IDENTITIES):
-        covers = "result" if rank else "public"
-        signature = sign(one, result.statement(digest, AGREED, covers)).hex()
-        entries.append({"rank": rank, "name": one.name, "covers": covers, "signature": signature, "problem": None})
+        covers: Covers = "result" if rank else "public"
+        opening = bytes([rank]) * 32 if rank else None
+        entries.append(
+            {
+                "rank": rank,
+                "name": one.name,
+                "covers": covers,
+                "opening": None if opening is None else opening.hex(),
+                "signature": sign(one, result.statement(digest, AGREED, covers, opening)).hex(),
+                "problem": None,
+            }
+        )
     signatures = {
         "roster": digest.hex(),
         "agreed": AGREED.hex(),
@@ -127,6 +139,9 @@ CHANGES = [
     put("protocol", value="glloyd"),
     put("signatures", "agreed", value="ab" * 32),
     put("signatures", "files", value={}),
+    put("signatures", "parties", 1, "opening", value="ab" * 32),
+    put("signatures", "parties", 1, "opening", value=None),
+    put("signatures", "parties", 1, "covers", value="centroids"),
 ]
 
 
@@ -199,6 +214,86 @@ def test_a_party_that_did_not_sign_is_named(folder: Path) -> None:
 
     edit(folder, drop, resign=True)
     assert verify(folder, folder / "roster.toml").endswith("not by client 2")
+
+
+def test_a_party_that_signed_something_else_fails_the_check(folder: Path) -> None:
+    # Old reports have the same sentence.
+    edit(folder, lambda report: report["signatures"]["parties"][2].update(signature=None, problem=SIGNED_ELSE))
+    edit(folder, lambda report: None, resign=True)
+    with pytest.raises(ConfigError, match="client 2 signed something else than client 1, who wrote"):
+        verify(folder, folder / "roster.toml")
+
+
+def as_schema_4(folder: Path) -> None:
+    """Write the report as the program before schema 5 did: the digest of the result signed as it is."""
+    report = json.loads((folder / "report.json").read_text())
+    report["schema"] = 4
+    public = {
+        "protocol": report["protocol"],
+        "run": RUN,
+        "parties": report["parties"],
+        "parameters": report["parameters"],
+        "releases": [
+            {name: value for name, value in entry.items() if name not in ("seen_by", "run")}
+            for entry in report["privacy"]["releases"]
+        ],
+        "included": [entry["clients_included"] for entry in report["rounds"]],
+    }
+    result = {"features": ["a", "b"], "files": report["signatures"]["files"], "noisy_sizes": [3.5, 4.5]}
+    for rank, (one, entry) in enumerate(zip(IDENTITIES, report["signatures"]["parties"], strict=True)):
+        del entry["opening"]
+        statement = {
+            "run": RUN,
+            "roster": ROSTER.digest().hex(),
+            "agreed": AGREED.hex(),
+            "public": hashlib.sha256(canonical(public)).hexdigest(),
+            "result": hashlib.sha256(canonical(result)).hexdigest() if rank else None,
+        }
+        entry["signature"] = one.key.sign(b"fastlloyd signed record 1\0" + canonical(statement)).hex()
+    report["signatures"]["writer"]["signature"] = None
+    report["signatures"]["writer"]["signature"] = (
+        IDENTITIES[1].key.sign(b"fastlloyd signed record 1\0" + canonical(report)).hex()
+    )
+    (folder / "report.json").write_text(encode(report))
+
+
+def canonical(values: Any) -> bytes:
+    return json.dumps(values, sort_keys=True, separators=(",", ":")).encode()
+
+
+def test_a_report_of_schema_4_verifies_as_it_did(folder: Path) -> None:
+    as_schema_4(folder)
+    assert "signed by site 0 (the server), site 1 (client 1), site 2 (client 2)" in verify(
+        folder, folder / "roster.toml"
+    )
+    # Nothing of one schema passes as the other: each has a label of its own.
+    edit(folder, put("schema", value=5), resign=True)
+    with pytest.raises(ConfigError, match="opening"):
+        verify(folder, folder / "roster.toml")
+
+
+def test_a_result_is_never_signed_without_an_opening() -> None:
+    common = Common(
+        run=RUN,
+        protocol="lloyd",
+        clients=1,
+        authenticated=True,
+        parameters={},
+        rounds=[],
+        setup_seconds=0.0,
+        network=Network(transport="shm"),
+    )
+    record = SignedRecord(common=common, releases=[], features=["a"])
+    with pytest.raises(InternalError, match="without an opening"):
+        record.statement(ROSTER.digest(), AGREED, "result", None)
+    assert record.statement(ROSTER.digest(), AGREED, "public", None)
+
+
+def test_a_commitment_is_to_its_digest_under_its_opening() -> None:
+    one, two = bytes(range(32)), bytes(range(1, 33))
+    assert len({commit(digest, opening) for digest in (one, two) for opening in (one, two)}) == 4
+    openings = {derive_opening(seed, run, PartyId(i)) for seed in (one, two) for run in (b"a", b"b") for i in (1, 2)}
+    assert len(openings) == 8
 
 
 def test_a_signature_is_of_its_key_and_its_bytes() -> None:
