@@ -8,7 +8,9 @@ before or just after it. Then all parties resume, and may be killed again. At th
 - whatever the crash left was accepted, if all parties had begun the run;
 - each ledger holds each release once, those of the uninterrupted run, and the report the same epsilon;
 - no party ever sent two messages of one kind and round that differ, over all resumes: no fresh noise, no second vector
-  under a mask;
+  under a mask. The comparison at the end is none of a round: its tags are bytes of a stream whose key is made of the
+  common seed and of all that was heard, and in a resumed session the server says how many rounds it has closed;
+- who ended well has a result;
 - without noise (`lloyd`, `kfed`) the centres are those of an uninterrupted run.
 
 `FOLDER/kills.jsonl` holds a line per run.
@@ -31,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from fastlloyd.errors import EXIT_BUG, EXIT_INPUT, EXIT_OK
-from fastlloyd.wire.header import FINAL_ROUND, SETUP_ROUND, Header
+from fastlloyd.wire.header import COMPARE_ROUND, FINAL_ROUND, SETUP_ROUND, Header
 from tests.adversary.arena import Ended, TcpRun, warm_up
 from tests.adversary.play import PLAYS, Play, build
 
@@ -140,11 +142,11 @@ class Story:
         return len(runs) == 1
 
     def over(self) -> bool:
-        """Whether some party has ended the run well: then all have written their results."""
+        """Whether some party has ended the run well: then all have heard the result, and who lives wrote it."""
         return any(not (folder / "run").exists() for folder in self.state.glob("*"))
 
     def tell(self, draw: random.Random, seconds: float) -> Path | None:
-        """Kill and resume until the run is over; give the folder of its last session."""
+        """Kill and resume until the run is over; give the folder of a client's result."""
         resume = False
         for number in range(MOST_RESUMES + 1):
             last = number == MOST_RESUMES
@@ -153,7 +155,7 @@ class Story:
             ended = self.session(number, resume=resume, kills=kills)
             killed = -signal.SIGKILL in ended.codes
             if set(ended.codes) == {EXIT_OK} or (killed and self.over()):
-                return self.folder / str(number)
+                return self._written(self.folder / str(number), ended)
             if not killed:
                 self.faults.append(f"refused without a reason: {ended.codes} {[text[-300:] for text in ended.said]}")
                 return None
@@ -166,6 +168,17 @@ class Story:
         self.faults.append("it did not end")
         return None
 
+    def _written(self, folder: Path, ended: Ended) -> Path | None:
+        """Return the folder of a client's result; every client that ended well has one."""
+        found = None
+        for rank in range(1, self.play.clients + 1):
+            own = folder / f"out-{rank}"
+            if (own / "report.json").exists():
+                found = found or own
+            elif ended.codes[rank] == EXIT_OK:
+                self.faults.append(f"client {rank} ended well without a result")
+        return found
+
     def _refuse_unbegun(self, number: int) -> None:
         """What not all have begun cannot be resumed, and is refused with a sentence."""
         ended = self.session(1000 + number, resume=True, kills={})
@@ -174,7 +187,7 @@ class Story:
 
     def check(self, results: Path, reference: Path) -> None:
         """Compare with an uninterrupted run."""
-        told, expected = (json.loads((out / "out-1" / "report.json").read_text()) for out in (results, reference))
+        told, expected = (json.loads((out / "report.json").read_text()) for out in (results, reference))
         for name in ("epsilon", "delta", "spent_epsilon"):
             if told["privacy"][name] != expected["privacy"][name]:
                 self.faults.append(f"{name} is {told['privacy'][name]}, expected {expected['privacy'][name]}")
@@ -186,7 +199,7 @@ class Story:
             if set(counts.values()) - {1} or own != releases:
                 self.faults.append(f"{path.parent.name}'s ledger is not that of the plan: {sorted(counts.items())}")
         if self.play.name in EXACT:
-            mine, theirs = ((out / "out-1" / "centroids.csv").read_text() for out in (results, reference))
+            mine, theirs = ((out / "centroids.csv").read_text() for out in (results, reference))
             if mine != theirs:
                 self.faults.append("other centres than without an interruption")
 
@@ -206,7 +219,7 @@ def _messages(path: Path) -> Iterator[tuple[Header, int, bytes]]:
             continue
         frame = bytes.fromhex(entry["frame"])
         header = Header.decode(frame)
-        if header.round not in (SETUP_ROUND, FINAL_ROUND):
+        if header.round not in (SETUP_ROUND, COMPARE_ROUND, FINAL_ROUND):
             yield header, entry["rank"], frame[8:]
 
 
@@ -226,7 +239,7 @@ def campaign(out: Path, names: Sequence[str], kills: int, seed: int) -> list[dic
         ended = TcpRun(play_for(name), stage, out / "reference" / name).run()
         if set(ended.codes) != {EXIT_OK}:
             raise RuntimeError(f"an honest run of {name} failed: {ended}")
-        references[name] = (out / "reference" / name, ended.seconds)
+        references[name] = (out / "reference" / name / "out-1", ended.seconds)
     kept: list[dict[str, Any]] = []
     while sum(line["kills"] for line in kept) < kills:
         name = names[len(kept) % len(names)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import defaultdict
 from fractions import Fraction
@@ -11,12 +12,17 @@ import pytest
 from scipy import stats
 
 from fastlloyd.field.lagrange import Code
+from fastlloyd.party.effects import Send
+from fastlloyd.protocols.secfc.client import _Exchange
 from fastlloyd.protocols.secfc.math import masks as masks_module
+from fastlloyd.protocols.secfc.math.attempt import Attempt
+from fastlloyd.protocols.secfc.math.coded import Coder
 from fastlloyd.protocols.secfc.math.rotation import squared_norm_bound
 from fastlloyd.protocols.secfc.math.signs import largest_difference, largest_value
 from fastlloyd.protocols.secfc.math.start import coins, first_seed
-from fastlloyd.protocols.secfc.messages import CodedValues, ValuesFormat
+from fastlloyd.protocols.secfc.messages import CodedValues, Signs, ValuesFormat
 from fastlloyd.protocols.secfc.setup_messages import ArrayFormat, DataShares
+from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import PartyId
 from tests.protocols.secfc.support import Run, mixture, plan_for, run
 
@@ -199,3 +205,30 @@ def test_nothing_secret_is_shown() -> None:
     outcome = run(mixture(30, 2, 3), 2, clients=3, settings={"reveal_centers": True})
     text = repr(outcome.first) + repr(outcome.server)
     assert "raw" not in text and "labels" not in text
+
+
+@pytest.mark.parametrize("changed", [0, 7, 39])
+def test_the_masks_of_a_message_follow_every_sign_that_came_before(changed: int) -> None:
+    """A server that tells two clients different things, or one client two things, gets values under other masks."""
+    plan = plan_for(40, 3, 2, settings={"starts": 1})
+    raw = np.random.default_rng(0).integers(-1000, 1000, (40, 3))
+    shares = plan.code.share(plan.field.encode(raw), SecretRandom())[:, 0].astype(np.float32)
+    orders = []
+    for flip in (False, True):
+        coder = Coder(plan.code, shares)
+        exchange = _Exchange(PartyId(1), plan, coder, bytes(32), bytes(16))
+        step = exchange.step([Attempt(plan, coder, 0).step()])
+        assert isinstance(next(step), Send)
+        effect = step.send(None)
+        signs = np.zeros(effect.format.values, dtype=np.bool_)
+        signs[changed] = flip
+        before = exchange._masks()
+        step.send(Signs(signs, plan.everybody, effect.format))
+        with contextlib.suppress(StopIteration):
+            step.send(None)
+        after = exchange._masks()
+        for masks in (before, after):
+            values = masks.sums((50,), 0).ravel()[:50]
+            orders.append((*masks.shuffled(50), *masks.signs(50).factors, *values))
+    assert orders[0] == orders[2]
+    assert (np.array(orders[1]) == np.array(orders[3])).mean() < 0.1

@@ -448,3 +448,34 @@ def test_products_are_made_for_the_largest_weights_and_as_many_corners_as_are_ad
     largest = [np.abs(computer.factors(part)).max() for part in computer._parts]
     largest.append(np.abs(computer.values(np.zeros((2, plan.d)), 0, 0)).max())
     assert claimed == 2.0**plan.scales.weight_bits >= max(largest)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_is_added_up_twice_goes_out_under_fresh_encryptions(workers: int) -> None:
+    """Else vectors, which the key holder gets in clear, would show with what a column was multiplied."""
+    plan = linear_plan(40, 2, degree=8)
+    points, start = blobs(40, 2, 2, seed=1)
+    context = ckks.Context(plan.encryption)
+    holder = ckks.KeyHolder(context)
+    own = columns_of(plan, points, plan.computing)
+    with WorkerEngine(plan, own, workers) if workers > 1 else nullcontext(make_engine(plan, own)) as engine:
+        engine.keys((holder.public_key(),))
+        parts = linear.encrypt_block(plan, context, holder, columns_of(plan, points, plan.holder), 0)
+        engine.load(plan.holder, 0, parts)
+        one, other = (computing._follow(engine.evaluate(start), t) for t in range(2))
+        samples = [_end_of(work) for work in (one, other)]
+    assert (samples[0].vectors != samples[1].vectors).mean() > 0.999
+    opened = [lwe.switch(sample, context.modulus, plan.scales.wire_bits) for sample in samples]
+    values = [
+        lwe.open_samples(sample, holder.coefficients(), context.modulus, plan.scales.wire_bits) for sample in opened
+    ]
+    assert np.abs(values[0] - values[1]).max() < plan.scales.flood * plan.unit
+
+
+def _end_of(work):
+    """Let an engine end."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value

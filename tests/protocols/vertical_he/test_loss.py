@@ -12,12 +12,15 @@ from numpy.typing import NDArray
 
 pytest.importorskip("tenseal")
 
+from scipy import stats
+
 from fastlloyd.bench.vertical_he.clear import circuit_weights, grid_sums, with_sums
 from fastlloyd.bench.vertical_he.data import load_points
 from fastlloyd.bench.vertical_he.run import Case, plain_lloyd, plan_case, run_case
 from fastlloyd.errors import ConfigError
 from fastlloyd.kmeans.metrics import nearest
 from fastlloyd.protocols.vertical_he.math.grid import count_cells
+from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.reference import soft_steps, soft_sums
 from fastlloyd.protocols.vertical_he.rounds import first_centers
 from fastlloyd.protocols.vertical_he.settings import Settings
@@ -65,6 +68,18 @@ def soft_lloyd(points: Array, start: Array, step: Step, hidden: int) -> Array:
         counts = sums[:, :1]
         centers = np.where(counts >= 1.0, sums[:, 1:] / np.maximum(counts, 1.0), centers)
     return centers
+
+
+def cost_of_noise(plan: Plan, points: Array, centers: Array) -> float:
+    """Bound what the flooding noise of the last round adds to the loss, but for a chance of 1e-6.
+
+    Each side's noise on the circuit's numbers is that of several records: a centre of n records is off by it over n, in
+    its sum and, times a coordinate of at most 1, in its count.
+    """
+    counts = np.bincount(nearest(points, centers)[0], minlength=plan.k)
+    variance = plan.noises * (plan.count_scale**2 + plan.sum_scale**2) / plan.unit**2
+    squares = stats.chi2(plan.k * plan.d).isf(1e-6)
+    return float(squares * variance / counts[counts > 0].min() / len(points) / 4.0)
 
 
 @pytest.mark.parametrize("hidden", [1, 2])
@@ -116,14 +131,15 @@ def test_ten_soft_rounds_are_within_one_per_cent_of_lloyd_s(
         ("synth-4000-5-4", 5, (2, 2), "linear"),
     ],
 )
-def test_ten_encrypted_rounds_without_dp_noise_are_within_one_per_cent_of_lloyd_s(
+def test_ten_encrypted_rounds_are_within_one_per_cent_and_their_flooding_noise_of_lloyd_s(
     name: str, k: int, columns: tuple[int, ...], scheme: str
 ) -> None:
     points = points_of(name)
     for seed in range(3):
         case = Case(k=k, widths=columns, rounds=ROUNDS, noise="flooding", scheme=scheme, seed=seed)
-        plain = plain_lloyd(points, first_centers(plan_case(case, len(points))), ROUNDS)
-        assert run_case(case, points, 2)["loss"] <= 1.01 * loss(points, plain)
+        plan = plan_case(case, len(points))
+        plain = plain_lloyd(points, first_centers(plan), ROUNDS)
+        assert run_case(case, points, 2)["loss"] <= 1.01 * loss(points, plain) + cost_of_noise(plan, points, plain)
 
 
 @pytest.mark.slow

@@ -382,3 +382,15 @@ def test_a_plan_with_another_radius_or_less_noise_on_steps_is_refused(change: st
     worse = dataclasses.replace(plan, **{change: 0.99 * getattr(plan, change)})
     with pytest.raises(ValueError, match=f"the plan has {change}"):
         check_plan(worse, public, names(3, 1))
+
+
+@pytest.mark.parametrize("own", [2, 3, 5])
+def test_rounding_is_counted_for_every_column_that_steps(own: int) -> None:
+    plan = make_plan(parameters(3000, 4, rounds=6, scheme="linear", computing=0), names(own, 2))
+    counts, sums, steps = plan.releases(0, seen_by="another party")
+    b = plan.scales.error
+    assert len(plan.stepping) == own and b > 0.0
+    # b / sqrt(k) on each of k a outputs; of counts a = 1, of sums of other columns as many as there are.
+    assert counts.sensitivity == pytest.approx(plan.unit * (1.0 + b), rel=1e-12)
+    assert sums.sensitivity == pytest.approx(plan.unit * (1.0 + b) * math.sqrt(2), rel=1e-12)
+    assert steps.sensitivity == pytest.approx(plan.unit * (1.0 + math.sqrt(own) * b), rel=1e-12)

@@ -30,6 +30,7 @@ from fastlloyd.masking.pairwise import PairKey
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import SERVER, Header, PartyId, clients
+from tests.protocols.vertical_dp.support import Replay
 
 RUN, OTHER_RUN = bytes(range(16)), bytes(range(1, 17))
 COUNT = 5
@@ -318,3 +319,23 @@ def test_on_resume_the_client_with_another_seed_is_named() -> None:
     assert caught.value.rank == 3
     with pytest.raises(SecurityError, match="client 5 does not agree"):
         agree(stored=seeds, contexts={PartyId(5): bytes(31) + b"\x01"})
+
+
+@pytest.mark.parametrize("other", [1, 2, 3])
+def test_the_seed_is_made_of_every_contributors_part(other: int) -> None:
+    """Whoever knows the parts of all contributors but one knows nothing of the seed."""
+
+    def seed(changed: int) -> bytes:
+        everybody, run = clients(4), bytes(16) + RUN
+
+        def life(me: PartyId) -> Any:
+            own = Sealing(me=me, clients=everybody, run_id=RUN, run=run, context=bytes(32), credentials=Credentials())
+            return own.agree(Replay(100 + me.rank if me.rank == changed else me.rank))
+
+        lives = {me: life(me) for me in everybody}
+        server = relay_seed(everybody, run=run, credentials=Credentials(), resumed=False)
+        found = set(Simulation({SERVER: server, **lives}).run().values()) - {None}
+        assert len(found) == 1
+        return found.pop()
+
+    assert seed(0) == seed(4) != seed(other)

@@ -127,3 +127,19 @@ def test_secrets_survive_storage_and_show_nowhere() -> None:
     text = repr(pairs) + repr(PairwiseMasks(pairs, Ring(32), 4, RUN)) + repr(PairKey(content[:32]))
     for secret in pairs.secrets.values():
         assert secret.hex() not in text and repr(secret)[2:-1] not in text
+
+
+def test_a_stream_knows_its_pair_even_under_one_secret() -> None:
+    pairs = PairSecrets(PartyId(2), {PartyId(1): b"p" * 32, PartyId(3): b"p" * 32})
+    # With one stream for both pairs the two would cancel: 1 < 2 takes it off, 2 < 3 adds it.
+    mask = PairwiseMasks(pairs, Ring(32), 64, RUN).mask(0, PartyId(2), NO_HISTORY)
+    assert np.count_nonzero(mask) > 60
+
+
+@pytest.mark.parametrize("place", range(32))
+def test_every_byte_of_the_history_counts(place: int) -> None:
+    (one, *_) = masks(2)
+    history = bytearray(continue_history(NO_HISTORY, b"reply"))
+    before = one.mask(1, one.me, bytes(history))
+    history[place] ^= 1
+    assert np.count_nonzero(before != one.mask(1, one.me, bytes(history))) > 60

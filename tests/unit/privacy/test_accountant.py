@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 
+import mpmath
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import assume, given, settings
@@ -227,3 +228,19 @@ assert gaussian_noise_multiplier(1.0, 1e-5) > 1
 assert not [name for name in sys.modules if name.startswith("scipy")]
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize(("epsilon", "count"), [(0.01, 4096), (1.0, 5000), (3.0, 200)])
+def test_what_is_cut_off_of_responses_is_counted_as_without_privacy(epsilon: float, count: int) -> None:
+    """The masses that are kept, and the one that is counted as lost, are no less than all of it."""
+    kept, beyond = accountant._response_losses(epsilon, count, 1e-3)
+    with mpmath.workdps(60):
+        p = 1 / (1 + mpmath.exp(-mpmath.mpf(epsilon)))
+        # What a response of probability below e^-80 has, exactly.
+        cut = mpmath.fsum(
+            mass
+            for ones in range(count + 1)
+            if (mass := mpmath.binomial(count, ones) * p**ones * (1 - p) ** (count - ones)) < mpmath.exp(-80)
+        )
+        assert 0 < cut <= beyond <= 1.000001 * (count + 1) * mpmath.exp(-80)
+    assert math.fsum(kept.values()) == pytest.approx(1.0, abs=1e-9)

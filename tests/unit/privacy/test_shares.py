@@ -19,12 +19,15 @@ from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
 from fastlloyd.privacy.shares import (
     SMOOTHING,
+    draw_gaussian_share,
+    draw_laplace_share,
     event_multiplier,
     noise_price,
     spread,
     zcdp_epsilon,
     zcdp_noise_multiplier,
 )
+from fastlloyd.randomness.secret import SecretRandom
 
 
 def tau(share: float, shares: int) -> float:
@@ -256,3 +259,16 @@ def test_the_correction_of_one_share_is_that_of_the_shifted_sums() -> None:
     assert share_correction(1e3, 1, 7) == pytest.approx(35.0 * math.exp(-18.0 * math.pi**2), rel=1e-12, abs=0.0)
     tau = 10.0 * (math.exp(-(math.pi**2) * 0.25) + math.exp(-(math.pi**2) * 0.25 * 4.0 / 3.0))
     assert share_correction(0.5, 3, 2) == pytest.approx(tau, rel=1e-9)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 40])
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+def test_so_many_shares_have_the_variance_of_the_whole_noise(kind: str, count: int) -> None:
+    """The variance of 20,000 sums of shares is off by 1 % (2.5 % for Laplace noise); seven of these: below 1e-11."""
+    secret, scale, size = SecretRandom(), 400.0, 20_000
+    draw = draw_gaussian_share if kind == "gaussian" else draw_laplace_share
+    one = draw(scale, count, size, secret).astype(float)
+    whole = scale**2 if kind == "gaussian" else 0.5 / math.sinh(0.5 / scale) ** 2
+    excess = 0.0 if kind == "gaussian" else 3.0 * count  # of a Polya share's kurtosis
+    deviation = math.sqrt((2.0 + excess) / size)
+    assert count * (one**2).mean() == pytest.approx(whole, rel=7.0 * deviation)

@@ -120,7 +120,9 @@ def cut_norm(points: GridPoints, limit: int) -> GridPoints:
             cut = np.trunc(points.raw_coordinates[:, rows] * factor)
             coordinates[:, rows] = cut
             norms[rows] = np.einsum("ij,ij->j", cut, cut)
-            # Rounding of the factor alone can leave a point too long: take a little more off.
+            # Rounding could leave a point too long only where limit^2 is 2^50 or more: the squares of what is truncated
+            # exceed limit^2 by a share of 2^-50 at most, and both are integers. This is a second guard, whatever the
+            # limit is, and no test can see it go.
             again = norms[rows] > square
             rows, factor = rows[again], factor[again] * (1.0 - 2.0**-30)
     return GridPoints(coordinates, norms, points.fraction_bits, points.passes)

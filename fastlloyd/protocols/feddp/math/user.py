@@ -232,6 +232,8 @@ def cut_means(
         means = np.trunc(raw_means * factor[owner][:, None]).astype(np.int64)
         units = np.floor(factor * float(1 << bits)).astype(np.int64)
         squares = np.add.reduceat(np.einsum("ij,ij->i", means, means), first)
+        # The first factor bounds the units already: floor(unit_limit / clusters), exact below 2^53. Their check
+        # is a second guard, and no test can see it go.
         over = (squares > mean_limit * mean_limit) | (units * clusters > unit_limit)
         if not over.any():
             return means, units[owner]

@@ -1,0 +1,44 @@
+"""A server that gives the id of an earlier run to a new one is refused by every client, whatever the protocol.
+
+The ledger tells releases apart by run, round and name: those of such a run would not be counted again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from fastlloyd.errors import PeerError
+from fastlloyd.privacy.release import Release
+from fastlloyd.protocols.registry import PROTOCOLS
+from fastlloyd.run import in_memory
+from fastlloyd.wire.header import PartyId
+from tests.contracts.life import CLIENTS, config
+
+BEFORE = Release(
+    round=0, name="sums", mechanism="gaussian", sensitivity=1.0, norm="l2", noise_scale=10.0, unit="1", seen_by="all"
+)
+
+
+COUNTS = {protocol: 1 if protocol == "vertical-he" else CLIENTS.get(protocol, 2) for protocol in PROTOCOLS}
+"""Clients of each protocol's run."""
+
+
+@pytest.mark.parametrize(
+    ("protocol", "victim"), [(protocol, rank) for protocol, count in COUNTS.items() for rank in (1, count)]
+)
+def test_the_id_of_an_earlier_run_is_refused(protocol: str, victim: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = in_memory.start_session
+
+    def with_a_past(me: PartyId, *given: Any, run_id: bytes, **options: Any) -> Any:
+        session = start(me, *given, run_id=run_id, **options)
+        if me.rank == victim:
+            session.ledger.record([dataclasses.replace(BEFORE, run=run_id.hex())])
+        return session
+
+    monkeypatch.setattr(in_memory, "start_session", with_a_past)
+    with pytest.raises(PeerError, match="id of an earlier run") as caught:
+        in_memory.run_together(config(protocol), COUNTS[protocol])
+    assert caught.value.rank == 0
