@@ -19,6 +19,15 @@ def usage() -> str:
     return "\n".join([*lines, "", "Without a launcher of your own: fastlloyd run -n 3", ""])
 
 
+def _numbers() -> str:
+    """Return what parties compare beside their configurations: versions of messages and, by protocol, of results."""
+    from fastlloyd.protocols.registry import results_versions
+    from fastlloyd.wire.header import PROTOCOL_VERSION
+
+    results = ", ".join(f"{name} {number}" for name, number in results_versions())
+    return f"messages: {PROTOCOL_VERSION}\nresults: {results}"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -26,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.write(usage())
         return 0
     if words[0] == "--version":
-        sys.stdout.write(f"fastlloyd {__version__}\n")
+        sys.stdout.write(f"fastlloyd {__version__}\n{_numbers()}\n")
         return 0
     if words[0] not in COMMANDS:
         close = did_you_mean(words[0], COMMANDS)

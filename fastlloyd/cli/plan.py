@@ -41,6 +41,8 @@ def main(argv: Sequence[str]) -> int:
 
     clients = _clients(config) if arguments.n is None else arguments.n - 1
     lines = find_face(config.protocol).plan_lines(config, clients, _features(config, arguments.d))
+    number = find(config.protocol).results
+    lines.insert(1, f"results: version {number} of {config.protocol}; a party whose build has another one is refused")
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
 

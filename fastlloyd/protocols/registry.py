@@ -58,6 +58,9 @@ class Row:
         Whether its server may have records of its own (`--server-data`).
     workers : bool
         Whether one of its parties computes in several processes (`--workers`).
+    results : int
+        Version of its results, 1 or more: raised whenever the same records, public values and random bits come to
+        another result. Parties with different ones refuse each other.
     """
 
     name: str
@@ -70,6 +73,7 @@ class Row:
     pure: bool = False
     server_data: bool = False
     workers: bool = False
+    results: int = 1
 
 
 _HERE = "fastlloyd.protocols"
@@ -235,6 +239,15 @@ def summaries() -> Iterator[tuple[str, str]]:
             yield name, "cannot be used; `fastlloyd plan --protocol` says why"
 
 
+def results_versions() -> Iterator[tuple[str, int]]:
+    """Yield name and version of the results of each protocol that can be used."""
+    for name in names():
+        try:
+            yield name, find(name).results
+        except ConfigError:
+            continue
+
+
 def _entry_points() -> Iterator[EntryPoint]:
     """Yield what other distributions add."""
     from importlib.metadata import entry_points
@@ -251,6 +264,8 @@ def _load(point: EntryPoint) -> Row:
         raise _refuse(point, f"expected a Row named {point.name!r}, got {row!r}")
     if not _NAME.fullmatch(row.name) or row.name in RESERVED:
         raise _refuse(point, "its name is not made of small letters, digits and dashes, or is taken")
+    if type(row.results) is not int or row.results < 1:
+        raise _refuse(point, f"expected an integer of 1 or more as the version of its results, got {row.results!r}")
     if row.partition not in get_args(Partition):
         raise _refuse(point, f"expected the partition {' or '.join(get_args(Partition))}, got {row.partition!r}")
     return row

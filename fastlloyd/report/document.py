@@ -148,6 +148,8 @@ class Common:
     ----------
     run : str
         Lower-case hexadecimal name of the run.
+    results_version : int
+        Version of the protocol's results, as its row has it.
     parameters : dict
         All public parameters, of the protocol too.
     traffic : Traffic
@@ -158,6 +160,7 @@ class Common:
 
     run: str
     protocol: str
+    results_version: int
     clients: int
     authenticated: bool
     parameters: Mapping[str, Any]
@@ -176,6 +179,7 @@ class Common:
             parties["masking"] = self.masking
         return {
             "protocol": self.protocol,
+            "results_version": self.results_version,
             "run": self.run,
             "parties": parties,
             "parameters": dict(self.parameters),

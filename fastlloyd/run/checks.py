@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 
 from fastlloyd.errors import ConfigError, DataError, PeerError, RangeError, Reason
 from fastlloyd.life.hello import Announced, refuse_plan
+from fastlloyd.protocols.registry import find
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.session import Session
-from fastlloyd.wire.header import SERVER
+from fastlloyd.wire.header import PROTOCOL_VERSION, SERVER
 
 P = TypeVar("P")
 
@@ -67,6 +68,38 @@ def refuse_other_protocol(stored: Mapping[str, Any], protocol: str) -> None:
             f"{before}, or start anew without --resume",
             reason=Reason.RESUME,
         )
+
+
+def build_numbers(protocol: str) -> dict[str, int]:
+    """Return what a build must have in common with the one that began a run, to go on with it."""
+    return {"protocol_version": PROTOCOL_VERSION, "results_version": find(protocol).results}
+
+
+def refuse_other_build(stored: Mapping[str, Any], protocol: str) -> None:
+    """Refuse to go on with a run of a build that sends other messages or comes to other results.
+
+    Parameters
+    ----------
+    stored : mapping
+        The facts of the interrupted run.
+    protocol : str
+        Of this run.
+
+    Raises
+    ------
+    ConfigError
+        The numbers of `build_numbers` differ, or the state has none.
+    """
+    for name, here in build_numbers(protocol).items():
+        what = "messages" if name == "protocol_version" else f"the results of {protocol}"
+        if stored.get(name) != here:
+            there = f"with version {stored[name]}" if name in stored else "by a build that noted no version"
+            raise ConfigError(
+                f"--resume: the interrupted run was begun {there} of {what}, this build has version {here}; "
+                "resume with the build that began it, or start anew without --resume (what was released stays in the "
+                "ledger)",
+                reason=Reason.RESUME,
+            )
 
 
 def refuse_resume(config: RunConfig, *, because: str, spent: str) -> None:

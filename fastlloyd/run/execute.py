@@ -44,7 +44,7 @@ from fastlloyd.protocols.registry import find
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.report.earlier import find_earlier
 from fastlloyd.report.files import output_folder
-from fastlloyd.run.checks import refuse_other_protocol
+from fastlloyd.run.checks import build_numbers, refuse_other_build, refuse_other_protocol
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.driver import Deadlines, Driver
 from fastlloyd.run.files import Files, HeldFiles, ResultFiles, ServerFiles
@@ -185,6 +185,7 @@ def _prepare(
             if config.resume:
                 prepared.facts = prepared.state.facts()
                 refuse_other_protocol(prepared.facts["plan"], config.protocol)
+                refuse_other_build(prepared.facts, config.protocol)
         if announcer.one_host:
             refuse_one_file(prepared.config, prepared.common, count)
         if not config.overwrite:
@@ -321,6 +322,7 @@ def _live(prepared: _Prepared, session: Session, links: SecureLinks, files: File
         run_id=session.facts.run_id,
         state=prepared.state,
         resumed=session.resumed,
+        build=build_numbers(config.protocol),
         budget=config.budget,
         transcript=Transcript(session.digest),
         publish=CostKeeper(session.facts, session.meter, announcer, session.everybody).publish,

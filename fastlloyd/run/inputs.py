@@ -27,7 +27,7 @@ from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig, public_part
 from fastlloyd.version import __version__
 from fastlloyd.wire.header import PROTOCOL_VERSION
-from fastlloyd.wire.values import MOST_TOLD_BYTES, canonical
+from fastlloyd.wire.values import BUILD, MOST_TOLD_BYTES, canonical
 
 DEFAULT_DATASET = "photo"
 _MOST_PARTIES_TOLD = 100
@@ -65,6 +65,7 @@ class CommonInputs:
         return {
             **public_part(config),
             "version": PROTOCOL_VERSION,
+            "results_version": find(config.protocol).results,
             "resume": config.resume,
             "public": dataclasses.asdict(self.public),
             "caps": self.caps,
@@ -131,15 +132,16 @@ def public_values(config: RunConfig, common: CommonInputs, roster: Roster | None
 
 
 def told(config: RunConfig, common: CommonInputs, roster: Roster | None) -> bytes:
-    """Return the public values as client and server tell them to each other; empty if `MOST_TOLD_BYTES` do not do.
+    """Return the public values as client and server tell them to each other, at most `MOST_TOLD_BYTES`.
 
-    Of a long roster only its digest: M parties that are each told M names would get M times M.
+    Of a long roster only its digest: M parties that are each told M names would get M times M. Where the rest is too
+    long, what tells builds apart is still told.
     """
     values = {**public_values(config, common, roster), "resume": config.resume}
     if len(values["parties"]) > _MOST_PARTIES_TOLD:
         del values["parties"]
     text = canonical(values)
-    return text if len(text) <= MOST_TOLD_BYTES else b""
+    return text if len(text) <= MOST_TOLD_BYTES else canonical({name: values[name] for name in BUILD})
 
 
 def _name_bounds(lo: list[float], hi: list[float], names: tuple[str, ...] | None) -> dict[str, Any]:

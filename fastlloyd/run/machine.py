@@ -77,6 +77,8 @@ class Host:
         None where there is no state directory.
     resumed : bool
         Whether the run goes on with the interrupted one in `state`.
+    build : mapping, optional
+        What `state` notes of this build beside the facts of a run.
     budget : float, optional
         The lifetime limit on epsilon that this run asks for.
     transcript : Transcript, optional
@@ -99,6 +101,7 @@ class Host:
         run_id: bytes,
         state: MachineState | None = None,
         resumed: bool = False,
+        build: Mapping[str, int] | None = None,
         budget: float | None = None,
         transcript: Transcript | None = None,
         afford: Callable[[tuple[Release, ...], float], None] | None = None,
@@ -110,6 +113,7 @@ class Host:
         self._run = run_id.hex()
         self._state = state
         self._resumed = resumed
+        self._build = build or {}
         self._budget = budget
         self._other_budget = afford
         self._publish = publish
@@ -150,7 +154,7 @@ class Host:
             return self._afford(effect.releases, effect.delta)
         if isinstance(effect, Keep):
             if self._state is not None and not self._resumed:
-                self._state.start({"run_id": self._run, **effect.facts})
+                self._state.start({"run_id": self._run, **self._build, **effect.facts})
             return None
         if isinstance(effect, Recall):
             return self._state.rounds(effect.kind) if self._state is not None and self._resumed else {}

@@ -23,6 +23,7 @@ from fastlloyd.data.rows import RawRows
 from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.movement import Movement
 from fastlloyd.privacy.release import ADD_REMOVE, Release
+from fastlloyd.protocols.registry import find
 from fastlloyd.report import document
 from fastlloyd.report.expected import Expected
 from fastlloyd.report.files import bounds_csv, centroids_csv
@@ -111,6 +112,7 @@ def common_part(
     return document.Common(
         run=facts.run_id.hex(),
         protocol=facts.config.protocol,
+        results_version=find(facts.config.protocol).results,
         clients=clients,
         authenticated=facts.authenticated,
         masking=masking,

@@ -39,6 +39,7 @@ from fastlloyd.wire.decode import Within, decode, load_json, show
 from fastlloyd.wire.header import PartyId
 
 _FACTS = "facts.json"
+_KEYS = {"run_id", "plan", "data", "protocol_version", "results_version"}
 _SECRETS = ("seed", "pairs")
 _RUN_ID = re.compile(r"[0-9a-f]{32}")
 _ROUND = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -147,7 +148,7 @@ class StateDir:
         self.save(_FACTS, json.dumps(dict(facts), sort_keys=True).encode())
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts of the interrupted run: run id, plan, and at a client the digest of its records.
+        """Return the facts of the interrupted run: run id, plan, versions, and at a client the digest of its records.
 
         Raises
         ------
@@ -159,8 +160,8 @@ class StateDir:
         self._run_id = label.run
         try:
             facts = load_json(content)
-            if not isinstance(facts, dict) or not {"run_id", "plan"} <= set(facts) <= {"run_id", "plan", "data"}:
-                raise ValueError("expected run_id, plan and at a client data")
+            if not isinstance(facts, dict) or not {"run_id", "plan"} <= set(facts) <= _KEYS:
+                raise ValueError("expected run_id, plan, versions and at a client data")
             if facts["run_id"] != label.run or not _RUN_ID.fullmatch(label.run):
                 raise ValueError(f"expected 32 hexadecimal digits as run_id, got {show(facts['run_id'])}")
             if not isinstance(facts["plan"], dict) or not isinstance(facts.get("data", ""), str):

@@ -18,7 +18,11 @@ from fastlloyd.wire.decode import load_json, show
 
 MOST_TOLD_BYTES = 1 << 20
 """Longest text of values that a party tells another."""
+BUILD = ("protocol", "results_version")
+"""Names of the values that tell whether two builds compute the same."""
 APPROVED = "{}: approved {}, this run has {}"
+COMPARE = "compare flags, run file and roster with its"
+"""What people do about values that differ."""
 _THERE = "{} is {} there and {} here"
 _MOST_DIFFERENCES = 12
 _SHOWN_CHARACTERS = 100
@@ -53,23 +57,40 @@ def explain(theirs: bytes, own: bytes) -> str:
     Parameters
     ----------
     theirs, own : bytes
-        As `canonical` writes them; empty where they are too long.
+        As `canonical` writes them; of those that are too long the ones in `BUILD` alone, or nothing.
 
     Returns
     -------
     str
-        One line for the end of a sentence, without control characters.
+        One line for the end of a sentence, without control characters: what differs, and what to do.
     """
     if not theirs or not own:
-        return "its values are too many to be told"
+        return f"its values are too many to be told; {COMPARE}"
     try:
-        values = load_json(theirs, most_bytes=MOST_TOLD_BYTES)
+        values, mine = load_json(theirs, most_bytes=MOST_TOLD_BYTES), json.loads(own)
         if not isinstance(values, dict):
             raise ValueError(f"expected an object, got {show(values)}")
-        found = differences(values, json.loads(own), _THERE)
+        if other := _other_build(values, mine):
+            return other
+        if set(BUILD) in (values.keys(), mine.keys()):
+            return f"its values are too many to be told; {COMPARE}"
+        found = differences(values, mine, _THERE)
     except ValueError as error:
-        return f"the values that it told cannot be read ({printable(str(error))})"
-    return list_differences(found or ["all values that people set are alike, so the programs differ"])
+        return f"the values that it told cannot be read ({printable(str(error))}); {COMPARE}"
+    same = "all values that people set are alike, so the programs differ"
+    return f"{list_differences(found or [same])}; {COMPARE}"
+
+
+def _other_build(theirs: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+    """Say that two builds come to different results of the same protocol; nothing if they do not."""
+    protocol, number = BUILD
+    there, here = theirs.get(number), own.get(number)
+    if theirs.get(protocol) != own.get(protocol) or type(there) is not int or there == here:
+        return ""
+    return (
+        f"its build of fastlloyd has version {show(there)} of the results of {own[protocol]}, this one has version "
+        f"{here}, and they come to different results; install the same build at all parties"
+    )
 
 
 def list_differences(found: list[str]) -> str:

@@ -253,10 +253,8 @@ def test_what_differs_is_explained_by_what_the_other_one_told():
             for each in links
         ]
     )
-    assert str(errors[0]) == (
-        "client 1 runs with another public configuration: the client has 2; compare flags, run file and roster with its"
-    )
-    assert "the server runs with another public configuration: the server has 1; compare" in str(errors[1])
+    assert str(errors[0]) == ("client 1 runs with another public configuration: the client has 2")
+    assert "the server runs with another public configuration: the server has 1" in str(errors[1])
 
 
 def test_a_confirmation_with_too_many_values_is_refused_when_its_length_is_read():

@@ -8,5 +8,10 @@ data and reports. Read them in this order.
 from fastlloyd.protocols.registry import Row
 
 ROW = Row(
-    "histogram", "fastlloyd_histogram", "horizontal", "a private histogram of one column (example)", resumes=False
+    "histogram",
+    "fastlloyd_histogram",
+    "horizontal",
+    "a private histogram of one column (example)",
+    resumes=False,
+    results=1,
 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from fastlloyd.errors import InternalError
 from fastlloyd.wire.header import PROTOCOL_VERSION, PartyId
-from fastlloyd.wire.values import MOST_TOLD_BYTES
+from fastlloyd.wire.values import COMPARE, MOST_TOLD_BYTES
 
 CONTEXT_BYTES = 32
 _HEAD_BYTES = 1 + CONTEXT_BYTES
@@ -34,7 +34,7 @@ class Confirmation:
         The public values, for the other end of a link between a client and the server: what it reads if its digest
         is another one.
     explain : callable
-        Says how what such a peer told differs from this party's values; empty if it cannot.
+        Says how what such a peer told differs from this party's values, and what to do; empty if it cannot.
     """
 
     head: bytes = b""
@@ -51,8 +51,8 @@ class Confirmation:
                 f"{peer} does not speak protocol version {PROTOCOL_VERSION}: install the same fastlloyd at all parties"
             )
         if with_server:
-            how = self.explain(values) or "its digest is another one"
-            return f"{peer} runs with another public configuration: {how}; compare flags, run file and roster with its"
+            how = self.explain(values) or f"its digest is another one; {COMPARE}"
+            return f"{peer} runs with another public configuration: {how}"
         return (
             f"{peer} runs with another public configuration than the server and this party, whose configurations are "
             f"equal; {peer}'s and the server's own standard error say what differs, and nothing is to be changed here"

@@ -44,6 +44,7 @@ def write_run(tmp_path):
         common = Common(
             run=RUN,
             protocol="fastlloyd",
+            results_version=1,
             clients=2,
             authenticated=True,
             parameters={"k": 2, "rounds": 2, "n_total": 100},

@@ -20,6 +20,7 @@ from fastlloyd.crypto.link.identity import Identity, make_identity, save_identit
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.dossier.approval import Approval, check_approval, read_approval, read_approvals, sign_approval
 from fastlloyd.errors import ConfigError
+from fastlloyd.protocols import registry
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.run.config import OPTIONS, RunConfig
 from fastlloyd.run.execute import execute
@@ -83,6 +84,13 @@ def test_each_public_value_that_differs_is_named_with_both(change: Mapping[str, 
     assert sentence in found
     with pytest.raises(ConfigError, match="this is not the run that client 1 approved: "):
         check_approval(APPROVAL, values(with_values(AGREED, change)), "--approval")
+
+
+def test_a_build_with_other_results_is_another_run_than_was_approved(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert VALUES["results_version"] == 1
+    monkeypatch.setitem(registry._BY_NAME, "fastlloyd-plus", replace(registry.find("fastlloyd-plus"), results=2))
+    with pytest.raises(ConfigError, match="approved: results_version: approved 1, this run has 2; if"):
+        check_approval(APPROVAL, values(AGREED), "--approval")
 
 
 def test_a_value_that_follows_is_told_only_where_what_it_follows_from_is_not() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.protocols import registry
-from fastlloyd.protocols.registry import GROUP, PROTOCOLS, ROWS, Row, find, knows, names, summaries
+from fastlloyd.protocols.registry import GROUP, PROTOCOLS, ROWS, Row, find, knows, names, results_versions, summaries
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import ServerInputs
 from fastlloyd.run.session import Face, find_face
@@ -40,6 +40,13 @@ def row(name: str, package: str = "stranger", partition: str = "horizontal") -> 
     return ROW.format(name=name, package=package, partition=partition)
 
 
+def test_a_row_states_the_version_of_its_results_or_has_the_first(added) -> None:
+    added("one", row("one"))
+    added("two", row("two").replace("'a line'", "'a line', results=3"), "stranger_two")
+    registry_points = dict(results_versions())
+    assert (registry_points["one"], registry_points.get("two")) == (1, 3)
+
+
 def test_a_row_of_another_distribution_is_found(added) -> None:
     added("other", row("other"))
     assert knows("other") and names() == (*PROTOCOLS, "other") and find("other").summary == "a line"
@@ -55,6 +62,10 @@ def test_a_row_of_another_distribution_is_found(added) -> None:
         ("other", "ROW = 5", "expected a Row named 'other', got 5"),
         ("other", row("third"), "expected a Row named 'other'"),
         ("other", row("other", partition="diagonal"), "expected the partition horizontal or vertical, got 'diagonal'"),
+        *(
+            ("other", row("other").replace("'a line'", f"'a line', results={number}"), f"1 or more .*, got {number}")
+            for number in ("0", "-1", "True", "1.0", "None")
+        ),
         ("vertical", row("vertical"), "or is taken"),
         ("Other!", row("Other!"), "small letters"),
     ],

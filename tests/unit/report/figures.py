@@ -25,6 +25,7 @@ def common(**changes):
     values = {
         "run": RUN,
         "protocol": "fastlloyd",
+        "results_version": 1,
         "clients": 2,
         "authenticated": False,
         "parameters": {"k": 3, "d": 2, "rounds": 2, "n_total": 12345, "ring_bits": 32, "fraction_bits": 8},

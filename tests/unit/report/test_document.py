@@ -67,6 +67,17 @@ def test_report_has_every_section_and_reads_back(tmp_path):
     assert made["evaluation"] is None
 
 
+@pytest.mark.parametrize("made, definition", [(report, "report"), (server_report, "server")])
+def test_the_version_of_the_results_is_there_from_schema_5_on(made, definition):
+    document = made()
+    assert document["results_version"] == 1
+    del document["results_version"]
+    assert not accepted(document, definition) and not accepted_by_jsonschema(document, definition)
+    for schema_ in (2, 3, 4):
+        older = {**document, "schema": schema_}
+        assert accepted(older, definition) and accepted_by_jsonschema(older, definition)
+
+
 def test_claim_names_neighbours_bound_and_adversary_and_never_understates_epsilon():
     made = report(privacy=privacy(spent_epsilon=0.98761))
     assert made["claim"] == (

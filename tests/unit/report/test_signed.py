@@ -47,6 +47,7 @@ def folder(tmp_path: Path) -> Path:
     common = Common(
         run=RUN,
         protocol="fastlloyd",
+        results_version=1,
         clients=2,
         authenticated=True,
         parameters={"k": 2, "rounds": 2, "n_total": 100, "epsilon": 5.0},
@@ -276,6 +277,7 @@ def test_a_result_is_never_signed_without_an_opening() -> None:
     common = Common(
         run=RUN,
         protocol="lloyd",
+        results_version=1,
         clients=1,
         authenticated=True,
         parameters={},

@@ -12,7 +12,7 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import told
 from fastlloyd.run.run_file import with_values
 from fastlloyd.run.session import find_face
-from fastlloyd.wire.values import MOST_TOLD_BYTES, explain
+from fastlloyd.wire.values import COMPARE, MOST_TOLD_BYTES, explain
 
 PUBLIC: dict[str, Any] = {"data": "own.csv", "bounds": "0,10", "n_total": 150, "k": 3}
 
@@ -42,14 +42,14 @@ def written(values: Any) -> bytes:
 )
 def test_each_value_that_differs_is_named_with_both(changed: dict[str, Any], sentence: str) -> None:
     found = explain(text(**changed), OWN)
-    assert sorted(found.split("; ")) == sorted(sentence.split("; "))
+    assert sorted(found.split("; ")) == sorted([*sentence.split("; "), COMPARE])
 
 
 @pytest.mark.parametrize("protocol", names())
 def test_every_protocol_tells_what_its_own_parties_can_read(protocol: str) -> None:
     needed = {"server_data": "s.csv"} if protocol == "feddp" else {}
     one, other = text(protocol=protocol, **needed), text(protocol=protocol, seed=7, **needed)
-    assert explain(one, other) == "seed is 0 there and 7 here"
+    assert explain(one, other) == f"seed is 0 there and 7 here; {COMPARE}"
 
 
 def test_long_values_are_cut_to_where_they_differ() -> None:
@@ -61,14 +61,29 @@ def test_long_values_are_cut_to_where_they_differ() -> None:
 
 
 def test_very_many_differences_are_counted() -> None:
-    assert explain(written({f"k{i}": i for i in range(100)}), written({})).endswith("; and 88 more")
+    assert explain(written({f"k{i}": i for i in range(100)}), written({})).endswith(f"; and 88 more; {COMPARE}")
 
 
 def test_what_is_too_long_is_not_told() -> None:
     columns = [f"{'x' * 1000}{i}" for i in range(1100)]
     long = text(columns=columns)
-    assert long == b"" and len(OWN) <= MOST_TOLD_BYTES
-    assert explain(long, OWN) == explain(OWN, long) == "its values are too many to be told"
+    assert json.loads(long) == {"protocol": "fastlloyd-plus", "results_version": 1} and len(OWN) <= MOST_TOLD_BYTES
+    for one, other in ((long, OWN), (OWN, long), (long, long), (b"", OWN), (OWN, b"")):
+        assert explain(one, other) == f"its values are too many to be told; {COMPARE}"
+
+
+def test_another_build_is_named_with_both_numbers_whatever_else_differs_and_however_long_the_rest_is() -> None:
+    other = {"protocol": "fastlloyd-plus", "results_version": 2}
+    sentence = (
+        "its build of fastlloyd has version 2 of the results of fastlloyd-plus, this one has version 1, and they come "
+        "to different results; install the same build at all parties"
+    )
+    for theirs in (other, json.loads(OWN) | other, json.loads(text(k=4)) | other):
+        assert explain(written(theirs), OWN) == sentence
+    # Numbers of different protocols are not compared.
+    apart = written(json.loads(text(protocol="lloyd")) | {"results_version": 2})
+    assert "protocol is lloyd there and fastlloyd-plus here" in explain(apart, OWN)
+    assert "results_version is x there" in explain(written(json.loads(OWN) | {"results_version": "x"}), OWN)
 
 
 @pytest.mark.parametrize(
@@ -98,4 +113,4 @@ def test_control_characters_and_long_texts_of_a_peer_do_not_reach_the_terminal()
 
 
 def test_the_same_values_under_another_digest_are_another_program() -> None:
-    assert explain(OWN, OWN) == "all values that people set are alike, so the programs differ"
+    assert explain(OWN, OWN) == f"all values that people set are alike, so the programs differ; {COMPARE}"

@@ -1,0 +1,1 @@
+"""What small runs of every protocol come to, by version of its results."""

@@ -1,0 +1,142 @@
+"""Small whole runs in memory, with public records and fixed "secret" bits: what each comes to, as one hash.
+
+A run draws from `os.urandom`, which a run of this module answers from a cipher stream: two builds that draw, round and
+move centres in the same way come to the same figures, and others hardly ever do. Keys of links are OpenSSL's and
+the seed of CKKS is SEAL's: no figure depends on the former, and figures of CKKS are compared roughly (`APPROXIMATE`).
+
+Source: docs/adding-a-protocol.md, "The version of its results".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.in_memory import run_together
+from fastlloyd.run.outcome import Outcome
+from fastlloyd.run.run_file import with_values
+
+DECIMALS = 6
+"""How many digits after the point count: the last bits of a logarithm or of a sum differ from machine to machine."""
+APPROXIMATE = ("vertical-he",)
+"""Protocols whose results have errors of CKKS, some 0.002 here, new each time: their figures are kept, not a hash."""
+TOLERANCE = 0.02
+"""How far such a figure may be from the one that is kept; columns go from 0 to 220."""
+Found = str | list[float]
+"""What a case comes to: a hash, or the figures."""
+BOUNDS = "feature,lo,hi\nage,0,100\npressure,60,220\n"
+_NUMBER = re.compile(r"-?\d+\.\d+(e-?\d+)?")
+_RECORDS = 60
+_PARTIES = 5
+
+
+def _horizontal(protocol: str, clients: int = 2, **values: Any) -> tuple[int, dict[str, Any]]:
+    own = {"data": "rows_{client}.csv", "bounds": "bounds.csv", "n_total": 400, "k": 3, "epsilon": 20.0}
+    return clients, {"protocol": protocol, **own, **values}
+
+
+def _vertical(protocol: str, clients: int = 2, **values: Any) -> tuple[int, dict[str, Any]]:
+    own = {"data": "columns_{client}.csv", "bounds": "0,220", "n_total": 80, "k": 2, "epsilon": 40.0}
+    return clients, {"protocol": protocol, **own, **values}
+
+
+CASES: Mapping[str, Mapping[str, tuple[int, dict[str, Any]]]] = {
+    "fastlloyd": {
+        "common masks": _horizontal("fastlloyd"),
+        "pairwise masks": _horizontal("fastlloyd", 3, masking="pairwise"),
+    },
+    "fastlloyd-plus": {
+        "common masks": _horizontal("fastlloyd-plus"),
+        "pairwise masks": _horizontal("fastlloyd-plus", 3, masking="pairwise"),
+        "chosen k": _horizontal("fastlloyd-plus", k="auto:4"),
+    },
+    "glloyd": {"defaults": _horizontal("glloyd")},
+    "sulloyd": {"defaults": _horizontal("sulloyd")},
+    "lloyd": {"defaults": _horizontal("lloyd")},
+    "feddp": {"defaults": _horizontal("feddp", server_data="rows_5.csv", rounds=2)},
+    "kfed": {"defaults": _horizontal("kfed")},
+    "secfc": {"defaults": _horizontal("secfc", 4, rounds=2)},
+    "vertical-dp": {
+        "defaults": _vertical("vertical-dp"),
+        "common ids": _vertical("vertical-dp", vertical={"align": "intersect"}),
+    },
+    "vertical-plain": {"defaults": _vertical("vertical-plain")},
+    "vertical-he": {
+        "defaults": _vertical("vertical-he", rounds=1),
+        "three parties": _vertical("vertical-he", 3, rounds=1),
+    },
+}
+
+
+def write_records(folder: Path) -> None:
+    """Write the public records of all parties: integers in three groups, from a linear congruence."""
+    state = 1
+
+    def draw(below: int) -> int:
+        nonlocal state
+        state = (state * 1103515245 + 12345) % 2**31
+        return (state >> 8) % below
+
+    groups = ((20, 110), (50, 130), (75, 160))
+    (folder / "bounds.csv").write_text(BOUNDS)
+    for party in range(1, _PARTIES + 1):
+        rows = [(a + draw(13), p + draw(19)) for a, p in (groups[draw(3)] for _ in range(_RECORDS))]
+        (folder / f"rows_{party}.csv").write_text("age,pressure\n" + "".join(f"{a},{p}\n" for a, p in rows))
+        ids = [f"p{i:03}" for i in range(_RECORDS)]
+        own = [f"{name},{groups[i % 3][party % 2] + draw(13)}\n" for i, name in enumerate(ids)]
+        (folder / f"columns_{party}.csv").write_text(f"id,x{party}\n" + "".join(own))
+
+
+@contextmanager
+def fixed_bits(name: str) -> Iterator[None]:
+    """Answer `os.urandom` from a stream that belongs to a name."""
+    stream = Cipher(algorithms.ChaCha20(hashlib.sha256(name.encode()).digest(), bytes(16)), mode=None).encryptor()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "urandom", lambda count: stream.update(bytes(count)))
+        yield
+
+
+def run_case(protocol: str, case: str, folder: Path) -> Found:
+    """Run all parties of a case in a folder that has the records, and return what those with a result came to."""
+    clients, values = CASES[protocol][case]
+    with pytest.MonkeyPatch.context() as patch, fixed_bits(f"{protocol}, {case}"):
+        patch.chdir(folder)
+        ended = run_together(with_values(RunConfig(), values), clients)
+    figures = [[str(party), *_figures(one)] for party, one in sorted(ended.outcomes.items())]
+    assert any(len(own) > 1 for own in figures), "nobody has a result"
+    if protocol in APPROXIMATE:
+        return [float(text) for own in figures for text in own[1:]]
+    return hashlib.sha256(json.dumps(figures).encode()).hexdigest()
+
+
+def same(one: Found, other: Found) -> bool:
+    """Whether two runs of a case came to the same."""
+    if isinstance(one, str) or isinstance(other, str):
+        return one == other
+    return len(one) == len(other) and all(abs(a - b) < TOLERANCE for a, b in zip(one, other, strict=True))
+
+
+def _figures(outcome: Outcome) -> Iterator[str]:
+    """Write what a party has: centres, sizes, further files, its own labels."""
+    if (result := outcome.result) is not None:
+        if result.centroids is not None:
+            yield from map(_text, result.centroids.ravel())
+        yield from map(_text, result.noisy_sizes or ())
+        for name, text in sorted(result.extra.items()):
+            yield f"{name}: {_NUMBER.sub(lambda found: _text(float(found[0])), text)}"
+    if outcome.raw_labels is not None:
+        yield from map(str, outcome.raw_labels.tolist())
+
+
+def _text(value: float) -> str:
+    return f"{round(float(value), DECIMALS) + 0.0:.{DECIMALS}f}"
