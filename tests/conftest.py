@@ -10,7 +10,8 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import none
 
 from fastlloyd.errors import format_count
 
@@ -90,6 +91,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.write_line(f"left out: {count} marked slow; -m '' runs all")
 
 
+@given(none())
+def _first_example(_: None) -> None:
+    """Let Hypothesis make its random numbers: it warns where the garbage collector does not see who holds them."""
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Do not look for garbage in what is collected, which lasts to the end: that took two fifths of the time."""
@@ -97,6 +103,7 @@ def pytest_collection() -> Generator[None, object, object]:
     try:
         return (yield)
     finally:
+        _first_example()
         gc.freeze()
         gc.enable()
 

@@ -49,8 +49,19 @@ MOST_CHARACTERS = 1 << 16
 _EXACT_FLOAT = 2**53
 # The closing mark is optional: otherwise an open text would be searched again from each later mark, in quadratic time.
 _TEXTS = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+_MOST_SHOWN_BITS = 2048  # fewer digits than the least limit that `sys.set_int_max_str_digits` takes
 _BRACKETS = re.compile(r"[][{}]")
-_SHORT = Repr()
+
+
+class _Short(Repr):
+    """Writes values short; integers that are too long for Python to write are the same words in every Python."""
+
+    def repr_int(self, value: int, level: int) -> str:
+        """Write an integer."""
+        return "a very long int" if value.bit_length() > _MOST_SHOWN_BITS else super().repr_int(value, level)
+
+
+_SHORT = _Short()
 _SHORT.maxstring = _SHORT.maxother = 60
 _SHORT.maxlevel = 2
 
@@ -129,10 +140,7 @@ def decode(kind: type[T], value: object, name: str) -> T:
 
 def show(value: object) -> str:
     """Describe a value in an error: short, on one line, without control characters."""
-    try:
-        text = _SHORT.repr(value)
-    except ValueError:  # an integer with too many digits for Python to write
-        return f"a very long {type(value).__name__}"
+    text = _SHORT.repr(value)
     return text if text.isprintable() else ascii(text)
 
 

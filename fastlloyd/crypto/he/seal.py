@@ -32,7 +32,7 @@ def library() -> ModuleType:
     except ImportError as error:
         raise ConfigError(
             "vertical-he needs the package tenseal, which is not installed; install it with "
-            "`pip install 'fastlloyd[he]'` (Python 3.11 to 3.13)"
+            "`pip install 'fastlloyd[he]'` (Python 3.11 to 3.14)"
         ) from error
     return found  # type: ignore[no-any-return]
 

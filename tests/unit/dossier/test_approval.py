@@ -180,6 +180,7 @@ def changed(**fields: Any) -> str:
         (changed(rank=2), "who is not in this roster"),
         (changed(rank=9), "who is not in this roster"),
     ],
+    ids=lambda value: str(value)[:20],  # no keys: to all workers of pytest-xdist a test has the same name
 )
 def test_a_file_that_is_no_approval_is_refused(tmp_path: Path, text: str | bytes, sentence: str) -> None:
     path = written(tmp_path / "approval.json", text)

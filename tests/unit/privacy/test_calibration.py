@@ -25,6 +25,12 @@ def test_the_multiplier_is_the_smallest_that_is_enough(epsilon, delta):
     sigma = gaussian_noise_multiplier(epsilon, delta)
     assert gdp_delta(1 / sigma, epsilon) <= delta
     assert gdp_delta(1 / (sigma * (1 - 1e-9)), epsilon) > delta
+
+
+@pytest.mark.skipif(not hasattr(dp_accounting, "get_sigma_gaussian"), reason="this dp-accounting has no such function")
+@given(epsilons, deltas)
+def test_the_multiplier_is_that_of_dp_accounting(epsilon, delta):
+    sigma = gaussian_noise_multiplier(epsilon, delta)
     assert sigma == pytest.approx(dp_accounting.get_sigma_gaussian(epsilon, delta), rel=1e-9)
 
 

@@ -132,6 +132,9 @@ def test_the_correction_is_what_was_set_aside_for() -> None:
     assert share_correction(0.5, 2, 1) > 0.01  # it is not small by construction
 
 
+@pytest.mark.skipif(
+    not hasattr(dp_accounting, "ZCDpEvent"), reason="this dp-accounting has no such event to compare with"
+)
 @pytest.mark.parametrize("rho,delta", [(0.001, 1e-6), (0.02, 1e-9), (1.0, 1e-5), (0.5, 0.05)])
 def test_zcdp_converts_as_in_dp_accounting(rho: float, delta: float) -> None:
     accountant = RdpAccountant(orders=[float(a) for a in 1.0 + np.geomspace(1e-2, 1e5, 3000)])
@@ -165,8 +168,14 @@ def test_calibrated_shares_meet_their_target_from_below() -> None:
         calibrate(lambda f: (gaussian(1024.0 * f),), 1.0, 0.0, 1.0)
 
 
-def test_laplace_shares_are_pure_and_dominated_in_mixtures() -> None:
+def test_laplace_shares_are_pure() -> None:
     assert spent([laplace(512.0), laplace(512.0, round=1)], 0.0) == pytest.approx(1.0, rel=1e-12)
+
+
+@pytest.mark.skipif(
+    not hasattr(dp_event, "DiscreteLaplaceDpEvent"), reason="this dp-accounting has no such event to compare with"
+)
+def test_laplace_shares_are_dominated_in_mixtures() -> None:
     for scale, sensitivity, count in ((20.0, 1, 10), (512.0, 256, 7), (30.0, 4, 40)):
         releases = [laplace(scale, sensitivity=float(sensitivity), round=t) for t in range(count)]
         theirs = PLDAccountant(value_discretization_interval=sensitivity / scale / 4000)

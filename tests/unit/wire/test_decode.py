@@ -217,4 +217,6 @@ def test_shown_values_are_short_and_printable(value: Any) -> None:
 
 
 def test_a_huge_integer_can_be_shown() -> None:
-    assert show(10**5000) == "a very long int"
+    assert show(10**5000) == show(-(10**5000)) == "a very long int"
+    assert show([1, 10**5000]) == "[1, a very long int]"
+    assert show(10**100) == "100000000000000000...0000000000000000000"

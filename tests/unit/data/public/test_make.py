@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 import zipfile
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -102,7 +103,7 @@ def persons(state: str, worker: int) -> list[dict[str, str]]:
 @pytest.mark.usefixtures("small")
 def test_the_posts_whose_first_tag_is_a_topic_are_the_clients(tmp_path: Path) -> None:
     make_sets("stackoverflow", FOLDER, tmp_path)
-    with sqlite3.connect(FOLDER / "stackoverflow.sqlite") as database:
+    with closing(sqlite3.connect(FOLDER / "stackoverflow.sqlite")) as database:
         rows = database.execute(
             "SELECT client_id, serialized_example_proto FROM examples WHERE split_name = 'train'"
         ).fetchall()
