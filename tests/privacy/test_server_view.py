@@ -1,0 +1,357 @@
+"""What the server receives does not depend on records, but for the vectors that a protocol masks, encrypts or noises.
+
+Each protocol runs twice, whole lives with a roster, on tables that differ in one record, with the same secrets and the
+same noise of all parties. Everything that reaches the server is compared, byte by byte and in its order.
+
+Two things are replaced in both runs, so that what stays different is a leak and nothing else:
+
+- Keyed hashes of the result and of what was heard. The server does not know their keys, or has the result; each key is
+  for one content (checked). So to it they are random numbers, and here numbers that do not depend on the content.
+- The digest of what the server itself has told all: it follows from its own replies, and it has the same (checked).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import os
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastlloyd.crypto.link.identity import make_identity
+from fastlloyd.crypto.link.roster import Roster, RosterEntry
+from fastlloyd.data.records import OwnRecords
+from fastlloyd.life.farewell import Counters
+from fastlloyd.party.transcript import Transcript
+from fastlloyd.protocols.registry import PROTOCOLS
+from fastlloyd.randomness import domains
+from fastlloyd.randomness.prg import derive
+from fastlloyd.run import in_memory
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.farewell import conclude
+from fastlloyd.run.in_memory import run_together
+from fastlloyd.run.session import find_face, start_session
+from fastlloyd.run.vertical import OwnColumns
+from fastlloyd.wire import numbers
+from fastlloyd.wire.header import SERVER, PartyId, clients
+from tests.contracts import life
+
+NAMES = {value: name for name, value in vars(numbers).items() if name.isupper()}
+CHANGED = PartyId(1)
+IDENTITIES = {PartyId(rank): make_identity(f"site {rank}", rank) for rank in range(6)}
+ENDS = (domains.TOLD_ALIKE, domains.SAME_RESULT, domains.RESULT_COMMITMENT)
+AGREED = bytes(range(32))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One protocol in one mode: which messages that reach the server may depend on records, and why."""
+
+    protocol: str
+    may: Mapping[str, str]
+    masking: str = "common"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    n: int = 3
+    result_is_clients: bool = False
+    """The server must learn nothing of it."""
+    sizes_are_public: bool = False
+    """Each party tells how many records it has, or all have the same."""
+
+    @property
+    def config(self) -> RunConfig:
+        settings = {self.protocol: dict(self.settings)}
+        return replace(life.config(self.protocol), masking=self.masking, settings=settings, **self.options)
+
+
+MASKED = {"MASKED_UPDATE": "a vector under masks that only the clients have"}
+NOISED = {"MASKED_UPDATE": "masked; the sum has the clients' own noise, which is kept the same here"}
+HAS_IT = {"CHAINS": "the server has the result, and refuses what differs from its own"}
+CASES: dict[str, Case] = {
+    **{
+        name: Case(protocol=name, may=MASKED, result_is_clients=True)
+        for name in ("fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd", "lloyd")
+    },
+    **{
+        f"{name}, pairwise": Case(protocol=name, may=NOISED, masking="pairwise")
+        for name in ("fastlloyd", "fastlloyd-plus", "glloyd", "sulloyd", "lloyd")
+    },
+    "feddp": Case(protocol="feddp", may={"MASKED_STATISTIC": NOISED["MASKED_UPDATE"], **HAS_IT}),
+    "kfed": Case(protocol="kfed", may={"LOCAL_CENTERS": "not private: means of a client's records", **HAS_IT}),
+    "secfc": Case(
+        protocol="secfc",
+        may={"CODED_VALUES": "comparisons under masks of the clients; docs/secfc.md says what they tell the server"},
+        n=5,
+        result_is_clients=True,
+        sizes_are_public=True,
+    ),
+    "vertical-dp": Case(
+        protocol="vertical-dp", may={"SYNOPSIS": "a release with noise of its sender"}, sizes_are_public=True
+    ),
+    "vertical-dp, shared": Case(
+        protocol="vertical-dp",
+        may={"SYNOPSIS": "a release with noise of its sender", **HAS_IT},
+        settings={"share_result": True},
+        sizes_are_public=True,
+    ),
+    "vertical-plain": Case(
+        protocol="vertical-plain", may={"SYNOPSIS": "not private: every person's cluster"}, sizes_are_public=True
+    ),
+    "vertical-he": Case(
+        protocol="vertical-he",
+        may={
+            "KEY_MATERIAL": "a public key, drawn by another library",
+            "ENCRYPTED_BLOCK": "ciphertexts",
+            "NOISY_SUMS": "released sums, with noise of both sides",
+            **HAS_IT,
+        },
+        n=1,
+        settings={"scheme": "linear"},
+        sizes_are_public=True,
+    ),
+    "vertical-he, aided": Case(
+        protocol="vertical-he",
+        may={
+            "KEY_MATERIAL": "public keys, drawn by another library",
+            "ENCRYPTED_BLOCK": "ciphertexts",
+            "NOISY_SUMS": "released sums, with noise of both sides",
+            **HAS_IT,
+        },
+        n=2,
+        settings={"mode": "server-aided"},
+        sizes_are_public=True,
+    ),
+    "vertical-he, threshold": Case(
+        protocol="vertical-he",
+        may={
+            "KEY_CONTRIBUTION": "shares of public keys",
+            "ENCRYPTED_BLOCK": "ciphertexts",
+            "PARTIAL_OPENINGS": "each owner's part of the opening of noisy sums",
+            **HAS_IT,
+        },
+        n=2,
+        settings={"mode": "threshold"},
+        sizes_are_public=True,
+    ),
+    "secfc, membership": Case(
+        protocol="secfc",
+        may={"CODED_VALUES": "as without it"},
+        n=5,
+        settings={"membership": True},
+        result_is_clients=True,
+        sizes_are_public=True,  # of all clients together
+    ),
+    "fastlloyd-plus, choose k": Case(
+        protocol="fastlloyd-plus",
+        may=MASKED,
+        result_is_clients=True,
+        options={"k": 6, "choose_k": True, "rounds": 4, "epsilon": 20.0},
+    ),
+}
+
+
+@dataclass
+class View:
+    """What reached the server, and what the test must know to judge it."""
+
+    received: list[tuple[int, str, int, bytes]] = field(default_factory=list)
+    sent: list[bytes] = field(default_factory=list)
+    keys: dict[tuple[bytes, bytes], bytes] = field(default_factory=dict)
+    """(secret, purpose) of each keyed hash at the end, and its only content."""
+    files: list[Mapping[str, str]] = field(default_factory=list)
+
+    def differences(self, other: View, may: Mapping[str, str]) -> list[str]:
+        """Name each message that differs, where it may not, or in length where its content may."""
+        mine = [(sender, name, round_, len(body)) for sender, name, round_, body in self.received]
+        theirs = [(sender, name, round_, len(body)) for sender, name, round_, body in other.received]
+        if mine != theirs:
+            return [str(entry) for entry in sorted(set(mine) ^ set(theirs))] or ["the order of messages"]
+        pairs = zip(self.received, other.received, strict=True)
+        return [f"{a[1]} of client {a[0]}" for a, b in pairs if a[3] != b[3] and a[1] not in may]
+
+
+@contextmanager
+def same_bits(label: str) -> Iterator[None]:
+    """Let all secrets of all parties be the same in each run with this label."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "urandom", random.Random(label).randbytes)
+        yield
+
+
+def watch(case: Case, own: Mapping[PartyId, Any], patch: pytest.MonkeyPatch, label: str = "bits") -> View:
+    """Run a session and keep what the server received."""
+    view = View()
+    face = find_face(case.protocol)
+    config, common = face.gather(case.config, case.n)
+    entries = [
+        RosterEntry(one.name, "client" if party.rank else "server", party.rank, one.certificate_pem)
+        for party, one in IDENTITIES.items()
+    ]
+    roster = Roster(tuple(entries[: case.n + 1]))
+
+    def with_roster(me: PartyId, *args: Any, **more: Any) -> Any:
+        return start_session(me, *args, **{**more, "identity": IDENTITIES[me], "roster": roster})
+
+    def ideal(secret: bytes, purpose: bytes, content: bytes = b"", salt: bytes | None = None) -> bytes:
+        if purpose not in ENDS:
+            return derive(secret, purpose, content, salt)
+        first = view.keys.setdefault((secret, purpose), content)
+        assert first == content, "hashes of two contents under one key tell whether these differ"
+        return hashlib.sha256(purpose + bytes([list(view.keys).index((secret, purpose))])).digest()
+
+    def tap(sender: PartyId, receiver: PartyId, header: Any, body: bytes) -> bytes:
+        if receiver == SERVER:
+            view.received.append((sender.rank, NAMES[header.type], header.round, body))
+        if sender == SERVER:
+            view.sent.append(body)
+        return body
+
+    digests = set()
+
+    def agreed(self: Transcript) -> bytes:
+        digests.add(hashlib.sha256(repr(self.chains).encode()).digest())
+        return AGREED
+
+    patch.setattr(in_memory, "start_session", with_roster)
+    patch.setattr("fastlloyd.crypto.commitment.derive", ideal)
+    patch.setattr("fastlloyd.life.same_secret.derive", ideal)
+    patch.setattr(Transcript, "digest", agreed)
+    with same_bits(label):
+        ended = run_together(config, case.n, common=common, owned=own, tap=tap)
+    assert len(digests) == 1, "the server has told, and knows, what all have heard"
+    for outcome in ended.outcomes.values():
+        if outcome.result is not None:
+            view.files.append({**outcome.result.files, "sizes": str(outcome.result.noisy_sizes)})
+    return view
+
+
+def loaded(case: Case) -> dict[PartyId, Any]:
+    """What the parties have of iris."""
+    face = find_face(case.protocol)
+    config, common = face.gather(case.config, case.n)
+    return {me: face.load(config, common, me) for me in (SERVER, *clients(case.n))}
+
+
+def neighbour(own: Any, *, remove: bool) -> Any:
+    """The records of a party with one of them changed, or left out."""
+    if isinstance(own, OwnColumns):
+        values = own.table.raw_values.copy()
+        values[0] = own.features.bounds.hi  # within the bounds, and far from where it was
+        return replace(own, table=dataclasses.replace(own.table, raw_values=values))
+    assert isinstance(own, OwnRecords)
+    points = own.raw_points[1:].copy() if remove else own.raw_points.copy()
+    if not remove:
+        points[0] += 0.25 * np.where(points[0] > 0, -1.0, 1.0)
+    return replace(own, raw_points=points)
+
+
+def two_views(case: Case, remove: bool, patch: pytest.MonkeyPatch) -> tuple[View, View]:
+    """What the server sees of two neighbouring tables; their results must differ, else nothing is shown."""
+    own = loaded(case)
+    other = {**own, CHANGED: neighbour(own[CHANGED], remove=remove)}
+    views = [watch(case, each, patch) for each in (own, other)]
+    assert views[0].files and views[0].files[0] != views[1].files[0]
+    return views[0], views[1]
+
+
+KINDS = [
+    (name, remove) for name, case in CASES.items() for remove in (False, True) if not (remove and case.sizes_are_public)
+]
+
+
+SLOW = ("vertical-he, aided", "vertical-he, threshold")
+PARAMETERS = [
+    pytest.param(
+        name,
+        remove,
+        id=f"{name}, {'removed' if remove else 'changed'}",
+        marks=[pytest.mark.slow] * (name in SLOW),
+    )
+    for name, remove in KINDS
+]
+
+
+@pytest.mark.parametrize(("name", "remove"), PARAMETERS)
+def test_the_server_receives_the_same(name: str, remove: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = CASES[name]
+    one, two = two_views(case, remove, monkeypatch)
+    assert not one.differences(two, case.may)
+    seen = {entry[1] for entry in one.received}
+    assert set(case.may) <= seen, "a message is named that the server never gets"
+    if case.result_is_clients:
+        # The keys of what it does get are none that it can know, and others in every run.
+        known = b"".join(body for *_, body in one.received) + b"".join(one.sent)
+        assert one.keys and not any(secret in known or secret.hex().encode() in known for secret, _ in one.keys)
+
+
+def test_every_protocol_and_every_masking_is_tried() -> None:
+    tried = {(case.protocol, masks(case.protocol, case.masking)) for case in CASES.values()}
+    assert tried == {(protocol, masks(protocol, each)) for protocol in PROTOCOLS for each in ("common", "pairwise")}
+
+
+@functools.cache
+def masks(protocol: str, asked: str) -> str | None:
+    """How a run masks that is asked to mask so; None where nothing is masked by it."""
+    foresee = find_face(protocol).foresee
+    config = replace(life.config(protocol), masking=asked, dataset=None, n_total=150)
+    seen = None if foresee is None else foresee(config, life.CLIENTS.get(protocol, 3), 4)
+    return None if seen is None else seen.masking
+
+
+def test_other_secrets_give_other_signatures_and_tags(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Else the keys of the first test would be constants.
+    case = CASES["fastlloyd"]
+    own = loaded(case)
+    one, two = (watch(case, own, monkeypatch, label) for label in ("bits", "other bits"))
+    assert not {secret for secret, _ in one.keys} & {secret for secret, _ in two.keys}
+
+
+def sign_the_digest(patch: pytest.MonkeyPatch) -> None:
+    """Sign the digest of the result itself, as protocol version 7 did."""
+    patch.setattr("fastlloyd.report.signed.commit", lambda digest, opening: digest)
+
+
+def lengthen_by_records(patch: pytest.MonkeyPatch) -> None:
+    """Let the length of a message depend on how many records a client has in cluster 0."""
+    body, counts = Counters.body, {}
+
+    def count(session: Any, made: Any, *, raw_labels: Any, **more: Any) -> Any:
+        counts[session.me] = int((raw_labels == 0).sum())
+        return conclude(session, made, raw_labels=raw_labels, **more)
+
+    patch.setattr("fastlloyd.protocols.fastlloyd.face.conclude", count)
+    patch.setattr(Counters, "body", lambda self: body(self) + b" " * max(counts[party] for party in self.by_party))
+
+
+def count_in_the_open(patch: pytest.MonkeyPatch) -> None:
+    """Say in the final message what is kept at home."""
+
+    def tell(session: Any, made: Any, **more: Any) -> Any:
+        public = replace(made.common, parameters={**made.common.parameters, "first": made.centroids[0, 0]})
+        return conclude(session, replace(made, common=public), **more)
+
+    patch.setattr("fastlloyd.protocols.fastlloyd.face.conclude", tell)
+
+
+@pytest.mark.parametrize(
+    ("name", "plant", "shown"),
+    [
+        ("fastlloyd", sign_the_digest, "COUNTERS of client 1"),
+        ("secfc", sign_the_digest, "COUNTERS of client 1"),
+        ("fastlloyd", lengthen_by_records, "COUNTERS"),
+        ("fastlloyd-plus", count_in_the_open, "COUNTERS of client 1"),
+    ],
+)
+def test_a_planted_leak_is_seen(
+    name: str, plant: Callable[[pytest.MonkeyPatch], None], shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    one, two = two_views(CASES[name], False, monkeypatch)
+    assert any(shown in difference for difference in one.differences(two, CASES[name].may))
