@@ -13,11 +13,11 @@ from fastlloyd.cli.dossier import plan_run
 from fastlloyd.cli.options import Parser
 from fastlloyd.crypto.link.identity import group_hex, load_key, write_atomically
 from fastlloyd.crypto.link.roster import Roster
-from fastlloyd.dossier.approval import sign_approval
+from fastlloyd.dossier.approval import read_expiry, sign_approval
 from fastlloyd.dossier.content import summarise
 from fastlloyd.errors import EXIT_OK, ConfigError, printable
 from fastlloyd.run.run_file import load_config
-from fastlloyd.wire.values import digest
+from fastlloyd.wire.values import digest, show_value
 
 _MODE = 0o644
 _WIDTH = 110
@@ -58,16 +58,38 @@ def main(argv: Sequence[str]) -> int:
     width = min(max(len(name) for name, _ in rows), 32)
     print(*(f"  {printable(name):<{width}}  {value}" for name, value in rows), sep="\n")
     print(f"\ndigest of all these values: {group_hex(digest(values))}")
+    print("\nWhat the run must claim, else this site refuses it before anything is released:\n")
+    claim = run.claim
+    for name, value in (claim or {}).items():
+        print(f"  {name:<{width}}  {show_value(value)}")
+    if run.foreseen is None:
+        print(f"  {'and the rest' if claim else 'nothing'} is not known: {run.why_unforeseen}")
+    elif run.foreseen.note:
+        print(f"  {'':<{width}}  ({run.foreseen.note})")
+    if options.expires is not None:
+        print(f"\nThe approval holds until {options.expires}.")
     if not options.yes:
         ask("Type yes to approve exactly this:", "not approved; nothing was written")
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    approval = sign_approval(values, roster.identity(owner.party, key), roster, approved_at=now)
+    identity = roster.identity(owner.party, key)
+    approval = sign_approval(values, identity, roster, approved_at=now, claim=claim, expires=options.expires)
     write_atomically(path, approval.text().encode(), _MODE)
     print(
         f"approved: {path}; `fastlloyd join --approval {path}` refuses any other run. Send a copy to the operator if "
         "asked for it"
     )
     return EXIT_OK
+
+
+def _expiry(text: str) -> str:
+    """Check when an approval ends."""
+    try:
+        end = read_expiry(text)
+    except ValueError as error:
+        raise ConfigError(f"--expires: {error}") from error
+    if end <= datetime.now(UTC):
+        raise ConfigError(f"--expires {text}: expected a day or time to come, this one has passed")
+    return text
 
 
 def parser() -> Parser:
@@ -83,6 +105,9 @@ def parser() -> Parser:
     parser.add_argument("--key", metavar="FILE", help="this site's own key (default: as the run file says)")
     parser.add_argument("--output", metavar="FILE", help="where the approval goes (default approval_RANK.json)")
     parser.add_argument("--d", type=int, help="number of features, where neither bounds nor columns name them")
+    parser.add_argument(
+        "--expires", type=_expiry, metavar="DAY|TIME", help="until when it holds: 2027-01-31, or a time with its zone"
+    )
     parser.add_argument("--yes", action="store_true", help="do not ask; for scripts")
     return parser
 

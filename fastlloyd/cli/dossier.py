@@ -20,9 +20,11 @@ from fastlloyd.run.inputs import count_features
 from fastlloyd.run.promise import foresee, plan_words
 from fastlloyd.run.run_file import load_config
 from fastlloyd.run.session import find_face
+from fastlloyd.run.vertical import VerticalCommon
 
 FORMATS = ("md", "html")
 _MODE = 0o644
+_ANY_FEATURES = 1
 
 
 def main(argv: Sequence[str]) -> int:
@@ -82,7 +84,10 @@ def plan_run(config: RunConfig, clients: int, roster: Roster | None, *, d: int |
     filled, common = find_face(config.protocol).gather(config, clients)
     bounds = common.bounds if common.dataset is None else None
     features = d if d is not None else count_features(config.columns, bounds, common.categories)
+    if isinstance(common, VerticalCommon) and common.alignment.columns:
+        features = sum(common.alignment.columns) if d is None else d
     known = features is not None or common.dataset is not None
+    any_d = foresee(filled, clients, _ANY_FEATURES * (clients + 1)) if not known else None
     return PlannedRun(
         config=filled,
         common=common,
@@ -91,6 +96,7 @@ def plan_run(config: RunConfig, clients: int, roster: Roster | None, *, d: int |
         foreseen=foresee(filled, clients, features) if known else None,
         expected=plan_words(filled, clients, features).get("expected") if known else None,
         sized=known,
+        terms=None if any_d is None else any_d.claim,
         purpose=purpose,
     )
 

@@ -84,8 +84,7 @@ def main(argv: Sequence[str]) -> int:
 def approved(path: Path, config: RunConfig, place: OwnRank) -> Approve:
     """Return what refuses a run that this client has not approved; the file is checked at once."""
     from fastlloyd.crypto.link.roster import Roster
-    from fastlloyd.dossier.approval import check_approval, read_approval
-    from fastlloyd.run.inputs import public_values
+    from fastlloyd.dossier.approval import Approved, read_approval
 
     if config.roster is None:
         raise ConfigError("--approval: needs --roster and --key, whose owner has approved")
@@ -96,10 +95,7 @@ def approved(path: Path, config: RunConfig, place: OwnRank) -> Approve:
             f"--approval {path}: it is the approval of {approval.name!r} ({approval.party}), and this is {place.me}; "
             "give this party's own"
         )
-    # Of the roster that the run has read itself: the file may have changed since.
-    return lambda config, common, own_roster: check_approval(
-        approval, public_values(config, common, own_roster), f"--approval {path}"
-    )
+    return Approved({f"--approval {path}": approval})
 
 
 def parser() -> Parser:

@@ -57,8 +57,12 @@ def main(argv: Sequence[str]) -> int:
         return EXIT_OK
     if arguments.roster is not None and not arguments.verify:
         raise ConfigError("--roster: expected with --verify, which checks the signatures; add --verify")
+    if arguments.approval is not None and (not arguments.verify or arguments.roster is None):
+        raise ConfigError(
+            "--approval: expected with --verify and --roster: an approval counts by the key of its signer; add them"
+        )
     if arguments.verify:
-        sys.stdout.write(printable(verify(folder, arguments.roster), lines=True) + "\n")
+        sys.stdout.write(printable(verify(folder, arguments.roster, arguments.approval), lines=True) + "\n")
         return EXIT_OK
     if not (folder / "report.json").exists() and (folder / "server.json").exists():
         sys.stdout.write(paint(render_server(load(folder / "server.json", "server")), sys.stdout))
@@ -80,6 +84,12 @@ def parser() -> Parser:
     parser.add_argument("--verify", action="store_true", help="recompute epsilon from DIR/ledger.jsonl and compare")
     parser.add_argument(
         "--roster", metavar="FILE", type=Path, help="with --verify: check the parties' signatures against this roster"
+    )
+    parser.add_argument(
+        "--approval",
+        metavar="FILE",
+        type=Path,
+        help="with --verify and --roster: compare the report with what `fastlloyd agree` signed before the run",
     )
     parser.add_argument(
         "--html",
@@ -135,7 +145,7 @@ def _content(path: Path) -> bytes:
         raise ConfigError(f"cannot read {path}: {error.strerror}; give the folder of a finished run") from error
 
 
-def verify(folder: Path, roster: Path | None = None) -> str:
+def verify(folder: Path, roster: Path | None = None, approval: Path | None = None) -> str:
     """Recompute the spent epsilon from the ledger and compare it, and each release, with the report.
 
     Parameters
@@ -143,6 +153,8 @@ def verify(folder: Path, roster: Path | None = None) -> str:
     folder : Path
     roster : Path, optional
         Of the run: then the parties' signatures are checked too.
+    approval : Path, optional
+        Of a party of that roster: then the report is compared with it, too.
 
     Returns
     -------
@@ -152,7 +164,7 @@ def verify(folder: Path, roster: Path | None = None) -> str:
     Raises
     ------
     ConfigError
-        Report and ledger do not agree, or the report does not say what the parties signed.
+        Report and ledger do not agree, or the report does not say what the parties signed, or what was approved.
 
     Notes
     -----
@@ -178,7 +190,10 @@ def verify(folder: Path, roster: Path | None = None) -> str:
         f"verified: ledger.jsonl holds the {format_count(len(releases), 'release')} of report.json, together {value} "
         f"at delta {privacy['delta']:.3g}, as report.json says{asked}"
     )
-    return f"{accounting}\n{_signed(folder, document, roster)}"
+    lines = [accounting, _signed(folder, document, roster)]
+    if approval is not None and roster is not None:
+        lines.append(_approved(folder, document, roster, approval))
+    return "\n".join(lines)
 
 
 def _signed(folder: Path, document: Mapping[str, Any], roster: Path | None) -> str:
@@ -191,6 +206,18 @@ def _signed(folder: Path, document: Mapping[str, Any], roster: Path | None) -> s
     if document["signatures"] is None:
         return "not verified: who wrote it, for the run had no roster and its report is unsigned"
     return "not verified: who signed it; give the roster of the run with --roster FILE"
+
+
+def _approved(folder: Path, document: Mapping[str, Any], roster: Path, approval: Path) -> str:
+    """Compare the report with an approval."""
+    from fastlloyd.crypto.link.roster import Roster
+    from fastlloyd.data.bounds import parse_bounds
+    from fastlloyd.dossier.approval import read_approval
+    from fastlloyd.dossier.kept import compare_report
+
+    signed = read_approval(approval, Roster.load(roster))
+    bounds = parse_bounds(str(folder / "bounds.csv")) if "bounds.csv" in document["output"] else None
+    return f"verified: {compare_report(signed, document, bounds, f'--approval {approval}')}"
 
 
 def read_ledger(path: Path) -> list[Release]:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from fastlloyd.net.tcp.admission import Keys
     from fastlloyd.report.lines import Journal
     from fastlloyd.run.execute import Approve
-    from fastlloyd.run.inputs import CommonInputs
     from fastlloyd.run.own_rank import OwnRank
 
 CARRIER = "serve/join"
@@ -221,21 +220,12 @@ def refuse_other_files(config: RunConfig, me: PartyId) -> None:
 def approved_by_all(folder: Path, config: RunConfig) -> Approve:
     """Return what refuses a run that not all clients have approved; their files are checked at once."""
     from fastlloyd.crypto.link.roster import Roster
-    from fastlloyd.dossier.approval import check_approval, read_approvals
-    from fastlloyd.run.inputs import public_values
+    from fastlloyd.dossier.approval import Approved, read_approvals
 
     if config.roster is None:
         raise ConfigError("--require-approvals: needs --roster and --key, which say who may approve")
     roster = Roster.load(Path(config.roster))
-    approvals = read_approvals(folder, roster)
-
-    def check(config: RunConfig, common: CommonInputs, own_roster: Roster | None) -> None:
-        # Of the roster that the run has read itself: the file may have changed since.
-        values = public_values(config, common, own_roster)
-        for path, approval in approvals.items():
-            check_approval(approval, values, str(path))
-
-    return check
+    return Approved({str(path): approval for path, approval in read_approvals(folder, roster).items()})
 
 
 def parser() -> Parser:

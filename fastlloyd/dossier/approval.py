@@ -1,6 +1,7 @@
 """A site's signed approval of everything public in a run, and the refusal of a run that is another one.
 
-An approval is for a configuration, not for one run: it holds until a value changes. How often the same run may be
+An approval is for a configuration and for what is claimed of it, not for one run: it holds until a value changes, or
+until the day on which it ends. How often the same run may be
 repeated is for the ledger's budget to say.
 
 Source: docs/protocol.md, "Approval"; docs/data-protection.md.
@@ -9,8 +10,11 @@ Source: docs/protocol.md, "Approval"; docs/data-protection.md.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,13 +22,22 @@ from fastlloyd.crypto.link.identity import Identity
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.crypto.link.signature import sign, verifies
 from fastlloyd.errors import ConfigError, Reason
+from fastlloyd.party.plain_plan import ACCOUNTING_SLACK
+from fastlloyd.privacy.accountant import spent
+from fastlloyd.privacy.ledger import covers
+from fastlloyd.privacy.release import Release
 from fastlloyd.randomness import domains
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.inputs import CommonInputs, public_values
+from fastlloyd.run.outcome import Claim
 from fastlloyd.wire.decode import Within, decode, load_json
 from fastlloyd.wire.header import PartyId
 from fastlloyd.wire.regular import read_regular_bytes
 from fastlloyd.wire.values import canonical, differences, digest, list_differences
 
 MOST_BYTES = 1 << 24
+_DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIME = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})")
 _AGAIN = "if the new values are right, approve them with `fastlloyd agree`; otherwise start the run that was approved"
 
 
@@ -35,13 +48,18 @@ class Approval:
     Attributes
     ----------
     approval : int
-        Version of this format, 1.
+        Version of this format, 2.
     rank : int
         Of the party that signs.
     name : str
         Its name in the roster.
     approved_at : str
         UTC, as ISO 8601, by the clock of the site; for people, nothing follows from it.
+    expires : str or None
+        Until when it holds, as ISO 8601: a day, to its end in UTC, or a time with its zone; None: without end.
+    claim : mapping or None
+        What the run must claim, as `Claim.values` names it; only epsilon and delta where the rest was not known, None
+        where nothing was.
     digest : str
         SHA-256 of the canonical values, hexadecimal: short enough to be compared by telephone.
     values : mapping
@@ -50,10 +68,12 @@ class Approval:
         Ed25519 under the site's key in the roster, over all other fields; hexadecimal.
     """
 
-    approval: Literal[1] = 1
+    approval: Literal[2] = 2
     rank: Annotated[int, Within(0, 2**16)]
     name: Annotated[str, Within(1, 64)]
     approved_at: Annotated[str, Within(1, 40)]
+    expires: Annotated[str, Within(1, 40)] | None = None
+    claim: Mapping[str, Any] | None = None
     digest: Annotated[str, Within(64, 64)]
     values: Mapping[str, Any]
     signature: Annotated[str, Within(128, 128)]
@@ -77,8 +97,39 @@ class Approval:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-def sign_approval(values: Mapping[str, Any], identity: Identity, roster: Roster, *, approved_at: str) -> Approval:
-    """Sign public values as the owner of a key.
+def read_expiry(text: str) -> datetime:
+    """Return the moment at which an approval ends.
+
+    Parameters
+    ----------
+    text : str
+        A day, such as 2027-01-31, which counts to its end in UTC; or a time with its zone, such as
+        2027-01-31T12:00:00+01:00.
+
+    Raises
+    ------
+    ValueError
+        It is neither.
+    """
+    if _DAY.fullmatch(text):
+        return datetime.combine(date.fromisoformat(text), time.max, UTC)
+    if not _TIME.fullmatch(text):
+        raise ValueError(
+            f"expected a day, such as 2027-01-31, or a time with its zone, such as 2027-01-31T12:00:00Z, got {text!r}"
+        )
+    return datetime.fromisoformat(text)
+
+
+def sign_approval(
+    values: Mapping[str, Any],
+    identity: Identity,
+    roster: Roster,
+    *,
+    approved_at: str,
+    claim: Mapping[str, Any] | None = None,
+    expires: str | None = None,
+) -> Approval:
+    """Sign public values, and what is claimed of a run of them, as the owner of a key.
 
     Raises
     ------
@@ -92,6 +143,8 @@ def sign_approval(values: Mapping[str, Any], identity: Identity, roster: Roster,
         rank=owner.rank,
         name=owner.name,
         approved_at=approved_at,
+        claim=claim,
+        expires=expires,
         digest=digest(values).hex(),
         values=values,
         signature="",
@@ -114,6 +167,8 @@ def read_approval(path: Path, roster: Roster) -> Approval:
             raise ValueError("expected the text as `fastlloyd agree` writes it, got the same values in another form")
         if digest(approval.values).hex() != approval.digest:
             raise ValueError("its digest is not that of its values")
+        if approval.expires is not None:
+            read_expiry(approval.expires)
     except OSError as error:
         raise ConfigError(f"cannot read the approval {path}: {error.strerror}; check path and rights") from error
     except ValueError as error:
@@ -156,6 +211,89 @@ def check_approval(approval: Approval, values: Mapping[str, Any], source: str) -
             f"{source}: this is not the run that {approval.party} approved: {list_differences(found)}; {_AGAIN}",
             reason=Reason.NOT_APPROVED,
         )
+
+
+def check_claim(approval: Approval, claim: Claim | None, planned: Sequence[Release], source: str) -> None:
+    """Refuse a plan that does not keep what was approved; before anything of it is released.
+
+    Parameters
+    ----------
+    approval : Approval
+    claim : Claim or None
+        What the run will claim; None where its protocol does not say.
+    planned : sequence of Release
+        All that it will release.
+    source : str
+        What the error begins with: a flag, a file.
+
+    Raises
+    ------
+    ConfigError
+        The claim is another one, or the releases spend more than it says; nothing was released.
+    """
+    approved = approval.claim or {}
+    if claim is not None:
+        now = {name: value for name, value in claim.values().items() if name in approved}
+        if canonical(approved) != canonical(now):
+            found = list_differences(differences({"claim": approved}, {"claim": now}))
+            raise ConfigError(
+                f"{source}: this run would not claim what {approval.party} approved: {found}; nothing of this "
+                f"site was released. {_AGAIN[:1].upper()}{_AGAIN[1:]}",
+                reason=Reason.NOT_APPROVED,
+            )
+    epsilon, delta = approved.get("epsilon"), approved.get("delta", 0.0)
+    if isinstance(epsilon, int | float) and isinstance(delta, int | float):
+        wanted = approved.get("neighbours")
+        covered = wanted is None or all(covers(release.neighbours, str(wanted)) for release in planned)
+        total = spent(planned, float(delta)) if covered else math.inf
+        if total > float(epsilon) * (1.0 + ACCOUNTING_SLACK):
+            raise ConfigError(
+                f"{source}: {approval.party} approved epsilon {epsilon:g} at delta {delta:.3g}, expected at most that, "
+                f"and the plan spends {total:.6g}; nothing of this site was released. Ask for the approved run",
+                reason=Reason.NOT_APPROVED,
+            )
+
+
+class Approved:
+    """What a run is held to: approvals, each with what an error begins with.
+
+    Parameters
+    ----------
+    approvals : mapping from str to Approval
+    """
+
+    def __init__(self, approvals: Mapping[str, Approval]) -> None:
+        self._approvals = dict(approvals)
+
+    def check_public(self, config: RunConfig, common: CommonInputs, roster: Roster | None) -> None:
+        """Refuse a run with other public values than were approved, or one after an approval has ended.
+
+        Parameters
+        ----------
+        config : RunConfig
+        common : CommonInputs
+        roster : Roster or None
+            Of the run, as it has read it: the file may have changed since.
+
+        Raises
+        ------
+        ConfigError
+            Names the value, or the end.
+        """
+        values = public_values(config, common, roster)
+        for source, approval in self._approvals.items():
+            if approval.expires is not None and datetime.now(UTC) >= read_expiry(approval.expires):
+                raise ConfigError(
+                    f"{source}: the approval of {approval.party} has ended, it held until {approval.expires}; approve "
+                    "anew with `fastlloyd agree`",
+                    reason=Reason.NOT_APPROVED,
+                )
+            check_approval(approval, values, source)
+
+    def check_claim(self, claim: Claim | None, planned: Sequence[Release]) -> None:
+        """Refuse a plan that does not keep what was approved; see `check_claim`."""
+        for source, approval in self._approvals.items():
+            check_claim(approval, claim, planned, source)
 
 
 def read_approvals(folder: Path, roster: Roster) -> dict[Path, Approval]:

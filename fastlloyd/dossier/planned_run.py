@@ -11,7 +11,7 @@ from fastlloyd.report.flow import Flow
 from fastlloyd.report.sight import Sight, Sights, who_sees
 from fastlloyd.run.config import VERTICAL, RunConfig
 from fastlloyd.run.inputs import CommonInputs, public_values
-from fastlloyd.run.outcome import Foreseen
+from fastlloyd.run.outcome import Claim, Foreseen
 from fastlloyd.run.promise import privacy_unit
 from fastlloyd.run.session import find_face
 from fastlloyd.wire.values import flatten, show_value
@@ -34,6 +34,8 @@ class PlannedRun:
         What to expect of the result, and, where it is not good, the nearest settings of which it would be.
     sized : bool
         Whether the number of features is known.
+    terms : Claim or None
+        Where it is not: the claim of a run of any number, of which epsilon and delta hold for every number.
     purpose : str
         What the run is for; empty: to be filled in.
     """
@@ -45,6 +47,7 @@ class PlannedRun:
     foreseen: Foreseen | None = None
     expected: str | None = None
     sized: bool = True
+    terms: Claim | None = None
     purpose: str = ""
 
     @property
@@ -65,6 +68,13 @@ class PlannedRun:
             elif asked == name or asked not in flat or flat[asked] != value:  # else it was settled as it was asked for
                 rows.append((name, show_value(value)))
         return rows
+
+    @property
+    def claim(self) -> dict[str, Any] | None:
+        """What the run must claim, by name, as far as it is known; None: nothing is."""
+        if self.foreseen is not None:
+            return self.foreseen.claim.values()
+        return None if self.terms is None else {name: self.terms.values()[name] for name in ("epsilon", "delta")}
 
     @property
     def facts(self) -> dict[str, Any]:

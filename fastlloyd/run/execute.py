@@ -12,10 +12,10 @@ import contextlib
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fastlloyd.crypto.link.identity import Identity, make_identity
 from fastlloyd.crypto.link.roster import Roster
@@ -39,7 +39,7 @@ from fastlloyd.net.meter import Meter
 from fastlloyd.net.transport import Transport
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.privacy.delta import large_delta
-from fastlloyd.privacy.ledger import Ledger
+from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.protocols.registry import find
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.report.earlier import find_earlier
@@ -50,7 +50,7 @@ from fastlloyd.run.driver import Deadlines, Driver
 from fastlloyd.run.files import Files, HeldFiles, ResultFiles, ServerFiles
 from fastlloyd.run.inputs import CommonInputs, told
 from fastlloyd.run.machine import CostKeeper, Host
-from fastlloyd.run.outcome import Facts, Outcome
+from fastlloyd.run.outcome import Claim, Facts, Outcome
 from fastlloyd.run.own_rank import load_identity
 from fastlloyd.run.session import Session, find_face
 from fastlloyd.run.state import StateDir, interrupted_words, resume_words
@@ -80,6 +80,7 @@ class _Prepared:
     state: StateDir | None = None
     ledger: Ledger | None = None
     facts: dict[str, Any] = field(default_factory=dict)
+    approve: Approve | None = None
 
     @property
     def certificates(self) -> Mapping[PartyId, bytes] | None:
@@ -95,8 +96,14 @@ class _Prepared:
         return bytes.fromhex(self.facts["run_id"]) if "run_id" in self.facts else None
 
 
-# (configuration, what is public, roster) of the run that is about to start; raises what refuses it.
-Approve = Callable[[RunConfig, CommonInputs, Roster | None], None]
+class Approve(Protocol):
+    """What refuses a run that was not approved."""
+
+    def check_public(self, config: RunConfig, common: CommonInputs, roster: Roster | None) -> None:
+        """Look at what is public, before this party's records are opened."""
+
+    def check_claim(self, claim: Claim | None, planned: Sequence[Release]) -> None:
+        """Look at what the plan will claim and release, before the first release is recorded."""
 
 
 def execute(
@@ -114,8 +121,8 @@ def execute(
         Or why there is none: the other parties must hear of it.
     transport : Transport
     announcer : Announcer
-    approve : callable, optional
-        Sees the public facts that the links will be confirmed with, before this party's records are opened.
+    approve : Approve, optional
+        Sees the public facts that the links will be confirmed with, and later the plan.
 
     Returns
     -------
@@ -165,7 +172,7 @@ def _prepare(
     me, count = transport.me, len(transport.peers)
     if isinstance(config, FastLloydError):
         return _Prepared(config=RunConfig(), problem=config, identity=make_identity(str(me), me.rank))
-    prepared = _Prepared(config=config, identity=make_identity(str(me), me.rank))
+    prepared = _Prepared(config=config, identity=make_identity(str(me), me.rank), approve=approve)
     try:
         face = find_face(config.protocol)
         if config.evaluate:
@@ -175,7 +182,7 @@ def _prepare(
         if prepared.roster is not None:
             announcer.names = announcer.view.names = {entry.rank: entry.name for entry in prepared.roster.entries}
         if approve is not None:
-            approve(prepared.config, prepared.common, prepared.roster)
+            approve.check_public(prepared.config, prepared.common, prepared.roster)
         if config.state_dir is not None:
             prepared.state = StateDir(config.state_dir, me, resume=config.resume)
             prepared.ledger = prepared.state.open_ledger()
@@ -315,7 +322,12 @@ def _files(prepared: _Prepared, facts: Facts) -> Files:
 
 def _live(prepared: _Prepared, session: Session, links: SecureLinks, files: Files, announcer: Announcer) -> Outcome:
     """Drive this party's life over its links."""
-    config = prepared.config
+    config, face = prepared.config, find_face(prepared.config.protocol)
+
+    def hold_to_approval(planned: tuple[Release, ...], delta: float) -> None:
+        if prepared.approve is not None:
+            prepared.approve.check_claim(face.claim_of(config, session.plan), planned)
+
     tells = announcer.own_terminal or (announcer.one_host and session.me.rank == 1)  # one client of a host is enough
     host = Host(
         files.ledger,
@@ -325,12 +337,12 @@ def _live(prepared: _Prepared, session: Session, links: SecureLinks, files: File
         build=build_numbers(config.protocol),
         budget=config.budget,
         transcript=Transcript(session.digest),
+        afford=hold_to_approval,
         publish=CostKeeper(session.facts, session.meter, announcer, session.everybody).publish,
         elect=files.choose_writer,
         tell=announcer.note if tells else None,
     )
     deadlines = Deadlines(setup_s=config.setup_deadline, round_s=config.deadline)
-    face = find_face(config.protocol)
     life = face.serve(session) if session.me.is_server else face.take_part(session)
     driver = Driver(session.me, links, session.meter, deadlines, host)
     announcer.patience.stage = driver.awaited

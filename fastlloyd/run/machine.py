@@ -84,7 +84,7 @@ class Host:
     transcript : Transcript, optional
         Takes in what several parties are told alike.
     afford : callable, optional
-        Gets the planned releases in the place of the budget in `state`, and the delta of a budget that is set with
+        Gets the planned releases before the budget in `state` is looked at, and the delta of a budget that is set with
         this run; raises what refuses the run.
     publish : callable, optional
         Gets (event, facts) with the seconds since the last event.

@@ -183,6 +183,12 @@ class Claim:
         """Whether anything is promised."""
         return math.isfinite(self.epsilon)
 
+    def values(self) -> dict[str, Any]:
+        """Return what people read of it as plain JSON values, by name; epsilon is None where nothing is promised."""
+        values = asdict(self)
+        del values["lifetime_delta"]
+        return {**values, "epsilon": self.epsilon if self.private else None, "conditions": list(self.conditions)}
+
 
 def no_claim(reason: str) -> Claim:
     """Say of a run without noise that it protects nobody's record, and why."""

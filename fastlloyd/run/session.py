@@ -26,7 +26,7 @@ from fastlloyd.report.flow import Flow
 from fastlloyd.report.sight import FaceWords, says_nothing
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import CommonInputs
-from fastlloyd.run.outcome import Facts, Foreseen, Outcome
+from fastlloyd.run.outcome import Claim, Facts, Foreseen, Outcome
 from fastlloyd.wire.header import PartyId
 
 T = TypeVar("T")
@@ -199,6 +199,9 @@ class Face(FaceWords):
         From a protocol to its settings, named as `--set` does, PROTOCOL.NAME, and what each is.
     foresee : callable
         From what `plan_lines` is given to claim and releases; None: it does not say them beforehand.
+    claim_of : callable
+        From the configuration and the agreed plan to what the run will claim, with which an approval is compared before
+        anything is released; None: it does not say.
     people : callable
         The setting that names the column of people, as typed, where the protocol itself protects all their rows.
     links_clients : callable
@@ -221,6 +224,7 @@ class Face(FaceWords):
     privacy_unit: Callable[[RunConfig], str | None]
     settings_help: Callable[[str], Mapping[str, str]]
     foresee: Callable[[RunConfig, int, int | None], Foreseen | None] = says_nothing
+    claim_of: Callable[[RunConfig, Any], Claim | None] = says_nothing
     people: Callable[[RunConfig], str | None] = says_nothing
     links_clients: Callable[[RunConfig], bool] = _always
     adds_up: Callable[[RunConfig], bool] = _never

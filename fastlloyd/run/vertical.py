@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,6 +30,7 @@ from fastlloyd.run.inputs import CommonInputs, MakePublic, public_dataset, settl
 from fastlloyd.wire.header import PartyId
 
 VERTICAL_MIXTURE = "vertical-mixture"
+_WIDTHS = re.compile("[1-9][0-9]{0,4}([+][1-9][0-9]{0,4})*")
 _MIXTURE: dict[str, Callable[[str], Any]] = {"n": int, "d": int, "k": int, "spread": float}
 
 
@@ -42,10 +44,20 @@ class Alignment:
         choices=("check", "intersect"),
     )
     id: str = setting(ID_COLUMN, f"column that names the records ('{ID_COLUMN}')")
+    widths: str = setting("", "how many columns each owner brings, in the order of ranks, such as 2+3: public")
 
     def __post_init__(self) -> None:
         if not self.id:
             raise ConfigError("--set vertical.id: expected the name of a column, got ''")
+        if self.widths and not _WIDTHS.fullmatch(self.widths):
+            raise ConfigError(
+                f"--set vertical.widths: expected each owner's number of columns, such as 2+3, got {self.widths!r}"
+            )
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """How many columns each owner brings; empty where it was not said."""
+        return tuple(map(int, self.widths.split("+"))) if self.widths else ()
 
 
 HELP = describe_settings(Alignment, VERTICAL)
@@ -78,7 +90,8 @@ class VerticalCommon(CommonInputs):
         return hashlib.sha256(plain + json.dumps(self._chosen(), sort_keys=True).encode()).digest()
 
     def _chosen(self) -> dict[str, str]:
-        return {"align": self.alignment.align, "id_column": self.alignment.id}
+        widths = {"widths": self.alignment.widths} if self.alignment.widths else {}
+        return {"align": self.alignment.align, "id_column": self.alignment.id, **widths}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +134,11 @@ def gather_vertical(
     """
     refuse_resume(config, because="its keys are kept nowhere", spent="what the broken run released is in the ledger")
     alignment = read_alignment(config)
+    if len(alignment.columns) not in (0, len(parties)):
+        raise ConfigError(
+            f"--set vertical.widths={alignment.widths}: expected {format_count(len(parties), 'number')}, one for each "
+            f"owner of columns, got {len(alignment.columns)}"
+        )
     if config.data is not None:
         public = make_public(config, clients, *settle_size(config, None))
         bounds = Bounds(np.array([-1.0]), np.array([1.0]))  # each party has bounds of its own
@@ -175,6 +193,33 @@ def read_alignment(config: RunConfig) -> Alignment:
     return read_settings(Alignment(), VERTICAL, config.settings.get(VERTICAL, {}))
 
 
+def plan_widths(config: RunConfig, owners: int, d: int | None) -> tuple[int, ...]:
+    """Return how many columns each owner has, as far as public numbers say: as set, or d divided evenly.
+
+    Raises
+    ------
+    ConfigError
+        Neither is known, or they do not fit together.
+    """
+    stated = read_alignment(config).columns
+    if stated and (len(stated) != owners or d not in (None, sum(stated))):
+        raise ConfigError(
+            f"--set vertical.widths={'+'.join(map(str, stated))}: expected {owners} numbers"
+            + (f" that add up to --d {d}" if d is not None else "")
+        )
+    if not stated and (d is None or d < owners):
+        raise ConfigError(f"--d: expected the number of columns of all {owners} owners together, {owners} or more")
+    return stated or tuple(map(len, np.array_split(np.arange(d or 0), owners)))
+
+
+def assumed_widths(config: RunConfig, d: int | None) -> str:
+    """Say what `plan_widths` assumes, where it is used and nothing was stated; empty: nothing."""
+    demonstration = config.data is None and (config.dataset is not None or d is None)
+    if demonstration or read_alignment(config).widths:
+        return ""
+    return 'assumed: the columns are divided evenly among their owners; [vertical] widths = "1+3" says how they are'
+
+
 def _demonstration(config: RunConfig) -> tuple[RunConfig, Dataset | None]:
     """Load or make the public set."""
     name, _, rest = (config.dataset or "").partition(":")
@@ -218,7 +263,14 @@ def load_vertical(config: RunConfig, common: VerticalCommon, place: int, number:
         rows = [names.index(name) for name in table.names]
         own = Bounds(bounds.lo[rows], bounds.hi[rows], table.names)
         return OwnColumns(table=table, features=PartyFeatures(names=table.names, bounds=own))
-    return _load_file(config, common, str(place + 1 if number is None else number))
+    own_columns = _load_file(config, common, str(place + 1 if number is None else number))
+    stated = common.alignment.columns
+    if stated and stated[place] != len(own_columns.features.names):
+        raise DataError(
+            f"{config.data}: vertical.widths says that this party brings {format_count(stated[place], 'column')}, got "
+            f"{len(own_columns.features.names)}: name them with --columns, or agree on other widths"
+        )
+    return own_columns
 
 
 def _load_file(config: RunConfig, common: VerticalCommon, number: str) -> OwnColumns:

@@ -243,6 +243,7 @@ FACE = Face(
     privacy_unit=privacy_unit,
     settings_help=settings_help,
     foresee=foresee,
+    claim_of=_claim,
     links_clients=links_clients,
     adds_up=adds_up,
     who_sees=who_sees,

@@ -244,6 +244,7 @@ FACE = Face(
     privacy_unit=privacy_unit,
     settings_help=settings_help,
     foresee=foresee,
+    claim_of=_claim,
     people=people,
     needs_server_data=needs_server_data,
     who_sees=who_sees,

@@ -30,7 +30,7 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.farewell import conclude
 from fastlloyd.run.horizontal import begin_client, run_server
 from fastlloyd.run.inputs import CommonInputs, fill_public, gather_horizontal, plan_inputs
-from fastlloyd.run.outcome import Foreseen, Outcome, Result, common_part, no_claim
+from fastlloyd.run.outcome import Claim, Foreseen, Outcome, Result, common_part, no_claim
 from fastlloyd.run.own_records import load_client
 from fastlloyd.run.session import Face, Session
 from fastlloyd.wire.header import SERVER, PartyId
@@ -69,7 +69,7 @@ def foresee(config: RunConfig, clients: int, d: int | None) -> Foreseen:
     """Return what a run would claim and release, from public numbers alone."""
     public, d = plan_inputs(config, clients, d, public_parameters)
     plan = make_plan(public, d=d, names=tuple(f"x{i + 1}" for i in range(d)))
-    return Foreseen(claim=no_claim(_NOT_PRIVATE), releases=plan.all_releases(), parameters=plan.to_json())
+    return Foreseen(claim=_claim(config, plan), releases=plan.all_releases(), parameters=plan.to_json())
 
 
 def privacy_unit(config: RunConfig) -> str | None:
@@ -133,6 +133,11 @@ def _conclude(session: Session, plan: Plan, result: ServerResult | ClientResult)
     )
 
 
+def _claim(config: RunConfig, plan: Plan) -> Claim:
+    """Say that the run promises nothing, and why."""
+    return no_claim(_NOT_PRIVATE)
+
+
 def _make_result(
     session: Session, plan: Plan, centers: NDArray[np.float64], included: Sequence[Sequence[PartyId]]
 ) -> Result:
@@ -147,7 +152,7 @@ def _make_result(
             parameters={**parameters, "d": plan.d, "rounds": 1},
             included=included,
         ),
-        claim=no_claim(_NOT_PRIVATE),
+        claim=_claim(facts.config, plan),
         features=plan.names,
         bounds=bounds,
         centroids=unscale(centers, bounds),
@@ -168,6 +173,7 @@ FACE = Face(
     privacy_unit=privacy_unit,
     settings_help=settings_help,
     foresee=foresee,
+    claim_of=_claim,
     who_sees=who_sees,
     data_flow=data_flow,
 )

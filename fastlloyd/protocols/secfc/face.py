@@ -37,6 +37,7 @@ from fastlloyd.run.farewell import conclude, conclude_without_result
 from fastlloyd.run.horizontal import begin_client
 from fastlloyd.run.inputs import CommonInputs, fill_public, gather_horizontal, plan_inputs
 from fastlloyd.run.outcome import (
+    Claim,
     Facts,
     Foreseen,
     Outcome,
@@ -106,7 +107,7 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
         f"{format_count(count_rounds(plan.k), 'message')}; at most {format_count(plan.rounds, 'round')}",
         f"{plan.start} start: {format_count(plan.starts, 'start')}, {len(plan.passes[0])} at a time"
         + "; the least inertia wins" * (plan.starts > 1),
-        f"privacy: no noise; {_not_private(plan)}",
+        f"privacy: no noise; {_claim(config, plan).not_private_reason}",
     ]
 
 
@@ -115,7 +116,7 @@ def foresee(config: RunConfig, clients: int, d: int | None) -> Foreseen:
     public, d = plan_inputs(config, clients, d, public_parameters)
     sizes = tuple(len(part) for part in np.array_split(np.empty(public.n_total), clients))
     plan = make_plan(public, d=d, names=tuple(f"x{i + 1}" for i in range(d)), sizes=sizes)
-    return Foreseen(claim=no_claim(_not_private(plan)), releases=plan.all_releases(), parameters=plan.to_json())
+    return Foreseen(claim=_claim(config, plan), releases=plan.all_releases(), parameters=plan.to_json())
 
 
 def privacy_unit(config: RunConfig) -> str | None:
@@ -181,9 +182,9 @@ def take_part(session: Session) -> Party[Outcome]:
     )
 
 
-def _not_private(plan: Plan) -> str:
-    """Say why the result carries no claim of differential privacy."""
-    return _NOT_PRIVATE.format(starts=f" of {plan.starts} starts" * (plan.starts > 1))
+def _claim(config: RunConfig, plan: Plan) -> Claim:
+    """Say that the run promises nothing, and why."""
+    return no_claim(_NOT_PRIVATE.format(starts=f" of {plan.starts} starts" * (plan.starts > 1)))
 
 
 def _common_part(facts: Facts, plan: Plan, included: Sequence[Sequence[PartyId]]) -> document.Common:
@@ -203,7 +204,7 @@ def _make_result(session: Session, plan: Plan, names: tuple[str, ...], bounds: B
     sizes = "".join(f"{cluster},{size}\n" for cluster, size in enumerate(result.sizes.tolist()))
     return Result(
         common=_common_part(facts, plan, result.included),
-        claim=no_claim(_not_private(plan)),
+        claim=_claim(facts.config, plan),
         features=names,
         bounds=bounds,
         centroids=None if result.centers is None else unscale(result.centers, bounds),
@@ -241,6 +242,7 @@ FACE = Face(
     privacy_unit=privacy_unit,
     settings_help=settings_help,
     foresee=foresee,
+    claim_of=_claim,
     who_sees=who_sees,
     data_flow=data_flow,
 )

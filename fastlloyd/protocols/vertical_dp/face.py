@@ -41,7 +41,7 @@ from fastlloyd.run.outcome import Claim, Foreseen, Outcome, Result, common_part
 from fastlloyd.run.promise import PERSON
 from fastlloyd.run.session import Face, Session
 from fastlloyd.run.vertical import HELP as VERTICAL_HELP
-from fastlloyd.run.vertical import OwnColumns, VerticalCommon
+from fastlloyd.run.vertical import OwnColumns, VerticalCommon, assumed_widths
 from fastlloyd.wire.header import SERVER, PartyId
 
 _AGAINST = (
@@ -62,6 +62,7 @@ def foresee(config: RunConfig, clients: int, d: int | None) -> Foreseen:
         claim=_claim(config, plan),
         releases=plan.all_releases(),
         parameters=plan.to_json(),
+        note=assumed_widths(config, d),
         expected=expect(plan) if plan.private else None,
     )
 
@@ -219,6 +220,7 @@ FACE = Face(
     privacy_unit=privacy_unit,
     settings_help=settings_help,
     foresee=foresee,
+    claim_of=_claim,
     who_sees=who_sees,
     data_flow=data_flow,
 )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
 
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.vertical import PartyFeatures
-from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.vertical_dp.client import synopsis_format
 from fastlloyd.protocols.vertical_dp.face_inputs import gather, public_parameters
@@ -21,7 +21,7 @@ from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import settle_size
 from fastlloyd.run.promise import promise_lines
-from fastlloyd.run.vertical import load_vertical
+from fastlloyd.run.vertical import load_vertical, plan_widths, read_alignment
 
 
 def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
@@ -67,12 +67,12 @@ def planned(config: RunConfig, clients: int, d: int | None) -> Plan:
 
 def _public(config: RunConfig, clients: int, d: int | None) -> tuple[PublicParameters, list[PartyFeatures]]:
     """Return the public parameters, and what is known of each party's columns."""
-    if d is not None and config.data is None and config.dataset is None:
-        return public_parameters(config, clients, *settle_size(config, None)), _guess_features(clients, d)
+    if config.data is None and config.dataset is None and (d is not None or read_alignment(config).widths):
+        return public_parameters(config, clients, *settle_size(config, None)), _guess_features(config, clients, d)
     config, common = gather(config, clients)
     if common.tables:
         return common.public, [load_vertical(config, common, place).features for place in range(clients)]
-    return common.public, _guess_features(clients, d)
+    return common.public, _guess_features(config, clients, d)
 
 
 def _outlook(config: RunConfig, plan: Plan, public: PublicParameters, features: list[PartyFeatures]) -> str:
@@ -105,15 +105,10 @@ def _privacy_line(plan: Plan) -> str:
     )
 
 
-def _guess_features(clients: int, d: int | None) -> list[PartyFeatures]:
-    """Deal d columns without names out to the parties."""
-    if d is None or d < clients:
-        raise ConfigError(f"--d: expected the number of columns of all parties together, {clients} or more")
-    parts = np.array_split(np.arange(d), clients)
-    return [
-        PartyFeatures(
-            names=tuple(f"x{i + 1}" for i in part),
-            bounds=Bounds(np.full(len(part), -1.0), np.full(len(part), 1.0), tuple(f"x{i + 1}" for i in part)),
-        )
-        for part in parts
-    ]
+def _guess_features(config: RunConfig, clients: int, d: int | None) -> list[PartyFeatures]:
+    """Give the parties columns without names."""
+    numbers, found = itertools.count(1), []
+    for width in plan_widths(config, clients, d):
+        names = tuple(f"x{next(numbers)}" for _ in range(width))
+        found.append(PartyFeatures(names=names, bounds=Bounds(np.full(width, -1.0), np.full(width, 1.0), names)))
+    return found

@@ -56,7 +56,7 @@ from fastlloyd.run.own_records import own_workers
 from fastlloyd.run.promise import PERSON
 from fastlloyd.run.session import Face, Session
 from fastlloyd.run.vertical import HELP as VERTICAL_HELP
-from fastlloyd.run.vertical import OwnColumns, VerticalCommon
+from fastlloyd.run.vertical import OwnColumns, VerticalCommon, assumed_widths
 from fastlloyd.wire.decode import decode
 from fastlloyd.wire.header import SERVER, PartyId
 
@@ -69,12 +69,11 @@ def writes_result(me: PartyId) -> bool:
 def foresee(config: RunConfig, clients: int, d: int | None) -> Foreseen:
     """Return what a run would claim and release, from public numbers alone."""
     plan = planned(config, clients, d)
-    releases = plan.all_releases()
-    claim = _claim(config, plan, plan.rounds, releases[0].neighbours)
     return Foreseen(
-        claim=claim,
-        releases=releases,
+        claim=claim_of(config, plan),
+        releases=plan.all_releases(),
         parameters=_parameters(plan, plan.rounds),
+        note=assumed_widths(config, d),
         expected=expect(plan) if plan.private else None,
     )
 
@@ -233,7 +232,7 @@ def _make_result(session: Session, plan: Plan, features: tuple[PartyFeatures, ..
             parameters=_parameters(plan, result.rounds),
             included=(session.everybody,) * result.rounds,
         ),
-        claim=_claim(session.config, plan, result.rounds, releases[0].neighbours),
+        claim=claim_of(session.config, plan, result.rounds),
         features=assemble_names(features),
         bounds=whole_bounds(features),
         centroids=assemble_centers(result.centers, features),
@@ -245,13 +244,13 @@ def _make_result(session: Session, plan: Plan, features: tuple[PartyFeatures, ..
     )
 
 
-def _claim(config: RunConfig, plan: Plan, rounds: int, neighbours: str) -> Claim:
-    """Say what the run promises."""
+def claim_of(config: RunConfig, plan: Plan, done: int | None = None) -> Claim:
+    """Say what a run promises of which so many rounds are done; None: all."""
     return Claim(
         epsilon=plan.epsilon if plan.private else math.inf,
         delta=plan.delta,
-        against=against(plan, rounds),
-        neighbours=neighbours,
+        against=against(plan, plan.rounds if done is None else done),
+        neighbours=plan.all_releases()[0].neighbours,
         unit=privacy_unit(config) if plan.private else None,
         conditions=conditions(plan),
         bounded=False,
@@ -284,6 +283,7 @@ FACE = Face(
     privacy_unit=privacy_unit,
     settings_help=settings_help,
     foresee=foresee,
+    claim_of=claim_of,
     who_sees=who_sees,
     data_flow=data_flow,
 )

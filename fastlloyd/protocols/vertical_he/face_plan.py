@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
-import numpy as np
-
 from fastlloyd.data.vertical import VerticalTable
-from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.vertical_he.face_inputs import gather, run_parameters
 from fastlloyd.protocols.vertical_he.face_noise import expect
@@ -21,6 +19,7 @@ from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import settle_size
 from fastlloyd.run.promise import promise_lines
+from fastlloyd.run.vertical import plan_widths, read_alignment
 
 
 def planned(config: RunConfig, clients: int, d: int | None) -> Plan:
@@ -96,7 +95,7 @@ def _outlook(config: RunConfig, public: PublicParameters, names: list[list[str]]
 def _public(config: RunConfig, clients: int, d: int | None) -> tuple[PublicParameters, list[list[str]]]:
     """Return the public parameters, and the names of each owner's columns."""
     tables: tuple[VerticalTable, ...] = ()
-    if d is not None and config.data is None and config.dataset is None:
+    if config.data is None and config.dataset is None and (d is not None or read_alignment(config).widths):
         run = run_parameters(config, clients, *settle_size(config, None))
     else:
         config, common = gather(config, clients)
@@ -105,7 +104,6 @@ def _public(config: RunConfig, clients: int, d: int | None) -> tuple[PublicParam
     if tables:
         names = [list(table.names) for table in tables]
     else:
-        if d is None or d < len(owners):
-            raise ConfigError(f"--d: expected the columns of all {len(owners)} owners together")
-        names = [[f"x{i + 1}" for i in part] for part in np.array_split(np.arange(d), len(owners))]
+        numbers = itertools.count(1)
+        names = [[f"x{next(numbers)}" for _ in range(width)] for width in plan_widths(config, len(owners), d)]
     return run.settled(), names

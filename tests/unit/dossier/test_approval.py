@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,15 @@ from fastlloyd.cli.join import approved as approved_by_client
 from fastlloyd.cli.serve import approved_by_all
 from fastlloyd.crypto.link.identity import Identity, make_identity, save_identity
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
-from fastlloyd.dossier.approval import Approval, check_approval, read_approval, read_approvals, sign_approval
+from fastlloyd.dossier.approval import (
+    Approval,
+    Approved,
+    check_approval,
+    read_approval,
+    read_approvals,
+    read_expiry,
+    sign_approval,
+)
 from fastlloyd.errors import ConfigError
 from fastlloyd.protocols import registry
 from fastlloyd.report.announcer import Announcer
@@ -164,7 +173,7 @@ def changed(**fields: Any) -> str:
         (APPROVAL.text() + " ", "in another form"),
         (APPROVAL.text().replace('"rank": 1', '"rank": 1, "rank": 1'), "each key once"),
         (changed(more=1), "with ['more'] in addition"),
-        (changed(approval=2), "approval: expected one of 1, got 2"),
+        (changed(approval=1), "approval: expected one of 2, got 1"),
         (changed(rank=True), "rank: expected an integer"),
         (changed(rank=-1), "rank: expected an integer"),
         (changed(name=""), "name: expected a text of 1 to 64"),
@@ -187,6 +196,42 @@ def test_a_file_that_is_no_approval_is_refused(tmp_path: Path, text: str | bytes
     with pytest.raises(ConfigError) as caught:
         read_approval(path, ROSTER)
     assert sentence in str(caught.value) and str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["2027-01-31", "2027-01-31T12:00:00+01:00", "2027-01-31T12:00Z", "9999-12-31"])
+def test_an_approval_ends_where_it_says(tmp_path: Path, text: str) -> None:
+    signed = sign_approval(VALUES, IDENTITIES[1], ROSTER, approved_at=NOW, expires=text)
+    path = written(tmp_path / "approval.json", signed.text())
+    assert read_approval(path, ROSTER) == signed
+    end = read_expiry(text)
+    assert end.tzinfo is not None and end > datetime(2027, 1, 31, 10, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2027-02-30", "2027-01-31T12:00:00", "tomorrow", "2027-1-31", "20270131", "2027-01-31T25:00:00Z", " 2027-01-31"],
+)
+def test_an_end_that_is_no_moment_is_refused(
+    tmp_path: Path, text: str, site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    signed = sign_approval(VALUES, IDENTITIES[1], ROSTER, approved_at=NOW, expires=text)
+    with pytest.raises(ConfigError, match="is no approval of `fastlloyd agree`"):
+        read_approval(written(tmp_path / "approval.json", signed.text()), ROSTER)
+    assert main([*AGREE, "--yes", "--expires", text]) == 2
+    assert "--expires" in capsys.readouterr().err and not list(site.glob("approval_1*"))
+
+
+def test_an_approval_that_has_ended_refuses_the_run(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*AGREE, "--yes", "--expires", "2020-01-31"]) == 2
+    assert "expected a day or time to come" in capsys.readouterr().err
+    assert main([*AGREE, "--yes", "--expires", "2999-01-31"]) == 0
+    assert "holds until 2999-01-31" in capsys.readouterr().out
+    approval = read_approval(site / "approval_1.json", ROSTER)
+    assert approval.expires == "2999-01-31"
+    ended = sign_approval(approval.values, IDENTITIES[1], ROSTER, approved_at=NOW, expires="2020-01-31")
+    codes, said = run(site, {1: Approved({"--approval": ended})})
+    assert codes == [2, 2, 2]
+    assert "--approval: the approval of client 1 has ended, it held until 2020-01-31" in said[1]
 
 
 def test_another_roster_another_signer_and_no_file(tmp_path: Path) -> None:

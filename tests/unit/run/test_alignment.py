@@ -22,7 +22,7 @@ from fastlloyd.run.vertical import Alignment, VerticalCommon
         ({"align": "guess"}, "--set vertical.align: expected 'check' or 'intersect', got 'guess'"),
         ({"id": ""}, "--set vertical.id: expected the name of a column, got ''"),
         ({"id": 3}, "--set vertical.id: expected a text, got 3"),
-        ({"key": "id"}, "vertical has no setting 'key'; it has align, id"),
+        ({"key": "id"}, "vertical has no setting 'key'; it has align, id, widths"),
     ],
 )
 def test_a_wrong_table_is_refused(values: dict[str, object], sentence: str) -> None:

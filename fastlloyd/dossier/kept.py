@@ -1,0 +1,99 @@
+"""Whether a finished run kept to an approval: its report compared with what was signed before it.
+
+Source: docs/data-protection.md, "Approvals"; docs/report.md, "Verify".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastlloyd.data.bounds import Bounds
+from fastlloyd.dossier.approval import Approval
+from fastlloyd.errors import ConfigError
+from fastlloyd.wire.values import differences, list_differences
+
+# What a run settles or counts itself; the claim speaks of delta and of the noise of all rounds.
+_SETTLED_LATER = ("rounds", "delta", "min_clients")
+_WORDS = "{}: approved {}, the report has {}"
+
+
+def compare_report(approval: Approval, report: Mapping[str, Any], bounds: Bounds | None, source: str) -> str:
+    """Compare a report with an approval.
+
+    Parameters
+    ----------
+    approval : Approval
+    report : mapping
+        A valid report.json.
+    bounds : Bounds or None
+        As the folder of the run has them, where they are public beforehand.
+    source : str
+        What the error begins with.
+
+    Returns
+    -------
+    str
+        What agrees, in one sentence.
+
+    Raises
+    ------
+    ConfigError
+        Names each value that differs.
+    """
+    approved, reported = _values(approval, report, bounds)
+    claimed, said = _claim(approval, report)
+    found = differences({"values": approved, "claim": claimed}, {"values": reported, "claim": said}, _WORDS)
+    if found:
+        raise ConfigError(
+            f"{source}: the report is not of the run that {approval.party} approved: {list_differences(found)}; show "
+            "this to the people who answer for the run"
+        )
+    claim = f", and what it claims ({', '.join(claimed)})" if claimed else "; the approval has no claim"
+    return (
+        f"the report agrees with what {approval.name} ({approval.party}) approved at {approval.approved_at}: "
+        f"{', '.join(sorted(approved))}{claim}"
+    )
+
+
+def _values(
+    approval: Approval, report: Mapping[str, Any], bounds: Bounds | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the public values that stand in both, as approved and as reported."""
+    values, parameters, signatures = approval.values, report["parameters"], report["signatures"]
+    settled = values.get("settled")
+    wanted: dict[str, Any] = {
+        **(settled if isinstance(settled, Mapping) else {}),
+        "settings": values.get("settings"),
+        "client_caps": values.get("caps"),
+        "unit": values.get("unit"),
+    }
+    later = (*_SETTLED_LATER, *(("k",) if values.get("choose_k") else ()))
+    shared = [name for name in wanted if name in parameters and name not in later]
+    approved = {name: wanted[name] for name in shared}
+    reported = {name: parameters[name] for name in shared}
+    approved |= {"protocol": values.get("protocol"), "roster": values.get("roster")}
+    reported |= {"protocol": report["protocol"], "roster": None if signatures is None else signatures["roster"]}
+    stated = values.get("bounds")
+    if isinstance(stated, Mapping) and bounds is not None and bounds.names is not None:
+        found = zip(bounds.names, bounds.lo.tolist(), bounds.hi.tolist(), strict=True)
+        sides = {name: [low, high] for name, low, high in found}
+        every = stated.get("every feature")
+        approved["bounds"] = dict.fromkeys(sides, every) if len(stated) == 1 and every is not None else dict(stated)
+        reported["bounds"] = sides
+    return approved, reported
+
+
+def _claim(approval: Approval, report: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the claim as approved, and what the report has of it; a text counts as there where the claim holds it."""
+    privacy, approved = report["privacy"], dict(approval.claim or {})
+    said: dict[str, Any] = {}
+    for name, wanted in approved.items():
+        if name in privacy:
+            said[name] = privacy[name]
+        elif name == "not_private_reason" and wanted is not None:
+            said[name] = report[name]
+        elif name in ("against", "conditions") and not report["not_private"]:
+            parts = [wanted] if isinstance(wanted, str) else list(wanted)
+            said[name] = wanted if all(str(part) in report["claim"] for part in parts) else report["claim"]
+    return {name: value for name, value in approved.items() if name in said}, said
