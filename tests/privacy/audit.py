@@ -5,8 +5,9 @@ every cluster's centre near a known place) and, by a coin for each cluster, one 
 its centre as the sensitivity allows. Knowing all but the coins, the attacker computes the centres of every round
 from the releases, subtracts what the anchors add to a cluster's row, and compares the likelihoods of the rest with and
 without the canary: the most powerful test there is. It does so for all releases together, and for the sums, the
-counts and each round by themselves, in case one of them has less noise than the ledger says. Clusters have rows of
-their own, with noise of their own, so one run gives one independent trial per cluster.
+counts and each round by themselves, in case one of them has less noise than the ledger says; and by differences and
+ratios of coordinates and of neighbouring rows (`combined_scores`), in case their noise depends on each other's.
+Clusters have rows of their own, with noise of their own, so one run gives one independent trial per cluster.
 
 Bounds: for an (epsilon, delta)-DP mechanism every test has TPR <= e^epsilon FPR + delta. Releases, direction and
 threshold are chosen on the first half of the trials; on the second half Clopper-Pearson bounds, each failing with
@@ -76,15 +77,55 @@ class Trials:
     scores : float64 array, shape (trials, rounds, 2)
         Log likelihood ratio of "present" to "absent" by the sums and by the counts of each round.
     present : bool array, shape (trials,)
+    combined : float64 array, shape (trials, views), optional
+        By differences and ratios.
     """
 
     scores: NDArray[np.float64]
     present: NDArray[np.bool_]
+    combined: NDArray[np.float64] | None = None
 
     def views(self) -> list[NDArray[np.float64]]:
         """Return the scores by all releases, by sums, by counts, and by each round; shape (trials,) each."""
         parts = [self.scores.sum(axis=(1, 2)), *self.scores.sum(axis=1).T]
         return parts + (list(self.scores.sum(axis=2).T) if self.scores.shape[1] > 1 else [])
+
+
+def combined_scores(
+    rest: NDArray[np.float64], moves: NDArray[np.float64], scale: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Score each row's canary by what independent noise would make worse: differences and ratios.
+
+    Parameters
+    ----------
+    rest : float64 array, shape (k, c)
+        What is released less what the attacker knows.
+    moves : float64 array, shape (k, c)
+        What each row's canary adds.
+    scale : float64 array, shape (c,)
+        The noise's, by coordinate.
+
+    Returns
+    -------
+    float64 array, shape (k, views)
+        Of each two neighbouring coordinates of a row, the last and the first among them, in units of their noise, the
+        difference and the ratio; of each coordinate the difference from the next row's, for every second row (so that
+        trials stay independent).
+
+    Notes
+    -----
+    The difference of numbers whose noise is one draw, or multiples of it, has none; their ratio is 1 without a canary.
+    """
+    seen, expected = rest / scale, moves / scale
+    away, due = seen - np.roll(seen, -1, axis=1), expected - np.roll(expected, -1, axis=1)
+    within = (away - due / 2.0) * due
+    sizes = np.log(np.maximum(np.abs(seen), 1e-300))
+    ratios = np.abs(sizes - np.roll(sizes, -1, axis=1))
+    across = (seen - np.roll(seen, -1, axis=0) - expected / 2.0) * expected
+    across[1::2] = 0.0
+    if len(rest) % 2:
+        across[-1] = 0.0
+    return np.concatenate([within, ratios, across], axis=1)
 
 
 def collect(
@@ -105,13 +146,14 @@ def collect(
     """
     present = coins.random((runs, scene.plan.k)) < 0.5
     scores = np.empty((*present.shape, len(scene.plan.rounds), 2))
+    combined = np.empty((*present.shape, len(scene.plan.rounds) * 3 * (scene.plan.d + 1)))
     for i in range(runs):
         if scene.plan.masking == "pairwise":
-            scores[i] = _attack(scene, *_run_shares(scene, present[i], noise()))
+            scores[i], combined[i] = _attack(scene, *_run_shares(scene, present[i], noise()))
             continue
         released = _run(scene, present[i], noise())
-        scores[i] = _attack(scene, released, known_noise() if known_noise is not None else None)
-    return Trials(scores.reshape(-1, *scores.shape[2:]), present.ravel())
+        scores[i], combined[i] = _attack(scene, released, known_noise() if known_noise is not None else None)
+    return Trials(scores.reshape(-1, *scores.shape[2:]), present.ravel(), combined.reshape(-1, combined.shape[2]))
 
 
 def epsilon_bound(trials: Trials, delta: float, alarm: float) -> float:
@@ -168,10 +210,13 @@ def _replies(scene: Scene, present: NDArray[np.bool_], **chosen: Any) -> list[tu
     return [(shape, NoisyMaskedSum.read(saved[ATTACKER, f"reply-{t}"], shape)) for t, shape in enumerate(shapes)]
 
 
-def _attack(scene: Scene, released: list[NDArray[np.int64]], known: Noise | None) -> NDArray[np.float64]:
-    """Return the log likelihood ratios of each canary's presence, shape (k, rounds, 2)."""
+def _attack(
+    scene: Scene, released: list[NDArray[np.int64]], known: Noise | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the log likelihood ratios of each canary's presence, shape (k, rounds, 2), and the combined scores."""
     plan = scene.plan
     ratios = np.zeros((plan.k, len(released), 2))
+    combined = np.zeros((plan.k, len(released), 3 * (plan.d + 1)))
     centers = first_centers(plan, scene.start)
     for t, noisy in enumerate(released):
         clean = noisy if known is None else noisy - known(t)
@@ -182,8 +227,11 @@ def _attack(scene: Scene, released: list[NDArray[np.int64]], known: Noise | None
         # A canary that left its cluster for this round is not scored: its row could hold another one.
         own = (labels == np.arange(plan.k)) & (np.bincount(labels, minlength=plan.k) == 1)
         ratios[own, t] = _log_ratios(residual, moves, plan, t)[own]
+        sums, counts = plan.releases(t)
+        scale = np.array([sums.noise_scale] * plan.d + [counts.noise_scale])
+        combined[own, t] = combined_scores(residual, moves, scale)[own]
         centers = post_process(noisy, centers, plan, t)
-    return ratios
+    return ratios, combined.reshape(plan.k, -1)
 
 
 def _contributions(
@@ -222,13 +270,33 @@ def _best_bound(
     bound: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]],
     alarm: float,
 ) -> float:
-    """Choose releases, direction and threshold on the first half of the trials, evaluate them on the second."""
-    half = len(trials.present) // 2
+    """Choose releases, direction and threshold on the first half of the trials, evaluate them on the second.
+
+    Combined scores share half of the alarm: where noise is dependent, so are the trials of one run, and the first half
+    may make another score look best.
+    """
+    if trials.combined is None:
+        return _bound_of(trials.views(), trials.present, bound, alarm)
+    each = alarm / 2.0 / trials.combined.shape[1]
+    return max(
+        _bound_of(trials.views(), trials.present, bound, alarm / 2.0),
+        *(_bound_of([view], trials.present, bound, each) for view in trials.combined.T),
+    )
+
+
+def _bound_of(
+    views: list[NDArray[np.float64]],
+    present: NDArray[np.bool_],
+    bound: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]],
+    alarm: float,
+) -> float:
+    """Choose one of these scores, direction and threshold on the first half, evaluate them on the second."""
+    half = len(present) // 2
     levels = np.linspace(0.0, 1.0, _QUANTILES)
-    best, chosen = -math.inf, (trials.present[:0] + 0.0, trials.present[:0], np.zeros(1))
-    for view in trials.views():
+    best, chosen = -math.inf, (present[:0] + 0.0, present[:0], np.zeros(1))
+    for view in views:
         # Accept "present", or accept "absent": neighbours go both ways.
-        for scores, truth in ((view, trials.present), (-view, ~trials.present)):
+        for scores, truth in ((view, present), (-view, ~present)):
             # Laplace scores have atoms: a threshold between two of them would be a rounding error off one.
             thresholds = np.unique(np.quantile(scores[:half], levels, method="lower"))
             values = bound(*_rates(scores[:half], truth[:half], thresholds, alarm))

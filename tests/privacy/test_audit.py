@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
+from fastlloyd.kmeans.layout import join, split
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier, gdp_epsilon
 from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
@@ -238,6 +239,42 @@ def test_sums_or_counts_with_too_little_noise_are_caught(
     setting = scene()
     trials = attack(setting, runs, honest(with_noise_times(setting.plan, sums, counts)))
     assert epsilon_bound(trials, setting.plan.delta, ALARM) > EPSILON
+
+
+def copied(plan: Plan) -> Callable[[], Noise]:
+    """Every cluster has the noise of the first: of the right size, everywhere."""
+
+    def noise(t: int) -> np.ndarray:
+        sums, counts = split(draw_noise(plan, t, SecretRandom()), plan.k, plan.d)
+        return join(np.tile(sums[0], (plan.k, 1)), np.tile(counts[0], plan.k))
+
+    return lambda: noise
+
+
+def multiplied(plan: Plan) -> Callable[[], Noise]:
+    """A row's noise is one draw, times each coordinate's scale."""
+
+    def noise(t: int) -> np.ndarray:
+        sums, _ = split(draw_noise(plan, t, SecretRandom()), plan.k, plan.d)
+        both = plan.rounds[t]
+        first = sums[:, 0]
+        return join(
+            np.tile(first[:, None], (1, plan.d)), np.rint(first * (both.count_scale / both.sum_scale)).astype(np.int64)
+        )
+
+    return lambda: noise
+
+
+@pytest.mark.parametrize("scene,runs", [(lattice, 96), (corners, 96), (ends, 94)])
+@pytest.mark.parametrize("dependent", [copied, multiplied])
+def test_noise_of_the_right_size_that_is_dependent_is_caught(
+    scene: Callable[[], Scene], runs: int, dependent: Callable[[Plan], Callable[[], Noise]]
+) -> None:
+    setting = scene()
+    trials = attack(setting, runs, dependent(setting.plan))
+    assert epsilon_bound(trials, setting.plan.delta, ALARM) > EPSILON
+    # No single number shows it.
+    assert epsilon_bound(Trials(trials.scores[:, :, :1], trials.present), setting.plan.delta, ALARM) <= EPSILON
 
 
 def test_a_round_with_too_little_noise_is_caught() -> None:

@@ -8,6 +8,8 @@ compare likelihoods: see `audit.py` for the bounds. The noise and the coins come
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -22,7 +24,7 @@ from fastlloyd.protocols.feddp.client import statistics_of
 from fastlloyd.protocols.feddp.math.noise import draw_share, noisy_elements
 from fastlloyd.protocols.feddp.math.stage import cluster_projected, make_projection
 from fastlloyd.protocols.feddp.plan import Plan, StepPlan
-from tests.privacy.audit import Trials, epsilon_bound, gaussian_bound
+from tests.privacy.audit import Trials, combined_scores, epsilon_bound, gaussian_bound
 from tests.protocols.feddp.support import mixture, plan_for
 from tests.protocols.vertical_dp.support import Replay
 
@@ -36,7 +38,10 @@ def planned(start: str) -> Plan:
     return plan_for(DATA, 2, clients=2, epsilon=EPSILON, settings=settings)
 
 
-def attack(plan: Plan, noise: Plan, last: int = 2) -> Trials:
+Share = Callable[[Plan, int, int, Replay], NDArray[np.int64]]
+
+
+def attack(plan: Plan, noise: Plan, last: int = 2, share: Share = draw_share) -> Trials:
     """Let the attackers compute what they can tell up to a step, with shares of noise drawn by another plan."""
     assert [step.kind for step in plan.rounds] == [OUTER, WEIGHTS, CENTERS]
     secret, coins = Replay(5), np.random.default_rng(5)
@@ -44,15 +49,20 @@ def attack(plan: Plan, noise: Plan, last: int = 2) -> Trials:
     with_it = np.concatenate([DATA.points, [[0.0, 1.0]]])
     owners = [statistics_of(quantise(x, plan.fraction_bits), plan) for x in (with_it, DATA.points)]
     first = [own.outer_product() for own in owners]
-    scores = np.array([_score(plan, noise, bool(one), secret, owners, first, last) for one in present])
-    return Trials(scores, present)
+    told = [_score(plan, noise, bool(one), secret, owners, first, last, share) for one in present]
+    scores, combined = (np.array(parts) for parts in zip(*told, strict=True))
+    return Trials(scores, present, combined)
 
 
 def _score(
-    plan: Plan, noise: Plan, present: bool, secret: Replay, owners: list[Any], first: list[Any], last: int
-) -> NDArray[np.float64]:
-    """Return the log likelihood ratios of one run, shape (3, 2): Gaussian and Laplace releases of each step."""
+    plan: Plan, noise: Plan, present: bool, secret: Replay, owners: list[Any], first: list[Any], last: int, share: Share
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the log likelihood ratios of one run, shape (3, 2), and the combined scores of each step.
+
+    Gaussian and Laplace releases of each step have ratios of their own.
+    """
     found, projection, xi = np.zeros((3, 2)), None, None
+    combined = []
     for t, step in enumerate(plan.rounds[: last + 1]):
         if step.kind == OUTER:
             with_it, known = first
@@ -61,7 +71,7 @@ def _score(
         else:
             with_it, known = (own.projected_step(projection, xi) for own in owners)
         moved = with_it - known
-        seen = present * moved + draw_share(noise, t, plan.k, secret)
+        seen = present * moved + share(noise, t, plan.k, secret)
         gaussian = noisy_elements(plan, t, plan.k)[0]
         for place, part in ((0, slice(0, gaussian)), (1, slice(gaussian, None))):
             rest, canary = seen[part].astype(float), moved[part].astype(float)
@@ -69,6 +79,9 @@ def _score(
                 found[t, 0] = (rest @ rest - (rest - canary) @ (rest - canary)) / (2 * step.sigma**2)
             elif rest.size and place == 1:
                 found[t, 1] = (np.abs(rest).sum() - np.abs(rest - canary).sum()) / step.scale
+        scale = np.full(seen.size, math.sqrt(2.0) * step.scale)
+        scale[:gaussian] = step.sigma
+        combined.append(combined_scores(seen[None].astype(float), moved[None].astype(float), scale)[0])
         if t == last:
             break
         total = known + seen + draw_share(plan, t, plan.k, secret)
@@ -76,7 +89,7 @@ def _score(
             projection = make_projection(total, DATA.server_points, plan)
         elif step.kind == WEIGHTS:
             xi = cluster_projected(total, projection, plan, 1).centers
-    return found
+    return found, np.concatenate(combined)
 
 
 def above_claim(plan: Plan, trials: Trials) -> set[tuple[int, str]]:
@@ -112,3 +125,20 @@ def test_a_tenth_of_the_noise_in_one_step_is_caught(start: str, t: int) -> None:
     plan = planned(start)
     caught = above_claim(plan, attack(plan, weaker(plan, t, 0.1), last=t))
     assert caught == {(t, release.name) for release in plan.releases(t)}
+
+
+def test_shares_of_the_right_size_that_are_one_draw_are_caught() -> None:
+    plan = planned("feddp")
+
+    def copied(noise: Plan, t: int, k: int, secret: Replay) -> NDArray[np.int64]:
+        """Return a share whose Gaussian coordinates are all the first one."""
+        drawn, gaussian = draw_share(noise, t, k, secret), noisy_elements(noise, t, k)[0]
+        drawn[:gaussian] = drawn[0]
+        return drawn
+
+    def told(trials: Trials) -> float:
+        """Bound mu by differences and ratios alone."""
+        return gaussian_bound(replace(trials, scores=0.0 * trials.scores), ALARM)
+
+    claimed = max(release.sensitivity / release.noise_scale for release in plan.releases(0))
+    assert told(attack(plan, plan, last=0)) <= claimed < told(attack(plan, plan, last=0, share=copied))

@@ -20,13 +20,13 @@ import pytest
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.kmeans.layout import split
+from fastlloyd.kmeans.layout import join, split
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier, gdp_epsilon
 from fastlloyd.protocols.fastlloyd.plan import Plan, make_plan
 from fastlloyd.protocols.fastlloyd.plus import radius
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, first_centers, local_update, post_process
 from fastlloyd.randomness.secret import SecretRandom
-from tests.privacy.audit import Trials, epsilon_bound, gaussian_bound
+from tests.privacy.audit import Trials, combined_scores, epsilon_bound, gaussian_bound
 from tests.protocols.support import parameters
 
 ALARM = 1e-6
@@ -64,7 +64,7 @@ def attack_clusters(runs: int, noise: Noise, start: str = "survey") -> Trials:
     anchors, all_canaries = np.repeat(sites, ANCHORS, axis=0), quantise(canaries, plan.fraction_bits)
     known = quantise(anchors, plan.fraction_bits)
     present = np.random.default_rng(5).random((runs, k)) < 0.5
-    scores = np.zeros((runs, k, ROUNDS - first, 2))
+    scores, combined = np.zeros((runs, k, ROUNDS - first, 2)), np.zeros((runs, k, ROUNDS - first, 9))
     for i in range(runs):
         data = quantise(np.concatenate([anchors, canaries[present[i]]]), plan.fraction_bits)
         centers = first_centers(plan, sites)
@@ -77,8 +77,11 @@ def attack_clusters(runs: int, noise: Noise, start: str = "survey") -> Trials:
                 for part, release in enumerate(plan.releases(t)):
                     ratio = (rest[part] - move[part] / 2.0) * move[part] / release.noise_scale**2
                     scores[i, :, t - first, part] = np.where(alone, ratio.reshape(k, -1).sum(axis=1), 0.0)
+                scale = np.repeat([release.noise_scale for release in plan.releases(t)], [2, 1])
+                found = combined_scores(np.column_stack(rest), np.column_stack(move), scale)
+                combined[i, :, t - first] = np.where(alone[:, None], found, 0.0)
             centers = post_process(noisy, centers, plan, t)
-    return Trials(scores.reshape(-1, ROUNDS - first, 2), present.ravel())
+    return Trials(scores.reshape(-1, ROUNDS - first, 2), present.ravel(), combined.reshape(present.size, -1))
 
 
 def attack_first(runs: int, noise: Noise, start: str) -> Trials:
@@ -161,6 +164,24 @@ def test_long_attacks_on_the_start_stay_below_its_share(start: str) -> None:
 @pytest.mark.parametrize("sums,counts", [(0.35, 0.35), (0.25, 1.0), (1.0, 0.15)])
 def test_too_little_noise_on_the_clusters_is_caught(sums: float, counts: float, start: str) -> None:
     assert epsilon_bound(attack_clusters(120, weaker(sums, counts), start), DELTA, ALARM) > EPSILON
+
+
+def copied(plan: Plan, t: int) -> NDArray[np.int64]:
+    """Every cluster has the noise of the first."""
+    sums, counts = split(honest(plan, t), plan.k, plan.d)
+    return join(np.tile(sums[0], (plan.k, 1)), np.tile(counts[0], plan.k))
+
+
+def multiplied(plan: Plan, t: int) -> NDArray[np.int64]:
+    """A count's noise is a multiple of that of the first sum in its row."""
+    sums, _ = split(honest(plan, t), plan.k, plan.d)
+    both = plan.rounds[t]
+    return join(sums, np.rint(sums[:, 0] * (both.count_scale / both.sum_scale)).astype(np.int64))
+
+
+@pytest.mark.parametrize("dependent", [copied, multiplied])
+def test_noise_of_the_right_size_that_is_dependent_is_caught(dependent: Noise) -> None:
+    assert epsilon_bound(attack_clusters(60, dependent, NOTHING), DELTA, ALARM) > EPSILON
 
 
 @pytest.mark.parametrize("start", SHARES)
