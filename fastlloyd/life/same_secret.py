@@ -37,7 +37,7 @@ _PROOF = struct.Struct(f"<I{KEY_BYTES}s")
 
 
 def proof_bytes(clients: int, things: int = 1) -> int:
-    """Return the length of a proof that so many things are the same."""
+    """Return the length of a proof, for a number of clients and of things that they compare."""
     return (clients + 7) // 8 + things * _PROOF.size
 
 
@@ -100,7 +100,7 @@ class AlikeProof(NoPayload):
 
     @classmethod
     def read(cls, body: bytes, format: tuple[int, int]) -> Self:
-        """Decode what the server says of so many clients and so many things.
+        """Decode what the server says; `format` is the number of clients and of things that they compare.
 
         Raises
         ------

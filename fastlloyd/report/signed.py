@@ -194,8 +194,10 @@ def _statement(run: str, roster: bytes, agreed: bytes, public: Any, result: str 
 
 def _public(values: Mapping[str, Any], releases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     kept = [{name: value for name, value in entry.items() if name not in _OWN_FIELDS} for entry in releases]
+    version = {"results_version": values["results_version"]} if "results_version" in values else {}  # from schema 5 on
     return {
         "protocol": values["protocol"],
+        **version,
         "run": values["run"],
         "parties": values["parties"],
         "parameters": values["parameters"],

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import importlib
 import itertools
 import json
 from datetime import datetime
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -21,15 +22,18 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from fastlloyd.crypto.commitment import derive_opening
 from fastlloyd.crypto.link.identity import Identity
-from fastlloyd.crypto.link.signature import Credentials
+from fastlloyd.crypto.link.signature import Credentials, sign
 from fastlloyd.kmeans.grid import GridPoints
-from fastlloyd.life.same_secret import AlikeProof, AlikeTag
+from fastlloyd.life.farewell import THINGS, compare_through_server
+from fastlloyd.life.same_secret import AlikeProof, AlikeTag, collect_tags
 from fastlloyd.life.sealed import Sealing, relay_seed
 from fastlloyd.life.sealed_messages import SealedParts, SealedSeed, SealKey, SealKeys
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY, MaskGenerator, continue_history
 from fastlloyd.masking.pairwise import PairKey, PairSecrets, PairwiseMasks
+from fastlloyd.party.transcript import Transcript
 from fastlloyd.privacy.chain import Mark
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.release import Release
@@ -40,8 +44,11 @@ from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, local_u
 from fastlloyd.protocols.fastlloyd.settings import settings_from
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import derive
+from fastlloyd.report.document import Common, Network, Round
+from fastlloyd.report.signed import SignedRecord
 from fastlloyd.run.simulation import Simulation
-from fastlloyd.wire.header import SERVER, PartyId, clients
+from fastlloyd.wire import numbers
+from fastlloyd.wire.header import COMPARE_ROUND, SERVER, PartyId, clients
 from tests.protocols.support import parameters, run
 from tests.vectors import make_plus
 
@@ -277,6 +284,70 @@ def test_the_agreement_through_the_server() -> None:
     for kind, name in ((SealKey, "seal_key"), (SealedParts, "sealed_parts"), (AlikeTag, "alike_tag")):
         expected |= {(kind.TYPE, int(i), 0): body for i, body in case[name].items()}
     assert said == expected
+
+
+def test_end_of_a_run_and_signed_record() -> None:
+    case = known("record")
+    seed, run_id, everybody = bytes.fromhex(case["seed"]), bytes.fromhex(case["run_id"]), clients(5)
+    transcript = Transcript(bytes.fromhex(case["context"]))
+    for t, body in enumerate(case["bodies"]):
+        transcript.add(SERVER, Spoken(bytes.fromhex(body)), t)
+    assert transcript.digest().hex() == case["agreed"]
+    public = case["public"]
+    common = Common(
+        run=public["run"],
+        protocol=public["protocol"],
+        results_version=public["results_version"],
+        clients=public["parties"]["clients"],
+        authenticated=public["parties"]["authenticated"],
+        masking=public["parties"]["masking"],
+        parameters=public["parameters"],
+        rounds=[Round(round=0, seconds=None, clients_included=public["included"][0])],
+        setup_seconds=0.0,
+        network=Network(transport="shm"),
+    )
+    record = SignedRecord(
+        common=common,
+        releases=[],
+        features=case["features"],
+        noisy_sizes=case["noisy_sizes"],
+        files=case["files"],
+    )
+    assert record.digest().hex() == case["compared"]
+    openings = {i: derive_opening(seed, run_id, PartyId(int(i))).hex() for i in case["openings"]}
+    assert openings == case["openings"]
+    said: dict[tuple[int, int, int], str] = {}
+
+    def note(sender: PartyId, receiver: PartyId, header: Any, body: bytes) -> bytes:
+        said[header.type, sender.rank, receiver.rank] = body.hex()
+        return body
+
+    compare = functools.partial(compare_through_server, secret=seed, result=run_id + record.digest())
+    lives: dict[PartyId, Any] = {me: compare(me, everybody, everybody, transcript) for me in everybody}
+    lives[SERVER] = collect_tags(everybody, everybody, (), COMPARE_ROUND, THINGS)
+    Simulation(lives, note).run()
+    expected = {(AlikeTag.TYPE, int(i), 0): body for i, body in case["alike_tag"].items()}
+    assert said == expected | {(AlikeProof.TYPE, 0, i): case["alike_proof"] for i in range(1, 6)}
+    opening = bytes.fromhex(case["openings"]["2"])
+    statement = record.statement(bytes.fromhex(case["roster"]), transcript.digest(), "result", opening)
+    assert statement.decode() == case["statement_of_2"]
+    assert sign(certified(bytes.fromhex(case["key"])), statement).hex() == case["signature_of_2"]
+
+
+@dataclasses.dataclass
+class Spoken:
+    """A reply of any content."""
+
+    data: bytes
+    TYPE: ClassVar[int] = numbers.NOISY_MASKED_SUM
+    payload_bytes: int = 0
+
+    def body(self) -> bytes:
+        return self.data
+
+    @classmethod
+    def read(cls, body: bytes, format: Any) -> Spoken:
+        return cls(body)
 
 
 def certified(raw: bytes) -> Identity:
