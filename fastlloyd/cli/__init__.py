@@ -9,7 +9,7 @@
 `serve.py`, `join.py`       a run over one open port; `aggregate.py`, a server between; `site.py`, a client that stays
 `release.py`, `discard.py`  what becomes of a result that waits
 `report.py`, `label.py`     a finished run again; labels for new records
-`bench.py`, `datasets.py`   the papers' figures; public sets
+`bench.py`, `datasets.py`   the papers' figures, by the distribution in `papers/`; public sets
 `doctor.py`                 what is wrong with this environment; `completion.py`, for shells
 `options.py`                the flags of a run; `arguments.py`, what subcommands need to read theirs
 ==========================  ============================================================================================

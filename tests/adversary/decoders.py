@@ -69,7 +69,6 @@ COMPARED = 40
 _BOTH = (PartyId(1), PartyId(2))
 _NO_PARTS = (
     "fastlloyd.adapters",  # needs the framework, and has no decoders of its own
-    "fastlloyd.bench",
     "fastlloyd.__main__",
     "fastlloyd.client",
     "fastlloyd.server",

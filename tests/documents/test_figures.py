@@ -1,7 +1,7 @@
 """Every measured figure that a document quotes stands in a committed result that the document names.
 
 A figure is a number with a unit, with decimals or with an error, outside code. A block (a paragraph, a list, a table)
-that quotes figures links to files of benchmarks/results, or a comment in the line before names them:
+that quotes figures links to files of papers/benchmarks/results, or a comment in the line before names them:
 
     <!-- figures: fastlloyd-plus.md, fastlloyd-plus.csv -->
 
@@ -27,7 +27,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "benchmarks" / "results"
+RESULTS = ROOT / "papers" / "benchmarks" / "results"
 # Made by programs, with tests of their own: from the results, and from the code's defaults.
 GENERATED = {"docs/scoreboard.md", "docs/run-file.md"}
 PAGES = sorted({"README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))} - GENERATED)
@@ -118,7 +118,7 @@ def quoted(text: str) -> Iterator[Quoted]:
 
 def _of_block(block: list[tuple[int, str]], notes: Notes) -> Iterator[Quoted]:
     whole = "\n".join(line for _, line in block)
-    named = {Path(link["target"]) for link in _LINK.finditer(whole) if "benchmarks/results/" in link["target"]}
+    named = {Path(link["target"]) for link in _LINK.finditer(whole) if "papers/benchmarks/results/" in link["target"]}
     sources = frozenset(notes.sources | {path.name for path in named})
     for place, line in block:
         bare = _NAMES.sub("", _LINK.sub("]", line))
@@ -179,7 +179,7 @@ def test_the_pages_left_out_are_there() -> None:
 
 PAGE = """# A page
 
-Reading takes 1.28 s from disk and 0.79 times that alone ([here](../benchmarks/results/out_of_core.md)), in 252 MiB.
+Reading takes 1.28 s from disk and 0.79 times that ([here](../papers/benchmarks/results/out_of_core.md)), in 252 MiB.
 
 <!-- figures: out_of_core.md -->
 | part | took |

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
+RESULTS = Path(__file__).parents[2] / "papers" / "benchmarks" / "results"
 
 
 def test_the_index_says_which_pages_are_quick() -> None:

@@ -69,7 +69,7 @@ def test_the_guides_tables_of_noise_are_what_plan_prints(capsys: pytest.CaptureF
 
 
 def test_the_guides_table_of_errors_is_made_of_the_results(capsys: pytest.CaptureFixture[str]) -> None:
-    results = Path(__file__).parents[2] / "benchmarks/results"
+    results = Path(__file__).parents[2] / "papers/benchmarks/results"
 
     def rows(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader((results / name).read_text("utf-8").splitlines()))

@@ -1,4 +1,4 @@
-"""The shares of FedDP-KMeans add up to the planned noise, and one draw of all of them is the same.
+"""The shares of FedDP-KMeans add up to the planned noise.
 
 False alarms of the statistical tests: below 1e-6 each.
 """
@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fastlloyd.bench.feddp.central import draw_total
 from fastlloyd.protocols.feddp.budget import START
 from fastlloyd.protocols.feddp.math.noise import draw_share
 from fastlloyd.protocols.feddp.plan import StepPlan
@@ -28,18 +27,11 @@ def noisy_plan(*, clients: int, known: int, sigma: float, scale: float):
     return replace(bare_plan(4), clients=clients, known_shares=known, rounds=steps)
 
 
-@pytest.mark.parametrize("draw", ["shares", "total"])
 @pytest.mark.parametrize("m,t", [(2, 1), (5, 2)])
-def test_gaussian_shares_add_up_to_their_variance(draw: str, m: int, t: int) -> None:
+def test_gaussian_shares_add_up_to_their_variance(m: int, t: int) -> None:
     plan, secret = noisy_plan(clients=m, known=t, sigma=200.0, scale=50.0), SecretRandom()
-    size = 600
-
-    def sample() -> np.ndarray:
-        if draw == "total":
-            return draw_total(plan, 0, 3, secret)
-        return sum(draw_share(plan, 0, 3, secret) for _ in range(m))
-
-    values = np.concatenate([sample() for _ in range(size)]).astype(float)
+    whole = [sum(draw_share(plan, 0, 3, secret) for _ in range(m)) for _ in range(600)]
+    values = np.concatenate(whole).astype(float)
     variance = 200.0**2 * m / (m - t)
     level = stats.chi2(values.size).cdf((values**2).sum() / variance)
     assert ALARM / 2 < level < 1 - ALARM / 2
@@ -58,26 +50,15 @@ def test_polya_shares_that_count_are_exactly_discrete_laplace(m: int, t: int) ->
     assert stats.chisquare(np.append(seen, values.size - seen.sum()), expected).pvalue > ALARM
 
 
-def test_one_draw_of_all_polya_shares_has_their_distribution() -> None:
-    plan, secret = noisy_plan(clients=3, known=1, sigma=200.0, scale=6.0), SecretRandom()
-    one = np.concatenate([draw_total(plan, 1, 3, secret) for _ in range(2000)])
-    other = np.concatenate([sum(draw_share(plan, 1, 3, secret) for _ in range(3)) for _ in range(2000)])
-    edges = [-1000, *range(-24, 25, 3), 1000]
-    table = np.stack([np.histogram(sample, edges)[0] for sample in (one, other)])
-    assert stats.chi2_contingency(table).pvalue > ALARM
-
-
 def test_every_part_of_a_step_carries_its_own_noise() -> None:
     plan, secret = noisy_plan(clients=2, known=1, sigma=1e6, scale=5.0), SecretRandom()
     for t in (2, 3):
-        for draw in (draw_share, draw_total):
-            noise = draw(plan, t, 3, secret)
-            assert noise.shape == (plan.elements(t, 3),) == (15,)
-            assert np.abs(noise[:12]).max() > 1000  # sums: never this small together
-            assert np.abs(noise[12:]).max() < 1000  # counts: never this large
+        noise = draw_share(plan, t, 3, secret)
+        assert noise.shape == (plan.elements(t, 3),) == (15,)
+        assert np.abs(noise[:12]).max() > 1000  # sums: never this small together
+        assert np.abs(noise[12:]).max() < 1000  # counts: never this large
 
 
 def test_a_start_that_asks_nobody_draws_no_noise() -> None:
     plan = replace(bare_plan(4), rounds=(StepPlan(kind=START, sigma=0.0, scale=0.0),))
-    for draw in (draw_share, draw_total):
-        assert draw(plan, 0, 3, SecretRandom()).shape == (0,)
+    assert draw_share(plan, 0, 3, SecretRandom()).shape == (0,)

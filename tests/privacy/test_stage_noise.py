@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fastlloyd.bench.vertical_he import run as he_run
 from fastlloyd.privacy.sketch.sketch import make_sketch
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
 from fastlloyd.protocols.feddp.math import noise as feddp_noise
 from fastlloyd.protocols.vertical_dp.client import noise_for
 from fastlloyd.protocols.vertical_dp.math.weights import noisy_count
+from fastlloyd.protocols.vertical_he import parties as he_parties
 from fastlloyd.protocols.vertical_he import rounds as he_rounds
 from fastlloyd.protocols.vertical_he.math.hints import HINT_SHARE
 from fastlloyd.protocols.vertical_he.messages import NoisySums
@@ -236,7 +236,7 @@ def test_what_vertical_he_opens_has_the_noise_of_both_sides(part: float, monkeyp
         less = dataclasses.replace(plan, count_scale=part * plan.count_scale, sum_scale=part * plan.sum_scale)
         return he_rounds.draw_noise(less, drawn, grid)
 
-    monkeypatch.setattr(he_run, "draw_noise", weaker)
+    monkeypatch.setattr(he_parties, "draw_noise", weaker)
     vertical_he.simulate(plan, points, start, tap)
     exact = soft_sums(points, start, hidden=(1,), grid=plan.grid) * plan.unit
     noise = seen[0].reshape(plan.k, plan.d + 1) - exact

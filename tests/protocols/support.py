@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.kmeans.grid import quantise
+from fastlloyd.kmeans.grid import GridPoints, quantise
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import MaskGenerator, Masks
 from fastlloyd.masking.pairwise import PairSecrets, PairwiseMasks
@@ -19,7 +19,14 @@ from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.plan import Plan, PublicParameters, make_plan
 from fastlloyd.protocols.fastlloyd.plus_reference import plus_update
-from fastlloyd.protocols.fastlloyd.rounds import Centers, draw_noise, draw_share, first_centers, post_process
+from fastlloyd.protocols.fastlloyd.rounds import (
+    Centers,
+    draw_noise,
+    draw_share,
+    first_centers,
+    local_update,
+    post_process,
+)
 from fastlloyd.protocols.fastlloyd.server import server
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation, Tap
@@ -162,6 +169,25 @@ def central_plus(points: NDArray[np.float64], plan: Plan, noise: Callable[[int],
         assert centers.state is not None
         update = plus_update(points, plan, t, centers=centers.grid, spread=centers.state.spread)
         centers = post_process(update + noise(t), centers, plan, t)
+    return centers
+
+
+def generator_noise(plan: Plan, rng: np.random.Generator) -> Callable[[int], NDArray[np.int64]]:
+    """Noise of the plan's distribution from numpy's generator, so that a statistical test repeats itself."""
+    draw = {"gaussian": rng.normal, "laplace": rng.laplace}[plan.mechanism]
+
+    def noise(t: int) -> NDArray[np.int64]:
+        scales = np.repeat([plan.rounds[t].sum_scale, plan.rounds[t].count_scale], plan.lengths(t))
+        return np.rint(draw(0.0, scales)).astype(np.int64)
+
+    return noise
+
+
+def simulate(points: GridPoints, plan: Plan, noise: Callable[[int], NDArray[np.int64]]) -> Centers:
+    """All rounds on pooled records."""
+    centers = first_centers(plan)
+    for t in range(len(plan.rounds)):
+        centers = post_process(local_update(points, centers, plan, t) + noise(t), centers, plan, t)
     return centers
 
 

@@ -1,6 +1,6 @@
 """The demonstration, as `make demo` runs it, shows a good result without empty clusters for every seed.
 
-The server's noise is fixed; benchmarks/results/verdicts.md has 100 runs with other noise.
+The server's noise is fixed; papers/benchmarks/results/verdicts.md has 100 runs with other noise.
 """
 
 from __future__ import annotations

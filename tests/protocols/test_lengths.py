@@ -12,7 +12,6 @@ import pytest
 from numpy.typing import NDArray
 
 import fastlloyd.protocols.fastlloyd.plan as plan_module
-from fastlloyd.bench.utility.run import generator_noise
 from fastlloyd.errors import ConfigError, PeerError
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY, MaskGenerator, Masks
@@ -237,15 +236,6 @@ def test_a_histogram_has_the_noise_of_its_counts_on_each_cell(changes: dict[str,
     assert [other(plan, t, secret).size for t in range(3)] == [4000, 9, 9]
     sums, counts = noise_deviations(plan, 0)
     assert sums == 0.0 < counts
-
-
-def test_the_benches_noise_has_the_same_length_and_scale() -> None:
-    plan = planned(4000, ring_bits=64)
-    noise = generator_noise(plan, np.random.default_rng(0))
-    assert [noise(t).size for t in range(3)] == [4000, 9, 9]
-    assert noise(0).std() == pytest.approx(plan.rounds[0].count_scale, rel=0.1)
-    silent = generator_noise(dataclasses.replace(plan, mechanism="none"), np.random.default_rng(0))
-    assert [silent(t).size for t in range(3)] == [4000, 9, 9]
 
 
 @pytest.mark.parametrize(

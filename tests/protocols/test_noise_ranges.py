@@ -8,7 +8,6 @@ import math
 import numpy as np
 import pytest
 
-from fastlloyd.bench.utility.run import generator_noise, simulate
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.kmeans.layout import split
 from fastlloyd.kmeans.metrics import nearest
@@ -18,7 +17,7 @@ from fastlloyd.protocols.fastlloyd.plus_grid import left_out
 from fastlloyd.protocols.fastlloyd.rounds import first_centers, local_update, post_process
 from fastlloyd.report.quality import judge
 from fastlloyd.report.ranges import NORMAL_TAIL
-from tests.protocols.support import blobs, plan_for
+from tests.protocols.support import blobs, generator_noise, plan_for, simulate
 
 RUNS = 150
 

@@ -10,11 +10,9 @@ import pytest
 pytest.importorskip("tenseal")
 
 from fastlloyd.__main__ import main
-from fastlloyd.bench.vertical_he.mpi import run_over_mpi
-from fastlloyd.bench.vertical_he.run import Case, synthetic
 from fastlloyd.report.document import load
 from tests.mpi.support import done as under_mpirun
-from tests.mpi.support import mpirun, read_matrix
+from tests.mpi.support import read_matrix
 from tests.protocols.whole import done_flags as done
 from tests.protocols.whole import run_flags as run
 
@@ -194,16 +192,3 @@ def test_a_mode_that_does_not_fit_the_parties_names_the_mend(tmp_path: Path) -> 
     ended = run(tmp_path, [*FLAGS, *RUN, "--set", "vertical-he.mode=server-aided"], n=2)
     assert ended.codes == {2}
     assert "start with -n 3 or more" in ended.said
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("n,k,megabytes", [(10_000, 2, 3.0), (10_000, 5, 3.8), (10_000, 8, 4.6), (100_000, 5, 23.0)])
-def test_ten_rounds_send_no_more_than_stated(n: int, k: int, megabytes: float) -> None:
-    points, _ = synthetic(n, k, 2)
-    value = run_over_mpi(Case(k=k, widths=(1, 1)), points, 2, mpirun())
-    assert (value["scheme"], value["rounds"]) == ("linear", 10)
-    # All that is sent: headers and TLS records included.
-    assert value["setup_bytes"] + 10 * value["round_bytes"] <= 1e6 * megabytes
-    assert value["peak_mib"] < 8192
-    assert value["loss"] < 0.02

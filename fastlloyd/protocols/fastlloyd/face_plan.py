@@ -21,8 +21,9 @@ from fastlloyd.run.promise import promise_lines
 
 # A round's time, on links that delay each message by so much:
 #   2 messages one after the other + overhead + records of the largest client * 3 (k + d) ns.
-# Rounded from benchmarks/results: fastlloyd-table3.md, column lan, and fastlloyd-scaling.md, processes: all rows with
-# two clients but N of 10 million, whose 30 rounds are enough for compiled code to pay. No row has both k and d large.
+# Rounded from papers/benchmarks/results: fastlloyd-table3.md, column lan, and fastlloyd-scaling.md, processes: all
+# rows with two clients but N of 10 million, whose 30 rounds are enough for compiled code to pay. No row has both k and
+# d large.
 _MESSAGES = 2
 _OVERHEAD_MS = 0.8
 _RECORD_NS = 3

@@ -20,7 +20,7 @@
 `settings.py`          what may be chosen; `parameters.py`, what the parties agree on
 `budget.py`            how the budget is spent (§3, "Differential Privacy")
 `plan.py`              what follows for one run; `proposal.py` makes and checks it
-`reference.py`         all rounds on pooled data, without encryption
+`reference.py`         all rounds on pooled data, without encryption; `parties.py`: all parties in one process
 `face.py`              ties the protocol to runs, data and reports, with `face_*.py`
 =====================  =============================================================================
 

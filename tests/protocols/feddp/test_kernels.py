@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.cluster import KMeans
 
-from fastlloyd.bench.feddp.central import grids_of
 from fastlloyd.errors import InternalError
 from fastlloyd.kmeans import spectral
 from fastlloyd.kmeans.assign import sum_by_label
@@ -239,13 +238,6 @@ def test_masks_of_any_shape_come_from_one_stream_and_cancel() -> None:
             assert part.any() and part.dtype == ring.dtype
             assert (masks[me].shaped(ring, elements - 2).mask(7, me, NO_HISTORY) == part[:-2]).all()
             assert (masks[me].shaped(ring, elements).mask(8, me, NO_HISTORY) != part).any()
-
-
-def test_pools_are_shared_between_plans_of_the_same_grids_only() -> None:
-    data = mixture(300, 4, 6)
-    plan = plan_for(data, 4)
-    assert grids_of(plan) == grids_of(plan_for(data, 4, rounds=1))
-    assert grids_of(plan) != grids_of(plan_for(data, 4, settings={"norm_bound": 0.8}))
 
 
 @pytest.mark.parametrize("level", ["record", "client"])

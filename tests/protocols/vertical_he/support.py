@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.bench.vertical_he.run import columns_of, make_parties
+from fastlloyd.protocols.vertical_he.math.coefficients import CHAIN, LARGEST
 from fastlloyd.protocols.vertical_he.math.engine import make_engine
+from fastlloyd.protocols.vertical_he.math.pairwise import normalise
 from fastlloyd.protocols.vertical_he.parameters import PublicParameters
+from fastlloyd.protocols.vertical_he.parties import Draw, columns_of, fresh_noise, make_parties
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.protocols.vertical_he.rounds import Released
@@ -63,8 +65,42 @@ def simulate(
     `tests.protocols.test_vertical_he_whole`.
     """
     engine = engine or make_engine(plan, columns_of(plan, points, plan.computing))
-    simulation = Simulation(make_parties(plan, points, engine, start=start, quiet=quiet), tap)
+    noise = no_noise if quiet else fresh_noise
+    simulation = Simulation(make_parties(plan, points, engine, start=start, noise=noise), tap)
     return simulation.run(), simulation
+
+
+def no_noise(plan: Plan) -> Draw:
+    """Leave the noise out, which no real run can."""
+    return lambda t, grid=1.0: np.zeros(plan.outputs, dtype=np.int64)
+
+
+def sign(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Evaluate the pairwise circuit's polynomials, about the sign, on [-1, 1]."""
+    for kappa, lead, gamma, pairs in CHAIN:
+        u = kappa * x
+        square = u * u
+        x = lead * u * (square + gamma)
+        for alpha, beta in pairs:
+            x = x * (square * (square + alpha) + beta)
+    return x
+
+
+def circuit_weights(
+    points: NDArray[np.float64], centers: NDArray[np.float64], *, known: list[int]
+) -> NDArray[np.float64]:
+    """Return each record's weights by the pairwise circuit in clear, shape (n, k)."""
+    hidden = [column for column in range(points.shape[1]) if column not in known]
+    weights = np.ones((len(points), len(centers)))
+    for low in range(len(centers)):
+        for high in range(low + 1, len(centers)):
+            step = centers[high] - centers[low]
+            apart = (centers[high] ** 2 - centers[low] ** 2).sum() - 2.0 * points[:, known] @ step[known]
+            part, rest = normalise(apart, -2.0 * step[hidden])
+            ahead = sign(part + points[:, hidden] @ rest) / LARGEST
+            weights[:, low] *= (1.0 + ahead) / 2.0
+            weights[:, high] *= (1.0 - ahead) / 2.0
+    return weights
 
 
 def linear_plan(n: int, k: int, **settings: Any) -> Plan:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 pytest.importorskip("tenseal")
 
-from fastlloyd.bench.vertical_he.run import columns_of
 from fastlloyd.crypto.he import ckks
 from fastlloyd.crypto.he.keyshare import KeyShare, add_parts, draw_error
 from fastlloyd.crypto.he.lattice import ERROR_BOUND
@@ -25,6 +24,7 @@ from fastlloyd.protocols.vertical_he.math.linear import LinearEngine, short_step
 from fastlloyd.protocols.vertical_he.math.lwe import common_key
 from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples
+from fastlloyd.protocols.vertical_he.parties import columns_of
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.protocols.vertical_he.reference import soft_steps, soft_sums

@@ -11,13 +11,12 @@ from hypothesis.extra.numpy import arrays
 
 pytest.importorskip("tenseal")
 
-from fastlloyd.bench.vertical_he.clear import circuit_weights, sign
 from fastlloyd.protocols.vertical_he.math import coefficients
 from fastlloyd.protocols.vertical_he.math.coefficients import CHAIN, LARGEST
 from fastlloyd.protocols.vertical_he.math.pairwise import MARGIN, normalise
 from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.wire.header import Header, PartyId
-from tests.protocols.vertical_he.support import blobs, names, parameters, simulate
+from tests.protocols.vertical_he.support import blobs, circuit_weights, names, parameters, sign, simulate
 
 
 def test_the_coefficients_are_those_of_the_script() -> None:

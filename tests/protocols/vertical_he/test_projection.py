@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 pytest.importorskip("tenseal")
 
-from fastlloyd.bench.vertical_he.clear import soft_sums
-from fastlloyd.bench.vertical_he.run import columns_of
 from fastlloyd.crypto.he.ckks import Context, KeyHolder
 from fastlloyd.crypto.he.lattice import ERROR_BOUND
 from fastlloyd.errors import ConfigError, InternalError
@@ -22,8 +20,10 @@ from fastlloyd.protocols.vertical_he.math.grid import shares
 from fastlloyd.protocols.vertical_he.math.projection import ProjectionEngine, difference, encrypt_block
 from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, NoisySums
+from fastlloyd.protocols.vertical_he.parties import columns_of
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import make_plan
+from fastlloyd.protocols.vertical_he.reference import opened
 from fastlloyd.wire.header import Header, PartyId
 from tests.protocols.vertical_he.support import blobs, lloyd, loss, names, parameters, simulate
 
@@ -53,7 +53,7 @@ def test_opened_sums_are_the_soft_rule_s(mode: str, widths: tuple[int, int], apa
 
     results, _ = simulate(plan, points, start, tap, quiet=True)
     rounding = np.sqrt(2500) * 2.0**-plan.scales.weight_bits
-    assert np.abs(seen[0] - soft_sums(plan, points, start).reshape(-1)).max() < plan.scales.flood + 6.0 * rounding
+    assert np.abs(seen[0] - opened(points, start, plan).reshape(-1)).max() < plan.scales.flood + 6.0 * rounding
     np.testing.assert_array_equal(results[PartyId(0)].centers, results[PartyId(1)].centers)
     assert blocks == [0] * plan.blocks + [1] * plan.blocks  # nothing of the columns before the first round
 

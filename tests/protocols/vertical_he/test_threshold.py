@@ -11,7 +11,6 @@ import pytest
 
 pytest.importorskip("tenseal")
 
-from fastlloyd.bench.vertical_he.run import columns_of, make_parties
 from fastlloyd.crypto.he.ckks import Context, KeyHolder, Refresher
 from fastlloyd.crypto.he.lattice import Parameters, Sample
 from fastlloyd.errors import Aborted, ConfigError, PeerError, Reason
@@ -34,6 +33,7 @@ from fastlloyd.protocols.vertical_he.messages import (
     PartialOpenings,
     Present,
 )
+from fastlloyd.protocols.vertical_he.parties import columns_of, make_parties
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import check_plan, make_plan
 from fastlloyd.protocols.vertical_he.rounds import draw_noise

@@ -11,12 +11,12 @@ import pytest
 
 pytest.importorskip("tenseal")
 
-from fastlloyd.bench.vertical_he.run import columns_of
 from fastlloyd.crypto.he.ckks import Context, KeyHolder
 from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.protocols.vertical_he.math import workers
 from fastlloyd.protocols.vertical_he.math.linear import LinearEngine, encrypt_block
 from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine, open_engine, worthwhile_engines
+from fastlloyd.protocols.vertical_he.parties import columns_of
 from fastlloyd.protocols.vertical_he.proposal import make_plan
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.in_memory import run_together

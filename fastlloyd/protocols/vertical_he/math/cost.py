@@ -1,6 +1,6 @@
 """What a plan's rounds cost the computing party, and how many processes can share that.
 
-Source: measured; docs/vertical-he.md, "How long", and benchmarks/vertical_he_cost.py.
+Source: measured; docs/vertical-he.md, "How long", and papers/benchmarks/vertical_he_cost.py.
 """
 
 from __future__ import annotations

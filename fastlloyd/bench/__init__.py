@@ -1,1 +1,0 @@
-"""Regenerates the papers' tables and figures with our figures beside the published ones."""
