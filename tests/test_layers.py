@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import graphlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,6 +58,7 @@ PLACES = {
     "random": set(),
 }
 FILES = sorted(ROOT.rglob("*.py"))
+EXAMPLES = sorted((ROOT.parent / "examples").rglob("*.py"))
 MODULES = {
     ".".join(("fastlloyd", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__"): path
     for path in FILES
@@ -124,6 +126,43 @@ def test_only_the_face_of_a_protocol_sees_runs_reports_and_data() -> None:
         if room(module) == "protocols/NAME" and not path.name.startswith("face"):
             for other in imports(path):
                 assert not other.startswith("fastlloyd") or room(other) not in FACE_ONLY, f"{module} imports {other}"
+
+
+def exchanged(path: Path) -> list[tuple[str, str]]:
+    """Effects that send or wait for a message by its class, as written in a file: effect and class."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("Gather", "Receive"):
+            found += [(node.func.id, name.id) for name in ast.walk(node) if isinstance(name, ast.Name)]
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Send":
+            made = [name.id for name in ast.walk(node) if isinstance(name, ast.Name)]
+            found += [("Send", name) for name in made]
+    return found
+
+
+def masked_messages() -> set[str]:
+    """The classes of masked vectors: ring elements that a client sends."""
+    texts = [path.read_text("utf-8") for path in (*FILES, *EXAMPLES)]
+    return {name for text in texts for name in re.findall(r"class (\w+)\(RingPayload\)", text)}
+
+
+def test_a_masked_vector_is_exchanged_in_one_place() -> None:
+    """Record, save, send, receive, save, attest, resume: a second copy of that order is where a mask is used twice."""
+    masked = masked_messages()
+    assert {"MaskedUpdate", "MaskedStatistic", "MaskedCounts"} <= masked
+    for path in (*FILES, *EXAMPLES):
+        if path != ROOT / "life" / "rounds.py":
+            wrong = {effect for effect, name in exchanged(path) if name in masked}
+            assert not wrong, f"{path} exchanges masked vectors itself ({wrong}): ask life/rounds.py"
+    for protocol in ("fastlloyd", "feddp", "kfed"):
+        for role in ("client.py", "server.py", "aggregate.py"):
+            path = ROOT / "protocols" / protocol / role
+            assert not path.exists() or not exchanged(path), f"{path} sends or waits for messages itself"
+
+
+def test_an_exchange_of_its_own_is_found(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text("def f(all):\n    x = yield Gather(all, MaskedUpdate, 0, 2)\n")
+    assert ("Gather", "MaskedUpdate") in exchanged(tmp_path / "server.py")
 
 
 def test_protocols_know_no_transport() -> None:

@@ -6,6 +6,7 @@
 `sealed.py`       the same through the server, which cannot read it; `sealed_messages.py`
 `same_secret.py`  whether all clients have the same secret
 `pairs.py`        a secret for each pair of clients
+`rounds.py`       a round: masked vectors up, one reply down, ledger, resume
 `align/*.py`      the same records in the same order at parties with different columns
 `farewell.py`     after the last round: compare, sign, count
 `sizes.py`        the largest messages of all these

@@ -14,13 +14,13 @@ from scipy import stats
 from fastlloyd.errors import ConfigError, InternalError, PeerError, SecurityError
 from fastlloyd.kmeans.grid import quantise
 from fastlloyd.life.pairs import PairPublicKey
+from fastlloyd.life.rounds import Ahead
 from fastlloyd.life.seed import SeedConfirmation
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
 from fastlloyd.protocols.fastlloyd.client import client
-from fastlloyd.protocols.fastlloyd.drawn_ahead import Ahead
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.fastlloyd.reference import reference
@@ -265,11 +265,12 @@ def test_a_share_made_ahead_is_used_and_any_other_is_drawn_when_needed() -> None
         drawn.append(t)
         return np.full(plan.elements(t), t + 1)
 
-    ahead = Ahead(plan, draw)
-    ahead.stock(1)
+    ahead = Ahead(len(plan.rounds), plan.releases, draw)
+    ahead.stock(plan.rounds_ahead(1))
     assert drawn == [1, 2]
-    masked = np.zeros(plan.elements(0), dtype=Ring(plan.ring_bits).dtype)
-    assert [ahead.add_noise(masked, t)[0] for t in (1, 0, 2)] == [2, 1, 3]
+    ring = Ring(plan.ring_bits)
+    masked = np.zeros(plan.elements(0), dtype=ring.dtype)
+    assert [ahead.add_noise(masked, ring, t)[0] for t in (1, 0, 2)] == [2, 1, 3]
     assert drawn == [1, 2, 0]
 
 

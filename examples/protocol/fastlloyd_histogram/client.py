@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.life.rounds import Ahead, ClientRounds, Form
 from fastlloyd.masking.mask import NO_HISTORY, Masks
-from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Send
-from fastlloyd.wire.header import SERVER, PartyId, clients
+from fastlloyd.party.effects import Party, Publish
+from fastlloyd.wire.header import PartyId, clients
 from fastlloyd_histogram.messages import MaskedCounts, NoisyCounts, counts_format
 from fastlloyd_histogram.plan import Plan
 
@@ -38,12 +40,10 @@ def client(me: PartyId, raw_bins: NDArray[np.int64], plan: Plan, masks: Masks) -
     Sees: the noisy counts of all records. The server sees masked counts, uniform on the ring.
     """
     shape = counts_format(plan)
-    yield Record(plan.all_releases())  # in the ledger before anything leaves
-    raw_counts = np.bincount(raw_bins, minlength=plan.k)
-    masked = shape.ring.encode(raw_counts) + masks.mask(0, me, NO_HISTORY)
-    yield Send((SERVER,), MaskedCounts(masked.tobytes()), 0)
-    reply = yield Receive(SERVER, NoisyCounts, 0, shape)
-    yield Attest(SERVER, reply, 0)  # compared with the other clients before anybody writes a result
+    rounds = ClientRounds(me, Ahead(1, plan.releases), masks=masks)
+    # In the ledger before anything leaves, masked, sent, and the reply compared with the other clients at the end.
+    counts_of = partial(np.bincount, raw_bins, minlength=plan.k)
+    reply = yield from rounds.masked(0, Form(MaskedCounts, shape), counts_of, Form(NoisyCounts, shape))
     total = masks.total(0, clients(plan.clients), NO_HISTORY)
     counts = shape.ring.decode(reply.elements(shape) - total)
     yield Publish("round", {"round": 0, "rounds": 1, "clients": plan.clients})

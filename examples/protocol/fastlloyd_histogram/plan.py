@@ -80,7 +80,11 @@ class Plan(PlainPlan):
     scale: float
 
     def all_releases(self) -> tuple[Release, ...]:
-        """Return what the run releases.
+        """Return what the run releases: its only round's."""
+        return self.releases(0)
+
+    def releases(self, t: int) -> tuple[Release, ...]:
+        """Return what round t, the only one, releases.
 
         Notes
         -----

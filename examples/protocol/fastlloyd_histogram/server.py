@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.party.effects import Attest, Gather, Party, Publish, Record, Send
-from fastlloyd.wire.header import SERVER, PartyId, clients
+from fastlloyd.life.rounds import Ahead, Form, ServerRounds
+from fastlloyd.masking.fixed import RingArray
+from fastlloyd.party.effects import Party
+from fastlloyd.wire.header import PartyId
 from fastlloyd_histogram.messages import MaskedCounts, NoisyCounts, counts_format
 from fastlloyd_histogram.plan import Plan
 
@@ -23,14 +25,11 @@ class ServerResult:
 
 def server(plan: Plan, noise: Callable[[], NDArray[np.int64]]) -> Party[ServerResult]:
     """Run the server; `noise` draws the noise on all counts, int64, shape (k,)."""
-    shape, everybody = counts_format(plan), clients(plan.clients)
-    yield Record(plan.all_releases())
-    updates = yield Gather(everybody, MaskedCounts, 0, plan.clients, shape)
-    total = shape.ring.reduce(noise())
-    for party in everybody:
-        total = total + updates[party].elements(shape)
-    reply = NoisyCounts(total.tobytes())
-    yield Send(everybody, reply, 0)
-    yield Attest(SERVER, reply, 0)
-    yield Publish("round", {"round": 0, "rounds": 1, "clients": plan.clients})
+    shape = counts_format(plan)
+    rounds = ServerRounds(plan.clients, 1, Ahead(1, plan.releases, lambda t: noise()), at_least=plan.clients)
+
+    def answer(total: RingArray, among: tuple[PartyId, ...]) -> NoisyCounts:
+        return NoisyCounts(total.tobytes())
+
+    yield from rounds.masked(0, Form(MaskedCounts, shape), Form(NoisyCounts, shape), answer)
     return ServerResult()

@@ -5,7 +5,6 @@
 `aggregate.py`       lines 15 and 16: Figure 1, GlobalMSA, from a client's side
 `server.py`          Figure 1 from the server's side
 `rounds.py`          lines 3, 6 to 13, 18 to 20: the numbers of one round, and its noise (Eq. 8)
-`drawn_ahead.py`     what is made before its round: noise, ledger entries
 `messages.py`        the two messages of a round
 `plus.py`            `fastlloyd-plus`: its updates and post-processing; `plus_state.py`, what it knows between rounds
 `plus_grid.py`       its start from a histogram

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints
+from fastlloyd.life.rounds import Draw
 from fastlloyd.masking.mask import Masks
 from fastlloyd.party.effects import Party, Publish
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.fastlloyd.aggregate import GlobalMsa
 from fastlloyd.protocols.fastlloyd.choose_k import Chosen, choose_k
-from fastlloyd.protocols.fastlloyd.drawn_ahead import Draw
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, local_update, post_process
 from fastlloyd.wire.header import PartyId

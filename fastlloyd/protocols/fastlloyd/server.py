@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
-import numpy as np
-
-from fastlloyd.party.effects import Attest, Gather, Party, Publish, Save, Send
-from fastlloyd.party.message import recall
-from fastlloyd.protocols.fastlloyd.drawn_ahead import Ahead, Draw
+from fastlloyd.life.rounds import Ahead, Draw, Form, ServerRounds
+from fastlloyd.masking.fixed import RingArray
+from fastlloyd.party.effects import Party
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, vector_format
 from fastlloyd.protocols.fastlloyd.plan import Plan
-from fastlloyd.wire.header import SERVER, PartyId, clients
+from fastlloyd.wire.header import PartyId
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,39 +51,21 @@ def server(
     Sees: masked updates, uniform on the ring; who is included; with pairwise masking the noisy sums. Nothing else.
     Privacy: each reply is the release of `plan.releases(t)`, in the ledger before it leaves.
     """
-    stored, rounds_done = stored or {}, rounds_done or {}
-    everybody = clients(plan.clients)
+    # With pairwise masks the clients add the noise, in shares.
+    ahead = Ahead(len(plan.rounds), plan.releases, noise)
+    rounds = ServerRounds(
+        plan.clients, len(plan.rounds), ahead, at_least=plan.min_clients, stored=stored, rounds_done=rounds_done
+    )
     included: list[tuple[PartyId, ...]] = []
-    late: frozenset[PartyId] = frozenset()
-    ahead = Ahead(plan, noise)
+
+    def answer(total: RingArray, among: tuple[PartyId, ...]) -> NoisyMaskedSum:
+        return NoisyMaskedSum(total.tobytes(), among, plan.clients)
+
     for t in range(len(plan.rounds)):  # Alg. 1, line 4; all that follows is Figure 1
         shape = vector_format(plan, t)
-        if t in stored:
-            reply = recall(NoisyMaskedSum, stored[t], shape, f"reply-{t}")
-            yield from _send_again(reply, t, tuple(party for party in everybody if rounds_done.get(party, 0) <= t))
-            included.append(reply.included)
-            continue
-        if t == len(stored):
-            ahead.stock(t)
-            yield from ahead.record(t)
-        updates = yield Gather(everybody, MaskedUpdate, t, plan.min_clients, shape, late, adds=True)  # Enc_i(v_i)
-        among = tuple(party for party in everybody if party in updates)
-        total = np.zeros(shape.elements, dtype=shape.ring.dtype)
-        for party in among:  # Figure 1, "Compute sum"
-            total += updates[party].elements(shape)
-        total = ahead.add_noise(total, t)  # Figure 1, "Add noise value": gamma, on the grid of 2^-q
-        reply = NoisyMaskedSum(total.tobytes(), among, plan.clients)
-        yield Save(f"reply-{t}", reply.body())
-        yield Send(everybody, reply, t)  # Enc(v + gamma)
-        yield Attest(SERVER, reply, t)
-        late = frozenset(everybody) - frozenset(among)
-        included.append(among)
-        yield Publish("round", {"round": t, "rounds": len(plan.rounds), "clients": len(among)})
-        yield from ahead.prepare(t + 1)  # while the clients compute
-    return ServerResult(tuple(included), late)
-
-
-def _send_again(reply: NoisyMaskedSum, t: int, behind: tuple[PartyId, ...]) -> Party[None]:
-    """On resume, send a reply that was fixed before to the clients that have not accepted it."""
-    yield Attest(SERVER, reply, t)
-    yield Send(behind, reply, t)
+        # Figure 1: "Compute sum", "Add noise value", send Enc(v + gamma)
+        reply = yield from rounds.masked(
+            t, Form(MaskedUpdate, shape), Form(NoisyMaskedSum, shape), answer, stock=partial(plan.rounds_ahead, t)
+        )
+        included.append(reply.included)
+    return ServerResult(tuple(included), rounds.late)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +15,10 @@ from numpy.typing import NDArray
 from fastlloyd.errors import InternalError, PeerError
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints, round_centers
-from fastlloyd.masking.fixed import Ring, RingArray
-from fastlloyd.masking.mask import NO_HISTORY, continue_history
+from fastlloyd.life.rounds import Ahead, ClientRounds, Form
+from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.pairwise import PairwiseMasks
-from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Save, Send
-from fastlloyd.party.message import recall
+from fastlloyd.party.effects import Party, Publish
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.feddp.budget import OUTER, START, WEIGHTS
 from fastlloyd.protocols.feddp.math.projection import Projection
@@ -170,32 +170,24 @@ def client(
     Sees: the projection, the server's projected points and centres, the centres of each step. The server sees masked
     vectors and their sums, in which the masks have cancelled and the noise has not.
     """
-    stored = stored or StoredRounds()
     state = _State(plan, lambda: statistics_of(raw_points, plan, raw_users))
-    shares = _Shares(plan, share)
-    history = NO_HISTORY
+    stored = stored or StoredRounds()
+    # A share is drawn ahead where its length is known by then.
+    ahead = Ahead(
+        len(plan.rounds), plan.releases, partial(_draw, state, share), known=state.knows_length, record_ahead=False
+    )
+    rounds = ClientRounds(me, ahead, stored, masks)
     for t, step in enumerate(plan.rounds):
-        kind = REPLIES.get(step.kind, CentersMessage)
-        if t in stored.replies:
-            known = recall(kind, stored.replies[t], plan, f"reply-{t}")
-            yield Attest(SERVER, known, t)
-            state.take(known)
-            history = continue_history(history, stored.replies[t])
-            continue
-        if step.kind != START and t >= stored.server_done:
-            yield Record(plan.releases(t))
-            pad = _Pad(me, masks, history, shares)
+        down: Form[Reply] = Form(REPLIES.get(step.kind, CentersMessage), plan)
+        if step.kind == START:
+            reply = yield from rounds.heard(t, down)
+        else:
             # This client's part of the aggregate: Alg. 1, lines 6, 15 and 23; Alg. 2, line 10.
-            yield from _send_uplink(t, state, pad, stored.uplinks.get(t))
-        # Nothing here depends on the answer: do it while the server works.
-        if t + 1 < len(plan.rounds) and t + 1 not in stored.uplinks and state.knows_length(t + 1):
-            shares.prepare(t + 1, state.k)
-        reply = yield Receive(SERVER, kind, t, plan)
-        yield Save(f"reply-{t}", reply.body())
-        yield Attest(SERVER, reply, t)
+            up = Form(MaskedStatistic, StatisticFormat(Ring(plan.ring_of(t)), plan.elements(t, state.k)))
+            reply = yield from rounds.masked(t, up, partial(state.statistic, t), down)
         state.take(reply)
-        history = continue_history(history, reply.body())
-        yield Publish("round", {"round": t, "rounds": len(plan.rounds), "clients": plan.clients, "step": step.kind})
+        if t not in stored.replies:
+            yield Publish("round", {"round": t, "rounds": len(plan.rounds), "clients": plan.clients, "step": step.kind})
     if state.centers is None:
         raise InternalError("the run has no step that gives centres")
     costs = np.zeros(0) if state.projected is None else state.projected.costs
@@ -204,48 +196,6 @@ def client(
     return ClientResult(state.centers, costs, labels, included, tuple(state.path))
 
 
-def _send_uplink(t: int, state: _State, pad: _Pad, stored: bytes | None) -> Party[None]:
-    """Send step t's masked statistic: the stored one, or a fresh one that is stored first."""
-    plan = state.plan
-    shape = StatisticFormat(Ring(plan.ring_of(t)), plan.elements(t, state.k))
-    if stored is not None:
-        uplink = recall(MaskedStatistic, stored, shape, f"uplink-{t}")
-    else:
-        raw_statistic = state.statistic(t)
-        uplink = MaskedStatistic((shape.ring.encode(raw_statistic) + pad.take(shape, t, state.k)).tobytes())
-        yield Save(f"uplink-{t}", uplink.data)
-    yield Send((SERVER,), uplink, t)
-
-
-class _Shares:
-    """The shares of noise that this client adds; each is drawn for one step only."""
-
-    def __init__(self, plan: Plan, draw: Share) -> None:
-        self._plan = plan
-        self._draw = draw
-        self._ready: dict[int, NDArray[np.int64]] = {}
-
-    def prepare(self, t: int, k: int) -> None:
-        """Draw step t's share, once."""
-        if t not in self._ready and self._plan.elements(t, k):
-            self._ready[t] = self._draw(t, k)
-
-    def take(self, t: int, k: int) -> NDArray[np.int64]:
-        """Return step t's share; it is not kept."""
-        self.prepare(t, k)
-        return self._ready.pop(t)
-
-
-@dataclass(frozen=True, slots=True)
-class _Pad:
-    """Mask and share of noise together, which hide this client's statistic."""
-
-    me: PartyId
-    masks: PairwiseMasks
-    history: bytes
-    shares: _Shares
-
-    def take(self, shape: StatisticFormat, t: int, k: int) -> RingArray:
-        """Return step t's pad."""
-        mask = self.masks.shaped(shape.ring, shape.elements).mask(t, self.me, self.history)
-        return mask + shape.ring.reduce(self.shares.take(t, k))
+def _draw(state: _State, share: Share, t: int) -> NDArray[np.int64]:
+    """Draw step t's share, for as many clusters as are known by now; no step is asked for a share of nothing."""
+    return share(t, state.k)

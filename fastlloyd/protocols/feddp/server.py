@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.masking.fixed import Ring
-from fastlloyd.party.effects import Attest, Gather, Party, Publish, Record, Save, Send
-from fastlloyd.party.message import recall
+from fastlloyd.life.rounds import Ahead, Form, ServerRounds
+from fastlloyd.masking.fixed import Ring, RingArray
+from fastlloyd.party.effects import Party
 from fastlloyd.protocols.feddp.budget import OUTER, START, WEIGHTS
 from fastlloyd.protocols.feddp.math.projection import Projection
 from fastlloyd.protocols.feddp.math.stage import (
@@ -35,9 +36,10 @@ from fastlloyd.protocols.feddp.messages import (
     StatisticFormat,
 )
 from fastlloyd.protocols.feddp.plan import Plan
-from fastlloyd.wire.header import SERVER, PartyId, clients
+from fastlloyd.wire.header import PartyId, clients
 
 Reply = ProjectionMessage | ProjectedCentersMessage | CentersMessage
+_NOTHING = np.zeros(0, dtype=np.int64)
 REPLIES: dict[str, type[Reply]] = {OUTER: ProjectionMessage, WEIGHTS: ProjectedCentersMessage}
 
 
@@ -95,8 +97,8 @@ class _Progress:
             self.centers = reply.found
         self.path.append(None if self.centers is None else self.centers.exact)
 
-    def answer(self, t: int, noisy: NDArray[np.int64]) -> Reply:
-        """Make the reply of step t from its noisy sum."""
+    def answer(self, t: int, noisy: NDArray[np.int64] = _NOTHING) -> Reply:
+        """Make the reply of step t from its noisy sum; a start asks nobody."""
         plan, kind = self.plan, self.plan.rounds[t].kind
         if kind == START:
             exact = start_centers(plan, self.server_points, self.restarts)  # a baseline, App. G.3
@@ -135,36 +137,32 @@ def server(
     Privacy: each noisy sum is the release of `plan.releases(t)`, in the ledger before it is taken in. What goes down
     is made from these sums and from the server's own points, which are not protected.
     """
-    stored, rounds_done = stored or {}, rounds_done or {}
-    everybody = clients(plan.clients)
     progress = _Progress(plan, server_points, restarts)
+    rounds = ServerRounds(
+        plan.clients,
+        len(plan.rounds),
+        Ahead(len(plan.rounds), plan.releases, record_ahead=False),
+        at_least=plan.clients,  # masks that do not cancel hide everything
+        stored=stored,
+        rounds_done=rounds_done,
+    )
     for t, step in enumerate(plan.rounds):
-        if t in stored:
-            reply = recall(REPLIES.get(step.kind, CentersMessage), stored[t], plan, f"reply-{t}")
-            progress.take(reply)
-            yield Attest(SERVER, reply, t)
-            yield Send(tuple(party for party in everybody if rounds_done.get(party, 0) <= t), reply, t)
-            continue
-        noisy = np.zeros(0, dtype=np.int64)
-        if step.kind != START:
-            yield Record(plan.releases(t))
-            noisy = yield from _gather(plan, t, progress.k, everybody)  # Alg. 1, lines 6, 15, 23; Alg. 2, line 10
-        reply = progress.answer(t, noisy)
+        down: Form[Reply] = Form(REPLIES.get(step.kind, CentersMessage), plan)
+        facts = {"step": step.kind}
+        if step.kind == START:
+            reply = yield from rounds.spoken(t, down, partial(progress.answer, t), facts=facts)
+        else:
+            # Alg. 1, lines 6, 15, 23; Alg. 2, line 10.
+            shape = StatisticFormat(Ring(plan.ring_of(t)), plan.elements(t, progress.k))
+            answer = partial(_answer, progress, t, shape)
+            reply = yield from rounds.masked(t, Form(MaskedStatistic, shape), down, answer, facts=facts)
         progress.take(reply)
-        yield Save(f"reply-{t}", reply.body())
-        yield Send(everybody, reply, t)
-        yield Attest(SERVER, reply, t)
-        yield Publish("round", {"round": t, "rounds": len(plan.rounds), "clients": len(everybody), "step": step.kind})
     centers = progress.centers or Centers(np.zeros((0, plan.d)), np.zeros(0))
     costs = np.zeros(0) if progress.projected is None else progress.projected.costs
-    return ServerResult(centers, costs, (everybody,) * len(plan.rounds), tuple(progress.path))
+    included = (clients(plan.clients),) * len(plan.rounds)
+    return ServerResult(centers, costs, included, tuple(progress.path))
 
 
-def _gather(plan: Plan, t: int, k: int, everybody: tuple[PartyId, ...]) -> Party[NDArray[np.int64]]:
-    """Add up all clients' uplinks of step t; nobody may be missing."""
-    shape = StatisticFormat(Ring(plan.ring_of(t)), plan.elements(t, k))
-    uplinks = yield Gather(everybody, MaskedStatistic, t, len(everybody), shape)
-    total = np.zeros(shape.elements, dtype=shape.ring.dtype)
-    for party in everybody:
-        total += uplinks[party].elements(shape)
-    return shape.ring.decode(total)
+def _answer(progress: _Progress, t: int, shape: StatisticFormat, total: RingArray, among: tuple[PartyId, ...]) -> Reply:
+    """Make the reply of step t from the sum of all clients' uplinks."""
+    return progress.answer(t, shape.ring.decode(total))

@@ -15,8 +15,9 @@ from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints, round_centers
 from fastlloyd.kmeans.local import cluster_locally
-from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Save, Send
-from fastlloyd.party.message import recall
+from fastlloyd.life.rounds import Ahead, ClientRounds, Form
+from fastlloyd.party.effects import Party, Publish
+from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.kfed.messages import CentersFormat, LocalCenters, MergedCenters, encode_centers
 from fastlloyd.protocols.kfed.plan import Plan
 from fastlloyd.randomness import domains
@@ -43,7 +44,7 @@ class ClientResult:
 
 
 def client(
-    me: PartyId, raw_points: GridPoints, plan: Plan, *, uplink: bytes | None = None, reply: bytes | None = None
+    me: PartyId, raw_points: GridPoints, plan: Plan, *, stored: StoredRounds | None = None
 ) -> Party[ClientResult]:
     """Run one client.
 
@@ -53,7 +54,7 @@ def client(
     raw_points : GridPoints
         Own records.
     plan : Plan
-    uplink, reply : bytes, optional
+    stored : StoredRounds, optional
         On resume: what was sent or accepted before.
 
     Raises
@@ -67,19 +68,13 @@ def client(
     Privacy: none.
     """
     shape = centers_format(plan)
-    if reply is not None:
-        merged = recall(MergedCenters, reply, shape, "reply-0")
-    else:
-        yield Record(plan.releases(0))
-        if uplink is None:
-            uplink = encode_centers(local_centers(me, raw_points, plan))  # Alg. 2, on each device: Theta^(z)
-            yield Save("uplink-0", uplink)
-        yield Send(
-            (SERVER,), recall(LocalCenters, uplink, shape, "uplink-0"), 0
-        )  # "send the cluster centers" (SecFC, §3.2)
-        merged = yield Receive(SERVER, MergedCenters, 0, shape)
-        yield Save("reply-0", merged.body())
-    yield Attest(SERVER, merged, 0)
+    rounds = ClientRounds(me, Ahead(1, plan.releases, record_ahead=False), stored)
+
+    def uplink() -> LocalCenters:
+        return LocalCenters(encode_centers(local_centers(me, raw_points, plan)))  # Alg. 2, on each device: Theta^(z)
+
+    # "send the cluster centers" (SecFC, §3.2)
+    merged = yield from rounds.plain(0, Form(LocalCenters, shape), uplink, Form(MergedCenters, shape))
     if len(merged.included) < plan.min_clients:
         raise PeerError(
             f"the server merged the centres of {len(merged.included)} clients, expected at least {plan.min_clients} "

@@ -90,7 +90,7 @@ def serve(session: Session) -> Party[Outcome]:
         kind=Plan,
         make=lambda announced: make_plan(public, d=len(announced.names), names=announced.names),
         bounds=bounds,
-        play=lambda plan, stored, done: server(plan, stored=stored.get(0), rounds_done=done),
+        play=lambda plan, stored, done: server(plan, stored=stored, rounds_done=done),
         included=lambda plan, t, reply: recall(MergedCenters, reply, centers_format(plan), "reply-0").included,
     )
     return (yield from _conclude(session, plan, result))
@@ -112,10 +112,7 @@ def take_part(session: Session) -> Party[Outcome]:
     del own
     yield Keep(begun.facts)
     yield from begun.start()
-    stored = begun.stored
-    result = yield from client(
-        session.me, points, begun.plan, uplink=stored.uplinks.get(0), reply=stored.replies.get(0)
-    )
+    result = yield from client(session.me, points, begun.plan, stored=begun.stored)
     return (yield from _conclude(session, begun.plan, result))
 
 

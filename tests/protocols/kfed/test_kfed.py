@@ -16,6 +16,7 @@ from hypothesis.extra.numpy import arrays
 from fastlloyd.data.public.mixture import Mixture, make_mixture
 from fastlloyd.errors import ConfigError, PeerError
 from fastlloyd.kmeans.grid import GridPoints, quantise
+from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.kfed.client import client
 from fastlloyd.protocols.kfed.merge import merge_centers
 from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters
@@ -39,10 +40,17 @@ def split(points: np.ndarray, plan: Plan) -> list[GridPoints]:
     return [quantise(part, plan.fraction_bits) for part in np.array_split(points, plan.clients)]
 
 
-def run(parts: list[GridPoints], plan: Plan, *, tap: Tap | None = None, stored: Mapping[int, dict] | None = None):
+def run(
+    parts: list[GridPoints],
+    plan: Plan,
+    *,
+    tap: Tap | None = None,
+    stored: Mapping[int, StoredRounds] | None = None,
+    fixed: Mapping[str, Any] | None = None,
+):
     stored = stored or {}
-    parties = {me: client(me, parts[me.rank - 1], plan, **stored.get(me.rank, {})) for me in clients(plan.clients)}
-    simulation = Simulation({SERVER: server(plan, **stored.get(0, {})), **parties}, tap)
+    parties = {me: client(me, parts[me.rank - 1], plan, stored=stored.get(me.rank)) for me in clients(plan.clients)}
+    simulation = Simulation({SERVER: server(plan, **(fixed or {})), **parties}, tap)
     return simulation, simulation.run()
 
 
@@ -141,13 +149,13 @@ def test_resume_sends_what_was_sent() -> None:
     parts = split(points, plan)
     first, results = run(parts, plan)
     other = split(blobs(90, 3, 2, seed=9), plan)
-    kept = {me.rank: {"uplink": first.saved[me, "uplink-0"]} for me in clients(3)}
+    kept = {me.rank: StoredRounds({0: first.saved[me, "uplink-0"]}) for me in clients(3)}
     _, again = run(other, plan, stored=kept)
     assert (again[SERVER].centers == results[SERVER].centers).all()
     # Client 1 has the reply, the others do not; the server sends its stored one to those only.
-    kept[1] = {"reply": first.saved[PartyId(1), "reply-0"]}
-    kept[0] = {"stored": first.saved[SERVER, "reply-0"], "rounds_done": {PartyId(1): 1}}
-    simulation, last = run(parts, plan, stored=kept)
+    kept[1] = StoredRounds(replies={0: first.saved[PartyId(1), "reply-0"]})
+    fixed = {"stored": {0: first.saved[SERVER, "reply-0"]}, "rounds_done": {PartyId(1): 1}}
+    simulation, last = run(parts, plan, stored=kept, fixed=fixed)
     assert (last[PartyId(1)].centers == last[PartyId(3)].centers).all()
     assert (SERVER, 0) not in simulation.meters[PartyId(1)].received
 

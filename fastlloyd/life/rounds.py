@@ -1,0 +1,375 @@
+"""A round, once for all protocols: a message up from each client, one reply down, with ledger, state and resume.
+
+::
+
+    client                                        server
+      Record    the round's releases                Record    the round's releases
+      Save      uplink-t, then Send    ------->     Gather    adds up what is masked
+      Receive, then Save reply-t       <-------     Save      reply-t, then Send
+      Attest    the reply                           Attest    the reply
+
+What was saved before it left is sent again byte for byte on resume, never computed or drawn again: so a mask covers one
+vector, and no release is made twice. The reply is the same bytes for all, and all compare it at the end (`Attest`).
+
+A protocol says what goes up and what comes down (`Form`), what its vector is, and what the server makes of the sum.
+Masks and noise are added here and nowhere else.
+
+Source: FastLloyd, §5.3.4, Figure 1; docs/protocol.md, "Rounds" and "Resume".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.masking.fixed import Ring, RingArray
+from fastlloyd.masking.mask import NO_HISTORY, Masks, continue_history
+from fastlloyd.party.effects import Attest, Gather, Party, Publish, Receive, Record, Save, Send
+from fastlloyd.party.message import RingFormat, RingPayload, recall
+from fastlloyd.party.stored import StoredRounds
+from fastlloyd.privacy.release import Release
+from fastlloyd.wire.header import SERVER, Message, PartyId, clients
+
+M = TypeVar("M", bound=Message)
+U = TypeVar("U", bound=Message)
+V = TypeVar("V", bound=RingPayload)
+Draw = Callable[[int], NDArray[np.int64]]
+"""From a round's number to fresh noise in grid units, int64, as long as the round's vector."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form(Generic[M]):
+    """How a body is read: the message's class, and the public format that it is checked against."""
+
+    type: type[M]
+    format: Any = None
+
+
+class Ahead:
+    """What a party makes ready before its round: noise, or its share of it, and the ledger's entries.
+
+    It lets a party draw noise while the others compute, and write the next round's releases to the ledger while it
+    would wait anyway. Noise drawn ahead belongs to its round's number and is used once.
+
+    Parameters
+    ----------
+    rounds : int
+        How many there are.
+    releases : callable
+        From a round's number to its releases.
+    draw : callable or None
+        The server's noise, or a client's share of it; None where this party adds none.
+    known : callable
+        Whether the length of a round's vector is known before its turn: only then its noise is drawn ahead.
+    record_ahead : bool
+        Whether the next round's releases are recorded while this party would wait.
+    """
+
+    def __init__(
+        self,
+        rounds: int,
+        releases: Callable[[int], tuple[Release, ...]],
+        draw: Draw | None = None,
+        *,
+        known: Callable[[int], bool] = lambda t: True,
+        record_ahead: bool = True,
+    ) -> None:
+        self._rounds = rounds
+        self._entries = releases
+        self._draw = draw
+        self._known = known
+        self._record_ahead = record_ahead
+        self._noise: dict[int, NDArray[np.int64]] = {}
+        self._releases: dict[int, tuple[Release, ...]] = {}
+        self._recorded: set[int] = set()
+
+    def stock(self, rounds: Iterable[int]) -> None:
+        """Make noise and entries of these rounds."""
+        for t in rounds:
+            if self._draw is not None:
+                self._noise[t] = self._draw(t)
+            self._releases[t] = self._entries(t)
+
+    def record(self, t: int) -> Party[None]:
+        """Write round t's releases to the ledger, once."""
+        if t not in self._recorded:
+            self._recorded.add(t)
+            yield Record(self._releases.pop(t, ()) or self._entries(t))
+
+    def prepare(self, t: int) -> Party[None]:
+        """Draw the noise of round t, and write its releases to the ledger, if there is such a round."""
+        if t >= self._rounds:
+            return
+        if self._draw is not None and t not in self._noise and self._known(t):
+            self._noise[t] = self._draw(t)
+        if self._record_ahead:
+            yield from self.record(t)
+
+    def add_noise(self, vector: RingArray, ring: Ring, t: int) -> RingArray:
+        """Add round t's noise to ring elements, if this party adds any; it is not kept."""
+        if self._draw is None:
+            return vector
+        ready = self._noise.pop(t, None)
+        return vector + ring.reduce(self._draw(t) if ready is None else ready)  # Figure 1: v + r + gamma
+
+
+class ClientRounds:
+    """A client's half of every round.
+
+    Parameters
+    ----------
+    me : PartyId
+    ahead : Ahead
+    stored : StoredRounds, optional
+        On resume: stored uplinks are sent again byte for byte, stored replies are not asked for again.
+    masks : Masks, optional
+        Of any shape; each round's vector has its own.
+    """
+
+    def __init__(
+        self, me: PartyId, ahead: Ahead, stored: StoredRounds | None = None, masks: Masks | None = None
+    ) -> None:
+        self._me = me
+        self._ahead = ahead
+        self._stored = stored or StoredRounds()
+        self._masks = masks
+        self._history = NO_HISTORY
+
+    def masks_of(self, shape: RingFormat) -> Masks:
+        """Return the masks for vectors of this shape.
+
+        Raises
+        ------
+        TypeError
+            These rounds have no masks: the protocol's code is at fault.
+        """
+        if self._masks is None:
+            raise TypeError("rounds without masks were asked to mask a vector")
+        return self._masks.shaped(shape.ring, shape.elements)
+
+    @property
+    def history(self) -> bytes:
+        """A digest of all replies so far: the next round's masks follow from it."""
+        return self._history
+
+    def masked(
+        self,
+        t: int,
+        up: Form[V],
+        vector: Callable[[], NDArray[np.int64]],
+        down: Form[M],
+        *,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> Party[M]:
+        """Send round t's vector under its mask, with this client's share of the noise if it has one; return the reply.
+
+        Parameters
+        ----------
+        t : int
+        up : Form
+            Of the masked vector; its format is a `RingFormat`.
+        vector : callable
+            Makes the vector, int64, shape (format.elements,), on the grid; asked for only if it was not sent before.
+        down : Form
+            Of the reply.
+        meanwhile : callable, optional
+            Work that does not depend on the reply, done while the server works.
+
+        Notes
+        -----
+        Privacy: the round's releases are in the ledger before the vector is made.
+        """
+
+        def uplink() -> V:
+            shape: RingFormat = up.format
+            encoded = shape.ring.encode(vector())  # Figure 1: v_i, on the grid of 2^-q already
+            masked = encoded + self.masks_of(shape).mask(t, self._me, self._history)  # Figure 1: v_i + r_i
+            # Differs from the paper, with pairwise masking only: gamma comes in shares from the clients.
+            return up.type(self._ahead.add_noise(masked, shape.ring, t).tobytes())
+
+        return self.plain(t, up, uplink, down, meanwhile=meanwhile)
+
+    def plain(
+        self,
+        t: int,
+        up: Form[U],
+        uplink: Callable[[], U],
+        down: Form[M],
+        *,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> Party[M]:
+        """Send round t's message as it is; return the reply. Parameters as for `masked`."""
+
+        def send() -> Party[None]:
+            yield from self._ahead.record(t)
+            if t < self._stored.server_done:
+                return
+            if t in self._stored.uplinks:
+                message = recall(up.type, self._stored.uplinks[t], up.format, f"uplink-{t}")
+            else:
+                message = uplink()
+                yield Save(f"uplink-{t}", message.body())
+            yield Send((SERVER,), message, t)
+            # A ledger that goes further than `run/` explains is refused on resume: only now.
+            yield from self._ahead.prepare(t + 1)
+
+        return self._round(t, send, down, meanwhile)
+
+    def heard(self, t: int, down: Form[M]) -> Party[M]:
+        """Send nothing in round t; return what the server sends to all."""
+        return self._round(t, lambda: self._ahead.prepare(t + 1), down, None)
+
+    def _round(
+        self, t: int, send: Callable[[], Party[None]], down: Form[M], meanwhile: Callable[[], None] | None
+    ) -> Party[M]:
+        reply: M
+        if t in self._stored.replies:
+            reply = recall(down.type, self._stored.replies[t], down.format, f"reply-{t}")
+        else:
+            yield from send()
+            if meanwhile is not None:
+                meanwhile()
+            reply = yield Receive(SERVER, down.type, t, down.format)  # Figure 1: Enc(v + gamma)
+            yield Save(f"reply-{t}", reply.body())
+        yield Attest(SERVER, reply, t)
+        self._history = continue_history(self._history, reply.body())
+        return reply
+
+
+class ServerRounds:
+    """The server's half of every round: it gathers, answers, and sends the same bytes to all.
+
+    Parameters
+    ----------
+    count : int
+        Clients.
+    rounds : int
+        How many there are.
+    ahead : Ahead
+    at_least : int
+        Clients without which a round fails.
+    stored : mapping from round to reply bytes, optional
+        On resume: replies that were fixed before; sent again as they are, never made again.
+    rounds_done : mapping from client to its number of accepted replies, optional
+
+    Attributes
+    ----------
+    late : frozenset of PartyId
+        Who missed the last round.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        rounds: int,
+        ahead: Ahead,
+        *,
+        at_least: int,
+        stored: Mapping[int, bytes] | None = None,
+        rounds_done: Mapping[PartyId, int] | None = None,
+    ) -> None:
+        self._everybody = clients(count)
+        self._rounds = rounds
+        self._ahead = ahead
+        self._at_least = at_least
+        self._stored = stored or {}
+        self._done = rounds_done or {}
+        self.late: frozenset[PartyId] = frozenset()
+
+    def masked(
+        self,
+        t: int,
+        up: Form[V],
+        down: Form[M],
+        answer: Callable[[RingArray, tuple[PartyId, ...]], M],
+        *,
+        stock: Callable[[], Iterable[int]] | None = None,
+        facts: Mapping[str, Any] | None = None,
+    ) -> Party[M]:
+        """Add the clients' masked vectors up, with this server's noise if it adds any; send and return the answer.
+
+        Parameters
+        ----------
+        t : int
+        up : Form
+            Of a masked vector; its format is a `RingFormat`. Aggregators may have added some of them up.
+        down : Form
+            Of the reply.
+        answer : callable
+            From the noisy sum, ring elements, and the clients in it to the reply; not asked for a round that is stored.
+        stock : callable, optional
+            Rounds whose noise is made ready before the first round that is not stored.
+        facts : mapping, optional
+            Public, for progress.
+
+        Notes
+        -----
+        Sees: vectors uniform on the ring, and their sum. Privacy: the releases are in the ledger before that.
+        """
+
+        def of(uplinks: Mapping[PartyId, V], among: tuple[PartyId, ...]) -> M:
+            shape: RingFormat = up.format
+            total = np.zeros(shape.elements, dtype=shape.ring.dtype)
+            for party in among:  # Figure 1, "Compute sum"
+                total += uplinks[party].elements(shape)
+            # Figure 1, "Add noise value": gamma, on the grid of 2^-q
+            return answer(self._ahead.add_noise(total, shape.ring, t), among)
+
+        return self._round(t, up, down, of, stock=stock, facts=facts, adds=True)
+
+    def plain(
+        self,
+        t: int,
+        up: Form[U],
+        down: Form[M],
+        answer: Callable[[Mapping[PartyId, U], tuple[PartyId, ...]], M],
+        *,
+        facts: Mapping[str, Any] | None = None,
+    ) -> Party[M]:
+        """Gather messages that are not masked; send and return the answer. Parameters as for `masked`."""
+        return self._round(t, up, down, answer, facts=facts)
+
+    def spoken(
+        self, t: int, down: Form[M], answer: Callable[[], M], *, facts: Mapping[str, Any] | None = None
+    ) -> Party[M]:
+        """Ask nobody in round t; send and return the answer."""
+        return self._round(t, None, down, lambda uplinks, among: answer(), facts=facts)
+
+    def _round(
+        self,
+        t: int,
+        up: Form[Any] | None,
+        down: Form[M],
+        answer: Callable[[Mapping[PartyId, Any], tuple[PartyId, ...]], M],
+        *,
+        stock: Callable[[], Iterable[int]] | None = None,
+        facts: Mapping[str, Any] | None = None,
+        adds: bool = False,
+    ) -> Party[M]:
+        if t in self._stored:
+            reply = recall(down.type, self._stored[t], down.format, f"reply-{t}")
+            yield Attest(SERVER, reply, t)
+            yield Send(tuple(party for party in self._everybody if self._done.get(party, 0) <= t), reply, t)
+            return reply
+        if stock is not None and t == len(self._stored):
+            self._ahead.stock(stock())
+        uplinks: Mapping[PartyId, Any] = {}
+        among = self._everybody
+        if up is not None:
+            yield from self._ahead.record(t)
+            uplinks = yield Gather(
+                self._everybody, up.type, t, self._at_least, up.format, self.late, adds=adds
+            )  # Figure 1: Enc_i(v_i)
+            among = tuple(party for party in self._everybody if party in uplinks)
+        reply = answer(uplinks, among)
+        yield Save(f"reply-{t}", reply.body())
+        yield Send(self._everybody, reply, t)  # Figure 1: Enc(v + gamma)
+        yield Attest(SERVER, reply, t)
+        self.late = frozenset(self._everybody) - frozenset(among)
+        yield Publish("round", {"round": t, "rounds": self._rounds, "clients": len(among), **(facts or {})})
+        yield from self._ahead.prepare(t + 1)  # while the clients compute
+        return reply
