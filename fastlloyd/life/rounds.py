@@ -11,8 +11,8 @@
 What was saved before it left is sent again byte for byte on resume, never computed or drawn again: so a mask covers one
 vector, and no release is made twice. The reply is the same bytes for all, and all compare it at the end (`Attest`).
 
-A protocol says what goes up and what comes down (`Form`), what its vector is, and what the server makes of the sum.
-Masks and noise are added here and nowhere else.
+A protocol says what goes up and what comes down (`MessageFormat`), what its vector is, and what the server makes of the
+sum. Masks and noise are added here and nowhere else.
 
 Source: FastLloyd, §5.3.4, Figure 1; docs/protocol.md, "Rounds" and "Resume".
 """
@@ -42,7 +42,7 @@ Draw = Callable[[int], NDArray[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
-class Form(Generic[M]):
+class MessageFormat(Generic[M]):
     """How a body is read: the message's class, and the public format that it is checked against."""
 
     type: type[M]
@@ -159,9 +159,9 @@ class ClientRounds:
     def masked(
         self,
         t: int,
-        up: Form[V],
+        up: MessageFormat[V],
         vector: Callable[[], NDArray[np.int64]],
-        down: Form[M],
+        down: MessageFormat[M],
         *,
         meanwhile: Callable[[], None] | None = None,
     ) -> Party[M]:
@@ -170,11 +170,11 @@ class ClientRounds:
         Parameters
         ----------
         t : int
-        up : Form
+        up : MessageFormat
             Of the masked vector; its format is a `RingFormat`.
         vector : callable
             Makes the vector, int64, shape (format.elements,), on the grid; asked for only if it was not sent before.
-        down : Form
+        down : MessageFormat
             Of the reply.
         meanwhile : callable, optional
             Work that does not depend on the reply, done while the server works.
@@ -196,9 +196,9 @@ class ClientRounds:
     def plain(
         self,
         t: int,
-        up: Form[U],
+        up: MessageFormat[U],
         uplink: Callable[[], U],
-        down: Form[M],
+        down: MessageFormat[M],
         *,
         meanwhile: Callable[[], None] | None = None,
     ) -> Party[M]:
@@ -219,12 +219,12 @@ class ClientRounds:
 
         return self._round(t, send, down, meanwhile)
 
-    def heard(self, t: int, down: Form[M]) -> Party[M]:
+    def heard(self, t: int, down: MessageFormat[M]) -> Party[M]:
         """Send nothing in round t; return what the server sends to all."""
         return self._round(t, lambda: self._ahead.prepare(t + 1), down, None)
 
     def _round(
-        self, t: int, send: Callable[[], Party[None]], down: Form[M], meanwhile: Callable[[], None] | None
+        self, t: int, send: Callable[[], Party[None]], down: MessageFormat[M], meanwhile: Callable[[], None] | None
     ) -> Party[M]:
         reply: M
         if t in self._stored.replies:
@@ -283,8 +283,8 @@ class ServerRounds:
     def masked(
         self,
         t: int,
-        up: Form[V],
-        down: Form[M],
+        up: MessageFormat[V],
+        down: MessageFormat[M],
         answer: Callable[[RingArray, tuple[PartyId, ...]], M],
         *,
         stock: Callable[[], Iterable[int]] | None = None,
@@ -295,9 +295,9 @@ class ServerRounds:
         Parameters
         ----------
         t : int
-        up : Form
+        up : MessageFormat
             Of a masked vector; its format is a `RingFormat`. Aggregators may have added some of them up.
-        down : Form
+        down : MessageFormat
             Of the reply.
         answer : callable
             From the noisy sum, ring elements, and the clients in it to the reply; not asked for a round that is stored.
@@ -324,8 +324,8 @@ class ServerRounds:
     def plain(
         self,
         t: int,
-        up: Form[U],
-        down: Form[M],
+        up: MessageFormat[U],
+        down: MessageFormat[M],
         answer: Callable[[Mapping[PartyId, U], tuple[PartyId, ...]], M],
         *,
         facts: Mapping[str, Any] | None = None,
@@ -334,7 +334,7 @@ class ServerRounds:
         return self._round(t, up, down, answer, facts=facts)
 
     def spoken(
-        self, t: int, down: Form[M], answer: Callable[[], M], *, facts: Mapping[str, Any] | None = None
+        self, t: int, down: MessageFormat[M], answer: Callable[[], M], *, facts: Mapping[str, Any] | None = None
     ) -> Party[M]:
         """Ask nobody in round t; send and return the answer."""
         return self._round(t, None, down, lambda uplinks, among: answer(), facts=facts)
@@ -342,8 +342,8 @@ class ServerRounds:
     def _round(
         self,
         t: int,
-        up: Form[Any] | None,
-        down: Form[M],
+        up: MessageFormat[Any] | None,
+        down: MessageFormat[M],
         answer: Callable[[Mapping[PartyId, Any], tuple[PartyId, ...]], M],
         *,
         stock: Callable[[], Iterable[int]] | None = None,

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.life.rounds import Ahead, ClientRounds, Form
+from fastlloyd.life.rounds import Ahead, ClientRounds, MessageFormat
 from fastlloyd.masking.mask import NO_HISTORY, Masks
 from fastlloyd.party.effects import Party, Publish
 from fastlloyd.wire.header import PartyId, clients
@@ -43,7 +43,9 @@ def client(me: PartyId, raw_bins: NDArray[np.int64], plan: Plan, masks: Masks) -
     rounds = ClientRounds(me, Ahead(1, plan.releases), masks=masks)
     # In the ledger before anything leaves, masked, sent, and the reply compared with the other clients at the end.
     counts_of = partial(np.bincount, raw_bins, minlength=plan.k)
-    reply = yield from rounds.masked(0, Form(MaskedCounts, shape), counts_of, Form(NoisyCounts, shape))
+    reply = yield from rounds.masked(
+        0, MessageFormat(MaskedCounts, shape), counts_of, MessageFormat(NoisyCounts, shape)
+    )
     total = masks.total(0, clients(plan.clients), NO_HISTORY)
     counts = shape.ring.decode(reply.elements(shape) - total)
     yield Publish("round", {"round": 0, "rounds": 1, "clients": plan.clients})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.life.rounds import Ahead, Form, ServerRounds
+from fastlloyd.life.rounds import Ahead, MessageFormat, ServerRounds
 from fastlloyd.masking.fixed import RingArray
 from fastlloyd.party.effects import Party
 from fastlloyd.wire.header import PartyId
@@ -31,5 +31,5 @@ def server(plan: Plan, noise: Callable[[], NDArray[np.int64]]) -> Party[ServerRe
     def answer(total: RingArray, among: tuple[PartyId, ...]) -> NoisyCounts:
         return NoisyCounts(total.tobytes())
 
-    yield from rounds.masked(0, Form(MaskedCounts, shape), Form(NoisyCounts, shape), answer)
+    yield from rounds.masked(0, MessageFormat(MaskedCounts, shape), MessageFormat(NoisyCounts, shape), answer)
     return ServerResult()

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import InternalError, PeerError
-from fastlloyd.life.rounds import Ahead, ClientRounds, Draw, Form
+from fastlloyd.life.rounds import Ahead, ClientRounds, Draw, MessageFormat
 from fastlloyd.masking.fixed import RingArray
 from fastlloyd.masking.mask import Masks
 from fastlloyd.party.effects import Party
@@ -71,7 +71,7 @@ class GlobalMsa:
 
         # Figure 1: Enc_i(v_i) up, Enc(v + gamma) down
         reply = yield from self._rounds.masked(
-            t, Form(MaskedUpdate, shape), local_update, Form(NoisyMaskedSum, shape), meanwhile=expand
+            t, MessageFormat(MaskedUpdate, shape), local_update, MessageFormat(NoisyMaskedSum, shape), meanwhile=expand
         )
         self._check(reply, t)
         ready = of_all and reply.included == self._everybody

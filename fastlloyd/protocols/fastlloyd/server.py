@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from fastlloyd.life.rounds import Ahead, Draw, Form, ServerRounds
+from fastlloyd.life.rounds import Ahead, Draw, MessageFormat, ServerRounds
 from fastlloyd.masking.fixed import RingArray
 from fastlloyd.party.effects import Party
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, vector_format
@@ -64,8 +64,7 @@ def server(
     for t in range(len(plan.rounds)):  # Alg. 1, line 4; all that follows is Figure 1
         shape = vector_format(plan, t)
         # Figure 1: "Compute sum", "Add noise value", send Enc(v + gamma)
-        reply = yield from rounds.masked(
-            t, Form(MaskedUpdate, shape), Form(NoisyMaskedSum, shape), answer, stock=partial(plan.rounds_ahead, t)
-        )
+        up, down = MessageFormat(MaskedUpdate, shape), MessageFormat(NoisyMaskedSum, shape)
+        reply = yield from rounds.masked(t, up, down, answer, stock=partial(plan.rounds_ahead, t))
         included.append(reply.included)
     return ServerResult(tuple(included), rounds.late)

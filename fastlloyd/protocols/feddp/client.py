@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fastlloyd.errors import InternalError, PeerError
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints, round_centers
-from fastlloyd.life.rounds import Ahead, ClientRounds, Form
+from fastlloyd.life.rounds import Ahead, ClientRounds, MessageFormat
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.pairwise import PairwiseMasks
 from fastlloyd.party.effects import Party, Publish
@@ -178,12 +178,12 @@ def client(
     )
     rounds = ClientRounds(me, ahead, stored, masks)
     for t, step in enumerate(plan.rounds):
-        down: Form[Reply] = Form(REPLIES.get(step.kind, CentersMessage), plan)
+        down: MessageFormat[Reply] = MessageFormat(REPLIES.get(step.kind, CentersMessage), plan)
         if step.kind == START:
             reply = yield from rounds.heard(t, down)
         else:
             # This client's part of the aggregate: Alg. 1, lines 6, 15 and 23; Alg. 2, line 10.
-            up = Form(MaskedStatistic, StatisticFormat(Ring(plan.ring_of(t)), plan.elements(t, state.k)))
+            up = MessageFormat(MaskedStatistic, StatisticFormat(Ring(plan.ring_of(t)), plan.elements(t, state.k)))
             reply = yield from rounds.masked(t, up, partial(state.statistic, t), down)
         state.take(reply)
         if t not in stored.replies:

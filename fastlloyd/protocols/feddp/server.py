@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.life.rounds import Ahead, Form, ServerRounds
+from fastlloyd.life.rounds import Ahead, MessageFormat, ServerRounds
 from fastlloyd.masking.fixed import Ring, RingArray
 from fastlloyd.party.effects import Party
 from fastlloyd.protocols.feddp.budget import OUTER, START, WEIGHTS
@@ -147,7 +147,7 @@ def server(
         rounds_done=rounds_done,
     )
     for t, step in enumerate(plan.rounds):
-        down: Form[Reply] = Form(REPLIES.get(step.kind, CentersMessage), plan)
+        down: MessageFormat[Reply] = MessageFormat(REPLIES.get(step.kind, CentersMessage), plan)
         facts = {"step": step.kind}
         if step.kind == START:
             reply = yield from rounds.spoken(t, down, partial(progress.answer, t), facts=facts)
@@ -155,7 +155,7 @@ def server(
             # Alg. 1, lines 6, 15, 23; Alg. 2, line 10.
             shape = StatisticFormat(Ring(plan.ring_of(t)), plan.elements(t, progress.k))
             answer = partial(_answer, progress, t, shape)
-            reply = yield from rounds.masked(t, Form(MaskedStatistic, shape), down, answer, facts=facts)
+            reply = yield from rounds.masked(t, MessageFormat(MaskedStatistic, shape), down, answer, facts=facts)
         progress.take(reply)
     centers = progress.centers or Centers(np.zeros((0, plan.d)), np.zeros(0))
     costs = np.zeros(0) if progress.projected is None else progress.projected.costs

@@ -15,7 +15,7 @@ from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints, round_centers
 from fastlloyd.kmeans.local import cluster_locally
-from fastlloyd.life.rounds import Ahead, ClientRounds, Form
+from fastlloyd.life.rounds import Ahead, ClientRounds, MessageFormat
 from fastlloyd.party.effects import Party, Publish
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.kfed.messages import CentersFormat, LocalCenters, MergedCenters, encode_centers
@@ -74,7 +74,7 @@ def client(
         return LocalCenters(encode_centers(local_centers(me, raw_points, plan)))  # Alg. 2, on each device: Theta^(z)
 
     # "send the cluster centers" (SecFC, §3.2)
-    merged = yield from rounds.plain(0, Form(LocalCenters, shape), uplink, Form(MergedCenters, shape))
+    merged = yield from rounds.plain(0, MessageFormat(LocalCenters, shape), uplink, MessageFormat(MergedCenters, shape))
     if len(merged.included) < plan.min_clients:
         raise PeerError(
             f"the server merged the centres of {len(merged.included)} clients, expected at least {plan.min_clients} "

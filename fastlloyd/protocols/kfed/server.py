@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.life.rounds import Ahead, Form, ServerRounds
+from fastlloyd.life.rounds import Ahead, MessageFormat, ServerRounds
 from fastlloyd.party.effects import Party
 from fastlloyd.protocols.kfed.client import centers_format
 from fastlloyd.protocols.kfed.merge import merge_centers
@@ -69,6 +69,6 @@ def server(
         stored=stored,
         rounds_done=rounds_done,
     )
-    reply = yield from rounds.plain(0, Form(LocalCenters, shape), Form(MergedCenters, shape), answer)
+    reply = yield from rounds.plain(0, MessageFormat(LocalCenters, shape), MessageFormat(MergedCenters, shape), answer)
     late = frozenset(clients(plan.clients)) - frozenset(reply.included)
     return ServerResult(reply.centers(plan.d), reply.included, late)
