@@ -1,8 +1,8 @@
 """The list of every draw of secret randomness, and the tests that look at it: `draws.toml` lacks none.
 
 A draw is a call that is given a source of secret bits (`SecretRandom`), takes bits from it or makes one, asks the
-operating system, or expands a key. They are found in the syntax of all modules but those of benchmarks, so that
-whoever adds one must say which tests see it go wrong.
+operating system, or expands a key. They are found in the syntax of all modules, so that whoever adds one must
+say which tests see it go wrong.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _pairs(assigned: ast.Assign) -> list[tuple[ast.expr, ast.expr]]:
 def found() -> dict[str, set[str]]:
     """Return the draws of every module that has any."""
     modules = {path.relative_to(ROOT).as_posix(): draws_of(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
-    return {name: draws for name, draws in modules.items() if draws and not name.startswith("bench/")}
+    return {name: draws for name, draws in modules.items() if draws}
 
 
 def test_every_draw_is_listed_with_tests_that_are_there() -> None:
