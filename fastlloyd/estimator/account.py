@@ -9,9 +9,12 @@ Source: docs/estimator.md, "Fits add up".
 from __future__ import annotations
 
 import dataclasses
+import os
+import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from fastlloyd.errors import InternalError
 from fastlloyd.estimator.parameter import ParameterError, StoredParameters
@@ -21,17 +24,91 @@ from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER, ZERO_OUT_RECO
 from fastlloyd.run.budget_terms import STATE_VERSION, Limit, read_limit, write_limit
 from fastlloyd.run.session import Session
 
+_PATIENCE_S = 60.0
+"""How long a fit waits for the ledger file while other fits write to it, each for milliseconds."""
+
+_ELSEWHERE = -1
+
+
+class SharedAccount:
+    """What the fits of a model and of all its copies in this process have spent, without a ledger file.
+
+    Clones, copies and threads use one account, each fit under its lock, so they cannot pass a budget together. What
+    reaches another process, by pickling or by a fork, is a copy: it counts on, and refuses every budget.
+
+    Parameters
+    ----------
+    releases : sequence of Release, optional
+        Of earlier fits.
+    limit : Limit, optional
+        Under which these were.
+    """
+
+    def __init__(self, releases: Sequence[Release] = (), limit: Limit | None = None) -> None:
+        self._releases = tuple(releases)
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._token = os.urandom(16)
+        self._process = os.getpid()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        _ACCOUNTS[self._token] = self
+        return _find_account, (self._token, self._releases, self._limit)
+
+    def charge(
+        self, releases: Sequence[Release], budget: float | tuple[float, float] | None, delta: float
+    ) -> tuple[Ledger, Limit | None]:
+        """Check a budget and count a fit, in one step; return all that is counted now, and the budget as a pair.
+
+        Raises
+        ------
+        BudgetError
+            The budget would be exceeded; nothing was counted.
+        ParameterError
+            There is a budget, and this is another process's account.
+        """
+        if budget is not None and self._process != os.getpid():
+            raise ParameterError(
+                "budget: expected a ledger file, got ledger=None: this model came here from another process, where "
+                "other fits count against the same budget, unseen from here; give ledger=PATH, a file for all of them"
+            )
+        with self._lock:
+            ledger = Ledger()
+            ledger.record(self._releases)
+            limit = _as_limit(budget, self._limit, delta)
+            if limit is not None:
+                ledger.check_budget(releases, limit.delta, limit.epsilon)
+            ledger.record(releases)
+            self._releases, self._limit = ledger.releases, limit or self._limit
+        return ledger, limit
+
+    def note(self, ledger: Ledger) -> None:
+        """Count what a ledger file holds, for a later fit without it."""
+        with self._lock:
+            known = {release.key: release for release in self._releases}
+            known.update((release.key, release) for release in ledger.releases)
+            self._releases = tuple(known.values())
+
+
+_ACCOUNTS: WeakValueDictionary[bytes, SharedAccount] = WeakValueDictionary()
+
+
+def _find_account(token: bytes, releases: Sequence[Release], limit: Limit | None) -> SharedAccount:
+    """Return the account itself in its own process, elsewhere a copy."""
+    account = _ACCOUNTS.get(token)
+    if account is None:
+        account = SharedAccount(releases, limit)
+        account._token, account._process = token, _ELSEWHERE
+        account = _ACCOUNTS.setdefault(token, account)
+    return account
+
 
 class Spending:
-    """The account of one fit.
+    """What one fit spends.
 
     Parameters
     ----------
     model : FastLloyd
-    earlier : sequence of Release
-        Of this object's earlier fits; they count where there is no ledger file.
-    limit : Limit, optional
-        Under which this object was fitted before; it counts where there is no ledger file.
 
     Attributes
     ----------
@@ -45,10 +122,9 @@ class Spending:
         The budget, epsilon and delta, of all fits that count together.
     """
 
-    def __init__(self, model: StoredParameters, earlier: Sequence[Release], limit: Limit | None = None) -> None:
+    def __init__(self, model: StoredParameters) -> None:
         self._model = model
-        self._earlier = earlier
-        self.limit = limit
+        self.limit: Limit | None = None
         self.releases: tuple[Release, ...] = ()
         self.ledger = Ledger()
         self.plan: Any = None
@@ -58,13 +134,14 @@ class Spending:
 
         A budget without a delta holds at that of the first fit under it, `delta`, which stays with the ledger.
 
-        In a ledger file it stands even if the run fails halfway: then too much is counted, never too little. Without a
-        file it counts once the fit is given away.
+        It counts even if the run fails halfway: then too much is counted, never too little.
 
         Raises
         ------
         BudgetError
             It would be exceeded; nothing was written down.
+        ParameterError
+            The ledger file holds another budget, or the budget is also used where this process cannot see it.
         """
         run = session.facts.run_id.hex()
         releases = tuple(
@@ -75,17 +152,18 @@ class Spending:
                 raise InternalError("the parties of a fit have planned different releases")
             return
         self.plan = session.plan
-        path = self._model.ledger
-        with Ledger(None if path is None else Path(path)) as ledger:
-            if path is None:
-                ledger.record(self._earlier)
-            self.limit = self._settle_limit(delta)
-            if self.limit is not None:
-                ledger.check_budget(releases, self.limit.delta, self.limit.epsilon)
-                if path is not None:
-                    write_limit(_limit_path(path), self.limit)
-            ledger.record(releases)
-        self.ledger, self.releases = ledger, releases
+        path, budget, account = self._model.ledger, self._model.budget, self._model._account
+        if path is None:
+            self.ledger, self.limit = account.charge(releases, budget, delta)
+        else:
+            with Ledger(Path(path), patience_s=_PATIENCE_S) as self.ledger:
+                self.limit = _kept_limit(Path(f"{path}.budget"), budget, delta)
+                if self.limit is not None:
+                    self.ledger.check_budget(releases, self.limit.delta, self.limit.epsilon)
+                    write_limit(Path(f"{path}.budget"), self.limit)
+                self.ledger.record(releases)
+            account.note(self.ledger)
+        self.releases = releases
 
     def check(self, ledgers: Iterable[Ledger]) -> None:
         """Check that the parties released nothing but what stands in the ledger; before anything is given away.
@@ -124,27 +202,6 @@ class Spending:
         """What everything in the ledger spends, for `neighbours` and at the delta of the budget, or else at `delta`."""
         return self.ledger.epsilon(self.delta if self.limit is None else self.limit.delta, self.neighbours)
 
-    def _settle_limit(self, delta: float) -> Limit | None:
-        """Return the budget as one pair: its delta is that of the first fit under it, whatever later fits have.
-
-        Raises
-        ------
-        ParameterError
-            The ledger file holds another budget.
-        """
-        path, budget = self._model.ledger, self._model.budget
-        if budget is None:
-            return None
-        kept = self.limit if path is None else read_limit(_limit_path(path))
-        pair = budget if isinstance(budget, tuple) else (budget, delta if kept is None else kept.delta)
-        limit = Limit(STATE_VERSION, float(pair[0]), float(pair[1]))
-        if path is not None and kept not in (None, limit):
-            raise ParameterError(
-                f"budget: expected the one that {_limit_path(path)} holds, {kept.epsilon:g} at delta {kept.delta:g}, "
-                f"got {limit.epsilon:g} at delta {limit.delta:g}; give that one, or remove the file to set another"
-            )
-        return limit
-
     def _neighbours(self, release: Release) -> str:
         """Say what a release protects: without a stated N, less than it was planned for."""
         if self._model.n_total is None and release.neighbours == ADD_REMOVE_USER:
@@ -156,9 +213,32 @@ class Spending:
         return ZERO_OUT_RECORD if counted else release.neighbours
 
 
-def _limit_path(ledger: str | Path) -> Path:
-    """Name the file beside a ledger that holds its budget."""
-    return Path(f"{ledger}.budget")
+def _as_limit(budget: float | tuple[float, float] | None, kept: Limit | None, delta: float) -> Limit | None:
+    """Return a budget as one pair: its delta is that of the first fit under it, whatever later fits have."""
+    if budget is None:
+        return None
+    pair = budget if isinstance(budget, tuple) else (budget, delta if kept is None else kept.delta)
+    return Limit(STATE_VERSION, float(pair[0]), float(pair[1]))
+
+
+def _kept_limit(path: Path, budget: float | tuple[float, float] | None, delta: float) -> Limit | None:
+    """Return the budget of a ledger file, as the file beside it holds it.
+
+    Raises
+    ------
+    ParameterError
+        That one is another.
+    """
+    if budget is None:
+        return None
+    kept = read_limit(path)
+    limit = _as_limit(budget, kept, delta)
+    if kept is not None and limit is not None and kept != limit:
+        raise ParameterError(
+            f"budget: expected the one that {path} holds, {kept.epsilon:g} at delta {kept.delta:g}, got "
+            f"{limit.epsilon:g} at delta {limit.delta:g}; give that one, or remove the file to set another"
+        )
+    return limit
 
 
 def _essence(release: Release) -> Release:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds
+from fastlloyd.estimator.inputs import is_vertical
 from fastlloyd.privacy.delta import large_delta
 
 _SEARCHES = "sklearn.model_selection"
@@ -25,19 +26,27 @@ class PrivacyWarning(UserWarning):
     """Something about the records leaves, or may leave, outside of what epsilon covers."""
 
 
-def warn_of(model: Any, raw_parts: Sequence[NDArray[np.float64]]) -> None:
-    """Warn the caller of a fit of what no ledger counts, of a large delta, and of a result that is doubtful."""
+def warn_beforehand(model: Any, raw_parts: Sequence[NDArray[np.float64]]) -> None:
+    """Warn the caller of a fit of what no ledger counts, before anything is spent: an error stops the fit."""
+    stated = None if is_vertical(model) or model.n_total is None else int(model.n_total)
+    for caution in cautions(raw_parts, model.bounds_, ledger=model.ledger is not None, stated=stated):
+        warnings.warn(caution, PrivacyWarning, stacklevel=3)
+
+
+def warn_of_result(model: Any) -> None:
+    """Warn the caller of a fit of a large delta, and of a result that is doubtful; the fit has taken effect."""
     from sklearn.exceptions import ConvergenceWarning
 
-    for caution in cautions(raw_parts, model.bounds_, ledger=model.ledger is not None):
-        warnings.warn(caution, PrivacyWarning, stacklevel=3)
-    if (note := large_delta(model.delta_, getattr(model.plan_, "n_total", len(model.labels_)))) is not None:
+    n_total = getattr(model.plan_, "n_total", len(model.labels_))
+    if (note := large_delta(model.delta_, n_total)) is not None:
         warnings.warn(note, UserWarning, stacklevel=3)
     if model.quality_.warnings:
         warnings.warn("; ".join(model.quality_.warnings), ConvergenceWarning, stacklevel=3)
 
 
-def cautions(raw_parts: Sequence[NDArray[np.float64]], bounds: Bounds, *, ledger: bool) -> Iterator[str]:
+def cautions(
+    raw_parts: Sequence[NDArray[np.float64]], bounds: Bounds, *, ledger: bool, stated: int | None = None
+) -> Iterator[str]:
     """Yield a sentence about each habit.
 
     Parameters
@@ -48,18 +57,27 @@ def cautions(raw_parts: Sequence[NDArray[np.float64]], bounds: Bounds, *, ledger
         Of the d features.
     ledger : bool
         Whether the fits are counted in a file.
+    stated : int or None
+        The stated N; None where there is none, or where neighbours have the same number of records.
 
     Sees
     ----
     The owner of the records, in whose process they are raised: they depend on the records.
     """
     if _is_searched():
-        counted = "their sum stands in the ledger file" if ledger else "their sum stands nowhere: set ledger="
+        counted = "their sum stands in the ledger file" if ledger else "processes do not see each other's: set ledger="
         yield (
             "scikit-learn fits this estimator several times on overlapping records, and each fit spends its epsilon; "
             f"{counted}. A choice by their scores on private records is a release without noise, which no ledger counts"
         )
     raw_values = np.concatenate(raw_parts)
+    if stated == len(raw_values):
+        yield (
+            "n_total is exactly the number of these records: if it was counted from them, as len(X) is, one record "
+            "less would have meant another N and another noise, and adding or removing a record is not protected, "
+            "whatever neighbours_ says. Leave n_total out, which makes the number public and states what then holds; "
+            "or give a round upper bound. If this N was public beforehand, neighbours_ is right"
+        )
     if len(raw_values) < 3:
         return
     if _is_centred(raw_values):

@@ -9,6 +9,7 @@ Source: docs/estimator.md.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -18,15 +19,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastlloyd.data.bounds import Bounds, scale
 from fastlloyd.errors import ConfigError
-from fastlloyd.estimator.account import Spending
-from fastlloyd.estimator.caution import warn_of
-from fastlloyd.estimator.inputs import is_vertical, prepare
-from fastlloyd.estimator.parameter import ParameterError, check_parameters, in_own_words, match_bounds
+from fastlloyd.estimator.account import SharedAccount
+from fastlloyd.estimator.caution import warn_beforehand, warn_of_result
+from fastlloyd.estimator.fitting import fit_together, scaled_centers
+from fastlloyd.estimator.forms import match_bounds
+from fastlloyd.estimator.inputs import is_vertical, validate_parts
+from fastlloyd.estimator.parameter import ParameterError, check_parameters, in_own_words
+from fastlloyd.estimator.whole import Private, whole
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.protocols.registry import DEFAULT
-from fastlloyd.run.in_memory import run_together
-from fastlloyd.wire.header import SERVER, PartyId, clients
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
@@ -37,8 +38,6 @@ except ImportError as error:
     ) from error
 
 __all__ = ["FastLloyd", "ParameterError"]
-
-_TRAFFIC = ("payload_bytes", "link_bytes", "messages", "setup_bytes")
 
 
 class FastLloyd(  # scikit-learn has no types
@@ -60,8 +59,10 @@ class FastLloyd(  # scikit-learn has no types
         which has delta 0. Where N delta is above 0.01 a warning says so.
     accept_large_delta : bool
         Take a delta above 1 / N: such a promise is kept even where a whole record comes out in each fit.
-    bounds : (lo, hi) or Bounds
-        Lowest and highest value of each feature: numbers for all features alike or arrays of shape (d,).
+    bounds : (lo, hi), mapping, DataFrame or Bounds
+        Lowest and highest value of each feature: numbers for all features or arrays of shape (d,). What has names (a
+        mapping from each column to its (lo, hi), two Series, a DataFrame with the columns lo and hi) is matched by
+        name. Two pairs that may also be read as one for each of two features are refused.
         Needed, and never read from X. A value outside counts as the bound, in fit and in every method.
     n_total : int or None
         Public upper bound N on the number of records, stated without counting them. None takes the number of rows,
@@ -77,11 +78,13 @@ class FastLloyd(  # scikit-learn has no types
     ring_bits : {32, 64}
     settings : mapping or None
         The protocol's own settings, such as {'alpha': 0.8}.
-    budget : float or None
-        Limit on epsilon over all fits in the ledger; a fit that would exceed it is refused.
+    budget : float, (epsilon, delta) or None
+        Limit on everything in the ledger, for all copies of this object in this process, or all that use the file; an
+        epsilon alone is at the delta of the first fit under it. A fit that would exceed it is refused, and so is one
+        in a process that this object came to by pickling or a fork, where there is no file.
     ledger : path or None
-        File that keeps the releases of all fits, also those of clones and other processes. None
-        keeps those of this object's fits, in memory.
+        File that keeps the releases of all fits, also those of other objects and processes. None keeps, in memory,
+        those of this object and of its copies: clones, folds of a search, threads.
     server_data : array, shape (s, d), or None
         Public points that the server of 'feddp' starts from. **Not protected.**
 
@@ -96,7 +99,7 @@ class FastLloyd(  # scikit-learn has no types
         How much of the result is signal: `verdict`, `sentence`, `warnings`, ranges of sizes and centres. Released.
     labels_ : int64 array, shape (n,), or list of such arrays where `fit_federated` had owners of records
         Of the records given to fit: the nearest centre, or what the protocol said where it does not show all
-        centres. **Not private**: they belong to the owner of the records.
+        centres. **Not private**: they belong to the owner of the records, and no display shows them.
     epsilon_, delta_ : float
         What the last fit spent, for `neighbours_`; infinite where the protocol claims nothing.
     neighbours_ : str
@@ -127,6 +130,9 @@ class FastLloyd(  # scikit-learn has no types
     -----
     Distances (`predict`, `transform`, `score`) are taken where the protocol takes them: on data scaled
     per feature by the bounds to [-1, 1].
+
+    A fit that is refused, fails or is interrupted leaves the object as it was; what it has written into its account
+    before it broke off stays counted.
 
     There is no `inertia_`: it would be computed from the records without noise. `score` gives it, for the caller.
 
@@ -191,6 +197,7 @@ class FastLloyd(  # scikit-learn has no types
         self.budget = budget
         self.ledger = ledger
         self.server_data = server_data
+        self._account = SharedAccount()
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Cluster the records of one owner: one client and a server, in memory.
@@ -211,17 +218,18 @@ class FastLloyd(  # scikit-learn has no types
         -------
         See the class. Every release is in the ledger before it is made.
         """
-        check_parameters(self)
-        self.labels_: NDArray[np.int64] | list[NDArray[np.int64]]
-        self.ledger_: Ledger
-        raw_points = self._validate(X, reset=True)
-        if is_vertical(self):
-            raise ParameterError(
-                f"fit: {self.protocol!r} joins the columns of several owners: give fit_federated a list of arrays with "
-                "the same records in the same order, such as np.array_split(X, 2, axis=1)"
-            )
-        (self.labels_,) = self._fit([raw_points])
-        warn_of(self, [raw_points])
+        with whole(self) as model:
+            check_parameters(model)
+            raw_points = model._validate(X, reset=True)
+            if is_vertical(model):
+                raise ParameterError(
+                    f"fit: {model.protocol!r} joins the columns of several owners: give fit_federated a list of arrays "
+                    "with the same records in the same order, such as np.array_split(X, 2, axis=1)"
+                )
+            model._match_bounds()
+            warn_beforehand(model, [raw_points])
+            (model.labels_,) = fit_together(model, [raw_points], model._server_points())
+        warn_of_result(self)
         return self
 
     def fit_federated(self, parts: Iterable[ArrayLike]) -> Self:
@@ -241,34 +249,15 @@ class FastLloyd(  # scikit-learn has no types
         ParameterError, BudgetError
             As in `fit`; an array that does not fit is named by its client.
         """
-        check_parameters(self)
-        if hasattr(parts, "shape") or isinstance(parts, (str, bytes, Mapping)):
-            raise ParameterError(
-                f"fit_federated: expected a list of arrays, one per client, got one {type(parts).__name__}; "
-                "use fit(X), or np.array_split(X, m) to try m clients"
-            )
-        vertical = is_vertical(self)
-        raw_parts: list[NDArray[np.float64]] = []
-        names: list[str] = []
-        for rank, part in enumerate(parts, start=1):
-            owner = f"owner {rank}" if vertical else str(PartyId(rank))
-            try:
-                raw_parts.append(self._validate(part, reset=vertical or rank == 1))
-            except ValueError as error:
-                raise ParameterError(f"fit_federated, {owner}: {error}") from error
-            names.extend(getattr(self, "feature_names_in_", ()))
-            if vertical and len(raw_parts[-1]) != len(raw_parts[0]):
-                raise ParameterError(
-                    f"fit_federated, {owner}: expected the same {len(raw_parts[0])} records as owner 1 in the same "
-                    f"order, got {len(raw_parts[-1])}; {self.protocol!r} takes blocks of columns"
-                )
-        if not raw_parts:
-            raise ParameterError("fit_federated: expected at least one array, got an empty list")
-        if vertical:
-            self._take_columns(sum(part.shape[1] for part in raw_parts), names)
-        labels = self._fit(raw_parts)
-        self.labels_ = labels[0] if vertical else labels
-        warn_of(self, [np.concatenate(raw_parts, axis=1)] if vertical else raw_parts)
+        with whole(self) as model:
+            check_parameters(model)
+            raw_parts = validate_parts(model, parts)
+            model._match_bounds()
+            vertical = is_vertical(model)
+            warn_beforehand(model, [np.concatenate(raw_parts, axis=1)] if vertical else raw_parts)
+            labels = fit_together(model, raw_parts, model._server_points())
+            model.labels_ = labels[0] if vertical else labels
+        warn_of_result(self)
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
@@ -323,6 +312,45 @@ class FastLloyd(  # scikit-learn has no types
         points, centers = self._scaled(X)
         return -nearest(points, centers[np.isfinite(centers).all(axis=1)])[1] * len(points)
 
+    def __sklearn_clone__(self) -> Self:
+        """Return an unfitted copy, which shares the account: what its fits spend counts against the same budget."""
+        copied: Self = super().__sklearn_clone__()
+        copied._account = self._account
+        return copied
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters: all that are given, or none where one of them does not exist.
+
+        Raises
+        ------
+        ValueError
+            There is no such parameter.
+        """
+        changed = copy.copy(self)
+        super(FastLloyd, changed).set_params(**params)
+        self.__dict__ = dict(vars(changed))
+        return self
+
+    @property
+    def labels_(self) -> NDArray[np.int64] | list[NDArray[np.int64]]:
+        """Labels of the records given to the last fit; not private, and in no display."""
+        if "_labels" not in vars(self):
+            raise AttributeError("labels_: this FastLloyd has none: it is not fitted yet, or they were deleted")
+        labels: NDArray[np.int64] | list[NDArray[np.int64]] = self._labels.value
+        return labels
+
+    @labels_.setter
+    def labels_(self, labels: NDArray[np.int64] | list[NDArray[np.int64]]) -> None:
+        self._labels = Private(labels)
+
+    @labels_.deleter
+    def labels_(self) -> None:
+        del self._labels
+
+    def __dir__(self) -> list[str]:
+        # A display of fitted attributes lists these names and shows their values; a notebook saves what it shows.
+        return [name for name in super().__dir__() if name != "labels_"]
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
@@ -333,13 +361,10 @@ class FastLloyd(  # scikit-learn has no types
         checked: NDArray[np.float64] = validate_data(self, X, reset=reset, dtype=np.float64, order="C")
         return checked
 
-    def _take_columns(self, d: int, names: list[str]) -> None:
-        """Note the columns of all owners side by side, for validation looked at one owner's."""
-        self.n_features_in_ = d
-        if len(names) == d:
-            self.feature_names_in_ = np.array(names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
+    def _match_bounds(self) -> None:
+        """Note the bounds of each column."""
+        with in_own_words():
+            self.bounds_ = match_bounds(self.bounds, self.n_features_in_, getattr(self, "feature_names_in_", None))
 
     def _scaled(self, X: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return records and centres in the scaled domain."""
@@ -349,12 +374,7 @@ class FastLloyd(  # scikit-learn has no types
                 f"the last fit has shown no centre, since {self.protocol!r} as set keeps them hidden: use labels_, or "
                 "look at settings"
             )
-        return scale(self._validate(X, reset=False), self.bounds_), self._scaled_centers()
-
-    def _scaled_centers(self) -> NDArray[np.float64]:
-        """Return the centres in the scaled domain, not clipped: without folding they may lie outside."""
-        centers = (np.asarray(self.cluster_centers_) - self.bounds_.middle) / self.bounds_.half_width
-        return np.asarray(centers, dtype=np.float64)
+        return scale(self._validate(X, reset=False), self.bounds_), scaled_centers(self)
 
     def _server_points(self) -> NDArray[np.float64] | None:
         """Return the server's own points, in the units of X."""
@@ -364,36 +384,3 @@ class FastLloyd(  # scikit-learn has no types
             return self._validate(self.server_data, reset=False)
         except ValueError as error:
             raise ParameterError(f"server_data: {error}") from error
-
-    def _earlier(self) -> tuple[Release, ...]:
-        """Return what this object's fits have released so far."""
-        return self.ledger_.releases if hasattr(self, "ledger_") else ()
-
-    def _fit(self, raw_parts: list[NDArray[np.float64]]) -> list[NDArray[np.int64]]:
-        """Let the parties live, take over what was released, and give each owner's labels."""
-        with in_own_words():
-            bounds = match_bounds(self.bounds, self.n_features_in_, getattr(self, "feature_names_in_", None))
-            inputs = prepare(self, raw_parts, bounds, self._server_points())
-            account = Spending(self, self._earlier(), getattr(self, "budget_", None))
-            ended = run_together(inputs.config, inputs.n_clients, common=inputs.common, afford=account.afford)
-            account.check(ended.ledgers.values())
-        results = [outcome.result for outcome in ended.outcomes.values() if outcome.result is not None]
-        result = max(results, key=lambda one: one.noisy_sizes is not None)
-        rounds, traffic = len(result.common.rounds), ended.outcomes[SERVER].farewell.traffic
-        self.cluster_centers_ = result.centroids
-        self.quality_ = result.quality
-        self.noisy_counts_ = None if result.noisy_sizes is None else np.array(result.noisy_sizes)
-        self.plan_, self.bounds_, self.ledger_ = account.plan, bounds, account.ledger
-        self.epsilon_, self.delta_ = account.epsilon, account.delta
-        self.neighbours_, self.budget_ = account.neighbours, account.limit
-        self.epsilon_for_a_change_ = account.epsilon_for_a_change
-        self.epsilon_spent_ = account.epsilon_in_all
-        self.traffic_ = {name: getattr(traffic, name) for name in _TRAFFIC}
-        self.traffic_["payload_bytes_per_round"] = traffic.payload_bytes / rounds
-        self.n_iter_ = rounds
-        self._n_features_out = int(self.n_clusters) if result.centroids is None else len(result.centroids)
-        if result.centroids is None or not np.isfinite(result.centroids).all():
-            return [np.asarray(ended.outcomes[party].raw_labels) for party in clients(inputs.n_clients)]
-        if is_vertical(self):
-            raw_parts = [np.concatenate(raw_parts, axis=1)]
-        return [nearest(scale(part, bounds), self._scaled_centers())[0] for part in raw_parts]

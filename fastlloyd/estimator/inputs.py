@@ -7,11 +7,12 @@ set is what the caller has, and nothing of it is read but by its owner.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.dataset import Dataset
@@ -24,6 +25,7 @@ from fastlloyd.run.inputs import CommonInputs, ServerInputs
 from fastlloyd.run.run_file import read_k
 from fastlloyd.run.session import find_face
 from fastlloyd.run.vertical import VerticalCommon
+from fastlloyd.wire.header import PartyId
 
 _SOURCE = "memory"
 _NO_DEADLINE_S = 86_400.0
@@ -49,6 +51,56 @@ class Inputs:
 def is_vertical(model: StoredParameters) -> bool:
     """Whether the parties of the model's protocol hold columns of the same records."""
     return find(model.protocol).partition == "vertical"
+
+
+def validate_parts(model: Any, parts: Iterable[ArrayLike]) -> list[NDArray[np.float64]]:
+    """Check the records or columns of each owner, and note the columns of all of them.
+
+    Parameters
+    ----------
+    model : FastLloyd
+    parts : iterable of arrays
+        As for `fit_federated`.
+
+    Raises
+    ------
+    ParameterError
+        There is none, or one does not fit; it is named by its owner.
+    """
+    if hasattr(parts, "shape") or isinstance(parts, (str, bytes, Mapping)):
+        raise ParameterError(
+            f"fit_federated: expected a list of arrays, one per client, got one {type(parts).__name__}; "
+            "use fit(X), or np.array_split(X, m) to try m clients"
+        )
+    vertical = is_vertical(model)
+    raw_parts: list[NDArray[np.float64]] = []
+    names: list[str] = []
+    for rank, part in enumerate(parts, start=1):
+        owner = f"owner {rank}" if vertical else str(PartyId(rank))
+        try:
+            raw_parts.append(model._validate(part, reset=vertical or rank == 1))
+        except ValueError as error:
+            raise ParameterError(f"fit_federated, {owner}: {error}") from error
+        names.extend(getattr(model, "feature_names_in_", ()))
+        if vertical and len(raw_parts[-1]) != len(raw_parts[0]):
+            raise ParameterError(
+                f"fit_federated, {owner}: expected the same {len(raw_parts[0])} records as owner 1 in the same "
+                f"order, got {len(raw_parts[-1])}; {model.protocol!r} takes blocks of columns"
+            )
+    if not raw_parts:
+        raise ParameterError("fit_federated: expected at least one array, got an empty list")
+    if vertical:
+        _take_columns(model, sum(part.shape[1] for part in raw_parts), names)
+    return raw_parts
+
+
+def _take_columns(model: Any, d: int, names: list[str]) -> None:
+    """Note the columns of all owners side by side: validation has seen one owner's at a time."""
+    model.n_features_in_ = d
+    if len(names) == d:
+        model.feature_names_in_ = np.array(names, dtype=object)
+    elif hasattr(model, "feature_names_in_"):
+        del model.feature_names_in_
 
 
 def prepare(

@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fastlloyd.data.bounds import Bounds
 from fastlloyd.errors import BudgetError, ConfigError, DataError, RangeError
 from fastlloyd.protocols.registry import names
 from fastlloyd.run.config import PAPER_DELTA
@@ -45,6 +43,7 @@ class StoredParameters(Protocol):
     budget: Any
     ledger: Any
     server_data: Any
+    _account: Any
 
 
 class ParameterError(ConfigError, ValueError):
@@ -119,27 +118,3 @@ def _is_whole(value: object, low: int, high: int) -> bool:
 
 def _is_number(value: object, low: float, high: float) -> bool:
     return not isinstance(value, bool) and isinstance(value, Real) and low <= float(value) <= high
-
-
-def match_bounds(bounds: Any, d: int, columns: NDArray[Any] | None) -> Bounds:
-    """Return named bounds for each of the d features."""
-    if isinstance(bounds, Bounds):
-        if columns is None and bounds.names is not None and len(bounds) == d:
-            return bounds
-    else:
-        bounds = _read_pair(bounds, d)
-    names = [f"x{i + 1}" for i in range(d)] if columns is None else [str(name) for name in columns]
-    matched: Bounds = bounds.match(names)
-    return matched
-
-
-def _read_pair(pair: Any, d: int) -> Bounds:
-    """Read (lo, hi), numbers or arrays."""
-    try:
-        lo, hi = (np.asarray(side, dtype=np.float64) for side in pair)
-        lo, hi = np.broadcast_to(lo, (d,)), np.broadcast_to(hi, (d,))
-    except (TypeError, ValueError) as error:
-        raise ParameterError(
-            f"bounds: expected (lo, hi), two numbers or two arrays of shape ({d},), or a Bounds, got {pair!r}"
-        ) from error
-    return Bounds(lo, hi)

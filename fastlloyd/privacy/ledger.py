@@ -15,6 +15,7 @@ import logging
 import math
 import os
 import stat
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Self
@@ -29,6 +30,7 @@ from fastlloyd.wire.regular import sync_directory
 __all__ = ["Ledger", "Release", "keyed_digest"]
 
 _LOG = logging.getLogger(__name__)
+_PAUSE_S = 0.01
 _COVERED = {ADD_REMOVE: (ZERO_OUT_RECORD,), ADD_REMOVE_USER: (ADD_REMOVE, ZERO_OUT_RECORD)}
 
 
@@ -39,6 +41,8 @@ class Ledger:
     ----------
     path : Path or None
         The file, made if it does not exist; its directory must exist. None keeps everything in memory.
+    patience_s : float
+        How long to wait, in seconds, while another run holds the file.
 
     Raises
     ------
@@ -52,7 +56,7 @@ class Ledger:
     recorded before the crash.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, *, patience_s: float = 0.0) -> None:
         self._path = path
         self._releases: dict[tuple[str, int, str], Release] = {}
         self._encoded: dict[tuple[str, int, str], tuple[Release, str]] = {}
@@ -66,7 +70,7 @@ class Ledger:
         self._settled_size = 0
         if path is not None:
             try:
-                self._open(path)
+                self._open(path, patience_s)
             except BaseException:
                 self.close()
                 raise
@@ -254,13 +258,13 @@ class Ledger:
                 self._digest_key = load_key(self._path.with_name(self._path.name + ".key"))
         return self._digest_key
 
-    def _open(self, path: Path) -> None:
+    def _open(self, path: Path, patience_s: float) -> None:
         """Open, lock and read the file."""
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, PRIVATE_MODE)
             if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
                 raise OSError(errno.EINVAL, "not a regular file")
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(self._descriptor, time.monotonic() + patience_s)
             os.fchmod(self._descriptor, PRIVATE_MODE)
             sync_directory(path.parent)
             content = _read_all(self._descriptor)
@@ -362,6 +366,17 @@ def _composed(releases: Sequence[Release], delta: float, neighbours: str) -> flo
 def _problem(text: str) -> ConfigError:
     """Return an error of which the other parties hear that this party cannot keep its state."""
     return ConfigError(text, reason=Reason.STATE)
+
+
+def _lock(descriptor: int, until: float) -> None:
+    """Lock a file for this process alone, waiting until a time by the monotonic clock."""
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(_PAUSE_S)
 
 
 def _read_all(descriptor: int) -> bytes:

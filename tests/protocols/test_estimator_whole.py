@@ -210,7 +210,7 @@ def test_two_owners_of_columns_may_do_with_or_without_a_third_party() -> None:
             "server_data does not go with feddp.start 'private', which uses no data of the server: leave one out",
         ),
         ("feddp", {"server_data": blobs()[:, :2]}, [blobs()] * 2, "server_data: X has 2 features"),
-        ("feddp", {"server_data": blobs()[:1], "n_total": 600}, [blobs()] * 2, "server_data: expected 2"),
+        ("feddp", {"server_data": blobs()[:1], "n_total": 700}, [blobs()] * 2, "server_data: expected 2"),
         ("feddp", {"settings": USERS}, [blobs()] * 2, "of arrays, each is one user"),
         ("kfed", {"server_data": blobs()}, [blobs()] * 2, "the server of 'kfed' has no data"),
     ],

@@ -56,7 +56,7 @@ def test_scales_that_reach_their_ends_by_nature() -> None:
 @pytest.mark.parametrize("ledger", [False, True])
 def test_a_search_spends_in_each_fold(ledger: bool, tmp_path: Any) -> None:
     path = str(tmp_path / "ledger.jsonl") if ledger else None
-    model = FastLloyd(n_clusters=2, epsilon=50.0, bounds=(0.0, 40.0), n_total=60, ledger=path)
+    model = FastLloyd(n_clusters=2, epsilon=50.0, bounds=(0.0, 40.0), n_total=70, ledger=path)
     search = GridSearchCV(model, {"n_clusters": [2]}, cv=2, refit=False)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -66,7 +66,34 @@ def test_a_search_spends_in_each_fold(ledger: bool, tmp_path: Any) -> None:
     assert all(("stands in the ledger file" if ledger else "set ledger=") in one for one in spoken)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model.fit(RAW)
+        FastLloyd(n_clusters=2, epsilon=50.0, bounds=(0.0, 40.0), n_total=70).fit(RAW)
         make_pipeline(StandardScaler(), FastLloyd(n_clusters=2, epsilon=50.0, bounds=(-5.0, 5.0))).fit(RAW)
     spoken = [str(one.message) for one in caught if issubclass(one.category, PrivacyWarning)]
     assert len(spoken) == 1 and "a scaler" in spoken[0]
+
+
+def test_a_stated_size_that_is_the_number_of_records() -> None:
+    bounds = Bounds(np.full(2, -9.0), np.full(2, 90.0))
+    (sentence,) = cautions([RAW[:20], RAW[20:]], bounds, ledger=False, stated=60)
+    assert "n_total is exactly the number of these records" in sentence and "60" not in sentence
+    assert not list(cautions([RAW], bounds, ledger=False, stated=61))
+    assert not list(cautions([RAW], bounds, ledger=False, stated=None))
+
+
+def test_a_counted_size_is_warned_of_and_changes_no_claim() -> None:
+    options: dict[str, Any] = {"epsilon": 50.0, "bounds": (-9.0, 90.0)}
+    for n_total, warned in ((60, True), (61, False), (None, False)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            fitted = FastLloyd(2, n_total=n_total, **options).fit(RAW)
+        spoken = [one for one in caught if issubclass(one.category, PrivacyWarning)]
+        assert len(spoken) == warned and all(one.filename == __file__ for one in spoken)
+        # Were the claim to follow the number of records, it would say whether that is N.
+        assert fitted.neighbours_ == ("zero-out of one record" if n_total is None else "add-remove record")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivacyWarning)
+        with pytest.raises(PrivacyWarning):
+            fitted.set_params(n_total=60).fit(RAW)
+    assert len(fitted._account._releases) == len(fitted.ledger_.releases)  # an error comes before anything is spent
+    vertical = FastLloyd(2, protocol="vertical-plain", n_total=60, **options)
+    assert vertical.fit_federated([RAW[:, :1], RAW[:, 1:]]).labels_.shape == (60,)  # warnings are errors here
