@@ -37,8 +37,8 @@ def warn_of_result(model: Any) -> None:
     """Warn the caller of a fit of a large delta, and of a result that is doubtful; the fit has taken effect."""
     from sklearn.exceptions import ConvergenceWarning
 
-    n_total = getattr(model.plan_, "n_total", len(model.labels_))
-    if (note := large_delta(model.delta_, n_total)) is not None:
+    n_total = getattr(model.plan_, "n_total", model.n_total)
+    if n_total is not None and (note := large_delta(model.delta_, n_total)) is not None:
         warnings.warn(note, UserWarning, stacklevel=3)
     if model.quality_.warnings:
         warnings.warn("; ".join(model.quality_.warnings), ConvergenceWarning, stacklevel=3)
