@@ -104,6 +104,12 @@ CASES: dict[str, Case] = {
     "vertical-plain": Case(
         protocol="vertical-plain", may={"SYNOPSIS": "not private: every person's cluster"}, sizes_are_public=True
     ),
+    "vertical-plain, shared": Case(
+        protocol="vertical-plain",
+        may={"SYNOPSIS": "not private: every person's cluster", **HAS_IT},
+        settings={"share_result": True},
+        sizes_are_public=True,
+    ),
     "vertical-he": Case(
         protocol="vertical-he",
         may={

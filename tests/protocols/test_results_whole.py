@@ -30,6 +30,7 @@ RUNS |= {
     "fastlloyd, pairwise masks": {"protocol": "fastlloyd", "masking": "pairwise"},
     "choose k": {"protocol": "fastlloyd-plus", "k": 4, "choose_k": True, "rounds": 3, "epsilon": 20.0},
     "vertical-dp, shared": {"protocol": "vertical-dp", "settings": {"vertical-dp": {"share_result": True}}},
+    "vertical-plain, shared": {"protocol": "vertical-plain", "settings": {"vertical-plain": {"share_result": True}}},
 }
 ALONE = ("vertical-dp", "vertical-plain")
 """Where the server keeps the result."""

@@ -178,7 +178,8 @@ def _make_result(session: Session, plan: Plan, told: Told | None) -> Result | Si
         noise=noise_of(plan, told),
         releases=releases,
         evaluated=told.centers,
-        covers="centroids" if told.weights is None else "result",
+        # What all have is compared and signed: of vertical-plain the exact weights are the server's alone.
+        covers="centroids" if told.weights is None or (plan.share_result and not plan.private) else "result",
     )
 
 
