@@ -10,6 +10,7 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from fastlloyd.cli.options import EXIT_CODES, Parser, add_run_options, parse_run_options
@@ -54,18 +55,30 @@ def main(argv: Sequence[str] | None = None, *, serve_only: bool = False) -> int:
     words = sys.argv[1:] if argv is None else argv
     config: RunConfig | FastLloydError
     events = "--events" in words  # even if the other flags are wrong
+    # The other ranks' flags may be right: to be told what is wrong with these they must find this rank.
+    usable = RunConfig(transport=_transport(words))
     try:
-        config, _ = parse_run_options(parser(), words)
+        usable, _ = parse_run_options(parser(), words)
+        config = usable
     except ConfigError as error:
         config = error
-    return _run_rank(config, events=events, serve_only=serve_only)
+    return _run_rank(config, usable, events=events, serve_only=serve_only)
 
 
-def _run_rank(config: RunConfig | FastLloydError, *, events: bool, serve_only: bool) -> int:
+def _transport(words: Sequence[str]) -> str:
+    """Return the transport that flags ask for, whatever else is wrong with them."""
+    asked = RunConfig().transport
+    for word, after in pairwise([*words, ""]):
+        flag, _, value = word.partition("=")
+        if flag == "--transport" and (value or after) in ("shm", "tcp"):
+            asked = value or after
+    return asked
+
+
+def _run_rank(config: RunConfig | FastLloydError, usable: RunConfig, *, events: bool, serve_only: bool) -> int:
     """Join the MPI world and run."""
     from fastlloyd.net.mpi.transport import MpiTransport
 
-    usable = config if isinstance(config, RunConfig) else RunConfig()
     try:
         transport = MpiTransport(transport=usable.transport, init_deadline_s=usable.setup_deadline)  # type: ignore[arg-type]
     except FastLloydError as error:

@@ -248,7 +248,8 @@ def probe(transport: TransportName) -> int:
             raise ConfigError("the other rank is there, but its bytes did not arrive")
         if world.me.is_server:
             right = arrived[1] == hashlib.sha256(content).digest()
-            sys.stdout.write(json.dumps({"right": right, "seconds": seconds, "library": world.library}) + "\n")
+            facts = {"right": right, "seconds": seconds, "library": world.library, "carrier": world.carrier}
+            sys.stdout.write(json.dumps(facts) + "\n")
             sys.stdout.flush()
         else:
             world.send(PartyId(0), hashlib.sha256(arrived[1]).digest())
@@ -287,6 +288,8 @@ def _run_probe(mpirun: Mpirun, transport: TransportName) -> Finding:
             )
     answer = next((json.loads(line) for line in out.splitlines() if line.startswith('{"right"')), None)
     if child.returncode == 0 and answer is not None and answer["right"]:
+        if transport == "tcp" and answer["carrier"] != "tcp":
+            return Finding(FAIL, "two ranks over TCP: MPI took another way; unset variables of MPI that you have set")
         sent = f"{format_bytes(_PROBE_BYTES)} in {format_seconds(answer['seconds'])}"
         return Finding(OK, f"two ranks over {name}: {sent} ({answer['library']})")
     words = [line for line in (err + out).splitlines() if line.strip(" =-")]

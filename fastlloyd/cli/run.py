@@ -45,9 +45,8 @@ def main(argv: Sequence[str]) -> int:
     debug = config.log_level == "debug"
     if config.network is not None:
         return _run_shaped(n, words, config, debug=debug)
+    # Across hosts each rank chooses by itself: no interface is known that all of them have.
     transport: TransportName = "tcp" if config.transport == "tcp" and not hosts else "shm"
-    if hosts:
-        words += ["--transport", "tcp"]  # each rank chooses it by itself: no interface is known that all hosts have
     begun = time.time()
     lines = _json_lines(config)
     quiet = config.quiet

@@ -34,6 +34,7 @@ from fastlloyd.crypto.commitment import OPENING_BYTES
 from fastlloyd.crypto.link.signature import SIGNATURE_BYTES
 from fastlloyd.errors import PeerTimeout, Reason, SecurityError
 from fastlloyd.life.same_secret import NotAlike, prove_alike
+from fastlloyd.net.sockets import WireBytes
 from fastlloyd.party.effects import Gather, Party, Receive, Send
 from fastlloyd.party.message import NoPayload
 from fastlloyd.party.transcript import DIGEST_BYTES, Transcript
@@ -137,6 +138,8 @@ class Account:
         Over the agreed digest and its result, in hexadecimal digits; empty without a roster.
     covers : {'public', 'centroids', 'result'}
         What the signature covers: all that the party has of the report.
+    wire : WireBytes or None
+        What it has counted on the network.
 
     Raises
     ------
@@ -147,6 +150,7 @@ class Account:
     sent: Sent
     signature: Annotated[str, Within(0, 2 * SIGNATURE_BYTES)] = ""
     covers: Literal["public", "centroids", "result"] = "public"
+    wire: WireBytes | None = None
 
     def __post_init__(self) -> None:
         if self.signature and not _SIGNATURE.fullmatch(self.signature):

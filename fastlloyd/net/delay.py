@@ -11,8 +11,10 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
+from collections.abc import Sequence
 
 from fastlloyd.errors import ConfigError, InternalError, PeerGone
+from fastlloyd.net.sockets import WireBytes
 from fastlloyd.net.transport import Transport
 from fastlloyd.wire.header import PartyId
 
@@ -63,6 +65,15 @@ class DelayedTransport(Transport):
     @most_frame.setter
     def most_frame(self, most_frame: int) -> None:
         self._inner.most_frame = most_frame
+
+    @property
+    def carrier(self) -> str | None:
+        """As `inner` says."""
+        return self._inner.carrier
+
+    def wire(self, ahead: Sequence[int] = ()) -> WireBytes | None:
+        """As `inner` counts."""
+        return self._inner.wire(ahead)
 
     def opens(self, peer: PartyId) -> bool:
         """As `inner` says."""

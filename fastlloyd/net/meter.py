@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from fastlloyd.net.sockets import WireBytes
 from fastlloyd.wire.header import SETUP_ROUND, PartyId
 
 
@@ -30,15 +31,22 @@ class Count:
         self.link_bytes += link_bytes
 
 
+def _nothing(ahead: Sequence[int]) -> WireBytes | None:
+    return None
+
+
 @dataclass(slots=True)
 class Meter:
     """The traffic of one party.
 
     Attributes
     ----------
+    wire : callable
+        As `Transport.wire`: what the transport puts on the network.
     sent, received : dict from (peer, round) to Count
     """
 
+    wire: Callable[[Sequence[int]], WireBytes | None] = _nothing
     sent: dict[tuple[PartyId, int], Count] = field(default_factory=lambda: defaultdict(Count))
     received: dict[tuple[PartyId, int], Count] = field(default_factory=lambda: defaultdict(Count))
 

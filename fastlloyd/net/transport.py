@@ -7,10 +7,12 @@ the order they were sent; frames of different peers may interleave in any order.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
 from fastlloyd.errors import InternalError, PeerError
+from fastlloyd.net.sockets import WireBytes
 from fastlloyd.wire.header import PartyId
 
 MAX_FRAME_BYTES = 1 << 30
@@ -72,6 +74,21 @@ class Transport(ABC):
     def absent(self) -> frozenset[PartyId]:
         """Peers that have not come yet; nobody, where a launcher starts all parties."""
         return frozenset()
+
+    @property
+    def carrier(self) -> str | None:
+        """What brings the frames, as seen so far, for the report; None where that is no question."""
+        return None
+
+    def wire(self, ahead: Sequence[int] = ()) -> WireBytes | None:
+        """Count what is on the network because of this party's frames; None where nothing can be counted.
+
+        Parameters
+        ----------
+        ahead : sequence of int
+            Sizes of the frames that this party will still send: added, with what ends a connection.
+        """
+        return None
 
     def opens(self, peer: PartyId) -> bool:
         """Whether an aggregator has opened the peer's link: messages come and go as they are, inside one more TLS."""

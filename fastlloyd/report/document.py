@@ -13,7 +13,7 @@ import json
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
@@ -105,6 +105,32 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """What went over the network beside the links' own bytes: with them it is all that the interfaces counted.
+
+    Attributes
+    ----------
+    framing_bytes : int
+        What MPI, or `serve` and `join`, put around frames; their set-up; frames that the server relayed, once more;
+        the final exchange of counters.
+    outer_tls_bytes : int
+        Of the TLS around the frames, with `serve` and `join`.
+    tcp_ip_bytes : int
+        Headers of TCP, IP and Ethernet; acknowledgements.
+    launcher_bytes : int
+        Between MPI's launcher and the ranks.
+    """
+
+    framing_bytes: int
+    outer_tls_bytes: int
+    tcp_ip_bytes: int
+    launcher_bytes: int
+
+
+WIRE_PARTS = tuple(each.name for each in fields(Wire))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
     """Bytes and messages, summed over what all parties sent.
 
@@ -116,8 +142,8 @@ class Traffic:
         All that left for the transport.
     setup_bytes : int
         The part of `link_bytes` before round 0.
-    wire_bytes : int or None
-        From the interface counters, where they were read.
+    wire : Wire or None
+        What went over the network besides, where it was counted.
     incomplete : str or None
         Whose counters are missing, and why; None where all are there.
     """
@@ -126,7 +152,7 @@ class Traffic:
     link_bytes: int = 0
     messages: int = 0
     setup_bytes: int = 0
-    wire_bytes: int | None = None
+    wire: Wire | None = None
     incomplete: str | None = None
 
 
@@ -217,6 +243,7 @@ class Common:
     def _traffic(self) -> dict[str, Any]:
         # What was sent before a resume is not among the bytes.
         counted = sum(each.sent_bytes is not None for each in self.rounds) or len(self.rounds)
+        wire = None if self.traffic.wire is None else asdict(self.traffic.wire)
         per_round = self.traffic.payload_bytes / counted if counted else 0.0
         return {
             "payload_bytes": self.traffic.payload_bytes,
@@ -224,7 +251,8 @@ class Common:
             "messages": self.traffic.messages,
             "payload_bytes_per_round": int(per_round) if per_round.is_integer() else per_round,
             "setup_bytes": self.traffic.setup_bytes,
-            "wire_bytes": self.traffic.wire_bytes,
+            "wire_bytes": None if wire is None else self.traffic.link_bytes + sum(wire.values()),
+            "wire": None if wire is None else {"counted": "sockets", **wire},
             "incomplete": self.traffic.incomplete,
         }
 

@@ -179,7 +179,9 @@ class RunConfig:
         LINKS,
         "BYTES",
     )
-    transport: str = option("shm", "%(default)s (default) or tcp, also on one host", LINKS, choices=("shm", "tcp"))
+    transport: str = option(
+        "tcp", "%(default)s (default), also on one host, or shm: as MPI likes", LINKS, choices=("tcp", "shm")
+    )
     network: str | None = option(None, "fastlloyd run: a host per rank, shaped (scripts/netem)", LINKS, "PROFILE")
     shaping: str | None = option(None, "who shapes --network: netem or emulator", LINKS, hidden=True)
     delay: float = option(0.0, "injected per message", LINKS, "SECONDS", within=(0, 60))

@@ -133,14 +133,14 @@ def execute(
     if announcer.speaks:
         announcer.patience.start()
     prepared = _prepare(config, transport, announcer, approve)
-    meter = Meter()
+    meter = Meter(transport.wire)
     links = SecureLinks(transport, prepared.identity, prepared.certificates, meter, linked=_linked(prepared, transport))
     first = setup_bounds(transport.me)
     links.bound(message_bytes=first.largest, ahead_bytes=first.ahead_bytes)
     files: Files | None = None
     outcome: Outcome | None = None
     try:
-        session, files = _meet(prepared, links, meter, announcer, started)
+        session, files = _meet(prepared, transport, links, announcer, meter=meter, started=started)
         outcome = _live(prepared, session, links, files, announcer)
         files.write(outcome)
         leave_together(links, deadline_s=prepared.config.setup_deadline, late=outcome.late)
@@ -259,7 +259,7 @@ def _awaited(links: SecureLinks, what: str) -> str:
 
 
 def _meet(
-    prepared: _Prepared, links: SecureLinks, meter: Meter, announcer: Announcer, started: float
+    prepared: _Prepared, transport: Transport, links: SecureLinks, announcer: Announcer, *, meter: Meter, started: float
 ) -> tuple[Session, Files]:
     """Start together and bring the links up; gives what this party's life starts from, and what it will write."""
     config, common = prepared.config, prepared.common
@@ -288,7 +288,7 @@ def _meet(
         me=links.me,
         resumed=bool(prepared.facts),
         mpi=announcer.mpi,
-        carrier=announcer.carrier or config.transport,
+        carrier=announcer.carrier or _carrier(transport, config, announcer),
         prints=announcer.may_print if config.print_result is None else config.print_result,
     )
     files = _files(prepared, facts)
@@ -308,6 +308,18 @@ def _meet(
         roster=prepared.roster,
     )
     return session, files
+
+
+def _carrier(transport: Transport, config: RunConfig, announcer: Announcer) -> str:
+    """Return what brings the frames by now; where that is not what was asked for, rank 0 says so."""
+    carrier = transport.carrier or config.transport
+    if config.transport == "tcp" and carrier != "tcp" and announcer.speaks:
+        way = "shared memory" if carrier == "shm" else "a way of its choice"
+        announcer.remark(
+            f"--transport: expected MPI to pass messages over TCP, and it takes {way}: it was started so, or variables "
+            "or files of this MPI say so; `fastlloyd run` starts it right, `--transport shm` is for who wants it so"
+        )
+    return carrier
 
 
 def _files(prepared: _Prepared, facts: Facts) -> Files:

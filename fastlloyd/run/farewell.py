@@ -21,8 +21,11 @@ from fastlloyd.errors import PeerError
 from fastlloyd.life.farewell import (
     THINGS,
     Account,
+    Accounts,
+    Counters,
     ResultDigest,
     Sent,
+    Totals,
     account_client,
     collect_accounts,
     compare_directly,
@@ -30,16 +33,22 @@ from fastlloyd.life.farewell import (
     tell_totals,
 )
 from fastlloyd.life.same_secret import collect_tags
+from fastlloyd.net.sockets import WireBytes
 from fastlloyd.party.effects import Elect, Heard, Party
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.privacy.release import Release
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report import document
-from fastlloyd.report.document import Traffic
+from fastlloyd.report.document import Traffic, Wire
 from fastlloyd.report.signed import COVERS, SIGNED_ELSE, SignedRecord, file_digests
 from fastlloyd.run.outcome import Farewell, Outcome, Result
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import COMPARE_ROUND, SERVER, PartyId
+
+# Around a message's body in a frame: kind, TLS record, length, header (docs/protocol.md, "Frames").
+_AROUND_BYTES = 1 + 22 + 4 + 8
+# The frame that says that a party's files are written.
+_DONE_BYTES = 1
 
 
 def conclude(
@@ -189,6 +198,8 @@ def part(
     agreed = transcript.digest()
     openings = openings or {}
     own = _account(session, record, agreed, openings.get(session.me))
+    if not session.me.is_server:
+        own = replace(own, wire=session.meter.wire((_frame_bytes(Counters({session.me: own})), _DONE_BYTES)))
     accounts: dict[PartyId, Account] = {session.me: own}
     problems: dict[PartyId, str] = {}
     fault: PeerError | None = None
@@ -209,6 +220,8 @@ def part(
         problems[PartyId(error.rank)] = str(error)
         fault = error
     if session.me.is_server:
+        each = (_frame_bytes(Totals(accounts)), _DONE_BYTES)
+        accounts[session.me] = replace(own, wire=session.meter.wire(each * len(session.everybody)))
         yield from tell_totals(session.everybody, accounts)
     missing = [party for party in (SERVER, *session.everybody) if party not in accounts]
     return Farewell(
@@ -217,6 +230,11 @@ def part(
         identity=session.identity if session.roster is not None else None,
         fault=fault,
     )
+
+
+def _frame_bytes(message: Accounts) -> int:
+    """Return how long the frame of a message will be, about: the sender's count of the network is not in it yet."""
+    return _AROUND_BYTES + len(message.body())
 
 
 def _account(session: Session, record: SignedRecord, agreed: bytes, opening: bytes | None) -> Account:
@@ -238,12 +256,34 @@ def _account(session: Session, record: SignedRecord, agreed: bytes, opening: byt
 def _sum(accounts: Mapping[PartyId, Account], incomplete: str | None) -> Traffic:
     """Add up what all have sent."""
     sent = [account.sent for account in accounts.values()]
+    link_bytes = sum(own.link_bytes for own in sent)
+    wire = None if incomplete else _add_wire([account.wire for account in accounts.values()], link_bytes)
     return Traffic(
         payload_bytes=sum(own.payload_bytes for own in sent),
-        link_bytes=sum(own.link_bytes for own in sent),
+        link_bytes=link_bytes,
         messages=sum(own.messages for own in sent),
         setup_bytes=sum(own.setup_bytes for own in sent),
+        wire=wire,
         incomplete=incomplete,
+    )
+
+
+def _add_wire(told: Sequence[WireBytes | None], link_bytes: int) -> Wire | None:
+    """Add up what was counted on the network; None where somebody's part is not known."""
+    known = [own for own in told if own is not None]
+    whole = [own for own in known if own.whole]
+    if not whole and len(known) < len(told):
+        return None
+    counted = whole[:1] or known
+    tls = sum(own.outer_tls_bytes for own in counted)
+    framing = sum(own.stream_bytes for own in counted) - tls - link_bytes
+    if framing < 0:  # not all of it went over the connections that were counted
+        return None
+    return Wire(
+        framing_bytes=framing,
+        outer_tls_bytes=tls,
+        tcp_ip_bytes=sum(own.tcp_ip_bytes for own in counted),
+        launcher_bytes=sum(own.launcher_bytes for own in counted),
     )
 
 

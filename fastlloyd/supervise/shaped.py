@@ -108,13 +108,23 @@ def _call(tool: Path, *words: str) -> str:
 
 
 def note_wire_bytes(folder: Path, wire_bytes: int) -> None:
-    """Add the bytes read from the interfaces to the reports of a finished run."""
-    from fastlloyd.report.document import encode, load
+    """Put the bytes read from the interfaces into the reports of a finished run, but for one that is signed as it is.
+
+    What the parties' own connections do not explain is the launcher's.
+    """
+    from fastlloyd.report.document import WIRE_PARTS, encode, load
     from fastlloyd.report.files import write_atomic
 
     for name, definition in (("report.json", "report"), ("server.json", "server")):
         path = folder / name
         if path.is_file():
             document = load(path, definition)
-            document["traffic"]["wire_bytes"] = wire_bytes
+            signatures, traffic = document.get("signatures"), document["traffic"]
+            if signatures is not None and signatures["writer"]["signature"] is not None:
+                continue
+            parts = dict(traffic.get("wire") or dict.fromkeys(WIRE_PARTS))
+            known = [value for part, value in parts.items() if part in WIRE_PARTS and part != "launcher_bytes"]
+            if None not in known:
+                parts["launcher_bytes"] = max(0, wire_bytes - traffic["link_bytes"] - sum(known))
+            traffic["wire_bytes"], traffic["wire"] = wire_bytes, {**parts, "counted": "interfaces"}
             write_atomic(path, encode(document), mode=path.stat().st_mode & 0o777)

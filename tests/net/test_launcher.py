@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.net.mpi import launcher
 from fastlloyd.net.mpi.launcher import (
     Launch,
     Mpirun,
@@ -14,6 +16,7 @@ from fastlloyd.net.mpi.launcher import (
     check_world,
     detect,
     find_mpirun,
+    launcher_ports,
     local_transport_env,
     mpirun_command,
 )
@@ -40,6 +43,12 @@ OPENMPI_ENV = {
             {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4", "PMIX_RANK": "1"},
             Launch("slurm/pmix", 1, 4),
         ),
+        (
+            {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_NUM_NODES": "1"},
+            Launch("slurm/pmix", 1, 4, 4),
+        ),
+        ({"PMI_RANK": "1", "PMI_SIZE": "4", "SLURM_STEP_NUM_NODES": "1"}, Launch("mpich", 1, 4, 4)),
+        (MPICH_ENV | {"MPI_LOCALNRANKS": "1", "SLURM_STEP_NUM_NODES": "1"}, Launch("mpich", 1, 3, 1)),
         # A batch script has a SLURM_PROCID without having been launched as a rank.
         ({"SLURM_PROCID": "0", "SLURM_JOB_ID": "7"}, Launch(None, None, None)),
         ({"FLUX_TASK_RANK": "0"}, Launch("other", None, None)),
@@ -169,8 +178,9 @@ def test_openmpi_command(user: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_senseless_commands_are_refused() -> None:
     with pytest.raises(ConfigError, match="-n 1"):
         mpirun_command(MPICH, 1, ["x"])
-    with pytest.raises(ConfigError, match="'lo'"):
-        mpirun_command(MPICH, 2, ["x"], transport="tcp", hosts=["a", "b"])
+    for interface in (None, "lo"):
+        with pytest.raises(ConfigError, match="network interface that joins them, got"):
+            mpirun_command(MPICH, 2, ["x"], transport="tcp", interface=interface, hosts=["a", "b"])
 
 
 def test_local_transport_env() -> None:
@@ -185,3 +195,55 @@ def test_local_transport_env() -> None:
     assert named["FI_TCP_IFACE"] == "eth0"
     # The user's own choice stands.
     assert "FI_PROVIDER" not in local_transport_env("tcp", environ={"FI_PROVIDER": "verbs"})
+
+
+@pytest.mark.parametrize(
+    ("theirs", "left"),
+    [
+        ("MPIR_CVAR_NOLOCAL", "MPIR_CVAR_NOLOCAL"),
+        ("MPICH_NOLOCAL", "MPIR_CVAR_NOLOCAL"),
+        ("MPIR_PARAM_CH4_NETMOD", "MPIR_CVAR_CH4_NETMOD"),
+        ("OMPI_MCA_btl", "OMPI_MCA_btl"),
+        # Open MPI ends where it is given both.
+        ("OMPI_MCA_btl_tcp_if_exclude", "OMPI_MCA_btl_tcp_if_include"),
+    ],
+)
+def test_what_the_user_has_set_stays_under_any_name(theirs: str, left: str) -> None:
+    without = local_transport_env("tcp", environ=MPICH_ENV)
+    with_it = local_transport_env("tcp", environ=MPICH_ENV | {theirs: "x"})
+    assert set(without) - set(with_it) == {left}
+
+
+def test_fastlloyd_run_keeps_what_the_user_has_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FI_PROVIDER", "sockets")
+    assert "FI_PROVIDER" not in mpirun_command(MPICH, 3, ["x"], transport="tcp")[1]
+    monkeypatch.setenv("OMPI_MCA_btl_tcp_if_exclude", "eth7")
+    command = mpirun_command(OPENMPI, 3, ["x"], transport="tcp")[0]
+    assert "btl_tcp_if_include" not in command and "btl" in command
+
+
+def test_without_a_loopback_mpi_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher, "loopback", lambda: None)
+    assert local_transport_env("tcp", environ=MPICH_ENV) == {}
+    assert mpirun_command(MPICH, 3, ["x"], transport="tcp") == (["/opt/m/mpirun", "-n", "3", "x"], {})
+    assert local_transport_env("tcp", environ=MPICH_ENV | {"MPI_LOCALNRANKS": "1"})
+
+
+def test_across_hosts_bridges_of_containers_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["lo", "eth0", "docker0", "br-0123456789ab", "br0", "virbr0", "veth12ab"]
+    monkeypatch.setattr(socket, "if_nameindex", lambda: list(enumerate(names)))
+    spread = local_transport_env("tcp", environ=OPENMPI_ENV | {"OMPI_COMM_WORLD_LOCAL_SIZE": "1"})
+    left_out = spread["OMPI_MCA_btl_tcp_if_exclude"].split(",")
+    assert {"docker0", "br-0123456789ab", "virbr0", "veth12ab", "127.0.0.1/8"} <= set(left_out)
+    assert not {"eth0", "br0"} & set(left_out)  # a bridge with a name that a person gave may be the way out
+    assert "OMPI_MCA_btl_tcp_if_include" not in spread
+
+
+def test_the_launchers_own_ports_are_known() -> None:
+    env = {
+        "PMIX_SERVER_URI41": "prterun-host-7@0.0;tcp4://127.0.0.1:41211",
+        "PMIX_SERVER_URI2": "prterun-host-7@0.0;tcp6://[::1]:5000",
+        "PMIX_RANK": "0",
+    }
+    assert launcher_ports(env) == {41211, 5000}
+    assert launcher_ports({}) == frozenset()

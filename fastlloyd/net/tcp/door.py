@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fastlloyd.errors import ConfigError
+from fastlloyd.net.sockets import SocketCount
 from fastlloyd.net.tcp.address import Network, is_within, peer_name, source_of
 from fastlloyd.net.tcp.admission import Guest, Introduction, Keys, StrangerLog
 from fastlloyd.net.tcp.lobby import Room
@@ -72,6 +73,8 @@ class Door(TcpTransport):
         self._balancers = balancers
         self._strangers = StrangerLog(warn)
         self._admission_s = admission_s
+        self._past: SocketCount | None = SocketCount()
+        self._past_tls_bytes = 0
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         spare = (files - len(clients) - _OTHER_FILES) // _ROOMS
         most = max(1, min(MAX_GUESTS, files // _GUESTS_SHARE, spare))
@@ -163,6 +166,7 @@ class Door(TcpTransport):
             self._strangers.dropped(peer_name(connection), "it hung up at once")
             connection.close()
             return True
+        stream.at_end = self._keep_count
         deadline = time.monotonic() + self._admission_s
         guest = Guest(stream, source_of(host), deadline, passed_on=is_within(host, self._balancers))
         self._enter(guest, self._silent)
@@ -245,6 +249,12 @@ class Door(TcpTransport):
         self._leave_room(guest)
         self._forget(guest.stream)
         guest.stream.close()
+
+    def _keep_count(self, stream: Stream) -> None:
+        """Keep what a connection has moved that ends now."""
+        counted = stream.count()
+        self._past = None if counted is None or self._past is None else self._past + counted
+        self._past_tls_bytes += stream.tls_bytes
 
     def _close_port(self) -> None:
         """Listen no more, and drop whoever waits there."""

@@ -19,14 +19,18 @@ from typing import Any
 from fastlloyd.errors import PeerError, PeerGone
 from fastlloyd.net.link.frame import FrameKind
 from fastlloyd.net.link.sums import encode_ranks, ranks_bytes, take_ranks
+from fastlloyd.net.sockets import SocketCount, WireBytes
 from fastlloyd.net.tcp.admission import MAX_CLIENTS, Admission, Guest, Introduction, Welcome
 from fastlloyd.net.tcp.delivery import ASKS, Control, Delivery
 from fastlloyd.net.tcp.relay import RELAY_BYTES, Relay
+from fastlloyd.net.tcp.stream import HEADER_BYTES
 from fastlloyd.net.tcp.transport import WAITING_BYTES, Connection
 from fastlloyd.net.tcp.tree import UPWARD, TreeKind, decode_fault, encode_answer, encode_limit
 from fastlloyd.net.transport import MAX_FRAME_BYTES
 from fastlloyd.wire.header import SERVER, PartyId
 
+_TLS_RECORD_BYTES = 22
+_LAST_SEGMENTS = 3
 _LIST_BYTES = ranks_bytes(MAX_CLIENTS)
 
 
@@ -108,6 +112,26 @@ class TcpServer(Relay):
             super().send(peer, frame)
         else:
             self._send_through(branch, self._by_rank[peer.rank], bytes(frame))
+
+    def wire(self, ahead: Sequence[int] = ()) -> WireBytes | None:
+        """Count what all parties have sent, for it all passes here; None where aggregators do a part."""
+        streams = [place.stream for place in self._places() if place.stream is not None]
+        counts = [self._past, *(stream.count() for stream in streams)]
+        known = [each for each in counts if each is not None]
+        if self._branches or len(known) < len(counts):
+            return None
+        total = sum(known, SocketCount())
+        tls = self._past_tls_bytes + sum(stream.tls_bytes for stream in streams)
+        # Of each client one more frame, and each side's word that it has ended.
+        rest = [*ahead, *(1, 1, 1) * len(streams)]
+        rest_tls = 0 if self._keys is None else _TLS_RECORD_BYTES * len(rest)
+        segments = 2 * len(rest) + _LAST_SEGMENTS * len(streams)
+        return WireBytes(
+            stream_bytes=total.sent + total.received + sum(rest) + HEADER_BYTES * len(rest) + rest_tls,
+            outer_tls_bytes=max(0, tls + rest_tls),
+            tcp_ip_bytes=total.headers_sent + total.headers_received + total.header * segments,
+            whole=True,
+        )
 
     def close(self, *, lost: bool = False) -> None:
         """Send what is kept back, then as in `Door.close`."""

@@ -17,7 +17,9 @@ import contextlib
 import socket
 import ssl
 import struct
+from collections.abc import Callable
 
+from fastlloyd.net.sockets import SocketCount, count
 from fastlloyd.net.tcp.address import peer_name, tune
 from fastlloyd.net.transport import MAX_FRAME_BYTES
 
@@ -70,6 +72,10 @@ class Stream:
     closed : bool
     moved_bytes : int
         How much has gone out so far.
+    tls_bytes : int
+        How much of what came and went is not what was sent inside TLS.
+    at_end : callable or None
+        Called once with the stream before the connection is let go.
     """
 
     def __init__(self, connection: socket.socket, context: ssl.SSLContext | None, *, server_side: bool) -> None:
@@ -80,6 +86,8 @@ class Stream:
         self.broken = False
         self.closed = False
         self.moved_bytes = 0
+        self.tls_bytes = 0
+        self.at_end: Callable[[Stream], None] | None = None
         self._socket = connection
         self._input = bytearray()
         self._output = bytearray()
@@ -118,8 +126,9 @@ class Stream:
             written = 0
             while written < len(view):
                 # Record by record: OpenSSL never gives back the memory of the longest text that waited.
-                written += self._tls.write(view[written : written + _RECORD_BYTES])
-                self._output += self._outgoing.read()
+                text = self._tls.write(view[written : written + _RECORD_BYTES])
+                self._put_out(text)
+                written += text
 
     def put_frame(self, rank: int, frame: bytes, taken: int = 0) -> None:
         """Queue one frame and send what the kernel takes."""
@@ -235,11 +244,24 @@ class Stream:
         except OSError:
             self.ended = True
 
+    def count(self) -> SocketCount | None:
+        """Ask the kernel for the bytes of this connection; None where it does not say."""
+        return None if self.closed else count(self._socket)
+
     def close(self) -> None:
         """Let go of the connection; idempotent."""
+        at_end, self.at_end = self.at_end, None
+        if at_end is not None:
+            at_end(self)
         self.ended = self.broken = self.closed = True
         with contextlib.suppress(OSError):
             self._socket.close()
+
+    def _put_out(self, plain_bytes: int = 0) -> None:
+        """Queue what TLS has made, of so many bytes."""
+        made = self._outgoing.read()
+        self.tls_bytes += len(made) - plain_bytes
+        self._output += made
 
     def _begin(self, *, server_side: bool) -> None:
         """Begin the TLS handshake, if there is to be one."""
@@ -256,11 +278,13 @@ class Stream:
             self._input += chunk
             return
         self._incoming.write(chunk)
+        self.tls_bytes += len(chunk)
         try:
             if not self.ready:
                 self._shake()
             while self.ready and (plain := self._tls.read(_CHUNK)):
                 self._input += plain
+                self.tls_bytes -= len(plain)
         except ssl.SSLWantReadError:
             return
         except ssl.SSLZeroReturnError:
@@ -279,5 +303,5 @@ class Stream:
             self.ready = True
         except ssl.SSLWantReadError:
             pass
-        self._output += self._outgoing.read()
+        self._put_out()
         self.flush()

@@ -257,6 +257,25 @@ def test_reports_of_the_schemas_before_are_read_without_what_came_later():
     assert fits(old)
 
 
+def test_bytes_on_the_network_are_the_links_and_what_comes_on_top():
+    wire = document.Wire(framing_bytes=70, outer_tls_bytes=20, tcp_ip_bytes=300, launcher_bytes=5)
+    traffic = document.Traffic(payload_bytes=192, link_bytes=4000, wire=wire)
+    made = document.build_server_report(common(traffic=traffic), releases=[each.to_dict() for each in releases()])
+    assert made["traffic"]["wire_bytes"] == 4395
+    assert made["traffic"]["wire"] == {
+        "counted": "sockets",
+        "framing_bytes": 70,
+        "outer_tls_bytes": 20,
+        "tcp_ip_bytes": 300,
+        "launcher_bytes": 5,
+    }
+    for name in ("wire", "wire_bytes"):
+        lacks = {**made, "traffic": {key: value for key, value in made["traffic"].items() if key != name}}
+        assert not accepted(lacks, "server") and not accepted_by_jsonschema(lacks, "server")
+        lacks["schema"] = 4
+        assert accepted(lacks, "server") and accepted_by_jsonschema(lacks, "server")
+
+
 def test_each_round_of_this_schema_has_its_bytes_and_the_server_no_movement():
     made = report()
     del made["rounds"][0]["sent_bytes"]

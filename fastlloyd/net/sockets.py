@@ -1,0 +1,170 @@
+"""Bytes on the network, as the kernel counts them for the sockets of this process.
+
+An interface counts everybody's bytes, and the loopback of a host carries many programs'. The kernel also keeps a count
+for each TCP connection: bytes sent and received, what was sent again included, and segments. So each party counts its
+own connections, whoever else uses the network; headers follow from the number of segments.
+
+Source: Linux, `struct tcp_info` in include/uapi/linux/tcp.h; docs/report.md, "traffic".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastlloyd.wire.decode import Within
+
+Address = tuple[Any, ...]
+Bytes = Annotated[int, Within(0, 1 << 62)]
+
+# Where the fields begin in `struct tcp_info`; bytes_sent came with Linux 4.19.
+_OPTIONS, _RECEIVED, _SEGMENTS, _SENT, _END = 5, 128, 136, 200, 208
+_TIMESTAMPS = 1
+_TCP_HEADER, _TIMESTAMP_OPTION = 20, 12
+_IPV4_HEADER, _IPV6_HEADER = 20, 40
+_ETHERNET_HEADER = 14
+# Of include/uapi/linux/sock_diag.h and inet_diag.h: where the attributes of an answer begin, and which has tcp_info.
+_SOCK_DIAG, _BY_FAMILY, _INFO, _ATTRIBUTES = 4, 20, 2, 16 + 72
+# The two segments that open a connection have 20 bytes of options, and the kernel counts one of them at one end only:
+# 8 and 60 bytes, half of them for each end.
+_OPENING = 34
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WireBytes:
+    """What one party has put on the network, or has seen there.
+
+    Attributes
+    ----------
+    stream_bytes : int
+        Inside TCP, on connections between parties.
+    outer_tls_bytes : int
+        The part of it that a TLS around the frames takes (`serve` and `join`).
+    tcp_ip_bytes : int
+        Headers of TCP, IP and Ethernet of these connections, acknowledgements too.
+    launcher_bytes : int
+        All that went over connections with MPI's launcher.
+    whole : bool
+        Whether this is all parties' traffic, for all of it passes this one.
+    """
+
+    stream_bytes: Bytes
+    outer_tls_bytes: Bytes = 0
+    tcp_ip_bytes: Bytes
+    launcher_bytes: Bytes = 0
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SocketCount:
+    """Of connections: bytes inside TCP and of headers, each way; of one segment's headers; the other end's port."""
+
+    sent: int = 0
+    received: int = 0
+    headers_sent: int = 0
+    headers_received: int = 0
+    header: int = 0
+    port: int = 0
+
+    def __add__(self, other: SocketCount) -> SocketCount:
+        """Add both; the larger header stands for both."""
+        return SocketCount(
+            self.sent + other.sent,
+            self.received + other.received,
+            self.headers_sent + other.headers_sent,
+            self.headers_received + other.headers_received,
+            max(self.header, other.header),
+        )
+
+
+def count(connection: socket.socket) -> SocketCount | None:
+    """Ask the kernel about a TCP connection; None where it does not say, and for what is no TCP connection."""
+    if connection.family not in (socket.AF_INET, socket.AF_INET6) or connection.type != socket.SOCK_STREAM:
+        return None
+    try:
+        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _END)
+        return _read(info, connection.getsockname(), connection.getpeername())
+    except (OSError, AttributeError):
+        return None
+
+
+def count_both_ends(connection: socket.socket) -> SocketCount | None:
+    """Do the same for a connection within this host, and ask the kernel about its other end as well.
+
+    Only who sends knows what was sent again: here that is what is `received`, too.
+    """
+    counted = count(connection)
+    if counted is None:
+        return None
+    with contextlib.suppress(OSError, AttributeError):
+        here, there = connection.getsockname(), connection.getpeername()
+        other = _read(_ask_of(connection.family, there, here), there, here)
+        if other is not None:
+            return replace(counted, received=other.sent, headers_received=other.headers_sent)
+    return counted
+
+
+def _ask_of(family: int, here: Address, there: Address) -> bytes:
+    """Return what the kernel knows of one end of a connection, whoever it belongs to; empty if it knows none."""
+    sides = (socket.inet_pton(family, str(each[0])).ljust(16, bytes(1)) for each in (here, there))
+    ports = struct.pack("!HH", here[1], there[1])
+    name = ports + b"".join(sides) + bytes(4) + bytes([0xFF]) * 8
+    request = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, 1 << (_INFO - 1), 0xFFFFFFFF) + name
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as kernel:
+        kernel.settimeout(1.0)
+        kernel.send(struct.pack("=IHHII", 16 + len(request), _BY_FAMILY, 1, 1, 0) + request)
+        answer = kernel.recv(1 << 14)
+    size, kind = struct.unpack_from("=IH", answer)
+    place = _ATTRIBUTES
+    while kind == _BY_FAMILY and place + 4 <= min(size, len(answer)):
+        length, attribute = struct.unpack_from("=HH", answer, place)
+        if attribute == _INFO:
+            return answer[place + 4 : place + length]
+        place += max(4, (length + 3) & ~3)
+    return b""
+
+
+def _read(info: bytes, sockname: Address, peername: Address) -> SocketCount | None:
+    """Read what the kernel says of one end of a connection."""
+    if len(info) < _END:
+        return None
+    here, (there, port) = sockname[0], peername[:2]
+    (received,) = struct.unpack_from("=Q", info, _RECEIVED)
+    segments_out, segments_in = struct.unpack_from("=II", info, _SEGMENTS)
+    (sent,) = struct.unpack_from("=Q", info, _SENT)
+    header = _TCP_HEADER + (_TIMESTAMP_OPTION if info[_OPTIONS] & _TIMESTAMPS else 0)
+    header += _IPV6_HEADER if ":" in here and not here.startswith("::ffff:") else _IPV4_HEADER
+    header += 0 if here == there or here.startswith("127.") else _ETHERNET_HEADER
+    opening = _OPENING + header - _TCP_HEADER - _IPV4_HEADER - _TIMESTAMP_OPTION
+    return SocketCount(sent, received, opening + header * segments_out, opening + header * segments_in, header, port)
+
+
+def own_sockets(*, but: frozenset[str] = frozenset()) -> Iterator[socket.socket]:
+    """Open the sockets of this process a second time, but for some, by their names in /proc; each is closed again."""
+    for name, descriptor in _descriptors():
+        if name not in but:
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
+                yield connection
+
+
+def socket_names() -> frozenset[str]:
+    """Name the sockets that this process has now."""
+    return frozenset(name for name, _ in _descriptors())
+
+
+def _descriptors() -> Iterator[tuple[str, int]]:
+    """Yield name and number of each socket; none where the system does not tell."""
+    seen = set()
+    with contextlib.suppress(OSError):
+        for entry in list(Path("/proc/self/fd").iterdir()):
+            with contextlib.suppress(OSError):
+                name = str(entry.readlink())
+                if name.startswith("socket:") and name not in seen:
+                    seen.add(name)
+                    yield name, int(entry.name)
