@@ -24,7 +24,7 @@ WORDS = {
 INPUTS = {
     "fastlloyd.kmeans.grid": {"GridPoints"},
     "fastlloyd.privacy.noise.sampler": {"round_laplace", "round_normal"},
-    "fastlloyd.privacy.sketch.sketch": {"Levels", "PAPER_PHANTOMS", "SketchShape"},
+    "fastlloyd.protocols.vertical_dp.sketch.sketch": {"Levels", "PAPER_PHANTOMS", "SketchShape"},
 }
 OF_ITS_PROTOCOL = {"plan": {"Plan"}, "local_plan": {"BOX_TREE", "LocalPlan"}}
 

@@ -1,1 +1,1 @@
-"""Cryptography from the `cryptography`, `ssl` and `tenseal` libraries only: links, homomorphic encryption, blinding."""
+"""Cryptography from the `cryptography` and `ssl` libraries only: links, commitments, blinding."""

@@ -11,6 +11,5 @@
 `shares.py`         noise in shares of the clients
 `record_digest.py`  digests of records for their owner's ledger
 `noise/*.py`        exact samplers
-`sketch/*.py`       Flajolet-Martin sketches with phantoms
 ==================  ==================================================================================
 """

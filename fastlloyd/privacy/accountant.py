@@ -13,9 +13,10 @@ How releases enter
   a Laplace event of noise multiplier b / D dominates it.
 * **Noise in shares** enters by its guaranteed part, as the continuous mechanism that dominates that
   (`privacy/shares.py`).
-* **Rows of sketches** are mechanisms of pure epsilon' each (`privacy/sketch/sketch.py`). Any adaptive composition of M
-  of them is dominated by M randomised responses of that epsilon', whose privacy loss is epsilon' (2 X - M), X binomial
-  (M, e^epsilon' / (1 + e^epsilon')): a discrete distribution, entered as it is and rounded up to the grid once.
+* **Rows of sketches** are mechanisms of pure epsilon' each (`protocols/vertical_dp/sketch/sketch.py`). Any adaptive
+  composition of M of them is dominated by M randomised responses of that epsilon', whose privacy loss is epsilon'
+  (2 X - M), X binomial (M, e^epsilon' / (1 + e^epsilon')): a discrete distribution, entered as it is and rounded up to
+  the grid once.
 * **All k clusters are one release.** A record adds to one cluster only (its label depends on itself and
   public centroids), so the concatenated vector of all clusters moves by no more than one cluster's would:
   the sensitivity is that of one cluster, and the k clusters count once, not k times.

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from fastlloyd.crypto.he.ckks import Context, KeyHolder
-from fastlloyd.crypto.he.lattice import Parameters
-from fastlloyd.crypto.he.seal import library
+from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder
+from fastlloyd.protocols.vertical_he.he.lattice import Parameters
+from fastlloyd.protocols.vertical_he.he.seal import library
 from fastlloyd_papers.engine.machine import describe_commit, describe_machine
 from fastlloyd_papers.engine.quiet import begin_quietly
 from fastlloyd_papers.engine.tables import markdown_table

@@ -15,14 +15,14 @@ import pytest
 
 pytest.importorskip("tenseal")
 
-from fastlloyd.crypto.he.ckks import Context
-from fastlloyd.crypto.he.keyshare import KeyShare
 from fastlloyd.party.effects import Receive, Send
-from fastlloyd.privacy.sketch.sketch import GRID_PHANTOMS, PAPER_PHANTOMS, SketchShape, make_sketch
 from fastlloyd.protocols.secfc.setup_messages import ArrayFormat, DataShares
 from fastlloyd.protocols.vertical_dp.client import synopsis_format
 from fastlloyd.protocols.vertical_dp.messages import Synopsis
+from fastlloyd.protocols.vertical_dp.sketch.sketch import GRID_PHANTOMS, PAPER_PHANTOMS, SketchShape, make_sketch
 from fastlloyd.protocols.vertical_he import face as vertical_he_face
+from fastlloyd.protocols.vertical_he.he.ckks import Context
+from fastlloyd.protocols.vertical_he.he.keyshare import KeyShare
 from fastlloyd.protocols.vertical_he.messages import KeyMaterial, KeyPiece
 from fastlloyd.protocols.vertical_he.owner import owner
 from fastlloyd.protocols.vertical_he.plan import Plan

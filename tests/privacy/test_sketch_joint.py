@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.privacy.sketch.sketch import PAPER_PHANTOMS, SketchShape, join_levels, party_phantoms
+from fastlloyd.protocols.vertical_dp.sketch.sketch import PAPER_PHANTOMS, SketchShape, join_levels, party_phantoms
 
 Cell = tuple[int, ...]
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fastlloyd.privacy.sketch.sketch import make_sketch
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
 from fastlloyd.protocols.feddp.math import noise as feddp_noise
 from fastlloyd.protocols.vertical_dp.client import noise_for
 from fastlloyd.protocols.vertical_dp.math.weights import noisy_count
+from fastlloyd.protocols.vertical_dp.sketch.sketch import make_sketch
 from fastlloyd.protocols.vertical_he import parties as he_parties
 from fastlloyd.protocols.vertical_he import rounds as he_rounds
 from fastlloyd.protocols.vertical_he.math.hints import HINT_SHARE

@@ -12,6 +12,7 @@
 `math/pair.py`         ours in its place: the likelihood of two parties' sketches
 `math/fit.py`          from pairs of parties to the grid: maximum entropy, or Algorithm 5
 `math/grid.py`         line 4: k-means on the weighted grid
+`sketch/*.py`          MemEnc (Algorithms 2 and 3): Flajolet-Martin sketches with phantoms, and what they cost
 `settings.py`          what may be chosen; `parameters.py`, what the parties agree on
 `budget.py`            how epsilon and delta are divided
 `plan.py`              what follows for one run
@@ -21,8 +22,7 @@
 `face.py`              ties the protocol to runs, data and reports, with `face_*.py`
 =====================  =============================================================================
 
-MemEnc, the sketches of Algorithms 2 and 3, is `fastlloyd/privacy/sketch/`. `vertical-plain` differs in its plan and in
-what a synopsis holds: labels in clear.
+`vertical-plain` differs in its plan and in what a synopsis holds: labels in clear.
 
 Source: Li, Wang, Li, "Differentially Private Vertical Federated Clustering" (PVLDB 16, 2023); docs/vertical-dp.md.
 """

@@ -4,7 +4,7 @@ Paper: epsilon_0 = (1 - b) epsilon, epsilon_1 = epsilon_2 = b epsilon / (2 S) an
 and epsilon' = epsilon_2 / (4 sqrt(M log(1 / delta_2))) for each row.
 
 Tight: the shares are the paper's, but the sketches' is not split over the parties (their rows are one mechanism, see
-`privacy/sketch/sketch.py`), and all releases together are composed by their privacy loss distributions; then all noise
+`sketch/sketch.py`), and all releases together are composed by their privacy loss distributions; then all noise
 shrinks by one factor until the total is epsilon. `local = shortened` has Gaussian noise, so there the part of local
 clusterings and sketches is divided as 1 / sigma^2 is.
 
@@ -21,10 +21,10 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import SAMPLER_DELTA, spent
 from fastlloyd.privacy.calibration import calibrate, gaussian_noise_multiplier
 from fastlloyd.privacy.release import Release
-from fastlloyd.privacy.sketch.level import MAX_PHANTOMS, phantoms_for
-from fastlloyd.privacy.sketch.release import paper_phantoms
 from fastlloyd.protocols.vertical_dp.local_plan import SHORTENED
 from fastlloyd.protocols.vertical_dp.settings import PAPER, Settings
+from fastlloyd.protocols.vertical_dp.sketch.level import MAX_PHANTOMS, phantoms_for
+from fastlloyd.protocols.vertical_dp.sketch.release import paper_phantoms
 
 # As far below epsilon as a whole number of phantoms may leave the total; Laplace noise takes up the rest.
 _LOOSE = 0.996

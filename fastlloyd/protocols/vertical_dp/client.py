@@ -16,13 +16,13 @@ from fastlloyd.errors import DataError
 from fastlloyd.life.hello import await_go, tell_ready
 from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Send
 from fastlloyd.privacy.noise.sampler import round_laplace, round_normal
-from fastlloyd.privacy.sketch.sketch import make_sketch
 from fastlloyd.protocols.vertical_dp.keys import GroupKeys
 from fastlloyd.protocols.vertical_dp.local_plan import Draw, LocalPlan
 from fastlloyd.protocols.vertical_dp.math.local import cluster_locally
 from fastlloyd.protocols.vertical_dp.math.weights import noisy_count
 from fastlloyd.protocols.vertical_dp.messages import FinalResult, ResultFormat, Synopsis, SynopsisFormat, Told
 from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan
+from fastlloyd.protocols.vertical_dp.sketch.sketch import make_sketch
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import SERVER, PartyId
 

@@ -20,7 +20,6 @@ from fastlloyd.party.effects import Afford, Allow, Party, Publish, Record
 from fastlloyd.party.settings import describe_settings
 from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.privacy.ledger import keyed_digest
-from fastlloyd.privacy.sketch.release import ZERO_OUT
 from fastlloyd.protocols.vertical_dp.client import client, prepare
 from fastlloyd.protocols.vertical_dp.face_inputs import gather, load
 from fastlloyd.protocols.vertical_dp.face_noise import expect, noise_of
@@ -32,6 +31,7 @@ from fastlloyd.protocols.vertical_dp.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.vertical_dp.server import await_prepared, server
 from fastlloyd.protocols.vertical_dp.settings import Settings
 from fastlloyd.protocols.vertical_dp.sizes import bounds
+from fastlloyd.protocols.vertical_dp.sketch.release import ZERO_OUT
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.signed import SignedRecord
 from fastlloyd.run.checks import accept_plan, refuse_old_run

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import RangeError
 from fastlloyd.party.message import Payload
-from fastlloyd.privacy.sketch.encoding import pack_sketch, sketch_bytes, unpack_sketch
-from fastlloyd.privacy.sketch.sketch import Levels, SketchShape
 from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS
+from fastlloyd.protocols.vertical_dp.sketch.encoding import pack_sketch, sketch_bytes, unpack_sketch
+from fastlloyd.protocols.vertical_dp.sketch.sketch import Levels, SketchShape
 from fastlloyd.wire import numbers
 
 TOTAL_BITS = 8

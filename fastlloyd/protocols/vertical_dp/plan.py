@@ -18,8 +18,6 @@ from fastlloyd.party.plain_plan import ACCOUNTING_SLACK, PlainPlan, alike, check
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.delta import stated_delta
 from fastlloyd.privacy.release import Release
-from fastlloyd.privacy.sketch.release import ZERO_OUT, change_release, sketch_release
-from fastlloyd.privacy.sketch.sketch import GRID_PHANTOMS, PAPER_PHANTOMS, SketchShape
 from fastlloyd.protocols.vertical_dp.budget import Split, first_split, tighten
 from fastlloyd.protocols.vertical_dp.local_plan import SHORTENED, LocalPlan, automatic_levels
 from fastlloyd.protocols.vertical_dp.math.estimate import basic_error
@@ -28,6 +26,8 @@ from fastlloyd.protocols.vertical_dp.math.pair import MAX_GAMMA, likelihood_erro
 from fastlloyd.protocols.vertical_dp.math.weights import Group, count_release, groups_of
 from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
 from fastlloyd.protocols.vertical_dp.settings import MAX_LOCAL_CLUSTERS, TIGHT, Settings, settings_from
+from fastlloyd.protocols.vertical_dp.sketch.release import ZERO_OUT, change_release, sketch_release
+from fastlloyd.protocols.vertical_dp.sketch.sketch import GRID_PHANTOMS, PAPER_PHANTOMS, SketchShape
 
 __all__ = ["Plan", "PublicParameters", "automatic_clusters", "check_plan", "make_plan"]
 

@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.reference import cluster, in_order, on_grid
 from fastlloyd.privacy.noise.sampler import round_laplace, round_normal
-from fastlloyd.privacy.sketch.sketch import Levels
 from fastlloyd.protocols.vertical_dp.local_plan import BOX_TREE, LocalPlan
 from fastlloyd.protocols.vertical_dp.plan import Plan
 from fastlloyd.protocols.vertical_dp.reference_weights import Group, weight_estimate
+from fastlloyd.protocols.vertical_dp.sketch.sketch import Levels
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream, derive, keystream
 from fastlloyd.randomness.secret import SecretRandom
@@ -276,7 +276,7 @@ def _phantom_words(rows: int, cells: int, key: bytes) -> Row:
 
 
 def _levels(words: Row, totals: Sequence[int]) -> Row:
-    """Return the least level a from 1 with word < T_a, of each word (`privacy/sketch/level.py`)."""
+    """Return the least level a from 1 with word < T_a, of each word (`protocols/vertical_dp/sketch/level.py`)."""
     return [bisect_right(totals, word, lo=1) for word in words]
 
 

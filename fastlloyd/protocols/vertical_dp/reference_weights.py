@@ -15,8 +15,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.privacy.sketch.sketch import PAPER_PHANTOMS, Levels, SketchShape
 from fastlloyd.protocols.vertical_dp.plan import Plan
+from fastlloyd.protocols.vertical_dp.sketch.sketch import PAPER_PHANTOMS, Levels, SketchShape
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
 

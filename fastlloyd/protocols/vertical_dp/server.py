@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from fastlloyd.errors import DataError, PeerError
 from fastlloyd.life.hello import await_ready, let_go
 from fastlloyd.party.effects import Attest, Party, Publish, Receive, Send
-from fastlloyd.privacy.sketch.sketch import Levels
 from fastlloyd.protocols.vertical_dp.client import synopsis_format
 from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS
 from fastlloyd.protocols.vertical_dp.math.fit import GridCells
@@ -25,6 +24,7 @@ from fastlloyd.protocols.vertical_dp.messages import FinalResult, Synopsis
 from fastlloyd.protocols.vertical_dp.plan import PLAIN, Plan
 from fastlloyd.protocols.vertical_dp.redraw import redraw
 from fastlloyd.protocols.vertical_dp.result import ServerResult, possible_total
+from fastlloyd.protocols.vertical_dp.sketch.sketch import Levels
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.party.settings import read_settings, setting
-from fastlloyd.privacy.sketch.level import GAMMAS
-from fastlloyd.privacy.sketch.sketch import GRID_PHANTOMS, MAX_ROWS, PAPER_PHANTOMS
 from fastlloyd.protocols.vertical_dp.local_plan import BOX_TREE, SHORTENED
 from fastlloyd.protocols.vertical_dp.math.weights import FITS, METHODS
+from fastlloyd.protocols.vertical_dp.sketch.level import GAMMAS
+from fastlloyd.protocols.vertical_dp.sketch.sketch import GRID_PHANTOMS, MAX_ROWS, PAPER_PHANTOMS
 
 PROTOCOLS = ("vertical-dp", "vertical-plain")
 TIGHT, PAPER = "tight", "paper"

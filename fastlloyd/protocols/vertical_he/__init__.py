@@ -17,6 +17,7 @@
 `math/lwe.py`          what leaves of a ciphertext, and how it is opened
 `math/hints.py`        what the opened sums tell about errors and key
 `math/choose.py`       which scheme, and who plays which part (§3.2, §4); `math/cost.py`
+`he/*.py`              CKKS as `tenseal` has it, exact integers on it, and keys held in shares
 `settings.py`          what may be chosen; `parameters.py`, what the parties agree on
 `budget.py`            how the budget is spent (§3, "Differential Privacy")
 `plan.py`              what follows for one run; `proposal.py` makes and checks it

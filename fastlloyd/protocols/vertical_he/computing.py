@@ -12,12 +12,12 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.he.ckks import Context
-from fastlloyd.crypto.he.keyshare import KeyShare
-from fastlloyd.crypto.he.lattice import Sample
 from fastlloyd.errors import PeerError, Reason, name_some
 from fastlloyd.party.effects import Attest, Gather, Party, Publish, Receive, Record, Send
 from fastlloyd.protocols.vertical_he.frame import blaming, block_format, key_format, parts_bytes, sums_format
+from fastlloyd.protocols.vertical_he.he.ckks import Context
+from fastlloyd.protocols.vertical_he.he.keyshare import KeyShare
+from fastlloyd.protocols.vertical_he.he.lattice import Sample
 from fastlloyd.protocols.vertical_he.math import lwe
 from fastlloyd.protocols.vertical_he.math.computer import Engine, Work
 from fastlloyd.protocols.vertical_he.messages import (

@@ -13,8 +13,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.he.ckks import Context, KeyHolder, Refresher
 from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Send
+from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder, Refresher
 from fastlloyd.protocols.vertical_he.math import linear, lwe, pairwise, projection
 from fastlloyd.protocols.vertical_he.messages import EncryptedBlock, KeyMaterial, NoisySamples, NoisySums
 from fastlloyd.protocols.vertical_he.parameters import LINEAR, PROJECTION, THRESHOLD

@@ -14,9 +14,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.he.ckks import Context, KeyHolder, Refresher
 from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Send
 from fastlloyd.protocols.vertical_he.frame import blaming, key_format, sums_bytes, sums_format
+from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder, Refresher
 from fastlloyd.protocols.vertical_he.math import lwe, pairwise
 from fastlloyd.protocols.vertical_he.messages import (
     EncryptedBlock,

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from fastlloyd.crypto.he.lattice import Parameters
 from fastlloyd.party.plain_plan import PlainPlan
 from fastlloyd.privacy.release import Release
+from fastlloyd.protocols.vertical_he.he.lattice import Parameters
 from fastlloyd.protocols.vertical_he.math.hints import HINT_SHARE
 from fastlloyd.protocols.vertical_he.parameters import (
     LINEAR,

@@ -9,8 +9,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fastlloyd.crypto.he.ckks import Context, Refresher
-from fastlloyd.crypto.he.keyshare import KeyShare, add_parts, join_relin_key
 from fastlloyd.errors import InternalError
 from fastlloyd.party.effects import Party, Receive, Send
 from fastlloyd.protocols.vertical_he.frame import (
@@ -21,6 +19,8 @@ from fastlloyd.protocols.vertical_he.frame import (
     lead_format,
     piece_format,
 )
+from fastlloyd.protocols.vertical_he.he.ckks import Context, Refresher
+from fastlloyd.protocols.vertical_he.he.keyshare import KeyShare, add_parts, join_relin_key
 from fastlloyd.protocols.vertical_he.messages import KeyContribution, KeyMaterial, KeyPiece
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.randomness.secret import SecretRandom

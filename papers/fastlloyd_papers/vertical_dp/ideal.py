@@ -6,7 +6,7 @@ floor(2^w u^(1/N)): one number for each row and cell in place of one for each ro
 product's own. The distribution is that of `make_sketch` under an ideal hash function in place of ChaCha20
 (tests/unit/bench/vertical_dp/test_ideal.py compares both with it), which is what the paper's theorems assume.
 
-Source: Vertical DP, Algorithms 2 and 3; the head of fastlloyd/privacy/sketch/sketch.py.
+Source: Vertical DP, Algorithms 2 and 3; the head of fastlloyd/protocols/vertical_dp/sketch/sketch.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.privacy.sketch.sketch import PAPER_PHANTOMS, Levels, SketchShape, join_levels, party_phantoms
+from fastlloyd.protocols.vertical_dp.sketch.sketch import (
+    PAPER_PHANTOMS,
+    Levels,
+    SketchShape,
+    join_levels,
+    party_phantoms,
+)
 from fastlloyd.randomness.secret import SecretRandom
 
 Labels = NDArray[np.int64]

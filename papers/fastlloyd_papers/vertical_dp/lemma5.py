@@ -2,7 +2,7 @@
 
 With alpha-hat the highest level of users and phantoms, and alpha = max(alpha-hat, alpha_min) what is reported, the
 lemma says that E[alpha] / E[alpha-hat] and Var[alpha] / Var[alpha-hat] go to 1 as the set grows, epsilon' being fixed.
-Measured on the hashes that parties use, and computed from the exact distributions (`privacy/sketch/level.py`).
+Measured on the hashes that parties use, and computed from the exact distributions (`sketch/level.py` there).
 
 Source: Vertical DP, §4.4, Lemma 5; Algorithm 2.
 """
@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.privacy.sketch.hash import cell_blocks, raw_maxima
-from fastlloyd.privacy.sketch.level import PHANTOM_BITS, phantoms_for
-from fastlloyd.privacy.sketch.sketch import Levels, SketchShape
+from fastlloyd.protocols.vertical_dp.sketch.hash import cell_blocks, raw_maxima
+from fastlloyd.protocols.vertical_dp.sketch.level import PHANTOM_BITS, phantoms_for
+from fastlloyd.protocols.vertical_dp.sketch.sketch import Levels, SketchShape
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.version import __version__
 from fastlloyd_papers.engine.cells import Cell, CellStore, measure_cells

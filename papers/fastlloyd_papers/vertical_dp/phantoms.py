@@ -7,9 +7,9 @@ import math
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import spent
-from fastlloyd.privacy.sketch.level import MAX_PHANTOMS
-from fastlloyd.privacy.sketch.release import sketch_release
-from fastlloyd.privacy.sketch.sketch import GRID_PHANTOMS, SketchShape
+from fastlloyd.protocols.vertical_dp.sketch.level import MAX_PHANTOMS
+from fastlloyd.protocols.vertical_dp.sketch.release import sketch_release
+from fastlloyd.protocols.vertical_dp.sketch.sketch import GRID_PHANTOMS, SketchShape
 
 
 def solve_phantoms(shape: SketchShape, groups: int, epsilon: float, delta: float) -> int:

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.vertical import PartyFeatures
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.privacy.sketch.sketch import Levels, make_sketch
 from fastlloyd.protocols.vertical_dp.client import noise_for
 from fastlloyd.protocols.vertical_dp.local_plan import LocalPlan, automatic_levels
 from fastlloyd.protocols.vertical_dp.math.fit import GridCells, fit_tables
@@ -31,6 +30,7 @@ from fastlloyd.protocols.vertical_dp.math.weights import noisy_count
 from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
 from fastlloyd.protocols.vertical_dp.plan import Plan, make_plan
 from fastlloyd.protocols.vertical_dp.server import plain_cells, weigh
+from fastlloyd.protocols.vertical_dp.sketch.sketch import Levels, make_sketch
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd_papers.vertical_dp.baselines import (
     central_box_tree,

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.privacy.sketch.sketch import SketchShape, make_sketch
 from fastlloyd.protocols.vertical_dp.math.estimate import (
     Table,
     basic_error,
@@ -29,6 +28,7 @@ from fastlloyd.protocols.vertical_dp.math.grid import cluster_cells
 from fastlloyd.protocols.vertical_dp.math.local import GRID, LocalClusters
 from fastlloyd.protocols.vertical_dp.math.pair import likelihood_error, likelihood_table
 from fastlloyd.protocols.vertical_dp.server import plain_cells
+from fastlloyd.protocols.vertical_dp.sketch.sketch import SketchShape, make_sketch
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.plot import available
 from fastlloyd.version import __version__

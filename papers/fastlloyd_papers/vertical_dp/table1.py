@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from fastlloyd.privacy.sketch.sketch import SketchShape, make_sketch
 from fastlloyd.protocols.vertical_dp.client import synopsis_format
 from fastlloyd.protocols.vertical_dp.plan import Plan
 from fastlloyd.protocols.vertical_dp.server import weigh
+from fastlloyd.protocols.vertical_dp.sketch.sketch import SketchShape, make_sketch
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.plot import available
 from fastlloyd.version import __version__

@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fastlloyd.privacy.sketch.sketch import GRID_PHANTOMS, PAPER_PHANTOMS, Levels, SketchShape, make_sketch
+from fastlloyd.protocols.vertical_dp.sketch.sketch import (
+    GRID_PHANTOMS,
+    PAPER_PHANTOMS,
+    Levels,
+    SketchShape,
+    make_sketch,
+)
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd_papers.vertical_dp.data import MIXTURE, even
 from fastlloyd_papers.vertical_dp.design import MENDED_BASIC, MENDED_PAIRS, PAPER_PAIRS

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.privacy.sketch.sketch import make_sketch
 from fastlloyd.protocols.vertical_dp.client import noise_for
 from fastlloyd.protocols.vertical_dp.face_noise import noise_of
 from fastlloyd.protocols.vertical_dp.math.fit import GridCells
@@ -24,6 +23,7 @@ from fastlloyd.protocols.vertical_dp.plan import Plan
 from fastlloyd.protocols.vertical_dp.redraw import redraw
 from fastlloyd.protocols.vertical_dp.result import ServerResult, possible_total
 from fastlloyd.protocols.vertical_dp.server import weigh
+from fastlloyd.protocols.vertical_dp.sketch.sketch import make_sketch
 from fastlloyd.report.quality import Quality, judge
 from tests.protocols.vertical_dp.support import Replay, correlated, plan_for, sketch_keys, split
 

@@ -15,9 +15,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from fastlloyd.crypto.he.ckks import Context, KeyHolder
-from fastlloyd.crypto.he.seal_form import HEADER
 from fastlloyd.errors import PeerError
+from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder
+from fastlloyd.protocols.vertical_he.he.seal_form import HEADER
 from fastlloyd.protocols.vertical_he.messages import (
     EncryptedBlock,
     KeyContribution,

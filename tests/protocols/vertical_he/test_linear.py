@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 pytest.importorskip("tenseal")
 
-from fastlloyd.crypto.he import ckks
-from fastlloyd.crypto.he.keyshare import KeyShare, add_parts, draw_error
-from fastlloyd.crypto.he.lattice import ERROR_BOUND
 from fastlloyd.errors import PeerError
 from fastlloyd.protocols.vertical_he import computing
 from fastlloyd.protocols.vertical_he.frame import block_format, key_format
+from fastlloyd.protocols.vertical_he.he import ckks
+from fastlloyd.protocols.vertical_he.he.keyshare import KeyShare, add_parts, draw_error
+from fastlloyd.protocols.vertical_he.he.lattice import ERROR_BOUND
 from fastlloyd.protocols.vertical_he.math import engine, linear, lwe
 from fastlloyd.protocols.vertical_he.math.engine import make_engine
 from fastlloyd.protocols.vertical_he.math.grid import shares

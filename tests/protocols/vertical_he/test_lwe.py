@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastlloyd.crypto.he.keyshare import draw_error
-from fastlloyd.crypto.he.lattice import Sample
+from fastlloyd.protocols.vertical_he.he.keyshare import draw_error
+from fastlloyd.protocols.vertical_he.he.lattice import Sample
 from fastlloyd.protocols.vertical_he.math import lwe
 from tests.protocols.vertical_dp.support import Replay
 

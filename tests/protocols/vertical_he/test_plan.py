@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from fastlloyd.cli.plan import main
-from fastlloyd.crypto.he.lattice import ERROR_VARIANCE
 from fastlloyd.crypto.link.tls import MAX_MESSAGE_BYTES
 from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.net.transport import MAX_FRAME_BYTES
@@ -17,6 +16,7 @@ from fastlloyd.party.settings import describe_settings
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.protocols.vertical_he.frame import MOST_MESSAGE_BYTES, block_format
+from fastlloyd.protocols.vertical_he.he.lattice import ERROR_VARIANCE
 from fastlloyd.protocols.vertical_he.math.choose import linear_seconds, options, planned_option
 from fastlloyd.protocols.vertical_he.math.cost import round_seconds
 from fastlloyd.protocols.vertical_he.math.hints import FLOODING, HINT_SHARE, MOST_HINTED, Openings, hinted_share

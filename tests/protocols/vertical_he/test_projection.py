@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 pytest.importorskip("tenseal")
 
-from fastlloyd.crypto.he.ckks import Context, KeyHolder
-from fastlloyd.crypto.he.lattice import ERROR_BOUND
 from fastlloyd.errors import ConfigError, InternalError
+from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder
+from fastlloyd.protocols.vertical_he.he.lattice import ERROR_BOUND
 from fastlloyd.protocols.vertical_he.math.choose import options
 from fastlloyd.protocols.vertical_he.math.cost import round_seconds
 from fastlloyd.protocols.vertical_he.math.grid import shares

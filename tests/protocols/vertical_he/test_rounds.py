@@ -13,7 +13,6 @@ import pytest
 
 pytest.importorskip("tenseal")
 
-from fastlloyd.crypto.he.ckks import Context, KeyHolder
 from fastlloyd.errors import InternalError
 from fastlloyd.kmeans.initial import sphere_packing
 from fastlloyd.party.effects import Receive, Record
@@ -22,6 +21,7 @@ from fastlloyd.privacy.calibration import gaussian_noise_multiplier
 from fastlloyd.protocols.vertical_he.budget import LEAST_ROUNDS, MOST_NOISE, automatic_rounds, multipliers
 from fastlloyd.protocols.vertical_he.face_claim import against, conditions
 from fastlloyd.protocols.vertical_he.frame import sums_bytes
+from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder
 from fastlloyd.protocols.vertical_he.math.engine import make_engine
 from fastlloyd.protocols.vertical_he.math.hints import Openings
 from fastlloyd.protocols.vertical_he.math.lwe import common_key

@@ -11,8 +11,6 @@ import pytest
 
 pytest.importorskip("tenseal")
 
-from fastlloyd.crypto.he.ckks import Context, KeyHolder, Refresher
-from fastlloyd.crypto.he.lattice import Parameters, Sample
 from fastlloyd.errors import Aborted, ConfigError, PeerError, Reason
 from fastlloyd.party.effects import Gather
 from fastlloyd.privacy.accountant import spent
@@ -20,6 +18,8 @@ from fastlloyd.protocols.vertical_he.computing import _gather_parts
 from fastlloyd.protocols.vertical_he.face_claim import against
 from fastlloyd.protocols.vertical_he.face_words import who_sees
 from fastlloyd.protocols.vertical_he.frame import check_messages, key_bytes
+from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder, Refresher
+from fastlloyd.protocols.vertical_he.he.lattice import Parameters, Sample
 from fastlloyd.protocols.vertical_he.math import circuit, lwe
 from fastlloyd.protocols.vertical_he.math.choose import options
 from fastlloyd.protocols.vertical_he.math.engine import make_engine

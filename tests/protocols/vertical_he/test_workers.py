@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("tenseal")
 
-from fastlloyd.crypto.he.ckks import Context, KeyHolder
 from fastlloyd.errors import ConfigError, InternalError
+from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder
 from fastlloyd.protocols.vertical_he.math import workers
 from fastlloyd.protocols.vertical_he.math.linear import LinearEngine, encrypt_block
 from fastlloyd.protocols.vertical_he.math.workers import WorkerEngine, open_engine, worthwhile_engines

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import DataError, RangeError
-from fastlloyd.privacy.sketch.sketch import PAPER_PHANTOMS, Levels, SketchShape
+from fastlloyd.protocols.vertical_dp.sketch.sketch import PAPER_PHANTOMS, Levels, SketchShape
 
 Table = NDArray[np.float64]
 

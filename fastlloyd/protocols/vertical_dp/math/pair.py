@@ -40,8 +40,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.privacy.sketch.sketch import GRID_PHANTOMS, Levels, SketchShape
 from fastlloyd.protocols.vertical_dp.math.estimate import Table, check_sketches
+from fastlloyd.protocols.vertical_dp.sketch.sketch import GRID_PHANTOMS, Levels, SketchShape
 
 MAX_GAMMA = 2.0**-8
 

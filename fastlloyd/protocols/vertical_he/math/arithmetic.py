@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fastlloyd.crypto.he.ckks import Context
+from fastlloyd.protocols.vertical_he.he.ckks import Context
 from fastlloyd.protocols.vertical_he.math.coefficients import CHAIN, LARGEST
 
 Factors = tuple[float, float, float, tuple[tuple[float, float], ...]]

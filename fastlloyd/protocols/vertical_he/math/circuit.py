@@ -23,9 +23,9 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from fastlloyd.crypto.he.keyshare import relin_variance
-from fastlloyd.crypto.he.lattice import ERROR_VARIANCE, MAX_PRIME_BITS, most_bits
 from fastlloyd.errors import RangeError
+from fastlloyd.protocols.vertical_he.he.keyshare import relin_variance
+from fastlloyd.protocols.vertical_he.he.lattice import ERROR_VARIANCE, MAX_PRIME_BITS, most_bits
 from fastlloyd.protocols.vertical_he.math.coefficients import SLOPE
 from fastlloyd.protocols.vertical_he.math.hints import SideNoise, too_little_noise
 from fastlloyd.protocols.vertical_he.math.lwe import SWITCH_TAIL, switch_error

@@ -12,9 +12,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.he.ckks import Context, Refresher
-from fastlloyd.crypto.he.lattice import Sample
 from fastlloyd.errors import InternalError
+from fastlloyd.protocols.vertical_he.he.ckks import Context, Refresher
+from fastlloyd.protocols.vertical_he.he.lattice import Sample
 from fastlloyd.protocols.vertical_he.math import lwe
 from fastlloyd.protocols.vertical_he.plan import Plan
 

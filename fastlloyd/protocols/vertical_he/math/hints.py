@@ -17,8 +17,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fastlloyd.crypto.he.lattice import ERROR_VARIANCE
 from fastlloyd.errors import RangeError
+from fastlloyd.protocols.vertical_he.he.lattice import ERROR_VARIANCE
 from fastlloyd.protocols.vertical_he.math.lwe import SWITCH_TAIL, errors_of
 from fastlloyd.protocols.vertical_he.parameters import Scales
 

@@ -19,10 +19,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.he.ckks import Context, KeyHolder, Refresher, encrypt_integers
-from fastlloyd.crypto.he.exact import Prepared, Products, Transformed, Unrounded
-from fastlloyd.crypto.he.lattice import Sample
 from fastlloyd.protocols.vertical_he.frame import seeded
+from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder, Refresher, encrypt_integers
+from fastlloyd.protocols.vertical_he.he.exact import Prepared, Products, Transformed, Unrounded
+from fastlloyd.protocols.vertical_he.he.lattice import Sample
 from fastlloyd.protocols.vertical_he.math.computer import Computer, Work
 from fastlloyd.protocols.vertical_he.math.grid import corners, nearest, shares
 from fastlloyd.protocols.vertical_he.plan import Plan

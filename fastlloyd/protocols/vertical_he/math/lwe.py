@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.he.lattice import ERROR_BOUND, ERROR_VARIANCE, Sample
+from fastlloyd.protocols.vertical_he.he.lattice import ERROR_BOUND, ERROR_VARIANCE, Sample
 
 SWITCH_TAIL = 8.0
 """Standard deviations allowed for errors that are sums of many independent small ones: exceeded once in 2^45."""

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.he.ckks import Context, KeyHolder, Refresher
 from fastlloyd.errors import InternalError
 from fastlloyd.protocols.vertical_he.frame import seeded
+from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder, Refresher
 from fastlloyd.protocols.vertical_he.math import circuit
 from fastlloyd.protocols.vertical_he.math.arithmetic import Arithmetic, start_scale
 from fastlloyd.protocols.vertical_he.math.computer import Computer, Work

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.he.ckks import Context, KeyHolder, Refresher
 from fastlloyd.errors import InternalError
+from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder, Refresher
 from fastlloyd.protocols.vertical_he.math import lwe
 from fastlloyd.protocols.vertical_he.math.computer import Work
 from fastlloyd.protocols.vertical_he.math.grid import shares

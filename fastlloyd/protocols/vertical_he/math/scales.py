@@ -30,8 +30,8 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from fastlloyd.crypto.he.lattice import ERROR_VARIANCE
 from fastlloyd.errors import RangeError
+from fastlloyd.protocols.vertical_he.he.lattice import ERROR_VARIANCE
 from fastlloyd.protocols.vertical_he.math.hints import SideNoise, too_little_noise
 from fastlloyd.protocols.vertical_he.math.lwe import ONE_KEY, SWITCH_TAIL, Errors, errors_of, switch_error
 from fastlloyd.protocols.vertical_he.parameters import Scales

@@ -36,8 +36,8 @@ from typing import IO, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.he.lattice import Sample
 from fastlloyd.errors import ConfigError, FastLloydError, InternalError
+from fastlloyd.protocols.vertical_he.he.lattice import Sample
 from fastlloyd.protocols.vertical_he.math.computer import Computer, Engine, Work
 from fastlloyd.protocols.vertical_he.math.cost import count_engines, round_seconds
 from fastlloyd.protocols.vertical_he.math.engine import make_engine, shared_blocks

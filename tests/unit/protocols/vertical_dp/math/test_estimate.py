@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastlloyd.errors import ConfigError, DataError, RangeError
-from fastlloyd.privacy.sketch.sketch import SketchShape, make_sketch
 from fastlloyd.protocols.vertical_dp.math import pair
 from fastlloyd.protocols.vertical_dp.math.estimate import (
     basic_error,
@@ -32,6 +31,7 @@ from fastlloyd.protocols.vertical_dp.math.estimate import (
 )
 from fastlloyd.protocols.vertical_dp.math.pair import likelihood_error, likelihood_table
 from fastlloyd.protocols.vertical_dp.math.weights import estimate_weights, groups_of
+from fastlloyd.protocols.vertical_dp.sketch.sketch import SketchShape, make_sketch
 from tests.unit.protocols.vertical_dp.math.weights import correlated_labels, count_cells, draw_sketches
 
 SIGMAS = 6.0

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from fastlloyd.errors import ConfigError, DataError
-from fastlloyd.privacy.sketch.sketch import SketchShape, make_sketch
 from fastlloyd.protocols.vertical_dp.math.fit import GridCells, cells_of, fit_tables, paper_fit, thin
 from fastlloyd.protocols.vertical_dp.math.grid import assign_cells, cluster_cells, walks_of
 from fastlloyd.protocols.vertical_dp.math.weights import count_release, estimate_weights, groups_of, noisy_count
+from fastlloyd.protocols.vertical_dp.sketch.sketch import SketchShape, make_sketch
 from fastlloyd.randomness.prg import PublicStream
 from fastlloyd.randomness.secret import SecretRandom
 from tests.unit.protocols.vertical_dp.math.weights import correlated_labels, count_cells

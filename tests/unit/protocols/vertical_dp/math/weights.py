@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.privacy.sketch.sketch import Levels, SketchShape
+from fastlloyd.protocols.vertical_dp.sketch.sketch import Levels, SketchShape
 
 
 def draw_sketches(table: NDArray[np.int64], shape: SketchShape, rng: np.random.Generator) -> list[Levels]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastlloyd.errors import RangeError
-from fastlloyd.privacy.sketch.sketch import Levels, SketchShape
+from fastlloyd.protocols.vertical_dp.sketch.sketch import Levels, SketchShape
 
 
 def level_bits(shape: SketchShape) -> int:

@@ -42,9 +42,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.he.ckks import Context, KeyHolder
-from fastlloyd.crypto.he.lattice import ERROR_VARIANCE, multiply_residues
-from fastlloyd.crypto.he.residues import check_uniform, pack_half, unpack_half
+from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder
+from fastlloyd.protocols.vertical_he.he.lattice import ERROR_VARIANCE, multiply_residues
+from fastlloyd.protocols.vertical_he.he.residues import check_uniform, pack_half, unpack_half
 from fastlloyd.randomness.secret import SecretRandom
 
 

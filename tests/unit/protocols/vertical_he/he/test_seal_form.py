@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastlloyd.crypto.he.residues import Halves
-from fastlloyd.crypto.he.seal_form import HEADER, SealForm, compressed_part
+from fastlloyd.protocols.vertical_he.he.residues import Halves
+from fastlloyd.protocols.vertical_he.he.seal_form import HEADER, SealForm, compressed_part
 
 FORM = SealForm((1, 2, 3, 2**64 - 1), 8, 2, b"\4\3", scale=0.5)
 ROWS = np.arange(32, dtype=np.int64).reshape(2, 2, 8)
@@ -79,8 +79,8 @@ def test_a_file_that_is_not_compressed_as_the_library_does_is_noticed() -> None:
 def library_files(folder: Path) -> dict[str, bytes]:
     """Files that the library wrote itself."""
     pytest.importorskip("tenseal")
-    from fastlloyd.crypto.he.ckks import Context, KeyHolder
-    from fastlloyd.crypto.he.lattice import Parameters
+    from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder
+    from fastlloyd.protocols.vertical_he.he.lattice import Parameters
 
     context = Context(Parameters(8192, (50, 40, 50)))
     holder = KeyHolder(context)
@@ -101,8 +101,8 @@ def library_files(folder: Path) -> dict[str, bytes]:
 def test_a_file_of_the_library_is_no_message(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The crafted files that ended the receiving process are files; a message has no place for one."""
     content = library_files(tmp_path_factory.getbasetemp())[name]
-    from fastlloyd.crypto.he.ckks import Context
-    from fastlloyd.crypto.he.lattice import Parameters
+    from fastlloyd.protocols.vertical_he.he.ckks import Context
+    from fastlloyd.protocols.vertical_he.he.lattice import Parameters
 
     context = Context(Parameters(8192, (50, 40, 50)))
     right = {

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 pytest.importorskip("tenseal")
 
-from fastlloyd.crypto.he import exact
-from fastlloyd.crypto.he.ckks import Context, KeyHolder, encrypt_integers
-from fastlloyd.crypto.he.exact import Products
-from fastlloyd.crypto.he.lattice import ERROR_BOUND, Parameters, Sample, twist
 from fastlloyd.errors import InternalError
-from tests.unit.crypto.he.test_ckks import opened
+from fastlloyd.protocols.vertical_he.he import exact
+from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder, encrypt_integers
+from fastlloyd.protocols.vertical_he.he.exact import Products
+from fastlloyd.protocols.vertical_he.he.lattice import ERROR_BOUND, Parameters, Sample, twist
+from tests.unit.protocols.vertical_he.he.test_ckks import opened
 
 FORMS = [(2048, 40, 10), (2048, 48, 16), (2048, 53, 17), (4096, 60, 19)]
 

@@ -19,11 +19,17 @@ from hypothesis import strategies as st
 from fastlloyd.errors import ConfigError, DataError, RangeError
 from fastlloyd.privacy.accountant import SAMPLER_DELTA, spent
 from fastlloyd.privacy.release import SKETCH_ROWS, Release
-from fastlloyd.privacy.sketch.encoding import level_bits, pack_sketch, sketch_bytes, unpack_sketch
-from fastlloyd.privacy.sketch.hash import RECORDS_PER_NONCE, cell_blocks, raw_maxima
-from fastlloyd.privacy.sketch.level import MAX_PHANTOMS, level_table, phantom_table, phantoms_for, row_epsilon
-from fastlloyd.privacy.sketch.release import change_release, paper_phantoms, sketch_release
-from fastlloyd.privacy.sketch.sketch import Levels, SketchShape, join_levels, make_sketch, party_phantoms
+from fastlloyd.protocols.vertical_dp.sketch.encoding import level_bits, pack_sketch, sketch_bytes, unpack_sketch
+from fastlloyd.protocols.vertical_dp.sketch.hash import RECORDS_PER_NONCE, cell_blocks, raw_maxima
+from fastlloyd.protocols.vertical_dp.sketch.level import (
+    MAX_PHANTOMS,
+    level_table,
+    phantom_table,
+    phantoms_for,
+    row_epsilon,
+)
+from fastlloyd.protocols.vertical_dp.sketch.release import change_release, paper_phantoms, sketch_release
+from fastlloyd.protocols.vertical_dp.sketch.sketch import Levels, SketchShape, join_levels, make_sketch, party_phantoms
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import derive, keystream
 from fastlloyd.randomness.secret import SecretRandom

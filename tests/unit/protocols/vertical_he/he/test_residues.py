@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastlloyd.crypto.he.residues import SEED_BYTES, Halves, check_nonzero, check_uniform, object_bytes, pack, unpack
+from fastlloyd.protocols.vertical_he.he.residues import (
+    SEED_BYTES,
+    Halves,
+    check_nonzero,
+    check_uniform,
+    object_bytes,
+    pack,
+    unpack,
+)
 
 PRIMES = (1125899906826241, 1073643521, 18014398509404161)
 BITS = tuple(prime.bit_length() for prime in PRIMES)

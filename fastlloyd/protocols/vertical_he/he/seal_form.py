@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.he.residues import SEED_BYTES, Halves
+from fastlloyd.protocols.vertical_he.he.residues import SEED_BYTES, Halves
 
 HEADER = struct.Struct("<HBBBBHQ")
 ZSTD = 2

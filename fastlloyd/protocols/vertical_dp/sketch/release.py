@@ -10,8 +10,8 @@ import math
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.release import SKETCH_ROWS, Release
-from fastlloyd.privacy.sketch.level import phantoms_for
-from fastlloyd.privacy.sketch.sketch import GRID_PHANTOMS, SketchShape
+from fastlloyd.protocols.vertical_dp.sketch.level import phantoms_for
+from fastlloyd.protocols.vertical_dp.sketch.sketch import GRID_PHANTOMS, SketchShape
 
 ZERO_OUT = "zero-out of one user's row"
 _NAME = "partition sketches"

@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("tenseal")
 
-from fastlloyd.crypto.he.ckks import Context, Refresher
-from fastlloyd.crypto.he.keyshare import KeyShare, add_parts, join_relin_key, read_part, relin_variance
-from fastlloyd.crypto.he.lattice import Parameters, Sample, multiply_residues
-from fastlloyd.crypto.he.residues import pack_half, unpack_half
+from fastlloyd.protocols.vertical_he.he.ckks import Context, Refresher
+from fastlloyd.protocols.vertical_he.he.keyshare import KeyShare, add_parts, join_relin_key, read_part, relin_variance
+from fastlloyd.protocols.vertical_he.he.lattice import Parameters, Sample, multiply_residues
+from fastlloyd.protocols.vertical_he.he.residues import pack_half, unpack_half
 from fastlloyd.protocols.vertical_he.math import lwe
 from fastlloyd.randomness.secret import SecretRandom
 

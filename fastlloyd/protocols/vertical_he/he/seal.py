@@ -13,9 +13,9 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from fastlloyd.crypto.he.seal_form import compressed_part
 from fastlloyd.crypto.hidden_file import HiddenFile
 from fastlloyd.errors import ConfigError
+from fastlloyd.protocols.vertical_he.he.seal_form import compressed_part
 
 
 @cache

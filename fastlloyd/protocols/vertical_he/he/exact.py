@@ -44,9 +44,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.he.ckks import Context
-from fastlloyd.crypto.he.lattice import Sample, scale_residues, twist
 from fastlloyd.errors import InternalError
+from fastlloyd.protocols.vertical_he.he.ckks import Context
+from fastlloyd.protocols.vertical_he.he.lattice import Sample, scale_residues, twist
 
 _UNIT = 2.0**-53
 _MOST_ERROR = 0.25

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 pytest.importorskip("tenseal")
 
-from fastlloyd.crypto.he import ckks, seal
-from fastlloyd.crypto.he.ckks import Context, KeyHolder, Refresher, encrypt_integers
-from fastlloyd.crypto.he.lattice import MAX_INTEGER, Parameters, check_integers
 from fastlloyd.errors import ConfigError, RangeError
+from fastlloyd.protocols.vertical_he.he import ckks, seal
+from fastlloyd.protocols.vertical_he.he.ckks import Context, KeyHolder, Refresher, encrypt_integers
+from fastlloyd.protocols.vertical_he.he.lattice import MAX_INTEGER, Parameters, check_integers
 
 SMALL = Parameters(2048, (48,))
 CHAIN = Parameters(8192, (50, 40, 50))
@@ -40,7 +40,7 @@ def test_insecure_parameters_are_refused(degree: int, bits: tuple[int, ...]) -> 
 
 
 def test_seal_s_own_security_level_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastlloyd.crypto.he.lattice.MAX_MODULUS_BITS", {2048: 100})
+    monkeypatch.setattr("fastlloyd.protocols.vertical_he.he.lattice.MAX_MODULUS_BITS", {2048: 100})
     with pytest.raises(ConfigError, match="128-bit security"):
         Context(Parameters(2048, (57,)))
 

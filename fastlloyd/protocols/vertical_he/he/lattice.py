@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.he.residues import half_bytes, object_bytes
 from fastlloyd.errors import ConfigError, RangeError
+from fastlloyd.protocols.vertical_he.he.residues import half_bytes, object_bytes
 
 ERROR_BOUND = 21
 """Largest absolute error of one coefficient of a symmetric encryption (SEAL: centred binomial of 2 x 21 bits)."""

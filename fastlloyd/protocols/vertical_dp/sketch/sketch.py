@@ -16,7 +16,7 @@ from the shared key, so that each party enters a phantom into its own coordinate
 1. *The grid's row.* Let G_c be the highest level among the users and phantoms of grid cell c, and
    G'_c = max(G_c, alpha_min). Under an ideal hash function the cells are independent, as each user is in one cell.
 2. *One user.* Counting a user or not changes one cell, from N to N + 1 users. By the bound at the head of
-   `privacy/sketch/level.py` every probability of G'_c changes by a factor within e^(+-epsilon'), epsilon' =
+   `level.py` every probability of G'_c changes by a factor within e^(+-epsilon'), epsilon' =
    ln(1 + 1 / n_p), whatever N is, so also for a user who is alone in the cell. Hence the row (G'_c)_c is epsilon'-DP.
 3. *Post-processing.* Party l's entry for its cluster a is max(alpha_min, highest level of users and phantoms with
    coordinate a) = max over the cells c with c_l = a of G'_c. So what all parties send together is a function of
@@ -43,8 +43,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError, DataError
-from fastlloyd.privacy.sketch.hash import cell_blocks, raw_maxima
-from fastlloyd.privacy.sketch.level import (
+from fastlloyd.protocols.vertical_dp.sketch.hash import cell_blocks, raw_maxima
+from fastlloyd.protocols.vertical_dp.sketch.level import (
     WORD_BITS,
     LevelTable,
     PhantomTable,

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from fastlloyd.crypto.he.lattice import ERROR_VARIANCE, Parameters, most_bits
 from fastlloyd.errors import ConfigError
+from fastlloyd.protocols.vertical_he.he.lattice import ERROR_VARIANCE, Parameters, most_bits
 from fastlloyd.protocols.vertical_he.math.circuit import RINGS as CIRCUIT_RINGS
 from fastlloyd.protocols.vertical_he.math.scales import RINGS
 

@@ -28,11 +28,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.crypto.he.lattice import Parameters, Sample, check_integers, slot_order, twist
-from fastlloyd.crypto.he.residues import Halves, check_nonzero, check_uniform, pack, unpack
-from fastlloyd.crypto.he.seal import Exchange, library, unsupported
-from fastlloyd.crypto.he.seal_form import SealForm
 from fastlloyd.errors import ConfigError, InternalError
+from fastlloyd.protocols.vertical_he.he.lattice import Parameters, Sample, check_integers, slot_order, twist
+from fastlloyd.protocols.vertical_he.he.residues import Halves, check_nonzero, check_uniform, pack, unpack
+from fastlloyd.protocols.vertical_he.he.seal import Exchange, library, unsupported
+from fastlloyd.protocols.vertical_he.he.seal_form import SealForm
 
 
 class Context:
