@@ -58,7 +58,8 @@ def make_dossier(run: PlannedRun) -> Dossier:
         summary=tuple(summarise(run)),
         sections=sections,
         made_by=f"Made by fastlloyd {__version__} from the run file and public facts alone; no records were opened. "
-        f"Explanations and proofs: docs/data-protection.md, docs/security.md and docs/privacy.md of this version.",
+        f"What proves each claim: docs/claims.md of this version; explanations: docs/data-protection.md, "
+        f"docs/security.md and docs/privacy.md.",
     )
 
 
@@ -189,7 +190,7 @@ def _staying(run: PlannedRun) -> Iterator[Block]:
     told = run.flow
     own = "columns and ids" if run.vertical else "records"
     rows = [
-        (f"each site's {own}", "at that site, in its own file and in the memory of its own process"),
+        (f"each site's {own}", "at that site: in its own file or database, and in its own process (memory, or disk)"),
         ("whatever leaves", "described by the package that adds this protocol" if told is None else told.records),
     ]
     if told is not None:
@@ -202,9 +203,9 @@ def _leaving(run: PlannedRun) -> Iterator[Block]:
     told = run.flow
     if told is not None:
         yield Text(
-            "Every message of this run, and what can be read in it. Messages travel inside TLS 1.3; outside it only "
-            "START, VERDICT, ABORT and DONE (and, without a roster, certificates) can be read by the network, which "
-            "also sees who sends how much to whom, and when."
+            "Every message of this run, and what can be read in it. Messages travel inside TLS 1.3; outside it the "
+            "network can read START, VERDICT, ABORT, its acknowledgement and DONE (and, without a roster, "
+            "certificates). It also sees who sends how much to whom, and when."
         )
         rows = [(one.name, one.about, one.route, one.server, one.others) for one in told.sent(run.facts)]
         reader, rest = told.readers

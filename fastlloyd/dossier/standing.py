@@ -77,18 +77,19 @@ def files(*, labels: bool) -> Listing:
 
 
 FILES_NOTE = Text(
-    "Records are read from the site's own file and held in memory; the program writes no copy of them, unless they "
-    "need more than --memory allows (by default a quarter of the machine). Then it works on a copy on the disk of the "
-    "state directory, or of --output without one: a file without a name, mode 0600, that nobody can open by a path and "
-    "that is gone when the process ends, however that comes; its blocks stay on the disk until they are used again. "
+    "Records are read from the site's own file or database and held in memory; the program writes no copy of them, "
+    "unless they need more than --memory allows (by default a quarter of the machine), or a database's answer is "
+    "larger than 16 MB. Then it works on a copy on the disk, of the state directory (of --output without one) or, for "
+    "an answer, of temporary files: a file to which no path leads, mode 0600, that is gone when the process ends, "
+    "however that comes; its blocks stay on the disk until they are used again. "
     "Memory is not overwritten after use, and swap and core dumps are the host's matter. No period of retention is "
     "built in: each site must set its own, and delete."
 )
 
 KEYS = Items(
     (
-        "Each party makes its own key with fastlloyd keygen. The private key never leaves its machine; it is not "
-        "encrypted, so the file system must protect it.",
+        "Each party makes its own key with fastlloyd keygen. The program sends no private key anywhere; only an "
+        "aggregator needs a copy of the server's. Keys are not encrypted, so the file system must protect them.",
         "The roster pins the certificate of every party: nobody else is let in, and no authority can vouch for a "
         "stranger. It proves something only if the fingerprints were compared by telephone or in person.",
         "Links are TLS 1.3 with certificates on both sides. Secrets of masks are made anew for each run.",

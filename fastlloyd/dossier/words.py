@@ -56,8 +56,8 @@ def promise_words(epsilon: float, delta: float, unit: str, neighbours: str = ADD
     return [
         f"Take {unit}. Compare two worlds: {worlds(neighbours)}, and all else is the same. The chance of any outcome "
         f"in the one world is at most {factor_words(epsilon)} times its chance in the other{plus}. This holds for "
-        "everything that those whom the promise is against receive in this run, for whatever they compute from it, "
-        "and whatever else they know.",
+        "all messages that those whom the promise is against receive in this run (not for when they come), for "
+        "whatever they compute from them, and whatever else they know.",
         example,
         *(_delta_words(delta) if delta > 0.0 else []),
     ]

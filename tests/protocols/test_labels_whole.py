@@ -47,6 +47,8 @@ def test_label_gives_the_labels_of_the_run(tmp_path, protocol, missing):
         argv = ["--centroids", str(folder / "centroids.csv"), "--data", str(tmp_path / f"site_{client}.csv")]
         assert label([*argv, "--missing", missing, "--out", str(tmp_path / "again.csv")]) == 0
         assert (tmp_path / "again.csv").read_text() == written
+        modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+        assert modes.pop("config.toml") == 0o644 and set(modes.values()) == {0o600}, modes
 
 
 def test_rows_of_a_demonstration_are_those_of_the_set(tmp_path):

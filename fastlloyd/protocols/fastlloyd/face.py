@@ -50,8 +50,8 @@ from fastlloyd.run.session import Face, Session
 from fastlloyd.wire.header import PartyId
 
 _AGAINST = (
-    "any single other client, over all messages to it (the server sees masked values only; it knows the noise, and can "
-    "take it off where a client's masks or the result reach it)"
+    "any single other client, over all messages to it (not against the server: it gets masked vectors, but knows the "
+    "noise, and can take it off where a client's masks or the result reach it)"
 )
 
 

@@ -131,11 +131,7 @@ def data_flow(protocol: str, facts: Mapping[str, Any]) -> Flow:
         records=f"only inside one vector a round, of sums over this site's records under a mask{noise}; {reader}",
         labels=OWN_LABELS,
         result=f"{result}: all clients"
-        + (
-            "; the server sees the sums that they follow from"
-            if in_pairs
-            else "; the server gets none of it from the run"
-        ),
+        + ("; the server sees the sums that they follow from" if in_pairs else "; no message shows it to the server"),
         messages=(
             *BEGINNING,
             HELLO,

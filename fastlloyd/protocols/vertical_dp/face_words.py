@@ -43,7 +43,7 @@ _BEFORE = (
         name="BlindedIds, OpenedIds (intersect)",
         about="find the people whom all parties have",
         route="party to party",
-        server="nothing: not even the number of common ids",
+        server="nothing; all lists have N points, so not the number of common ids either",
         others="the common ids (see below)",
         types=(numbers.BLINDED_IDS, numbers.OPENED_IDS),
         when=lambda facts: facts.get("align") == "intersect",
