@@ -191,8 +191,10 @@ def same_bits(label: str) -> Iterator[None]:
         yield
 
 
-def watch(case: Case, own: Mapping[PartyId, Any], patch: pytest.MonkeyPatch, label: str = "bits") -> View:
-    """Run a session and keep what the server received."""
+def watch(
+    case: Case, own: Mapping[PartyId, Any], patch: pytest.MonkeyPatch, label: str = "bits", viewer: PartyId = SERVER
+) -> View:
+    """Run a session and keep what the server, or another viewer, received."""
     view = View()
     face = find_face(case.protocol)
     config, common = face.gather(case.config, case.n)
@@ -213,7 +215,7 @@ def watch(case: Case, own: Mapping[PartyId, Any], patch: pytest.MonkeyPatch, lab
         return hashlib.sha256(purpose + bytes([list(view.keys).index((secret, purpose))])).digest()
 
     def tap(sender: PartyId, receiver: PartyId, header: Any, body: bytes) -> bytes:
-        if receiver == SERVER:
+        if receiver == viewer:
             view.received.append((sender.rank, NAMES[header.type], header.round, body))
         if sender == SERVER:
             view.sent.append(body)
@@ -258,11 +260,11 @@ def neighbour(own: Any, *, remove: bool) -> Any:
     return replace(own, raw_points=points)
 
 
-def two_views(case: Case, remove: bool, patch: pytest.MonkeyPatch) -> tuple[View, View]:
-    """What the server sees of two neighbouring tables; their results must differ, else nothing is shown."""
+def two_views(case: Case, remove: bool, patch: pytest.MonkeyPatch, viewer: PartyId = SERVER) -> tuple[View, View]:
+    """What a party sees of two neighbouring tables; their results must differ, else nothing is shown."""
     own = loaded(case)
     other = {**own, CHANGED: neighbour(own[CHANGED], remove=remove)}
-    views = [watch(case, each, patch) for each in (own, other)]
+    views = [watch(case, each, patch, viewer=viewer) for each in (own, other)]
     assert views[0].files and views[0].files[0] != views[1].files[0]
     return views[0], views[1]
 
@@ -295,6 +297,17 @@ def test_the_server_receives_the_same(name: str, remove: bool, monkeypatch: pyte
         # The keys of what it does get are none that it can know, and others in every run.
         known = b"".join(body for *_, body in one.received) + b"".join(one.sent)
         assert one.keys and not any(secret in known or secret.hex().encode() in known for secret, _ in one.keys)
+
+
+@pytest.mark.parametrize("name", ["vertical-dp", "vertical-plain"])
+def test_a_result_that_the_server_keeps_reaches_no_other_party(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The server signs it, and its signature goes to all.
+    one, two = two_views(CASES[name], False, monkeypatch, PartyId(2))
+    assert not one.differences(two, {})
+    assert "TOTALS" in {entry[1] for entry in one.received}
+    sign_the_digest(monkeypatch)
+    one, two = two_views(CASES[name], False, monkeypatch, PartyId(2))
+    assert one.differences(two, {}) == ["TOTALS of client 0"]  # what the server's signature gave away
 
 
 def test_every_protocol_and_every_masking_is_tried() -> None:
