@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import RangeError
 from fastlloyd.field.draw import Expansion, draw, expected_bytes
+from fastlloyd.field.fraction import is_positive
 from fastlloyd.field.pack import Rows, pack, row_type, unpack
 from fastlloyd.field.residue import (
     LARGEST_EXACT,
@@ -42,7 +43,7 @@ from fastlloyd.randomness.secret import SecretRandom
 
 __all__ = ["MAX_PRIMES", "MAX_RECORDS", "Elements", "Field", "choose_field"]
 
-MAX_PRIMES = 8
+MAX_PRIMES = 19
 MAX_RECORDS = 1 << 29
 """Sums of so many centred residues are still within 2^52."""
 
@@ -133,6 +134,12 @@ class Field:
                 elements[i] = np.remainder(integers, p)
         return elements if 2 * size < min(self.primes) else self._reduce(elements)
 
+    def powers_of_two(self, exponents: NDArray[np.int64]) -> Elements:
+        """Return the elements 2^a for exponents of shape S, 0 or more; shape (primes, *S)."""
+        most = int(exponents.max(initial=0))
+        table = np.array([[pow(2, a, p) for a in range(most + 1)] for p in self.primes], dtype=np.float64)
+        return self._reduce(np.ascontiguousarray(table[:, exponents]))
+
     def decode(self, elements: Elements) -> NDArray[Any]:
         """Return the integers in [-largest, largest] as Python integers, in an object array."""
         return self.decode_wide(elements).integers()
@@ -153,13 +160,9 @@ class Field:
     def positive(self, elements: Elements) -> NDArray[np.bool_]:
         """Tell where the integers in [-largest, largest] are above 0, for elements of shape (primes, *S).
 
-        The sign of an integer is that of its first digit that is not 0: the digits after it are worth less than 1 / 2.
+        `field/fraction.py` says why it is exact.
         """
-        digits = mixed_radix(elements, self.primes)
-        value = digits[-1]
-        for digit in digits[-2::-1]:
-            value = np.where(value == 0.0, digit, value)
-        return np.asarray(value > 0.0)
+        return is_positive(elements, self.primes)
 
     def reduce(self, values: Elements) -> Elements:
         """Reduce integers of at most 2^52 in size, one row of them for each prime; gives a new array."""
@@ -331,7 +334,7 @@ def choose_field(largest: int) -> Field:
     Raises
     ------
     RangeError
-        More than 8 primes of 24 bits would be needed; names the mend.
+        More than 19 primes of 24 bits would be needed; names the mend.
     """
     need = 2 * largest
     large, small = (primes_below(1 << bits, MAX_PRIMES) for bits in (PRIME_BITS, _SMALL_PRIME_BITS))

@@ -24,6 +24,8 @@ LARGEST_EXACT = 1 << 52
 """What may be reduced: integers of at most this size."""
 
 _BLOCK = 1 << 15
+# Products that OpenBLAS computes without asking other threads, whose waking takes longer where cores are busy.
+_ONE_THREAD = 1 << 18
 
 
 def is_prime(number: int) -> bool:
@@ -67,6 +69,17 @@ def mixed_radix(elements: Elements, primes: tuple[int, ...]) -> Elements:
             rows[i] *= float(inverse - p if inverse > p // 2 else inverse)
             reduce_row(rows[i], p)
     return digits
+
+
+def narrow_matmul(left: Elements, right: Elements) -> Elements:
+    """Multiply a small matrix and one of many columns, in pieces that stay in the cache and on one thread."""
+    rows, inner = left.shape
+    product = np.empty((rows, right.shape[1]))
+    width = max(1, _ONE_THREAD // (rows * inner))
+    for start in range(0, right.shape[1], width):
+        part = slice(start, start + width)
+        product[:, part] = left @ right[:, part]
+    return product
 
 
 def _rows(values: Elements) -> Elements:

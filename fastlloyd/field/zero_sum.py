@@ -21,7 +21,6 @@ from __future__ import annotations
 import struct
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastlloyd.field.lagrange import Code
 from fastlloyd.field.prime import Elements
@@ -71,19 +70,19 @@ def zero_sum_mask(
     return total
 
 
-def constant_with_sum(code: Code, sums: NDArray[np.int64]) -> Elements:
+def constant_with_sum(code: Code, sums: Elements) -> Elements:
     """Return constants whose sum over beta_1..beta_l is prescribed: what every client adds for it.
 
     Parameters
     ----------
     code : Code
-    sums : int64 array, shape S
-        At most 2^26 in size.
+    sums : array, shape (primes, *S)
+        Field elements.
 
     Returns
     -------
     float64 array, shape (primes, *S)
-        Congruent to sums / l and at most 2^50 in size: not reduced.
+        Congruent to sums / l and at most 2^47 in size: not reduced.
     """
-    inverses = [float(pow(code.segments, -1, p)) for p in code.field.primes]
-    return np.multiply.outer(inverses, sums.astype(np.float64))
+    inverses = np.array([float(pow(code.segments, -1, p)) for p in code.field.primes])
+    return np.asarray(inverses.reshape(-1, *(1,) * (sums.ndim - 1)) * sums)

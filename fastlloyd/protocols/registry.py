@@ -119,7 +119,12 @@ ROWS = (
     ),
     Row("kfed", f"{_HERE}.kfed", "horizontal", "k-FED: one exchange of local centres in the clear"),
     Row(
-        "secfc", f"{_HERE}.secfc", "horizontal", "SecFC: exact k-means over coded shares, without noise", resumes=False
+        "secfc",
+        f"{_HERE}.secfc",
+        "horizontal",
+        "SecFC: exact k-means over coded shares, without noise",
+        resumes=False,
+        results=2,
     ),
     Row(
         "vertical-dp",

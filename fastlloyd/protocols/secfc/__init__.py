@@ -13,6 +13,7 @@
 `math/differences.py` the differences whose signs are asked for, on shares
 `math/coded.py`       what a client computes on its shares: lines 11 to 13
 `math/signs.py`       the values that the server decodes in place of distances
+`math/memory.py`      comparisons that are settled already, and are not sent again
 `math/tournament.py`  the nearest centre from comparisons: lines 21 and 25
 `math/clusters.py`    the clusters that have points
 `math/masks.py`       what hides a round's answers; `math/rotation.py`: the secret rotation of all records

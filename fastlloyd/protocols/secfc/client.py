@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.party.effects import Attest, Party, Publish, Receive, Record, Send
-from fastlloyd.protocols.secfc.math.attempt import Attempt
+from fastlloyd.protocols.secfc.math.attempt import Attempt, stop_copies
 from fastlloyd.protocols.secfc.math.coded import Coder
 from fastlloyd.protocols.secfc.math.differences import JoinedDifferences, Question, Step
 from fastlloyd.protocols.secfc.math.masks import RoundMasks, ServerDigest
+from fastlloyd.protocols.secfc.math.memory import UNNUMBERED, Memory
 from fastlloyd.protocols.secfc.math.rotation import turn_back
+from fastlloyd.protocols.secfc.math.signs import dummy_bits
 from fastlloyd.protocols.secfc.math.totals import least_inertia
 from fastlloyd.protocols.secfc.messages import CodedValues, Finished, Signs, SignsFormat
 from fastlloyd.protocols.secfc.plan import Plan
@@ -108,13 +110,16 @@ def client(
     """
     coder = Coder(plan.code, shares.elements)
     exchange = _Exchange(me, plan, coder, seed, run_id)
+    memory, met = exchange.memory, set[bytes]()
     ended: list[Attempt] = []
     yield Record(plan.all_releases())
     for numbers in plan.passes:
-        courses = [Attempt(plan, coder, number) for number in numbers]  # line 7, from the public seed
+        courses = [Attempt(plan, coder, number, memory) for number in numbers]  # line 7, from the public seed
+        stop_copies(courses, met)
         while running := [course for course in courses if course.state == "on"]:  # line 9
             yield from exchange.step([course.step() for course in running])  # lines 10 to 25
-        ended += courses
+            stop_copies(running, met)
+        ended += [course for course in courses if course.state != "copy"]
     best = 0
     if len(ended) > 1:
         best = int((yield from exchange.step([least_inertia(plan, coder, [course.labels for course in ended])]))[0][0])
@@ -135,7 +140,7 @@ def client(
         raw_inertia=local_inertia(raw_points, raw_labels, turned) if turned is not None and kept else None,
         included=tuple(history),
         present=present,
-        start=best,
+        start=ended[best].number,
         state=ended[best].state,
     )
 
@@ -147,6 +152,8 @@ class _Exchange:
         self._me, self._plan, self._coder, self._seed = me, plan, coder, seed
         self._replies = ServerDigest(run_id)
         self._t = 0
+        self.memory = Memory(coder.records)
+        """What the server has settled already."""
         self.history: list[tuple[PartyId, ...]] = []
         """Per step, the clients whose answers were decoded."""
 
@@ -182,7 +189,11 @@ class _Exchange:
         kind = "last" if all(question.last for question in questions) else "more"
         masks = self._masks()
         order, secrets = masks.shuffled(joined.count), masks.signs(joined.count)
-        data = self._coder.mask(joined, order, secrets, masks)  # lines 12 and 13
+        numbers, least = _numbers(questions)
+        asked = self.memory.unknown(numbers)
+        # What is known already is not sent again: another value takes its place.
+        dummies = np.where(asked, -1, dummy_bits(secrets, least, self._plan.dummy_bits))
+        data = self._coder.mask(joined, order, secrets, masks, dummies)  # lines 12 and 13
         yield Send((SERVER,), CodedValues(data, kind), self._t)
         shape = SignsFormat(joined.count, self._plan.clients)
         reply: Signs = yield Receive(SERVER, Signs, self._t, shape)  # lines 18 to 23
@@ -196,14 +207,26 @@ class _Exchange:
         positive = np.empty(joined.count, dtype=np.bool_)
         positive[order] = reply.positive
         ends = np.cumsum([question.differences.count for question in questions])
-        return reply, np.split(positive ^ secrets.flipped, ends[:-1])
+        return reply, np.split(self.memory.settle(numbers, asked, positive ^ secrets.flipped), ends[:-1])
 
     def _masks(self) -> RoundMasks:
         """Return the masks of the next answer."""
         # Differs from the paper: without them the server could decode what each segment adds.
         plan, replies = self._plan, self._replies.digest
-        return RoundMasks(plan.code, self._me.rank, seed=self._seed, replies=replies, round_=self._t)
+        return RoundMasks(
+            plan.code, self._me.rank, seed=self._seed, replies=replies, round_=self._t, mantissa=plan.mantissa_bits
+        )
 
     def _wrong(self, text: str) -> PeerError:
         """Blame the server for a reply."""
         return PeerError(f"the server's reply to message {self._t} {text}; look at its version", rank=SERVER.rank)
+
+
+def _numbers(questions: Sequence[Question]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return what all questions compare, and the least bits of what may stand for it."""
+    numbers, least = [], []
+    for question in questions:
+        nothing = np.full(question.differences.count, UNNUMBERED, dtype=np.int64)
+        numbers.append(nothing if question.numbers is None else question.numbers)
+        least.append(np.zeros_like(nothing) if question.least_bits is None else question.least_bits)
+    return np.concatenate(numbers), np.concatenate(least)

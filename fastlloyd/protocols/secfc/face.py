@@ -52,7 +52,7 @@ from fastlloyd.wire.header import PartyId
 _NOT_PRIVATE = (
     "the result is exact: every client learns the cluster of every point in every iteration{starts}; the server learns "
     "how many clusters have points in each iteration and, of comparisons whose points, clusters and outcomes it cannot "
-    "tell, how close they are, but for a factor of up to 2^17"
+    "tell, how close they are, blurred over 64 octaves"
 )
 
 

@@ -51,7 +51,7 @@ _OWN = (
         name="CodedValues",
         about="comparisons of distances and of their totals, computed on shares, masked, blurred and in a secret order",
         route=UP,
-        server="with the others: how close comparisons are, but for a factor of up to 2^17, of records, clusters and "
+        server="with the others: how close comparisons are, blurred over 64 octaves, of records, clusters and "
         "starts that it cannot tell; how many clusters are in use",
         others="never sent to them",
         types=(numbers.CODED_VALUES,),
@@ -98,7 +98,7 @@ def who_sees(protocol: str, parameters: Mapping[str, Any]) -> Sights:
             Sight(
                 "the server",
                 "how many records there are and how many clusters are in use; of comparisons whose record, clusters, "
-                "start and outcome it cannot tell, how close they are, blurred by a factor of up to 2^17",
+                "start and outcome it cannot tell, how close they are, blurred over 64 octaves",
                 "the masks, which any client can take off",
             ),
             Sight(

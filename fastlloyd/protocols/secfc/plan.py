@@ -10,6 +10,7 @@ Source: SecFC, §4.1, App. A; docs/secfc.md, "The arithmetic, byte by byte".
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +22,13 @@ from fastlloyd.party.plain_plan import PlainPlan, alike
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.secfc.math.onion import sealed_bytes
 from fastlloyd.protocols.secfc.math.rotation import squared_norm_bound
-from fastlloyd.protocols.secfc.math.signs import largest_difference, largest_value
+from fastlloyd.protocols.secfc.math.signs import (
+    bits_in_common,
+    distance,
+    largest_difference,
+    largest_value,
+    mantissa_bits,
+)
 from fastlloyd.protocols.secfc.math.tournament import count_rounds
 from fastlloyd.protocols.secfc.parameters import PublicParameters
 from fastlloyd.protocols.secfc.settings import DEFAULT_ITERATIONS, settle_code
@@ -150,13 +157,54 @@ class Plan(PlainPlan):
         return self.n_total.bit_length() + _COIN_BITS
 
     @property
+    def squared_norm(self) -> int:
+        """Bound on the squared norm of a record on the grid."""
+        return squared_norm_bound(self.d, self.fraction_bits)
+
+    @property
+    def largest_difference(self) -> int:
+        """Bound on every D that is compared, in size; `math/` proves each."""
+        n = self.n_total
+        bounds = [largest_difference(n_total=n, squared_norm=self.squared_norm)]
+        if self.start == "separated":
+            bounds += [(4 * n * self.squared_norm) << self.coin_bits, 36 * self.squared_norm]
+        if self.starts > 1:
+            bounds.append((n * self.squared_norm) << _least_weight_bits(n))
+        return max(bounds)
+
+    @property
+    def dummy_bits(self) -> int:
+        """Octaves over which values that stand for no comparison are spread: those of squared distances."""
+        return (4 * self.squared_norm).bit_length()
+
+    @property
+    def most_comparisons(self) -> int:
+        """Values of a run at most: of seeds, nearest seeds and groups, of all iterations, and of the choice."""
+        return self.starts * (self.n_total * self.k * (3 + self.iterations) + 1)
+
+    @property
     def weight_bits(self) -> int:
-        """log2(W) of `math/totals.py`: as large as the field takes."""
-        norms = self.n_total * squared_norm_bound(self.d, self.fraction_bits)
+        """log2(W) of `math/totals.py`: as large as other differences are anyway."""
+        norms, largest = self.n_total * self.squared_norm, self.largest_difference
         bits = _least_weight_bits(self.n_total)
-        while bits < _MOST_WEIGHT_BITS and largest_value(norms << (bits + 1)) <= self.field.largest:
+        while bits < _MOST_WEIGHT_BITS and norms << (bits + 1) <= largest:
             bits += 1
         return bits
+
+    @property
+    def mantissa_bits(self) -> int:
+        """Bits of the mantissas of factors: w of `math/signs.py`."""
+        return mantissa_bits(self.largest_difference, self.most_comparisons)
+
+    @property
+    def distance(self) -> float:
+        """How far all values of a run are at most from the law that `math/signs.py` proves things of."""
+        return distance(self.largest_difference, self.most_comparisons, self.mantissa_bits)
+
+    @property
+    def bits_in_common(self) -> float:
+        """What a value tells of its difference at most, in bits."""
+        return bits_in_common(self.largest_difference)
 
     @property
     def block_rows(self) -> int:
@@ -226,7 +274,6 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...], sizes
     _check_sizes(public, sizes)
     chosen = public.chosen
     segments, threshold = settle_code(chosen, public.clients)
-    field = choose_field(largest_value(_largest_difference(public, d)))
     plan = Plan(
         **alike(Plan, public, chosen, but=("segments", "threshold")),
         d=d,
@@ -234,9 +281,11 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...], sizes
         sizes=sizes,
         segments=segments,
         threshold=threshold,
-        primes=field.primes,
+        primes=(),
         iterations=public.rounds or DEFAULT_ITERATIONS,
     )
+    field = choose_field(largest_value(plan.largest_difference, plan.mantissa_bits))
+    plan = dataclasses.replace(plan, primes=field.primes)
     _check_messages(plan)
     return plan
 
@@ -244,18 +293,6 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...], sizes
 def _least_weight_bits(n_total: int) -> int:
     """Return the least log2(W): W is at least 2^24 N."""
     return n_total.bit_length() + _WEIGHT_BITS
-
-
-def _largest_difference(public: PublicParameters, d: int) -> int:
-    """Return a bound on every D that is compared, in size; `math/` proves each."""
-    n, chosen = public.n_total, public.chosen
-    squared_norm = squared_norm_bound(d, chosen.fraction_bits)
-    bounds = [largest_difference(n_total=n, squared_norm=squared_norm)]
-    if chosen.start == "separated":
-        bounds += [(4 * n * squared_norm) << (n.bit_length() + _COIN_BITS), 36 * squared_norm]
-    if chosen.starts > 1:
-        bounds.append((n * squared_norm) << _least_weight_bits(n))
-    return max(bounds)
 
 
 def fits_cap(size: int, cap: int, *, padded: bool) -> bool:

@@ -27,8 +27,37 @@ def reference(points: NDArray[np.int64], plan: Plan) -> list[Labels]:
         All records on the grid of 2^-q, in the order of the run.
     plan : Plan
     """
-    courses = [course(points, plan, number) for number in range(plan.starts)]
-    return max(courses, key=lambda history: _worth(points, history[-1], plan))
+    histories = [course(points, plan, number) for number in range(plan.starts)]
+    kept = [number for number, last in enumerate(copied_at(histories, plan)) if last is None]
+    return histories[max(kept, key=lambda number: _worth(points, histories[number][-1], plan))]
+
+
+def copied_at(histories: list[list[Labels]], plan: Plan) -> list[int | None]:
+    """Return for each start the place in its history where it ends, having come to clusters that a start had before.
+
+    None: it comes to no such clusters, so it goes on to its own end.
+    """
+    ends: list[int | None] = [None] * len(histories)
+    met: set[tuple[int, ...]] = set()
+    for numbers in plan.passes:
+        for step in range(plan.start_rounds, max(len(histories[number]) for number in numbers)):
+            for number in numbers:
+                history = histories[number]
+                if ends[number] is not None or step >= len(history):
+                    continue
+                if step > plan.start_rounds and (history[step] == history[step - 1]).all():
+                    continue
+                clusters = _partition(history[step], plan.k)
+                if clusters in met:
+                    ends[number] = step
+                met.add(clusters)
+    return ends
+
+
+def _partition(labels: Labels, k: int) -> tuple[int, ...]:
+    """Number the clusters by their first points; -1 for points in none."""
+    numbers = {k: -1}
+    return tuple(numbers.setdefault(label, len(numbers)) for label in labels.tolist())
 
 
 def course(points: NDArray[np.int64], plan: Plan, number: int) -> list[Labels]:

@@ -1,7 +1,7 @@
 """SecFC, Algorithm 1, from the server's side: decode, and tell signs.
 
 By the masks of `field/zero_sum.py` and `math/signs.py` it decodes, in an order that it does not know, numbers whose
-signs are fair coins and whose sizes are hidden but for 17 octaves, and nothing more of a polynomial. A client knows all
+signs are fair coins and whose sizes are blurred over 64 octaves, and nothing more of a polynomial. A client knows all
 masks, so a server and a client must not collude.
 
 Source: SecFC, Alg. 1, lines 18 to 23; §4.1 "Coded center update". Differs from the paper: the clients know whose signs

@@ -17,6 +17,7 @@ from fastlloyd.field.wide import LIMB_BITS, Wide
 from fastlloyd.protocols.secfc.math.clusters import FilledClusters
 from fastlloyd.protocols.secfc.math.start import coins, first_seed, random_labels
 from fastlloyd.protocols.secfc.plan import Plan
+from fastlloyd.protocols.secfc.reference import copied_at
 
 # Sums of coordinates are cut here, so that products with coordinates and their sums stay below 2^53 in float64.
 _LOW_BITS = 15
@@ -27,7 +28,8 @@ Labels = NDArray[np.int64]
 def run_pooled(points: NDArray[np.int64], plan: Plan) -> list[Labels]:
     """Run the algorithm on pooled records; return what the start of least inertia came to, as `run_course` does."""
     courses = [run_course(points, plan, number) for number in range(plan.starts)]
-    return courses[least_inertia(points, [history[-1] for history in courses], plan)]
+    kept = [history for history, end in zip(courses, copied_at(courses, plan), strict=True) if end is None]
+    return kept[least_inertia(points, [history[-1] for history in kept], plan)]
 
 
 def run_course(points: NDArray[np.int64], plan: Plan, number: int) -> list[Labels]:

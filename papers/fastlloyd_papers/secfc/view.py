@@ -62,8 +62,8 @@ def make_views(grid: NDArray[np.int64], plan: Plan, *, masked: bool, ordered: bo
         values = np.array([exact_differences(grid, labels, h, g) for h, g in pairs], dtype=object)
         values = values.reshape(len(pairs) * len(grid))
         if masked:
-            masks = sign_masks(len(values), key=key, round_=t)
-            values = values * masks.factors.astype(object) + masks.noise.astype(object)
+            factors, noise = sign_masks(len(values), key=key, round_=t, mantissa=plan.mantissa_bits).integers()
+            values = values * factors + noise
         if not ordered:
             values = values[rng.permutation(len(values))]
         views.append(View(labels=labels, pairs=pairs, values=values.reshape(len(pairs), len(grid))))

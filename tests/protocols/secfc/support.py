@@ -179,8 +179,8 @@ class Watch:
         watch = self
 
         class Watched(Attempt):
-            def __init__(self, plan, coder, number):
-                super().__init__(plan, coder, number)
+            def __init__(self, plan, coder, number, memory):
+                super().__init__(plan, coder, number, memory)
                 self.noted = [self.labels]
                 watch.courses.setdefault(id(coder), []).append(self.noted)
 

@@ -12,7 +12,7 @@ from sklearn.metrics import pairwise_distances_argmin
 from fastlloyd.protocols.secfc import messages as messages_module
 from fastlloyd.protocols.secfc import plan as plan_module
 from fastlloyd.protocols.secfc.messages import CenterShares, CodedValues, Finished, Signs
-from fastlloyd.protocols.secfc.reference import course, reference
+from fastlloyd.protocols.secfc.reference import copied_at, course, reference
 from fastlloyd.protocols.secfc.setup_messages import DataShares
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId, clients
 from tests.protocols.secfc.support import Run, mixture, named, run, uneven
@@ -35,9 +35,10 @@ CODES = [
 
 def equals_reference(outcome: Run) -> None:
     assert len(outcome.courses) == outcome.plan.starts
-    for number, ours in enumerate(outcome.courses):
-        theirs = course(outcome.points, outcome.plan, number)
-        assert [labels.tolist() for labels in ours] == [labels.tolist() for labels in theirs]
+    whole = [course(outcome.points, outcome.plan, number) for number in range(outcome.plan.starts)]
+    for ours, theirs, end in zip(outcome.courses, whole, copied_at(whole, outcome.plan), strict=True):
+        until = theirs if end is None else theirs[: end + 1]
+        assert [labels.tolist() for labels in ours] == [labels.tolist() for labels in until]
     expected = reference(outcome.points, outcome.plan)
     assert [labels.tolist() for labels in outcome.history] == [labels.tolist() for labels in expected]
     for party in clients(outcome.plan.clients):
@@ -239,6 +240,9 @@ def test_payload_is_what_the_complexity_analysis_says(m: int, d: int, starts: in
     outcome = run(points, 3, clients=m, rounds=4, settings={"membership": membership, "starts": starts})
     plan, meters = outcome.plan, outcome.meters
     assert plan.width == -(-d // plan.segments)
+    # Copies do not take part in the choice.
+    whole = [course(outcome.points, plan, number) for number in range(starts)]
+    kept = copied_at(whole, plan).count(None)
     for party in clients(m):
         points_shared = 60 if membership else len(outcome.own[party])
         counts = [c for (_, round_), c in meters[party].sent.items() if round_ == SETUP_ROUND]
@@ -249,14 +253,14 @@ def test_payload_is_what_the_complexity_analysis_says(m: int, d: int, starts: in
         # m_j d n / l: the client's own share stays where it is.
         expected = points_shared * plan.width * (m - 1) * plan.field.element_bytes
         assert sum(c.payload_bytes for c in counts) == expected + sealed
-        used = [[len(np.unique(labels)) for labels in course[:-1]] for course in outcome.courses]
+        used = [[len(np.unique(labels)) for labels in one[:-1]] for one in outcome.courses]
         up = [count for (to, round_), count in meters[party].sent.items() if to == SERVER and round_ < 1000]
         # One value for each comparison of a point, and of two starts.
-        values = sum(c - 1 for course in used for c in course) * 60 + starts - 1
+        values = sum(c - 1 for one in used for c in one) * 60 + kept - 1
         assert sum(count.payload_bytes for count in up) == values * plan.field.element_bytes
         # In ceil(log2 c) messages, the starts together; ceil(log2 R) for the choice; then "end" and Finished.
         steps = [max(c) for c in zip_longest(*used, fillvalue=0)]
-        messages = sum(max(1, (c - 1).bit_length()) for c in steps) + (starts - 1).bit_length()
+        messages = sum(max(1, (c - 1).bit_length()) for c in steps) + (kept - 1).bit_length()
         assert sum(count.messages for count in up) == messages + 2
     assert all(count.payload_bytes == 0 for count in meters[SERVER].sent.values())
 

@@ -61,13 +61,19 @@ def parts_of_segments(outcome: Run, start: str) -> tuple[np.ndarray, np.ndarray]
     segments = segments.reshape(len(x), plan.segments, plan.width).transpose(1, 0, 2).astype(object)
     masks = outcome.masks[1]
     secrets, order = masks.signs(len(x)), masks.shuffled(len(x))
+    factors, noise = secrets.integers()
     if start == "separated":
         first = first_seed(plan, len(x), 0)
         reached = np.cumsum(((x - x[first]) ** 2).sum(axis=1)).astype(object)
         coin = coins(plan, 0)[0]
         second = next(j for j, sum_ in enumerate(reached) if sum_ << plan.coin_bits > coin * reached[-1])
         near, new = (((segments - segments[:, [seed]]) ** 2).sum(axis=2) for seed in (first, second))
-        return ((new - near) * secrets.factors)[:, order], secrets.noise[order]
+        parts = ((new - near) * factors)[:, order]
+        # The first seed is at distance 0 from itself, which everybody knows: a power of two stands for it.
+        place = int(np.flatnonzero(order == first)[0])
+        power = secrets.spare[first] * plan.dummy_bits >> 25
+        parts[:, place], noise[first] = 0, noise[first] + factors[first] * (1 << int(power))
+        return parts, noise[order]
     # Of the three clusters the winner of the first two meets the third.
     labels = outcome.history[0]
     exact = scores(x, labels, [0, 1])
@@ -76,8 +82,8 @@ def parts_of_segments(outcome: Run, start: str) -> tuple[np.ndarray, np.ndarray]
     for u in range(plan.segments):
         sums = [segments[u][labels == h].sum(axis=0) for h in range(3)]
         values = [difference(segments[u][i], sums, labels, int(first[i]), 2) for i in range(len(x))]
-        parts[u] = (np.array(values, dtype=object) * secrets.factors)[order]
-    return parts, secrets.noise[order]
+        parts[u] = (np.array(values, dtype=object) * factors)[order]
+    return parts, noise[order]
 
 
 def scores(x: np.ndarray, labels: np.ndarray, clusters: list[int]) -> np.ndarray:
@@ -196,9 +202,11 @@ def test_t_plus_1_clients_would_see_more() -> None:
 
 def test_field_values_of_a_run_cannot_wrap() -> None:
     plan = plan_for(16_384, 100, 16, clients=16)
-    bound = largest_value(largest_difference(n_total=16_384, squared_norm=squared_norm_bound(100, 16)))
-    assert plan.field.largest >= bound > (1 << 20) * 16_384**4 * 100 * (1 << 32) // 4
-    assert len(plan.primes) == 5
+    bound = largest_value(
+        largest_difference(n_total=16_384, squared_norm=squared_norm_bound(100, 16)), plan.mantissa_bits
+    )
+    assert plan.field.largest >= bound > 16_384**4 * 100 * (1 << 30) << (plan.mantissa_bits + 65)
+    assert plan.mantissa_bits == 144 and len(plan.primes) == 13
 
 
 def test_nothing_secret_is_shown() -> None:
@@ -217,7 +225,7 @@ def test_the_masks_of_a_message_follow_every_sign_that_came_before(changed: int)
     for flip in (False, True):
         coder = Coder(plan.code, shares)
         exchange = _Exchange(PartyId(1), plan, coder, bytes(32), bytes(16))
-        step = exchange.step([Attempt(plan, coder, 0).step()])
+        step = exchange.step([Attempt(plan, coder, 0, exchange.memory).step()])
         assert isinstance(next(step), Send)
         effect = step.send(None)
         signs = np.zeros(effect.format.values, dtype=np.bool_)
@@ -229,6 +237,6 @@ def test_the_masks_of_a_message_follow_every_sign_that_came_before(changed: int)
         after = exchange._masks()
         for masks in (before, after):
             values = masks.sums((50,), 0).ravel()[:50]
-            orders.append((*masks.shuffled(50), *masks.signs(50).factors, *values))
+            orders.append((*masks.shuffled(50), *masks.signs(50).integers()[0], *values))
     assert orders[0] == orders[2]
     assert (np.array(orders[1]) == np.array(orders[3])).mean() < 0.1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fastlloyd.field.lagrange import Code
-from fastlloyd.field.prime import Field
+from fastlloyd.field.prime import Field, choose_field
 from fastlloyd.protocols.secfc.math import coded, differences
 from fastlloyd.protocols.secfc.math.clusters import FilledClusters
 from fastlloyd.protocols.secfc.math.masks import RoundMasks
@@ -27,48 +27,97 @@ from tests.protocols.secfc.support import mixture, named, run
 KEY = bytes(range(32))
 
 
-@given(difference=st.integers(-40, 40), round_=st.integers(0, 2**20))
-def test_the_sign_tells_the_winner_whatever_the_gap(difference: int, round_: int) -> None:
-    masks = sign_masks(200, key=KEY, round_=round_)
-    values = masks.factors * difference + masks.noise
-    assert (values != 0).all()
+@given(difference=st.integers(-40, 40), round_=st.integers(0, 2**20), mantissa=st.integers(64, 200))
+def test_the_sign_tells_the_winner_whatever_the_gap(difference: int, round_: int, mantissa: int) -> None:
+    masks = sign_masks(200, key=KEY, round_=round_, mantissa=mantissa)
+    factors, noise = masks.integers()
+    values = factors * difference + noise
     assert (((values > 0) ^ masks.flipped) == (difference >= 0)).all()
+    # Less than half a factor from the odd number's multiple: the size says nothing of the sign.
+    sizes, factors = np.maximum(values, -1 - values), np.abs(factors) // 2
+    odd = abs(2 * difference + 1)
+    assert ((factors * odd - factors // 2 <= sizes) & (sizes < factors * odd + factors // 2)).all()
 
 
-def test_factors_are_even_over_17_octaves_noise_is_uniform_and_signs_are_fair() -> None:
+@pytest.mark.parametrize("mantissa", [64, 65, 96, 149, 200])
+def test_residues_of_the_secrets_are_those_of_the_integers(mantissa: int) -> None:
+    ring = choose_field(largest_value(1 << 70, mantissa))
+    masks = sign_masks(100, key=KEY, round_=1, mantissa=mantissa)
+    ours = masks.elements(ring, slice(20, 90))
+    for elements, integers in zip(ours, masks.integers(), strict=True):
+        assert np.abs(elements).max() <= 2**23 + 2
+        assert (ring.decode(ring.reduce(elements)) == integers[20:90]).all()
+
+
+def test_secrets_are_those_of_the_documents_byte_by_byte() -> None:
+    mantissa, count, rest = 149, 300, 85
+    words = -(-rest // 32)
+    stream = keystream(KEY, struct.pack("<III", 7, 0, 0), 32 * 20 * count)
+    rows = keystream(KEY, struct.pack("<III", 7, 1, 0), 4 * (3 + 2 * words) * count)
+    taken = []
+    for at in range(0, len(stream), 32):
+        x, y, first, second = struct.unpack_from("<QQQQ", stream, at)
+        x |= 1 << 63
+        if y < x and first * x < 1 << 127 and second * x < 1 << 127:
+            taken.append((x, y))
+    factors, noise = sign_masks(count, key=KEY, round_=7, mantissa=mantissa).integers()
+    for i, (x, y) in enumerate(taken[:count]):
+        flags, low_0, low_1, *rests = struct.unpack_from(f"<{3 + 2 * words}I", rows, 4 * (3 + 2 * words) * i)
+        a, b = (
+            sum(word << 32 * j for j, word in enumerate(part)) % (1 << rest) for part in (rests[:words], rests[words:])
+        )
+        j = 1 + flags % 64
+        factor = ((x << rest) + a) << j
+        added = factor // 2 + (((y << rest) + b) << j) + (low_0 + (low_1 << 32)) % (1 << j)
+        tails = flags >> 6 & 1
+        assert (factors[i], noise[i]) == ((-2 * factor, -1 - added) if tails else (2 * factor, added))
+
+
+def log2(integers: np.ndarray) -> np.ndarray:
+    """Of integers of any size, to 2^-50."""
+    return np.array([math.log2(int(value)) for value in integers])
+
+
+def test_factors_are_even_over_64_octaves_noise_is_uniform_and_coins_are_fair() -> None:
     # Twenty comparisons: below 1e-6 for all.
-    masks = sign_masks(200_000, key=KEY, round_=7)
-    factors, noise = np.abs(masks.factors), np.abs(masks.noise)
-    octaves = np.floor(np.log2(factors / 8)).astype(int)
-    assert octaves.min() == 0 and octaves.max() == 16 and factors.max() < 1 << 20
-    assert stats.chisquare(np.bincount(octaves)).pvalue > 1e-8
+    masks = sign_masks(200_000, key=KEY, round_=7, mantissa=96)
+    both, added = masks.integers()
+    factors = np.abs(both) // 2
+    noise = np.where(masks.flipped, -1 - added, added) - factors // 2
+    assert ((both < 0) == masks.flipped).all() and (factors % 2 == 0).all()
+    assert (noise >= 0).all() and (noise < factors).all()
+    spread = log2(factors) - 96
+    assert spread.min() >= 0 and spread.max() <= 64
+    assert stats.kstest(spread / 64, "uniform").pvalue > 1e-8
+    # Within an octave too: 1 / f, not even.
+    assert stats.kstest(spread % 1, "uniform").pvalue > 1e-8
+    assert stats.kstest(2.0 ** (spread % 1) - 1, "uniform").pvalue < 1e-30
     assert stats.binomtest(int(masks.flipped.sum()), 200_000).pvalue > 1e-8
-    assert ((masks.factors < 0) == masks.flipped).all() and ((masks.noise < 0) == masks.flipped).all()
-    assert (noise >= 1).all() and (noise < factors).all()
-    for octave in range(8, 17):
-        chosen = octaves == octave
-        assert stats.kstest(factors[chosen] / (8 << octave) - 1, "uniform").pvalue > 1e-8
-        assert stats.kstest((noise[chosen] - 0.5) / (factors[chosen] - 1), "uniform").pvalue > 1e-8
-    # Independent of each other.
-    for one, other in (
-        (octaves % 2, masks.flipped),
-        (2 * noise > factors, masks.flipped),
-        (2 * noise > factors, octaves % 2),
-    ):
-        table = np.histogram2d(one, other, bins=2)[0]
-        assert stats.chi2_contingency(table).pvalue > 1e-8
+    part = np.array([int(e * 2**60 // f) for e, f in zip(noise, factors, strict=True)]) / 2.0**60
+    for octaves in range(0, 64, 8):
+        chosen = (spread >= octaves) & (spread < octaves + 8)
+        assert stats.kstest(part[chosen], "uniform").pvalue > 1e-8
+    # Also in the last bits, and independent of each other.
+    last = noise.astype(object) % 256
+    assert stats.chisquare(np.bincount(last.astype(int), minlength=256)).pvalue > 1e-8
+    assert stats.kstest(masks.spare / 2.0**25, "uniform").pvalue > 1e-8
+    halves = [masks.flipped, part > 0.5, spread > 32, spread % 1 > 0.5, masks.spare >= 1 << 24]
+    for i, one in enumerate(halves):
+        for other in halves[:i]:
+            table = np.histogram2d(one, other, bins=2)[0]
+            assert stats.chi2_contingency(table).pvalue > 1e-8
 
 
 def test_masks_differ_from_round_to_round_and_key_to_key() -> None:
-    one = sign_masks(500, key=KEY, round_=1)
-    assert (one.noise == sign_masks(500, key=KEY, round_=1).noise).all()
+    one = sign_masks(500, key=KEY, round_=1, mantissa=70)
+    assert (one.integers()[1] == sign_masks(500, key=KEY, round_=1, mantissa=70).integers()[1]).all()
     for key, round_ in ((KEY, 2), (bytes(32), 1)):
-        assert (one.factors != sign_masks(500, key=key, round_=round_).factors).mean() > 0.95
+        assert (one.integers()[0] != sign_masks(500, key=key, round_=round_, mantissa=70).integers()[0]).all()
 
 
 def test_the_order_is_that_of_48_bit_numbers_from_a_key_of_its_own() -> None:
     code, replies = Code(Field((101,)), 1, 1, 3), bytes(range(32, 64))
-    masks = RoundMasks(code, 1, seed=KEY, replies=replies, round_=5)
+    masks = RoundMasks(code, 1, seed=KEY, replies=replies, round_=5, mantissa=64)
     key = derive(KEY, b"fastlloyd secfc order of values", replies)
     for count in (0, 1, 2, 1000):
         stream = keystream(key, struct.pack("<III", 5, 0, 0), 6 * count)
@@ -80,11 +129,12 @@ def test_the_order_is_that_of_48_bit_numbers_from_a_key_of_its_own() -> None:
 def test_the_bound_of_the_field_is_nearly_reached_and_holds() -> None:
     # Two halves whose sizes have no common factor, in opposite corners: nothing is farther apart.
     n, d, bits = 41, 3, 8
-    bound = largest_value(largest_difference(n_total=n, squared_norm=squared_norm_bound(d, bits)))
+    bound = largest_value(largest_difference(n_total=n, squared_norm=squared_norm_bound(d, bits)), 80)
     corner = np.full(d, 1 << bits, dtype=object)
     whole = math.lcm(20, 21)
     sigma = [int((c * c).sum()) - 2 * int((c * corner).sum()) for c in (corner, -corner)]
-    largest = ((1 << 20) - 1) * whole**2 * (sigma[1] - sigma[0]) + (1 << 20) - 2
+    factor = ((1 << 80) - 1) << 64
+    largest = factor * (2 * whole**2 * (sigma[1] - sigma[0]) + 1) + factor // 2 - 1
     assert bound / 1.2 < largest <= bound
 
 

@@ -82,7 +82,14 @@ class Coder:
             found[:, rows] = ring.squared_norms(ring.subtract(self._points(rows), chosen))
         return found
 
-    def mask(self, differences: Differences, order: NDArray[np.int64], secrets: SignMasks, masks: RoundMasks) -> bytes:
+    def mask(
+        self,
+        differences: Differences,
+        order: NDArray[np.int64],
+        secrets: SignMasks,
+        masks: RoundMasks,
+        dummies: NDArray[np.int64],
+    ) -> bytes:
         """Return the masked values of some comparisons (`signs.py`).
 
         Parameters
@@ -94,6 +101,8 @@ class Coder:
             `masks.signs` of so many values.
         masks : RoundMasks
             Never used again.
+        dummies : int64 array, shape (count,)
+            Where 0 or more: the difference that is sent is two to that power, and not the one that was asked for.
 
         Returns
         -------
@@ -104,9 +113,15 @@ class Coder:
         rows = np.empty(len(order), dtype=ring.row_type)
         for number, block in enumerate(blocks(len(order))):
             values = masks.sums((block.stop - block.start,), number)
-            values += constant_with_sum(self.code, secrets.noise[block])
-            # Masks, noise, and residues times factors: below 2^51 + 2^44 + 2^43.
-            differences.add(values, block, secrets.factors[block].astype(np.float64))
+            factors, noise = secrets.elements(ring, block)
+            hidden = np.flatnonzero(dummies[block] >= 0)
+            if len(hidden):
+                noise[:, hidden] += ring.multiply(factors[:, hidden], ring.powers_of_two(dummies[block][hidden]))
+                noise = ring.reduce(noise)
+                factors[:, hidden] = 0.0
+            values += constant_with_sum(self.code, noise)
+            # Masks, noise, and residues times factors: below 2^51 + 2^48 + 2^47.
+            differences.add(values, block, factors)
             ring.write_rows(reduce_rows(values, ring.primes), out=rows[block])
         # Whole rows: moving the residues of each prime into that order would read memory at random for each of them.
         return np.take(rows, order).tobytes()

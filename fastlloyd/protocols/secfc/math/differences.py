@@ -31,10 +31,10 @@ class Differences(Protocol):
     def count(self) -> int:
         """How many there are."""
 
-    def add(self, values: Elements, block: slice, factors: NDArray[np.float64]) -> None:
-        """Add a block of differences times factors, below 2^20 in size, to values of as many columns.
+    def add(self, values: Elements, block: slice, factors: Elements) -> None:
+        """Add a block of differences times centred residues to values of as many columns.
 
-        What is added is below 2^44 in size.
+        What is added is below 2^47 in size.
         """
 
 
@@ -47,10 +47,16 @@ class Question:
     differences : Differences
     last : bool
         Whether the step of the course that asks ends with them.
+    numbers : int64 array, shape (count,), or None
+        What is compared (`memory.py`); None where no comparison is asked twice anyway.
+    least_bits : int64 array, shape (count,), or None
+        log2 of what differences of this kind are about at least, for values that stand for known ones.
     """
 
     differences: Differences
     last: bool
+    numbers: NDArray[np.int64] | None = None
+    least_bits: NDArray[np.int64] | None = None
 
 
 Step = Generator[Question, NDArray[np.bool_], NDArray[np.int64]]
@@ -96,6 +102,8 @@ class ScoreDifferences:
         ours, theirs = scores.sizes[codes // count], scores.sizes[codes % count]
         common = np.gcd(ours, theirs)
         # A_h = S_g / gcd, A_g = S_h / gcd.
+        # T = S_h A_h; the exponent of a float64 is exact, so all clients have the same one.
+        self._least_bits = 2 * (np.frexp((ours * (theirs // common)).astype(np.float64))[1].astype(np.int64) - 1)
         of_earlier, of_later = field.encode(theirs // common), field.encode(ours // common)
         self._of_earlier = -field.multiply(of_earlier, of_earlier)
         self._of_later = field.multiply(of_later, of_later)
@@ -105,7 +113,13 @@ class ScoreDifferences:
         """Pairs times points."""
         return len(self._pairs)
 
-    def add(self, values: Elements, block: slice, factors: NDArray[np.float64]) -> None:
+    @property
+    def least_bits(self) -> NDArray[np.int64]:
+        """The largest even number of bits up to those of T^2, for each of them."""
+        bits: NDArray[np.int64] = self._least_bits[self._pairs]
+        return bits
+
+    def add(self, values: Elements, block: slice, factors: Elements) -> None:
         """Add a block of them times factors."""
         pairs, earlier, later = self._pairs[block], self._earlier[block], self._later[block]
         for i, p in enumerate(self._field.primes):
@@ -116,7 +130,7 @@ class ScoreDifferences:
             # Two products of 23 and 24 bits.
             exact += other
             reduce_row(exact, p)
-            exact *= factors
+            exact *= factors[i]
             values[i] += exact
 
 
@@ -137,7 +151,7 @@ class ElementDifferences:
         """How many there are."""
         return int(self._elements.shape[1])
 
-    def add(self, values: Elements, block: slice, factors: NDArray[np.float64]) -> None:
+    def add(self, values: Elements, block: slice, factors: Elements) -> None:
         """Add a block of them times factors."""
         values += self._elements[:, block] * factors
 
@@ -158,12 +172,12 @@ class JoinedDifferences:
         """All of them."""
         return sum(part.count for part in self._parts)
 
-    def add(self, values: Elements, block: slice, factors: NDArray[np.float64]) -> None:
+    def add(self, values: Elements, block: slice, factors: Elements) -> None:
         """Add a block of them times factors."""
         start = 0
         for part in self._parts:
             first, last = max(block.start, start), min(block.stop, start + part.count)
             if first < last:
                 columns = slice(first - block.start, last - block.start)
-                part.add(values[:, columns], slice(first - start, last - start), factors[columns])
+                part.add(values[:, columns], slice(first - start, last - start), factors[:, columns])
             start += part.count

@@ -63,14 +63,16 @@ class RoundMasks:
         Digest of the run and of all that the server has sent.
     round_ : int
         Each has masks of its own.
+    mantissa : int
+        Bits of the mantissas of factors, w of `signs.py`.
 
     Notes
     -----
     Sees: every client can compute them for all clients. Nobody may use them for two answers.
     """
 
-    def __init__(self, code: Code, client: int, *, seed: bytes, replies: bytes, round_: int) -> None:
-        self._code, self._client, self._round = code, client, round_
+    def __init__(self, code: Code, client: int, *, seed: bytes, replies: bytes, round_: int, mantissa: int) -> None:
+        self._code, self._client, self._round, self._mantissa = code, client, round_, mantissa
         sums, self._signs, self._shuffle = (derive(seed, purpose, replies) for purpose in _PURPOSES)
         self._sums = KeyStream(sums)
 
@@ -84,8 +86,8 @@ class RoundMasks:
         return order
 
     def signs(self, count: int) -> SignMasks:
-        """Return the secrets of the round's comparisons, in the order in which they are sent."""
-        return sign_masks(count, key=self._signs, round_=self._round)
+        """Return the secrets of the round's comparisons, as they are numbered."""
+        return sign_masks(count, key=self._signs, round_=self._round, mantissa=self._mantissa)
 
     def sums(self, shape: tuple[int, ...], block: int) -> Elements:
         """Return what hides the segments in one block of the answer."""

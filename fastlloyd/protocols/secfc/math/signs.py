@@ -6,46 +6,87 @@ cluster than h. As mu_h = S_h c_h is an integer vector,
     D = T^2 (sigma_g - sigma_h),    A_h = T / S_h,    A_g = T / S_g,
       = A_g^2 (|mu_g|^2 - 2 S_g mu_g.x) - A_h^2 (|mu_h|^2 - 2 S_h mu_h.x)
 
-is an integer. The clients turn it into v = s (f D + e) with secrets that are fresh for each value: a factor f, noise e
-uniform in 1..f - 1, and a sign s. The server decodes v and tells its sign; the clients, who know s, know who won.
+is an integer, and h wins (it is nearer, or as near and earlier) where D >= 0, that is where the odd number 2 D + 1 is
+above 0. With secrets that are fresh for each value, an even factor F, noise e uniform on 0..F - 1 and a fair coin, the
+clients turn D into
 
-*Claim.* s v > 0 if and only if h wins: it is nearer, or as near and earlier. *Proof.* If D >= 0 then f D + e >= 1; if
-D <= -1 then f D + e <= -f + f - 1 < 0. So labels are exact, ties included, whatever the secrets are.
+    v = F (2 D + 1) - F / 2 + e = 2 F D + F / 2 + e,    or on tails    -1 - v.
 
-**Factor.** f = 8 2^j (1 + m), j uniform in 0..16, m uniform in [0, 1), rounded down: spread evenly over 17 octaves, 8
-<= f < 2^20. The noise is uniform on the residues modulo f but 0, so that v has no exact integer for a factor.
+The server decodes it and tells its sign; the clients, who know the coin, know who won.
+
+*Exact.* If D >= 0 then v >= F / 2 > 0; if D <= -1 then v <= -F - F / 2 + F - 1 < 0; and -1 - v >= 0 where v < 0. So
+labels are exact, ties included, whatever the secrets are.
+
+**What a value says.** Let m = abs(2 D + 1), and n the larger one of what is decoded and -1 less that.
+
+1. *The sign is a fair coin, independent of n, and n = F (m - 1/2) + e' with e' uniform on 0..F - 1.* For D >= 0 take
+   e' = e, else e' = F - 1 - e.
+2. *F is log-uniform.* F = 2^j M, j uniform on 1..64; M has w bits, and P(M) is proportional to 1 / M but for a factor
+   of less than 1 + 2^-60 ("Drawing").
+3. *Claim.* Let log2 f be uniform on [w, w + 64) and u on [-1/2, 1/2), both real. In total variation the law of n is
+   within (m + 1/2) 2^(1 - w) + 2^-60 of that of floor(f (m + u)).
+   *Proof.* Write f = 2^j x with 2^(w - 1) <= x < 2^w. Then floor(x) is M with probability log2(1 + 1 / M), which is
+   within 2^-61 of ours in total variation. Given F = 2^j M <= f < F (1 + 1 / M), f (m + u) is uniform on the cell
+   [f (m - 1/2), f (m + 1/2)), and n on the integers of [F (m - 1/2), F (m + 1/2)). The ends of the latter are integers,
+   so n is the floor of a real number that is uniform there. The two cells differ by at most (f - F) (m + 1/2) / f <=
+   (m + 1/2) / M. That our e misses the last part of its range adds 2^-63.
+4. So, but for that distance, **the server learns Z = log2 f + log2(m + u) and nothing else: log2 m under noise that is
+   uniform over 64 octaves.** The distances of all values of a run add up to less than 2^-20 (`distance`), for
+   `mantissa_bits` chooses w so.
+
+What follows for Z and G = log2(m + u), for m up to M*, under the law of floor(f (m + u)):
+
+- *Two values share nothing.* Given all D, all values are independent, whatever the D are, equal ones or multiples: each
+  has an f of its own, a real number, so a quotient of two values is a real number, too.
+- *One value.* For m >= m' the laws of Z differ by at most log2((m + 1/2) / (m' - 1/2)) / 64 in total variation, for
+  moving a uniform variable of width 64 by g moves its law by g / 64. For w + log2(M* + 1/2) <= Z < w + 63 the density
+  is 1 / 64 whatever m is: such a value says nothing at all.
+- *In bits.* Z lies in a range of 64 + log2(2 M* + 1), and given G it has an entropy of log2 64. So a value and its D
+  have at most log2(1 + log2(2 M* + 1) / 64) bits in common (`bits_in_common`), n values at most n times as many.
 
 **Size.** Two clusters have at most N points together, so T <= N^2 / 4; sigma_g - sigma_h is a difference of two squared
-distances of at most 4 rho^2, rho the largest norm of a point. So abs(D) <= N^4 rho^2 / 4, and abs(v) < 2^20 (abs(D) +
-1): against scores of at most 3 N^2 rho^2 the field grows by log2(N^2 / 12) + 20 bits, less than log2(2 N^2) + 20.
+distances of at most 4 rho^2, rho the largest norm of a point. So abs(D) <= N^4 rho^2 / 4, and abs(v) <= F (m + 1/2) <
+2^(w + 65) (abs(D) + 1). Other comparisons (`start.py`, `totals.py`) have a D of their own, and the same secrets.
 
-Other comparisons (`start.py`, `totals.py`) have a D of their own, and the same secrets.
+**Drawing.** A candidate is four words of 64 bits, X with its highest bit set, Y, R_1 and R_2. It is taken if Y < X, R_1
+X < 2^127 and R_2 X < 2^127; the first ones taken count. Then M = 2^(w - 64) X + a, a uniform on w - 64 bits, and e =
+2^j (2^(w - 64) Y + b) + c, b and c uniform on w - 64 and j bits. A candidate is taken with probability X / 2^64 times
+(ceil(2^127 / X) / 2^64)^2, which is 2^62 / X but for a factor of at most 1 + 2^-62; and X is M / 2^(w - 64) but for a
+factor of 1 + 2^-63. Given X, Y is uniform below X, so e is uniform on all of 0..F - 1 but a part of at most 2^-63.
 
-**What is left** to the server is abs(v) of each comparison, in an order that it does not know: how large D is, but for
-17 octaves. The sign of v is a fair coin.
-
-Source: none in the paper, whose server learns distances; docs/secfc.md, "What the server learns".
+Source: none in the paper, whose server learns distances; docs/secfc.md, "What the server learns". Taking candidates:
+von Neumann, "Various techniques used in connection with random digits" (1951).
 """
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.randomness.prg import keystream
+from fastlloyd.field.draw import Expansion
+from fastlloyd.field.prime import Elements, Field
+from fastlloyd.field.residue import narrow_matmul
+from fastlloyd.randomness.prg import KeyStream, keystream
 
-FACTOR_BITS = 20
-"""Factors are below 2^20."""
+OCTAVES = 64
+"""Over so many octaves factors are spread evenly."""
 
-_LEAST_FACTOR_BITS = 3
-_OCTAVES = FACTOR_BITS - _LEAST_FACTOR_BITS
-_MANTISSA_BITS = 24
-_WORDS = 3
+_LEAST_MANTISSA_BITS = 64
+# Values of a run are together at most 2^-20 away from the law that they are claimed to have; 1 for what is below it.
+_DISTANCE_BITS = 20
+_CANDIDATE_BYTES = 32
 # Drawn at a time: they fit the cache.
 _BLOCK = 1 << 14
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_SPARE_BITS = 25
+_LIMB_BITS = 16
 
 
 def largest_difference(*, n_total: int, squared_norm: int) -> int:
@@ -61,31 +102,85 @@ def largest_difference(*, n_total: int, squared_norm: int) -> int:
     return n_total**4 * squared_norm // 4
 
 
-def largest_value(difference: int) -> int:
+def mantissa_bits(difference: int, values: int) -> int:
+    """Return w for so many values of differences up to a size: at least 64, and `distance` is below 2^-20."""
+    bits = (2 * difference + 1).bit_length() + values.bit_length() + _DISTANCE_BITS + 2
+    return max(_LEAST_MANTISSA_BITS, bits)
+
+
+def distance(difference: int, values: int, mantissa: int) -> float:
+    """Return the bound on the total variation between all values of a run and their ideal law; see the module."""
+    return values * ((2 * difference + 1.5) * 2.0 ** (1 - mantissa) + 2.0**-60)
+
+
+def bits_in_common(difference: int) -> float:
+    """Return the bound on what a value tells of its D, in bits; see the module."""
+    return math.log2(1.0 + math.log2(4 * difference + 3) / OCTAVES)
+
+
+def largest_value(difference: int, mantissa: int) -> int:
     """Return a bound on what the server decodes of differences up to a size, in size."""
-    return (difference + 1) << FACTOR_BITS
+    return (difference + 1) << (mantissa + OCTAVES + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class SignMasks:
-    """The secrets of some comparisons.
+    """The secrets of some comparisons; numbers of many bits in words of 32 bits, the lowest first.
 
     Attributes
     ----------
-    factors : int64 array, shape (values,)
-        s f.
-    noise : int64 array, shape (values,)
-        s e.
+    mantissa : int
+        w.
+    mantissas, positions : uint32 array, shape (values, words)
+        M and floor(e / 2^j): the lowest w - 64 bits in words, then the highest 64 in two words.
+    octaves : int64 array, shape (values,)
+        j, 1..64.
+    low : uint32 array, shape (values, 2)
+        The last j bits of e.
     flipped : bool array, shape (values,)
-        Where s = -1.
+        Where the coin shows tails.
+    spare : int64 array, shape (values,)
+        25 bits more.
     """
 
-    factors: NDArray[np.int64] = field(repr=False)
-    noise: NDArray[np.int64] = field(repr=False)
+    mantissa: int
+    mantissas: NDArray[np.uint32] = field(repr=False)
+    positions: NDArray[np.uint32] = field(repr=False)
+    octaves: NDArray[np.int64] = field(repr=False)
+    low: NDArray[np.uint32] = field(repr=False)
     flipped: NDArray[np.bool_] = field(repr=False)
+    spare: NDArray[np.int64] = field(repr=False)
+
+    def elements(self, ring: Field, block: slice) -> tuple[Elements, Elements]:
+        """Return 2 F and what is added to 2 F D, both with the coin's sign, shape (primes, values of the block).
+
+        Below 2^23 + 2 in size.
+        """
+        weights, weights_low, powers = _weights(ring.primes, self.mantissa)
+        mantissas = ring.reduce(narrow_matmul(weights, _limbs(self.mantissas[block])))
+        middles = mantissas + 2.0 * narrow_matmul(weights, _limbs(self.positions[block]))
+        octaves, flipped = self.octaves[block], self.flipped[block]
+        signs = np.where(flipped, -1.0, 1.0)
+        factors = ring.multiply(mantissas, powers[:, octaves + 1])
+        noise = ring.multiply(ring.reduce(middles), powers[:, octaves - 1])
+        noise = ring.reduce(noise + narrow_matmul(weights_low, _limbs(self.low[block])))
+        return factors * signs, noise * signs - flipped
+
+    def integers(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return what `elements` gives as Python integers, in object arrays of shape (values,)."""
+        rest = self.mantissa - _LEAST_MANTISSA_BITS
+        factors, noise = np.empty(len(self.octaves), dtype=object), np.empty(len(self.octaves), dtype=object)
+        for i, (octave, flipped) in enumerate(zip(self.octaves.tolist(), self.flipped.tolist(), strict=True)):
+            mantissa, position = (
+                (_number(row[-2:]) << rest) + _number(row[:-2]) for row in (self.mantissas[i], self.positions[i])
+            )
+            added = (mantissa << (octave - 1)) + (position << octave) + _number(self.low[i])
+            factors[i] = (mantissa << (octave + 1)) * (-1 if flipped else 1)
+            noise[i] = -1 - added if flipped else added
+        return factors, noise
 
 
-def sign_masks(count: int, *, key: bytes, round_: int) -> SignMasks:
+def sign_masks(count: int, *, key: bytes, round_: int, mantissa: int) -> SignMasks:
     """Draw the secrets of one round's comparisons.
 
     Parameters
@@ -95,21 +190,97 @@ def sign_masks(count: int, *, key: bytes, round_: int) -> SignMasks:
         Common to the clients, unknown to the server, for this purpose alone.
     round_ : int
         Never twice with one key.
+    mantissa : int
+        w, from `mantissa_bits`.
 
     Notes
     -----
-    Sees: every client can compute them. Uniform numbers are so up to 2^-32 each.
+    Sees: every client can compute them.
     """
-    stream = keystream(key, struct.pack("<III", round_, 0, 0), 4 * _WORDS * count)
-    words = np.frombuffer(stream, dtype="<u4").reshape(_WORDS, count)
-    factors, noise = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
-    for start in range(0, count, _BLOCK):
-        block = slice(start, start + _BLOCK)
-        first, second, third = words[:, block].astype(np.int64)
-        signs = 1 - 2 * (second & 1)
-        # 1 + m in 24 bits, cut to those of the octave.
-        mantissas = second >> (32 - _MANTISSA_BITS) | 1 << _MANTISSA_BITS
-        sizes = mantissas >> (_MANTISSA_BITS - _LEAST_FACTOR_BITS - (first * _OCTAVES >> 32))
-        np.multiply(sizes, signs, out=factors[block])
-        np.multiply(1 + (third * (sizes - 1) >> 32), signs, out=noise[block])
-    return SignMasks(factors, noise, factors < 0)
+    rest = mantissa - _LEAST_MANTISSA_BITS
+    words = -(-rest // 32)
+    stream = keystream(key, struct.pack("<III", round_, 1, 0), 4 * (3 + 2 * words) * count)
+    rows = np.frombuffer(stream, dtype="<u4").reshape(count, 3 + 2 * words)
+    flags = rows[:, 0].astype(np.int64)
+    octaves = 1 + flags % OCTAVES
+    low = np.ascontiguousarray(rows[:, 1:3]).view("<u8").reshape(count)
+    low = low & (~np.uint64(0) >> (OCTAVES - octaves).astype(np.uint64))
+    taken = _take_candidates(count, KeyStream(key), struct.pack("<III", round_, 0, 0))
+    numbers = []
+    for high, below in zip(taken, (rows[:, 3 : 3 + words], rows[:, 3 + words :]), strict=True):
+        number = np.concatenate([below, high.view("<u4").reshape(count, 2)], axis=1)
+        if rest % 32:
+            number[:, words - 1] &= np.uint32((1 << rest % 32) - 1)
+        numbers.append(number)
+    return SignMasks(
+        mantissa=mantissa,
+        mantissas=numbers[0],
+        positions=numbers[1],
+        octaves=octaves,
+        low=low.view("<u4").reshape(count, 2),
+        flipped=(flags & OCTAVES) != 0,
+        spare=flags >> (32 - _SPARE_BITS),
+    )
+
+
+def dummy_bits(secrets: SignMasks, least: NDArray[np.int64], span: int) -> NDArray[np.int64]:
+    """Return powers of two for values that stand for no comparison: one of `span`, from `least` on."""
+    chosen: NDArray[np.int64] = least + (secrets.spare * span >> _SPARE_BITS)
+    return chosen
+
+
+def _take_candidates(count: int, stream: KeyStream, nonce: bytes) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Return X and Y of the first candidates that are taken, shape (count,) each."""
+    expansion = Expansion(stream, nonce, expected=_CANDIDATE_BYTES * (3 * count + 64))
+    taken, found = [np.empty((0, 2), dtype="<u8")], 0
+    while found < count:
+        candidates = min(_BLOCK, 3 * (count - found) + 64)
+        data = expansion.read(_CANDIDATE_BYTES * candidates)
+        numbers = np.frombuffer(data, dtype="<u8").reshape(candidates, 4)
+        x = numbers[:, 0] | np.uint64(1 << 63)
+        good = (numbers[:, 1] < x) & _is_below(numbers[:, 2], x) & _is_below(numbers[:, 3], x)
+        taken.append(np.stack([x[good], numbers[good, 1]], axis=1))
+        found += len(taken[-1])
+    rows = np.concatenate(taken)[:count]
+    return np.ascontiguousarray(rows[:, 0]), np.ascontiguousarray(rows[:, 1])
+
+
+def _is_below(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Tell where the product of two numbers of 64 bits is below 2^127."""
+    a, b, c, d = left & _LOW, left >> _HALF, right & _LOW, right >> _HALF
+    middle = b * c + (a * c >> _HALF)
+    other = a * d + (middle & _LOW)
+    high = b * d + (middle >> _HALF) + (other >> _HALF)
+    return np.asarray(high < np.uint64(1 << 63))
+
+
+def _limbs(words: NDArray[np.uint32]) -> NDArray[np.float64]:
+    """Return numbers in limbs of 16 bits, shape (limbs, values)."""
+    return np.ascontiguousarray(words).view("<u2").T.astype(np.float64, order="C")
+
+
+def _number(words: NDArray[np.uint32]) -> int:
+    """Return one number."""
+    return int.from_bytes(np.ascontiguousarray(words, dtype="<u4").tobytes(), "little")
+
+
+@lru_cache(maxsize=16)
+def _weights(primes: tuple[int, ...], mantissa: int) -> tuple[Elements, Elements, Elements]:
+    """Return the residues of what limbs of 16 bits stand for, of M and of the last bits, and powers of two.
+
+    Sums of limbs times residues stay below 2^45: exact in float64 in any order.
+    """
+    rest = mantissa - _LEAST_MANTISSA_BITS
+    below = [_LIMB_BITS * i for i in range(2 * -(-rest // 32))]
+    above = [_LIMB_BITS * i for i in range(4)]
+    return (
+        _powers(primes, [*below, *(rest + bits for bits in above)]),
+        _powers(primes, above),
+        _powers(primes, list(range(OCTAVES + 2))),
+    )
+
+
+def _powers(primes: tuple[int, ...], exponents: list[int]) -> Elements:
+    """Return centred residues of powers of two, shape (primes, exponents)."""
+    table = [[pow(2, bits, p) for bits in exponents] for p in primes]
+    return np.array([[r - p if r > p // 2 else r for r in row] for p, row in zip(primes, table, strict=True)], float)

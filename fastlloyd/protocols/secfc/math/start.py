@@ -31,6 +31,7 @@ from fastlloyd.errors import PeerError
 from fastlloyd.field.prime import Elements
 from fastlloyd.protocols.secfc.math.coded import Coder
 from fastlloyd.protocols.secfc.math.differences import ElementDifferences, Question, Step
+from fastlloyd.protocols.secfc.math.memory import NEARER, SETTLED, THREE_TIMES, Memory
 from fastlloyd.protocols.secfc.plan import Plan
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import PublicStream
@@ -66,12 +67,15 @@ class SeparatedStart:
     coder : Coder
     number : int
         Of the start, from 0.
+    memory : Memory
+        Of the run.
     """
 
-    def __init__(self, plan: Plan, coder: Coder, number: int) -> None:
-        self._plan, self._coder = plan, coder
+    def __init__(self, plan: Plan, coder: Coder, number: int, memory: Memory) -> None:
+        self._plan, self._coder, self._memory, self._number = plan, coder, memory, number
         self._columns = np.empty((len(coder.field.primes), plan.k, coder.records), dtype=np.float32)
-        self._columns[:, 0] = coder.distances(first_seed(plan, coder.records, number))
+        self._seeds = [first_seed(plan, coder.records, number)]
+        self._columns[:, 0] = coder.distances(self._seeds[0])
         self._coins, self._chosen = coins(plan, number), 1
         self._nearest = np.zeros(coder.records, dtype=np.int64)
 
@@ -92,9 +96,9 @@ class SeparatedStart:
         sums = field.reduce(np.cumsum(near, axis=1))
         scale = field.encode(np.array([1 << self._plan.coin_bits]))
         drawn = field.multiply(sums[:, -1:], field.encode(np.array([self._coins[self._chosen - 1]])))
-        passed = yield Question(
-            ElementDifferences(field.subtract(drawn, field.multiply(sums[:, :-1], scale))), last=False
-        )
+        differences = ElementDifferences(field.subtract(drawn, field.multiply(sums[:, :-1], scale)))
+        numbers = self._memory.draws(self._number, self._seeds, differences.count)
+        passed = yield Question(differences, last=False, numbers=numbers, least_bits=np.zeros_like(numbers))
         chosen = int(passed.sum())
         if not passed[:chosen].all():
             raise PeerError(
@@ -103,7 +107,12 @@ class SeparatedStart:
                 rank=SERVER.rank,
             )
         column = self._coder.distances(chosen).astype(np.float64)
-        stays = yield Question(ElementDifferences(field.subtract(column, near)), last=True)
+        before = list(self._seeds)
+        self._seeds.append(chosen)
+        # Two clusters of one point each.
+        numbers = self._numbers(NEARER, self._nearest[None], np.full_like(self._nearest, self._chosen)[None], before)
+        differences = ElementDifferences(field.subtract(column, near))
+        stays = yield Question(differences, last=True, numbers=numbers, least_bits=np.zeros_like(numbers))
         self._nearest = np.where(stays, self._nearest, self._chosen)
         self._columns[:, self._chosen] = column
         self._chosen += 1
@@ -121,9 +130,23 @@ class SeparatedStart:
             others = places + (places >= self._nearest)
             elements = [field.subtract(self._distances(other), nine) for other in others]
             joined = np.concatenate([field.zeros((0,)), *elements], axis=1)
-            passed = yield Question(ElementDifferences(joined), last=first + width >= k - 1)
+            numbers = self._numbers(THREE_TIMES, others, np.broadcast_to(self._nearest, others.shape), self._seeds)
+            passed = yield Question(
+                ElementDifferences(joined),
+                last=first + width >= k - 1,
+                numbers=numbers,
+                least_bits=np.zeros_like(numbers),
+            )
             apart &= passed.reshape(len(others), len(apart)).all(axis=0)
         return np.where(apart, self._nearest, k)
+
+    def _numbers(
+        self, kind: str, earlier: NDArray[np.int64], later: NDArray[np.int64], seeds: list[int]
+    ) -> NDArray[np.int64]:
+        """Return the numbers of comparisons of seeds; what is itself one of these is at distance 0 from its nearest."""
+        numbers = self._memory.comparisons(kind, self._memory.points(self._seeds), earlier, later)
+        numbers.reshape(len(earlier), -1)[:, seeds] = SETTLED
+        return numbers
 
     def _distances(self, seeds: NDArray[np.int64]) -> Elements:
         """Return the shares of each point's squared distance from one of the seeds, shape (primes, m)."""
