@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fastlloyd.cli.arguments import join_negative_values, name_list
 from fastlloyd.cli.check_key import check_links, own_place
 from fastlloyd.cli.options import Parser, add_form_options, read_form
-from fastlloyd.data.bounds import Bounds, count_outside, parse_bounds
+from fastlloyd.data.bounds import Bounds, clipping_words, count_outside, parse_bounds
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.database import Place, check_question, find_place, names_client
 from fastlloyd.data.form import Form
@@ -327,13 +327,8 @@ def _doubts(table: Table, bounds: Bounds | None) -> str:
     """Name the features that the bounds cannot be meant for."""
     if bounds is None:
         return ", bounds not checked"
-    wrong = [
-        name
-        for name, count in zip(table.names, count_outside(table.values, bounds), strict=True)
-        if 2 * count > len(table.values)
-    ]
-    about = f"more than half of the values of {_listed(wrong)} would be clipped"
-    return f", but {about}: check units and bounds" if wrong else ""
+    about = clipping_words(count_outside(table.values, bounds), len(table.values), table.names)
+    return f", but {about}" if about else ""
 
 
 def _not_given(question: _Question, bounds: Bounds | None) -> Iterator[str]:

@@ -22,6 +22,7 @@ from fastlloyd.errors import ConfigError, DataError, did_you_mean, format_count
 AUTO_PUBLIC = "auto-public"
 
 _BLOCK_VALUES = 1 << 17
+_NAMED = 8
 _FORMS = "expected --bounds LO,HI (two numbers for all features) or a CSV file with the columns feature,lo,hi"
 
 
@@ -245,6 +246,31 @@ def count_outside(values: NDArray[np.float64], bounds: Bounds) -> NDArray[np.int
         block = values[rows]
         counts += np.count_nonzero((block < bounds.lo) | (block > bounds.hi), axis=0)
     return counts
+
+
+def clipping_words(outside: NDArray[np.int64], rows: int, names: Sequence[str]) -> str:
+    """Name the features that the bounds cannot be meant for: more than half of their values lie outside; '' for none.
+
+    Parameters
+    ----------
+    outside : int64 array, shape (d,)
+        As `count_outside` gives it.
+    rows : int
+    names : sequence of str, length d
+
+    Sees
+    ----
+    The owner of the records, as for `count_outside`.
+
+    Examples
+    --------
+    >>> clipping_words(np.array([6, 5]), 10, ["age", "cost"])
+    'more than half of the values of age would be clipped: check units and bounds'
+    """
+    wrong = [name for name, count in zip(names, outside, strict=True) if 2 * count > rows]
+    more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+    listed = ", ".join(wrong[:_NAMED]) + more
+    return f"more than half of the values of {listed} would be clipped: check units and bounds" if wrong else ""
 
 
 def _row_blocks(values: NDArray[np.float64]) -> Iterator[slice]:

@@ -31,12 +31,15 @@ class ClientRecords(ABC):
         The rows of the file that they come from, for the owner's labels.
     threads : int
         For passes over them.
+    clipped : str
+        What to say to the owner of values outside of the bounds, and to nobody else; '' for nothing.
     """
 
     names: tuple[str, ...]
     bounds: Bounds
     raw_rows: RawRows = field(default_factory=RawRows, repr=False)
     threads: int = 1
+    clipped: str = field(default="", repr=False)
 
     @abstractmethod
     def digest(self, key: bytes) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.data.bounds import Bounds
+from fastlloyd.data.bounds import Bounds, clipping_words, count_outside
 from fastlloyd.estimator.inputs import is_vertical
 from fastlloyd.privacy.delta import large_delta
 
@@ -27,7 +27,10 @@ class PrivacyWarning(UserWarning):
 
 
 def warn_beforehand(model: Any, raw_parts: Sequence[NDArray[np.float64]]) -> None:
-    """Warn the caller of a fit of what no ledger counts, before anything is spent: an error stops the fit."""
+    """Warn of what no ledger counts and of clipped values, before anything is spent: an error stops the fit."""
+    outside = np.sum([count_outside(part, model.bounds_) for part in raw_parts], axis=0)
+    if words := clipping_words(outside, sum(map(len, raw_parts)), model.bounds_.names):
+        warnings.warn(words, UserWarning, stacklevel=3)
     stated = None if is_vertical(model) or model.n_total is None else int(model.n_total)
     for caution in cautions(raw_parts, model.bounds_, ledger=model.ledger is not None, stated=stated):
         warnings.warn(caution, PrivacyWarning, stacklevel=3)

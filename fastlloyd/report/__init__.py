@@ -3,7 +3,7 @@
 ==============  ===============================================================================================
 `document.py`   `report.json` and `server.json`; `schema.py` checks them, `signed.py` is their signed record
 `earlier.py`    files of an earlier run in an output folder; `files.py` writes result files whole or not at all
-`quality.py`    how much of a result is signal; `ranges.py`, what noise leaves of a value
+`quality.py`    how much of a result is signal; `ranges.py`, what noise leaves of a value; `pinned.py`, wrong units
 `expected.py`   what noise to expect of a plan; `outlook.py`, of a run, and which settings give more
 `elbow.py`      the curve by which a number of clusters was chosen
 `sight.py`      who sees what in a run, in words; `flow.py`, what leaves a site in which message

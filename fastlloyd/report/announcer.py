@@ -107,6 +107,14 @@ class Announcer:
         """Print a sentence on this rank's own standard error."""
         self._say(text, logging.ERROR)
 
+    def confide(self, text: str) -> None:
+        """Say something that depends on this party's records: on standard error where its owner alone reads that.
+
+        Not where a launcher brings the standard error of several hosts together, nor in the log of a framework.
+        """
+        if self.may_print and self.journal is not Journal.LOG:
+            self._say(text, logging.WARNING)
+
     def _say(self, text: str, level: int) -> None:
         text = printable(with_names(text, self.names))
         if self.journal is not Journal.TEXT:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.errors import format_count
 from fastlloyd.report.expected import MEND, Expected, Verdict, grade, percent
+from fastlloyd.report.pinned import pinned_words
 from fastlloyd.report.ranges import MOST_CLUSTERS, NORMAL_TAIL, overlapping
 
 # Limits chosen on generated data: docs/report.md, "How the verdict was calibrated".
@@ -141,6 +142,7 @@ def judge(
     lo: NDArray[np.float64],
     hi: NDArray[np.float64],
     extreme: NDArray[np.bool_] | None = None,
+    names: Sequence[str] | None = None,
 ) -> Quality:
     """Judge a result.
 
@@ -155,6 +157,8 @@ def judge(
         The public bounds.
     extreme : bool array, shape (d,), optional
         Features whose values lie on the bounds by nature, as those of categories do: a centre there says nothing.
+    names : sequence of str, length d, optional
+        Of the features, for warnings.
 
     Privacy
     -------
@@ -180,8 +184,10 @@ def judge(
     graded = grade(added / half.size, k=scaled.shape[0], d=scaled.shape[1])
     doubts = [] if empty or pairs else _doubtful(scaled, weights, added, noise)
     doubts += _unclear(len(scaled), noise.stands_out)
+    kept = np.setdiff1d(np.arange(len(scaled)), empty)
+    on_bound = pinned_words(scaled[kept], noise.tail * whole[kept], extreme=extreme, names=names)
     lost = len({*empty, *(max(pair) for pair in pairs)})
-    verdict = _lower(graded, doubtful=bool(doubts), lost=lost, k=len(scaled))
+    verdict = _lower(graded, doubtful=bool(doubts or on_bound), lost=lost, k=len(scaled))
     figure = f"noise of {percent(math.sqrt(added / half.size) / 2.0)} of the range on a centre"
     sentence = f"{verdict}: {figure}"
     if lost and verdict != graded:
@@ -189,13 +195,13 @@ def judge(
         of = format_count(len(scaled), "cluster")
         sentence = f"{verdict}: {lost} of {of} cannot be told from {unclear}; {figure}"
     elif verdict != graded:
-        sentence += ", but its clusters may lie badly"
+        sentence += ", but its clusters may lie badly" if doubts else ", but a feature lies on its bound"
     reason = "" if graded == "good" else figure
     warnings = _warnings(verdict, reason, noise.expected, empty=empty, at_bounds=at_bounds, pairs=pairs)
     return Quality(
         verdict=verdict,
         sentence=sentence,
-        warnings=(*warnings, *doubts),
+        warnings=(*warnings, *doubts, *on_bound),
         expected=noise.expected,
         size_ranges=noise.size_ranges,
         centre_margins=margins * half,

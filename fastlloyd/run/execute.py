@@ -83,6 +83,11 @@ class _Prepared:
     approve: Approve | None = None
 
     @property
+    def clipped(self) -> str:
+        """What to say to the owner of this party's records of values outside of the bounds; '' for nothing."""
+        return getattr(self.own, "clipped", "")
+
+    @property
     def certificates(self) -> Mapping[PartyId, bytes] | None:
         """The other parties' certificates; None without a roster."""
         if self.roster is None:
@@ -135,6 +140,7 @@ def execute(
     prepared = _prepare(config, transport, announcer, approve)
     meter = Meter(transport.wire)
     links = SecureLinks(transport, prepared.identity, prepared.certificates, meter, linked=_linked(prepared, transport))
+    clipped = prepared.clipped
     first = setup_bounds(transport.me)
     links.bound(message_bytes=first.largest, ahead_bytes=first.ahead_bytes)
     files: Files | None = None
@@ -160,6 +166,8 @@ def execute(
         _point_to_resume(prepared, ending, announcer)
         return ending
     files.announce(announcer.note)
+    if clipped:
+        announcer.confide(f"these records were not used well, whatever the verdict says of the noise: {clipped}")
     if announcer.own_terminal:
         announcer.note(files.farewell)
     return Ending(EXIT_OK, transport.me.rank, Reason.INTERNAL, bool(outcome.late))
@@ -205,6 +213,8 @@ def _prepare(
             prepared.problem = FormError(f"{caught}. {_SAME_FORM}")
     if prepared.problem is None and announcer.speaks:
         _point_out(prepared, announcer)
+    if prepared.problem is None and prepared.clipped:
+        announcer.confide(f"{prepared.clipped} (said to the owner of these records only)")
     return prepared
 
 

@@ -287,7 +287,15 @@ class Result:
         lo, hi = self.bounds.lo, self.bounds.hi
         categories = Categories.from_json(self.common.parameters.get("categories", {})).names
         extreme = np.array([name in categories for name in self.features], dtype=np.bool_)
-        return judge(self.noise, centroids=self.centroids, sizes=self.noisy_sizes, lo=lo, hi=hi, extreme=extreme)
+        return judge(
+            self.noise,
+            centroids=self.centroids,
+            sizes=self.noisy_sizes,
+            lo=lo,
+            hi=hi,
+            extreme=extreme,
+            names=self.features,
+        )
 
     def record(self) -> SignedRecord:
         """Return what a party signs of it."""

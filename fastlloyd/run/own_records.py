@@ -10,7 +10,9 @@ import contextlib
 import os
 from pathlib import Path
 
-from fastlloyd.data.bounds import scale
+import numpy as np
+
+from fastlloyd.data.bounds import clipping_words, count_outside, scale
 from fastlloyd.data.database import Database, Place
 from fastlloyd.data.large import MemoryLimit, read_table_within
 from fastlloyd.data.merge import Unit
@@ -63,11 +65,14 @@ def load_large(config: RunConfig, common: CommonInputs, me: PartyId) -> ClientRe
             "memory; give more --memory, or leave --id out (labels come with the number of their row)"
         )
     _check_cap(path, common, me, len(table.rows))
+    bounds = common.bounds.match(table.names)
+    outside = np.sum([count_outside(block, bounds) for block in table.rows.blocks()], axis=0)
     return StoredRecords(
         stored=table.rows,
         limit=limit,
         names=table.names,
-        bounds=common.bounds.match(table.names),
+        bounds=bounds,
+        clipped=clipping_words(outside, len(table.rows), table.names),
         raw_rows=RawRows(raw_kept=table.raw_kept, raw_ids=raw_ids),
         threads=own_threads(config),
     )
@@ -120,7 +125,9 @@ def _own_records(config: RunConfig, common: CommonInputs, me: PartyId, path: Pla
     """Scale the records of a table in place."""
     _check_cap(path, common, me, len(table.values))
     bounds = common.bounds.match(table.names)
+    clipped = clipping_words(count_outside(table.values, bounds), len(table.values), table.names)
     return OwnRecords(
+        clipped=clipped,
         raw_points=scale(table.values, bounds, out=table.values),
         names=table.names,
         bounds=bounds,

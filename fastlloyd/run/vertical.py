@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.data.bounds import Bounds, parse_bounds, scale
+from fastlloyd.data.bounds import Bounds, clipping_words, count_outside, parse_bounds, scale
 from fastlloyd.data.database import names_client
 from fastlloyd.data.dataset import Dataset
 from fastlloyd.data.public.named import dataset_bounds
@@ -108,6 +108,12 @@ class OwnColumns:
 
     table: VerticalTable = field(repr=False)
     features: PartyFeatures
+
+    @property
+    def clipped(self) -> str:
+        """What to say to the owner of values outside of the bounds, and to nobody else; '' for nothing."""
+        values, features = self.table.raw_values, self.features
+        return clipping_words(count_outside(values, features.bounds), len(values), features.names)
 
     def points(self, common_ids: tuple[str, ...]) -> NDArray[np.float64]:
         """Return the records with these ids, scaled to [-1, 1], in the order of the ids; shape (n, d_i)."""

@@ -175,6 +175,28 @@ def test_three_hospitals_and_an_operator_with_strangers_at_the_door(parties, tmp
     assert sites.err(0).count("dropped a connection from 127.0.0.1") == 1
 
 
+def test_a_site_in_other_units_hears_of_it_before_the_start_and_nobody_else_does(parties, tmp_path):
+    wrong = tmp_path / "grams.csv"
+    text = (parties / "hospital_2.csv").read_text().splitlines()
+    rows = [[1000.0 * float(cell) for cell in line.split(",")] for line in text[1:]]
+    np.savetxt(wrong, rows, "%.3f", ",", header=text[0], comments="")
+    words = "more than half of the values of f1, f2 would be clipped: check units and bounds"
+    with Sites(parties, tmp_path) as sites:
+        sites.serve()
+        for rank in range(1, CLIENTS + 1):
+            sites.join(rank, *(["--data", str(wrong), "--quiet"] if rank == 2 else []))
+        assert sites.codes(0, 1, 2, 3) == [0] * 4, sites.said()
+    first, last = sites.err(2).splitlines()
+    assert first == f"fastlloyd: {words} (said to the owner of these records only)"
+    assert last == f"fastlloyd: these records were not used well, whatever the verdict says of the noise: {words}"
+    for rank in (0, 1, 3):
+        assert "clipped" not in sites.out(rank) + sites.err(rank)
+        for path in sites.result(rank).rglob("*"):
+            assert not path.is_file() or b"clipped" not in path.read_bytes(), path
+    # All clients have the same report: it does not depend on what one owner alone knows.
+    assert "clipped" not in json.dumps(report(sites.result(2)))
+
+
 @pytest.mark.mpi
 def test_traffic_is_that_of_the_same_run_under_mpi(parties, tmp_path):
     with Sites(parties, tmp_path, "--protocol", "lloyd") as sites:

@@ -226,7 +226,12 @@ def load(config: RunConfig, common: FedDPCommon, me: PartyId) -> OwnRecords | Se
         return own
     raw_users = _users(config, common, me, own, path)
     return UserRecords(
-        raw_points=own.raw_points, names=own.names, bounds=own.bounds, raw_rows=own.raw_rows, raw_users=raw_users
+        raw_points=own.raw_points,
+        names=own.names,
+        bounds=own.bounds,
+        raw_rows=own.raw_rows,
+        raw_users=raw_users,
+        clipped=own.clipped,
     )
 
 

@@ -97,3 +97,31 @@ def test_a_counted_size_is_warned_of_and_changes_no_claim() -> None:
     assert len(fitted._account._releases) == len(fitted.ledger_.releases)  # an error comes before anything is spent
     vertical = FastLloyd(2, protocol="vertical-plain", n_total=60, **options)
     assert vertical.fit_federated([RAW[:, :1], RAW[:, 1:]]).labels_.shape == (60,)  # warnings are errors here
+
+
+# -- values outside of the bounds --
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("shift", [50.0, -50.0])
+def test_a_column_outside_of_its_bounds_is_said_before_anything_is_spent_and_is_not_good(shift: float) -> None:
+    values = np.tile(RAW, (40, 1)) + np.array([0.0, shift])
+    model = FastLloyd(2, epsilon=20.0, bounds=([0.0, 0.0], [40.0, 40.0]), n_total=3000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        with pytest.raises(UserWarning, match="more than half of the values of x2 would be clipped"):
+            model.fit(values)
+    assert not model._account._releases
+    with pytest.warns(UserWarning, match="would be clipped") as caught:
+        fitted = model.fit(values)
+    assert caught[0].filename == __file__ and "2,400" not in str(caught[0].message)
+    assert fitted.quality_.verdict != "good"
+    assert any("bound in feature x2:" in each for each in fitted.quality_.warnings)
+
+
+def test_half_of_the_values_outside_is_not_said() -> None:
+    values = np.column_stack([RAW[:, 0], np.where(np.arange(60) % 2, 5.0, 60.0)])
+    FastLloyd(2, epsilon=50.0, bounds=(0.0, 40.0), n_total=70).fit(values)  # warnings are errors here
+    values[1, 1] = 50.0
+    with pytest.raises(UserWarning, match="more than half of the values of x2"):
+        FastLloyd(2, epsilon=50.0, bounds=(0.0, 40.0), n_total=70).fit(values)

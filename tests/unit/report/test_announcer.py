@@ -3,6 +3,7 @@
 import pytest
 
 from fastlloyd.report.announcer import Announcer
+from fastlloyd.report.lines import Journal
 from fastlloyd.report.progress import split_event
 from fastlloyd.wire.header import SERVER, PartyId
 
@@ -28,6 +29,18 @@ def test_a_result_is_printed_where_nobody_else_reads_it():
     assert not Announcer(PartyId(1)).may_print
     assert Announcer(PartyId(1), one_host=True).may_print
     assert Announcer(PartyId(1), own_terminal=True).may_print
+
+
+def test_what_depends_on_records_is_said_to_their_owner_alone(capsys):
+    for options, said in (
+        ({"own_terminal": True}, True),
+        ({"one_host": True, "quiet": True}, True),
+        ({}, False),  # a launcher brings the ranks of several hosts to one terminal
+        ({"own_terminal": True, "journal": Journal.LOG}, False),  # a framework may send its log elsewhere
+    ):
+        Announcer(PartyId(1), **options).confide("half")
+        printed = capsys.readouterr()
+        assert (printed.err.endswith("half\n"), printed.out) == (said, "")
 
 
 def test_events_are_for_the_supervisor(capsys):

@@ -214,6 +214,27 @@ def test_centres_on_a_bound_are_named_where_noise_may_have_put_them_there():
     assert judge(noise(0.02), centroids=edge, sizes=SIZES, lo=LO, hi=HI, extreme=~nature).at_bounds == (0,)
 
 
+@pytest.mark.parametrize("side,edge", [("upper", 10.0), ("lower", 0.0)])
+def test_a_feature_whose_centres_all_lie_on_one_bound_is_doubted(side, edge):
+    near = edge + np.array([-0.08, 0.08]) * (1 if edge == 0.0 else -1)  # 1.6 deviations, in the units of the feature
+    pinned = np.array([[edge, 0.5], [near[1], -0.5]])
+    found = judge(noise(0.01), centroids=pinned, sizes=SIZES, lo=LO, hi=HI, names=("cost", "age"))
+    assert found.verdict == "fair" and found.sentence.endswith("but a feature lies on its bound")
+    (warning,) = found.warnings
+    assert f"noise of the {side} bound in feature cost:" in warning
+    # One centre elsewhere by more than noise, or one on each bound, or categories: nothing to say.
+    assert judged(noise(0.01), np.array([[edge, 0.5], [abs(edge - 1.0), -0.5]])).verdict == "good"
+    assert judged(noise(0.01), np.array([[0.0, 0.5], [10.0, -0.5]])).verdict == "good"
+    nature = np.array([True, False])
+    assert judge(noise(0.01), centroids=pinned, sizes=SIZES, lo=LO, hi=HI, extreme=nature).verdict == "good"
+    # An empty cluster's centre is noise, wherever it lies.
+    lost = np.array([[5.0, 0.5], [near[1], -0.5]])
+    empty = judge(
+        noise(0.01, size_ranges=np.array([[0.0, 30.0], [38.0, 42.0]])), centroids=lost, sizes=SIZES, lo=LO, hi=HI
+    )
+    assert any(f"{side} bound in feature 1:" in warning for warning in empty.warnings)
+
+
 def test_margins_end_with_the_domain():
     found = judged(noise(math.inf))
     assert found.verdict == "noise"

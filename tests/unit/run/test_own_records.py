@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 
 from fastlloyd.data.bounds import Bounds
-from fastlloyd.data.records import OwnRecords
+from fastlloyd.data.records import OwnRecords, StoredRecords
 from fastlloyd.errors import ConfigError
+from fastlloyd.protocols.registry import find, names
 from fastlloyd.run import own_records
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.own_records import machine_memory, own_memory, own_threads
+from fastlloyd.run.session import find_face
+from fastlloyd.wire.header import PartyId
 
 
 @pytest.fixture
@@ -91,3 +94,36 @@ def test_memory_that_means_nothing(text: str) -> None:
 def test_memory_is_for_protocols_that_read_from_disk() -> None:
     with pytest.raises(ConfigError, match=r"--memory: kfed holds all records in memory; .*\(fastlloyd, "):
         RunConfig(protocol="kfed", memory="1G")
+
+
+@pytest.mark.parametrize("protocol", names())
+@pytest.mark.parametrize("memory", [None, "1M"])
+def test_an_owner_hears_of_columns_that_its_bounds_cannot_be_meant_for(
+    protocol: str, memory: str | None, tmp_path: Path
+) -> None:
+    if memory is not None and not find(protocol).streams:
+        pytest.skip("it holds all records in memory")
+    (tmp_path / "bounds.csv").write_text("feature,lo,hi\nage,0,100\ncost,0,1000\n")
+    vertical = find(protocol).partition == "vertical"
+    config = RunConfig(
+        protocol=protocol,
+        data=str(tmp_path / "own_{client}.csv"),
+        bounds=str(tmp_path / "bounds.csv"),
+        k=2,
+        n_total=400_000,
+        ring_bits=64,
+        memory=memory,
+        output=str(tmp_path / "out"),
+        settings={"feddp": {"start": "private"}} if protocol == "feddp" else {},
+    )
+    face = find_face(protocol)
+    config, common = face.gather(config, 3)
+    values = np.random.default_rng(0).uniform([0.0, 2000.0], [100.0, 9000.0], (60_000 if memory else 20, 2))
+    for factor, words in ((1.0, "more than half of the values of cost would be clipped"), (0.01, "")):
+        columns = np.column_stack([np.arange(len(values)), values * [1.0, factor]])[:, 0 if vertical else 1 :]
+        header = "id,age,cost" if vertical else "age,cost"
+        np.savetxt(tmp_path / "own_1.csv", columns, "%.2f", ",", header=header, comments="")
+        own = face.load(config, common, PartyId(1))
+        assert isinstance(own, StoredRecords) == (memory is not None)
+        assert own.clipped.startswith(words) and bool(own.clipped) == bool(words)
+        assert "clipped" not in repr(own)
