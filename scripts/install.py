@@ -1,4 +1,6 @@
-"""install.py EXTRA,.. [--oldest]: install this folder with these extras into the environment whose Python runs this.
+"""install.py EXTRA,.. [FOLDER ..] [--oldest]: install this folder with these extras into the environment that runs it.
+
+FOLDER is another project in this one.
 
 On a Python newer than those of the classifiers in `pyproject.toml`, extras that have no wheel there are named and left
 out. With `--oldest` each requirement of `pyproject.toml` is installed at its lower bound.
@@ -50,10 +52,10 @@ def lower_bounds(content: dict[str, Any]) -> list[str]:
     """
     project = content["project"]
     listed = project["dependencies"] + content["build-system"]["requires"]
-    for _, own in split(project, list(project["optional-dependencies"])):
+    for _, own in split(project, list(project.get("optional-dependencies", {}))):
         listed += own
     found = set()
-    for entry in listed:
+    for entry in (entry for entry in listed if not entry.startswith("fastlloyd[")):
         match = re.fullmatch(r"([\w.-]+)(?:\[[\w,]+\])?>=([\d.]+)", entry)
         if match is None:
             raise ValueError(f"pyproject.toml: expected NAME>=VERSION, got {entry!r}")
@@ -75,13 +77,18 @@ def pip(*arguments: str, quiet: bool = False) -> None:
         raise NotInstalledError(done.stderr or "")
 
 
-def install_what_there_is(project: dict[str, Any], extras: list[str]) -> None:
-    """Install all, or else this folder alone and then one extra after the other."""
+def editable(*places: str) -> list[str]:
+    """Return pip's flags for folders that stay where they are."""
+    return [part for place in places for part in ("-e", place)]
+
+
+def install_what_there_is(project: dict[str, Any], extras: list[str], folders: list[str]) -> None:
+    """Install all, or else this folder alone, then one extra after the other, and other folders with what there is."""
     running = "Python {}.{}".format(*sys.version_info[:2])
     newest = "{}.{}".format(*newest_tried(project))
     print(f"{running} is newer than {newest}, the newest that fastlloyd was tried with; trying it", flush=True)
     try:
-        pip(*WHEELS, "-e", f".[{','.join(extras)}]", quiet=True)
+        pip(*WHEELS, *editable(f".[{','.join(extras)}]", *folders), quiet=True)
     except NotInstalledError:
         pip("--prefer-binary", "-e", ".")
         for extra, own in split(project, extras):
@@ -92,25 +99,28 @@ def install_what_there_is(project: dict[str, Any], extras: list[str]) -> None:
                 print(
                     f"left out: {extra} ({packages}), no wheel for {running} was found; needed for {needed_for(extra)}"
                 )
+        if folders:
+            pip("--no-deps", *editable(*folders))
 
 
-def main(extras: str, *flags: str) -> int:
+def main(extras: str, *more: str) -> int:
     """Install; 0 if this folder itself is installed."""
     os.chdir(ROOT)
-    content = tomllib.loads(Path("pyproject.toml").read_text())
-    project = content["project"]
+    folders = [f"./{name}" for name in more if name != "--oldest"]
+    contents = [tomllib.loads(Path(folder, "pyproject.toml").read_text()) for folder in (".", *folders)]
+    project = contents[0]["project"]
     print(f"installing fastlloyd[{extras}] into {sys.prefix}", flush=True)
     try:
-        if "--oldest" in flags:
+        if "--oldest" in more:
             bounds = Path(sys.prefix) / "lower-bounds.txt"
-            bounds.write_text("\n".join(lower_bounds(content)) + "\n")
+            bounds.write_text("\n".join(line for content in contents for line in lower_bounds(content)) + "\n")
             # For what builds the package, too; pip has two names for that, by its version.
             os.environ |= {"PIP_CONSTRAINT": str(bounds), "PIP_BUILD_CONSTRAINT": str(bounds)}
-            pip(*WHEELS, "-e", f".[{extras}]")
+            pip(*WHEELS, *editable(f".[{extras}]", *folders))
         elif sys.version_info[:2] > newest_tried(project):
-            install_what_there_is(project, extras.split(","))
+            install_what_there_is(project, extras.split(","), folders)
         else:
-            pip("-e", f".[{extras}]")
+            pip(*editable(f".[{extras}]", *folders))
     except NotInstalledError:
         newest = "{}.{}".format(*newest_tried(project))
         print(

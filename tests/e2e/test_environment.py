@@ -163,10 +163,12 @@ def test_a_tried_python_without_a_package_ends_with_an_error(tmp_path: Path, pip
     assert "the demo runs" not in done.stdout
 
 
-def test_lower_bounds_are_those_of_every_requirement() -> None:
-    pinned = {Requirement(line).name: line for line in lower_bounds(CONTENT)}
-    listed = [*CONTENT["project"]["dependencies"], *CONTENT["build-system"]["requires"]]
-    for own in CONTENT["project"]["optional-dependencies"].values():
+@pytest.mark.parametrize("file", ["pyproject.toml", "papers/pyproject.toml"])
+def test_lower_bounds_are_those_of_every_requirement(file: str) -> None:
+    content = tomllib.loads((ROOT / file).read_text())
+    pinned = {Requirement(line).name: line for line in lower_bounds(content)}
+    listed = [*content["project"]["dependencies"], *content["build-system"]["requires"]]
+    for own in content["project"].get("optional-dependencies", {}).values():
         listed += own
     named = {Requirement(entry).name: Requirement(entry) for entry in listed}
     assert set(pinned) == set(named) - {"fastlloyd"}
