@@ -24,8 +24,8 @@ def commit(digest: bytes, opening: bytes) -> bytes:
     ----------
     digest : bytes of length 32
     opening : bytes of length 32
-        Unknown to those who must not test guesses of the digest; of two digests under one opening they see whether these
-        are equal.
+        Unknown to those who must not test guesses of the digest; of two digests under one opening they see whether
+        these are equal.
 
     Returns
     -------
