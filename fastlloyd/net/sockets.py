@@ -24,7 +24,8 @@ Address = tuple[Any, ...]
 Bytes = Annotated[int, Within(0, 1 << 62)]
 
 # Where the fields begin in `struct tcp_info`; bytes_sent came with Linux 4.19.
-_OPTIONS, _RECEIVED, _SEGMENTS, _SENT, _END = 5, 128, 136, 200, 208
+_OPTIONS, _RECEIVED, _SEGMENTS, _DATA_SEGMENTS, _SENT, _END = 5, 128, 136, 152, 200, 208
+_MOST_AT_ONCE = 1 << 16
 _TIMESTAMPS = 1
 _TCP_HEADER, _TIMESTAMP_OPTION = 20, 12
 _IPV4_HEADER, _IPV6_HEADER = 20, 40
@@ -63,7 +64,11 @@ class WireBytes:
 
 @dataclass(frozen=True, slots=True)
 class SocketCount:
-    """Of connections: bytes inside TCP and of headers, each way; of one segment's headers; the other end's port."""
+    """Of connections: bytes inside TCP and of headers, each way; of one segment's headers; the other end's port.
+
+    `spared_sent` and `spared_received` are at most how many bytes of headers an interface does not see, because the
+    kernel hands it several segments at once; never on a loopback. `local` says whether one is on the loopback.
+    """
 
     sent: int = 0
     received: int = 0
@@ -71,6 +76,9 @@ class SocketCount:
     headers_received: int = 0
     header: int = 0
     port: int = 0
+    spared_sent: int = 0
+    spared_received: int = 0
+    local: bool = False
 
     def __add__(self, other: SocketCount) -> SocketCount:
         """Add both; the larger header stands for both."""
@@ -80,6 +88,9 @@ class SocketCount:
             self.headers_sent + other.headers_sent,
             self.headers_received + other.headers_received,
             max(self.header, other.header),
+            spared_sent=self.spared_sent + other.spared_sent,
+            spared_received=self.spared_received + other.spared_received,
+            local=self.local or other.local,
         )
 
 
@@ -140,9 +151,48 @@ def _read(info: bytes, sockname: Address, peername: Address) -> SocketCount | No
     (sent,) = struct.unpack_from("=Q", info, _SENT)
     header = _TCP_HEADER + (_TIMESTAMP_OPTION if info[_OPTIONS] & _TIMESTAMPS else 0)
     header += _IPV6_HEADER if ":" in here and not here.startswith("::ffff:") else _IPV4_HEADER
-    header += 0 if here == there or here.startswith("127.") else _ETHERNET_HEADER
+    local = here == there or here.startswith("127.")
+    header += 0 if local else _ETHERNET_HEADER
     opening = _OPENING + header - _TCP_HEADER - _IPV4_HEADER - _TIMESTAMP_OPTION
-    return SocketCount(sent, received, opening + header * segments_out, opening + header * segments_in, header, port)
+    data_in, data_out = (0, 0) if local else struct.unpack_from("=II", info, _DATA_SEGMENTS)
+    return SocketCount(
+        sent,
+        received,
+        opening + header * segments_out,
+        opening + header * segments_in,
+        header,
+        port,
+        header * max(0, data_out - 1 - sent // _MOST_AT_ONCE),
+        header * max(0, data_in - 1 - received // _MOST_AT_ONCE),
+        local,
+    )
+
+
+def interface_bytes() -> tuple[int, int]:
+    """Return what all interfaces but the loopback have sent and received; zeros where the system does not tell."""
+    sent = received = 0
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/self/net/dev").read_text("ascii").splitlines()[2:]:
+            name, _, figures = line.partition(":")
+            if name.strip() != "lo":
+                received += int(figures.split()[0])
+                sent += int(figures.split()[8])
+    return sent, received
+
+
+def seen_headers(headers: int, spared: int, stream: int, moved: int) -> int:
+    """Return how many bytes of headers an interface saw, which may have been given several segments at once.
+
+    Parameters
+    ----------
+    headers, spared : int
+        By segments; and at most how many of these it did not see.
+    stream : int
+        Inside TCP.
+    moved : int
+        What all interfaces counted meanwhile: others' bytes too, perhaps.
+    """
+    return min(headers, max(headers - spared, moved - stream))
 
 
 def own_sockets(*, but: frozenset[str] = frozenset()) -> Iterator[socket.socket]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fastlloyd.net.sockets import SocketCount, count, count_both_ends, own_sockets, socket_names
+from fastlloyd.net.sockets import SocketCount, count, count_both_ends, own_sockets, seen_headers, socket_names
 
 Pair = tuple[socket.socket, socket.socket]
 
@@ -55,6 +55,11 @@ def test_the_other_end_is_asked_too(pair: Pair) -> None:
     assert own is not None and both is not None and other is not None
     assert (both.sent, both.headers_sent) == (own.sent, own.headers_sent)
     assert (both.received, both.headers_received) == (other.sent, other.headers_sent)
+
+
+def test_an_interface_may_see_fewer_headers_and_others_bytes() -> None:
+    # Fewer, as it says; more, for others use it as well; hardly any, for it is another interface.
+    assert [seen_headers(1000, 600, 5000, moved) for moved in (5700, 9000, 0)] == [700, 1000, 400]
 
 
 def test_what_is_no_connection_counts_nothing() -> None:

@@ -29,7 +29,16 @@ from fastlloyd.net.mpi.launcher import (
     launcher_ports,
     local_transport_env,
 )
-from fastlloyd.net.sockets import SocketCount, WireBytes, count, count_both_ends, own_sockets, socket_names
+from fastlloyd.net.sockets import (
+    SocketCount,
+    WireBytes,
+    count,
+    count_both_ends,
+    interface_bytes,
+    own_sockets,
+    seen_headers,
+    socket_names,
+)
 from fastlloyd.net.transport import Transport
 from fastlloyd.wire.header import PartyId
 
@@ -86,6 +95,7 @@ class MpiTransport(Transport):
         os.environ.update(local_transport_env(transport, launch=launch))
         self._one_host = launch.on_one_host
         self._others = socket_names()
+        self._moved_before = interface_bytes()[0]
         self._moved_bytes = 0
         self._mpi = mpi = _load()
         self._close_deadline_s = close_deadline_s
@@ -215,13 +225,17 @@ class MpiTransport(Transport):
         if self.carrier != "tcp":
             return None
         between, launcher = self._connections()
+        headers = between.headers_sent
+        if not between.local:
+            moved = interface_bytes()[0] - self._moved_before
+            headers = seen_headers(headers, between.spared_sent, between.sent, moved)
         # Each frame that comes or goes takes one segment of this rank: its own, or the acknowledgement. The barrier in
         # `close` takes a message of each rank for each doubling of their number.
         doublings = len(self.peers).bit_length()
         segments = 2 * len(ahead) + doublings + _LAST_SEGMENTS * len(self.peers)
         return WireBytes(
             stream_bytes=between.sent + sum(ahead) + _FRAME_HEADER_BYTES * (len(ahead) + doublings),
-            tcp_ip_bytes=between.headers_sent + between.header * segments,
+            tcp_ip_bytes=headers + between.header * segments,
             launcher_bytes=launcher.sent + launcher.received + launcher.headers_sent + launcher.headers_received,
         )
 

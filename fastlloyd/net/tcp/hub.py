@@ -19,7 +19,7 @@ from typing import Any
 from fastlloyd.errors import PeerError, PeerGone
 from fastlloyd.net.link.frame import FrameKind
 from fastlloyd.net.link.sums import encode_ranks, ranks_bytes, take_ranks
-from fastlloyd.net.sockets import SocketCount, WireBytes
+from fastlloyd.net.sockets import SocketCount, WireBytes, interface_bytes, seen_headers
 from fastlloyd.net.tcp.admission import MAX_CLIENTS, Admission, Guest, Introduction, Welcome
 from fastlloyd.net.tcp.delivery import ASKS, Control, Delivery
 from fastlloyd.net.tcp.relay import RELAY_BYTES, Relay
@@ -75,6 +75,7 @@ class TcpServer(Relay):
 
     def __init__(self, listeners: Sequence[socket.socket], count: int, *, adds_up: bool = False, **rest: Any) -> None:
         self._branches: list[Branch] = []
+        self._moved_before = sum(interface_bytes())
         self._most_frame = MAX_FRAME_BYTES
         super().__init__(listeners, count, **rest)
         self._adds_up = adds_up
@@ -126,10 +127,14 @@ class TcpServer(Relay):
         rest = [*ahead, *(1, 1, 1) * len(streams)]
         rest_tls = 0 if self._keys is None else _TLS_RECORD_BYTES * len(rest)
         segments = 2 * len(rest) + _LAST_SEGMENTS * len(streams)
+        stream_bytes, headers = total.sent + total.received, total.headers_sent + total.headers_received
+        if not total.local:
+            moved = sum(interface_bytes()) - self._moved_before
+            headers = seen_headers(headers, total.spared_sent + total.spared_received, stream_bytes, moved)
         return WireBytes(
-            stream_bytes=total.sent + total.received + sum(rest) + HEADER_BYTES * len(rest) + rest_tls,
+            stream_bytes=stream_bytes + sum(rest) + HEADER_BYTES * len(rest) + rest_tls,
             outer_tls_bytes=max(0, tls + rest_tls),
-            tcp_ip_bytes=total.headers_sent + total.headers_received + total.header * segments,
+            tcp_ip_bytes=headers + total.header * segments,
             whole=True,
         )
 
