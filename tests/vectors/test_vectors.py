@@ -42,6 +42,7 @@ from fastlloyd.protocols.fastlloyd.plus import radius
 from fastlloyd.protocols.fastlloyd.round_plan import Outline
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, local_update, post_process
 from fastlloyd.protocols.fastlloyd.settings import settings_from
+from fastlloyd.protocols.secfc.math.signs import sign_masks
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import derive
 from fastlloyd.report.document import Common, Network, Round
@@ -88,6 +89,17 @@ def test_the_default_start(case: dict[str, Any]) -> None:
     found = first_centers(_replaced(plan, fraction_bits=case["fraction_bits"]))
     assert found.grid.tolist() == case["centers"]
     assert (found.exact * 2.0 ** case["fraction_bits"] == found.grid).all()
+
+
+@pytest.mark.parametrize("case", known("secfc"), ids=lambda case: f"w={case['w']}")
+def test_what_the_server_of_secfc_decodes(case: dict[str, Any]) -> None:
+    count = len(case["values"])
+    masks = sign_masks(count, key=bytes.fromhex(case["key"]), round_=case["message"], mantissa=case["w"])
+    factors, noise = masks.integers()
+    for i, value in enumerate(case["values"]):
+        decoded = [factors[i] * int(difference) + noise[i] for difference in case["differences"]]
+        assert list(map(str, decoded)) == value["decoded"]
+        assert (bool(masks.flipped[i]), int(masks.spare[i])) == (value["tails"], value["z"])
 
 
 def history(case: dict[str, Any], t: int) -> bytes:

@@ -102,6 +102,8 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
         f"{format_count(plan.needed_answers, 'answer', 'decode')} an iteration",
         f"field: {format_count(len(plan.primes), 'prime')}, {element} bytes an element; "
         f"grid of 2^-{plan.fraction_bits}",
+        f"values: a value and its difference have at most {plan.bits_in_common:.2f} bits in common; all values "
+        f"together are within {plan.distance:.0e} of the law that is proved of them",
         f"set-up: {max(sizes) * plan.width * element * (clients - 1):,} bytes of shares from each client",
         f"iteration: {(plan.k - 1) * plan.n_total * element:,} bytes up from each client for each start in "
         f"{format_count(count_rounds(plan.k), 'message')}; at most {format_count(plan.rounds, 'round')}",

@@ -49,30 +49,6 @@ def test_residues_of_the_secrets_are_those_of_the_integers(mantissa: int) -> Non
         assert (ring.decode(ring.reduce(elements)) == integers[20:90]).all()
 
 
-def test_secrets_are_those_of_the_documents_byte_by_byte() -> None:
-    mantissa, count, rest = 149, 300, 85
-    words = -(-rest // 32)
-    stream = keystream(KEY, struct.pack("<III", 7, 0, 0), 32 * 20 * count)
-    rows = keystream(KEY, struct.pack("<III", 7, 1, 0), 4 * (3 + 2 * words) * count)
-    taken = []
-    for at in range(0, len(stream), 32):
-        x, y, first, second = struct.unpack_from("<QQQQ", stream, at)
-        x |= 1 << 63
-        if y < x and first * x < 1 << 127 and second * x < 1 << 127:
-            taken.append((x, y))
-    factors, noise = sign_masks(count, key=KEY, round_=7, mantissa=mantissa).integers()
-    for i, (x, y) in enumerate(taken[:count]):
-        flags, low_0, low_1, *rests = struct.unpack_from(f"<{3 + 2 * words}I", rows, 4 * (3 + 2 * words) * i)
-        a, b = (
-            sum(word << 32 * j for j, word in enumerate(part)) % (1 << rest) for part in (rests[:words], rests[words:])
-        )
-        j = 1 + flags % 64
-        factor = ((x << rest) + a) << j
-        added = factor // 2 + (((y << rest) + b) << j) + (low_0 + (low_1 << 32)) % (1 << j)
-        tails = flags >> 6 & 1
-        assert (factors[i], noise[i]) == ((-2 * factor, -1 - added) if tails else (2 * factor, added))
-
-
 def log2(integers: np.ndarray) -> np.ndarray:
     """Of integers of any size, to 2^-50."""
     return np.array([math.log2(int(value)) for value in integers])

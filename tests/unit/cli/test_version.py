@@ -18,8 +18,8 @@ def test_the_numbers_that_parties_compare_are_printed(capsys: pytest.CaptureFixt
     assert {f"{row.name} {row.results}" for row in ROWS} <= set(results.removeprefix("results: ").split(", "))
 
 
-@pytest.mark.parametrize("name", [row.name for row in ROWS])
-def test_plan_says_the_version_of_the_results(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("name", "version"), [(row.name, row.results) for row in ROWS])
+def test_plan_says_the_version_of_the_results(name: str, version: int, capsys: pytest.CaptureFixture[str]) -> None:
     public = ["--n-total", "3000", "--d", "6", "--k", "3", "--epsilon", "10", "-n", "5"]
     assert main(["plan", "--protocol", name, *public]) == 0
-    assert f"results: version 1 of {name}; " in capsys.readouterr().out
+    assert f"results: version {version} of {name}; " in capsys.readouterr().out
