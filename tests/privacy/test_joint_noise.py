@@ -193,6 +193,8 @@ def test_no_round_of_a_whole_life_of_vertical_he_has_noise_of_another(rounds: in
     assert len(noise) == 2 * rounds
     assert bool(plan.stepping) == (rounds == 6)
     assert dependent({name: side.ravel() for name, side in noise.items()}) == set()
+    rows = np.concatenate([side.reshape(plan.k, -1) for side in noise.values()])
+    assert dependent(columns("count and columns", rows)) == set()
     assert has_unit_variance(np.stack(list(noise.values())))
 
 

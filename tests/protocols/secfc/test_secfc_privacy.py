@@ -17,6 +17,7 @@ from fastlloyd.protocols.secfc.client import _Exchange
 from fastlloyd.protocols.secfc.math import masks as masks_module
 from fastlloyd.protocols.secfc.math.attempt import Attempt
 from fastlloyd.protocols.secfc.math.coded import Coder
+from fastlloyd.protocols.secfc.math.masks import RoundMasks
 from fastlloyd.protocols.secfc.math.rotation import squared_norm_bound
 from fastlloyd.protocols.secfc.math.signs import largest_difference, largest_value
 from fastlloyd.protocols.secfc.math.start import coins, first_seed
@@ -240,3 +241,13 @@ def test_the_masks_of_a_message_follow_every_sign_that_came_before(changed: int)
             orders.append((*masks.shuffled(50), *masks.signs(50).integers()[0], *values))
     assert orders[0] == orders[2]
     assert (np.array(orders[1]) == np.array(orders[3])).mean() < 0.1
+
+
+def test_messages_have_masks_of_their_own_even_after_the_same_replies() -> None:
+    """A second guard: no two messages of a run come after the same replies."""
+    code = plan_for(40, 3, 2).code
+    first, other = (RoundMasks(code, 1, seed=bytes(32), replies=bytes(32), round_=t) for t in (0, 1))
+    assert (first.sums((64,), 0) != other.sums((64,), 0)).mean() > 0.9
+    assert (first.sums((64,), 0) != first.sums((64,), 1)).mean() > 0.9
+    assert (first.shuffled(64) != other.shuffled(64)).any()
+    assert (first.signs(64).factors != other.signs(64).factors).mean() > 0.9

@@ -17,7 +17,7 @@ from scipy.stats import norm
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy import accountant
-from fastlloyd.privacy.accountant import SAMPLER_DELTA, gdp_delta, gdp_epsilon, scaled_erfc, spent
+from fastlloyd.privacy.accountant import SAMPLER_DELTA, change_epsilon, gdp_delta, gdp_epsilon, scaled_erfc, spent
 from fastlloyd.privacy.release import Release
 
 DELTA = 1e-6
@@ -244,3 +244,14 @@ def test_what_is_cut_off_of_responses_is_counted_as_without_privacy(epsilon: flo
         )
         assert 0 < cut <= beyond <= 1.000001 * (count + 1) * mpmath.exp(-80)
     assert math.fsum(kept.values()) == pytest.approx(1.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("multiplier", [2.0, 20.0])
+def test_a_change_of_a_record_costs_as_much_as_half_of_the_noise(multiplier: float) -> None:
+    assert change_epsilon([gaussian(multiplier)], DELTA) == spent([gaussian(multiplier / 2.0)], DELTA)
+    assert change_epsilon([laplace(multiplier)], 0.0) == pytest.approx(2.0 / multiplier)
+
+
+def test_gaussian_releases_beside_laplace_ones_compose_by_their_squares() -> None:
+    several = [*(gaussian(8.0, t) for t in range(16)), laplace(5.0)]
+    assert spent(several, DELTA) == pytest.approx(spent([gaussian(2.0), laplace(5.0)], DELTA), rel=1e-6)
