@@ -6,6 +6,7 @@ fixed keys, so each test gives the same result each time; with fresh ones it wou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -22,7 +23,8 @@ from fastlloyd.protocols.vertical_dp.messages import Synopsis
 from fastlloyd.protocols.vertical_dp.sketch.sketch import GRID_PHANTOMS, PAPER_PHANTOMS, SketchShape, make_sketch
 from fastlloyd.protocols.vertical_he import face as vertical_he_face
 from fastlloyd.protocols.vertical_he.he.ckks import Context
-from fastlloyd.protocols.vertical_he.he.keyshare import KeyShare
+from fastlloyd.protocols.vertical_he.he.keyshare import KeyShare, draw_error
+from fastlloyd.protocols.vertical_he.he.lattice import ERROR_VARIANCE
 from fastlloyd.protocols.vertical_he.messages import KeyMaterial, KeyPiece
 from fastlloyd.protocols.vertical_he.owner import owner
 from fastlloyd.protocols.vertical_he.plan import Plan
@@ -251,3 +253,9 @@ def test_the_shares_of_feddp_are_independent_everywhere() -> None:
     assert len(scores) >= 30
     assert dependent(scores) == set()
     assert has_unit_variance(np.stack(list(scores.values())))
+
+
+def test_the_errors_of_a_shared_key_are_independent() -> None:
+    secret = SecretRandom()
+    drawn = np.stack([draw_error(30, secret) for _ in range(60)])
+    assert dependent(columns("error", drawn / math.sqrt(ERROR_VARIANCE))) == set()

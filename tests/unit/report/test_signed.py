@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -290,6 +291,22 @@ def test_a_result_is_never_signed_without_an_opening() -> None:
     with pytest.raises(InternalError, match="without an opening"):
         record.statement(ROSTER.digest(), AGREED, "result", None)
     assert record.statement(ROSTER.digest(), AGREED, "public", None)
+
+
+def test_what_parties_compare_is_of_all_that_they_sign() -> None:
+    common = Common(
+        run=RUN, protocol="lloyd", results_version=1, clients=1, authenticated=True, parameters={}, rounds=[],
+        setup_seconds=0.0, network=Network(transport="shm"),
+    )  # fmt: skip
+    record = SignedRecord(common=common, releases=[], features=["a"], noisy_sizes=[3.5], files={"centroids.csv": "1"})
+    others = [
+        replace(record, features=["b"]),
+        replace(record, noisy_sizes=[4.5]),
+        replace(record, files={"centroids.csv": "2"}),
+        replace(record, releases=[release(0).to_dict()]),
+        replace(record, common=replace(common, protocol="kfed")),
+    ]
+    assert len({one.digest() for one in (record, *others)}) == 6
 
 
 def test_a_commitment_is_to_its_digest_under_its_opening() -> None:
