@@ -160,6 +160,8 @@ def test_a_run_ends_by_itself_with_the_servers_code(trial):
     check_results(trial)
     for service in ("server", *CLIENTS):
         assert check_own_mounts(trial, service)["State"]["ExitCode"] == 0
+    traffic = trial.report("client-1")["traffic"]
+    assert traffic["wire_bytes"] > traffic["link_bytes"] and traffic["wire"]["outer_tls_bytes"] > 0
     (image,) = json.loads(call("docker", "image", "inspect", "fastlloyd").stdout)
     assert image["Size"] <= IMAGE_LIMIT_BYTES
     assert image["Config"]["User"] == "fastlloyd"
