@@ -74,18 +74,21 @@ pressure,80,200
 bmi,12,45
 END
 cat >"$folder/public/run.toml" <<'END'
-# The same file for all parties; the paths are those inside each one's container.
+# The same file for all parties; what is each one's own stands in own.toml.
 protocol = "fastlloyd-plus"
-data = "/data/records.csv"
 bounds = "/party/bounds.csv"
 n_total = 4500
 k = 3
 epsilon = 1.0
 roster = "/party/roster.toml"
+deadline = 60.0
+END
+cat >"$folder/public/own.toml" <<'END'
+# Each party's own: one text does for all, since the paths are those inside each one's container.
+data = "/data/records.csv"
 key = "/own.key"
 state_dir = "/state"
 output = "/results"
-deadline = 60.0
 END
 [[ $(id -u) != 0 ]] || chown -R "$uid:$gid" "$folder"
 

@@ -32,10 +32,11 @@ def _tables() -> Iterator[str]:
         if not option.hidden:
             groups.setdefault(option.group or "what runs", []).append(option)
     for group, options in groups.items():
-        yield from (f"\n## Keys: {group}\n", "| key | value | alike | meaning |", "|---|---|---|---|")
+        yield from (f"\n## Keys: {group}\n", "| key | value | whose | meaning |", "|---|---|---|---|")
         for option in options:
             value = " or ".join(f"`{choice}`" for choice in option.choices) or option.expected
-            yield f"| `{option.name}` | {value} | {'yes' if option.public else ''} | {_cell(option.help)} |"
+            whose = "alike" if option.public else "shared" if option.shared else "own"
+            yield f"| `{option.name}` | {value} | {whose} | {_cell(option.help)} |"
     for protocol in PROTOCOLS:
         settings = find_face(protocol).settings_help(protocol)
         if settings:

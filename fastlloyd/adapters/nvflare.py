@@ -33,7 +33,7 @@ from fastlloyd.report.lines import Journal
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.own_rank import find_own_rank
 from fastlloyd.run.rank import carry_out, limit_threads, start_log
-from fastlloyd.run.run_file import load_config
+from fastlloyd.run.run_file import load_config, refuse_own_keys
 from fastlloyd.supervise.offers import NAME, SUFFIX
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
@@ -125,7 +125,10 @@ class Party:
                     "the job again with such a name"
                 )
             _begin_log(RunConfig(), folder / f"{self._run}.log", rank)
-            config = load_config(folder / f"{self._run}{SUFFIX}")
+            own = folder / f"{self._run}.own{SUFFIX}"
+            if own.exists():
+                refuse_own_keys(folder / f"{self._run}{SUFFIX}")
+            config = load_config(folder / f"{self._run}{SUFFIX}", site=own if own.exists() else None)
             config = replace(config, output=str(folder / config.output))
             approve = check(config, folder)
         except FastLloydError as error:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from fastlloyd.cli.arguments import ask
 from fastlloyd.cli.dossier import plan_run
-from fastlloyd.cli.options import Parser
+from fastlloyd.cli.options import Parser, add_site_option
 from fastlloyd.crypto.link.identity import group_hex, load_key, write_atomically
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.dossier.approval import read_expiry, sign_approval
 from fastlloyd.dossier.content import summarise
 from fastlloyd.errors import EXIT_OK, ConfigError, printable
-from fastlloyd.run.run_file import load_config
+from fastlloyd.run.run_file import load_config, refuse_own_keys
 from fastlloyd.wire.values import digest, show_value
 
 _MODE = 0o644
@@ -33,7 +33,8 @@ def main(argv: Sequence[str]) -> int:
     """
     options = parser().parse_args(argv)
     given = {name: getattr(options, name) for name in ("roster", "key") if getattr(options, name) is not None}
-    config = load_config(options.config, given, links=False)
+    refuse_own_keys(options.config)
+    config = load_config(options.config, given, links=False, site=options.site)
     if config.roster is None or config.key is None:
         raise ConfigError("agree needs --roster and --key: an approval is signed with this site's key")
     roster = Roster.load(Path(config.roster))
@@ -101,8 +102,9 @@ def parser() -> Parser:
         epilog="Exit codes: 0 approved, 2 not approved, or bad input.",
     )
     parser.add_argument("--config", required=True, metavar="FILE.toml", help="the run file that all parties share")
+    add_site_option(parser)
     parser.add_argument("--roster", metavar="FILE", help="the parties (default: as the run file says)")
-    parser.add_argument("--key", metavar="FILE", help="this site's own key (default: as the run file says)")
+    parser.add_argument("--key", metavar="FILE", help="this site's own key (default: as --site says)")
     parser.add_argument("--output", metavar="FILE", help="where the approval goes (default approval_RANK.json)")
     parser.add_argument("--d", type=int, help="number of features, where neither bounds nor columns name them")
     parser.add_argument(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.cli.arguments import join_negative_values, name_list
 from fastlloyd.cli.check_key import check_links, own_place
-from fastlloyd.cli.options import Parser, add_form_options, read_form
+from fastlloyd.cli.options import Parser, add_form_options, add_site_option, read_form
 from fastlloyd.data.bounds import Bounds, clipping_words, count_outside, parse_bounds
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.database import Place, check_question, find_place, names_client
@@ -30,7 +30,7 @@ from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import share_caps
 from fastlloyd.run.promise import plan_words, unit_sentence
-from fastlloyd.run.run_file import load_config
+from fastlloyd.run.run_file import load_config, refuse_own_keys
 from fastlloyd.run.vertical import read_alignment
 
 _SHOWN = 20
@@ -89,6 +89,7 @@ def parser() -> Parser:
         "--data", metavar="FILE", help="this party's records, or their database; '{client}' becomes --client"
     )
     parser.add_argument("--config", metavar="FILE.toml", help="run file; flags win")
+    add_site_option(parser)
     parser.add_argument("--bounds", metavar="LO,HI|FILE", help="public bounds of the features")
     parser.add_argument("--columns", type=name_list, metavar="A,B", help="features to use, by name")
     parser.add_argument("--missing", choices=MISSING_RULES, help="rule for missing values (default refuse)")
@@ -153,7 +154,9 @@ _ALIKE = (
 
 def _question(options: argparse.Namespace) -> _Question:
     """Lay the flags over the run file."""
-    config = RunConfig() if options.config is None else load_config(options.config, links=False)
+    config = load_config(options.config, links=False, site=options.site)
+    if options.config is not None and (options.roster or config.roster):
+        refuse_own_keys(options.config)
     if options.epsilon is not None:
         config = replace(config, epsilon=options.epsilon)
     given = options.roster or config.roster, options.key or config.key

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fastlloyd.cli.options import Parser
+from fastlloyd.cli.options import Parser, add_site_option
 from fastlloyd.cli.serve import without_records
 from fastlloyd.crypto.link.identity import write_atomically
 from fastlloyd.crypto.link.roster import Roster
@@ -18,7 +18,7 @@ from fastlloyd.report.page.render import available, render
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import count_features
 from fastlloyd.run.promise import foresee, plan_words
-from fastlloyd.run.run_file import load_config
+from fastlloyd.run.run_file import load_config, refuse_own_keys
 from fastlloyd.run.session import find_face
 from fastlloyd.run.vertical import VerticalCommon
 
@@ -37,7 +37,9 @@ def main(argv: Sequence[str]) -> int:
     """
     options = parser().parse_args(argv)
     given = {} if options.roster is None else {"roster": options.roster}
-    config = load_config(options.config, given, links=False)
+    config = load_config(options.config, given, links=False, site=options.site)
+    if config.roster is not None:
+        refuse_own_keys(options.config)
     roster = None if config.roster is None else Roster.load(Path(config.roster))
     if roster is not None:
         roster.check_complete(options.clients)
@@ -117,6 +119,7 @@ def parser() -> Parser:
         "and public facts alone; opens no records and contacts nobody (docs/data-protection.md).",
     )
     made.add_argument("--config", required=True, metavar="FILE.toml", help="the run file that all parties share")
+    add_site_option(made)
     made.add_argument("--roster", metavar="FILE", help="the parties (default: as the run file says)")
     made.add_argument("--clients", type=int, metavar="M", help="how many clients, where there is no roster")
     made.add_argument("--d", type=int, help="number of features, where neither bounds nor columns name them")

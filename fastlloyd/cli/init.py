@@ -143,14 +143,21 @@ def _run_file(given: dict[str, object], pairs: Sequence[str], *, clients: int) -
         about = "FILL IN: records that the server may use and the clients may see"
         values.append(("server_data", "server.csv", about))
     values += [(name, given[name], OPTIONS[name].help) for name in ("masking", "min_clients") if name in given]
-    lines = ["# A run of fastlloyd. All parties need this file alike; paths begin at its folder. FILL IN: decide."]
+    lines = ["# A run of fastlloyd; paths begin at the folder of this file. FILL IN: decide."]
     for name, value, about in values:
-        lines += ["", f"# {about}", f"{name} = {toml_value(value)}"]
+        if not OPTIONS[name].own:
+            lines += ["", f"# {about}", f"{name} = {toml_value(value)}"]
     if not vertical:
         lines += ["", "# Where clients differ much in size, a cap for each; where a person may have several rows,"]
         lines += ["# whose a row is", "# client_caps = [5000, 3000, 2000]", '# unit = "patient_id"']
     lines += ["", "# For sites that prove their names (docs/security.md): fastlloyd keygen, fastlloyd roster"]
-    lines += ['# roster = "roster.toml"', '# key = "keys/own.key"', ""]
+    lines += ['# roster = "roster.toml"', ""]
+    lines += ["# All that is above, and tables in brackets, all need alike. What follows is each party's own: at"]
+    lines += ["# sites (docs/sites.md) each moves these lines into its own file, which it gives with --site."]
+    for name, value, about in values:
+        if OPTIONS[name].own:
+            lines += ["", f"# {about}", f"{name} = {toml_value(value)}"]
+    lines += ["", "# This party's own key", '# key = "keys/own.key"', ""]
     if vertical:
         lines += ["# The column that names the people, alike at all parties; 'intersect' keeps those whom all have"]
         lines += ["# [vertical]", '# id = "id"', '# align = "check"', ""]

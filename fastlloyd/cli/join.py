@@ -39,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
         No server let this client in.
     """
     limit_threads()
-    config, arguments = parse_run_options(parser(), argv)
+    config, arguments = parse_run_options(parser(), argv, foreign=True)
     address = parse_address(arguments.server, "--server")
     if arguments.rank is not None and arguments.rank < 1:
         raise ConfigError(f"--rank: expected a client's number, 1 or more, got {arguments.rank}")

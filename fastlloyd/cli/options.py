@@ -18,7 +18,7 @@ from fastlloyd.errors import ConfigError, did_you_mean
 from fastlloyd.party.option import Option
 from fastlloyd.protocols.registry import names
 from fastlloyd.run.config import OPTIONS, TASK, VERTICAL, RunConfig
-from fastlloyd.run.run_file import has_table, load_config, with_values
+from fastlloyd.run.run_file import has_table, load_config, refuse_own_keys, with_values
 
 _ABOUT = "about"
 """Attribute of a flag of a run: its help where all flags are shown."""
@@ -138,6 +138,7 @@ def add_run_options(
     """
     parser.add_argument("--help-all", action=_HelpAll, help="show all flags, not only those that most people need")
     parser.add_argument("--config", metavar="FILE.toml", help="run file: any flag of a run may stand in it; flags win")
+    show_in_long_help(add_site_option(parser))
     parser.add_argument("--events", action="store_true", help=argparse.SUPPRESS)
     groups: dict[str, argparse._ActionsContainer] = {"": parser}
     for option in OPTIONS.values():
@@ -167,6 +168,11 @@ def add_options(parser: argparse.ArgumentParser, *wanted: str) -> None:
         _add_flag(parser, OPTIONS[name]).help = OPTIONS[name].help
 
 
+def add_site_option(parser: argparse.ArgumentParser) -> argparse.Action:
+    """Add the flag of the file with what is a party's own."""
+    return parser.add_argument("--site", metavar="FILE.toml", help="what is this party's own: files, state, output, ..")
+
+
 def add_form_options(parser: argparse.ArgumentParser, *others: str) -> None:
     """Add the flags that say how a file of records is written, and those of `others`, as a run has them."""
     add_options(parser, *others, *_FORM)
@@ -179,7 +185,7 @@ def read_form(arguments: argparse.Namespace, config: RunConfig | None) -> Form:
 
 
 def parse_run_options(
-    parser: argparse.ArgumentParser, argv: Sequence[str], *, links: bool = True
+    parser: argparse.ArgumentParser, argv: Sequence[str], *, links: bool = True, foreign: bool = False
 ) -> tuple[RunConfig, argparse.Namespace]:
     """Parse flags and run file into one configuration.
 
@@ -187,6 +193,8 @@ def parse_run_options(
     ----------
     links : bool
         As for `load_config`.
+    foreign : bool
+        Whether the run file comes from somebody else (`refuse_own_keys`).
 
     Raises
     ------
@@ -197,12 +205,14 @@ def parse_run_options(
     given = {key: value for key, value in vars(arguments).items() if key in OPTIONS and value is not None}
     tables = read_tables(arguments.set_ or (), given.get("protocol", RunConfig().protocol))
     given.update(tables)
-    if arguments.config is None:
+    if foreign and arguments.config is not None:
+        refuse_own_keys(arguments.config)
+    if arguments.config is None and arguments.site is None:
         config = with_values(RunConfig(), given)
         if links:
             config.check_links()
     else:
-        config = load_config(arguments.config, given, links=links)
+        config = load_config(arguments.config, given, links=links, site=arguments.site)
     for owner in tables:
         if owner not in (config.protocol, VERTICAL):
             raise ConfigError(

@@ -48,6 +48,8 @@ class Option:
         Least and largest number.
     public : bool
         Whether all parties must have it alike; otherwise it is each party's own business.
+    shared : bool
+        Whether it may stand in a run file that comes from somebody else although it need not be alike.
     common : bool
         Whether most people need it: a short help shows these flags alone.
     path : bool
@@ -69,6 +71,7 @@ class Option:
     choices: tuple[object, ...] = ()
     within: tuple[float, float] | None = None
     public: bool = False
+    shared: bool = False
     common: bool = False
     path: bool = False
     hidden: bool = False
@@ -81,6 +84,11 @@ class Option:
     def flag(self) -> str:
         """The flag of the command line."""
         return "--" + self.name.replace("_", "-")
+
+    @property
+    def own(self) -> bool:
+        """Whether only the party itself may set it: its files, what it keeps and shows, how it works."""
+        return not (self.public or self.shared)
 
     @property
     def words(self) -> tuple[str, ...]:

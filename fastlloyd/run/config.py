@@ -50,12 +50,19 @@ class RunConfig:
     )
     table: str | None = option(None, "the same, for all of one table", DATA, "NAME")
     dataset: str | None = option(
-        None, "demonstration: one public set, split among the clients", DATA, "NAME|FILE", path=True
+        None, "demonstration: one public set, split among the clients", DATA, "NAME|FILE", path=True, shared=True
     )
     data_dir: str | None = option(
         None, "where --dataset NAME is looked up (default $FASTLLOYD_DATA)", DATA, "DIR", path=True
     )
-    split: str = option("iid", "how --dataset is split (default %(default)s)", DATA, "iid|label|even|CSV", path=True)
+    split: str = option(
+        "iid",
+        "how --dataset is split (default %(default)s)",
+        DATA,
+        "iid|label|even|CSV",
+        path=True,
+        shared=True,
+    )
     columns: tuple[str, ...] = option(
         (), "feature columns by name (default: all numeric)", DATA, "A,B,..", public=True, common=True
     )
@@ -91,6 +98,7 @@ class RunConfig:
         DATA,
         "FILE",
         path=True,
+        shared=True,
     )
     # None only where a default data set brings its own.
     k: int | None = option(
@@ -127,7 +135,13 @@ class RunConfig:
         None, "default auto: the protocol's public formula", TASK, "T|auto", within=(0, 1000), public=True
     )
     bounds: str | None = option(
-        None, "public bounds of the features", DATA, "LO,HI|FILE|auto-public", common=True, path=True
+        None,
+        "public bounds of the features",
+        DATA,
+        "LO,HI|FILE|auto-public",
+        common=True,
+        path=True,
+        shared=True,
     )
     n_total: int | None = option(
         None, "public upper bound on all records together", DATA, "N", within=(3, 1e12), public=True, common=True
@@ -159,7 +173,12 @@ class RunConfig:
         None, "go on without slow clients (default: all)", LINKS, "M", within=(1, 100_000), public=True
     )
     roster: str | None = option(
-        None, "TOML of pinned certificates; without it: demonstration", LINKS, "FILE", path=True
+        None,
+        "TOML of pinned certificates; without it: demonstration",
+        LINKS,
+        "FILE",
+        path=True,
+        shared=True,
     )
     key: str | None = option(None, "this party's own key; '{client}' becomes the rank", LINKS, "FILE", path=True)
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -185,9 +204,21 @@ class RunConfig:
     network: str | None = option(None, "fastlloyd run: a host per rank, shaped (scripts/netem)", LINKS, "PROFILE")
     shaping: str | None = option(None, "who shapes --network: netem or emulator", LINKS, hidden=True)
     delay: float = option(0.0, "injected per message", LINKS, "SECONDS", within=(0, 60))
-    deadline: float = option(60.0, "per round (default %(default)g)", LINKS, "SECONDS", within=(0.5, 86_400))
+    deadline: float = option(
+        60.0,
+        "per round (default %(default)g)",
+        LINKS,
+        "SECONDS",
+        within=(0.5, 86_400),
+        shared=True,
+    )
     setup_deadline: float = option(
-        300.0, "before round 0 (default %(default)g)", LINKS, "SECONDS", within=(0.5, 86_400)
+        300.0,
+        "before round 0 (default %(default)g)",
+        LINKS,
+        "SECONDS",
+        within=(0.5, 86_400),
+        shared=True,
     )
     reconnect: float | None = option(
         None,

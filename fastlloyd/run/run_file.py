@@ -22,39 +22,49 @@ from fastlloyd.run.config import AUTO_K, OPTIONS, VERTICAL, RunConfig
 from fastlloyd.wire.regular import read_regular_bytes
 from fastlloyd.wire.toml import MOST_BYTES, parse_toml
 
+_MAY_BE_PUBLIC = ("dataset", "split")
+"""Options that name a public set or a rule, or else a file."""
 _AUTO_NUMBER = re.compile("auto:[0-9]{1,9}")
 _PAIR = re.compile("[^,/]+,[^,/]+")
 
 
-def load_config(path: str | Path, flags: Mapping[str, Any] | None = None, *, links: bool = True) -> RunConfig:
-    """Read a run file; a relative path in it begins at its own folder.
+def load_config(
+    path: str | Path | None,
+    flags: Mapping[str, Any] | None = None,
+    *,
+    links: bool = True,
+    site: str | Path | None = None,
+) -> RunConfig:
+    """Read a run file, and a site's own beside it; a relative path in them begins at their own folder.
 
     Parameters
     ----------
-    path : str or Path
+    path : str, Path or None
+        None: only what `site` and `flags` say.
     flags : mapping, optional
         As for `with_values`; they win, and what belongs together is checked only then: a run file for all parties
         may name the roster, and each party adds its own key.
     links : bool
         Whether other parties will be met, and `RunConfig.check_links` must hold; plans and checks need no key.
+    site : str or Path, optional
+        The file with what is this party's own; it wins over the run file.
 
     Raises
     ------
     ConfigError
         Missing or unreadable file, an unknown key, a value of the wrong type or range.
     """
-    try:
-        values = parse_toml(read_regular_bytes(Path(path), MOST_BYTES + 1))
-    except OSError as error:
-        raise ConfigError(f"--config {path}: cannot be read ({error.strerror}); check the path") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"--config {path}: expected UTF-8 text; save the file as UTF-8") from error
-    except ValueError as error:
-        raise ConfigError(
-            f"--config {path}: not valid TOML: {error}; docs/run-file.md shows how to write it"
-        ) from error
-    folder = Path(path).parent
-    values = {key: _moved(key, value, lambda text: os.path.normpath(folder / text)) for key, value in values.items()}
+    values = {} if path is None else _read_file("--config", path)
+    if site is not None:
+        own = _read_file("--site", site)
+        for key in own:
+            name = key.replace("-", "_")
+            if has_table(key) or (name in OPTIONS and OPTIONS[name].public):
+                raise ConfigError(
+                    f"--site {site}: all parties must have {key} alike: take it out, it belongs into the run file "
+                    "(--config)"
+                )
+        values |= own
     merged = dict(values)
     for key, value in (flags or {}).items():
         table = values.get(key)
@@ -66,8 +76,48 @@ def load_config(path: str | Path, flags: Mapping[str, Any] | None = None, *, lin
     except ConfigError as error:
         if flags and _is_fine(values):
             raise
-        raise ConfigError(f"{path}: {error}") from error
+        raise ConfigError(f"{path or site}: {error}") from error
     return config
+
+
+def refuse_own_keys(path: str | Path) -> None:
+    """Refuse a run file that comes from somebody else and sets what is this party's own.
+
+    Between sites one party writes the run file and sends it to the others. It may hold what all parties must have
+    alike, and what its options declare as `shared`; it may not name this party's files, nor say what this party keeps,
+    shows or does with its own machine.
+
+    Raises
+    ------
+    ConfigError
+        Names each such key, and where it belongs.
+    """
+    keys = []
+    for key, value in _read_file("--config", path).items():
+        name = key.replace("-", "_")
+        if name in OPTIONS and (OPTIONS[name].own or (name in _MAY_BE_PUBLIC and names_file(str(value)))):
+            keys.append(key)
+    if keys:
+        flags = " ".join(OPTIONS[key.replace("-", "_")].flag for key in keys)
+        raise ConfigError(
+            f"--config {path}: {', '.join(keys)}: each site's own, and this file is for all parties: take "
+            f"{'it' if len(keys) == 1 else 'them'} out; a site sets what it wants in its own file (--site FILE) or by "
+            f"flags ({flags})"
+        )
+
+
+def _read_file(flag: str, path: str | Path) -> dict[str, Any]:
+    """Return what a run file says, each relative path as seen from here."""
+    try:
+        values = parse_toml(read_regular_bytes(Path(path), MOST_BYTES + 1))
+    except OSError as error:
+        raise ConfigError(f"{flag} {path}: cannot be read ({error.strerror}); check the path") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{flag} {path}: expected UTF-8 text; save the file as UTF-8") from error
+    except ValueError as error:
+        raise ConfigError(f"{flag} {path}: not valid TOML: {error}; docs/run-file.md shows how to write it") from error
+    folder = Path(path).parent
+    return {key: _moved(key, value, lambda text: os.path.normpath(folder / text)) for key, value in values.items()}
 
 
 def _moved(key: str, value: Any, move: Callable[[str], str]) -> Any:
@@ -75,7 +125,7 @@ def _moved(key: str, value: Any, move: Callable[[str], str]) -> Any:
     name = key.replace("-", "_")
     if not isinstance(value, str) or name not in OPTIONS or not OPTIONS[name].path or not value:
         return value
-    if name in ("dataset", "split") and not names_file(value):
+    if name in _MAY_BE_PUBLIC and not names_file(value):
         return value
     if name == "bounds" and not names_bounds_file(value):
         return value

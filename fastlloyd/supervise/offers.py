@@ -39,9 +39,9 @@ _MODE = 0o644
 _Text = Annotated[str, Within(0, MOST_OFFER_BYTES)]
 _LEAST_S, _MOST_S = 1, 86_400
 _PAUSES = {"every": 60, "patience": 60}
-# What an offer may hold beside the values that all parties must have alike, and what of these is this site's own.
-_OFFERED = frozenset({"bounds", "categories", "deadline", "setup_deadline"})
-_OWN = frozenset({"roster", "key"})
+# Of what a run file from somebody else may hold, what a site has itself; the rest an offer may hold.
+_PINNED = frozenset({"roster", "dataset", "split"})
+_OFFERED = frozenset(name for name, option in OPTIONS.items() if option.shared) - _PINNED
 _NAMES_A_FILE = ("bounds", "categories")
 _SET_HERE = ("state_dir", "output", "resume", "print_result", "log_file")
 
@@ -119,7 +119,7 @@ def read_settings(folder: Path) -> SiteSettings:
     for key, value in values.items():
         if key not in OPTIONS:
             raise ConfigError(f"{path}: unknown key {key!r}{did_you_mean(key, OPTIONS)}")
-        if (OPTIONS[key].public and key not in _OWN) or key in _SET_HERE or key in _OFFERED:
+        if OPTIONS[key].public or key in _SET_HERE or key in _OFFERED:
             why = "is kept below this folder" if key in _SET_HERE else "is for the run files in offers"
             raise ConfigError(f"{path}: {key} {why}; take it out")
         values[key] = OPTIONS[key].read(value)
@@ -152,7 +152,7 @@ def check_offer(path: Path) -> None:
         key = raw.replace("-", "_")
         if isinstance(value, dict) and has_table(raw):
             continue
-        if key in OPTIONS and key not in _OFFERED and (not OPTIONS[key].public or key == "key"):
+        if key in OPTIONS and (OPTIONS[key].own or key in _PINNED):
             raise ConfigError(f"{path}: {key} is each site's own; an offer holds public values alone")
         if key in _NAMES_A_FILE and isinstance(value, str) and (Path(value).name != value or value.startswith(".")):
             raise ConfigError(f"{path}: {key}: expected a file beside the offer, got {value!r}")
@@ -184,7 +184,7 @@ def take_offer(path: Path, own: Mapping[str, Any]) -> RunConfig:
     """
     config = load_config(path, own)
     for name, option in OPTIONS.items():
-        if not option.public and name not in _OFFERED and getattr(config, name) != own.get(name, option.default):
+        if (option.own or name in _PINNED) and getattr(config, name) != own.get(name, option.default):
             raise ConfigError(f"{path}: {name} is each site's own; an offer holds public values alone")
     here = (Path(), Path(os.path.normpath(path.parent)))
     for name in _NAMES_A_FILE:

@@ -19,6 +19,7 @@ Source: docs/sites.md, "A site that stays".
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import json
 import os
@@ -36,6 +37,7 @@ from typing import Literal
 from fastlloyd.crypto.link.identity import load_key
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.errors import EXIT_OK, EXIT_PEER, ConfigError, PeerError, printable
+from fastlloyd.run.config import OPTIONS
 from fastlloyd.run.run_file import to_toml
 from fastlloyd.run.state import own_folder
 from fastlloyd.supervise.offers import MOST_OFFERS, NAME, SUFFIX, SiteSettings, check_offer, keep_offer, take_offer
@@ -193,13 +195,18 @@ class Site:
                 "resume": interrupted,
             },
         )
-        run_file = settings.place("runs", name, SUFFIX)
-        replace_file(run_file, [to_toml(config, run_file.parent).encode()], mode=0o600)
+        run_file, own_file = (settings.place("runs", name, suffix) for suffix in (SUFFIX, f".own{SUFFIX}"))
+        mine = {key for key, option in OPTIONS.items() if option.own} | {"roster"}
+        public = to_toml(config, run_file.parent, only=OPTIONS.keys() - mine)
+        replace_file(run_file, [public.encode()], mode=0o600)
+        private = to_toml(dataclasses.replace(config, settings={}), own_file.parent, only=mine)
+        replace_file(own_file, [private.encode()], mode=0o600)
         replace_file(last, [name.encode()], mode=0o600)
         self._note(name, RUNNING, "it goes on where it broke off" if interrupted else "")
         spent = _size(own / "ledger.jsonl")
         patience = f"{settings.patience_s:g}"
-        code, said = self._run(name, "--config", str(run_file), "--approval", str(approval), "--patience", patience)
+        files = ("--config", str(run_file), "--site", str(own_file), "--approval", str(approval))
+        code, said = self._run(name, *files, "--patience", patience)
         if code == EXIT_OK:
             said = f"results in {config.output}"
             if config.review:

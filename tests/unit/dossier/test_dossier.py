@@ -168,7 +168,7 @@ def test_the_summary_names_whom_everything_rests_on() -> None:
     assert "No differential privacy" in lines and "count all records as known" in lines
 
 
-RUN_FILE = 'bounds = "bounds.csv"\nn_total = 150\nk = 3\nrounds = 1\ndata = "nowhere_{client}.csv"\n'
+RUN_FILE = 'bounds = "bounds.csv"\nn_total = 150\nk = 3\nrounds = 1\n'
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from fastlloyd.cli.site import main
 from fastlloyd.crypto.link.identity import make_identity, save_identity
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.errors import ConfigError, PeerError
-from fastlloyd.run.run_file import load_config
+from fastlloyd.run.run_file import load_config, refuse_own_keys
 from fastlloyd.supervise import offers
 from fastlloyd.supervise import site as module
 from fastlloyd.supervise.offers import MOST_WAITING, SiteSettings, keep_offer, read_settings, write_offer
@@ -145,10 +145,10 @@ def test_an_offer_that_stays_as_it_is_is_joined(folder: Path, monkeypatch: pytes
     (folder / "approvals" / "march.json").write_text("{}")
     look(folder)
     assert states(folder)["march"] == {"state": "waits for the server", "more": "nobody there"}
-    text = (folder / "runs" / "march.toml").read_text()
-    assert (
-        len(ran) == 1 and "deadline = 9.0\n" in text and "print_result = false\n" in text and "resume = false\n" in text
-    )
+    public, own = ((folder / "runs" / name).read_text() for name in ("march.toml", "march.own.toml"))
+    assert len(ran) == 1 and "deadline = 9.0\n" in public and "print_result = false\nquiet" in own
+    assert "resume = false\n" in own and "resume" not in public and "data" not in public and "roster" not in public
+    refuse_own_keys(folder / "runs" / "march.toml")
 
 
 def test_a_run_that_has_spent_is_not_joined_again_by_itself(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,4 +257,4 @@ def test_only_its_own_run_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch,
     (folder / "approvals" / "march.json").write_text("{}")
     (folder / "runs" / "last").write_text(last)
     look(folder)
-    assert f"resume = {resumed}\n" in (folder / "runs" / "march.toml").read_text()
+    assert f"resume = {resumed}\n" in (folder / "runs" / "march.own.toml").read_text()
