@@ -174,13 +174,15 @@ def _computation(run: PlannedRun) -> Iterator[Block]:
         return
     shown = [(name, show_value(low), show_value(high)) for name, (low, high) in bounds.items()]
     yield Listing(("feature", "lowest", "highest"), shown, title="Features and their public bounds")
-    chosen = ", ".join(run.config.columns)
+    named = run.common.bounds.names or ()
+    chosen = ", ".join(run.config.columns or named)
+    whence = "" if run.config.columns else ", which are those that the bounds name"
     yield Text(
         "Values outside are clipped to the bounds. "
         + (
-            f"Columns used: {chosen}."
+            f"Columns used: {chosen}{whence}."
             if chosen
-            else "Columns used: all numeric columns of each site's file; the run file names none."
+            else "Columns used: all numeric columns of each site's file; neither run file nor bounds name any."
         )
     )
 

@@ -49,8 +49,10 @@ class Privacy:
         Of this run's releases, recomputed from the ledger.
     lifetime_epsilon : float or None
         Of everything in the ledger; None if it holds this run only.
+    lifetime_delta : float or None
+        At which it is composed: that of the budget, where there is one.
     budget : float or None
-        The lifetime limit.
+        The lifetime limit on epsilon, at `lifetime_delta`.
     releases : sequence of dict
         As `Release.to_dict` gives them; the digest of the data is left out.
     unit : str or None
@@ -68,6 +70,7 @@ class Privacy:
     accountant: str
     releases: Sequence[Mapping[str, Any]]
     lifetime_epsilon: float | None = None
+    lifetime_delta: float | None = None
     budget: float | None = None
     unit: str | None = None
     conditions: Sequence[str] = ()
@@ -87,7 +90,7 @@ class Privacy:
         }
         if self.lifetime_epsilon is None:
             return {**entry, "note": _REPEATED}
-        return {**entry, "lifetime_epsilon": finite(self.lifetime_epsilon)}
+        return {**entry, "lifetime_epsilon": finite(self.lifetime_epsilon), "lifetime_delta": self.lifetime_delta}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

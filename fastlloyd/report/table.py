@@ -195,7 +195,8 @@ def _privacy(document: Mapping[str, Any]) -> str:
     )
     if "lifetime_epsilon" in privacy and privacy["lifetime_epsilon"] is not None:
         limit = "" if privacy["budget"] is None else f" of a budget of {privacy['budget']:g}"
-        text += f"; {format_epsilon(privacy['lifetime_epsilon'])}{limit} by all runs in the ledger"
+        at = f", at delta {privacy['lifetime_delta']:.3g}" if privacy.get("lifetime_delta") else ""
+        text += f"; {format_epsilon(privacy['lifetime_epsilon'])}{limit} by all runs in the ledger{at}"
     return text
 
 

@@ -105,7 +105,7 @@ class Terms:
         ConfigError
             The file is damaged, or another limit stands in it: a limit is not changed in passing.
         """
-        kept = read_limit(self._limit_path)
+        kept = self.kept
         if kept is None:
             return None if epsilon is None else Limit(STATE_VERSION, epsilon, delta)
         if epsilon not in (None, kept.epsilon):
@@ -115,6 +115,11 @@ class Terms:
                 reason=Reason.STATE,
             )
         return kept
+
+    @property
+    def kept(self) -> Limit | None:
+        """The limit that stands in the directory; None: there is none. Raises ConfigError if the file is damaged."""
+        return read_limit(self._limit_path)
 
     def keep_limit(self, limit: Limit) -> None:
         """Let a limit hold from now on, also for runs without `--budget`."""

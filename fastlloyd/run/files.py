@@ -32,10 +32,12 @@ from fastlloyd.report.files import PRIVATE_MODE, RunFolder, labels_csv, output_f
 from fastlloyd.report.page import result as page
 from fastlloyd.report.page.render import HOW_TO_INSTALL, available
 from fastlloyd.report.signed import sign_report
+from fastlloyd.run.budget_terms import Terms
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.outcome import Claim, Facts, Farewell, Outcome, Result
 from fastlloyd.run.run_file import to_toml, with_absolute_paths
-from fastlloyd.wire.header import PartyId
+from fastlloyd.run.state import own_folder
+from fastlloyd.wire.header import SERVER, PartyId
 
 
 class Files(Protocol):
@@ -184,7 +186,7 @@ class ResultFiles:
         self._centroids = result.centroids
         self._document = document.build_report(
             dataclasses.replace(result.common, traffic=farewell.traffic),
-            privacy=privacy_part(claim, result.releases, self.ledger, self._facts.config),
+            privacy=privacy_part(claim, result.releases, self.ledger, self._facts.config, me=self._facts.me),
             features=result.features,
             noisy_sizes=result.noisy_sizes,
             quality=result.quality,
@@ -315,10 +317,17 @@ def _find_earlier(facts: Facts) -> Earlier:
     return earlier if replaced else Earlier(folder, {}, ())
 
 
-def privacy_part(claim: Claim, releases: Sequence[Release], ledger: Ledger, config: RunConfig) -> document.Privacy:
-    """Return what the report says of privacy: the claim, and what was spent by this run and by all in the ledger."""
+def privacy_part(
+    claim: Claim, releases: Sequence[Release], ledger: Ledger, config: RunConfig, *, me: PartyId = SERVER
+) -> document.Privacy:
+    """Return what the report says of privacy: the claim, and what was spent by this run and by all in the ledger.
+
+    What all have spent stands beside the budget of the party's state directory, so it is composed at its delta.
+    """
     counted = bool(config.state_dir and ledger.releases)
+    limit = Terms(own_folder(config.state_dir, me)).kept if config.state_dir and counted else None
     lifetime = claim.delta if claim.lifetime_delta is None else claim.lifetime_delta
+    lifetime = lifetime if limit is None else limit.delta
     return document.Privacy(
         epsilon=claim.epsilon,
         delta=claim.delta,
@@ -330,7 +339,8 @@ def privacy_part(claim: Claim, releases: Sequence[Release], ledger: Ledger, conf
         accountant=ACCOUNTANT,
         releases=[release.to_dict() for release in releases],
         lifetime_epsilon=_lifetime(claim, ledger, lifetime) if counted else None,
-        budget=config.budget if counted else None,
+        lifetime_delta=lifetime if counted else None,
+        budget=None if limit is None else limit.epsilon,
     )
 
 

@@ -282,6 +282,7 @@ def _budget(privacy: Mapping[str, Any]) -> dict[str, Any] | None:
     return {
         "used": used,
         "limit": limit,
+        "at": f" at delta {privacy['lifetime_delta']:.3g}" if privacy.get("lifetime_delta") else "",
         # Rounded down: what is said to be left is never more than there is.
         "left": None if left is None else f"{math.floor(left * 1e4) / 1e4:g}",
         "bar": chart.share_bar(left / limit if left and limit else 0.0),

@@ -270,3 +270,11 @@ def test_parties_are_named_with_what_they_hold_and_do() -> None:
         assert re.search(rf"\| KeyMaterial [^|]*\|[^|]*\| {route} \|", text)
     plain = to_markdown(make_dossier(plan_run(config("fastlloyd", {}), 1, roster(["hub", "lab"]), d=4)))
     assert "| hub | server, holds no records |" in plain and "| lab | client, holds records |" in plain
+
+
+def test_the_columns_are_those_that_the_bounds_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dossier", "--config", "run.toml", "--clients", "2"]) == 0
+    assert "Columns used: age, which are those that the bounds name." in capsys.readouterr().out
+    (folder / "run.toml").write_text(RUN_FILE.replace("bounds.csv", "0,100"))
+    assert main(["dossier", "--config", "run.toml", "--clients", "2", "--d", "2"]) == 0
+    assert "all numeric columns of each site's file; neither run file nor bounds" in capsys.readouterr().out

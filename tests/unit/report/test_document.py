@@ -118,7 +118,7 @@ def test_evaluation_makes_a_report_not_private():
 
 def test_ledger_over_several_runs():
     assert "add up" in report()["privacy"]["note"]
-    made = report(privacy=privacy(lifetime_epsilon=2.5, budget=3.0))
+    made = report(privacy=privacy(lifetime_epsilon=2.5, lifetime_delta=1e-6, budget=3.0))
     assert made["privacy"]["lifetime_epsilon"] == 2.5 and made["privacy"]["budget"] == 3.0
     assert "note" not in made["privacy"]
 

@@ -59,13 +59,13 @@ def test_quality_and_budget_are_shown():
     text = " ".join(
         render(
             report(
-                privacy=privacy(lifetime_epsilon=2.5, budget=3.0),
+                privacy=privacy(lifetime_epsilon=2.5, lifetime_delta=1e-6, budget=3.0),
                 evaluation={"nicv": 0.5, "nicv_central": 0.25, "accuracy": None},
             )
         ).split()
     )
     assert "spread (NICV) 0.5, of central k-means 0.25" in text and "accuracy" not in text
-    assert "2.5 of a budget of 3 by all runs in the ledger" in text
+    assert "2.5 of a budget of 3 by all runs in the ledger, at delta 1e-06" in text
 
 
 def test_authenticated_links_need_no_remark():

@@ -159,9 +159,9 @@ def test_signed_runs_show_names_roster_and_the_command():
 
 
 def test_what_is_left_of_the_budget_is_rounded_down():
-    _, words = shown(document(privacy=privacy(lifetime_epsilon=2.00001, budget=3.0)))
+    _, words = shown(document(privacy=privacy(lifetime_epsilon=2.00001, lifetime_delta=1e-6, budget=3.0)))
     assert re.search(r"Left of the budget 0\.9999\b", words)
-    _, words = shown(document(privacy=privacy(lifetime_epsilon=2.0)))
+    _, words = shown(document(privacy=privacy(lifetime_epsilon=2.0, lifetime_delta=1e-6)))
     assert "no limit" in words and "Left of" not in words
 
 
