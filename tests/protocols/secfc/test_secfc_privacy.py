@@ -19,12 +19,14 @@ from fastlloyd.protocols.secfc.math.attempt import Attempt
 from fastlloyd.protocols.secfc.math.coded import Coder
 from fastlloyd.protocols.secfc.math.masks import RoundMasks
 from fastlloyd.protocols.secfc.math.rotation import squared_norm_bound
-from fastlloyd.protocols.secfc.math.signs import largest_difference, largest_value
+from fastlloyd.protocols.secfc.math.signs import largest_difference, largest_value, sign_masks
 from fastlloyd.protocols.secfc.math.start import coins, first_seed
 from fastlloyd.protocols.secfc.messages import CodedValues, Signs, ValuesFormat
 from fastlloyd.protocols.secfc.setup_messages import ArrayFormat, DataShares
+from fastlloyd.randomness.prg import KeyStream
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import PartyId
+from tests.privacy.joint import dependent, uniform_scores
 from tests.protocols.secfc.support import Run, mixture, plan_for, run
 
 # For each of at most a few hundred comparisons: below 1e-6 for all of them together.
@@ -251,3 +253,44 @@ def test_messages_have_masks_of_their_own_even_after_the_same_replies() -> None:
     assert (first.sums((64,), 0) != first.sums((64,), 1)).mean() > 0.9
     assert (first.shuffled(64) != other.shuffled(64)).any()
     assert (first.signs(64).mantissas != other.signs(64).mantissas).mean() > 0.9
+
+
+def test_no_two_uses_of_a_message_s_masks_read_one_key_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: set[bytes] = set()
+    read = KeyStream.read
+
+    def noting(stream, nonce, length, **options):
+        content = read(stream, nonce, length, **options)
+        begun.add(content[:16])
+        return content
+
+    monkeypatch.setattr(KeyStream, "read", noting)
+    code = plan_for(40, 3, 2).code
+    for client in (1, 2, 3):
+        for t in (0, 1):
+            masks = RoundMasks(code, client, seed=bytes(32), replies=bytes(32), round_=t, mantissa=128)
+            masks.shuffled(64), masks.signs(64), masks.sums((64,), 0), masks.sums((64,), 1)
+    # In each of two messages: an order, two streams of signs, and in each of two blocks the sums of all that are drawn.
+    assert len(begun) == 2 * (1 + 2 + 2 * min(3, code.recovery - 1))
+
+
+def test_the_secrets_of_a_comparison_are_independent_of_each_other() -> None:
+    count, mantissa = 2000, 128
+    secrets = sign_masks(count, key=bytes(range(32)), round_=3, mantissa=mantissa)
+    coins = np.random.default_rng(0)
+    high = [words[:, -2:].copy().view("<u8").ravel().astype(float) for words in (secrets.mantissas, secrets.positions)]
+    last = secrets.low.copy().view("<u8").ravel().astype(float) / 2.0**secrets.octaves
+    uniform = {"mantissa": np.log2(high[0] / 2.0**63), "position": high[1] / high[0], "last bits": last}
+    bits = {
+        **{f"octave's bit {i}": (secrets.octaves - 1) >> i & 1 for i in range(6)},
+        "coin": secrets.flipped.astype(int),
+        **{f"spare bit {i}": secrets.spare >> i & 1 for i in (*range(7), *range(18, 25))},
+        **{
+            f"{name}'s word {i}, bit {bit}": words[:, i].astype(int) >> bit & 1
+            for name, words in (("mantissa", secrets.mantissas), ("position", secrets.positions))
+            for i in range(2)
+            for bit in range(0, 32, 5)
+        },
+    }
+    uniform |= {name: (values + coins.random(count)) / 2.0 for name, values in bits.items()}
+    assert dependent({name: uniform_scores(values) for name, values in uniform.items()}) == set()
