@@ -135,7 +135,7 @@ def told(config: RunConfig, common: CommonInputs, roster: Roster | None) -> byte
     """Return the public values as client and server tell them to each other, at most `MOST_TOLD_BYTES`.
 
     Of a long roster only its digest: M parties that are each told M names would get M times M. Where the rest is too
-    long, what tells builds apart is still told.
+    long, the values that distinguish builds are sent all the same.
     """
     values = {**public_values(config, common, roster), "resume": config.resume}
     if len(values["parties"]) > _MOST_PARTIES_TOLD:

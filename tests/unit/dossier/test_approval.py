@@ -96,9 +96,11 @@ def test_each_public_value_that_differs_is_named_with_both(change: Mapping[str, 
 
 
 def test_a_build_with_other_results_is_another_run_than_was_approved(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert VALUES["results_version"] == 1
-    monkeypatch.setitem(registry._BY_NAME, "fastlloyd-plus", replace(registry.find("fastlloyd-plus"), results=2))
-    with pytest.raises(ConfigError, match="approved: results_version: approved 1, this run has 2; if"):
+    row = registry.find("fastlloyd-plus")
+    before, now = row.results, row.results + 1
+    assert VALUES["results_version"] == before
+    monkeypatch.setitem(registry._BY_NAME, "fastlloyd-plus", replace(row, results=now))
+    with pytest.raises(ConfigError, match=f"approved: results_version: approved {before}, this run has {now}; if"):
         check_approval(APPROVAL, values(AGREED), "--approval")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fastlloyd.protocols.registry import names
+from fastlloyd.protocols.registry import find, names
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import told
 from fastlloyd.run.run_file import with_values
@@ -23,6 +23,7 @@ def text(**changed: Any) -> bytes:
 
 
 OWN = text()
+HERE = find("fastlloyd-plus").results
 
 
 def written(values: Any) -> bytes:
@@ -67,16 +68,16 @@ def test_very_many_differences_are_counted() -> None:
 def test_what_is_too_long_is_not_told() -> None:
     columns = [f"{'x' * 1000}{i}" for i in range(1100)]
     long = text(columns=columns)
-    assert json.loads(long) == {"protocol": "fastlloyd-plus", "results_version": 1} and len(OWN) <= MOST_TOLD_BYTES
+    assert json.loads(long) == {"protocol": "fastlloyd-plus", "results_version": HERE} and len(OWN) <= MOST_TOLD_BYTES
     for one, other in ((long, OWN), (OWN, long), (long, long), (b"", OWN), (OWN, b"")):
         assert explain(one, other) == f"its values are too many to be told; {COMPARE}"
 
 
 def test_another_build_is_named_with_both_numbers_whatever_else_differs_and_however_long_the_rest_is() -> None:
-    other = {"protocol": "fastlloyd-plus", "results_version": 2}
+    other = {"protocol": "fastlloyd-plus", "results_version": HERE + 1}
     sentence = (
-        "its build of fastlloyd has version 2 of the results of fastlloyd-plus, this one has version 1, and they come "
-        "to different results; install the same build at all parties"
+        f"its build of fastlloyd has version {HERE + 1} of the results of fastlloyd-plus, this one has version {HERE}, "
+        "and they come to different results; install the same build at all parties"
     )
     for theirs in (other, json.loads(OWN) | other, json.loads(text(k=4)) | other):
         assert explain(written(theirs), OWN) == sentence
