@@ -16,7 +16,7 @@ from tests.parsed import parsed
 ROOT = Path(__file__).parents[1] / "fastlloyd"
 # From the lowest to the highest: a room may import those before it. "protocols" is the registry alone.
 ROOMS = [
-    *("version", "errors", "protocols", "randomness", "wire", "field", "kmeans", "masking"),
+    *("version", "errors", "protocols", "randomness", "wire", "kmeans", "masking"),
     *("crypto", "crypto/link", "privacy/noise", "privacy", "data", "data/public"),
     *(
         "net",

@@ -18,14 +18,13 @@
 `math/clusters.py`    the clusters that have points
 `math/masks.py`       what hides a round's answers; `math/rotation.py`: the secret rotation of all records
 `math/onion.py`       the layers of encryption of the union
+`field/*.py`          the prime field, Lagrange codes, and finding wrong answers
 `settings.py`         what may be chosen; `parameters.py`, what the parties agree on
 `plan.py`             what follows for one run: code, field, limits (§4.1, App. A)
 `sizes.py`            the largest messages
 `reference.py`        Lloyd's algorithm in integers on pooled data, without codes or messages
 `face.py`             ties the protocol to runs, data and reports, with `face_*.py`
 ====================  ==============================================================================
-
-The arithmetic of shares, codes and masks is in `fastlloyd/field/`.
 
 Source: Li, Hou, Buyukates, Avestimehr, "Secure Federated Clustering"; docs/secfc.md.
 """

@@ -33,8 +33,8 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.field.prime import Elements, Field
 from fastlloyd.party.message import NoPayload
+from fastlloyd.protocols.secfc.field.prime import Elements, Field
 from fastlloyd.protocols.secfc.setup_messages import ArrayFormat
 from fastlloyd.wire import numbers
 from fastlloyd.wire.header import PartyId, decode_included, encode_included

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.field.prime import MAX_RECORDS
 from fastlloyd.privacy.limits import check_clusters, check_rounds
+from fastlloyd.protocols.secfc.field.prime import MAX_RECORDS
 from fastlloyd.protocols.secfc.settings import Settings, settings_from, settle_code
 
 PROTOCOL = "secfc"

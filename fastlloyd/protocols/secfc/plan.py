@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from fastlloyd.errors import ConfigError, RangeError
-from fastlloyd.field.lagrange import Code
-from fastlloyd.field.prime import Field, choose_field
 from fastlloyd.party.plain_plan import PlainPlan, alike
 from fastlloyd.privacy.release import Release
+from fastlloyd.protocols.secfc.field.lagrange import Code
+from fastlloyd.protocols.secfc.field.prime import Field, choose_field
 from fastlloyd.protocols.secfc.math.onion import sealed_bytes
 from fastlloyd.protocols.secfc.math.rotation import squared_norm_bound
 from fastlloyd.protocols.secfc.math.signs import (
@@ -55,7 +55,7 @@ class Plan(PlainPlan):
     segments, threshold : int
         Paper: l and t.
     primes : tuple of int
-        Of the field (`field/prime.py`).
+        Of the field (`protocols/secfc/field/prime.py`).
     iterations : int
         Limit on Lloyd iterations.
     least_revealed : int

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastlloyd.errors import PeerError
-from fastlloyd.field.lagrange import Code
-from fastlloyd.field.locate import Unlocated, locate_wrong
-from fastlloyd.field.prime import Elements
 from fastlloyd.party.effects import Attest, Gather, Party, Publish, Send
+from fastlloyd.protocols.secfc.field.lagrange import Code
+from fastlloyd.protocols.secfc.field.locate import Unlocated, locate_wrong
+from fastlloyd.protocols.secfc.field.prime import Elements
 from fastlloyd.protocols.secfc.messages import (
     CodedValues,
     Finished,

@@ -10,9 +10,9 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from fastlloyd.field.prime import Elements, Field
 from fastlloyd.life.seed import SetupBytes
 from fastlloyd.party.message import NoPayload
+from fastlloyd.protocols.secfc.field.prime import Elements, Field
 from fastlloyd.wire import numbers
 
 _NUMBER = struct.Struct("<Q")

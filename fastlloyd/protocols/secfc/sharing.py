@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import ConfigError, InternalError, PeerError
-from fastlloyd.field.prime import MAX_RECORDS, Elements
 from fastlloyd.kmeans.grid import GridPoints
 from fastlloyd.party.effects import Gather, Party, Receive, Send
+from fastlloyd.protocols.secfc.field.prime import MAX_RECORDS, Elements
 from fastlloyd.protocols.secfc.membership import agree_order
 from fastlloyd.protocols.secfc.plan import Plan, fits_cap
 from fastlloyd.protocols.secfc.setup_messages import ArrayFormat, DataShares, Shared, Size

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import ConfigError, InternalError, PeerError, RangeError
-from fastlloyd.field.prime import MAX_RECORDS
 from fastlloyd.kmeans.grid import quantise
+from fastlloyd.protocols.secfc.field.prime import MAX_RECORDS
 from fastlloyd.protocols.secfc.messages import (
     CenterShares,
     CodedValues,

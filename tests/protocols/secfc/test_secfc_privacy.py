@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fastlloyd.field.lagrange import Code
 from fastlloyd.party.effects import Send
 from fastlloyd.protocols.secfc.client import _Exchange
+from fastlloyd.protocols.secfc.field.lagrange import Code
 from fastlloyd.protocols.secfc.math import masks as masks_module
 from fastlloyd.protocols.secfc.math.attempt import Attempt
 from fastlloyd.protocols.secfc.math.coded import Coder

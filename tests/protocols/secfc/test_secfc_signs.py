@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fastlloyd.field.lagrange import Code
-from fastlloyd.field.prime import Field, choose_field
+from fastlloyd.protocols.secfc.field.lagrange import Code
+from fastlloyd.protocols.secfc.field.prime import Field, choose_field
 from fastlloyd.protocols.secfc.math import coded, differences
 from fastlloyd.protocols.secfc.math.clusters import FilledClusters
 from fastlloyd.protocols.secfc.math.masks import RoundMasks

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastlloyd.field.prime import Field
 from fastlloyd.life.align.messages import BlindedIds, OpenedIds
 from fastlloyd.life.same_secret import AlikeProof, AlikeTag
 from fastlloyd.life.sealed_messages import Box, Part, SealedParts, SealedSeed, SealKey, SealKeys
@@ -31,6 +30,7 @@ from fastlloyd.protocols.feddp.messages import (
 )
 from fastlloyd.protocols.kfed.messages import CentersFormat as LocalFormat
 from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters, encode_centers
+from fastlloyd.protocols.secfc.field.prime import Field
 from fastlloyd.protocols.secfc.messages import (
     CenterShares,
     CodedValues,

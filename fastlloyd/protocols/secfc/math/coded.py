@@ -2,7 +2,7 @@
 
 All of it are values of polynomials of degree 2 (l + t - 1) at the client's point, whose sum over beta_1..beta_l is that
 of the points themselves: sizes, factors and signs are known to all clients and the same for all of them, and the noise
-is added as a constant polynomial (`field/zero_sum.py`).
+is added as a constant polynomial (`protocols/secfc/field/zero_sum.py`).
 
 Source: SecFC, §4.1 "Coded center update". Differs from the paper: no distances leave, but masked differences of them
 (`signs.py`); and the masks of `masks.py` are in all that leaves.
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.field.lagrange import Code
-from fastlloyd.field.prime import Elements, Field
-from fastlloyd.field.residue import reduce_rows
-from fastlloyd.field.zero_sum import constant_with_sum
+from fastlloyd.protocols.secfc.field.lagrange import Code
+from fastlloyd.protocols.secfc.field.prime import Elements, Field
+from fastlloyd.protocols.secfc.field.residue import reduce_rows
+from fastlloyd.protocols.secfc.field.zero_sum import constant_with_sum
 from fastlloyd.protocols.secfc.math.clusters import FilledClusters
 from fastlloyd.protocols.secfc.math.differences import Differences, Scores
 from fastlloyd.protocols.secfc.math.masks import RoundMasks

@@ -17,8 +17,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.field.prime import Elements, Field
-from fastlloyd.field.residue import reduce_row
+from fastlloyd.protocols.secfc.field.prime import Elements, Field
+from fastlloyd.protocols.secfc.field.residue import reduce_row
 
 # Up to so many pairs of clusters have their coefficients computed, whether or not they are compared.
 _ALL_PAIRS = 1 << 14

@@ -1,7 +1,7 @@
 """What hides the answers of one round, from the clients' common seed: alike at all clients, fresh in each round.
 
 Three things, each under a key of its own: a secret order of the values, secret factors, noise and signs (`signs.py`),
-and polynomials that hide what the single segments add (`field/zero_sum.py`).
+and polynomials that hide what the single segments add (`protocols/secfc/field/zero_sum.py`).
 
 The keys depend on all that the server has sent so far: one that ever tells two clients different things gets answers
 that do not fit together. The order is that of all values of a round, points and pairs of clusters together.
@@ -17,9 +17,9 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.field.lagrange import Code
-from fastlloyd.field.prime import Elements
-from fastlloyd.field.zero_sum import zero_sum_mask
+from fastlloyd.protocols.secfc.field.lagrange import Code
+from fastlloyd.protocols.secfc.field.prime import Elements
+from fastlloyd.protocols.secfc.field.zero_sum import zero_sum_mask
 from fastlloyd.protocols.secfc.math.signs import SignMasks, sign_masks
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import KeyStream, derive, keystream

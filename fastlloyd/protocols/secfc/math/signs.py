@@ -69,9 +69,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.field.draw import Expansion
-from fastlloyd.field.prime import Elements, Field
-from fastlloyd.field.residue import narrow_matmul
+from fastlloyd.protocols.secfc.field.draw import Expansion
+from fastlloyd.protocols.secfc.field.prime import Elements, Field
+from fastlloyd.protocols.secfc.field.residue import narrow_matmul
 from fastlloyd.randomness.prg import KeyStream, keystream
 
 OCTAVES = 64

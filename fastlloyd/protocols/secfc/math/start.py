@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import PeerError
-from fastlloyd.field.prime import Elements
+from fastlloyd.protocols.secfc.field.prime import Elements
 from fastlloyd.protocols.secfc.math.coded import Coder
 from fastlloyd.protocols.secfc.math.differences import ElementDifferences, Question, Step
 from fastlloyd.protocols.secfc.math.memory import NEARER, SETTLED, THREE_TIMES, Memory

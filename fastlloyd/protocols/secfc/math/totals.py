@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.field.prime import Elements
+from fastlloyd.protocols.secfc.field.prime import Elements
 from fastlloyd.protocols.secfc.math.clusters import FilledClusters
 from fastlloyd.protocols.secfc.math.coded import Coder
 from fastlloyd.protocols.secfc.math.differences import ElementDifferences, Question, Step

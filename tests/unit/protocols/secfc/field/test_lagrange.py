@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from fastlloyd.errors import ConfigError, InternalError
-from fastlloyd.field import lagrange
-from fastlloyd.field.lagrange import Code
-from fastlloyd.field.prime import Elements, Field
+from fastlloyd.protocols.secfc.field import lagrange
+from fastlloyd.protocols.secfc.field.lagrange import Code
+from fastlloyd.protocols.secfc.field.prime import Elements, Field
 from fastlloyd.randomness.secret import SecretRandom
 
 REAL = Field((16777213, 16777199, 65521))

@@ -17,7 +17,7 @@ All parties derive the same points from the field, l, t and n: beta_u = u and al
 where `zero_sum.py` needs it.
 
 Clients are numbered 1..n, as their ranks are on the wire. Arrays of field elements have the primes as first axis
-(`field/prime.py`).
+(`protocols/secfc/field/prime.py`).
 
 Source: SecFC, §4.1, Eq. 2, Alg. 1; Yu et al., "Lagrange coded computing" (2019), Theorem 1; docs/secfc.md.
 """
@@ -33,7 +33,7 @@ from functools import lru_cache
 import numpy as np
 
 from fastlloyd.errors import ConfigError, InternalError
-from fastlloyd.field.prime import Elements, Field
+from fastlloyd.protocols.secfc.field.prime import Elements, Field
 from fastlloyd.randomness.secret import SecretRandom
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastlloyd.field.pack import pack, row_type, unpack
+from fastlloyd.protocols.secfc.field.pack import pack, row_type, unpack
 
 
 @given(st.lists(st.sampled_from([1, 2, 3]), min_size=1, max_size=8), st.integers(0, 6), st.data())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastlloyd.field.draw import Expansion
-from fastlloyd.field.prime import Field
+from fastlloyd.protocols.secfc.field.draw import Expansion
+from fastlloyd.protocols.secfc.field.prime import Field
 from fastlloyd.randomness.prg import KeyStream, keystream
 
 REAL = Field((16777213, 16777199, 65521))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from fastlloyd.errors import RangeError
-from fastlloyd.field.prime import Elements, Field, choose_field
+from fastlloyd.protocols.secfc.field.prime import Elements, Field, choose_field
 from fastlloyd.randomness.secret import SecretRandom
 
 REAL = Field((16777213, 16777199, 65521))

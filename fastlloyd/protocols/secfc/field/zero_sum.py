@@ -22,8 +22,8 @@ import struct
 
 import numpy as np
 
-from fastlloyd.field.lagrange import Code
-from fastlloyd.field.prime import Elements
+from fastlloyd.protocols.secfc.field.lagrange import Code
+from fastlloyd.protocols.secfc.field.prime import Elements
 from fastlloyd.randomness.prg import KeyStream
 
 # A residue of 24 bits times a centred one is below 2^47: so many of them, and one residue, stay below 2^51.

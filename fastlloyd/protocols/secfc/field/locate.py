@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import InternalError
-from fastlloyd.field.lagrange import Code
-from fastlloyd.field.prime import Elements
+from fastlloyd.protocols.secfc.field.lagrange import Code
+from fastlloyd.protocols.secfc.field.prime import Elements
 
 
 class Unlocated(ValueError):

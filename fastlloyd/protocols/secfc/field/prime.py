@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import RangeError
-from fastlloyd.field.draw import Expansion, draw, expected_bytes
-from fastlloyd.field.fraction import is_positive
-from fastlloyd.field.pack import Rows, pack, row_type, unpack
-from fastlloyd.field.residue import (
+from fastlloyd.protocols.secfc.field.draw import Expansion, draw, expected_bytes
+from fastlloyd.protocols.secfc.field.fraction import is_positive
+from fastlloyd.protocols.secfc.field.pack import Rows, pack, row_type, unpack
+from fastlloyd.protocols.secfc.field.residue import (
     LARGEST_EXACT,
     PRIME_BITS,
     Elements,
@@ -37,7 +37,7 @@ from fastlloyd.field.residue import (
     primes_below,
     reduce_rows,
 )
-from fastlloyd.field.wide import Wide
+from fastlloyd.protocols.secfc.field.wide import Wide
 from fastlloyd.randomness.prg import KeyStream
 from fastlloyd.randomness.secret import SecretRandom
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastlloyd.field.residue import LARGEST_EXACT, is_prime, mixed_radix, primes_below, reduce_rows
+from fastlloyd.protocols.secfc.field.residue import LARGEST_EXACT, is_prime, mixed_radix, primes_below, reduce_rows
 
 
 def centred(value: int, modulus: int) -> int:

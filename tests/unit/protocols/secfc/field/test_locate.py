@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastlloyd.errors import InternalError
-from fastlloyd.field.lagrange import Code
-from fastlloyd.field.locate import Unlocated, locate_wrong
-from fastlloyd.field.prime import Elements, Field, choose_field
+from fastlloyd.protocols.secfc.field.lagrange import Code
+from fastlloyd.protocols.secfc.field.locate import Unlocated, locate_wrong
+from fastlloyd.protocols.secfc.field.prime import Elements, Field, choose_field
 from fastlloyd.randomness.secret import SecretRandom
 
 REAL = choose_field(3 * 500**2 * 8 << 32)

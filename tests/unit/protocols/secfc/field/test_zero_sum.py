@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fastlloyd.field.lagrange import Code
-from fastlloyd.field.prime import Elements, Field, choose_field
-from fastlloyd.field.zero_sum import constant_with_sum, zero_sum_mask
+from fastlloyd.protocols.secfc.field.lagrange import Code
+from fastlloyd.protocols.secfc.field.prime import Elements, Field, choose_field
+from fastlloyd.protocols.secfc.field.zero_sum import constant_with_sum, zero_sum_mask
 from fastlloyd.randomness.prg import KeyStream
 from fastlloyd.randomness.secret import SecretRandom
 

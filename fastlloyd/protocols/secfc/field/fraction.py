@@ -20,7 +20,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.field.residue import Elements, narrow_matmul, reduce_rows
+from fastlloyd.protocols.secfc.field.residue import Elements, narrow_matmul, reduce_rows
 
 _LIMB_BITS = 24
 _SPARE_BITS = 32

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fastlloyd.field.residue import Elements
+from fastlloyd.protocols.secfc.field.residue import Elements
 from fastlloyd.randomness.prg import KeyStream
 
 _WORD_BYTES = 4
