@@ -27,6 +27,8 @@ class Owners(Sites):
             str(self.parties / f"office_{rank}.csv"),
             "--bounds",
             str(self.parties / f"bounds_{rank}.csv"),
+            "--workers",
+            "1",
         ]
 
     def join(self, rank: int, *flags: str) -> None:
@@ -48,7 +50,7 @@ def test_an_owner_that_is_killed_after_the_set_up_does_not_end_a_run_that_two_of
     (parties / "run.toml").write_text(
         f'protocol = "vertical-he"\nroster = "{roster}"\nk = 2\nn_total = 300\nrounds = 8\nepsilon = 20.0\n'
         # It may come back until the deadline.
-        f"workers = 1\ndeadline = 60.0\nsetup_deadline = {LIMIT_S}\n[vertical-he]\n"
+        f"deadline = 60.0\nsetup_deadline = {LIMIT_S}\n[vertical-he]\n"
         'mode = "threshold"\nthreshold = 2\n'
     )
     with Owners(parties, tmp_path) as sites:
