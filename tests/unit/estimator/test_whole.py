@@ -117,15 +117,18 @@ def test_an_interrupt_while_a_fit_takes_effect_comes_before_it_or_after() -> Non
     with Interruption(None, inside, opcodes=True) as counting:
         fitted.fit(X)
     outcomes = set()
-    for at in (*range(1, counting.seen - 50, 60), *range(counting.seen - 50, counting.seen + 1)):
+    # Fits do not take exactly as many steps each: to the first one that is over before it is interrupted.
+    for at in (*range(1, counting.seen - 50, 60), *range(counting.seen - 50, 2 * counting.seen)):
         before, ledger = state(fitted), fitted.ledger_
-        assert interrupted(fitted, X, Interruption(at, inside, opcodes=True))
+        whole = not interrupted(fitted, X, Interruption(at, inside, opcodes=True))
         if state(fitted) == before:
             outcomes.add("before")
         else:
             outcomes.add("after")
             assert len(fitted.ledger_.releases) > len(ledger.releases)
             assert (fitted.predict(X) == fitted.labels_).all()
+        if whole:  # Python 3.14 reports no step after the one in which a fit takes effect
+            break
     assert outcomes == {"before", "after"}
 
 
