@@ -276,7 +276,7 @@ def parser() -> Parser:
     )
     add_run_options(
         parser,
-        unused=("data", "missing", "id", "evaluate", "budget", "transport", "network", "print_result"),
+        unused=("data", "missing", "id", "evaluate", "budget", "budget_delta", "transport", "network", "print_result"),
         needed=BETWEEN_SITES,
     )
     return parser

@@ -90,7 +90,7 @@ class Terms:
                 "was spent here"
             )
 
-    def limit(self, epsilon: float | None, delta: float) -> Limit | None:
+    def limit(self, epsilon: float | None, delta: float, *, stated: float | None = None) -> Limit | None:
         """Return the limit that holds for this directory: the one that stands in it, or else the one that is given.
 
         Parameters
@@ -98,7 +98,9 @@ class Terms:
         epsilon : float or None
             As given by `--budget`.
         delta : float
-            Of this run; counts only where no limit stands in the directory.
+            Of this run; counts only where no limit stands in the directory and none is stated.
+        stated : float, optional
+            As given by `--budget-delta`.
 
         Raises
         ------
@@ -107,10 +109,12 @@ class Terms:
         """
         kept = self.kept
         if kept is None:
-            return None if epsilon is None else Limit(STATE_VERSION, epsilon, delta)
-        if epsilon not in (None, kept.epsilon):
+            return None if epsilon is None else Limit(STATE_VERSION, epsilon, delta if stated is None else stated)
+        if epsilon not in (None, kept.epsilon) or stated not in (None, kept.delta):
+            given = "" if stated is None else f" --budget-delta {stated:g}"
             raise ConfigError(
-                f"--budget {epsilon:g}: expected the limit that {self._limit_path} holds, {kept.epsilon:g} at delta "
+                f"--budget {kept.epsilon if epsilon is None else epsilon:g}{given}: expected the limit that "
+                f"{self._limit_path} holds, {kept.epsilon:g} at delta "
                 f"{kept.delta:g}; give that one or none, or remove the file to set another",
                 reason=Reason.STATE,
             )

@@ -150,6 +150,9 @@ class RunConfig:
     budget: float | None = option(
         None, "lifetime limit on epsilon; needs --state-dir", TASK, "E", within=(0, 1e6), common=True
     )
+    budget_delta: float | None = option(
+        None, "delta at which --budget is read (default: that of the first run with it)", TASK, "D", within=(0, 1)
+    )
     seed: int = option(
         0, "public randomness only: start and splits (default %(default)s)", TASK, within=(0, 2.0**63), public=True
     )
@@ -290,6 +293,11 @@ class RunConfig:
             self._check_own_data()
         if self.budget is not None and self.state_dir is None:
             raise ConfigError("--budget is a limit over all runs and needs --state-dir, where the ledger is kept")
+        if self.budget_delta is not None and (self.budget is None or not 0.0 < self.budget_delta < 1.0):
+            raise ConfigError(
+                f"--budget-delta {self.budget_delta:g}: expected a number above 0 and below 1, and --budget, the "
+                "epsilon that it belongs to"
+            )
         if self.resume and self.state_dir is None:
             raise ConfigError("--resume needs the --state-dir of the interrupted run")
         if self.review and self.print_result:

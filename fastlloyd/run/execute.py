@@ -358,6 +358,7 @@ def _live(prepared: _Prepared, session: Session, links: SecureLinks, files: File
         resumed=session.resumed,
         build=build_numbers(config.protocol),
         budget=config.budget,
+        budget_delta=config.budget_delta,
         transcript=Transcript(session.digest),
         afford=hold_to_approval,
         publish=CostKeeper(session.facts, session.meter, announcer, session.everybody).publish,

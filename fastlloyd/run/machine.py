@@ -59,7 +59,7 @@ class MachineState(Protocol):
     def rounds(self, prefix: str) -> dict[int, bytes]:
         """Return what was saved for rounds."""
 
-    def limit(self, epsilon: float | None, delta: float) -> Limit | None:
+    def limit(self, epsilon: float | None, delta: float, *, stated: float | None = None) -> Limit | None:
         """Return the lifetime budget that holds."""
 
     def keep_limit(self, limit: Limit) -> None:
@@ -81,6 +81,8 @@ class Host:
         What `state` notes of this build beside the facts of a run.
     budget : float, optional
         The lifetime limit on epsilon that this run asks for.
+    budget_delta : float, optional
+        The delta at which it is read, if the run states one.
     transcript : Transcript, optional
         Takes in what several parties are told alike.
     afford : callable, optional
@@ -103,6 +105,7 @@ class Host:
         resumed: bool = False,
         build: Mapping[str, int] | None = None,
         budget: float | None = None,
+        budget_delta: float | None = None,
         transcript: Transcript | None = None,
         afford: Callable[[tuple[Release, ...], float], None] | None = None,
         publish: Callable[[str, dict[str, Any]], None] | None = None,
@@ -114,7 +117,7 @@ class Host:
         self._state = state
         self._resumed = resumed
         self._build = build or {}
-        self._budget = budget
+        self._budget, self._budget_delta = budget, budget_delta
         self._other_budget = afford
         self._publish = publish
         self._elect = elect
@@ -208,7 +211,7 @@ class Host:
             self._other_budget(planned, delta)
         if self._state is None:
             return
-        limit = self._state.limit(self._budget, delta)
+        limit = self._state.limit(self._budget, delta, stated=self._budget_delta)
         if limit is not None:
             recorded = {(release.round, release.name) for release in self._ledger.releases if release.run == self._run}
             left = [release for release in planned if (release.round, release.name) not in recorded]

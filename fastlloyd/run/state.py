@@ -127,9 +127,9 @@ class StateDir:
         """Keep to what the ledger counts; see `Terms.keep_unit`."""
         self._terms.keep_unit(column, empty=self._ledger is None or not self._ledger.releases)
 
-    def limit(self, epsilon: float | None, delta: float) -> Limit | None:
+    def limit(self, epsilon: float | None, delta: float, *, stated: float | None = None) -> Limit | None:
         """Return the limit that holds for this directory; see `Terms.limit`."""
-        return self._terms.limit(epsilon, delta)
+        return self._terms.limit(epsilon, delta, stated=stated)
 
     def keep_limit(self, limit: Limit) -> None:
         """Let a limit hold from now on, also for runs without `--budget`."""

@@ -16,6 +16,7 @@ from fastlloyd.party.effects import Afford
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.release import Release
 from fastlloyd.run.budget_terms import Limit
+from fastlloyd.run.config import RunConfig
 from fastlloyd.run.machine import Host
 from fastlloyd.run.state import StateDir
 from fastlloyd.wire.header import SERVER, PartyId
@@ -269,6 +270,22 @@ def test_a_damaged_head_is_refused(crashed: Path, content: bytes) -> None:
 def test_two_runs_cannot_use_one_state_directory_at_once(crashed: Path) -> None:
     with again(crashed).open_ledger(), pytest.raises(ConfigError, match="another run holds it"):
         again(crashed).open_ledger()
+
+
+def test_a_limit_may_state_its_delta_which_then_holds(tmp_path: Path) -> None:
+    state = StateDir(str(tmp_path), PartyId(1))
+    first = state.limit(1.5, 1e-4, stated=1e-7)
+    assert first == Limit(2, 1.5, 1e-7)
+    state.keep_limit(first)
+    assert state.limit(1.5, 1e-4) == state.limit(None, 1e-4) == state.limit(1.5, 1e-4, stated=1e-7) == first
+    with pytest.raises(ConfigError, match=r"--budget 1.5 --budget-delta 0.0001: expected .* 1.5 at delta 1e-07"):
+        state.limit(1.5, 1e-6, stated=1e-4)
+
+
+@pytest.mark.parametrize("changes", [{"budget_delta": 1e-6}, {"budget": 1.0, "budget_delta": 1.0}], ids=str)
+def test_a_delta_belongs_to_a_budget(changes: dict[str, float], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--budget-delta"):
+        RunConfig(state_dir=str(tmp_path), **changes)
 
 
 def test_a_limit_is_fixed_by_its_first_run(tmp_path: Path) -> None:
