@@ -103,9 +103,12 @@ def test_a_key_says_which_client_it_is(study: Path, capsys: pytest.CaptureFixtur
     assert main(["roster", "add", *roster, "--cert", "keys/west.pem"]) == 0
     assert "client 3 is 'west' with this certificate already" in capsys.readouterr().out
     assert Path("roster.toml").read_bytes() == pinned
-    (study / "run.toml").write_text((study / "run.toml").read_text().replace('missing = "refuse"', 'missing = "drop"'))
-    site = ["check", "--config", "study/run.toml", *roster, "--data", "study/client_1.csv"]
-    capsys.readouterr()
+    site = ["check", "--config", "study/run.toml", *roster, "--data", "study/client_1.csv", "--missing", "drop"]
+    assert main([*site, "--key", "keys/north.key"]) == 2, "a file for all sites sets what is each site's own"
+    assert "data, missing, state_dir, output: each site's own" in capsys.readouterr().err
+    own = ("data =", "missing =", "state_dir =", "output =")
+    lines = (study / "run.toml").read_text().splitlines(keepends=True)
+    (study / "run.toml").write_text("".join(line for line in lines if not line.startswith(own)))
     assert main([*site, "--key", "keys/north.key"]) == 0
     assert "3,000 rows, the cap of client 1\n" in capsys.readouterr().out
     assert main([*site, "--key", "keys/west.key"]) == 2
