@@ -23,6 +23,7 @@ from fastlloyd.protocols.secfc.field.prime import Field, choose_field
 from fastlloyd.protocols.secfc.math.onion import sealed_bytes
 from fastlloyd.protocols.secfc.math.rotation import squared_norm_bound
 from fastlloyd.protocols.secfc.math.signs import (
+    MOST_VALUES,
     bits_in_common,
     distance,
     largest_difference,
@@ -284,6 +285,11 @@ def make_plan(public: PublicParameters, *, d: int, names: tuple[str, ...], sizes
         primes=(),
         iterations=public.rounds or DEFAULT_ITERATIONS,
     )
+    if plan.most_comparisons > MOST_VALUES:
+        raise RangeError(
+            f"the run could make {plan.most_comparisons} comparisons, expected at most {MOST_VALUES}, for which what "
+            "they tell the server is proved; lower --rounds, --n-total, --k or --set secfc.starts"
+        )
     field = choose_field(largest_value(plan.largest_difference, plan.mantissa_bits))
     plan = dataclasses.replace(plan, primes=field.primes)
     _check_messages(plan)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from fastlloyd.errors import RangeError
 from fastlloyd.protocols.secfc.field.lagrange import Code
 from fastlloyd.protocols.secfc.field.prime import Field, choose_field
 from fastlloyd.protocols.secfc.math import coded, differences
@@ -22,7 +23,7 @@ from fastlloyd.protocols.secfc.math.tournament import Tournament, count_rounds
 from fastlloyd.protocols.secfc.messages import Signs, SignsFormat
 from fastlloyd.protocols.secfc.reference import reference
 from fastlloyd.randomness.prg import derive, keystream
-from tests.protocols.secfc.support import mixture, named, run
+from tests.protocols.secfc.support import mixture, named, plan_for, run
 
 KEY = bytes(range(32))
 
@@ -47,6 +48,17 @@ def test_residues_of_the_secrets_are_those_of_the_integers(mantissa: int) -> Non
     for elements, integers in zip(ours, masks.integers(), strict=True):
         assert np.abs(elements).max() <= 2**23 + 2
         assert (ring.decode(ring.reduce(elements)) == integers[20:90]).all()
+
+
+@pytest.mark.parametrize("rounds,starts,most", [(300, 50, True), (1000, 100, False)])
+def test_all_values_of_a_run_are_within_the_stated_distance_or_there_is_no_run(rounds, starts, most) -> None:
+    """Each value costs 2^-60 whatever the mantissa: a longer one makes up for the differences, not for the number."""
+    make = lambda: plan_for(1_000_000, 2, 20, sizes=(100, 100, 100), rounds=rounds, settings={"starts": starts})  # noqa: E731
+    if most:
+        assert make().distance < 2.0**-20
+    else:
+        with pytest.raises(RangeError, match="could make [0-9]+ comparisons, expected at most 549755813888"):
+            make()
 
 
 def log2(integers: np.ndarray) -> np.ndarray:

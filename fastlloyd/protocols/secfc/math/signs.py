@@ -77,6 +77,9 @@ from fastlloyd.randomness.prg import KeyStream, keystream
 OCTAVES = 64
 """Over so many octaves factors are spread evenly."""
 
+MOST_VALUES = 1 << 39
+"""Up to so many values of a run `distance` is below 2^-20: no number of bits makes up for more."""
+
 _LEAST_MANTISSA_BITS = 64
 # Values of a run are together at most 2^-20 away from the law that they are claimed to have; 1 for what is below it.
 _DISTANCE_BITS = 20
@@ -103,7 +106,7 @@ def largest_difference(*, n_total: int, squared_norm: int) -> int:
 
 
 def mantissa_bits(difference: int, values: int) -> int:
-    """Return w for so many values of differences up to a size: at least 64, and `distance` is below 2^-20."""
+    """Return w for so many values, up to `MOST_VALUES`, of differences up to a size: `distance` is below 2^-20."""
     bits = (2 * difference + 1).bit_length() + values.bit_length() + _DISTANCE_BITS + 2
     return max(_LEAST_MANTISSA_BITS, bits)
 

@@ -1,0 +1,176 @@
+"""Rounds of masked sums that crash anywhere and resume: one vector per mask, one reply per round, releases first.
+
+Parties run in any order and stop after any of their steps. What one has saved or recorded by then is what it has in its
+next life. Deterministic: each schedule comes from its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastlloyd.kmeans.grid import quantise
+from fastlloyd.party.effects import Gather, Party, Receive, Record, Save, Send
+from fastlloyd.party.message import recall
+from fastlloyd.party.stored import StoredRounds
+from fastlloyd.privacy.release import Release
+from fastlloyd.protocols.fastlloyd.client import client as fastlloyd_client
+from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
+from fastlloyd.protocols.fastlloyd.server import server as fastlloyd_server
+from fastlloyd.protocols.feddp.client import client as feddp_client
+from fastlloyd.protocols.feddp.math.noise import draw_share as draw_feddp_share
+from fastlloyd.protocols.feddp.server import server as feddp_server
+from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.wire.header import SERVER, PartyId, clients
+from tests.protocols import support
+from tests.protocols.feddp import support as feddp
+
+M = 3
+MakeParty = Callable[[PartyId, StoredRounds, Mapping[PartyId, int]], Party[Any]]
+
+
+class Lives:
+    """All lives of a run's parties, with their disks and their ledgers."""
+
+    def __init__(self, make: MakeParty, releases: Callable[[int], tuple[Release, ...]], number: int) -> None:
+        self._make, self._releases = make, releases
+        self._rng = np.random.default_rng(number)
+        self.disks: dict[PartyId, dict[str, bytes]] = {party: {} for party in (SERVER, *clients(M))}
+        self._ledgers: dict[PartyId, set[Release]] = {party: set() for party in self.disks}
+        self.sent: dict[tuple[PartyId, int], set[bytes]] = {}
+
+    def _stored(self, party: PartyId, kind: str) -> dict[int, bytes]:
+        names = {name: name.partition("-") for name in self.disks[party]}
+        return {int(t): self.disks[party][name] for name, (word, _, t) in names.items() if word == kind}
+
+    def live(self, steps: int | None) -> dict[PartyId, Any]:
+        """Run all parties for so many steps, or to the end; return the results of those that came there."""
+        done = {party: len(self._stored(party, "reply")) for party in self.disks}
+        running = {
+            party: self._make(
+                party, StoredRounds(self._stored(party, "uplink"), self._stored(party, "reply"), done[SERVER]), done
+            )
+            for party in self.disks
+        }
+        waits: dict[PartyId, Receive | Gather] = {}
+        answers: dict[PartyId, Any] = dict.fromkeys(running)
+        self._post: dict[tuple[PartyId, PartyId, int], tuple[type, bytes]] = {}
+        results: dict[PartyId, Any] = {}
+        while running and (steps is None or steps > 0):
+            ready = [party for party in running if party not in waits or self._full(party, waits[party])]
+            slow = [party for party in running if party not in ready and self._enough(party, waits[party])]
+            if slow and (not ready or self._rng.random() < 0.05):
+                ready = slow
+            assert ready, f"nothing goes on: {waits}"
+            party = ready[self._rng.integers(len(ready))]
+            if party in waits:
+                answers[party] = self._answer(party, waits.pop(party))
+            try:
+                effect = running[party].send(answers[party])
+            except StopIteration as end:
+                results[party] = end.value
+                del running[party]
+                continue
+            answers[party] = None
+            if isinstance(effect, Receive | Gather):
+                waits[party] = effect
+            else:
+                self._perform(party, effect)
+            steps = None if steps is None else steps - 1
+        return results
+
+    def _perform(self, party: PartyId, effect: Any) -> None:
+        if isinstance(effect, Save):
+            assert self.disks[party].setdefault(effect.name, effect.content) == effect.content
+        elif isinstance(effect, Record):
+            self._ledgers[party].update(effect.releases)
+        elif isinstance(effect, Send):
+            assert set(self._releases(effect.round)) <= self._ledgers[party]
+            self.sent.setdefault((party, effect.round), set()).add(effect.message.body())
+            for receiver in effect.to:
+                self._post[receiver, party, effect.round] = (type(effect.message), effect.message.body())
+
+    def _there(self, party: PartyId, effect: Receive | Gather) -> list[PartyId]:
+        senders = (effect.sender,) if isinstance(effect, Receive) else effect.senders
+        return [sender for sender in senders if (party, sender, effect.round) in self._post]
+
+    def _full(self, party: PartyId, effect: Receive | Gather) -> bool:
+        needed = {effect.sender} if isinstance(effect, Receive) else {*effect.senders} - effect.late
+        return needed <= set(self._there(party, effect)) and self._enough(party, effect)
+
+    def _enough(self, party: PartyId, effect: Receive | Gather) -> bool:
+        return len(self._there(party, effect)) >= (1 if isinstance(effect, Receive) else effect.at_least)
+
+    def _answer(self, party: PartyId, effect: Receive | Gather) -> Any:
+        read = {}
+        for sender in self._there(party, effect):
+            kind, body = self._post[party, sender, effect.round]
+            assert kind is effect.type
+            read[sender] = recall(kind, body, effect.format, "post")
+        return read if isinstance(effect, Gather) else read[effect.sender]
+
+
+def fastlloyd(masking: str, protocol: str) -> tuple[MakeParty, Any]:
+    points = support.blobs(60, 3, 2)
+    least = 2 if masking == "common" else M
+    plan = support.plan_for(points, 3, clients=M, masking=masking, rounds=3, protocol=protocol, min_clients=least)
+    masks: Any = support.common_masks(M) if masking == "common" else support.pairwise_masks(support.fresh_pairs(M))
+    parts = np.array_split(points, M)
+
+    def make(party: PartyId, stored: StoredRounds, done: Mapping[PartyId, int]) -> Party[Any]:
+        secret = SecretRandom()
+        if party.is_server:
+            return fastlloyd_server(
+                plan, lambda t: draw_noise(plan, t, secret), stored=stored.replies, rounds_done=done
+            )
+        own = quantise(parts[party.rank - 1], plan.fraction_bits)
+        share = (lambda t: draw_share(plan, t, secret)) if masking == "pairwise" else None
+        return fastlloyd_client(party, own, plan, masks[party], share=share, stored=stored)
+
+    return make, plan
+
+
+def feddp_rounds(start: str) -> tuple[MakeParty, Any]:
+    data = feddp.mixture(60, 3, 4)
+    plan = feddp.plan_for(data, 3, rounds=2, settings={"start": start})
+    masks = support.pairwise_masks(support.fresh_pairs(M))
+    parts = np.array_split(data.points, M)
+
+    def make(party: PartyId, stored: StoredRounds, done: Mapping[PartyId, int]) -> Party[Any]:
+        if party.is_server:
+            return feddp_server(plan, data.server_points, restarts=2, stored=stored.replies, rounds_done=done)
+        own = quantise(parts[party.rank - 1], plan.fraction_bits)
+        share = partial(draw_feddp_share, plan, secret=SecretRandom())
+        return feddp_client(party, own, plan, masks[party], share=share, stored=stored)
+
+    return make, plan
+
+
+CASES = {
+    "fastlloyd": partial(fastlloyd, "common", "fastlloyd"),
+    "fastlloyd in shares": partial(fastlloyd, "pairwise", "fastlloyd"),
+    "fastlloyd-plus": partial(fastlloyd, "common", "fastlloyd-plus"),
+    "feddp": partial(feddp_rounds, "private"),
+    "feddp, a round that asks nobody": partial(feddp_rounds, "server-kmeans++"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_wherever_parties_crash_a_mask_covers_one_vector_and_no_release_leaves_unrecorded(case: str) -> None:
+    crashes, late = 0, 0
+    for number in range(25):
+        make, plan = CASES[case]()
+        lives = Lives(make, plan.releases, number)
+        for steps in np.random.default_rng(number).integers(1, 90, 6).tolist():
+            crashes += len(lives.live(steps)) < M + 1
+        results = lives.live(None)
+        assert set(results) == {SERVER, *clients(M)}
+        centers = [results[party].centers.exact.tobytes() for party in clients(M)]
+        assert len(set(centers)) == 1
+        assert {len(bodies) for bodies in lives.sent.values()} == {1}
+        late += any(len(among) < M for among in results[SERVER].included)
+    assert crashes > 30 and bool(late) == (plan.min_clients < M)
