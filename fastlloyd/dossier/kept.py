@@ -13,8 +13,8 @@ from fastlloyd.dossier.approval import Approval
 from fastlloyd.errors import ConfigError
 from fastlloyd.wire.values import differences, list_differences
 
-# What a run settles or counts itself; the claim speaks of delta and of the noise of all rounds.
-_SETTLED_LATER = ("rounds", "delta", "min_clients")
+# What a run counts itself; the claim speaks of delta and of the noise of all rounds.
+_SETTLED_LATER = ("rounds", "delta")
 _WORDS = "{}: approved {}, the report has {}"
 
 
@@ -70,10 +70,17 @@ def _values(
     }
     later = (*_SETTLED_LATER, *(("k",) if values.get("choose_k") else ()))
     shared = [name for name in wanted if name in parameters and name not in later]
+    if wanted.get("min_clients") is None and "min_clients" in shared:
+        shared.remove("min_clients")
     approved = {name: wanted[name] for name in shared}
     reported = {name: parameters[name] for name in shared}
     approved |= {"protocol": values.get("protocol"), "roster": values.get("roster")}
     reported |= {"protocol": report["protocol"], "roster": None if signatures is None else signatures["roster"]}
+    if "results_version" in report:  # from schema 5 on
+        approved["results_version"], reported["results_version"] = (
+            values.get("results_version"),
+            report["results_version"],
+        )
     stated = values.get("bounds")
     if isinstance(stated, Mapping) and bounds is not None and bounds.names is not None:
         found = zip(bounds.names, bounds.lo.tolist(), bounds.hi.tolist(), strict=True)

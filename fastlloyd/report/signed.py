@@ -141,7 +141,7 @@ def verify_signatures(folder: Path, report: Mapping[str, Any], roster: Roster) -
         raise ConfigError(
             f"report.json is not as {writer}, who wrote it, signed it: it was changed afterwards; {_ANEW}"
         )
-    signers = []
+    signers: dict[PartyId, str] = {}
     for entry in signed["parties"]:
         party = PartyId(entry["rank"])
         if entry["signature"] is None:
@@ -157,9 +157,9 @@ def verify_signatures(folder: Path, report: Mapping[str, Any], roster: Roster) -
             raise ConfigError(
                 f"report.json does not say what {party} signed: it was changed, or is another run's; {_ANEW}"
             )
-        signers.append(f"{roster.name(party)} ({party})")
-    missing = [str(PartyId(entry["rank"])) for entry in signed["parties"] if entry["signature"] is None]
-    text = f"signed by {', '.join(signers)} under the roster with digest {signed['roster'][:16]}.."
+        signers[party] = f"{roster.name(party)} ({party})"
+    missing = [str(party) for party in sorted(certificates) if party not in signers]
+    text = f"signed by {', '.join(signers.values())} under the roster with digest {signed['roster'][:16]}.."
     return text + (f"; not by {', '.join(missing)}" if missing else "")
 
 

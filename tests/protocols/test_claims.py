@@ -134,13 +134,14 @@ def sites(request: pytest.FixtureRequest, tmp_path: Path) -> Sites:
     return make_sites(tmp_path, request.param)
 
 
-def sign_all(sites: Sites, **changes: Any) -> dict[int, Approved]:
-    """Let each client sign the run, and a claim of it with some changes."""
+def sign_all(sites: Sites, values: Mapping[str, Any] | None = None, **changes: Any) -> dict[int, Approved]:
+    """Let each client sign the run with some values changed, and a claim of it with some changes."""
     found, planned = {}, sites.planned
+    signed = {**planned.values, **(values or {})}
     claim = {**(planned.claim or {}), **changes}
     for rank in range(1, sites.clients + 1):
         identity = make_identity_of(sites, rank)
-        approval = sign_approval(planned.values, identity, sites.roster, approved_at="2026-01-01", claim=claim)
+        approval = sign_approval(signed, identity, sites.roster, approved_at="2026-01-01", claim=claim)
         path = sites.folder / f"approval_{rank}.json"
         path.write_text(approval.text())
         found[rank] = Approved({f"--approval {path}": read_approval(path, sites.roster)})
@@ -178,13 +179,17 @@ def test_what_was_approved_is_what_is_done_and_reported(sites: Sites, capsys: py
         check_releases(planned.foreseen.releases, privacy["releases"], exact=protocol not in SERVER_S)
         verify = ["report", str(path.parent), "--verify", "--roster", str(sites.folder / "roster.toml")]
         assert main([*verify, "--approval", str(sites.folder / "approval_1.json")]) == 0
-        for claim, k, sentence in (
-            ({"delta": 0.3}, 2, "claim.delta"),
-            ({"neighbours": "x"}, 2, "neigh"),
-            ({}, 3, "k:"),
-        ):
-            other = replace(sites, config=replace(sites.config, k=k))
-            sign_all(other, **claim)
+        settled = planned.values["settled"]
+        cases: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+            ({"delta": 0.3}, {}, "claim.delta"),
+            ({"neighbours": "x"}, {}, "neigh"),
+            ({}, {"settled": {**settled, "k": 3}}, "k:"),
+            ({}, {"results_version": 1000}, "results_version: approved 1000"),
+        ]
+        if "min_clients" in settled and "min_clients" in report["parameters"]:
+            cases.append(({}, {"settled": {**settled, "min_clients": 99}}, "min_clients: approved 99"))
+        for claim, values, sentence in cases:
+            sign_all(sites, values, **claim)
             assert main([*verify, "--approval", str(sites.folder / "approval_1.json")]) == 2
             assert sentence in capsys.readouterr().err
         sign_all(sites)

@@ -121,6 +121,14 @@ def test_a_good_record_names_its_signers(folder: Path, capsys: pytest.CaptureFix
     assert "signed by site 0 (the server), site 1 (client 1), site 2 (client 2)" in said
 
 
+def test_a_party_that_the_writer_leaves_out_is_named_all_the_same(folder: Path) -> None:
+    edit(folder, lambda report: report["signatures"]["parties"].pop(2), resign=True)
+    assert "signed by site 0 (the server), site 1 (client 1) under" in (said := verify(folder, folder / "roster.toml"))
+    assert said.count("not by client 2") == 1
+    edit(folder, lambda report: report["signatures"]["parties"].append(report["signatures"]["parties"][1]), resign=True)
+    assert verify(folder, folder / "roster.toml") == said
+
+
 def put(*path: Any, value: Any) -> Callable[[dict[str, Any]], None]:
     def change(report: dict[str, Any]) -> None:
         place: Any = report
