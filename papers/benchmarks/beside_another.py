@@ -23,7 +23,7 @@ from fastlloyd_papers.engine.machine import describe_machine
 from fastlloyd_papers.engine.quiet import begin_quietly
 from fastlloyd_papers.engine.runner import Job, run_job
 
-HERE = Path(__file__).parents[1]
+HERE = Path(__file__).parents[2]
 ROUNDS = 200
 REPEATS = 15
 
