@@ -6,7 +6,7 @@ answered from here, and a value that stands for no comparison takes its place (`
 does not see in the length of a message how many were known.
 
 That h does not win against g in the order (h, g) tells that g wins in the order (g, h). That h wins may be a tie, which
-g would win in the other order: only then both are asked, D >= 0 and -D >= 0.
+g would win in the other order: then both are asked, D >= 0 and -D >= 0, and where both orders are in one message.
 
 Source: none in the paper; docs/secfc.md, "What the server learns".
 """
