@@ -30,7 +30,7 @@ from fastlloyd.report.document import load as load_report
 from fastlloyd.report.files import PRIVATE_MODE, labels_csv
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.run_file import load_config
+from fastlloyd.run.run_file import load_config, refuse_own_keys
 from fastlloyd.wire.regular import replace_file
 
 _BLOCK_VALUES = 1 << 18
@@ -56,6 +56,8 @@ def main(argv: Sequence[str]) -> int:
     """
     options = parser().parse_args(join_negative_values(argv, ("--bounds",)))
     config = None if options.config is None else load_config(options.config, links=False)
+    if config is not None and config.roster is not None:
+        refuse_own_keys(options.config)
     form = read_form(options, config)
     file = find_place(options.data, form, query=options.query, table=options.table, key=options.id)
     _check_centroids(Path(options.centroids))

@@ -92,6 +92,19 @@ def test_every_command_of_a_site_names_them_and_does_nothing(
     assert sorted(path.name for path in site.iterdir()) == before and (site / "keys").read_text() == "precious\n"
 
 
+def test_labelling_by_a_file_between_sites_takes_nothing_of_a_site_s_own_from_it(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (site / "c.csv").write_text("age,pressure\n40,120\n50,140\n")
+    (site / "own.csv").write_text("age,pressure\n40,120\n,140\n")
+    (site / "run.toml").write_text(PUBLIC + 'roster = "roster.toml"\nmissing = "midpoint"\n')
+    words = ["label", "--config", "run.toml", "--centroids", "c.csv", "--data", "own.csv", "--out", "labels.csv"]
+    assert main(words) == 2
+    assert "run.toml: missing: each site's own" in capsys.readouterr().err
+    (site / "run.toml").write_text(PUBLIC + 'roster = "roster.toml"\n')
+    assert main([*words, "--missing", "midpoint"]) == 0
+
+
 def test_a_site_sets_them_in_its_own_file(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (site / "mine").mkdir()
     own = {"key": "../p1.key", "roster": "../roster.toml", "data": "../own.csv", "state_dir": "state", "deadline": 9}
