@@ -6,10 +6,11 @@ Source: docs/data-protection.md, "Approvals"; docs/report.md, "Verify".
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from fastlloyd.data.bounds import Bounds
-from fastlloyd.dossier.approval import Approval
+from fastlloyd.dossier.approval import Approval, read_expiry
 from fastlloyd.errors import ConfigError
 from fastlloyd.wire.values import differences, list_differences
 
@@ -39,8 +40,15 @@ def compare_report(approval: Approval, report: Mapping[str, Any], bounds: Bounds
     Raises
     ------
     ConfigError
-        Names each value that differs.
+        Names each value that differs, or the end of the approval, where the run began after it.
     """
+    seconds = report["timing"]["setup_seconds"] + report["timing"]["rounds_seconds"]
+    began = datetime.fromisoformat(report["created"]) - timedelta(seconds=seconds)
+    if approval.expires is not None and began >= read_expiry(approval.expires):
+        raise ConfigError(
+            f"{source}: the approval of {approval.party} had ended, it held until {approval.expires}, and the run "
+            f"began about {began:%Y-%m-%dT%H:%M:%SZ}; show this to the people who answer for the run"
+        )
     approved, reported = _values(approval, report, bounds)
     claimed, said = _claim(approval, report)
     found = differences({"values": approved, "claim": claimed}, {"values": reported, "claim": said}, _WORDS)

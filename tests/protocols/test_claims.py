@@ -134,14 +134,16 @@ def sites(request: pytest.FixtureRequest, tmp_path: Path) -> Sites:
     return make_sites(tmp_path, request.param)
 
 
-def sign_all(sites: Sites, values: Mapping[str, Any] | None = None, **changes: Any) -> dict[int, Approved]:
+def sign_all(
+    sites: Sites, values: Mapping[str, Any] | None = None, *, expires: str | None = None, **changes: Any
+) -> dict[int, Approved]:
     """Let each client sign the run with some values changed, and a claim of it with some changes."""
     found, planned = {}, sites.planned
     signed = {**planned.values, **(values or {})}
     claim = {**(planned.claim or {}), **changes}
     for rank in range(1, sites.clients + 1):
         identity = make_identity_of(sites, rank)
-        approval = sign_approval(signed, identity, sites.roster, approved_at="2026-01-01", claim=claim)
+        approval = sign_approval(signed, identity, sites.roster, approved_at="2026-01-01", claim=claim, expires=expires)
         path = sites.folder / f"approval_{rank}.json"
         path.write_text(approval.text())
         found[rank] = Approved({f"--approval {path}": read_approval(path, sites.roster)})
@@ -185,6 +187,7 @@ def test_what_was_approved_is_what_is_done_and_reported(sites: Sites, capsys: py
             ({"neighbours": "x"}, {}, "neigh"),
             ({}, {"settled": {**settled, "k": 3}}, "k:"),
             ({}, {"results_version": 1000}, "results_version: approved 1000"),
+            ({"expires": "2020-01-31"}, {}, "approval of client 1 had ended, it held until 2020-01-31"),
         ]
         if "min_clients" in settled and "min_clients" in report["parameters"]:
             cases.append(({}, {"settled": {**settled, "min_clients": 99}}, "min_clients: approved 99"))
