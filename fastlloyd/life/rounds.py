@@ -98,15 +98,19 @@ class Ahead:
         """Write round t's releases to the ledger, once."""
         if t not in self._recorded:
             self._recorded.add(t)
-            yield Record(self._releases.pop(t, ()) or self._entries(t))
+            releases = self._releases.pop(t, ()) or self._entries(t)
+            if releases:
+                yield Record(releases)
+
+    def draw(self, t: int) -> None:
+        """Draw the noise of round t, if there is such a round and its length is known."""
+        if t < self._rounds and self._draw is not None and t not in self._noise and self._known(t):
+            self._noise[t] = self._draw(t)
 
     def prepare(self, t: int) -> Party[None]:
         """Draw the noise of round t, and write its releases to the ledger, if there is such a round."""
-        if t >= self._rounds:
-            return
-        if self._draw is not None and t not in self._noise and self._known(t):
-            self._noise[t] = self._draw(t)
-        if self._record_ahead:
+        self.draw(t)
+        if t < self._rounds and self._record_ahead:
             yield from self.record(t)
 
     def add_noise(self, vector: RingArray, ring: Ring, t: int) -> RingArray:
@@ -221,7 +225,13 @@ class ClientRounds:
 
     def heard(self, t: int, down: MessageFormat[M]) -> Party[M]:
         """Send nothing in round t; return what the server sends to all."""
-        return self._round(t, lambda: self._ahead.prepare(t + 1), down, None)
+
+        def send() -> Party[None]:
+            yield from self._ahead.record(t)
+            # Not its releases: no uplink of this round will explain to a resume why the ledger goes further.
+            self._ahead.draw(t + 1)
+
+        return self._round(t, send, down, None)
 
     def _round(
         self, t: int, send: Callable[[], Party[None]], down: MessageFormat[M], meanwhile: Callable[[], None] | None
@@ -359,8 +369,8 @@ class ServerRounds:
             self._ahead.stock(stock())
         uplinks: Mapping[PartyId, Any] = {}
         among = self._everybody
+        yield from self._ahead.record(t)
         if up is not None:
-            yield from self._ahead.record(t)
             uplinks = yield Gather(
                 self._everybody, up.type, t, self._at_least, up.format, self.late, adds=adds
             )  # Figure 1: Enc_i(v_i)
