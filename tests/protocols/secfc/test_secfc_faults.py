@@ -262,7 +262,9 @@ def test_runs_too_large_for_a_message_or_a_field_are_refused_with_the_mend() -> 
     with pytest.raises(RangeError, match="membership"):
         plan_for(1 << 22, 2, 2, clients=5, settings={"membership": True})
     with pytest.raises(RangeError, match="fewer fraction bits"):
-        make_plan(parameters(MAX_RECORDS - 1, 2), d=1 << 28, names=(), sizes=(1, 1, 1))
+        make_plan(parameters(MAX_RECORDS - 1, 2, rounds=50), d=1 << 28, names=(), sizes=(1, 1, 1))
+    with pytest.raises(RangeError, match="comparisons, expected at most 549755813888"):
+        make_plan(parameters(MAX_RECORDS - 1, 2), d=2, names=(), sizes=(1, 1, 1))
 
 
 @pytest.mark.parametrize(
