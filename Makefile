@@ -22,7 +22,7 @@ help:
 	@echo "make test-fast only unit tests that start no processes, under a minute on two cores"
 	@echo "make test-oldest  the demo and these with Python 3.11 and the oldest releases that pyproject.toml permits"
 	@echo "make test-all  the tests with fresh examples, keys and noise, and the long sweeps"
-	@echo "make coverage  which lines of each protocol the tests and the whole lives in memory leave out; fails below 95 %"
+	@echo "make coverage  which lines of each protocol the tests and the whole runs in memory leave out; fails below 95 %"
 	@echo "make lint      ruff and mypy"
 	@echo "make docs      the documents as a site with a search: build/docs/index.html"
 	@echo "make smoke     one run over TCP with each MPI, report checked against its schema"
@@ -115,12 +115,12 @@ test-all: $(VENV)/.test openmpi
 
 # All parties in memory; their threads count, other processes do not. Each protocol alone must have what `fail_under` of
 # pyproject.toml asks for, so that a large one hides no small one; so must all of them with the table of protocols. Then
-# the same of whole lives alone, from a party's inputs to its end: tests/lives.toml says what no life runs.
+# the same of whole runs alone, from a party's inputs to its end: tests/whole_runs.toml says what no life runs.
 coverage: $(VENV)/.test
 	@mkdir -p build/coverage
-	@$(BIN)/python -m pytest $(PARALLEL) -p tests.lives -m 'not slow and not mpi and not process' \
+	@$(BIN)/python -m pytest $(PARALLEL) -p tests.whole_runs -m 'not slow and not mpi and not process' \
 	  --cov --cov-report= --cov-fail-under=0 tests/protocols tests/adversary/test_memory.py tests/adversary/test_fields.py
-	@failed=0; for rules in pyproject.toml tests/lives.toml; do for map in fastlloyd/protocols/*/__init__.py; do \
+	@failed=0; for rules in pyproject.toml tests/whole_runs.toml; do for map in fastlloyd/protocols/*/__init__.py; do \
 	  printf '\n%s by %s:\n' "$$(basename "$${map%/__init__.py}")" $$rules; \
 	  $(BIN)/python -m coverage report --rcfile $$rules --include="$${map%__init__.py}*" || failed=2; \
 	done; done; \

@@ -28,8 +28,8 @@ ROOMS = [
         "report",
         "gate",
         "watch",
-        "life",
-        "life/align",
+        "lifecycle",
+        "lifecycle/align",
         "run",
         "dossier",
         "protocols/NAME",
@@ -151,9 +151,9 @@ def test_a_masked_vector_is_exchanged_in_one_place() -> None:
     masked = masked_messages()
     assert {"MaskedUpdate", "MaskedStatistic", "MaskedCounts"} <= masked
     for path in (*FILES, *EXAMPLES):
-        if path != ROOT / "life" / "rounds.py":
+        if path != ROOT / "lifecycle" / "rounds.py":
             wrong = {effect for effect, name in exchanged(path) if name in masked}
-            assert not wrong, f"{path} exchanges masked vectors itself ({wrong}): ask life/rounds.py"
+            assert not wrong, f"{path} exchanges masked vectors itself ({wrong}): ask lifecycle/rounds.py"
     for protocol in ("fastlloyd", "feddp", "kfed"):
         for role in ("client.py", "server.py", "aggregate.py"):
             path = ROOT / "protocols" / protocol / role

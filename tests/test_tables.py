@@ -26,7 +26,7 @@ LABELS = {name: value for name, value in vars(domains).items() if name.isupper()
 
 def messages() -> Iterator[type]:
     """Every class of the package that travels in a frame."""
-    rooms = [(str(ROOT / room), f"fastlloyd.{room}.") for room in ("protocols", "life")]
+    rooms = [(str(ROOT / room), f"fastlloyd.{room}.") for room in ("protocols", "lifecycle")]
     for module in (module for path, prefix in rooms for module in pkgutil.walk_packages([path], prefix)):
         for _, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
             if "TYPE" in vars(kind) and kind.__module__ == module.name:

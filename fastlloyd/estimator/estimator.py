@@ -1,7 +1,7 @@
 """All protocols on one machine, as a scikit-learn estimator.
 
-All parties live in this process, from hello to farewell: the coroutines that run under mpirun, with the same plan,
-checks, masks and noise; only the network is left out. So whoever holds the whole table gets the centres under
+All parties run in this process, from hello to closing exchange: the coroutines that run under mpirun, with the same
+plan, checks, masks and noise; only the network is left out. So whoever holds the whole table gets the centres under
 differential privacy, and whoever plans a federated run can try it out beforehand.
 
 Source: docs/estimator.md.
@@ -118,7 +118,7 @@ class FastLloyd(  # scikit-learn has no types
         Everything public about the last fit, as the protocol has it: rounds, radii, noise, fraction bits.
     bounds_ : Bounds
     traffic_ : dict
-        Messages and bytes that all parties sent up to the farewell, under the names of `report.json`; link bytes are
+        Messages and bytes that all parties sent before the closing exchange, named as in `report.json`; link bytes are
         without encryption.
     n_iter_ : int
         Rounds.

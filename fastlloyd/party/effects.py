@@ -1,6 +1,6 @@
 """What a party coroutine may ask of its runner.
 
-A party is a plain generator, for its rounds or for its whole life. It yields the effects below and returns its result;
+A party is a plain generator, for its rounds or for its whole run. It yields the effects below and returns its result;
 it owns no socket, file, clock or global randomness. `run/driver.py` drives one party over real links,
 `run/simulation.py` drives all of them in one thread. What goes wrong with an effect is raised where the
 party yields it.

@@ -18,7 +18,7 @@ M = TypeVar("M", bound=Message)
 
 
 class NoPayload:
-    """A message of which nothing counts as payload, as those of the set-up and the farewell: all are link bytes."""
+    """A message without payload, as those of set-up and closing exchange: all of it are link bytes."""
 
     __slots__ = ()
 

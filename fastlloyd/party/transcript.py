@@ -6,7 +6,7 @@ must all get the same bytes. Each party keeps a chain of digests of them, one fo
     chain_0 = SHA-256(label | context | rank of the speaker)
     chain_i = SHA-256(chain_(i-1) | type u8 | round u32 | length u64 | body)
 
-Source: docs/protocol.md, "Farewell".
+Source: docs/protocol.md, "Closing exchange".
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ class Common:
     parameters : dict
         All public parameters, of the protocol too.
     traffic : Traffic
-        Known after the farewell only.
+        Known after the closing exchange only.
     mpi : str or None
         The MPI library and its version.
     """

@@ -11,9 +11,9 @@ from typing import Any
 
 from fastlloyd.crypto.link.signature import Credentials
 from fastlloyd.errors import ConfigError, Reason
-from fastlloyd.life.pairs import agree_pairs, confirm_pairs
-from fastlloyd.life.sealed import Sealing
-from fastlloyd.life.seed import agree_seed
+from fastlloyd.lifecycle.pairs import agree_pairs, confirm_pairs
+from fastlloyd.lifecycle.sealed import Sealing
+from fastlloyd.lifecycle.seed import agree_seed
 from fastlloyd.masking.pairwise import PairSecrets
 from fastlloyd.party.effects import Keep, Load, Party, Save
 from fastlloyd.randomness.prg import KEY_BYTES

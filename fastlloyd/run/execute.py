@@ -32,7 +32,7 @@ from fastlloyd.errors import (
 )
 from fastlloyd.gate.decisions import Decisions
 from fastlloyd.kmeans.metrics import check_available
-from fastlloyd.life.sizes import setup_bounds
+from fastlloyd.lifecycle.sizes import setup_bounds
 from fastlloyd.net.link.control import Ending, NotStarted, abort, agree_start, leave_together
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.meter import Meter
@@ -169,7 +169,7 @@ def execute(
     if clipped:
         announcer.confide(f"these records were not used well, whatever the verdict says of the noise: {clipped}")
     if announcer.own_terminal:
-        announcer.note(files.farewell)
+        announcer.note(files.last_line)
     return Ending(EXIT_OK, transport.me.rank, Reason.INTERNAL, bool(outcome.late))
 
 

@@ -34,7 +34,7 @@ from fastlloyd.report.page.render import HOW_TO_INSTALL, available
 from fastlloyd.report.signed import sign_report
 from fastlloyd.run.budget_terms import Terms
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.outcome import Claim, Facts, Farewell, Outcome, Result
+from fastlloyd.run.outcome import Claim, Closing, Facts, Outcome, Result
 from fastlloyd.run.run_file import to_toml, with_absolute_paths
 from fastlloyd.run.state import own_folder
 from fastlloyd.wire.header import SERVER, PartyId
@@ -46,7 +46,7 @@ class Files(Protocol):
     ledger: Ledger
 
     @property
-    def farewell(self) -> str:
+    def last_line(self) -> str:
         """The last line on the terminal of a party that has one of its own."""
 
     def choose_writer(self, candidates: Sequence[PartyId]) -> None:
@@ -79,7 +79,7 @@ class ServerFiles:
         self._earlier = _find_earlier(facts)
 
     @property
-    def farewell(self) -> str:
+    def last_line(self) -> str:
         """Say that all is over, and who has the result."""
         return f"done: the clients have the result; what was released stands in {self._folder.path / 'server.json'}"
 
@@ -92,7 +92,7 @@ class ServerFiles:
         if record is None:
             raise InternalError("a server without a result has no report")
         self.ledger.close()
-        common = dataclasses.replace(record.common, traffic=outcome.farewell.traffic)
+        common = dataclasses.replace(record.common, traffic=outcome.closing.traffic)
         try:
             report = document.build_server_report(common, releases=record.releases)
             self._folder.write("server.json", document.encode(report))
@@ -148,7 +148,7 @@ class ResultFiles:
             raise
 
     @property
-    def farewell(self) -> str:
+    def last_line(self) -> str:
         """Say that all is over."""
         return "done"
 
@@ -165,7 +165,7 @@ class ResultFiles:
         for name, text in own.items():
             self._folder.write(name, text, mode=PRIVATE_MODE)
         if self._writes_shared and outcome.result is not None:
-            self._write_shared(outcome.result, outcome.farewell, list(own))
+            self._write_shared(outcome.result, outcome.closing, list(own))
         # Of the earlier run, remove this party's files. The party that writes for all also removes those of parties
         # that are not here.
         me, shared = self._facts.me.rank, self._writes_shared
@@ -174,7 +174,7 @@ class ResultFiles:
         self._remove_own_ledger()
         self._folder.discard()
 
-    def _write_shared(self, result: Result, farewell: Farewell, own: list[str]) -> None:
+    def _write_shared(self, result: Result, closing: Closing, own: list[str]) -> None:
         texts = {
             "config.toml": self._run_file(),
             "ledger.jsonl": "".join(release.to_json() + "\n" for release in result.releases),
@@ -185,7 +185,7 @@ class ResultFiles:
         pages = [page.NAME] if available() else []
         self._centroids = result.centroids
         self._document = document.build_report(
-            dataclasses.replace(result.common, traffic=farewell.traffic),
+            dataclasses.replace(result.common, traffic=closing.traffic),
             privacy=privacy_part(claim, result.releases, self.ledger, self._facts.config, me=self._facts.me),
             features=result.features,
             noisy_sizes=result.noisy_sizes,
@@ -195,10 +195,10 @@ class ResultFiles:
             not_private_reason=claim.not_private_reason,
             evaluation=evaluate_result(self._facts, result),
             output=[*texts, "report.json", *pages, *pictures, *own],
-            signatures=farewell.signatures,
+            signatures=closing.signatures,
         )
-        if farewell.identity is not None:
-            self._document["signatures"]["writer"]["signature"] = sign_report(self._document, farewell.identity)
+        if closing.identity is not None:
+            self._document["signatures"]["writer"]["signature"] = sign_report(self._document, closing.identity)
         for name, picture in pictures.items():
             self._folder.write(name, picture, mode=PRIVATE_MODE)
         for name, text in texts.items():
@@ -267,7 +267,7 @@ class HeldFiles(ResultFiles):
         super().__init__(facts, ledger, str(draft_folder(state, facts.run_id.hex())))
 
     @property
-    def farewell(self) -> str:
+    def last_line(self) -> str:
         """Say that all is over, and that nothing has left."""
         return "done: nothing has left this party's state folder"
 

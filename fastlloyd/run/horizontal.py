@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 from fastlloyd.data.records import ClientRecords
 from fastlloyd.errors import ConfigError, FastLloydError, Reason
-from fastlloyd.life.hello import (
+from fastlloyd.lifecycle.hello import (
     Announced,
     await_ready,
     gather_announced,
@@ -21,7 +21,7 @@ from fastlloyd.life.hello import (
     receive_plan,
     tell_ready,
 )
-from fastlloyd.life.sealed import relay_seed
+from fastlloyd.lifecycle.sealed import relay_seed
 from fastlloyd.party.effects import Afford, Allow, Expect, Keep, Party, Publish, Recall
 from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.party.stored import StoredRounds

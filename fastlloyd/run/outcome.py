@@ -1,4 +1,4 @@
-"""What a party has at the end, as values: facts of its run, claim, result, and what the farewell told.
+"""What a party has at the end, as values: facts of its run, claim, result, and what the closing exchange told.
 
 The protocol's face says which party has the result, and what it claims. `run/files.py` writes all of it down.
 
@@ -66,7 +66,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Farewell:
+class Closing:
     """What the end of a run has told.
 
     Attributes
@@ -315,7 +315,7 @@ class Outcome:
 
     Attributes
     ----------
-    farewell : Farewell
+    closing : Closing
     result : Result or None
         None for a party that does not have it.
     record : SignedRecord or None
@@ -330,7 +330,7 @@ class Outcome:
         Further files that are this party's alone.
     """
 
-    farewell: Farewell
+    closing: Closing
     result: Result | None = None
     record: SignedRecord | None = None
     late: frozenset[PartyId] = frozenset()
@@ -341,4 +341,4 @@ class Outcome:
     @property
     def fault(self) -> PeerError | None:
         """What a peer did wrong in the last exchange; the result stands."""
-        return self.farewell.fault
+        return self.closing.fault

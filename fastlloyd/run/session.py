@@ -17,7 +17,7 @@ from fastlloyd.crypto.link.signature import Credentials
 from fastlloyd.data.records import ClientRecords
 from fastlloyd.data.rows import RawRows
 from fastlloyd.errors import InternalError
-from fastlloyd.life.sizes import setup_bounds
+from fastlloyd.lifecycle.sizes import setup_bounds
 from fastlloyd.net.meter import Meter
 from fastlloyd.party.effects import Allow, Identify, Party
 from fastlloyd.privacy.ledger import Ledger, Release

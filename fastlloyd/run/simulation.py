@@ -1,6 +1,6 @@
 """All parties of a protocol in one thread: for the estimator, simulations and tests.
 
-The same coroutines as under mpirun, for their rounds or for their whole lives, and the same bytes: every message is
+The same coroutines as under mpirun, for their rounds or for their whole runs, and the same bytes: every message is
 encoded and decoded. No encryption, no clock, no waiting: a wait that cannot be served is a bug of the protocol.
 """
 
@@ -46,7 +46,7 @@ class Simulation:
     tap : callable, optional
         Sees every message (sender, receiver, header, body) and may return another body, or None to drop it.
     hosts : mapping from PartyId to Host, optional
-        The parties' own machines, for whole lives; without, what parties ask of them is noted and kept in memory.
+        The parties' own machines, for whole runs; without, what parties ask of them is noted and kept in memory.
     meters : mapping from PartyId to Meter, optional
         Those that the parties read themselves.
 

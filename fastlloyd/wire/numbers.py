@@ -6,7 +6,7 @@ Numbers from 128 to 255 belong to protocols outside this package.
 Source: docs/protocol.md, "Frames".
 """
 
-# Set-up and farewell, alike for all protocols.
+# Set-up and closing exchange, alike for all protocols.
 HELLO = 8
 PLAN_PROPOSAL = 9
 COUNTERS = 10

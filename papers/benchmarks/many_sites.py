@@ -135,7 +135,7 @@ class Crowd:
         import numpy as np
 
         from fastlloyd.data.records import OwnRecords
-        from fastlloyd.life.sizes import setup_bounds
+        from fastlloyd.lifecycle.sizes import setup_bounds
         from fastlloyd.party.transcript import Transcript
         from fastlloyd.protocols.fastlloyd.face import take_part
         from fastlloyd.run.driver import Deadlines, Driver
@@ -190,7 +190,7 @@ def lighten() -> None:
 
 def leave(session: Any, made: Any, *, took_part: Any, seed: bytes, **rest: Any) -> Iterator[Any]:
     """Compare and count as every client does at its end, but make no result, sign nothing and check no signature."""
-    from fastlloyd.life.farewell import Account, Counters, Sent, compare_through_server
+    from fastlloyd.lifecycle.closing import Account, Counters, Sent, compare_through_server
     from fastlloyd.party.effects import Heard, Receive, Send
     from fastlloyd.wire.header import FINAL_ROUND, SERVER
 
@@ -222,7 +222,7 @@ class UnreadTotals:
 
     @property
     def payload_bytes(self) -> int:
-        """The farewell is link bytes."""
+        """The closing exchange is link bytes."""
         return 0
 
     @classmethod

@@ -26,11 +26,11 @@ import numpy as np
 import fastlloyd
 from fastlloyd.data.categories import Categories
 from fastlloyd.errors import FastLloydError, InternalError, PeerGone, Reason
-from fastlloyd.life.align.columns import read_features
-from fastlloyd.life.align.messages import Columns, IdTag, RecordCount
-from fastlloyd.life.farewell import Account, Chains, Counters, ResultDigest, Sent, Totals
-from fastlloyd.life.hello import Go, Hello, PlanProposal, Ready
-from fastlloyd.life.pairs import PairPublicKey
+from fastlloyd.lifecycle.align.columns import read_features
+from fastlloyd.lifecycle.align.messages import Columns, IdTag, RecordCount
+from fastlloyd.lifecycle.closing import Account, Chains, Counters, ResultDigest, Sent, Totals
+from fastlloyd.lifecycle.hello import Go, Hello, PlanProposal, Ready
+from fastlloyd.lifecycle.pairs import PairPublicKey
 from fastlloyd.net.link.frame import Notice, Start, StartDecision
 from fastlloyd.net.link.sums import Order, encode_ranks, take_ranks
 from fastlloyd.net.tcp.admission import Admission

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from fastlloyd.errors import Reason
-from fastlloyd.life.align.messages import Columns, RecordCount
-from fastlloyd.life.farewell import Counters, Totals
-from fastlloyd.life.hello import Hello, PlanProposal, Ready
-from fastlloyd.life.pairs import PairPublicKey
+from fastlloyd.lifecycle.align.messages import Columns, RecordCount
+from fastlloyd.lifecycle.closing import Counters, Totals
+from fastlloyd.lifecycle.hello import Hello, PlanProposal, Ready
+from fastlloyd.lifecycle.pairs import PairPublicKey
 from fastlloyd.net.link.frame import FrameKind, Notice
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.feddp.messages import CentersMessage, ProjectedCentersMessage, ProjectionMessage

@@ -7,9 +7,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from fastlloyd.life.farewell import Totals
-from fastlloyd.life.hello import Hello, PlanProposal
-from fastlloyd.life.sealed_messages import SealKeys
+from fastlloyd.lifecycle.closing import Totals
+from fastlloyd.lifecycle.hello import Hello, PlanProposal
+from fastlloyd.lifecycle.sealed_messages import SealKeys
 from tests.adversary.lie import Lie
 from tests.adversary.mutate import HEADER_BYTES, is_document
 

@@ -1,4 +1,4 @@
-"""One field of a plan or a message, changed on its way in a whole life: who is named, and why."""
+"""One field of a plan or a message, changed on its way in a whole run: who is named, and why."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import PeerError
-from fastlloyd.life.hello import PlanProposal
+from fastlloyd.lifecycle.hello import PlanProposal
 from fastlloyd.protocols.feddp.messages import CentersMessage, ProjectedCentersMessage
 from fastlloyd.protocols.vertical_dp.messages import FinalResult, Synopsis
 from fastlloyd.protocols.vertical_he.messages import KeyPiece, NoisySums

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import FastLloydError, InternalError, PeerError
-from fastlloyd.life.farewell import Counters, Totals
-from fastlloyd.life.hello import Go, Hello, PlanProposal, Ready
+from fastlloyd.lifecycle.closing import Counters, Totals
+from fastlloyd.lifecycle.hello import Go, Hello, PlanProposal, Ready
 from fastlloyd.protocols.secfc.setup_messages import Size
 from fastlloyd.run.in_memory import run_together
 from fastlloyd.run.simulation import Tap
 from fastlloyd.wire.header import Header, PartyId
 from tests.adversary.mutate import ACTS, HEADER_BYTES, Moment
-from tests.contracts.life import config
+from tests.contracts.whole_run import config
 
 SESSION = {message.TYPE for message in (Hello, PlanProposal, Ready, Go, Counters, Totals, Size)}
 LENGTHS = ("cut", "longer")

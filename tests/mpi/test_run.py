@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from fastlloyd.__main__ import main
 from fastlloyd.data.bounds import scale
 from fastlloyd.kmeans.metrics import nearest
-from fastlloyd.life.same_secret import AlikeTag
-from fastlloyd.life.sealed_messages import SealKey
+from fastlloyd.lifecycle.same_secret import AlikeTag
+from fastlloyd.lifecycle.sealed_messages import SealKey
 from fastlloyd.net.link.frame import FrameKind
 from fastlloyd.protocols.fastlloyd.face import gather
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum

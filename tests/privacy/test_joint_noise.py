@@ -1,6 +1,6 @@
 """The noise of all released numbers is independent: coordinates, clusters, tensors, rounds, clients and lives.
 
-`joint.py` says how, and with which rate of false alarms; `noise_of_lives.py` where the noise comes from. It comes from
+`joint.py` says how, and with which rate of false alarms; `noise_of_runs.py` where the noise comes from. It comes from
 fixed keys, so each test gives the same result each time; with fresh ones it would alarm with probability `ALARM`.
 """
 
@@ -35,8 +35,8 @@ from fastlloyd.run.in_memory import run_together
 from fastlloyd.wire.header import Header, PartyId
 from tests.privacy.he_noise import Opened, Pieces
 from tests.privacy.joint import Scores, columns, dependent, uniform_scores
-from tests.privacy.noise_of_lives import (
-    Life,
+from tests.privacy.noise_of_runs import (
+    PartyEnd,
     client_noise,
     feddp_noise,
     masked_statistics,
@@ -78,7 +78,7 @@ def _keep_shares(
 
 
 def lives_of(
-    look: Callable[[RunConfig, int, np.random.Generator], Life], count: int, *, clients: int = 2, **config: Any
+    look: Callable[[RunConfig, int, np.random.Generator], PartyEnd], count: int, *, clients: int = 2, **config: Any
 ) -> Scores:
     """Let all parties live so often; give each number's noise."""
     chosen = RunConfig(dataset="iris", bounds="0,10", epsilon=1.0, **config)

@@ -1,6 +1,6 @@
 """What the server receives does not depend on records, but for the vectors that a protocol masks, encrypts or noises.
 
-Each protocol runs twice, whole lives with a roster, on tables that differ in one record, with the same secrets and the
+Each protocol runs twice, whole runs with a roster, on tables that differ in one record, with the same secrets and the
 same noise of all parties. Everything that reaches the server is compared, byte by byte and in its order.
 
 Two things are replaced in both runs, so that what stays different is a leak and nothing else:
@@ -28,20 +28,20 @@ import pytest
 from fastlloyd.crypto.link.identity import make_identity
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.data.records import OwnRecords
-from fastlloyd.life.farewell import Counters
+from fastlloyd.lifecycle.closing import Counters
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.protocols.registry import PROTOCOLS
 from fastlloyd.randomness import domains
 from fastlloyd.randomness.prg import derive
 from fastlloyd.run import in_memory
+from fastlloyd.run.closing import conclude
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.farewell import conclude
 from fastlloyd.run.in_memory import run_together
 from fastlloyd.run.session import find_face, start_session
 from fastlloyd.run.vertical import OwnColumns
 from fastlloyd.wire import numbers
 from fastlloyd.wire.header import SERVER, PartyId, clients
-from tests.contracts import life
+from tests.contracts import whole_run
 
 NAMES = {value: name for name, value in vars(numbers).items() if name.isupper()}
 CHANGED = PartyId(1)
@@ -68,7 +68,7 @@ class Case:
     @property
     def config(self) -> RunConfig:
         settings = {self.protocol: dict(self.settings)}
-        return replace(life.config(self.protocol), masking=self.masking, settings=settings, **self.options)
+        return replace(whole_run.config(self.protocol), masking=self.masking, settings=settings, **self.options)
 
 
 MASKED = {"MASKED_UPDATE": "a vector under masks that only the clients have"}
@@ -229,7 +229,7 @@ def watch(
 
     patch.setattr(in_memory, "start_session", with_roster)
     patch.setattr("fastlloyd.crypto.commitment.derive", ideal)
-    patch.setattr("fastlloyd.life.same_secret.derive", ideal)
+    patch.setattr("fastlloyd.lifecycle.same_secret.derive", ideal)
     patch.setattr(Transcript, "digest", agreed)
     with same_bits(label):
         ended = run_together(config, case.n, common=common, owned=own, tap=tap)
@@ -319,8 +319,8 @@ def test_every_protocol_and_every_masking_is_tried() -> None:
 def masks(protocol: str, asked: str) -> str | None:
     """How a run masks that is asked to mask so; None where nothing is masked by it."""
     foresee = find_face(protocol).foresee
-    config = replace(life.config(protocol), masking=asked, dataset=None, n_total=150)
-    seen = None if foresee is None else foresee(config, life.CLIENTS.get(protocol, 3), 4)
+    config = replace(whole_run.config(protocol), masking=asked, dataset=None, n_total=150)
+    seen = None if foresee is None else foresee(config, whole_run.CLIENTS.get(protocol, 3), 4)
     return None if seen is None else seen.masking
 
 

@@ -21,19 +21,19 @@ from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.crypto.link.signature import verifies
 from fastlloyd.data.bounds import Bounds, scale, unscale
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.life.farewell import Counters
+from fastlloyd.lifecycle.closing import Counters
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, first_centers, local_update, post_process
 from fastlloyd.report.files import bounds_csv, centroids_csv
 from fastlloyd.report.signed import SignedRecord
-from fastlloyd.run import farewell, in_memory
+from fastlloyd.run import closing, in_memory
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.in_memory import InMemory, run_together
 from fastlloyd.run.session import find_face, start_session
 from fastlloyd.wire.header import SERVER, PartyId, clients
-from tests.contracts import life
+from tests.contracts import whole_run
 
 VICTIM = PartyId(1)
 RECORD, FEATURE = 7, 2
@@ -102,7 +102,7 @@ def live(config: RunConfig, n: int, patch: pytest.MonkeyPatch) -> tuple[Curious,
         server.noise[t] = draw_noise(plan, t, secret)
         return server.noise[t]
 
-    account = farewell._account
+    account = closing._account
 
     def keep_record(session: Any, record: SignedRecord, agreed: bytes, opening: bytes | None) -> Any:
         if session.me == SERVER:
@@ -118,7 +118,7 @@ def live(config: RunConfig, n: int, patch: pytest.MonkeyPatch) -> tuple[Curious,
 
     patch.setattr(in_memory, "start_session", with_roster)
     patch.setattr("fastlloyd.protocols.fastlloyd.face.draw_noise", keep_noise)
-    patch.setattr(farewell, "_account", keep_record)
+    patch.setattr(closing, "_account", keep_record)
     face = find_face(config.protocol)
     config, common = face.gather(config, n)
     own = {me: face.load(config, common, me) for me in (SERVER, *clients(n))}
@@ -128,7 +128,7 @@ def live(config: RunConfig, n: int, patch: pytest.MonkeyPatch) -> tuple[Curious,
 
 def opening_of(ended: InMemory) -> bytes:
     """What opens the victim's signature: in the clients' report alone."""
-    signatures = ended.outcomes[PartyId(2)].farewell.signatures
+    signatures = ended.outcomes[PartyId(2)].closing.signatures
     assert signatures is not None
     return bytes.fromhex(signatures["parties"][VICTIM.rank]["opening"])
 
@@ -143,7 +143,7 @@ def sign_the_digest(patch: pytest.MonkeyPatch) -> None:
 def test_guesses_of_a_record(protocol: str, blinded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not blinded:
         sign_the_digest(monkeypatch)
-    server, ended, own, bounds = live(replace(life.config(protocol), epsilon=0.5), 3, monkeypatch)
+    server, ended, own, bounds = live(replace(whole_run.config(protocol), epsilon=0.5), 3, monkeypatch)
     names = own[VICTIM].names
     bounds = bounds.match(names)
     others = np.concatenate([own[party].raw_points for party in clients(3) if party != VICTIM])
@@ -172,7 +172,7 @@ def test_guesses_of_a_record(protocol: str, blinded: bool, monkeypatch: pytest.M
 def test_guesses_of_the_sizes_of_clusters(blinded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not blinded:
         sign_the_digest(monkeypatch)
-    server, ended, own, bounds = live(life.config("secfc"), 5, monkeypatch)
+    server, ended, own, bounds = live(whole_run.config("secfc"), 5, monkeypatch)
     result = ended.outcomes[VICTIM].result
     assert result is not None
     true = tuple(int(line.split(",")[1]) for line in result.extra["sizes.csv"].split()[1:])
@@ -197,7 +197,7 @@ def test_guesses_of_the_sizes_of_clusters(blinded: bool, monkeypatch: pytest.Mon
 
 def test_the_server_knows_what_else_was_signed(monkeypatch: pytest.MonkeyPatch) -> None:
     # So that nothing but the opening keeps it from the guess.
-    server, ended, *_ = live(life.config("fastlloyd"), 3, monkeypatch)
-    signatures = ended.outcomes[VICTIM].farewell.signatures
+    server, ended, *_ = live(whole_run.config("fastlloyd"), 3, monkeypatch)
+    signatures = ended.outcomes[VICTIM].closing.signatures
     assert signatures is not None and signatures["agreed"] == server.agreed.hex()
     assert isinstance(ended.transcripts[SERVER], Transcript) and ended.transcripts[SERVER].digest() == server.agreed

@@ -110,10 +110,10 @@ def run(
     replies: Mapping[int, bytes] | None = None,
     tap: Tap | None = None,
 ) -> Run:
-    """Run the rounds of FastLloyd, or of a relative, on a split of the points, without set-up and farewell.
+    """Run the rounds of FastLloyd, or of a relative, on a split of the points, without set-up and closing exchange.
 
-    For tests that choose what no whole life lets them choose: a plan with other noise or other rounds, the masks, the
-    noise, the first centres, what is stored; and for those of thousands of runs, of which a whole life takes ten times
+    For tests that choose what no whole run lets them choose: a plan with other noise or other rounds, the masks, the
+    noise, the first centres, what is stored; and for those of thousands of runs, of which a whole run takes ten times
     as long. What comes before and after the rounds is tested with `run_together`.
 
     Parameters

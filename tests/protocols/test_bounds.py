@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.life.farewell import Counters, Totals
-from fastlloyd.life.hello import Hello, PlanProposal, propose_plan, receive_plan
-from fastlloyd.life.sizes import plan_bounds, setup_bounds
+from fastlloyd.lifecycle.closing import Counters, Totals
+from fastlloyd.lifecycle.hello import Hello, PlanProposal, propose_plan, receive_plan
+from fastlloyd.lifecycle.sizes import plan_bounds, setup_bounds
 from fastlloyd.party.effects import Send
 from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.run.driver import Driver

@@ -1,4 +1,4 @@
-"""Whole lives in one thread: settings that no other whole life takes, and those that none begins with."""
+"""Whole runs in one thread: settings that no other whole run takes, and those that none begins with."""
 
 from __future__ import annotations
 

@@ -9,10 +9,10 @@ import pytest
 from scipy import stats
 
 from fastlloyd.errors import ConfigError, PeerError, RangeError, SecurityError
-from fastlloyd.life.farewell import Counters, Totals
-from fastlloyd.life.hello import Hello, PlanProposal, Ready
-from fastlloyd.life.same_secret import AlikeProof, AlikeTag
-from fastlloyd.life.sealed_messages import SealedParts, SealedSeed, SealKey, SealKeys
+from fastlloyd.lifecycle.closing import Counters, Totals
+from fastlloyd.lifecycle.hello import Hello, PlanProposal, Ready
+from fastlloyd.lifecycle.same_secret import AlikeProof, AlikeTag
+from fastlloyd.lifecycle.sealed_messages import SealedParts, SealedSeed, SealKey, SealKeys
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.fastlloyd.reference import reference
@@ -20,7 +20,7 @@ from fastlloyd.protocols.fastlloyd.rounds import draw_noise
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.in_memory import run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
-from tests.contracts.life import config
+from tests.contracts.whole_run import config
 from tests.protocols.support import blobs, no_noise, parameters, plan_for, run
 
 VARIANTS = [
@@ -82,7 +82,7 @@ def test_an_update_reaches_the_server_and_nobody_else() -> None:
 
     run_together(config("fastlloyd"), 3, tap=tap)
     up, down = {(1, 0), (2, 0), (3, 0)}, {(0, 1), (0, 2), (0, 3)}
-    # Every message of the whole life: one of a type that is not named here makes the two differ.
+    # Every message of the whole run: one of a type that is not named here makes the two differ.
     told = {
         MaskedUpdate: up,
         NoisyMaskedSum: down,

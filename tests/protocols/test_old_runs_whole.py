@@ -15,7 +15,7 @@ from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.registry import PROTOCOLS
 from fastlloyd.run import in_memory
 from fastlloyd.wire.header import PartyId
-from tests.contracts.life import CLIENTS, config
+from tests.contracts.whole_run import CLIENTS, config
 
 BEFORE = Release(
     round=0, name="sums", mechanism="gaussian", sensitivity=1.0, norm="l2", noise_scale=10.0, unit="1", seen_by="all"

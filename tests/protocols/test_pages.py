@@ -18,7 +18,7 @@ import fastlloyd
 from fastlloyd.cli.report import main
 from fastlloyd.protocols.registry import PROTOCOLS, find
 from tests.contracts import page
-from tests.contracts.life import CLIENTS, SETTINGS
+from tests.contracts.whole_run import CLIENTS, SETTINGS
 from tests.protocols.whole import run_whole
 
 QUICK = {"vertical-dp": {"epsilon": 8.0, "settings": {"vertical-dp": {"rows": 64, "local_clusters": 3}}}}

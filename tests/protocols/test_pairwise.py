@@ -13,9 +13,9 @@ from scipy import stats
 
 from fastlloyd.errors import ConfigError, InternalError, PeerError, SecurityError
 from fastlloyd.kmeans.grid import quantise
-from fastlloyd.life.pairs import PairPublicKey
-from fastlloyd.life.rounds import Ahead
-from fastlloyd.life.seed import SeedConfirmation
+from fastlloyd.lifecycle.pairs import PairPublicKey
+from fastlloyd.lifecycle.rounds import Ahead
+from fastlloyd.lifecycle.seed import SeedConfirmation
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
@@ -29,7 +29,7 @@ from fastlloyd.protocols.fastlloyd.settings import automatic_rounds, settings_fr
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.in_memory import run_together
 from fastlloyd.wire.header import SERVER, PartyId, clients
-from tests.contracts.life import config
+from tests.contracts.whole_run import config
 from tests.protocols.support import blobs, parameters, plan_for, run
 
 VARIANTS = [("fastlloyd", {}), ("glloyd", {"domain": "fold"}), ("sulloyd", {"domain": "truncate"}), ("lloyd", {})]

@@ -21,7 +21,7 @@ from fastlloyd.protocols.fastlloyd.rounds import post_process
 from fastlloyd.protocols.registry import PROTOCOLS, find
 from fastlloyd.report.signed import SIGNED_ELSE, SignedRecord
 from fastlloyd.run.outcome import Result
-from tests.contracts import life
+from tests.contracts import whole_run
 from tests.protocols.whole import run_whole
 
 # Who has the result besides the clients, and what else makes a difference to how they compare.
@@ -51,8 +51,8 @@ def roster(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def start(name: str, roster: Path, folder: Path, parties: int | None = None) -> list[int]:
     chosen = RUNS[name]
-    config = {"k": 3, "bounds": "0,10", **life.SETTINGS.get(chosen["protocol"], {}), **chosen}
-    parties = parties or 1 + life.CLIENTS.get(chosen["protocol"], 3)
+    config = {"k": 3, "bounds": "0,10", **whole_run.SETTINGS.get(chosen["protocol"], {}), **chosen}
+    parties = parties or 1 + whole_run.CLIENTS.get(chosen["protocol"], 3)
     return run_whole(
         folder, parties, roster=str(roster / f"{parties}.toml"), key=str(roster / "{client}.key"), **config
     )

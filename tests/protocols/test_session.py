@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fastlloyd.errors import PeerError, Reason
-from fastlloyd.life.hello import Announced, Hello, PlanProposal, gather_announced, receive_plan
+from fastlloyd.lifecycle.hello import Announced, Hello, PlanProposal, gather_announced, receive_plan
 from fastlloyd.party.effects import Party
 from fastlloyd.run.checks import refuse_ahead, refuse_closed
 from fastlloyd.run.simulation import Simulation

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import PeerError, SecurityError
-from fastlloyd.life.farewell import Chains, ResultDigest, compare_directly
+from fastlloyd.lifecycle.closing import Chains, ResultDigest, compare_directly
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum
 from fastlloyd.run.in_memory import run_together
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import SERVER, PartyId, clients
-from tests.contracts.life import CLIENTS, SETTINGS, config
+from tests.contracts.whole_run import CLIENTS, SETTINGS, config
 from tests.protocols.support import blobs, plan_for, run
 
 ONE, TWO, THREE = clients(3)

@@ -1,4 +1,4 @@
-"""Whole lives of all parties with aggregators between: bit for bit what one server comes to."""
+"""Whole runs of all parties with aggregators between: bit for bit what one server comes to."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.execute import execute
 from fastlloyd.run.own_rank import find_own_rank
 from fastlloyd.wire.header import SERVER, PartyId
-from tests.contracts.life import LIMIT_S, vars_of
+from tests.contracts.whole_run import LIMIT_S, vars_of
 from tests.protocols.whole import without_plots
 
 CLIENTS = 5

@@ -1,7 +1,7 @@
 """Makes record.json: the end of a run through the server, and the signed record, for five clients.
 
-From docs/protocol.md ("All alike", "Farewell", "Signed record") and RFCs 5869, 8032, 8439 alone; it imports nothing of
-the package. `python -m tests.vectors.make_record > tests/vectors/record.json` writes the file anew.
+From docs/protocol.md ("All alike", "Closing exchange", "Signed record") and RFCs 5869, 8032, 8439; it imports nothing
+of the package. `python -m tests.vectors.make_record > tests/vectors/record.json` writes the file anew.
 """
 
 from __future__ import annotations

@@ -26,10 +26,10 @@ from fastlloyd.crypto.commitment import derive_opening
 from fastlloyd.crypto.link.identity import Identity
 from fastlloyd.crypto.link.signature import Credentials, sign
 from fastlloyd.kmeans.grid import GridPoints
-from fastlloyd.life.farewell import THINGS, compare_through_server
-from fastlloyd.life.same_secret import AlikeProof, AlikeTag, collect_tags
-from fastlloyd.life.sealed import Sealing, relay_seed
-from fastlloyd.life.sealed_messages import SealedParts, SealedSeed, SealKey, SealKeys
+from fastlloyd.lifecycle.closing import THINGS, compare_through_server
+from fastlloyd.lifecycle.same_secret import AlikeProof, AlikeTag, collect_tags
+from fastlloyd.lifecycle.sealed import Sealing, relay_seed
+from fastlloyd.lifecycle.sealed_messages import SealedParts, SealedSeed, SealKey, SealKeys
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY, MaskGenerator, continue_history
 from fastlloyd.masking.pairwise import PairKey, PairSecrets, PairwiseMasks

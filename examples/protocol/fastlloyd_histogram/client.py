@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.life.rounds import Ahead, ClientRounds, MessageFormat
+from fastlloyd.lifecycle.rounds import Ahead, ClientRounds, MessageFormat
 from fastlloyd.masking.mask import NO_HISTORY, Masks
 from fastlloyd.party.effects import Party, Publish
 from fastlloyd.wire.header import PartyId, clients

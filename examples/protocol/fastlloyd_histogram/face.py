@@ -16,8 +16,8 @@ from fastlloyd.privacy.noise.sampler import round_normal
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.sight import NOISE, NOTHING, Sight, Sights
 from fastlloyd.run.checks import refuse_resume
+from fastlloyd.run.closing import conclude, conclude_without_result
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.farewell import conclude, conclude_without_result
 from fastlloyd.run.horizontal import begin_client, run_server
 from fastlloyd.run.inputs import CommonInputs, fill_public, gather_horizontal, plan_inputs
 from fastlloyd.run.outcome import Claim, Outcome, Result, common_part

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fastlloyd.life.sizes import plan_bounds
+from fastlloyd.lifecycle.sizes import plan_bounds
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.party.message import RingPayload
 from fastlloyd.party.message_bounds import MessageBounds

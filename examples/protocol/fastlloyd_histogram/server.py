@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.life.rounds import Ahead, MessageFormat, ServerRounds
+from fastlloyd.lifecycle.rounds import Ahead, MessageFormat, ServerRounds
 from fastlloyd.masking.fixed import RingArray
 from fastlloyd.party.effects import Party
 from fastlloyd.wire.header import PartyId

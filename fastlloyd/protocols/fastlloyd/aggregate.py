@@ -2,7 +2,7 @@
 
 Algorithm 1 calls it for the relative sums (line 15) and for the counts (line 16); here both travel in one vector.
 
-Source: FastLloyd, §5.3.4, Figure 1; `life/rounds.py` sends, receives and resumes.
+Source: FastLloyd, §5.3.4, Figure 1; `lifecycle/rounds.py` sends, receives and resumes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import InternalError, PeerError
-from fastlloyd.life.rounds import Ahead, ClientRounds, Draw, MessageFormat
+from fastlloyd.lifecycle.rounds import Ahead, ClientRounds, Draw, MessageFormat
 from fastlloyd.masking.fixed import RingArray
 from fastlloyd.masking.mask import Masks
 from fastlloyd.party.effects import Party

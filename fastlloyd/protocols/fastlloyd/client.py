@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints
-from fastlloyd.life.rounds import Draw
+from fastlloyd.lifecycle.rounds import Draw
 from fastlloyd.masking.mask import Masks
 from fastlloyd.party.effects import Party, Publish
 from fastlloyd.party.stored import StoredRounds

@@ -33,8 +33,8 @@ from fastlloyd.protocols.fastlloyd.sizes import bounds
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report import document
 from fastlloyd.run.agreement import MaskAgreement
+from fastlloyd.run.closing import conclude, conclude_without_result
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.farewell import conclude, conclude_without_result
 from fastlloyd.run.horizontal import begin_client, run_server
 from fastlloyd.run.inputs import plan_inputs
 from fastlloyd.run.outcome import (

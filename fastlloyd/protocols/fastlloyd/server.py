@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from fastlloyd.life.rounds import Ahead, Draw, MessageFormat, ServerRounds
+from fastlloyd.lifecycle.rounds import Ahead, Draw, MessageFormat, ServerRounds
 from fastlloyd.masking.fixed import RingArray
 from fastlloyd.party.effects import Party
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, vector_format

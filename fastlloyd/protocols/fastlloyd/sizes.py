@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastlloyd.life.sizes import plan_bounds, seed_sizes
+from fastlloyd.lifecycle.sizes import plan_bounds, seed_sizes
 from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.plan import Plan

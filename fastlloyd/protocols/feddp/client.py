@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fastlloyd.errors import InternalError, PeerError
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints, round_centers
-from fastlloyd.life.rounds import Ahead, ClientRounds, MessageFormat
+from fastlloyd.lifecycle.rounds import Ahead, ClientRounds, MessageFormat
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.pairwise import PairwiseMasks
 from fastlloyd.party.effects import Party, Publish

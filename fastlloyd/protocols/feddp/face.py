@@ -16,7 +16,7 @@ from fastlloyd.data.bounds import Bounds, unscale
 from fastlloyd.data.records import OwnRecords
 from fastlloyd.errors import ConfigError, Reason, format_count
 from fastlloyd.kmeans.movement import movements
-from fastlloyd.life.hello import Announced
+from fastlloyd.lifecycle.hello import Announced
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.pairwise import PairwiseMasks
 from fastlloyd.party.effects import Party
@@ -42,8 +42,8 @@ from fastlloyd.protocols.feddp.server import ServerResult, server
 from fastlloyd.protocols.feddp.settings import PRIVATE, Settings, settings_from
 from fastlloyd.protocols.feddp.sizes import bounds
 from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.run.closing import conclude
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.farewell import conclude
 from fastlloyd.run.horizontal import begin_client, run_server
 from fastlloyd.run.outcome import Claim, Foreseen, Outcome, Result, common_part
 from fastlloyd.run.promise import CLIENT, USER, record_unit, size_conditions
@@ -157,7 +157,7 @@ def take_part(session: Session) -> Party[Outcome]:
 
 
 def _conclude(session: Session, plan: Plan, result: ServerResult | ClientResult) -> Party[Outcome]:
-    """Say farewell: every party has the result, a client its labels as well."""
+    """End the run: every party has the result, a client its labels as well."""
     return (
         yield from conclude(
             session,

@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.life.rounds import Ahead, MessageFormat, ServerRounds
+from fastlloyd.lifecycle.rounds import Ahead, MessageFormat, ServerRounds
 from fastlloyd.masking.fixed import Ring, RingArray
 from fastlloyd.party.effects import Party
 from fastlloyd.protocols.feddp.budget import OUTER, START, WEIGHTS

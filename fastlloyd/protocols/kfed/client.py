@@ -15,7 +15,7 @@ from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints, round_centers
 from fastlloyd.kmeans.local import cluster_locally
-from fastlloyd.life.rounds import Ahead, ClientRounds, MessageFormat
+from fastlloyd.lifecycle.rounds import Ahead, ClientRounds, MessageFormat
 from fastlloyd.party.effects import Party, Publish
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.protocols.kfed.messages import CentersFormat, LocalCenters, MergedCenters, encode_centers

@@ -26,8 +26,8 @@ from fastlloyd.protocols.kfed.settings import Settings
 from fastlloyd.protocols.kfed.sizes import bounds
 from fastlloyd.report.quality import EXACT
 from fastlloyd.report.unit import format_count
+from fastlloyd.run.closing import conclude
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.farewell import conclude
 from fastlloyd.run.horizontal import begin_client, run_server
 from fastlloyd.run.inputs import CommonInputs, fill_public, gather_horizontal, plan_inputs
 from fastlloyd.run.outcome import Claim, Foreseen, Outcome, Result, common_part, no_claim
@@ -117,7 +117,7 @@ def take_part(session: Session) -> Party[Outcome]:
 
 
 def _conclude(session: Session, plan: Plan, result: ServerResult | ClientResult) -> Party[Outcome]:
-    """Say farewell: every party has the result, a client its labels as well."""
+    """End the run: every party has the result, a client its labels as well."""
     return (
         yield from conclude(
             session,

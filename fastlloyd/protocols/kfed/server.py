@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.life.rounds import Ahead, MessageFormat, ServerRounds
+from fastlloyd.lifecycle.rounds import Ahead, MessageFormat, ServerRounds
 from fastlloyd.party.effects import Party
 from fastlloyd.protocols.kfed.client import centers_format
 from fastlloyd.protocols.kfed.merge import merge_centers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastlloyd.life.sizes import plan_bounds
+from fastlloyd.lifecycle.sizes import plan_bounds
 from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.protocols.kfed.messages import LocalCenters, MergedCenters
 from fastlloyd.protocols.kfed.plan import Plan

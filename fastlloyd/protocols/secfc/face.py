@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastlloyd.data.bounds import Bounds, scale, unscale
 from fastlloyd.data.records import OwnRecords
-from fastlloyd.life.hello import await_ready, gather_announced, propose_plan
+from fastlloyd.lifecycle.hello import await_ready, gather_announced, propose_plan
 from fastlloyd.party.effects import Allow, Party, Publish
 from fastlloyd.party.settings import describe_settings
 from fastlloyd.privacy.delta import automatic_delta
@@ -32,8 +32,8 @@ from fastlloyd.report import document
 from fastlloyd.report.quality import EXACT
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.checks import refuse_resume
+from fastlloyd.run.closing import conclude, conclude_without_result
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.farewell import conclude, conclude_without_result
 from fastlloyd.run.horizontal import begin_client
 from fastlloyd.run.inputs import CommonInputs, fill_public, gather_horizontal, plan_inputs
 from fastlloyd.run.outcome import (

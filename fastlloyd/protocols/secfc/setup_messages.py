@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from fastlloyd.life.seed import SetupBytes
+from fastlloyd.lifecycle.seed import SetupBytes
 from fastlloyd.party.message import NoPayload
 from fastlloyd.protocols.secfc.field.prime import Elements, Field
 from fastlloyd.wire import numbers

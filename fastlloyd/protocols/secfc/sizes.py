@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastlloyd.life.sizes import plan_bounds
+from fastlloyd.lifecycle.sizes import plan_bounds
 from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.protocols.secfc.math.onion import TAG_BYTES, sealed_bytes
 from fastlloyd.protocols.secfc.messages import CenterShares, CodedValues, Finished, Roll, Signs

@@ -13,9 +13,9 @@ from typing import Any
 
 from fastlloyd.data.vertical import assemble_centers, assemble_names, whole_bounds
 from fastlloyd.errors import InternalError
-from fastlloyd.life.align.columns import gather_columns, tell_columns
-from fastlloyd.life.align.sizes import align_sizes
-from fastlloyd.life.hello import await_plan, propose_plan
+from fastlloyd.lifecycle.align.columns import gather_columns, tell_columns
+from fastlloyd.lifecycle.align.sizes import align_sizes
+from fastlloyd.lifecycle.hello import await_plan, propose_plan
 from fastlloyd.party.effects import Afford, Allow, Party, Publish, Record
 from fastlloyd.party.settings import describe_settings
 from fastlloyd.privacy.delta import automatic_delta
@@ -35,8 +35,8 @@ from fastlloyd.protocols.vertical_dp.sketch.release import ZERO_OUT
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report.signed import SignedRecord
 from fastlloyd.run.checks import accept_plan, refuse_old_run
+from fastlloyd.run.closing import conclude
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.farewell import conclude
 from fastlloyd.run.outcome import Claim, Foreseen, Outcome, Result, common_part
 from fastlloyd.run.promise import PERSON
 from fastlloyd.run.session import Face, Session
@@ -144,7 +144,7 @@ def _writers(session: Session, plan: Plan) -> tuple[PartyId, ...]:
 
 
 def _conclude(session: Session, plan: Plan, told: Told | None) -> Party[Outcome]:
-    """Say farewell: the server has the result, and the parties where it is shared."""
+    """End the run: the server has the result, and the parties where it is shared."""
     return (
         yield from conclude(
             session,

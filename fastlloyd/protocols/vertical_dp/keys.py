@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fastlloyd.errors import ConfigError, InternalError
-from fastlloyd.life.align.check import check_ids
-from fastlloyd.life.align.intersect import intersect_ids
-from fastlloyd.life.pairs import agree_pairs
-from fastlloyd.life.seed import agree_seed
+from fastlloyd.lifecycle.align.check import check_ids
+from fastlloyd.lifecycle.align.intersect import intersect_ids
+from fastlloyd.lifecycle.pairs import agree_pairs
+from fastlloyd.lifecycle.seed import agree_seed
 from fastlloyd.masking.pairwise import PairSecrets
 from fastlloyd.party.effects import Party
 from fastlloyd.protocols.vertical_dp.math.weights import Group
@@ -108,7 +108,7 @@ def set_up(
 
     Notes
     -----
-    Sees: see `life/align/`; the server learns nothing.
+    Sees: see `lifecycle/align/`; the server learns nothing.
     """
     if align not in ALIGNMENTS:
         raise ConfigError(f"--set vertical.align: expected 'check' or 'intersect', got {align!r}")

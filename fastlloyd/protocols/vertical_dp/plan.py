@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fastlloyd.errors import ConfigError, InternalError, RangeError
-from fastlloyd.life.align.columns import PartyFeatures, features_of
+from fastlloyd.lifecycle.align.columns import PartyFeatures, features_of
 from fastlloyd.party.plain_plan import ACCOUNTING_SLACK, PlainPlan, alike, check_epsilon
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.delta import stated_delta

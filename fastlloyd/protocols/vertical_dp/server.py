@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.errors import DataError, PeerError
-from fastlloyd.life.hello import await_ready, let_go
+from fastlloyd.lifecycle.hello import await_ready, let_go
 from fastlloyd.party.effects import Attest, Party, Publish, Receive, Send
 from fastlloyd.protocols.vertical_dp.client import synopsis_format
 from fastlloyd.protocols.vertical_dp.local_plan import FRACTION_BITS

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fastlloyd.life.align.sizes import align_sizes
-from fastlloyd.life.sizes import plan_bounds
+from fastlloyd.lifecycle.align.sizes import align_sizes
+from fastlloyd.lifecycle.sizes import plan_bounds
 from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.protocols.vertical_dp.client import result_format, synopsis_format
 from fastlloyd.protocols.vertical_dp.messages import FinalResult, Synopsis

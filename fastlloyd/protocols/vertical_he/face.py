@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from fastlloyd.data.vertical import PartyFeatures, assemble_centers, assemble_names, check_features, whole_bounds
 from fastlloyd.errors import ConfigError, InternalError
 from fastlloyd.kmeans.movement import movements
-from fastlloyd.life.align.check import check_ids
-from fastlloyd.life.align.columns import (
+from fastlloyd.lifecycle.align.check import check_ids
+from fastlloyd.lifecycle.align.columns import (
     describe_features,
     gather_columns,
     gather_count,
@@ -27,9 +27,9 @@ from fastlloyd.life.align.columns import (
     tell_columns,
     tell_count,
 )
-from fastlloyd.life.align.intersect import intersect_ids
-from fastlloyd.life.hello import await_plan, await_ready, propose_plan, tell_ready
-from fastlloyd.life.pairs import agree_pairs
+from fastlloyd.lifecycle.align.intersect import intersect_ids
+from fastlloyd.lifecycle.hello import await_plan, await_ready, propose_plan, tell_ready
+from fastlloyd.lifecycle.pairs import agree_pairs
 from fastlloyd.party.effects import Afford, Allow, Party, Publish
 from fastlloyd.party.settings import describe_settings
 from fastlloyd.privacy.ledger import keyed_digest
@@ -49,8 +49,8 @@ from fastlloyd.protocols.vertical_he.settings import Settings
 from fastlloyd.protocols.vertical_he.sizes import bounds, early_sizes
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.checks import accept_plan, refuse_old_run
+from fastlloyd.run.closing import conclude
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.farewell import conclude
 from fastlloyd.run.outcome import Claim, Foreseen, Outcome, Result, common_part
 from fastlloyd.run.own_records import own_workers
 from fastlloyd.run.promise import PERSON

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastlloyd.errors import RangeError
-from fastlloyd.life.align.messages import Columns
+from fastlloyd.lifecycle.align.messages import Columns
 from fastlloyd.party.plain_plan import alike, check_epsilon
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.calibration import calibrate

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fastlloyd.life.align.sizes import align_sizes
-from fastlloyd.life.sizes import plan_bounds
+from fastlloyd.lifecycle.align.sizes import align_sizes
+from fastlloyd.lifecycle.sizes import plan_bounds
 from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.protocols.vertical_he.frame import block_format, key_bytes, parts_bytes, sums_bytes
 from fastlloyd.protocols.vertical_he.messages import (

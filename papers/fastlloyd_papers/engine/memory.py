@@ -28,7 +28,7 @@ def run_in_memory(points: NDArray[np.float64], plan: Plan) -> dict[str, Any]:
     """Run server and clients over the rounds of a plan and return time and bytes of a round.
 
     The clients get a common seed here instead of agreeing on one: that comes before the first round, which is not what
-    is timed. Nor is the start of each client. Whole lives (`run_together`) would take six times as long with a thousand
+    is timed. Nor is the start of each client. Whole runs (`run_together`) would take six times as long with a thousand
     clients, and their ledgers a tenth of each round.
 
     Parameters

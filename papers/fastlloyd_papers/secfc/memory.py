@@ -89,7 +89,7 @@ def run_secfc(points: NDArray[np.float64], parts: Sequence[NDArray[np.int64]], p
     """Run server and clients of SecFC from the plan on.
 
     The clients get a common seed here instead of agreeing on one, and nobody proves who it is: their labels are
-    compared with those of a pooled run on the same rotated grid, and in whole lives nobody else learns the seed that
+    compared with those of a pooled run on the same rotated grid, and in whole runs nobody else learns the seed that
     the rotation follows from.
 
     Parameters

@@ -115,7 +115,7 @@ def run(
     done: Mapping[PartyId, int] | None = None,
     masks: Mapping[PartyId, PairwiseMasks] | None = None,
 ) -> Run:
-    """Run the rounds, without set-up and farewell, for the reasons of `tests.protocols.support.run`; masks as there."""
+    """Run the rounds, without set-up and closing exchange, as `tests.protocols.support.run` does."""
     everybody = clients(plan.clients)
     masks = masks or pairwise_masks(fresh_pairs(plan.clients))
     parts = parts_of(data, plan.clients, by_user=plan.by_user)

@@ -115,9 +115,9 @@ def run(
     tap: Tap | None = None,
     absent: tuple[PartyId, ...] = (),
 ) -> Run:
-    """Run server and parties from the plan on, with given or fresh keys, without set-up and farewell.
+    """Run server and parties from the plan on, with given or fresh keys, without set-up and closing exchange.
 
-    For tests that choose keys and noise, or look at what the server alone sees: no whole life lets them.
+    For tests that choose keys and noise, or look at what the server alone sees: no whole run lets them.
     """
     if keys is None:
         keys = {group: SecretRandom().bytes(32) for group in plan.key_groups}

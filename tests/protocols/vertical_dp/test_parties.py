@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import DataError, InternalError, PeerError
-from fastlloyd.life.align.messages import Columns, IdTag
-from fastlloyd.life.farewell import Counters
-from fastlloyd.life.hello import Ready
-from fastlloyd.life.pairs import PairPublicKey
-from fastlloyd.life.seed import SeedConfirmation, SeedContribution
+from fastlloyd.lifecycle.align.messages import Columns, IdTag
+from fastlloyd.lifecycle.closing import Counters
+from fastlloyd.lifecycle.hello import Ready
+from fastlloyd.lifecycle.pairs import PairPublicKey
+from fastlloyd.lifecycle.seed import SeedConfirmation, SeedContribution
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.protocols.vertical_dp import face
 from fastlloyd.protocols.vertical_dp.client import client, prepare, synopsis_format

@@ -61,7 +61,7 @@ def simulate(
 ) -> tuple[dict[PartyId, Released], Simulation]:
     """Run from the plan to the last round.
 
-    For tests that choose plan, start, engine or noise, which no whole life lets them; those of whole lives are in
+    For tests that choose plan, start, engine or noise, which no whole run lets them; those of whole runs are in
     `tests.protocols.test_vertical_he_whole`.
     """
     engine = engine or make_engine(plan, columns_of(plan, points, plan.computing))

@@ -1,4 +1,4 @@
-"""More than two parties that share the key: whole lives in memory, what each gets to see, and who is blamed."""
+"""More than two parties that share the key: whole runs in memory, what each gets to see, and who is blamed."""
 
 from __future__ import annotations
 

@@ -398,7 +398,7 @@ def test_traffic_counts_all_parties() -> None:
     surveyed = {"start": "survey", "wide": 1.0}
     traffic = model(n_clusters=2, settings=surveyed).fit_federated(np.array_split(X, 2)).traffic_
     assert traffic["payload_bytes_per_round"] == 96  # FastLloyd, Table 3, with the 32-bit ring
-    assert traffic["setup_bytes"] > 4 * (8 + 32)  # keys and seed for the masks, and what whole lives begin with
+    assert traffic["setup_bytes"] > 4 * (8 + 32)  # keys and seed for the masks, and what whole runs begin with
     three, four = (
         model(n_clusters=2, ring_bits=64, rounds=rounds, settings=surveyed).fit_federated(np.array_split(X, 2)).traffic_
         for rounds in (3, 4)

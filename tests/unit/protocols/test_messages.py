@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastlloyd.life.align.messages import BlindedIds, OpenedIds
-from fastlloyd.life.same_secret import AlikeProof, AlikeTag
-from fastlloyd.life.sealed_messages import Box, Part, SealedParts, SealedSeed, SealKey, SealKeys
-from fastlloyd.life.seed import SeedConfirmation, SeedContribution
+from fastlloyd.lifecycle.align.messages import BlindedIds, OpenedIds
+from fastlloyd.lifecycle.same_secret import AlikeProof, AlikeTag
+from fastlloyd.lifecycle.sealed_messages import Box, Part, SealedParts, SealedSeed, SealKey, SealKeys
+from fastlloyd.lifecycle.seed import SeedConfirmation, SeedContribution
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, VectorFormat
 from fastlloyd.protocols.feddp.math.projection import Projection

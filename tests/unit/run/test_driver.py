@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fastlloyd.errors import ConfigError, InternalError, Interrupted, PeerError, PeerGone, PeerTimeout
-from fastlloyd.life.hello import Hello, Ready
+from fastlloyd.lifecycle.hello import Hello, Ready
 from fastlloyd.net.link.sums import Order
 from fastlloyd.net.meter import Meter
 from fastlloyd.party.effects import Gather, Identify, Publish, Receive, Record, Save, Send

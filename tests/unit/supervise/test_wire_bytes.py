@@ -9,7 +9,7 @@ import pytest
 from fastlloyd.client import _transport
 from fastlloyd.net.sockets import WireBytes
 from fastlloyd.report import document
-from fastlloyd.run.farewell import _add_wire
+from fastlloyd.run.closing import _add_wire
 from fastlloyd.supervise.shaped import note_wire_bytes
 from tests.unit.report.figures import common, releases, report
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastlloyd.crypto.blinding import POINT_BYTES
-from fastlloyd.life.align.messages import BlindedIds, Columns, IdTag, OpenedIds, RecordCount
+from fastlloyd.lifecycle.align.messages import BlindedIds, Columns, IdTag, OpenedIds, RecordCount
 from fastlloyd.randomness.prg import KEY_BYTES
 
 _NUMBER_BYTES = 64

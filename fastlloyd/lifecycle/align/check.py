@@ -20,7 +20,7 @@ import struct
 from collections.abc import Sequence
 
 from fastlloyd.errors import DataError, InternalError
-from fastlloyd.life.align.messages import IdTag
+from fastlloyd.lifecycle.align.messages import IdTag
 from fastlloyd.masking.pairwise import PairSecrets
 from fastlloyd.party.effects import Party, Receive, Send
 from fastlloyd.randomness import domains

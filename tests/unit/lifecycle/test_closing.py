@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastlloyd.life.farewell import Account, Counters, Sent, Totals, account_client, collect_accounts, tell_totals
+from fastlloyd.lifecycle.closing import Account, Counters, Sent, Totals, account_client, collect_accounts, tell_totals
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import SERVER, PartyId, clients
 

@@ -1,6 +1,6 @@
-"""Which lines run in whole lives: a plugin of `make coverage` that gives them a context of their own.
+"""Which lines run in whole runs: a plugin of `make coverage` that gives them a context of their own.
 
-A whole life is what a party does from its inputs and its hello to its farewell, or to the error that ends it: all that
+A whole run is what a party does from its inputs to its closing exchange, or to the error that ends it: all that
 `run_together` or `execute` runs. What a test calls by itself is outside. Lines that run when a module is imported have
 no context, so all modules are imported before the first test.
 """
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from coverage import Coverage
 
-LIFE, OUTSIDE = "whole life", "outside a life"
+RUN, OUTSIDE = "whole run", "outside a run"
 
 
 class Switch:
@@ -45,7 +45,7 @@ class Switch:
         with self._lock:
             before, self._living = self._living, self._living + change
             if not before or not self._living:
-                self._coverage.switch_context(LIFE if self._living else OUTSIDE)
+                self._coverage.switch_context(RUN if self._living else OUTSIDE)
 
 
 @pytest.hookimpl(tryfirst=True)

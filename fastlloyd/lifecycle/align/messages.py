@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Self
 
 from fastlloyd.crypto.blinding import POINT_BYTES
-from fastlloyd.life.hello import Document, Names
-from fastlloyd.life.seed import SetupBytes
+from fastlloyd.lifecycle.hello import Document, Names
+from fastlloyd.lifecycle.seed import SetupBytes
 from fastlloyd.party.message import NoPayload
 from fastlloyd.wire import numbers
 from fastlloyd.wire.decode import Within

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastlloyd.life.hello import Go, Ready
-from fastlloyd.life.rounds import Ahead, ClientRounds, MessageFormat, ServerRounds
+from fastlloyd.lifecycle.hello import Go, Ready
+from fastlloyd.lifecycle.rounds import Ahead, ClientRounds, MessageFormat, ServerRounds
 from fastlloyd.party.effects import Effect, Gather, Party, Receive, Record, Save, Send
 from fastlloyd.privacy.release import Release
 from fastlloyd.wire.header import PartyId, clients

@@ -1,4 +1,4 @@
-"""The messages with which clients agree on a seed through the server; `life/sealed.py` draws the exchange.
+"""The messages with which clients agree on a seed through the server; `lifecycle/sealed.py` draws the exchange.
 
 Source: docs/protocol.md, "Seed".
 """

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fastlloyd.errors import Reason, SecurityError
-from fastlloyd.life.farewell import Chains, ResultDigest, compare_directly
+from fastlloyd.lifecycle.closing import Chains, ResultDigest, compare_directly
 from fastlloyd.party.transcript import Transcript
 from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum
 from fastlloyd.run.simulation import Simulation, Tap

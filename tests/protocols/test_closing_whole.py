@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fastlloyd.life.farewell import Chains, Counters, Totals
-from fastlloyd.life.same_secret import AlikeProof, AlikeTag
+from fastlloyd.lifecycle.closing import Chains, Counters, Totals
+from fastlloyd.lifecycle.same_secret import AlikeProof, AlikeTag
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum
 from fastlloyd.wire.header import COMPARE_ROUND, FINAL_ROUND, Header, PartyId

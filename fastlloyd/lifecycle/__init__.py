@@ -1,4 +1,4 @@
-"""What the life of every party is made of besides its rounds: hello, plan, seed, pairs, alignment, farewell.
+"""What the life of every party is made of besides its rounds: hello, plan, seed, pairs, alignment, closing exchange.
 
 ================  =======================================================================
 `hello.py`        before round 0: who is there, and the plan
@@ -8,7 +8,7 @@
 `pairs.py`        a secret for each pair of clients
 `rounds.py`       a round: masked vectors up, one reply down, ledger, resume
 `align/*.py`      the same records in the same order at parties with different columns
-`farewell.py`     after the last round: compare, sign, count
+`closing.py`      after the last round: compare, sign, count
 `sizes.py`        the largest messages of all these
 ================  =======================================================================
 """

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from fastlloyd.crypto.blinding import POINT_BYTES, Blinding, hash_to_point
 from fastlloyd.errors import DataError, PeerError
-from fastlloyd.life.align.messages import BlindedIds, OpenedIds
+from fastlloyd.lifecycle.align.messages import BlindedIds, OpenedIds
 from fastlloyd.party.effects import Party, Receive, Send
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.wire.header import SETUP_ROUND, PartyId

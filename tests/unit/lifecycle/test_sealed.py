@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import fastlloyd.life.sealed as sealed_module
+import fastlloyd.lifecycle.sealed as sealed_module
 from fastlloyd.crypto.link.identity import Identity, make_identity
 from fastlloyd.crypto.link.signature import Credentials
 from fastlloyd.errors import PeerError, SecurityError
-from fastlloyd.life.same_secret import AlikeTag
-from fastlloyd.life.sealed import Sealing, relay_seed
-from fastlloyd.life.sealed_messages import (
+from fastlloyd.lifecycle.same_secret import AlikeTag
+from fastlloyd.lifecycle.sealed import Sealing, relay_seed
+from fastlloyd.lifecycle.sealed_messages import (
     BOX_BYTES,
     SEAL_KEY_BYTES,
     SEALED_SEED_BYTES,

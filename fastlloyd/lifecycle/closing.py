@@ -5,7 +5,7 @@
     client i                                   client j
       chains, result  as digests         --->    compare; all who took part, over their own links
                                          <---  chains, result
-    or, with a common seed, through the server: `life/same_secret.py`
+    or, with a common seed, through the server: `lifecycle/same_secret.py`
 
     client i                                   server
       Counters    own traffic, signature --->
@@ -17,7 +17,7 @@ a line of the report, never the result.
 What a party signs of its result is a commitment (`crypto/commitment.py`), whose opening the parties with the result
 have and nobody else: so a signature tells a server nothing of a result that it has not.
 
-Source: docs/protocol.md, "Farewell".
+Source: docs/protocol.md, "Closing exchange".
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from fastlloyd.crypto.commitment import OPENING_BYTES
 from fastlloyd.crypto.link.signature import SIGNATURE_BYTES
 from fastlloyd.errors import PeerTimeout, Reason, SecurityError
-from fastlloyd.life.same_secret import NotAlike, prove_alike
+from fastlloyd.lifecycle.same_secret import NotAlike, prove_alike
 from fastlloyd.net.sockets import WireBytes
 from fastlloyd.party.effects import Gather, Party, Receive, Send
 from fastlloyd.party.message import NoPayload

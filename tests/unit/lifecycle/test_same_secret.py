@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from fastlloyd.errors import PeerError, SecurityError
-from fastlloyd.life.same_secret import TAG_BYTES, AlikeProof, AlikeTag, NotAlike, collect_tags, proof_bytes, prove_alike
+from fastlloyd.lifecycle.same_secret import (
+    TAG_BYTES,
+    AlikeProof,
+    AlikeTag,
+    NotAlike,
+    collect_tags,
+    proof_bytes,
+    prove_alike,
+)
 from fastlloyd.party.effects import Gather, Send
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import COMPARE_ROUND, SERVER, PartyId, clients

@@ -1,4 +1,4 @@
-"""The largest messages of the set-up and of the farewell.
+"""The largest messages of the set-up and of the closing exchange.
 
 A party knows these numbers before it reads a byte: of the set-up they are fixed, of the rounds they follow from the
 plan. A link refuses a longer frame when its length is announced, before memory is set aside for it; the driver
@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fastlloyd.life.farewell import MOST_CHAINS_BYTES, THINGS, Chains, Counters, Totals
-from fastlloyd.life.hello import Go, Hello, PlanProposal, Ready
-from fastlloyd.life.pairs import PairPublicKey
-from fastlloyd.life.same_secret import TAG_BYTES, AlikeProof, AlikeTag, proof_bytes
-from fastlloyd.life.sealed_messages import (
+from fastlloyd.lifecycle.closing import MOST_CHAINS_BYTES, THINGS, Chains, Counters, Totals
+from fastlloyd.lifecycle.hello import Go, Hello, PlanProposal, Ready
+from fastlloyd.lifecycle.pairs import PairPublicKey
+from fastlloyd.lifecycle.same_secret import TAG_BYTES, AlikeProof, AlikeTag, proof_bytes
+from fastlloyd.lifecycle.sealed_messages import (
     CONTRIBUTORS,
     SEAL_KEY_BYTES,
     SEALED_SEED_BYTES,
@@ -27,7 +27,7 @@ from fastlloyd.life.sealed_messages import (
     SealKeys,
     sealed_parts_bytes,
 )
-from fastlloyd.life.seed import SeedConfirmation, SeedContribution
+from fastlloyd.lifecycle.seed import SeedConfirmation, SeedContribution
 from fastlloyd.party.message_bounds import MessageBounds
 from fastlloyd.randomness.prg import KEY_BYTES
 from fastlloyd.wire.header import PartyId

@@ -3,7 +3,7 @@
 What is compared is all that a party would sign. What it signs of a result is a commitment, whose opening only the
 parties with the result have: derived from the clients' common seed, or sent with the comparison over their own links.
 
-Source: docs/protocol.md, "Farewell" and "Signed record".
+Source: docs/protocol.md, "Closing exchange" and "Signed record".
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fastlloyd.crypto.commitment import OPENING_BYTES, derive_opening
 from fastlloyd.crypto.link.signature import sign, verifies
 from fastlloyd.errors import PeerError
-from fastlloyd.life.farewell import (
+from fastlloyd.lifecycle.closing import (
     THINGS,
     Account,
     Accounts,
@@ -32,7 +32,7 @@ from fastlloyd.life.farewell import (
     compare_through_server,
     tell_totals,
 )
-from fastlloyd.life.same_secret import collect_tags
+from fastlloyd.lifecycle.same_secret import collect_tags
 from fastlloyd.net.sockets import WireBytes
 from fastlloyd.party.effects import Elect, Heard, Party
 from fastlloyd.party.transcript import Transcript
@@ -41,7 +41,7 @@ from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report import document
 from fastlloyd.report.document import Traffic, Wire
 from fastlloyd.report.signed import COVERS, SIGNED_ELSE, SignedRecord, file_digests
-from fastlloyd.run.outcome import Farewell, Outcome, Result
+from fastlloyd.run.outcome import Closing, Outcome, Result
 from fastlloyd.run.session import Session
 from fastlloyd.wire.header import COMPARE_ROUND, SERVER, PartyId
 
@@ -126,9 +126,9 @@ def conclude(
         if held is not None:
             openings[me] = held.opening
     yield Elect(tuple(writers))
-    farewell = yield from part(session, record, late, openings)
+    closing = yield from part(session, record, late, openings)
     return Outcome(
-        farewell=farewell,
+        closing=closing,
         result=result,
         late=late,
         raw_labels=raw_labels,
@@ -145,7 +145,7 @@ def conclude_without_result(
     *,
     took_part: Sequence[PartyId] | None = None,
 ) -> Party[Outcome]:
-    """Say farewell as a server that learns no result: who was included, and traffic.
+    """Close as a server that learns no result: who was included, and traffic.
 
     Parameters
     ----------
@@ -168,8 +168,8 @@ def conclude_without_result(
     record = SignedRecord(
         common=common, releases=[replace(release, run=run).to_dict() for release in releases], covers="public"
     )
-    farewell = yield from part(session, record, late)
-    return Outcome(farewell=farewell, record=record, late=late)
+    closing = yield from part(session, record, late)
+    return Outcome(closing=closing, record=record, late=late)
 
 
 def _holders(group: tuple[PartyId, ...], writers: Sequence[PartyId]) -> tuple[PartyId, ...]:
@@ -182,7 +182,7 @@ def part(
     record: SignedRecord,
     late: frozenset[PartyId] = frozenset(),
     openings: Mapping[PartyId, bytes] | None = None,
-) -> Party[Farewell]:
+) -> Party[Closing]:
     """Sign, and exchange counters and signatures; what is wrong with them is noted, for the result is there already.
 
     Parameters
@@ -224,7 +224,7 @@ def part(
         accounts[session.me] = replace(own, wire=session.meter.wire(each * len(session.everybody)))
         yield from tell_totals(session.everybody, accounts)
     missing = [party for party in (SERVER, *session.everybody) if party not in accounts]
-    return Farewell(
+    return Closing(
         traffic=_sum(accounts, _incomplete(missing, problems)),
         signatures=_signatures(session, record, agreed, accounts, openings),
         identity=session.identity if session.roster is not None else None,

@@ -32,8 +32,8 @@ from dataclasses import dataclass
 from fastlloyd.crypto.link.signature import Credentials
 from fastlloyd.crypto.sealing import seal, unseal
 from fastlloyd.errors import SecurityError
-from fastlloyd.life.same_secret import NotAlike, collect_tags, prove_alike
-from fastlloyd.life.sealed_messages import CONTRIBUTORS, Box, Part, SealedParts, SealedSeed, SealKey, SealKeys
+from fastlloyd.lifecycle.same_secret import NotAlike, collect_tags, prove_alike
+from fastlloyd.lifecycle.sealed_messages import CONTRIBUTORS, Box, Part, SealedParts, SealedSeed, SealKey, SealKeys
 from fastlloyd.masking.pairwise import PairKey
 from fastlloyd.party.effects import Gather, Party, Receive, Send
 from fastlloyd.randomness import domains

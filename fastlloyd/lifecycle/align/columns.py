@@ -12,8 +12,8 @@ import numpy as np
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.vertical import PartyFeatures, check_features
 from fastlloyd.errors import ConfigError, DataError, PeerError
-from fastlloyd.life.align.messages import Columns, RecordCount
-from fastlloyd.life.hello import check_length
+from fastlloyd.lifecycle.align.messages import Columns, RecordCount
+from fastlloyd.lifecycle.hello import check_length
 from fastlloyd.party.effects import Gather, Party, Send
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId
 

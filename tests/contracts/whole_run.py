@@ -1,6 +1,6 @@
-"""What the whole life of the parties of every protocol must come to, whoever runs it.
+"""What the whole run of the parties of every protocol must come to, whoever runs it.
 
-A runner takes (configuration, number of clients, folder) and gives a `Life` of each party: in one thread, or as real
+A runner takes (configuration, number of clients, folder), returns a `PartyEnd` of each party: in one thread, or as real
 parties with links of their own. What a run is given must not depend on the runner, nor must what follows from it.
 """
 
@@ -47,7 +47,7 @@ VARYING_BYTES = ("vertical-he",)
 
 
 @dataclass(frozen=True)
-class Life:
+class PartyEnd:
     """What one party with the result came to."""
 
     files: Mapping[str, str]
@@ -57,7 +57,7 @@ class Life:
     verdict: str
 
 
-Runner = Callable[[RunConfig, int, Path], list[Life]]
+Runner = Callable[[RunConfig, int, Path], list[PartyEnd]]
 
 
 def config(protocol: str) -> RunConfig:
@@ -65,7 +65,7 @@ def config(protocol: str) -> RunConfig:
     return RunConfig(protocol=protocol, dataset="iris", bounds="0,10", **{"k": 3, **SETTINGS.get(protocol, {})})
 
 
-def alone(protocol: str) -> list[Life]:
+def alone(protocol: str) -> list[PartyEnd]:
     """All parties in one thread."""
     chosen = config(protocol)
     ended = run_together(chosen, CLIENTS.get(protocol, 2))
@@ -75,9 +75,9 @@ def alone(protocol: str) -> list[Life]:
             privacy = privacy_part(
                 outcome.result.claim, outcome.result.releases, ended.ledgers[party], config(protocol)
             )
-            traffic = outcome.farewell.traffic
+            traffic = outcome.closing.traffic
             lives.append(
-                Life(
+                PartyEnd(
                     outcome.result.files,
                     traffic.payload_bytes,
                     traffic.incomplete is None,
@@ -88,13 +88,13 @@ def alone(protocol: str) -> list[Life]:
     return lives
 
 
-def in_memory(config: RunConfig, n_clients: int, folder: Path) -> list[Life]:
+def in_memory(config: RunConfig, n_clients: int, folder: Path) -> list[PartyEnd]:
     """A thread for each party, links of TLS records over queues."""
     network = MemoryNetwork(n_clients + 1)
     return _threads(config, n_clients, folder, network.endpoint)
 
 
-def over_tcp(config: RunConfig, n_clients: int, folder: Path) -> list[Life]:
+def over_tcp(config: RunConfig, n_clients: int, folder: Path) -> list[PartyEnd]:
     """A thread for each party, one open port on this host."""
     listeners = listen(parse_address("127.0.0.1:0", "--listen", listening=True))
     address = parse_address(f"127.0.0.1:{listeners[0].getsockname()[1]}", "--server")
@@ -106,13 +106,13 @@ def over_tcp(config: RunConfig, n_clients: int, folder: Path) -> list[Life]:
     return _threads(config, n_clients, folder, endpoint)
 
 
-def over_calls(config: RunConfig, n_clients: int, folder: Path) -> list[Life]:
+def over_calls(config: RunConfig, n_clients: int, folder: Path) -> list[PartyEnd]:
     """A thread for each party, frames as calls of a framework that loses some."""
     with joined(n_clients + 1, unreliable(0.02)) as transports:
         return _threads(config, n_clients, folder, lambda me: transports[me.rank])
 
 
-def over_mpi(config: RunConfig, n_clients: int, folder: Path) -> list[Life]:
+def over_mpi(config: RunConfig, n_clients: int, folder: Path) -> list[PartyEnd]:
     """A process for each party, started by mpirun."""
     (folder / "run.toml").write_text(to_toml(config))
     done(folder, ["--config", str(folder / "run.toml")], n=n_clients + 1)
@@ -127,7 +127,7 @@ RUNNERS: dict[str, Runner] = {
 }
 
 
-def check(protocol: str, runner: Runner, folder: Path, expected: list[Life]) -> None:
+def check(protocol: str, runner: Runner, folder: Path, expected: list[PartyEnd]) -> None:
     """Compare a run with one in a single thread (`alone`), and both with what every run must come to."""
     found = runner(config(protocol), CLIENTS.get(protocol, 2), folder)
     assert expected and found
@@ -150,7 +150,7 @@ def _threads(
     n_clients: int,
     folder: Path,
     endpoint: Callable[[PartyId], contextlib.AbstractContextManager[Transport]],
-) -> list[Life]:
+) -> list[PartyEnd]:
     def one(me: PartyId) -> int:
         threading.current_thread().name = f"rank_{me.rank}"  # what it draws goes by this name
         mine = RunConfig(**{**vars_of(config), "output": str(folder / str(me.rank))})
@@ -168,7 +168,7 @@ def vars_of(config: RunConfig) -> dict[str, Any]:
     return {name: getattr(config, name) for name in config.__dataclass_fields__}
 
 
-def _written(folder: Path) -> list[Life]:
+def _written(folder: Path) -> list[PartyEnd]:
     path = folder / "report.json"
     if not path.exists():
         return []
@@ -181,7 +181,7 @@ def _written(folder: Path) -> list[Life]:
     spent = report["privacy"]["spent_epsilon"]
     traffic = report["traffic"]
     return [
-        Life(
+        PartyEnd(
             files,
             traffic["payload_bytes"],
             not traffic.get("incomplete"),

@@ -9,7 +9,7 @@
       tag_i           ------------------->     compare
       compare         <-------------------     tag_j
 
-Tags are bound to the run and to a digest of the public set-up, as in `life/seed.py`.
+Tags are bound to the run and to a digest of the public set-up, as in `lifecycle/seed.py`.
 
 Source: RFC 7748; Bonawitz et al. (2017), §4; docs/protocol.md, "Masks".
 """
@@ -21,7 +21,7 @@ import struct
 from typing import ClassVar
 
 from fastlloyd.errors import SecurityError
-from fastlloyd.life.seed import SeedConfirmation, SetupBytes
+from fastlloyd.lifecycle.seed import SeedConfirmation, SetupBytes
 from fastlloyd.masking.pairwise import PairKey, PairSecrets
 from fastlloyd.party.effects import Party, Receive, Send
 from fastlloyd.randomness import domains

@@ -1,6 +1,6 @@
 """Agreement on a common seed over the clients' own links, for protocols that have these anyway.
 
-Through the server, without such links: `life/sealed.py`.
+Through the server, without such links: `lifecycle/sealed.py`.
 
 ::
 

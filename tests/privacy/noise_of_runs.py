@@ -1,4 +1,4 @@
-"""Looks at the noise that real parties add in whole lives in memory: what left them less what it would be without.
+"""Looks at the noise that real parties add in whole runs in memory: what left them less what it would be without.
 
 Each function lets all parties live once, from the first message to the last, as under mpirun, and gives the noise of
 every number that was released, by tensor, turned into standard normals by the law that the ledger states.
@@ -35,7 +35,7 @@ from tests.privacy.joint import uniform_scores
 from tests.privacy.stage_noise import Integers, normal_scores, polya_scores
 
 Floats = NDArray[np.float64]
-Life = dict[str, Floats]
+PartyEnd = dict[str, Floats]
 """Tensor to its noise in one life, as standard normals; shape (numbers,)."""
 Bodies = dict[tuple[int, int, PartyId], bytes]
 """What each party sent: type, round and sender to the body."""
@@ -43,7 +43,7 @@ Bodies = dict[tuple[int, int, PartyId], bytes]
 
 @dataclass
 class Role:
-    """What a role in a whole life was given, and what it came to."""
+    """What a role in a whole run was given, and what it came to."""
 
     given: tuple[Any, ...]
     options: dict[str, Any]
@@ -52,7 +52,7 @@ class Role:
 
 @contextlib.contextmanager
 def noting(module: object, role: str) -> Iterator[list[Role]]:
-    """Note what a role of a whole life is given and comes to, and change nothing of it."""
+    """Note what a role of a whole run is given and comes to, and change nothing of it."""
     roles: list[Role] = []
     real = getattr(module, role)
 
@@ -84,9 +84,9 @@ def share_scores(release: Release, noise: Integers, coins: np.random.Generator) 
     return polya_scores(1.0 / shares, release.noise_scale, noise, coins)
 
 
-def server_noise(config: RunConfig, clients: int, coins: np.random.Generator) -> Life:
+def server_noise(config: RunConfig, clients: int, coins: np.random.Generator) -> PartyEnd:
     """FastLloyd and its relatives with common masks: the server's reply less the vectors that it received."""
-    bodies, found = Bodies(), Life()
+    bodies, found = Bodies(), PartyEnd()
     with noting(lloyd_face, "server") as served:
         run_together(config, clients, tap=bodies_into(bodies))
     plan: Plan = served[0].given[0]
@@ -99,9 +99,9 @@ def server_noise(config: RunConfig, clients: int, coins: np.random.Generator) ->
     return found
 
 
-def client_noise(config: RunConfig, clients: int, coins: np.random.Generator) -> Life:
+def client_noise(config: RunConfig, clients: int, coins: np.random.Generator) -> PartyEnd:
     """The same with pairwise masks: what each client sent less its mask and the exact update of its records."""
-    bodies, found = Bodies(), Life()
+    bodies, found = Bodies(), PartyEnd()
     with noting(lloyd_face, "client") as lived:
         run_together(config, clients, tap=bodies_into(bodies))
     for me, points, plan, masks in (role.given for role in lived):
@@ -120,9 +120,9 @@ def client_noise(config: RunConfig, clients: int, coins: np.random.Generator) ->
     return found
 
 
-def feddp_noise(config: RunConfig, clients: int, coins: np.random.Generator) -> Life:
+def feddp_noise(config: RunConfig, clients: int, coins: np.random.Generator) -> PartyEnd:
     """FedDP-KMeans: what each client sent less its mask and the exact statistic of its records."""
-    bodies, found = Bodies(), Life()
+    bodies, found = Bodies(), PartyEnd()
     with noting(feddp_face, "client") as lived:
         run_together(config, clients, tap=bodies_into(bodies))
     for role in lived:
@@ -144,9 +144,9 @@ def feddp_noise(config: RunConfig, clients: int, coins: np.random.Generator) -> 
     return found
 
 
-def masked_vectors(config: RunConfig, clients: int, coins: np.random.Generator) -> Life:
+def masked_vectors(config: RunConfig, clients: int, coins: np.random.Generator) -> PartyEnd:
     """FastLloyd: what the server receives from each client, of pairwise masks but the last, as uniform numbers."""
-    bodies, found = Bodies(), Life()
+    bodies, found = Bodies(), PartyEnd()
     with noting(lloyd_face, "server") as served:
         run_together(config, clients, tap=bodies_into(bodies))
     plan: Plan = served[0].given[0]
@@ -157,9 +157,9 @@ def masked_vectors(config: RunConfig, clients: int, coins: np.random.Generator) 
     return found
 
 
-def masked_statistics(config: RunConfig, clients: int, coins: np.random.Generator) -> Life:
+def masked_statistics(config: RunConfig, clients: int, coins: np.random.Generator) -> PartyEnd:
     """The same of FedDP-KMeans."""
-    bodies, found = Bodies(), Life()
+    bodies, found = Bodies(), PartyEnd()
     with noting(feddp_face, "server") as served:
         run_together(config, clients, tap=bodies_into(bodies))
     plan = served[0].given[0]
@@ -181,7 +181,7 @@ def _by_release(
     noise: Integers,
     whose: str,
     scores: Callable[[Release, Integers], Floats],
-) -> Life:
+) -> PartyEnd:
     """Cut a vector's noise into its releases, and turn each into standard normals."""
     ends = np.cumsum([length for length in lengths if length])
     assert ends[-1] == noise.size
