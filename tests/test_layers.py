@@ -23,7 +23,6 @@ ROOMS = [
         "net/link",
         "net/mpi",
         "net/tcp",
-        "net/calls",
         "party",
         "report",
         "gate",

@@ -26,7 +26,7 @@ from fastlloyd.cli.join import approved
 from fastlloyd.cli.serve import approved_by_all, without_records
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.errors import EXIT_BUG, Aborted, ConfigError, FastLloydError, InternalError, name_some
-from fastlloyd.net.calls.transport import BEAT_S, CLOSE_S, CallTransport
+from fastlloyd.net.calls import BEAT_S, CLOSE_S, CallTransport
 from fastlloyd.net.link.control import Ending
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.report.lines import Journal

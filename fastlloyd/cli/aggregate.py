@@ -57,8 +57,7 @@ def aggregate(
         No parent let this aggregator in.
     """
     from fastlloyd.net.link.sums import Adder
-    from fastlloyd.net.tcp.aggregator import Aggregator
-    from fastlloyd.net.tcp.branch import BranchTransport
+    from fastlloyd.net.tcp.aggregator import Aggregator, BranchTransport
     from fastlloyd.net.tcp.door import allow_files, close_all
     from fastlloyd.report.announcer import Announcer
 

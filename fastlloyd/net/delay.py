@@ -28,7 +28,7 @@ def delayed(inner: Transport, delay_s: float) -> Transport:
         The delay is negative or not finite.
     """
     if not math.isfinite(delay_s) or delay_s < 0:
-        raise ConfigError(f"the injected delay must be 0 or more seconds, got {delay_s}: mend --delay")
+        raise ConfigError(f"the injected delay must be 0 or more seconds, got {delay_s}: change --delay")
     return inner if delay_s == 0 else DelayedTransport(inner, delay_s)
 
 

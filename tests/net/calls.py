@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from fastlloyd.net.calls.transport import Call, CallTransport
+from fastlloyd.net.calls import Call, CallTransport
 from fastlloyd.wire.header import PartyId
 from tests.net.support import LIMIT_S
 

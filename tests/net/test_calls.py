@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastlloyd.errors import Interrupted, PeerError, PeerGone
-from fastlloyd.net.calls import transport as calls
-from fastlloyd.net.calls.batch import MOST_FRAMES, VERSION, decode, encode
+from fastlloyd.net import calls
+from fastlloyd.net.calls import MOST_FRAMES, VERSION, decode_call, encode_call
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.meter import Meter
 from fastlloyd.wire.header import SERVER, PartyId
@@ -190,9 +190,9 @@ def test_the_last_frames_arrive_before_close_returns() -> None:
         ("text", "expected bytes, got str"),
         (b"", "expected at least 9 bytes, got 0"),
         (struct.pack("<BQ", VERSION + 1, 0), f"expected version {VERSION} of a call"),
-        (encode(0, [b"abc"])[:-1], "a frame of 3 bytes was announced, and 2 came"),
-        (encode(0, []) + b"\0\0", "expected whole frames"),
-        (encode(0, [b""] * (MOST_FRAMES + 1)), f"at most {MOST_FRAMES}"),
+        (encode_call(0, [b"abc"])[:-1], "a frame of 3 bytes was announced, and 2 came"),
+        (encode_call(0, []) + b"\0\0", "expected whole frames"),
+        (encode_call(0, [b""] * (MOST_FRAMES + 1)), f"at most {MOST_FRAMES}"),
     ],
 )
 def test_what_is_no_call_is_refused_and_named(content: object, words: str) -> None:
@@ -202,29 +202,29 @@ def test_what_is_no_call_is_refused_and_named(content: object, words: str) -> No
         with pytest.raises(PeerError, match=f"client 2 sent what is no frame: .*{words}"):
             server.receive(LIMIT_S)
         with pytest.raises(ValueError, match="is not expected here"):
-            server.take(TWO, encode(0, []))
+            server.take(TWO, encode_call(0, []))
 
 
 def test_strangers_and_calls_out_of_order_are_refused() -> None:
     with joined(2) as (server, _):
         for nobody in (PartyId(2), SERVER):
             with pytest.raises(ValueError, match="does not take part"):
-                server.take(nobody, encode(0, [b"x"]))
+                server.take(nobody, encode_call(0, [b"x"]))
         with pytest.raises(ValueError, match=r"call 5 of client 1 is not expected here, after \d were taken"):
-            server.take(ONE, encode(5, [b"x"]))
+            server.take(ONE, encode_call(5, [b"x"]))
         assert server.receive(0.0) is None
 
 
 @given(st.integers(0, 2**64 - 1), st.lists(st.binary(max_size=50), max_size=20))
 def test_a_call_is_read_back(number: int, frames: list[bytes]) -> None:
-    assert decode(encode(number, frames)) == (number, frames)
+    assert decode_call(encode_call(number, frames)) == (number, frames)
 
 
 @given(st.binary(max_size=100), st.booleans())
 def test_any_bytes_are_read_strictly(content: bytes, versioned: bool) -> None:
     content = bytes([VERSION]) + content if versioned else content
     try:
-        number, frames = decode(content)
+        number, frames = decode_call(content)
     except ValueError:
         return
-    assert encode(number, frames) == content
+    assert encode_call(number, frames) == content

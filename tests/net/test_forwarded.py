@@ -207,7 +207,7 @@ def test_a_load_balancer_that_looks_whether_we_are_there_fills_no_log() -> None:
             with knocking(site, "127.0.0.2", words) as check:
                 check.shutdown(socket.SHUT_WR)
                 assert end_of(check) == b""
-        until(lambda: not any(site.server._rooms))
+        until(lambda: not any(site.server._queues))
         assert site.warned == []
         with knocking(site, "127.0.0.2", V1) as client:
             client.shutdown(socket.SHUT_WR)
@@ -223,8 +223,8 @@ def test_a_flood_through_the_load_balancer_pushes_out_its_own(words: bytes, monk
     hello = Introduction(1).encode()
     with behind(1, keys=False) as site, contextlib.ExitStack() as stack, site.turning():
         early = stack.enter_context(knocking(site, "127.0.0.2", v2("198.51.100.1", 1) + hello[: len(words)]))
-        room = site.server._showing if words else site.server._silent
-        until(lambda: [guest.source for guest in room] == ["198.51.100.1"])
+        queue = site.server._showing if words else site.server._silent
+        until(lambda: [guest.source for guest in queue] == ["198.51.100.1"])
         for port in range(40):
             stack.enter_context(knocking(site, "127.0.0.2", v2("203.0.113.7", port) + words))
         until(lambda: len(dropped) == 33)

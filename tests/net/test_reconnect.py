@@ -433,13 +433,13 @@ def test_a_flood_does_not_keep_a_client_from_coming_back(first: bytes, monkeypat
             for _ in range(40):
                 stack.enter_context(knocking(here, "127.0.0.2", first))
             until(lambda: len(dropped) == 32)
-            assert all(len(room) <= 8 for room in here.server._rooms)
+            assert all(len(queue) <= 8 for queue in here.server._queues)
             cut(client)
             client.send(SERVER, b"back")
             with receiving(client):
                 until(lambda: at_server)
             assert at_server == [(ONE, b"back")]
-            assert all(len(room) <= 8 for room in here.server._rooms)
+            assert all(len(queue) <= 8 for queue in here.server._queues)
 
 
 def test_strangers_do_not_get_in_while_a_client_is_away() -> None:

@@ -19,8 +19,7 @@ from fastlloyd.errors import (
     Reason,
     SecurityError,
 )
-from fastlloyd.net.link.confirmation import Confirmation, confirm
-from fastlloyd.net.link.frame import FrameKind, Notice
+from fastlloyd.net.link.frame import Confirmation, FrameKind, Notice, confirm
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.meter import Meter
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId

@@ -553,7 +553,7 @@ def test_strangers_are_dropped_and_disturb_nobody() -> None:
             end_of(stranger)
             stranger.close()
         assert time.monotonic() - started < LIMIT_S / 2
-        until(lambda: not any(site.server._rooms))
+        until(lambda: not any(site.server._queues))
         assert site.server.joined == 1
         two = site.join(2)
         one.send(TWO, b"relayed")
@@ -791,5 +791,5 @@ def test_a_server_asks_for_as_many_files_as_it_needs(hard: int, clients: int, sa
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == said
-    sentence = "1000 clients need 1068 open files at least, and this process may open 1000: raise the limit first"
+    sentence = "1000 clients need at least 1068 open files, and this process may open 1000: raise the limit first"
     assert (sentence in done.stderr) == (not said)

@@ -22,16 +22,14 @@ from fastlloyd.errors import (
     Reason,
     SecurityError,
 )
-from fastlloyd.net.link.confirmation import MOST_CONFIRMATION_BYTES, confirm
-from fastlloyd.net.link.frame import FrameKind
+from fastlloyd.net.link.frame import MOST_CONFIRMATION_BYTES, FrameKind, confirm
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.link.sums import Adder, Order, encode_ranks
 from fastlloyd.net.meter import Meter
 from fastlloyd.net.tcp import hub
 from fastlloyd.net.tcp.address import Address, listen
 from fastlloyd.net.tcp.admission import Admission, Introduction, Keys, Welcome
-from fastlloyd.net.tcp.aggregator import Aggregator
-from fastlloyd.net.tcp.branch import BranchTransport
+from fastlloyd.net.tcp.aggregator import Aggregator, BranchTransport
 from fastlloyd.net.tcp.delivery import CONTROL_RANK
 from fastlloyd.net.tcp.hub import TcpServer
 from fastlloyd.net.tcp.spoke import join, reach

@@ -23,8 +23,7 @@ from fastlloyd.net.link.control import Ending
 from fastlloyd.net.link.sums import Adder
 from fastlloyd.net.tcp.address import Address, listen
 from fastlloyd.net.tcp.admission import Keys
-from fastlloyd.net.tcp.aggregator import Aggregator
-from fastlloyd.net.tcp.branch import BranchTransport
+from fastlloyd.net.tcp.aggregator import Aggregator, BranchTransport
 from fastlloyd.net.tcp.hub import TcpServer
 from fastlloyd.net.tcp.spoke import join, reach
 from fastlloyd.net.transport import Transport

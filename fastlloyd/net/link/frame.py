@@ -1,4 +1,4 @@
-"""The first byte of every frame between two parties, and the bodies of the plain control frames.
+"""The first byte of every frame between two parties, the plain control frames, and the first message of a link.
 
 ::
 
@@ -13,21 +13,25 @@
     DONE         nothing
     SUM          clients, then the message with their sum                  aggregator to server (`sums.py`)
 
-Control frames carry public facts only and are not authenticated: whoever can write to the network can
+Control frames carry public facts only and are not authenticated: an attacker who can write to the network can
 end a run with them, and do nothing else.
 
-Source: docs/protocol.md, "Frames".
+The first message on a link confirms it: protocol version, digest of the run, and the public values behind that digest.
+
+Source: docs/protocol.md, "Frames" and "Links".
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Self
 
-from fastlloyd.errors import EXIT_BUDGET, EXIT_BUG, EXIT_INPUT, EXIT_OK, EXIT_PEER, Reason
-from fastlloyd.wire.header import SERVER
+from fastlloyd.errors import EXIT_BUDGET, EXIT_BUG, EXIT_INPUT, EXIT_OK, EXIT_PEER, InternalError, Reason
+from fastlloyd.wire.header import PROTOCOL_VERSION, SERVER, PartyId
+from fastlloyd.wire.values import COMPARE, MOST_TOLD_BYTES
 
 RUN_ID_BYTES = 16
 DIGEST_BYTES = 8
@@ -39,6 +43,9 @@ _VERDICT = struct.Struct(f"<{RUN_ID_BYTES}s{_NOTICE.size}s{DIGEST_BYTES}s")
 _ALL_WELL = bytes(_NOTICE.size)
 # The user's mistakes first, for they explain the rest; a bug before what its victims report.
 _SEVERITY = {EXIT_INPUT: 0, EXIT_BUDGET: 1, EXIT_BUG: 2, EXIT_PEER: 3}
+CONTEXT_BYTES = 32
+_HEAD_BYTES = 1 + CONTEXT_BYTES
+MOST_CONFIRMATION_BYTES = _HEAD_BYTES + MOST_TOLD_BYTES
 
 
 class FrameKind(IntEnum):
@@ -183,3 +190,67 @@ def _check_size(what: str, body: bytes, size: int) -> None:
     """Refuse a body of the wrong length."""
     if len(body) != size:
         raise ValueError(f"{what} has {size} bytes, this one has {len(body)}")
+
+
+def _says_nothing(told: bytes) -> str:
+    """Explain nothing."""
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """What a party says first on each of its links.
+
+    Attributes
+    ----------
+    head : bytes
+        Protocol version and digest, which must be equal at both ends.
+    told : bytes
+        The public values, for the other end of a link between a client and the server: what it reads if its digest
+        is another one.
+    explain : callable
+        Says how what such a peer told differs from this party's values, and what to do; empty if it cannot.
+    """
+
+    head: bytes = b""
+    told: bytes = b""
+    explain: Callable[[bytes], str] = _says_nothing
+
+    def difference(self, peer: PartyId, theirs: bytes, *, with_server: bool) -> str | None:
+        """Say how what a peer said differs, as far as this party can know; None if it does not."""
+        head, values = theirs[:_HEAD_BYTES], theirs[_HEAD_BYTES:]
+        if head == self.head:
+            return None
+        if len(head) != _HEAD_BYTES or head[0] != PROTOCOL_VERSION:
+            return (
+                f"{peer} does not speak protocol version {PROTOCOL_VERSION}: install the same fastlloyd at all parties"
+            )
+        if with_server:
+            how = self.explain(values) or f"its digest is another one; {COMPARE}"
+            return f"{peer} runs with another public configuration: {how}"
+        return (
+            f"{peer} runs with another public configuration than the server and this party, whose configurations are "
+            f"equal; {peer}'s and the server's own standard error say what differs, and nothing is to be changed here"
+        )
+
+
+def confirm(context: bytes, told: bytes, explain: Callable[[bytes], str] | None) -> Confirmation:
+    """Return what a party says of a run.
+
+    Parameters
+    ----------
+    context : bytes, length 32
+        Digest of run id and public configuration.
+    told, explain
+        As in `Confirmation`; at most `MOST_TOLD_BYTES` are told.
+
+    Raises
+    ------
+    InternalError
+        One of another length.
+    """
+    if len(context) != CONTEXT_BYTES:
+        raise InternalError(f"a link's context has {CONTEXT_BYTES} bytes, got {len(context)}")
+    if len(told) > MOST_TOLD_BYTES:
+        raise InternalError(f"a confirmation carries at most {MOST_TOLD_BYTES} bytes of values, got {len(told)}")
+    return Confirmation(bytes([PROTOCOL_VERSION]) + context, told, explain or _says_nothing)

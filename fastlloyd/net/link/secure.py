@@ -31,10 +31,8 @@ from fastlloyd.errors import (
     SecurityError,
 )
 from fastlloyd.net.link.channel import Channel
-from fastlloyd.net.link.confirmation import MOST_CONFIRMATION_BYTES, Confirmation, confirm
-from fastlloyd.net.link.frame import FrameKind
-from fastlloyd.net.link.opened import OpenedLink
-from fastlloyd.net.link.sums import Order, expand, take_ranks
+from fastlloyd.net.link.frame import MOST_CONFIRMATION_BYTES, Confirmation, FrameKind, confirm
+from fastlloyd.net.link.sums import OpenedLink, Order, expand, take_ranks
 from fastlloyd.net.meter import Meter
 from fastlloyd.net.transport import MAX_FRAME_BYTES, Transport
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, Header, PartyId

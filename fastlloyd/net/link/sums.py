@@ -1,8 +1,12 @@
-"""What an aggregator is told to add up, how it does, and what it hands up: no I/O, no clock.
+"""What the server orders an aggregator to add up, and how the aggregator does it: no I/O, no clock.
 
 An aggregator stands between some clients and the server. It passes on what they send, one by one, except the vectors of
 a round: of these the server needs the sum only, so it orders one, and the aggregator adds up those that fit the order.
-What does not fit, or comes after the sum, is passed on as it is, for the server to judge as it judges every client.
+What does not fit, or comes after the sum, is passed on unchanged, and the server judges it.
+
+A client's TLS ends at the aggregator, which has the server's key. So the server's end of such a link is an
+`OpenedLink`: the same calls as `TlsLink`, with the messages in clear, inside one TLS connection from the aggregator
+(`net/tcp/stream.py`).
 
 Source: docs/protocol.md, "Aggregators".
 """
@@ -17,10 +21,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastlloyd.errors import RangeError
+from fastlloyd.errors import RangeError, SecurityError
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.net.transport import MAX_FRAME_BYTES
-from fastlloyd.wire.header import COMPARE_ROUND, HEADER_BYTES, Header
+from fastlloyd.wire.header import COMPARE_ROUND, HEADER_BYTES, Header, PartyId
 
 _ORDER = struct.Struct("<BBIII")
 _COUNT = struct.Struct("<H")
@@ -231,3 +235,65 @@ def expand(order: Order, ranks: Iterable[int], message: bytes) -> list[tuple[int
     first, *others = ranks
     zeros = order.header + bytes(order.vector_bytes)
     return [(first, message), *((rank, zeros) for rank in others)]
+
+
+class OpenedLink:
+    """The server's end of the link to a client behind an aggregator.
+
+    Parameters
+    ----------
+    peer : PartyId
+    max_message : int
+        A longer message is refused.
+    """
+
+    __slots__ = ("_fed", "max_message", "peer")
+
+    started = True
+    established = True
+    partial = False
+
+    def __init__(self, peer: PartyId, *, max_message: int) -> None:
+        self.peer = peer
+        self.max_message = max_message
+        self._fed: list[bytes] = []
+
+    def start(self) -> None:
+        """Nothing is to be done: the aggregator has done it."""
+
+    def outgoing(self) -> bytes:
+        """Return nothing: there is no handshake."""
+        return b""
+
+    def seal(self, message: bytes | bytearray | memoryview) -> bytes:
+        """Return the message.
+
+        Raises
+        ------
+        RangeError
+            It is longer than `max_message`.
+        """
+        if len(message) > self.max_message:
+            raise RangeError(
+                f"a message has at most {self.max_message} bytes, this one has {len(message)}: lower k or d"
+            )
+        return bytes(message)
+
+    def feed(self, data: bytes | memoryview) -> None:
+        """Take one message.
+
+        Raises
+        ------
+        SecurityError
+            It is longer than `max_message`.
+        """
+        if len(data) > self.max_message:
+            raise SecurityError(
+                f"{self.peer} sent a message of {len(data)} bytes: at most {self.max_message} do", rank=self.peer.rank
+            )
+        self._fed.append(bytes(data))
+
+    def open(self) -> list[bytes]:
+        """Return what was fed."""
+        fed, self._fed = self._fed, []
+        return fed

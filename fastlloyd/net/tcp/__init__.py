@@ -5,9 +5,9 @@
 `transport.py`   frames over one connection per client: what both ends share
 `hub.py`         the server's end; `relay.py`, its places for clients
 `spoke.py`       a client's end; `way_in.py`, one attempt to join; `proxy.py`, through an HTTP proxy
-`door.py`        the open port; `lobby.py`, where strangers wait; `admission.py`, the first two messages
+`door.py`        the open port, and the queues in front of it; `admission.py`, the first two messages
 `forwarded.py`   whose connection a load balancer passes on
 `stream.py`      one connection; `delivery.py`, how another goes on where it was cut
-`aggregator.py`  between some clients and the server; `branch.py`, its connections; `tree.py`, what it tells its parent
+`aggregator.py`  between some clients and the server; `tree.py`, its messages to and from the server
 ===============  ======================================================================================================
 """

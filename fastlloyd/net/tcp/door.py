@@ -1,7 +1,13 @@
-"""The server's open port: strangers become guests, and guests that show who they are become clients.
+"""The server's open port: a new connection is a guest, and becomes a client when it has shown who it is.
 
-Whoever connects has a few seconds to show who it is, and is dropped otherwise; nothing that a stranger does
-reaches a run. How many wait, and who goes when too many come, is for `net/tcp/lobby.py`.
+A guest has a few seconds to show who it is, and is dropped otherwise. Nothing that it does reaches a run. It passes
+through four queues: silent (it has sent nothing), waiting (its first bytes have arrived and are unread), showing (the
+TLS handshake is under way), leaving (it is sent the reason for its refusal).
+
+Only the handshake is expensive, so the addresses that wait for one take turns. When a queue is full, the address with
+the most connections in it loses its oldest one. So a flood from one address pushes out its own connections. A flood of
+silent connections meets no client, because a client sends at once. Of the connections from one address the newest is
+served first: if a flood leaves no time for all, its client is the one that is still waiting.
 
 Source: docs/sites.md, "Firewall".
 """
@@ -15,33 +21,97 @@ import selectors
 import socket
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
 
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.sockets import SocketCount
 from fastlloyd.net.tcp.address import Network, is_within, peer_name, source_of
 from fastlloyd.net.tcp.admission import Guest, Introduction, Keys, StrangerLog
-from fastlloyd.net.tcp.lobby import Room
 from fastlloyd.net.tcp.stream import Stream
 from fastlloyd.net.tcp.transport import TcpTransport
 from fastlloyd.wire.header import SERVER, PartyId
 
+T = TypeVar("T")
 ADMISSION_S = 5.0
 MAX_GUESTS = 256
-"""Connections in each of the rooms of `net/tcp/lobby.py`; fewer where this process may open few files."""
+"""Connections in each queue; fewer where this process may open few files."""
 
-_LAST_WORDS_S = 3.0
+_LEAVING_S = 3.0
 # Of all files that this process may open; the rest is for clients, results and libraries.
 _GUESTS_SHARE = 6
 _OTHER_FILES = 64
-_ROOMS = 4
+_QUEUES = 4
 _ACCEPTED_AT_ONCE = 64
 _TURNS_AT_ONCE = 4
 
 
+class GuestQueue(Generic[T]):
+    """Guests in order of arrival, by address.
+
+    Parameters
+    ----------
+    most : int
+        The largest number of guests at a time.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._source: dict[T, str] = {}
+        self._by_source: dict[str, dict[T, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __contains__(self, guest: object) -> bool:
+        return guest in self._source
+
+    def __iter__(self) -> Iterator[T]:
+        """Return the guests, the oldest first."""
+        return iter(self._source)
+
+    def add(self, guest: T, source: str) -> T | None:
+        """Add a guest.
+
+        Parameters
+        ----------
+        guest : hashable
+        source : str
+            The address it comes from.
+
+        Returns
+        -------
+        The guest that was removed to make room, or None.
+        """
+        self._source[guest] = source
+        self._by_source.setdefault(source, {})[guest] = None
+        if len(self) <= self.most:
+            return None
+        fullest = max(self._by_source.values(), key=len)
+        oldest = next(iter(fullest))
+        self.remove(oldest)
+        return oldest
+
+    def take(self) -> T:
+        """Remove and return the newest guest of the address whose turn it is; the next address is next."""
+        source, guests = next(iter(self._by_source.items()))
+        newest = next(reversed(guests))
+        self.remove(newest)
+        if guests:
+            self._by_source[source] = self._by_source.pop(source)
+        return newest
+
+    def remove(self, guest: T) -> None:
+        """Remove a guest."""
+        source = self._source.pop(guest)
+        others = self._by_source[source]
+        del others[guest]
+        if not others:
+            del self._by_source[source]
+
+
 class Door(TcpTransport):
-    """The part of a server's transport that decides whom to let in; `relay.Relay` is the rest.
+    """The part of a server's transport that decides who is let in; `relay.Relay` is the rest.
 
     Parameters
     ----------
@@ -76,13 +146,13 @@ class Door(TcpTransport):
         self._past: SocketCount | None = SocketCount()
         self._past_tls_bytes = 0
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        spare = (files - len(clients) - _OTHER_FILES) // _ROOMS
+        spare = (files - len(clients) - _OTHER_FILES) // _QUEUES
         most = max(1, min(MAX_GUESTS, files // _GUESTS_SHARE, spare))
-        self._silent: Room[Guest] = Room(most)
-        self._waiting: Room[Guest] = Room(most)
-        self._showing: Room[Guest] = Room(most)
-        self._leaving: Room[Guest] = Room(most)
-        self._rooms = (self._silent, self._waiting, self._showing, self._leaving)
+        self._silent: GuestQueue[Guest] = GuestQueue(most)
+        self._waiting: GuestQueue[Guest] = GuestQueue(most)
+        self._showing: GuestQueue[Guest] = GuestQueue(most)
+        self._leaving: GuestQueue[Guest] = GuestQueue(most)
+        self._queues = (self._silent, self._waiting, self._showing, self._leaving)
         self._listeners = list(listeners)
         for listener in self._listeners:
             self._selector.register(listener, selectors.EVENT_READ, listener)
@@ -95,10 +165,10 @@ class Door(TcpTransport):
 
     @abstractmethod
     def _decide(self, guest: Guest, hello: Introduction) -> None:
-        """Let a guest in that has shown who it is, or send it away."""
+        """Let in a guest that has shown who it is, or dismiss it."""
 
     def _open(self, holder: Any, mask: int) -> None:
-        """Deal with a listener or a guest that has something."""
+        """Handle a listener or a guest that is ready."""
         if isinstance(holder, Guest):
             if holder.expected:
                 self._introduce(holder)
@@ -113,7 +183,7 @@ class Door(TcpTransport):
                     return
 
     def _until_next_deadline(self, timeout_s: float) -> float:
-        """Wake up in time for the guest whose turn or end comes next."""
+        """Return how long to wait at most, so that no guest's turn or deadline is missed."""
         if self._waiting:
             return 0.0
         for guest in self._due(math.inf):
@@ -121,14 +191,14 @@ class Door(TcpTransport):
         return timeout_s
 
     def _take_turns(self) -> None:
-        """Let a few guests that have said something begin to show who they are."""
+        """Start the handshake of a few guests that have sent something."""
         for _ in range(min(len(self._waiting), _TURNS_AT_ONCE)):
             guest = self._waiting.take()
             self._enter(guest, self._showing)
             self._attend(guest, selectors.EVENT_READ)
 
     def _send_away(self) -> None:
-        """Drop guests whose time is up."""
+        """Drop guests whose deadline has passed."""
         now = time.monotonic()
         while due := self._due(now):
             for guest in due:
@@ -137,26 +207,26 @@ class Door(TcpTransport):
                 self._discard(guest)
 
     def _due(self, now: float) -> list[Guest]:
-        """Return the oldest guest of each room, if its time is up at `now`."""
-        # Those in one room came at about the same time.
-        oldest = (next(iter(room), None) for room in self._rooms)
+        """Return the oldest guest of each queue whose deadline is over at `now`."""
+        # All guests of a queue have the same time limit, so the oldest is due first.
+        oldest = (next(iter(queue), None) for queue in self._queues)
         return [guest for guest in oldest if guest is not None and guest.deadline <= now]
 
     def _let_in(self, guest: Guest) -> None:
-        """Take a guest out of its room: its stream gets a place."""
-        self._leave_room(guest)
+        """Remove a guest from its queue: its stream gets a place."""
+        self._dequeue(guest)
         self._forget(guest.stream)
 
     def _accept(self, listener: socket.socket) -> bool:
-        """Take a connection in as a guest; False if there is none now."""
+        """Accept one connection as a guest; return False if none is waiting."""
         try:
             connection, (host, *_) = listener.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return False
         except OSError as error:
-            # Out of descriptors, most likely: the oldest stranger makes room.
-            self._strangers.dropped("somebody", str(error.strerror).lower())
-            oldest = next((guest for room in self._rooms for guest in room), None)
+            # Out of descriptors, most likely: the oldest guest makes room.
+            self._strangers.dropped("an unknown address", str(error.strerror).lower())
+            oldest = next((guest for queue in self._queues for guest in queue), None)
             if oldest is not None:
                 self._discard(oldest)
             return False
@@ -172,26 +242,26 @@ class Door(TcpTransport):
         self._enter(guest, self._silent)
         self._watch(stream, guest, reading=True)
         if guest.expected:
-            # Mostly it is there already; until it is, all clients of a load balancer look like one address.
+            # The header is usually there already. Until it is, all clients of a load balancer share one address.
             self._introduce(guest)
         return True
 
-    def _enter(self, guest: Guest, room: Room[Guest]) -> None:
-        """Bring a guest into a room; if that is full, somebody has to go."""
-        self._leave_room(guest)
-        out = room.add(guest, guest.source)
+    def _enter(self, guest: Guest, queue: GuestQueue[Guest]) -> None:
+        """Move a guest to a queue; if the queue is full, drop another guest."""
+        self._dequeue(guest)
+        out = queue.add(guest, guest.source)
         if out is not None:
-            self._strangers.dropped(out.stream.name, f"{room.most} others wait to show who they are")
+            self._strangers.dropped(out.stream.name, f"{queue.most} others wait to show who they are")
             self._discard(out)
 
-    def _leave_room(self, guest: Guest) -> None:
-        """Take a guest out of the room it is in, if it is in one."""
-        for room in self._rooms:
-            if guest in room:
-                room.remove(guest)
+    def _dequeue(self, guest: Guest) -> None:
+        """Remove a guest from its queue, if it is in one."""
+        for queue in self._queues:
+            if guest in queue:
+                queue.remove(guest)
 
     def _introduce(self, guest: Guest) -> None:
-        """Hear from a load balancer whose connection it passes on; its client still has said nothing then."""
+        """Read a load balancer's header, which names the client; the client itself has sent nothing yet."""
         try:
             guest.introduce()
         except ValueError as error:
@@ -201,7 +271,7 @@ class Door(TcpTransport):
             self._enter(guest, self._silent)
 
     def _attend(self, guest: Guest, mask: int) -> None:
-        """Listen to a guest, and decide once it has said who it is."""
+        """Read from a guest, and decide once it has shown who it is."""
         stream = guest.stream
         if stream.closed:
             return
@@ -224,12 +294,12 @@ class Door(TcpTransport):
             self._watch(stream, guest, reading=True)
 
     def _dismiss(self, guest: Guest, why: str) -> None:
-        """Drop a guest, with a moment to read why."""
-        # A load balancer that looks every few seconds whether we are there would fill the log.
+        """Refuse a guest, and leave it a moment to read why."""
+        # A load balancer that checks every few seconds whether the port is open would fill the log.
         if not (guest.own and guest.stream.ended):
             self._strangers.dropped(guest.stream.name, why)
         guest.dismiss()
-        guest.deadline = time.monotonic() + _LAST_WORDS_S
+        guest.deadline = time.monotonic() + _LEAVING_S
         self._enter(guest, self._leaving)
         guest.stream.drop_input()
         if guest.stream.ended:
@@ -238,54 +308,54 @@ class Door(TcpTransport):
             self._watch(guest.stream, guest, reading=True)
 
     def _show(self, guest: Guest, offer: bytes, rank: int) -> None:
-        """Tell a guest what run this is; it leaves when it has read that, or when its time is up."""
+        """Send a guest the offer of this run; it leaves once it has read it, or at its deadline."""
         guest.show(offer, rank, len(self.peers) + 1)
-        guest.deadline = time.monotonic() + _LAST_WORDS_S
+        guest.deadline = time.monotonic() + _LEAVING_S
         self._enter(guest, self._leaving)
         self._watch(guest.stream, guest, reading=True)
 
     def _discard(self, guest: Guest) -> None:
-        """Forget a guest at once."""
-        self._leave_room(guest)
+        """Drop a guest at once."""
+        self._dequeue(guest)
         self._forget(guest.stream)
         guest.stream.close()
 
     def _keep_count(self, stream: Stream) -> None:
-        """Keep what a connection has moved that ends now."""
+        """Add the bytes of a connection that ends now to the count."""
         counted = stream.count()
         self._past = None if counted is None or self._past is None else self._past + counted
         self._past_tls_bytes += stream.tls_bytes
 
     def _close_port(self) -> None:
-        """Listen no more, and drop whoever waits there."""
+        """Stop listening, and drop all guests."""
         for listener in self._listeners:
             self._selector.unregister(listener)
         close_all(self._listeners)
         self._listeners.clear()
-        for room in self._rooms:
-            for guest in list(room):
+        for queue in self._queues:
+            for guest in list(queue):
                 self._discard(guest)
 
 
 def allow_files(clients: int) -> None:
-    """Let this process open a connection for each client and for those at the door.
+    """Raise this process's limit of open files to one for each client and one for each guest.
 
     Raises
     ------
     ConfigError
-        Its limit cannot be raised that far.
+        The limit cannot be raised that far.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     least = clients + _OTHER_FILES
-    wanted = least + _ROOMS * MAX_GUESTS
+    enough = least + _QUEUES * MAX_GUESTS
     infinite = resource.RLIM_INFINITY
-    if soft != infinite and soft < wanted:
-        soft = wanted if hard == infinite else min(wanted, hard)
+    if soft != infinite and soft < enough:
+        soft = enough if hard == infinite else min(enough, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if soft != infinite and soft < least + _ROOMS:
+    if soft != infinite and soft < least + _QUEUES:
         raise ConfigError(
-            f"{clients} clients need {least + _ROOMS} open files at least, and this process may open {soft}: raise the "
-            f"limit first (`ulimit -n {wanted}`, or LimitNOFILE of a service)"
+            f"{clients} clients need at least {least + _QUEUES} open files, and this process may open {soft}: raise "
+            f"the limit first (`ulimit -n {enough}`, or LimitNOFILE of a service)"
         )
 
 

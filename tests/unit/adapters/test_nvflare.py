@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.net.calls.batch import encode
+from fastlloyd.net.calls import encode_call
 from fastlloyd.run.config import RunConfig
 
 pytestmark = [
@@ -65,7 +65,7 @@ def test_the_sites_are_those_of_the_job(names: object, tmp_path: Path) -> None:
 @pytest.mark.parametrize("caller", ["server", "site-2", "stranger"])
 def test_nothing_is_taken_before_the_party_has_begun(caller: str, tmp_path: Path) -> None:
     with called_by(caller, tmp_path) as party, pytest.raises(ValueError, match="no run that this site takes part in"):
-        party.take(encode(0, [b"x"]))
+        party.take(encode_call(0, [b"x"]))
 
 
 def test_a_workspace_may_be_named_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,29 +1,38 @@
-"""Frames as calls of a framework that joins the parties already, such as NVFlare.
+"""Frames as calls of a framework that already connects the parties, such as NVFlare.
+
+::
+
+    version u8 | number u64 | frames: length u32, bytes      the bytes of one call, little endian
 
 The framework offers one thing: to call a function of another party with some bytes, which returns or fails. A thread
-per peer makes these calls one after the other, each with the frames that wait; the function that is called at the other
-end is `take`. A call that failed is made again, so a frame arrives once, whole and in order, as long as the framework
-reaches the peer now and then. Server and clients call each other also when there is nothing to say: that is how either
-notices that the other is gone.
+per peer makes these calls one after the other, each with the frames that wait. It calls `take` at the other end. A
+failed call is repeated under its number, so each frame arrives once, whole and in order, as long as the framework
+reaches the peer now and then. Server and clients also call each other without frames, to notice when the other is gone.
 
-Source: docs/nvflare.md.
+Source: docs/nvflare.md, "On the wire".
 """
 
 from __future__ import annotations
 
+import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from fastlloyd.errors import InternalError, Interrupted, PeerError, PeerGone
-from fastlloyd.net.calls.batch import BATCH_BYTES, MOST_FRAMES, decode, encode
 from fastlloyd.net.transport import Transport
 from fastlloyd.wire.header import SERVER, PartyId
 
 Call = Callable[[PartyId, bytes], object]
 """Calls `take` of a peer; gives what that returned, or raises if it was not reached."""
+VERSION = 1
+BATCH_BYTES = 1 << 20
+"""No further frame is put into a call that has so many bytes."""
+MOST_FRAMES = 1 << 12
+_HEAD = struct.Struct("<BQ")
+_LENGTH = struct.Struct("<I")
 # Above it a peer that does not take its frames counts as gone.
 WAITING_BYTES = 1 << 28
 # Above it a peer's frames stay with it until some were taken.
@@ -218,7 +227,7 @@ class CallTransport(Transport):
         if way is None:
             raise ValueError(f"{sender} does not take part")
         try:
-            number, frames = decode(content)
+            number, frames = decode_call(content)
         except ValueError as error:
             with self._lock:
                 self._lose(way, PeerError(f"{sender} sent what is no frame: {error}", rank=sender.rank))
@@ -292,7 +301,7 @@ class CallTransport(Transport):
                 size += len(frames[-1])
                 way.waiting_bytes -= len(frames[-1]) + FRAME_COST
             way.busy = True
-            return encode(way.sent, frames)
+            return encode_call(way.sent, frames)
 
     def _deliver(self, way: _Way, content: bytes) -> None:
         """Make one call until it is taken, or the peer counts as gone."""
@@ -372,3 +381,42 @@ class CallTransport(Transport):
     def _require_open(self) -> None:
         if self._closed:
             raise InternalError(f"the transport of {self.me} was closed")
+
+
+def encode_call(number: int, frames: Iterable[bytes]) -> bytes:
+    """Write the bytes of one call."""
+    parts = [_HEAD.pack(VERSION, number)]
+    for frame in frames:
+        parts += [_LENGTH.pack(len(frame)), frame]
+    return b"".join(parts)
+
+
+def decode_call(content: object) -> tuple[int, list[bytes]]:
+    """Read a call; gives its number and its frames.
+
+    Raises
+    ------
+    ValueError
+        These are no bytes, of another version, cut, or of too many frames.
+    """
+    if not isinstance(content, bytes):
+        raise ValueError(f"expected bytes, got {type(content).__name__}")
+    if len(content) < _HEAD.size:
+        raise ValueError(f"expected at least {_HEAD.size} bytes, got {len(content)}")
+    version, number = _HEAD.unpack_from(content)
+    if version != VERSION:
+        raise ValueError(
+            f"expected version {VERSION} of a call, got {version}: install the same fastlloyd at all sites"
+        )
+    frames: list[bytes] = []
+    place = _HEAD.size
+    while place < len(content):
+        if place + _LENGTH.size > len(content) or len(frames) == MOST_FRAMES:
+            raise ValueError(f"expected whole frames, at most {MOST_FRAMES}")
+        (length,) = _LENGTH.unpack_from(content, place)
+        place += _LENGTH.size
+        if length > len(content) - place:
+            raise ValueError(f"a frame of {length} bytes was announced, and {len(content) - place} came")
+        frames.append(content[place : place + length])
+        place += length
+    return number, frames

@@ -1,1 +1,0 @@
-"""Frames as calls of a framework that joins the parties already."""
