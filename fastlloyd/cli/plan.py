@@ -48,13 +48,15 @@ _UNUSED = (
 def main(argv: Sequence[str]) -> int:
     """Print the plan and return 0; no data is opened but a public --dataset, and no key."""
     config, arguments = parse_run_options(parser(), argv, links=False)
+    from fastlloyd.report.outlook import PlanLine
     from fastlloyd.run.session import find_face
 
     clients = _clients(config) if arguments.n is None else arguments.n - 1
     lines = find_face(config.protocol).plan_lines(config, clients, _features(config, arguments.d))
     number = find(config.protocol).results
-    lines.insert(1, f"results: version {number} of {config.protocol}; a party whose build has another one is refused")
-    sys.stdout.write("\n".join(lines) + "\n")
+    version = f"version {number} of {config.protocol}; a party whose build has another one is refused"
+    lines.insert(1, PlanLine("results", version))
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 0
 
 

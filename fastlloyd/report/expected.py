@@ -54,21 +54,24 @@ class Expected:
     @property
     def sentence(self) -> str:
         """What to expect, in one sentence without a full stop."""
-        if self.centre_noise is None:
-            return self._least_sentence()
-        head = f"noise of {percent(self.centre_noise)} of the range on an average centre"
-        if self.verdict == "noise":
-            return f"{head}: this result would be noise; {MEND}"
-        return f"{head}: {self.verdict}" + (f"; {MEND}" if self.verdict == "poor" else "")
+        return self.finding + (f"; {MEND}" if self.verdict in ("poor", "noise") else "")
 
-    def _least_sentence(self) -> str:
+    @property
+    def finding(self) -> str:
+        """The sentence without what to change."""
+        if self.centre_noise is None:
+            return self._least_finding()
+        grade = "this result would be noise" if self.verdict == "noise" else self.verdict
+        return f"noise of {percent(self.centre_noise)} of the range on an average centre: {grade}"
+
+    def _least_finding(self) -> str:
         """Say what can be said where only the least noise is known, or nothing."""
         untold = "how much noise lies on a centre cannot be told before the run"
         if self.least is None:
             return untold
         head = f"noise of at least {percent(self.least)} of the range on an average centre, {self.if_least}"
         if self.verdict == "noise":
-            return f"{head}: this result would be noise; {MEND}"
+            return f"{head}: this result would be noise"
         return f"{untold}; {head}: {self._grade(self.least)} at best"
 
     def _grade(self, centre_noise: float) -> Verdict:

@@ -9,10 +9,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from fastlloyd.errors import FastLloydError
 from fastlloyd.privacy.limits import MOST_EPSILON
-from fastlloyd.report.expected import MEND, Expected
+from fastlloyd.report.expected import Expected
+
+
+@dataclass(frozen=True, slots=True)
+class PlanLine:
+    """One line of a plan: what other commands ask for by its name, and all print as `name: text`.
+
+    Attributes
+    ----------
+    name : str
+        Such as `expected`; empty for a line that goes on from the one before.
+    text : str
+    """
+
+    name: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.text}" if self.name else self.text
+
 
 Expect = Callable[[int, float, int], Expected]
 """Clusters, epsilon and N to what the plan of such a run expects."""
@@ -27,8 +47,8 @@ _MARGIN = 1.04
 
 def outlook_line(
     expect: Expect, *, k: int, epsilon: float, n_total: int, fixed_n: bool = False, roughly: Expect | None = None
-) -> str:
-    """Return one line for a plan: what to expect, and where it is not good, what would be.
+) -> PlanLine:
+    """Return the line `expected` of a plan: what to expect, and where it is not good, what would be.
 
     Parameters
     ----------
@@ -42,9 +62,8 @@ def outlook_line(
         About what `expect` says, for one that takes long: it tells where to ask first, and decides nothing.
     """
     found = expect(k, epsilon, n_total)
-    line = f"expected: {found.sentence}"
     if found.verdict in ("good", "exact", "unknown") or found.centre_noise is None:
-        return line
+        return PlanLine("expected", found.sentence)
 
     def settle(search: Search, change: Callable[[float], tuple[int, float, int]]) -> float | None:
         good = _goodness(expect, change)
@@ -66,8 +85,10 @@ def outlook_line(
         *([] if records is None else [f"N = {math.ceil(records):,}"]),
     ]
     if not ways:
-        return f"{line}; no other number of clusters, epsilon or N alone would make it good"
-    return f"{line.removesuffix(f'; {MEND}')}; good would be {' or '.join(ways)}, the rest as it is"
+        return PlanLine(
+            "expected", f"{found.sentence}; no other number of clusters, epsilon or N alone would make it good"
+        )
+    return PlanLine("expected", f"{found.finding}; good would be {' or '.join(ways)}, the rest as it is")
 
 
 def _goodness(expect: Expect, change: Callable[[float], tuple[int, float, int]]) -> Good:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from fastlloyd.privacy.delta import large_delta
 from fastlloyd.protocols.registry import find
+from fastlloyd.report.outlook import PlanLine
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.outcome import Foreseen
 from fastlloyd.run.session import find_face
@@ -56,7 +57,7 @@ def foresee(config: RunConfig, clients: int, d: int | None) -> Foreseen | None:
 
 
 def plan_words(config: RunConfig, clients: int, d: int | None) -> dict[str, str]:
-    """Return what the lines of a plan say, by the word before their colon: `expected` above all.
+    """Return the named lines of a plan by their names: `expected` above all; a package's plain sentences have none.
 
     The server's own points are not opened; the plan says what it takes in their place.
 
@@ -66,8 +67,7 @@ def plan_words(config: RunConfig, clients: int, d: int | None) -> dict[str, str]
         Public parameters that do not fit, or an unknown number of features.
     """
     lines = find_face(config.protocol).plan_lines(replace(config, server_data=None), clients, d)
-    parts = (line.partition(": ") for line in lines)
-    return {name: text for name, colon, text in parts if colon}
+    return {line.name: line.text for line in lines if isinstance(line, PlanLine) and line.name}
 
 
 def unit_sentence(config: RunConfig) -> str | None:
@@ -86,9 +86,9 @@ def size_conditions(config: RunConfig) -> tuple[str, ...]:
     return ("that N, which is the number of records of this public data set, is the same for neighbours",)
 
 
-def promise_lines(config: RunConfig, *, delta: float, n_total: int) -> Iterator[str]:
+def promise_lines(config: RunConfig, *, delta: float, n_total: int) -> Iterator[PlanLine]:
     """Say in a plan of a private run what the unit of privacy is, and whether delta is large."""
-    yield f"unit of privacy: {unit_sentence(config)}"
+    yield PlanLine("unit of privacy", unit_sentence(config) or "none")
     note = large_delta(delta, n_total)
     if note is not None:
-        yield f"delta: {note}"
+        yield PlanLine("delta", note)

@@ -23,6 +23,7 @@ from fastlloyd.party.effects import Allow, Identify, Party
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.protocols.registry import read_face
 from fastlloyd.report.flow import Flow
+from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.sight import FaceWords, says_nothing
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import CommonInputs
@@ -191,8 +192,8 @@ class Face(FaceWords):
     take_part : callable
         The life of another rank.
     plan_lines : callable
-        From the configuration, the number of clients and that of features, where it is known, to sentences on what a
-        run would do, from public numbers alone.
+        From the configuration, the number of clients and that of features, where it is known, to the lines of
+        what a run would do, from public numbers alone.
     privacy_unit : callable
         What neighbours differ in, as `run.promise` names it; None where nothing is private.
     settings_help : callable
@@ -220,7 +221,7 @@ class Face(FaceWords):
     writes_result: Callable[[PartyId], bool]
     serve: Callable[[Session], Party[Outcome]]
     take_part: Callable[[Session], Party[Outcome]]
-    plan_lines: Callable[[RunConfig, int, int | None], list[str]]
+    plan_lines: Callable[[RunConfig, int, int | None], list[PlanLine]]
     privacy_unit: Callable[[RunConfig], str | None]
     settings_help: Callable[[str], Mapping[str, str]]
     foresee: Callable[[RunConfig, int, int | None], Foreseen | None] = says_nothing

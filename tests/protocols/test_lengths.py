@@ -334,16 +334,17 @@ def test_a_configuration_that_asks_for_a_histogram(monkeypatch: pytest.MonkeyPat
 
 def test_what_a_plan_says_of_a_histogram() -> None:
     plan = planned(1234, at=1)
-    assert payload_line(plan) == "payload: 216 bytes a round, 29,616 in round 2, all parties together"
+    assert str(payload_line(plan)) == "payload: 216 bytes a round, 29,616 in round 2, all parties together"
     count = plan.rounds[1].count_scale / (1 << plan.fraction_bits)
     lines = round_lines(plan, spread=2.0)
-    assert lines[1] == f"  round 2: histogram of 1,234 cells, noise on a count {2.0 * count:.3g}"
-    assert [line.partition(":")[0] for line in lines] == ["  round 1", "  round 2", "  round 3"]
+    assert str(lines[1]) == f"  round 2: histogram of 1,234 cells, noise on a count {2.0 * count:.3g}"
+    assert [line.name for line in lines] == ["  round 1", "  round 2", "  round 3"]
     plain = plan_for(blobs(90, 3, 2), 3, rounds=3)
-    assert payload_line(plain) == "payload: 144 bytes a round, all parties together"
+    assert str(payload_line(plain)) == "payload: 144 bytes a round, all parties together"
     survey = plan_for(blobs(90, 3, 2), 3, rounds=3, protocol="fastlloyd-plus", settings={"start": "survey"})
     noise = 100 * survey.rounds[0].sum_scale / (1 << survey.fraction_bits) / survey.n_total / 2
     said = f"on a coordinate of their middle {noise:.2f} % of the feature's range"
-    assert round_lines(survey, spread=1.0)[0].endswith(said)
+    assert round_lines(survey, spread=1.0)[0].text.endswith(said)
     first, others = round_lines(plain, spread=1.0)
-    assert first.startswith("  round 1: radius ") and others.startswith("  rounds 2 to 3, each: radius ")
+    assert (first.name, others.name) == ("  round 1", "  rounds 2 to 3, each")
+    assert first.text.startswith("radius ") and others.text.startswith("radius ")

@@ -22,7 +22,7 @@ IRIS: dict[str, Any] = {"dataset": "iris", "bounds": "0,10", "k": 3, "epsilon": 
 
 
 def planned(config: RunConfig, clients: int, d: int | None = None) -> str:
-    return "\n".join(find_face(config.protocol).plan_lines(config, clients, d))
+    return "\n".join(map(str, find_face(config.protocol).plan_lines(config, clients, d)))
 
 
 def result_of(ended: InMemory) -> Result:

@@ -14,6 +14,7 @@ from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.delta import settle_delta
 from fastlloyd.privacy.noise.sampler import round_normal
 from fastlloyd.randomness.secret import SecretRandom
+from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.sight import NOISE, NOTHING, Sight, Sights
 from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.closing import conclude, conclude_without_result
@@ -50,15 +51,18 @@ def writes_result(me: PartyId) -> bool:
     return not me.is_server
 
 
-def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
+def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[PlanLine]:
     """Describe what a run would do, from public numbers alone."""
     public, d = plan_inputs(config, clients, d, public_parameters)
     plan = make_plan(public, tuple(f"x{i + 1}" for i in range(d)))
     return [
-        f"histogram: {plan.n_total:,} records at most, {plan.k} bins, {plan.clients} clients",
-        f"one round: {plan.k * RING_BITS // 8:,} bytes up from each client, as many down to each",
-        f"privacy: epsilon {spent(plan.all_releases(), plan.delta):.6g} at delta {plan.delta:.3g}; noise of standard "
-        f"deviation {plan.scale:.3g} on each count",
+        PlanLine("histogram", f"{plan.n_total:,} records at most, {plan.k} bins, {plan.clients} clients"),
+        PlanLine("one round", f"{plan.k * RING_BITS // 8:,} bytes up from each client, as many down to each"),
+        PlanLine(
+            "privacy",
+            f"epsilon {spent(plan.all_releases(), plan.delta):.6g} at delta {plan.delta:.3g}; noise of standard "
+            f"deviation {plan.scale:.3g} on each count",
+        ),
         *promise_lines(config, delta=plan.delta, n_total=plan.n_total),
     ]
 

@@ -32,6 +32,7 @@ from fastlloyd.protocols.fastlloyd.settings import Settings
 from fastlloyd.protocols.fastlloyd.sizes import bounds
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report import document
+from fastlloyd.report.outlook import PlanLine
 from fastlloyd.run.agreement import MaskAgreement
 from fastlloyd.run.closing import conclude, conclude_without_result
 from fastlloyd.run.config import RunConfig
@@ -70,7 +71,7 @@ def adds_up(config: RunConfig) -> bool:
     return config.masking != "pairwise"
 
 
-def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
+def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[PlanLine]:
     """Describe what a run would do, from public numbers alone."""
     from fastlloyd.protocols.fastlloyd.face_plan import plan_lines as describe
 

@@ -18,20 +18,21 @@ from fastlloyd.protocols.feddp.plan import Plan
 from fastlloyd.protocols.feddp.proposal import check_plan, make_plan, sketch_plan
 from fastlloyd.protocols.feddp.settings import PRIVATE, settings_from
 from fastlloyd.report.expected import Expected, expect_mean
-from fastlloyd.report.outlook import outlook_line
+from fastlloyd.report.outlook import PlanLine, outlook_line
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import settle_size
 from fastlloyd.run.promise import promise_lines
 from fastlloyd.wire.header import SERVER
 
-_ASSUMED = (
-    "assumed: as many points of the server as clusters, of the largest norm; the run needs --server-data FILE, and its "
-    "noise is at most this",
+_ASSUMED = PlanLine(
+    "assumed",
+    "as many points of the server as clusters, of the largest norm; the run needs --server-data FILE, and its noise is "
+    "at most this",
 )
 
 
-def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
+def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[PlanLine]:
     """Describe the plan of a run, line by line; opens no data but the server's and a public --dataset.
 
     Raises
@@ -47,23 +48,35 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     if plan.start == PRIVATE:
         held = format_count(plan.n_server, "proxy point")
     return [
-        f"feddp: {format_count(plan.n_total, 'record')} at most, {format_count(plan.d, 'feature')}, "
-        f"{'at most ' if plan.choose_k else ''}{format_count(plan.k, 'cluster')}, "
-        f"{format_count(plan.clients, 'client')}, {held}",
-        f"arithmetic: ring Z_2^{plan.ring_bits} (outer product: Z_2^64), {plan.fraction_bits} fraction bits (outer "
-        f"product: {plan.outer_bits})",
-        f"privacy: epsilon {epsilon:.6g} of {plan.epsilon:g}, delta {plan.delta:.3g}, "
-        f"{ADD_REMOVE_USER if plan.by_user else ADD_REMOVE}; records are cut to norm {plan.norm_bound:.4g}",
-        *(_ASSUMED if assumed and points is not None else ()),
+        PlanLine(
+            "feddp",
+            f"{format_count(plan.n_total, 'record')} at most, {format_count(plan.d, 'feature')}, "
+            f"{'at most ' if plan.choose_k else ''}{format_count(plan.k, 'cluster')}, "
+            f"{format_count(plan.clients, 'client')}, {held}",
+        ),
+        PlanLine(
+            "arithmetic",
+            f"ring Z_2^{plan.ring_bits} (outer product: Z_2^64), {plan.fraction_bits} fraction bits (outer "
+            f"product: {plan.outer_bits})",
+        ),
+        PlanLine(
+            "privacy",
+            f"epsilon {epsilon:.6g} of {plan.epsilon:g}, delta {plan.delta:.3g}, "
+            f"{ADD_REMOVE_USER if plan.by_user else ADD_REMOVE}; records are cut to norm {plan.norm_bound:.4g}",
+        ),
+        *((_ASSUMED,) if assumed and points is not None else ()),
         *promise_lines(config, delta=plan.delta, n_total=plan.n_total),
-        f"shares: each client adds one, and the guarantee rests on {plan.shares} of {plan.clients}; "
-        f"{plan.noise_price - 1.0:.1%} more noise in all than a server alone would add",
+        PlanLine(
+            "shares",
+            f"each client adds one, and the guarantee rests on {plan.shares} of {plan.clients}; "
+            f"{plan.noise_price - 1.0:.1%} more noise in all than a server alone would add",
+        ),
         *(_step_line(plan, t) for t in range(len(plan.rounds))),
         _outlook(config, public, points, plan),
     ]
 
 
-def _outlook(config: RunConfig, public: PublicParameters, points: NDArray[np.float64] | None, plan: Plan) -> str:
+def _outlook(config: RunConfig, public: PublicParameters, points: NDArray[np.float64] | None, plan: Plan) -> PlanLine:
     """Say what to expect of the result, and what would be good."""
     own = (public.k, public.epsilon, public.n_total)
 
@@ -104,7 +117,7 @@ def make_foreseen(config: RunConfig, clients: int, d: int | None) -> tuple[Plan,
         raise ConfigError("--d: expected the number of features, 1 or more (it is not read from private data)")
     public, names, points = _without_points(config, clients, d)
     plan = make_plan(public, d=len(names), names=names, server_points=points)
-    return plan, "" if points is None else _ASSUMED[0]
+    return plan, "" if points is None else str(_ASSUMED)
 
 
 def _without_points(
@@ -134,7 +147,7 @@ def _from_data(
     return common.public, names, own.points if isinstance(own, ServerPoints) else None
 
 
-def _step_line(plan: Plan, t: int) -> str:
+def _step_line(plan: Plan, t: int) -> PlanLine:
     """Describe one step."""
     step = plan.rounds[t]
     up = plan.elements(t) * plan.ring_of(t) // 8
@@ -142,4 +155,5 @@ def _step_line(plan: Plan, t: int) -> str:
         f"{release.name}: {release.mechanism.split()[1]} noise of {release.noise_multiplier:.3g} times the sensitivity"
         for release in plan.releases(t)
     ]
-    return f"  step {t + 1}, {step.kind}: {up:,} bytes up from each client; " + ("; ".join(noises) or "nothing asked")
+    asked = "; ".join(noises) or "nothing asked"
+    return PlanLine(f"  step {t + 1}, {step.kind}", f"{up:,} bytes up from each client; {asked}")

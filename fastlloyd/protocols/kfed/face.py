@@ -24,6 +24,7 @@ from fastlloyd.protocols.kfed.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.kfed.server import ServerResult, server
 from fastlloyd.protocols.kfed.settings import Settings
 from fastlloyd.protocols.kfed.sizes import bounds
+from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.quality import EXACT
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.closing import conclude
@@ -53,15 +54,21 @@ def writes_result(me: PartyId) -> bool:
     return True
 
 
-def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
+def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[PlanLine]:
     """Describe what a run would do, from public numbers alone."""
     public, d = plan_inputs(config, clients, d, public_parameters)
     plan = make_plan(public, d=d, names=tuple(f"x{i + 1}" for i in range(d)))
     return [
-        f"kfed: {format_count(plan.n_total, 'record')} at most, {format_count(d, 'feature')}, "
-        f"{format_count(plan.k, 'cluster')}, {format_count(plan.clients, 'client')}",
-        f"one round: at most {8 * plan.most_elements:,} bytes up from each client, {8 * plan.k * d:,} down to each",
-        f"privacy: none; {_NOT_PRIVATE}",
+        PlanLine(
+            "kfed",
+            f"{format_count(plan.n_total, 'record')} at most, {format_count(d, 'feature')}, "
+            f"{format_count(plan.k, 'cluster')}, {format_count(plan.clients, 'client')}",
+        ),
+        PlanLine(
+            "one round",
+            f"at most {8 * plan.most_elements:,} bytes up from each client, {8 * plan.k * d:,} down to each",
+        ),
+        PlanLine("privacy", f"none; {_NOT_PRIVATE}"),
     ]
 
 

@@ -29,6 +29,7 @@ from fastlloyd.protocols.secfc.sharing import await_shared, gather_sizes, share_
 from fastlloyd.protocols.secfc.sizes import bounds
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report import document
+from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.quality import EXACT
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.checks import refuse_resume
@@ -88,28 +89,45 @@ def writes_result(me: PartyId) -> bool:
     return not me.is_server
 
 
-def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
+def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[PlanLine]:
     """Describe what a run would do, from public numbers alone."""
     public, d = plan_inputs(config, clients, d, public_parameters)
     sizes = tuple(len(part) for part in np.array_split(np.empty(public.n_total), clients))
     plan = make_plan(public, d=d, names=tuple(f"x{i + 1}" for i in range(d)), sizes=sizes)
     element = plan.field.element_bytes
     return [
-        f"secfc: {format_count(plan.n_total, 'record')} at most, {format_count(d, 'feature')}, "
-        f"{format_count(plan.k, 'cluster')}, {format_count(clients, 'client')}",
-        f"code: l = {format_count(plan.segments, 'segment')}, the shares that any t = "
-        f"{format_count(plan.threshold, 'client', 'hold')} say nothing of a record, "
-        f"{format_count(plan.needed_answers, 'answer', 'decode')} an iteration",
-        f"field: {format_count(len(plan.primes), 'prime')}, {element} bytes an element; "
-        f"grid of 2^-{plan.fraction_bits}",
-        f"values: a value and its difference have at most {plan.bits_in_common:.2f} bits in common; all values "
-        f"together are within {plan.distance:.0e} of the law that is proved of them",
-        f"set-up: {max(sizes) * plan.width * element * (clients - 1):,} bytes of shares from each client",
-        f"iteration: {(plan.k - 1) * plan.n_total * element:,} bytes up from each client for each start in "
-        f"{format_count(count_rounds(plan.k), 'message')}; at most {format_count(plan.rounds, 'round')}",
-        f"{plan.start} start: {format_count(plan.starts, 'start')}, {len(plan.passes[0])} at a time"
-        + "; the least inertia wins" * (plan.starts > 1),
-        f"privacy: no noise; {_claim(config, plan).not_private_reason}",
+        PlanLine(
+            "secfc",
+            f"{format_count(plan.n_total, 'record')} at most, {format_count(d, 'feature')}, "
+            f"{format_count(plan.k, 'cluster')}, {format_count(clients, 'client')}",
+        ),
+        PlanLine(
+            "code",
+            f"l = {format_count(plan.segments, 'segment')}, the shares that any t = "
+            f"{format_count(plan.threshold, 'client', 'hold')} say nothing of a record, "
+            f"{format_count(plan.needed_answers, 'answer', 'decode')} an iteration",
+        ),
+        PlanLine(
+            "field",
+            f"{format_count(len(plan.primes), 'prime')}, {element} bytes an element; grid of 2^-{plan.fraction_bits}",
+        ),
+        PlanLine(
+            "values",
+            f"a value and its difference have at most {plan.bits_in_common:.2f} bits in common; all values "
+            f"together are within {plan.distance:.0e} of the law that is proved of them",
+        ),
+        PlanLine("set-up", f"{max(sizes) * plan.width * element * (clients - 1):,} bytes of shares from each client"),
+        PlanLine(
+            "iteration",
+            f"{(plan.k - 1) * plan.n_total * element:,} bytes up from each client for each start in "
+            f"{format_count(count_rounds(plan.k), 'message')}; at most {format_count(plan.rounds, 'round')}",
+        ),
+        PlanLine(
+            f"{plan.start} start",
+            f"{format_count(plan.starts, 'start')}, {len(plan.passes[0])} at a time"
+            + "; the least inertia wins" * (plan.starts > 1),
+        ),
+        PlanLine("privacy", f"no noise; {_claim(config, plan).not_private_reason}"),
     ]
 
 

@@ -16,7 +16,7 @@ from fastlloyd.protocols.vertical_dp.face_noise import expect
 from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
 from fastlloyd.protocols.vertical_dp.plan import Plan, make_plan
 from fastlloyd.report.expected import Expected
-from fastlloyd.report.outlook import outlook_line
+from fastlloyd.report.outlook import PlanLine, outlook_line
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import settle_size
@@ -24,7 +24,7 @@ from fastlloyd.run.promise import promise_lines
 from fastlloyd.run.vertical import load_vertical, plan_widths, read_alignment
 
 
-def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
+def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[PlanLine]:
     """Describe the plan of a run, line by line; opens no data but a public --dataset.
 
     Raises
@@ -35,19 +35,23 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     public, features = _public(config, clients, d)
     plan = make_plan(public, features)
     lines = [
-        f"{plan.protocol}: {format_count(plan.n_total, 'record')} at most, {format_count(plan.d, 'column')} of "
-        f"{plan.clients} parties, {format_count(plan.k, 'cluster')}, one round",
-        f"local clusters: {plan.local_clusters} at each party, a grid of "
-        f"{format_count(plan.local_clusters**plan.clients, 'cell')}",
+        PlanLine(
+            plan.protocol,
+            f"{format_count(plan.n_total, 'record')} at most, {format_count(plan.d, 'column')} of "
+            f"{plan.clients} parties, {format_count(plan.k, 'cluster')}, one round",
+        ),
+        PlanLine(
+            "local clusters",
+            f"{plan.local_clusters} at each party, a grid of {format_count(plan.local_clusters**plan.clients, 'cell')}",
+        ),
     ]
     sizes = [synopsis_format(plan, place).fixed_bytes for place in range(clients)]
     if plan.key_groups:
-        lines.append(
-            f"sketches: {format_count(len(plan.key_groups), 'group')} of parties, {format_count(plan.rows, 'row')}, "
-            f"{format_count(plan.phantoms, 'phantom')} in each cell of a group's grid"
-        )
-    lines.append(f"bytes: at most {max(sizes):,} up from a party")
-    lines.append(_privacy_line(plan))
+        groups = f"{format_count(len(plan.key_groups), 'group')} of parties, {format_count(plan.rows, 'row')}"
+        phantoms = f"{format_count(plan.phantoms, 'phantom')} in each cell of a group's grid"
+        lines.append(PlanLine("sketches", f"{groups}, {phantoms}"))
+    lines.append(PlanLine("bytes", f"at most {max(sizes):,} up from a party"))
+    lines.append(PlanLine("privacy", _privacy_words(plan)))
     if plan.private:
         lines += promise_lines(config, delta=plan.delta, n_total=plan.n_total)
         lines.append(_outlook(config, plan, public, features))
@@ -75,7 +79,7 @@ def _public(config: RunConfig, clients: int, d: int | None) -> tuple[PublicParam
     return common.public, _guess_features(config, clients, d)
 
 
-def _outlook(config: RunConfig, plan: Plan, public: PublicParameters, features: list[PartyFeatures]) -> str:
+def _outlook(config: RunConfig, plan: Plan, public: PublicParameters, features: list[PartyFeatures]) -> PlanLine:
     """Say what to expect of the result, and about what would be good.
 
     Tight plans take their time, so those of other settings are quick ones, with as much less noise as this one gained.
@@ -96,11 +100,11 @@ def _outlook(config: RunConfig, plan: Plan, public: PublicParameters, features: 
     return outlook_line(expected, k=public.k, epsilon=public.epsilon, n_total=public.n_total, fixed_n=public_data)
 
 
-def _privacy_line(plan: Plan) -> str:
+def _privacy_words(plan: Plan) -> str:
     if not plan.private:
-        return f"privacy: none; {plan.note}"
+        return f"none; {plan.note}"
     return (
-        f"privacy: epsilon {spent(plan.all_releases(), plan.delta):.6g} of {plan.epsilon:g}, delta {plan.delta:.3g}, "
+        f"epsilon {spent(plan.all_releases(), plan.delta):.6g} of {plan.epsilon:g}, delta {plan.delta:.3g}, "
         f"{plan.note}; epsilon {plan.change_epsilon():.4g} for a change of one row's values"
     )
 

@@ -14,7 +14,7 @@ from fastlloyd.protocols.vertical_he.parameters import PAIRWISE, PublicParameter
 from fastlloyd.protocols.vertical_he.plan import Plan
 from fastlloyd.protocols.vertical_he.proposal import change_epsilon, try_options
 from fastlloyd.report.expected import Expected
-from fastlloyd.report.outlook import outlook_line
+from fastlloyd.report.outlook import PlanLine, outlook_line
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import settle_size
@@ -28,7 +28,7 @@ def planned(config: RunConfig, clients: int, d: int | None) -> Plan:
     return try_options(public, names)[0]
 
 
-def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
+def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[PlanLine]:
     """Describe the plan of a run, line by line; opens no data but a public --dataset.
 
     Raises
@@ -43,45 +43,46 @@ def plan_lines(config: RunConfig, clients: int, d: int | None) -> list[str]:
     chosen = planned_option(public, widths, plan.scheme, plan.computing)
     reasons = dict(refused)
     lines = [
-        f"vertical-he: {format_count(n, 'record')} at most, {' + '.join(map(str, widths))} columns, "
-        f"{format_count(plan.k, 'cluster')}, {plan.mode}, {format_count(plan.rounds, 'round')}",
-        f"choice: {chosen.line(plan.rounds)}",
+        PlanLine(
+            "vertical-he",
+            f"{format_count(n, 'record')} at most, {' + '.join(map(str, widths))} columns, "
+            f"{format_count(plan.k, 'cluster')}, {plan.mode}, {format_count(plan.rounds, 'round')}",
+        ),
+        PlanLine("choice", chosen.line(plan.rounds)),
     ]
     others = [choice for choice in options(public, widths) if choice != chosen]
-    lines += [f"  instead of {choice.line(plan.rounds)}" for choice in others if choice not in reasons]
+    lines += [PlanLine("", f"  instead of {choice.line(plan.rounds)}") for choice in others if choice not in reasons]
     lines += [
-        f"  not scheme {choice.scheme}, rank {choice.computing} computing: {reasons[choice]}" for choice in reasons
+        PlanLine(f"  not scheme {choice.scheme}, rank {choice.computing} computing", str(reasons[choice]))
+        for choice in reasons
     ]
-    lines.append(
-        f"encryption: ring degree {plan.scales.ring}, primes of {', '.join(map(str, plan.scales.prime_bits))} bits "
-        "(128-bit security)"
-    )
+    primes = f"primes of {', '.join(map(str, plan.scales.prime_bits))} bits (128-bit security)"
+    lines.append(PlanLine("encryption", f"ring degree {plan.scales.ring}, {primes}"))
     if plan.private:
         neighbours = plan.releases(0, seen_by="-")[0].neighbours
-        lines.append(
-            f"privacy: epsilon {spent(plan.all_releases(), plan.delta):.6g} of {plan.epsilon:g}, delta {plan.delta:.3g}"
-            f", {neighbours}; epsilon {change_epsilon(plan):.4g} for any change of a row"
-        )
+        stated = f"epsilon {spent(plan.all_releases(), plan.delta):.6g} of {plan.epsilon:g}, delta {plan.delta:.3g}"
+        changed = f"epsilon {change_epsilon(plan):.4g} for any change of a row"
+        lines.append(PlanLine("privacy", f"{stated}, {neighbours}; {changed}"))
         lines += promise_lines(config, delta=plan.delta, n_total=n)
         if plan.scheme == PAIRWISE:
-            lines.append("privacy of the pairwise circuit is heuristic: the bound on its rounding errors is not proved")
+            why = "the bound on its rounding errors is not proved"
+            lines.append(PlanLine("privacy of the pairwise circuit is heuristic", why))
         if plan.tolerance:
-            lines.append("every round is charged, also where the tolerance ends the run earlier")
+            lines.append(PlanLine("", "every round is charged, also where the tolerance ends the run earlier"))
         own = plan.step_scale / plan.unit * plan.radius
         steps = (
             f", {own:.3g} on one of steps from the centres (rank {plan.computing}'s columns)" if plan.stepping else ""
         )
-        lines.append(
-            f"noise of each side: {plan.count_scale / plan.unit:.3g} on a count, {plan.sum_scale / plan.unit:.3g} on a "
-            "sum (scaled to [-1, 1])" + steps
-        )
+        count, total = plan.count_scale / plan.unit, plan.sum_scale / plan.unit
+        noise = f"{count:.3g} on a count, {total:.3g} on a sum (scaled to [-1, 1])"
+        lines.append(PlanLine("noise of each side", noise + steps))
         lines.append(_outlook(config, public, names))
     else:
-        lines.append("privacy: none on the result; only as much noise as protects the key")
+        lines.append(PlanLine("privacy", "none on the result; only as much noise as protects the key"))
     return lines
 
 
-def _outlook(config: RunConfig, public: PublicParameters, names: list[list[str]]) -> str:
+def _outlook(config: RunConfig, public: PublicParameters, names: list[list[str]]) -> PlanLine:
     """Say what to expect of the result, and what would be good."""
 
     def expected(k: int, epsilon: float, n_total: int) -> Expected:

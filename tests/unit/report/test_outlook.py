@@ -8,7 +8,7 @@ import pytest
 from fastlloyd.cli.plan import main
 from fastlloyd.errors import ConfigError
 from fastlloyd.report.expected import Expected
-from fastlloyd.report.outlook import outlook_line
+from fastlloyd.report.outlook import PlanLine, outlook_line
 
 
 def simple(k, epsilon, n_total):
@@ -17,16 +17,16 @@ def simple(k, epsilon, n_total):
 
 
 def test_a_good_plan_is_one_short_sentence():
-    assert outlook_line(simple, k=2, epsilon=1.0, n_total=10_000) == (
-        "expected: noise of 0.4 % of the range on an average centre: good"
-    )
+    line = outlook_line(simple, k=2, epsilon=1.0, n_total=10_000)
+    assert line == PlanLine("expected", "noise of 0.4 % of the range on an average centre: good")
+    assert str(line) == "expected: noise of 0.4 % of the range on an average centre: good"
 
 
 @pytest.mark.parametrize("n_total", [300, 6000])
 def test_every_setting_that_is_named_is_good_and_a_little_less_is_not(n_total):
     k, epsilon = 8, 1.0
     line = outlook_line(simple, k=k, epsilon=epsilon, n_total=n_total)
-    found = re.search(r"good would be (?:k = (\d+) or )?epsilon ([\d.]+) or N = ([\d,]+), the rest as it is", line)
+    found = re.search(r"good would be (?:k = (\d+) or )?epsilon ([\d.]+) or N = ([\d,]+), the rest as it is", line.text)
     assert found, line
     assert (found[1] is not None) == (n_total == 6000)
     if found[1]:
@@ -44,7 +44,7 @@ def test_what_is_refused_is_no_way_out():
         return simple(k, epsilon, n_total)
 
     line = outlook_line(refuses, k=4, epsilon=1.0, n_total=100)
-    assert line.endswith("no other number of clusters, epsilon or N alone would make it good")
+    assert line.text.endswith("no other number of clusters, epsilon or N alone would make it good")
 
 
 @pytest.mark.parametrize("off", [0.1, 0.8, 0.98, 1.0, 1.02, 1.3, 10.0])
@@ -67,7 +67,7 @@ def test_a_rough_guess_changes_no_answer_and_a_right_one_saves_asking(off, n_tot
 
 
 def test_a_public_data_set_has_no_more_records():
-    assert "N =" not in outlook_line(simple, k=4, epsilon=1.0, n_total=100, fixed_n=True)
+    assert "N =" not in outlook_line(simple, k=4, epsilon=1.0, n_total=100, fixed_n=True).text
 
 
 @pytest.mark.parametrize(

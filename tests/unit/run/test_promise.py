@@ -1,0 +1,33 @@
+"""The lines of a plan are values: what is asked for by name is not cut out of a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fastlloyd.report.outlook import PlanLine
+from fastlloyd.run import promise
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.session import find_face
+
+CONFIG = RunConfig(data="x.csv", bounds="-1,1", n_total=200, k=3)
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (
+            [PlanLine("expected", "noise: little"), PlanLine("", "  no: name")],
+            {"expected": "noise: little"},
+        ),
+        (["expected: a sentence of a package that knows no PlanLine"], {}),
+    ],
+)
+def test_only_named_lines_are_asked_for_by_name(
+    lines: list[Any], words: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    face = replace(find_face("fastlloyd"), plan_lines=lambda config, clients, d: lines)
+    monkeypatch.setattr(promise, "find_face", lambda protocol: face)
+    assert promise.plan_words(CONFIG, 2, 2) == words
