@@ -143,7 +143,7 @@ class Spending:
         ParameterError
             The ledger file holds another budget, or the budget is also used where this process cannot see it.
         """
-        run = session.facts.run_id.hex()
+        run = session.run_id.hex()
         releases = tuple(
             dataclasses.replace(release, run=run, neighbours=self._neighbours(release)) for release in planned
         )

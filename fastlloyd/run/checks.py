@@ -46,7 +46,7 @@ def accept_plan(session: Session, values: Mapping[str, Any], read: Callable[[Map
 
 def refuse_old_run(session: Session) -> None:
     """Refuse a run id that the ledger already holds: its releases would not be counted again."""
-    run = session.facts.run_id.hex()
+    run = session.run_id.hex()
     if not session.resumed and any(release.run == run for release in session.ledger.releases):
         raise PeerError("the server gave the id of an earlier run to this one, expected a fresh id", rank=0)
 

@@ -107,7 +107,7 @@ def conclude(
     if me not in holders:
         record = replace(record, covers="public")
     transcript: Transcript = yield Heard()
-    run_id = session.facts.run_id
+    run_id = session.run_id
     if seed is not None:
         yield from compare_through_server(
             me, group, tuple(took_part), transcript, secret=seed, result=run_id + record.digest()
@@ -164,7 +164,7 @@ def conclude_without_result(
     """
     if took_part is not None:
         yield from collect_tags(session.everybody, took_part, late, COMPARE_ROUND, THINGS)
-    run = session.facts.run_id.hex()
+    run = session.run_id.hex()
     record = SignedRecord(
         common=common, releases=[replace(release, run=run).to_dict() for release in releases], covers="public"
     )

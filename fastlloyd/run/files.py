@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
+from fastlloyd.data.dataset import Dataset
 from fastlloyd.errors import InternalError
 from fastlloyd.gate.decisions import Decision
 from fastlloyd.gate.held import SHOWN_DIGITS
@@ -34,16 +34,15 @@ from fastlloyd.report.page.render import HOW_TO_INSTALL, available
 from fastlloyd.report.signed import sign_report
 from fastlloyd.run.budget_terms import Terms
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.outcome import Claim, Closing, Facts, Outcome, Result
+from fastlloyd.run.outcome import Claim, Closing, Outcome, Result
 from fastlloyd.run.run_file import to_toml, with_absolute_paths
+from fastlloyd.run.session import Session
 from fastlloyd.run.state import own_folder
 from fastlloyd.wire.header import SERVER, PartyId
 
 
 class Files(Protocol):
     """What a party writes, from the start of its life to the end."""
-
-    ledger: Ledger
 
     @property
     def last_line(self) -> str:
@@ -67,16 +66,13 @@ class ServerFiles:
 
     Parameters
     ----------
-    facts : Facts
-    ledger : Ledger or None
-        The ledger over all runs; None for one in memory.
+    session : Session
     """
 
-    def __init__(self, facts: Facts, ledger: Ledger | None) -> None:
-        self._facts = facts
-        self.ledger = ledger or Ledger()
-        self._folder = RunFolder(facts.config.output, facts.run_id, facts.me)
-        self._earlier = _find_earlier(facts)
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._folder = RunFolder(session.config.output, session.run_id, session.me)
+        self._earlier = _find_earlier(session)
 
     @property
     def last_line(self) -> str:
@@ -91,13 +87,13 @@ class ServerFiles:
         record = outcome.record
         if record is None:
             raise InternalError("a server without a result has no report")
-        self.ledger.close()
+        self._session.ledger.close()
         common = dataclasses.replace(record.common, traffic=outcome.closing.traffic)
         try:
             report = document.build_server_report(common, releases=record.releases)
             self._folder.write("server.json", document.encode(report))
             # A client that shares the folder has its marker there, or has written its report, or will if it is let.
-            own_run, review = self._facts.run_id.hex(), self._facts.config.review
+            own_run, review = self._session.run_id.hex(), self._session.config.review
             if (
                 not review
                 and len(self._folder.here()) == 1
@@ -120,29 +116,24 @@ class ResultFiles:
 
     Parameters
     ----------
-    facts : Facts
-    ledger : Ledger or None
-        The ledger over all runs; None for a ledger of this run only.
-
+    session : Session
+        Without a state directory it gets a ledger of this run only, in the folder.
     folder : str, optional
         Where the files go; by default as `--output` says.
-
-    Attributes
-    ----------
-    ledger : Ledger
     """
 
-    def __init__(self, facts: Facts, ledger: Ledger | None, folder: str | None = None) -> None:
-        self._facts = facts
-        self._folder = RunFolder(facts.config.output if folder is None else folder, facts.run_id, facts.me)
-        self._own_ledger = None if ledger is not None else self._folder.ledger_path
+    def __init__(self, session: Session, folder: str | None = None) -> None:
+        self._session = session
+        self._folder = RunFolder(session.config.output if folder is None else folder, session.run_id, session.me)
+        self._own_ledger = None if session.config.state_dir is not None else self._folder.ledger_path
         self._writes_shared = False
         self._here: frozenset[int] = frozenset()
         self._document: dict[str, Any] | None = None
         self._centroids: NDArray[np.float64] | None = None
         try:
-            self._earlier = _find_earlier(facts) if folder is None else Earlier(self._folder.path, {}, ())
-            self.ledger = Ledger(self._folder.ledger_path) if ledger is None else ledger
+            self._earlier = _find_earlier(session) if folder is None else Earlier(self._folder.path, {}, ())
+            if self._own_ledger is not None:
+                session.ledger = Ledger(self._own_ledger)
         except BaseException:
             self._folder.discard()
             raise
@@ -161,16 +152,16 @@ class ResultFiles:
         """Write this party's labels, and the shared files if this party is the one to do it."""
         own: dict[str, str | Iterable[str]] = dict(outcome.raw_files)
         if outcome.raw_labels is not None:
-            own[f"labels_{self._facts.me.rank}.csv"] = labels_csv(outcome.raw_labels, outcome.raw_rows)
+            own[f"labels_{self._session.me.rank}.csv"] = labels_csv(outcome.raw_labels, outcome.raw_rows)
         for name, text in own.items():
             self._folder.write(name, text, mode=PRIVATE_MODE)
         if self._writes_shared and outcome.result is not None:
             self._write_shared(outcome.result, outcome.closing, list(own))
         # Of the earlier run, remove this party's files. The party that writes for all also removes those of parties
         # that are not here.
-        me, shared = self._facts.me.rank, self._writes_shared
+        me, shared = self._session.me.rank, self._writes_shared
         self._earlier.clear(lambda rank: rank == me or (shared and rank not in self._here), self._folder.written)
-        self.ledger.close()
+        self._session.ledger.close()
         self._remove_own_ledger()
         self._folder.discard()
 
@@ -181,19 +172,21 @@ class ResultFiles:
             **result.files,
         }
         claim = result.claim
-        pictures = draw_result(self._facts, result)
+        pictures = draw_result(self._session.common.dataset, result)
         pages = [page.NAME] if available() else []
         self._centroids = result.centroids
         self._document = document.build_report(
             dataclasses.replace(result.common, traffic=closing.traffic),
-            privacy=privacy_part(claim, result.releases, self.ledger, self._facts.config, me=self._facts.me),
+            privacy=privacy_part(
+                claim, result.releases, self._session.ledger, self._session.config, me=self._session.me
+            ),
             features=result.features,
             noisy_sizes=result.noisy_sizes,
             quality=result.quality,
             movement=result.movement,
             against=claim.against,
             not_private_reason=claim.not_private_reason,
-            evaluation=evaluate_result(self._facts, result),
+            evaluation=evaluate_result(self._session, result),
             output=[*texts, "report.json", *pages, *pictures, *own],
             signatures=closing.signatures,
         )
@@ -215,7 +208,7 @@ class ResultFiles:
 
     def _run_file(self) -> str:
         """Return the configuration, so that it reads back from the output folder."""
-        return to_toml(self._facts.config, self._folder.path)
+        return to_toml(self._session.config, self._folder.path)
 
     def _remove_own_ledger(self) -> None:
         """Without a state directory the run's ledger now stands in ledger.jsonl."""
@@ -226,9 +219,9 @@ class ResultFiles:
 
     def discard(self) -> None:
         """Leave nothing half-written; a ledger with releases in it stays, for they were paid for."""
-        self.ledger.close()
-        if self.ledger.releases and self._own_ledger is not None:
-            kept = f"interrupted-{self._facts.run_id.hex()[:8]}-client-{self._facts.me.rank}.ledger.jsonl"
+        self._session.ledger.close()
+        if self._session.ledger.releases and self._own_ledger is not None:
+            kept = f"interrupted-{self._session.run_id.hex()[:8]}-client-{self._session.me.rank}.ledger.jsonl"
             with contextlib.suppress(OSError):
                 self._own_ledger.replace(self._folder.path / kept)
         self._remove_own_ledger()
@@ -240,7 +233,7 @@ class ResultFiles:
             return
         from fastlloyd.report.table import render
 
-        note(render(self._document, self._centroids if self._facts.prints else None))
+        note(render(self._document, self._centroids if self._session.prints else None))
         note(f"files in {self._folder.path}")
         if page.NAME not in self._document["output"]:
             note(f"no {page.NAME}: {HOW_TO_INSTALL}")
@@ -251,20 +244,17 @@ class HeldFiles(ResultFiles):
 
     Parameters
     ----------
-    facts : Facts
-    ledger : Ledger
-        The ledger over all runs.
+    session : Session
     state : Path
         The party's state folder.
-    key : Ed25519PrivateKey or None
-        Signs that they are held; None without a roster.
     """
 
-    def __init__(self, facts: Facts, ledger: Ledger | None, state: Path, key: Ed25519PrivateKey | None) -> None:
+    def __init__(self, session: Session, state: Path) -> None:
         self._state = state
-        self._key = key
+        # Signs that they are held.
+        self._key = None if session.roster is None else session.identity.key
         self._last: Decision | None = None
-        super().__init__(facts, ledger, str(draft_folder(state, facts.run_id.hex())))
+        super().__init__(session, str(draft_folder(state, session.run_id.hex())))
 
     @property
     def last_line(self) -> str:
@@ -274,10 +264,10 @@ class HeldFiles(ResultFiles):
     def write(self, outcome: Outcome) -> None:
         """Write this party's files, and let them wait."""
         super().write(outcome)
-        config, me = self._facts.config, self._facts.me
+        config, me = self._session.config, self._session.me
         own = [name for name in self._folder.written if name.startswith("labels_") or name in outcome.raw_files]
         waiting = Decision(
-            run=self._facts.run_id.hex(),
+            run=self._session.run_id.hex(),
             what="held",
             output=str(output_folder(config.output, me).resolve()),
             files=dict.fromkeys(own, ""),
@@ -289,13 +279,13 @@ class HeldFiles(ResultFiles):
     def discard(self) -> None:
         """Leave nothing half-written."""
         super().discard()
-        drop_draft(self._state, self._facts.run_id.hex())
+        drop_draft(self._state, self._session.run_id.hex())
 
     def announce(self, note: Callable[[str], None]) -> None:
         """Say that a result waits, or that it was decided about before the run was resumed; no value of it."""
         if self._last is None:
             return
-        run, me, last = self._last.run[:SHOWN_DIGITS], self._facts.me, self._last
+        run, me, last = self._last.run[:SHOWN_DIGITS], self._session.me, self._last
         if last.what != "held":
             note(f"{me}: run {run} was {last.what} at {last.at}, before it was resumed; nothing more is held")
             return
@@ -306,14 +296,14 @@ class HeldFiles(ResultFiles):
 
     def _run_file(self) -> str:
         """Return the configuration with absolute paths: a person may release it to any folder."""
-        return to_toml(with_absolute_paths(self._facts.config))
+        return to_toml(with_absolute_paths(self._session.config))
 
 
-def _find_earlier(facts: Facts) -> Earlier:
+def _find_earlier(session: Session) -> Earlier:
     """Return what another run has left in this party's folder: there is nothing unless `--overwrite` allowed it."""
-    folder = output_folder(facts.config.output, facts.me)
+    folder = output_folder(session.config.output, session.me)
     earlier = find_earlier(folder)
-    replaced = facts.config.overwrite and not earlier.is_of(facts.run_id.hex())
+    replaced = session.config.overwrite and not earlier.is_of(session.run_id.hex())
     return earlier if replaced else Earlier(folder, {}, ())
 
 
@@ -348,14 +338,13 @@ def _lifetime(claim: Claim, ledger: Ledger, delta: float) -> float:
     return ledger.epsilon(delta, claim.neighbours) if claim.private else math.inf
 
 
-def draw_result(facts: Facts, result: Result) -> dict[str, bytes]:
+def draw_result(dataset: Dataset | None, result: Result) -> dict[str, bytes]:
     """Draw pictures and plots of released values; a missing plotting library costs the plots only."""
     names, centroids, bounds = result.features, result.centroids, result.bounds
     if centroids is None or not np.isfinite(centroids).all():
         return {}
     from fastlloyd.report import picture, plot
 
-    dataset = facts.common.dataset
     drawn = {}
     quality = result.quality
     warning = f"Doubtful result. {quality.sentence}" if quality.warnings else ""
@@ -380,10 +369,10 @@ def draw_result(facts: Facts, result: Result) -> dict[str, bytes]:
     return drawn
 
 
-def evaluate_result(facts: Facts, result: Result) -> dict[str, float | None] | None:
+def evaluate_result(session: Session, result: Result) -> dict[str, float | None] | None:
     """Compare with the public data set, if asked; figures are None where there is nothing to compare."""
-    dataset = facts.common.dataset
-    if not facts.config.evaluate or dataset is None:
+    dataset = session.common.dataset
+    if not session.config.evaluate or dataset is None:
         return None
     if result.evaluated is None:
         return {"nicv": None, "nicv_central": None}

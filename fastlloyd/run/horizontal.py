@@ -164,7 +164,7 @@ class Begun(Generic[P]):
         return MaskAgreement(
             me=session.me,
             clients=session.everybody,
-            run_id=session.facts.run_id,
+            run_id=session.run_id,
             context=context,
             facts=self.facts,
             resumed=session.resumed,

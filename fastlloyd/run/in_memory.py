@@ -21,7 +21,7 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import CommonInputs
 from fastlloyd.run.machine import Host
 from fastlloyd.run.outcome import Outcome
-from fastlloyd.run.session import Session, find_face, start_session
+from fastlloyd.run.session import Session, find_face
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
@@ -89,8 +89,15 @@ def run_together(
     for me in everybody:
         own = face.load(config, common, me) if owned is None else owned.get(me)
         identity = make_identity(str(me), me.rank)
-        sessions[me] = start_session(
-            me, config, common, own, everybody=everybody[1:], run_id=run_id, digest=digest, identity=identity
+        sessions[me] = Session(
+            me=me,
+            everybody=everybody[1:],
+            config=config,
+            common=common,
+            own=own,
+            identity=identity,
+            run_id=run_id,
+            digest=digest,
         )
     hosts = {
         me: Host(

@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from fastlloyd.errors import InternalError
-from fastlloyd.net.meter import Count, Meter
+from fastlloyd.net.meter import Count
 from fastlloyd.party.effects import (
     Afford,
     Attest,
@@ -37,7 +37,8 @@ from fastlloyd.party.transcript import Transcript
 from fastlloyd.privacy.ledger import Ledger, Release
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.run.budget_terms import Limit, cost_words
-from fastlloyd.run.outcome import Cost, Facts
+from fastlloyd.run.outcome import Cost
+from fastlloyd.run.session import Session
 from fastlloyd.wire.header import SERVER, SETUP_ROUND, PartyId
 
 # How long a wait for the disk goes on if a signal has swallowed its end.
@@ -227,11 +228,11 @@ class Host:
 class CostKeeper:
     """Notes what set-up and rounds cost; whoever speaks tells people."""
 
-    def __init__(self, facts: Facts, meter: Meter, announcer: Announcer, everybody: tuple[PartyId, ...]) -> None:
-        self._facts = facts
-        self._meter = meter
+    def __init__(self, session: Session, announcer: Announcer) -> None:
+        self._session = session
+        self._meter = session.meter
         self._announcer = announcer
-        self._peers = tuple(party for party in (SERVER, *everybody) if party != facts.me)
+        self._peers = tuple(party for party in (SERVER, *session.everybody) if party != session.me)
         self._since = 0.0
         self._message = 0
 
@@ -240,10 +241,10 @@ class CostKeeper:
         if event == "setup":
             self._since = 0.0
             self._announcer.patience.end()
-            self._facts.end_setup()
+            self._session.end_setup()
             sent, received = self._meter.of_rounds(self._peers, [SETUP_ROUND])
-            self._links(event, {"seconds": self._facts.setup_seconds}, sent, received)
-            self._tell(event, {"seconds": self._facts.setup_seconds})
+            self._links(event, {"seconds": self._session.setup_seconds}, sent, received)
+            self._tell(event, {"seconds": self._session.setup_seconds})
             return
         if event == "progress":
             self._since += values["seconds"]
@@ -252,8 +253,8 @@ class CostKeeper:
         values = {"clients": len(self._peers), **values, "seconds": values["seconds"] + self._since}
         self._since = 0.0
         sent, received = self._meter.of_rounds(self._peers, self._messages(values["round"]))
-        earlier = self._facts.resumed and not sent.messages + received.messages
-        self._facts.round_costs.append(
+        earlier = self._session.resumed and not sent.messages + received.messages
+        self._session.round_costs.append(
             Cost() if earlier else Cost(values["seconds"], sent.link_bytes, received.link_bytes)
         )
         values["bytes"] = sent.payload_bytes + received.payload_bytes

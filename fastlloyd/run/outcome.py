@@ -1,4 +1,4 @@
-"""What a party has at the end, as values: facts of its run, claim, result, and what the closing exchange told.
+"""What a party has at the end, as values: claim, result, and what came out of the closing exchange.
 
 The protocol's face says which party has the result, and what it claims. `run/files.py` writes all of it down.
 
@@ -8,7 +8,6 @@ Source: docs/report.md.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -23,14 +22,11 @@ from fastlloyd.data.rows import RawRows
 from fastlloyd.errors import PeerError
 from fastlloyd.kmeans.movement import Movement
 from fastlloyd.privacy.release import ADD_REMOVE, Release
-from fastlloyd.protocols.registry import find
 from fastlloyd.report import document
 from fastlloyd.report.expected import Expected
 from fastlloyd.report.files import bounds_csv, centroids_csv
 from fastlloyd.report.quality import UNKNOWN, Quality, ResultNoise, judge
 from fastlloyd.report.signed import Covers, SignedRecord
-from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import CommonInputs
 from fastlloyd.wire.header import PartyId
 
 
@@ -41,28 +37,6 @@ class Cost:
     seconds: float | None = None
     sent_bytes: int | None = None
     received_bytes: int | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class Facts:
-    """Public facts of one party's run, filled in as it goes on."""
-
-    config: RunConfig
-    common: CommonInputs
-    run_id: bytes
-    authenticated: bool
-    started: float
-    me: PartyId
-    resumed: bool
-    carrier: str
-    mpi: str | None = None
-    prints: bool = False
-    setup_seconds: float = 0.0
-    round_costs: list[Cost] = field(default_factory=list)
-
-    def end_setup(self) -> None:
-        """Note how long everything before round 0 took."""
-        self.setup_seconds = time.perf_counter() - self.started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,61 +61,10 @@ class Closing:
     fault: PeerError | None = None
 
 
-def common_part(
-    facts: Facts,
-    *,
-    clients: int,
-    masking: str | None,
-    parameters: Mapping[str, Any],
-    included: Sequence[Sequence[PartyId]],
-) -> document.Common:
-    """Return what report.json and server.json have in common, but for the traffic.
-
-    Parameters
-    ----------
-    facts : Facts
-    clients : int
-    masking : {'common', 'pairwise'} or None
-    parameters : mapping
-        Public parameters of the protocol.
-    included : sequence of sequences of PartyId
-        Per round, who was included.
-    """
-    resumed = len(included) - len(facts.round_costs)  # rounds closed before a resume were not timed
-    costs = [Cost()] * resumed + facts.round_costs
-    return document.Common(
-        run=facts.run_id.hex(),
-        protocol=facts.config.protocol,
-        results_version=find(facts.config.protocol).results,
-        clients=clients,
-        authenticated=facts.authenticated,
-        masking=masking,
-        parameters={
-            **parameters,
-            **_records_part(facts),
-            "settings": dict(facts.config.own_settings),
-            "client_caps": list(facts.common.caps),
-        },
-        rounds=[
-            document.Round(round=t, clients_included=[party.rank for party in parties], **asdict(cost))
-            for t, (parties, cost) in enumerate(zip(included, costs, strict=True))
-        ],
-        setup_seconds=facts.setup_seconds,
-        network=document.Network(
-            transport=facts.carrier,
-            delay_seconds=facts.config.delay,
-            profile=facts.config.network,
-            shaping=facts.config.shaping,
-        ),
-        mpi=facts.mpi,
-    )
-
-
-def _records_part(facts: Facts) -> dict[str, Any]:
-    """Say how the parties made records of their rows, where they did more than read them."""
-    config, categories = facts.config, facts.common.categories
-    unit = {} if config.unit is None else {"unit": config.unit, "per_unit": config.per_unit}
-    return unit if not categories.lists else {**unit, "categories": categories.to_json()}
+def common_part(facts: Any, **entries: Any) -> document.Common:
+    """Return `Session.shared_entries`: faces of other packages still call this, with `session.facts`."""
+    shared: document.Common = facts.shared_entries(**entries)
+    return shared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,7 @@ def check_stored(
     ConfigError
         They do not belong together: one of them was restored from a copy, or changed.
     """
-    run = session.facts.run_id.hex()
+    run = session.run_id.hex()
     expected = {release.key: release for release in (replace(r, run=run, data=data_digest) for r in planned)}
     entries = [release for release in session.ledger.releases if release.run == run]
     problem = "its ledger has other entries for this run than its plan"

@@ -6,8 +6,9 @@ Source: docs/protocol.md, "A run from start to end".
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -21,13 +22,14 @@ from fastlloyd.lifecycle.sizes import setup_bounds
 from fastlloyd.net.meter import Meter
 from fastlloyd.party.effects import Allow, Identify, Party
 from fastlloyd.privacy.ledger import Ledger, Release
-from fastlloyd.protocols.registry import read_face
+from fastlloyd.protocols.registry import find, read_face
+from fastlloyd.report import document
 from fastlloyd.report.flow import Flow
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.report.sight import FaceWords, says_nothing
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import CommonInputs
-from fastlloyd.run.outcome import Claim, Facts, Foreseen, Outcome
+from fastlloyd.run.outcome import Claim, Cost, Foreseen, Outcome
 from fastlloyd.wire.header import PartyId
 
 T = TypeVar("T")
@@ -35,7 +37,9 @@ T = TypeVar("T")
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """What one party's life starts from; all of it is the party's own. The party asks for every change on its machine.
+    """One party's run: what it starts from, and what the runner notes as it goes on.
+
+    All of it is the party's own. The party asks for every change on its machine.
 
     Attributes
     ----------
@@ -47,19 +51,30 @@ class Session:
         What the face's `gather` gave.
     own : object or None
         What the face's `load` gave; `take_own` hands it over.
-    ledger : Ledger
-        To read: over all runs where there is a state directory, else of this run.
-    stored : dict
-        Public facts of the interrupted run; empty unless this one resumes it.
-    facts : Facts
-        Filled in by the runner as the run goes on.
-    meter : Meter
-        To read: this party's traffic.
-    digest : bytes
-        What the links were confirmed with: run id, roster and everything public.
     identity : Identity
         The key of this party's links.
     roster : Roster or None
+    stored : dict
+        What the state directory keeps of the interrupted run; empty unless this run resumes it.
+    ledger : Ledger
+        To read: over all runs where there is a state directory, else of this run.
+    meter : Meter
+        To read: this party's traffic.
+    run_id, digest : bytes
+        The run's id, and what the links were confirmed with: run id, roster and everything public. Empty until the
+        parties start together.
+    carrier : str
+        What brings the frames, for the report.
+    mpi : str or None
+        The MPI library and its version.
+    prints : bool
+        Whether released values may be printed.
+    started : float
+        When the set-up began, on the clock of `time.perf_counter`.
+    setup_seconds : float
+        How long everything before round 0 took.
+    round_costs : list of Cost
+        One for each closed round.
     plan : object or None
         The protocol's plan; set by the party before it asks whether the run can be afforded.
     raw_rows : RawRows or None
@@ -70,16 +85,27 @@ class Session:
     everybody: tuple[PartyId, ...]
     config: RunConfig
     common: CommonInputs
-    own: Any = field(repr=False)
-    ledger: Ledger
-    stored: dict[str, Any]
-    facts: Facts
-    meter: Meter
-    digest: bytes
+    own: Any = field(default=None, repr=False)
     identity: Identity = field(repr=False)
-    roster: Roster | None
+    roster: Roster | None = None
+    stored: dict[str, Any] = field(default_factory=dict)
+    ledger: Ledger = field(default_factory=Ledger)
+    meter: Meter = field(default_factory=Meter)
+    run_id: bytes = b""
+    digest: bytes = b""
+    carrier: str = "memory"
+    mpi: str | None = None
+    prints: bool = False
+    started: float = field(default_factory=time.perf_counter)
+    setup_seconds: float = 0.0
+    round_costs: list[Cost] = field(default_factory=list)
     plan: Any = None
     raw_rows: RawRows | None = field(default=None, repr=False)
+
+    @property
+    def facts(self) -> Session:
+        """The session itself, for faces of other packages that still ask for its facts."""
+        return self
 
     @property
     def resumed(self) -> bool:
@@ -90,6 +116,12 @@ class Session:
     def credentials(self) -> Credentials:
         """What this party signs with, and the certificates of all; nothing without a roster."""
         return Credentials() if self.roster is None else Credentials(self.identity, self.roster.certificates())
+
+    def begin_run(self, run_id: bytes) -> None:
+        """Take the id that the parties agreed on, and make the digest that the links are confirmed with."""
+        roster = b"" if self.roster is None else self.roster.digest()
+        self.run_id = run_id
+        self.digest = hashlib.sha256(run_id + self.common.digest(self.config, roster)).digest()
 
     def take_own(self, kind: type[T]) -> T:
         """Hand over this party's records, and keep no second reference to them."""
@@ -105,65 +137,66 @@ class Session:
         yield Identify(data_digest)
         yield Allow(setup_bounds(self.me, sizes))
 
+    def end_setup(self) -> None:
+        """Note how long everything before round 0 took."""
+        self.setup_seconds = time.perf_counter() - self.started
+
     def own_releases(self) -> list[Release]:
         """Return this run's releases from the ledger, without the digest of the data."""
-        run = self.facts.run_id.hex()
+        run = self.run_id.hex()
         return [dataclasses.replace(release, data="") for release in self.ledger.releases if release.run == run]
 
+    def shared_entries(
+        self,
+        *,
+        clients: int,
+        masking: str | None,
+        parameters: Mapping[str, Any],
+        included: Sequence[Sequence[PartyId]],
+    ) -> document.Common:
+        """Return what report.json and server.json have in common, but for the traffic.
 
-def start_session(
-    me: PartyId,
-    config: RunConfig,
-    common: CommonInputs,
-    own: Any,
-    *,
-    everybody: tuple[PartyId, ...],
-    run_id: bytes,
-    digest: bytes,
-    identity: Identity,
-    roster: Roster | None = None,
-    meter: Meter | None = None,
-    carrier: str = "memory",
-) -> Session:
-    """Return what a life starts from that resumes none and keeps its ledger in memory; its clock starts now.
-
-    Parameters
-    ----------
-    own : object or None
-        What the face's `load` gave, or the like.
-    everybody : tuple of PartyId
-        All clients.
-    digest : bytes
-        What the links were confirmed with.
-    meter : Meter, optional
-        That of the links; by default a new one.
-    carrier : str
-        What brings the frames, for the report.
-    """
-    facts = Facts(
-        config=config,
-        common=common,
-        run_id=run_id,
-        authenticated=roster is not None,
-        started=time.perf_counter(),
-        me=me,
-        resumed=False,
-        carrier=carrier,
-    )
-    return Session(
-        me=me,
-        everybody=everybody,
-        config=config,
-        common=common,
-        own=own,
-        ledger=Ledger(),
-        stored={},
-        facts=facts,
-        meter=meter or Meter(),
-        digest=digest,
-        identity=identity,
-        roster=roster,
-    )
+        Parameters
+        ----------
+        clients : int
+        masking : {'common', 'pairwise'} or None
+        parameters : mapping
+            Public parameters of the protocol.
+        included : sequence of sequences of PartyId
+            Per round, who was included.
+        """
+        config, categories = self.config, self.common.categories
+        unit = {} if config.unit is None else {"unit": config.unit, "per_unit": config.per_unit}
+        listed = {"categories": categories.to_json()} if categories.lists else {}
+        resumed = len(included) - len(self.round_costs)  # rounds closed before a resume were not timed
+        costs = [Cost()] * resumed + self.round_costs
+        return document.Common(
+            run=self.run_id.hex(),
+            protocol=config.protocol,
+            results_version=find(config.protocol).results,
+            clients=clients,
+            authenticated=self.roster is not None,
+            masking=masking,
+            parameters={
+                **parameters,
+                **unit,
+                **listed,
+                "settings": dict(config.own_settings),
+                "client_caps": list(self.common.caps),
+            },
+            rounds=[
+                document.Round(round=t, clients_included=[party.rank for party in parties], **dataclasses.asdict(cost))
+                for t, (parties, cost) in enumerate(zip(included, costs, strict=True))
+            ],
+            setup_seconds=self.setup_seconds,
+            network=document.Network(
+                transport=self.carrier,
+                delay_seconds=config.delay,
+                profile=config.network,
+                shaping=config.shaping,
+            ),
+            mpi=self.mpi,
+        )
 
 
 def _always(config: RunConfig) -> bool:

@@ -140,7 +140,7 @@ class Crowd:
         from fastlloyd.protocols.fastlloyd.face import take_part
         from fastlloyd.run.driver import Deadlines, Driver
         from fastlloyd.run.machine import Host
-        from fastlloyd.run.session import start_session
+        from fastlloyd.run.session import Session
         from fastlloyd.wire.header import clients
 
         bounds, config = setup_bounds(me), self.config
@@ -149,12 +149,12 @@ class Crowd:
         links.connect(digest, deadline_s=LIMIT_S, told=self.told)
         names = tuple(f"x{i + 1}" for i in range(FEATURES))
         points = np.random.default_rng(me.rank).uniform(-1, 1, (RECORDS, FEATURES))
-        session = start_session(
-            me,
-            config,
-            self.common,
-            OwnRecords(raw_points=points, names=names, bounds=self.common.bounds.match(names)),
+        session = Session(
+            me=me,
             everybody=clients(len(links.peers)),
+            config=config,
+            common=self.common,
+            own=OwnRecords(raw_points=points, names=names, bounds=self.common.bounds.match(names)),
             run_id=run_id,
             digest=digest,
             identity=identity,
@@ -196,7 +196,7 @@ def leave(session: Any, made: Any, *, took_part: Any, seed: bytes, **rest: Any) 
 
     transcript = yield Heard()
     yield from compare_through_server(
-        session.me, session.everybody, took_part, transcript, secret=seed, result=session.facts.run_id
+        session.me, session.everybody, took_part, transcript, secret=seed, result=session.run_id
     )
     total = session.meter.total_sent()
     sent = Sent(

@@ -37,7 +37,7 @@ from fastlloyd.run import in_memory
 from fastlloyd.run.closing import conclude
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.in_memory import run_together
-from fastlloyd.run.session import find_face, start_session
+from fastlloyd.run.session import Session, find_face
 from fastlloyd.run.vertical import OwnColumns
 from fastlloyd.wire import numbers
 from fastlloyd.wire.header import SERVER, PartyId, clients
@@ -204,8 +204,8 @@ def watch(
     ]
     roster = Roster(tuple(entries[: case.n + 1]))
 
-    def with_roster(me: PartyId, *args: Any, **more: Any) -> Any:
-        return start_session(me, *args, **{**more, "identity": IDENTITIES[me], "roster": roster})
+    def with_roster(**given: Any) -> Session:
+        return Session(**{**given, "identity": IDENTITIES[given["me"]], "roster": roster})
 
     def ideal(secret: bytes, purpose: bytes, content: bytes = b"", salt: bytes | None = None) -> bytes:
         if purpose not in ENDS:
@@ -227,7 +227,7 @@ def watch(
         digests.add(hashlib.sha256(repr(self.chains).encode()).digest())
         return AGREED
 
-    patch.setattr(in_memory, "start_session", with_roster)
+    patch.setattr(in_memory, "Session", with_roster)
     patch.setattr("fastlloyd.crypto.commitment.derive", ideal)
     patch.setattr("fastlloyd.lifecycle.same_secret.derive", ideal)
     patch.setattr(Transcript, "digest", agreed)

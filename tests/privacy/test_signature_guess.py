@@ -31,7 +31,7 @@ from fastlloyd.report.signed import SignedRecord
 from fastlloyd.run import closing, in_memory
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.in_memory import InMemory, run_together
-from fastlloyd.run.session import find_face, start_session
+from fastlloyd.run.session import Session, find_face
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.contracts import whole_run
 
@@ -94,8 +94,8 @@ def live(config: RunConfig, n: int, patch: pytest.MonkeyPatch) -> tuple[Curious,
         )
     )
 
-    def with_roster(me: PartyId, *args: Any, **more: Any) -> Any:
-        return start_session(me, *args, **{**more, "identity": identities[me], "roster": roster})
+    def with_roster(**given: Any) -> Session:
+        return Session(**{**given, "identity": identities[given["me"]], "roster": roster})
 
     def keep_noise(plan: Plan, t: int, secret: Any) -> NDArray[np.int64]:
         server.plan = plan
@@ -116,7 +116,7 @@ def live(config: RunConfig, n: int, patch: pytest.MonkeyPatch) -> tuple[Curious,
                 server.signature = bytes.fromhex(Counters.read(body, clients(n)).by_party[VICTIM].signature)
         return body
 
-    patch.setattr(in_memory, "start_session", with_roster)
+    patch.setattr(in_memory, "Session", with_roster)
     patch.setattr("fastlloyd.protocols.fastlloyd.face.draw_noise", keep_noise)
     patch.setattr(closing, "_account", keep_record)
     face = find_face(config.protocol)

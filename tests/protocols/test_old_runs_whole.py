@@ -14,7 +14,7 @@ from fastlloyd.errors import PeerError
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.registry import PROTOCOLS
 from fastlloyd.run import in_memory
-from fastlloyd.wire.header import PartyId
+from fastlloyd.run.session import Session
 from tests.contracts.whole_run import CLIENTS, config
 
 BEFORE = Release(
@@ -30,15 +30,13 @@ COUNTS = {protocol: 1 if protocol == "vertical-he" else CLIENTS.get(protocol, 2)
     ("protocol", "victim"), [(protocol, rank) for protocol, count in COUNTS.items() for rank in (1, count)]
 )
 def test_the_id_of_an_earlier_run_is_refused(protocol: str, victim: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    start = in_memory.start_session
-
-    def with_a_past(me: PartyId, *given: Any, run_id: bytes, **options: Any) -> Any:
-        session = start(me, *given, run_id=run_id, **options)
-        if me.rank == victim:
-            session.ledger.record([dataclasses.replace(BEFORE, run=run_id.hex())])
+    def with_a_past(**given: Any) -> Session:
+        session = Session(**given)
+        if session.me.rank == victim:
+            session.ledger.record([dataclasses.replace(BEFORE, run=session.run_id.hex())])
         return session
 
-    monkeypatch.setattr(in_memory, "start_session", with_a_past)
+    monkeypatch.setattr(in_memory, "Session", with_a_past)
     with pytest.raises(PeerError, match="id of an earlier run") as caught:
         in_memory.run_together(config(protocol), COUNTS[protocol])
     assert caught.value.rank == 0

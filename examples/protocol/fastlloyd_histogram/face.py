@@ -21,7 +21,7 @@ from fastlloyd.run.closing import conclude, conclude_without_result
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.horizontal import begin_client, run_server
 from fastlloyd.run.inputs import CommonInputs, fill_public, gather_horizontal, plan_inputs
-from fastlloyd.run.outcome import Claim, Outcome, Result, common_part
+from fastlloyd.run.outcome import Claim, Outcome, Result
 from fastlloyd.run.own_records import load_client
 from fastlloyd.run.promise import promise_lines, record_unit, size_conditions
 from fastlloyd.run.session import Face, Session
@@ -119,7 +119,7 @@ def take_part(session: Session) -> Party[Outcome]:
         lifetime_delta=lambda plan: plan.delta,
     )
     plan = begun.plan
-    masks = MaskGenerator((yield from begun.fresh_seed()), Ring(RING_BITS), plan.k, session.facts.run_id)
+    masks = MaskGenerator((yield from begun.fresh_seed()), Ring(RING_BITS), plan.k, session.run_id)
     yield Keep(begun.facts)
     yield from begun.start()
     result = yield from client(session.me, bins_of(own.raw_points, plan.k), plan, masks)
@@ -137,8 +137,7 @@ def take_part(session: Session) -> Party[Outcome]:
 
 def _common_part(session: Session, plan: Plan) -> Any:
     values = {key: value for key, value in plan.to_json().items() if key not in ("names", "protocol")}
-    return common_part(
-        session.facts,
+    return session.shared_entries(
         clients=plan.clients,
         masking="common",
         parameters={**values, "d": 1, "rounds": 1},

@@ -40,11 +40,9 @@ from fastlloyd.run.horizontal import begin_client, run_server
 from fastlloyd.run.inputs import plan_inputs
 from fastlloyd.run.outcome import (
     Claim,
-    Facts,
     Foreseen,
     Outcome,
     Result,
-    common_part,
 )
 from fastlloyd.run.promise import record_unit, size_conditions
 from fastlloyd.run.session import Face, Session
@@ -115,7 +113,7 @@ def serve(session: Session) -> Party[Outcome]:
         included=_included,
         relays_seed=lambda plan: plan.masking != "pairwise",
     )
-    common = _common_part(session.facts, plan, result.included)
+    common = _common_part(session, plan, result.included)
     took_part = None if plan.masking == "pairwise" else result.included[-1]
     releases = plan.all_releases()
     return (yield from conclude_without_result(session, common, releases, result.late, took_part=took_part))
@@ -204,9 +202,8 @@ def _claim(config: RunConfig, plan: Plan) -> Claim:
     )
 
 
-def _common_part(facts: Facts, plan: Plan, included: tuple[tuple[PartyId, ...], ...]) -> document.Common:
-    return common_part(
-        facts,
+def _common_part(session: Session, plan: Plan, included: tuple[tuple[PartyId, ...], ...]) -> document.Common:
+    return session.shared_entries(
         clients=plan.clients,
         masking=plan.masking,
         parameters=_parameters(plan),
@@ -220,7 +217,7 @@ def _make_result(session: Session, plan: Plan, names: tuple[str, ...], bounds: B
     left = result.centers if chosen is None else chosen
     sizes = tuple(float(size) for size in left.noisy_counts)
     return Result(
-        common=_common_part(session.facts, plan, result.included),
+        common=_common_part(session, plan, result.included),
         claim=_claim(session.config, plan),
         features=names,
         bounds=bounds,

@@ -45,7 +45,7 @@ from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.closing import conclude
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.horizontal import begin_client, run_server
-from fastlloyd.run.outcome import Claim, Foreseen, Outcome, Result, common_part
+from fastlloyd.run.outcome import Claim, Foreseen, Outcome, Result
 from fastlloyd.run.promise import CLIENT, USER, record_unit, size_conditions
 from fastlloyd.run.session import Face, Session
 from fastlloyd.wire.header import SERVER, PartyId, clients
@@ -139,7 +139,7 @@ def take_part(session: Session) -> Party[Outcome]:
     )
     plan = begun.plan
     pairs = yield from begun.agreement().pairs()
-    masks = PairwiseMasks(pairs, Ring(plan.ring_bits), 1, session.facts.run_id)
+    masks = PairwiseMasks(pairs, Ring(plan.ring_bits), 1, session.run_id)
     points = own.quantise(plan.fraction_bits)
     del own
     yield from begun.start()
@@ -171,13 +171,12 @@ def _conclude(session: Session, plan: Plan, result: ServerResult | ClientResult)
 
 def _make_result(session: Session, plan: Plan, result: ServerResult | ClientResult) -> Result:
     """Return the result that every party has at the end."""
-    facts, centers = session.facts, result.centers
+    centers = result.centers
     bounds: Bounds = session.common.bounds.match(plan.names)
     centroids = unscale(centers.exact, bounds)
     sizes = tuple(float(size) for size in centers.noisy_counts)
     return Result(
-        common=common_part(
-            facts,
+        common=session.shared_entries(
             clients=plan.clients,
             masking="pairwise",
             parameters=_parameters(plan, len(centroids)),

@@ -31,7 +31,7 @@ from fastlloyd.run.closing import conclude
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.horizontal import begin_client, run_server
 from fastlloyd.run.inputs import CommonInputs, fill_public, gather_horizontal, plan_inputs
-from fastlloyd.run.outcome import Claim, Foreseen, Outcome, Result, common_part, no_claim
+from fastlloyd.run.outcome import Claim, Foreseen, Outcome, Result, no_claim
 from fastlloyd.run.own_records import load_client
 from fastlloyd.run.session import Face, Session
 from fastlloyd.wire.header import SERVER, PartyId
@@ -146,17 +146,16 @@ def _make_result(
     session: Session, plan: Plan, centers: NDArray[np.float64], included: Sequence[Sequence[PartyId]]
 ) -> Result:
     """Return the result that every party has at the end."""
-    bounds, facts = session.common.bounds.match(plan.names), session.facts
+    bounds = session.common.bounds.match(plan.names)
     parameters = {key: value for key, value in plan.to_json().items() if key not in ("names", "protocol")}
     return Result(
-        common=common_part(
-            facts,
+        common=session.shared_entries(
             clients=plan.clients,
             masking=None,
             parameters={**parameters, "d": plan.d, "rounds": 1},
             included=included,
         ),
-        claim=_claim(facts.config, plan),
+        claim=_claim(session.config, plan),
         features=plan.names,
         bounds=bounds,
         centroids=unscale(centers, bounds),

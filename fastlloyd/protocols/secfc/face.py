@@ -39,11 +39,9 @@ from fastlloyd.run.horizontal import begin_client
 from fastlloyd.run.inputs import CommonInputs, fill_public, gather_horizontal, plan_inputs
 from fastlloyd.run.outcome import (
     Claim,
-    Facts,
     Foreseen,
     Outcome,
     Result,
-    common_part,
     no_claim,
 )
 from fastlloyd.run.own_records import load_client
@@ -162,7 +160,7 @@ def serve(session: Session) -> Party[Outcome]:
     yield from await_ready(session.everybody)
     yield Publish("setup")
     result = yield from server(plan)
-    part = _common_part(session.facts, plan, result.included)
+    part = _common_part(session, plan, result.included)
     return (yield from conclude_without_result(session, part, plan.all_releases(), result.late))
 
 
@@ -180,7 +178,7 @@ def take_part(session: Session) -> Party[Outcome]:
         bounds=bounds,
         lifetime_delta=lambda plan: automatic_delta(plan.n_total),
     )
-    plan, run_id = begun.plan, session.facts.run_id
+    plan, run_id = begun.plan, session.run_id
     seed = yield from begun.fresh_seed()
     rotation = draw_rotation(plan.d, seed=seed, run_id=run_id)
     points = rotate(own.raw_points, rotation, plan.fraction_bits)
@@ -207,10 +205,9 @@ def _claim(config: RunConfig, plan: Plan) -> Claim:
     return no_claim(_NOT_PRIVATE.format(starts=f" of {plan.starts} starts" * (plan.starts > 1)))
 
 
-def _common_part(facts: Facts, plan: Plan, included: Sequence[Sequence[PartyId]]) -> document.Common:
+def _common_part(session: Session, plan: Plan, included: Sequence[Sequence[PartyId]]) -> document.Common:
     values = {key: value for key, value in plan.to_json().items() if key not in ("names", "protocol", "sizes")}
-    return common_part(
-        facts,
+    return session.shared_entries(
         clients=plan.clients,
         masking=None,
         parameters={**values, "rounds": len(included), "needed_answers": plan.needed_answers},
@@ -220,26 +217,25 @@ def _common_part(facts: Facts, plan: Plan, included: Sequence[Sequence[PartyId]]
 
 def _make_result(session: Session, plan: Plan, names: tuple[str, ...], bounds: Bounds, result: ClientResult) -> Result:
     """Return the result that the clients have at the end."""
-    facts = session.facts
     sizes = "".join(f"{cluster},{size}\n" for cluster, size in enumerate(result.sizes.tolist()))
     return Result(
-        common=_common_part(facts, plan, result.included),
-        claim=_claim(facts.config, plan),
+        common=_common_part(session, plan, result.included),
+        claim=_claim(session.config, plan),
         features=names,
         bounds=bounds,
         centroids=None if result.centers is None else unscale(result.centers, bounds),
         noisy_sizes=None,
         noise=EXACT,
         releases=session.own_releases(),
-        evaluated=_evaluated(facts, plan, bounds, result),
+        evaluated=_evaluated(session, plan, bounds, result),
         extra={"sizes.csv": "cluster,size\n" + sizes},
     )
 
 
-def _evaluated(facts: Facts, plan: Plan, bounds: Bounds, result: ClientResult) -> NDArray[np.float64] | None:
+def _evaluated(session: Session, plan: Plan, bounds: Bounds, result: ClientResult) -> NDArray[np.float64] | None:
     """Return what is compared with a public data set: means by label, or the centres where labels have no owner."""
-    dataset, splits = facts.common.dataset, facts.common.splits
-    if not facts.config.evaluate or dataset is None or splits is None:
+    dataset, splits = session.common.dataset, session.common.splits
+    if not session.config.evaluate or dataset is None or splits is None:
         return None
     if not plan.membership:
         return _means(scale(dataset.values[np.concatenate(splits)], bounds), result.labels)

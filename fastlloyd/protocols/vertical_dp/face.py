@@ -37,7 +37,7 @@ from fastlloyd.report.signed import SignedRecord
 from fastlloyd.run.checks import accept_plan, refuse_old_run
 from fastlloyd.run.closing import conclude
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.outcome import Claim, Foreseen, Outcome, Result, common_part
+from fastlloyd.run.outcome import Claim, Foreseen, Outcome, Result
 from fastlloyd.run.promise import PERSON
 from fastlloyd.run.session import Face, Session
 from fastlloyd.run.vertical import HELP as VERTICAL_HELP
@@ -116,7 +116,7 @@ def take_part(session: Session) -> Party[Outcome]:
         plan,
         own.table.raw_ids,
         align=_alignment(session),
-        run_id=session.facts.run_id,
+        run_id=session.run_id,
         context=hashlib.sha256(session.digest + hashlib.sha256(shared).digest()).digest(),
         secret=secret,
     )
@@ -157,9 +157,8 @@ def _conclude(session: Session, plan: Plan, told: Told | None) -> Party[Outcome]
 
 def _make_result(session: Session, plan: Plan, told: Told | None) -> Result | SignedRecord:
     """Return the result that a party has at the end."""
-    facts, releases = session.facts, session.own_releases()
-    common = common_part(
-        facts,
+    releases = session.own_releases()
+    common = session.shared_entries(
         clients=plan.clients,
         masking=None,
         parameters=_parameters(plan),

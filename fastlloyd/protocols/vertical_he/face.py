@@ -51,7 +51,7 @@ from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.checks import accept_plan, refuse_old_run
 from fastlloyd.run.closing import conclude
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.outcome import Claim, Foreseen, Outcome, Result, common_part
+from fastlloyd.run.outcome import Claim, Foreseen, Outcome, Result
 from fastlloyd.run.own_records import own_workers
 from fastlloyd.run.promise import PERSON
 from fastlloyd.run.session import Face, Session
@@ -136,7 +136,7 @@ def _live(session: Session) -> Party[Outcome]:
 
 def _align(session: Session, own: OwnColumns, secret: SecretRandom) -> Party[NDArray[np.float64]]:
     """Bring the owners' records into one order; gives this party's, shape (n, d_own), scaled."""
-    common, run_id = session.common, session.facts.run_id
+    common, run_id = session.common, session.run_id
     if not isinstance(common, VerticalCommon):
         raise InternalError("a vertical protocol was set up with other public facts")
     owners = common.public.owners
@@ -219,14 +219,12 @@ def _compute(session: Session, plan: Plan, columns: NDArray[np.float64], secret:
 
 def _make_result(session: Session, plan: Plan, features: tuple[PartyFeatures, ...], result: Released) -> Result:
     """Return the result that every party has at the end: the released centres."""
-    facts = session.facts
-    run = facts.run_id.hex()
+    run = session.run_id.hex()
     planned = [dataclasses.replace(r, run=run) for r in plan.charged_releases(result.rounds)]
     releases = session.own_releases() or planned
     sizes = tuple(float(size) for size in result.state.counts)
     return Result(
-        common=common_part(
-            facts,
+        common=session.shared_entries(
             clients=plan.parties - 1,
             masking=None,
             parameters=_parameters(plan, result.rounds),

@@ -23,7 +23,7 @@ def test_a_signal_during_the_clean_up_is_outlived(tmp_path: Path, monkeypatch: p
     discard, start = ResultFiles.discard, Begun.start
 
     def interrupted(files: ResultFiles) -> None:
-        if files._facts.me == PartyId(1) and not struck:
+        if files._session.me == PartyId(1) and not struck:
             struck.append(1)
             raise Interrupted("told to stop by SIGTERM")
         discard(files)

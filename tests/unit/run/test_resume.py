@@ -43,7 +43,7 @@ def check(state: State, *, ahead: bool = True, **changes: Any) -> None:
     entries, uplinks, replies = state
     ledger = Ledger()
     ledger.record(dataclasses.replace(r, run=RUN, **changes) for r in PLAN.all_releases() if r.round in entries)
-    session: Any = SimpleNamespace(facts=SimpleNamespace(run_id=bytes.fromhex(RUN)), ledger=ledger)
+    session: Any = SimpleNamespace(run_id=bytes.fromhex(RUN), ledger=ledger)
     check_stored(session, PLAN.all_releases(), uplinks=uplinks, replies=replies, ahead=ahead)
 
 
@@ -142,7 +142,7 @@ def test_a_torn_pair_of_entries_is_what_a_crash_leaves() -> None:
     ledger = Ledger()
     first: Release = PLAN.all_releases()[0]
     ledger.record([dataclasses.replace(first, run=RUN)])
-    session: Any = SimpleNamespace(facts=SimpleNamespace(run_id=bytes.fromhex(RUN)), ledger=ledger)
+    session: Any = SimpleNamespace(run_id=bytes.fromhex(RUN), ledger=ledger)
     check_stored(session, PLAN.all_releases(), uplinks=(), replies=())
     with pytest.raises(ConfigError, match="holds round 0, but the ledger does not"):
         check_stored(session, PLAN.all_releases(), uplinks=(0,), replies=())

@@ -14,7 +14,7 @@ from fastlloyd.privacy.release import Release
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import CommonInputs
 from fastlloyd.run.machine import Host
-from fastlloyd.run.session import find_face, start_session
+from fastlloyd.run.session import Session, find_face
 from fastlloyd.wire.header import PartyId, clients
 
 REFUSED = {
@@ -50,15 +50,13 @@ def test_a_run_finds_its_own_releases_in_a_ledger_of_several_runs() -> None:
         host.settle()
     assert len(ledger.releases) == 4
     for run, releases in planned.items():
-        session = start_session(
-            me,
-            RunConfig(),
-            common,
-            None,
+        session = Session(
+            me=me,
             everybody=clients(2),
-            run_id=run,
-            digest=b"",
+            config=RunConfig(),
+            common=common,
             identity=make_identity(str(me), me.rank),
+            run_id=run,
+            ledger=ledger,
         )
-        session.ledger = ledger
         assert session.own_releases() == [dataclasses.replace(release, run=run.hex()) for release in releases]
