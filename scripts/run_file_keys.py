@@ -11,7 +11,7 @@ from pathlib import Path
 from fastlloyd.party.option import Option
 from fastlloyd.protocols.registry import PROTOCOLS
 from fastlloyd.run.config import OPTIONS
-from fastlloyd.run.session import find_face
+from fastlloyd.run.session import find_protocol
 
 PAGE = Path(__file__).parents[1] / "docs/run-file.md"
 MARK = "<!-- scripts/run_file_keys.py writes what follows -->\n"
@@ -38,7 +38,7 @@ def _tables() -> Iterator[str]:
             whose = "alike" if option.public else "shared" if option.shared else "own"
             yield f"| `{option.name}` | {value} | {whose} | {_cell(option.help)} |"
     for protocol in PROTOCOLS:
-        settings = find_face(protocol).settings_help(protocol)
+        settings = find_protocol(protocol).settings_help(protocol)
         if settings:
             yield from (f"\n## Settings of {protocol}\n", "| setting | meaning |", "|---|---|")
             yield from (f"| `{name}` | {_cell(text)} |" for name, text in settings.items())

@@ -10,16 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_layers import ADAPTERS
+
 PACKAGE = Path(__file__).parents[1] / "fastlloyd"
 PROTOCOLS = sorted(path.parent for path in PACKAGE.glob("protocols/*/__init__.py"))
 LARGE = 8
 """A folder of so many modules has a map; a protocol's has one in any case, and it covers the folders within."""
-# What parties do: every module that yields effects, and those that hold the numbers of a step. Faces are no part of an
-# algorithm.
+# What parties do: every module that yields effects, and those that hold the numbers of a step. What describes a
+# protocol is no part of an algorithm.
 ROLES = sorted(
     path
     for path in PACKAGE.glob("protocols/*/*.py")
-    if not path.stem.startswith("face")
+    if not path.name.startswith(ADAPTERS)
     and (path.stem in {"merge", "rounds"} or "from fastlloyd.party.effects import" in path.read_text("utf-8"))
 )
 # In a comment beside a statement: a docstring says where a module comes from, not what does which line.

@@ -15,7 +15,7 @@ import pytest
 import fastlloyd
 from fastlloyd.protocols.registry import PROTOCOLS, ROWS, find
 from fastlloyd.randomness import domains
-from fastlloyd.run.session import find_face
+from fastlloyd.run.session import find_protocol
 from fastlloyd.wire import numbers
 from tests.parsed import parsed
 
@@ -89,7 +89,7 @@ def test_no_protocol_is_named_outside_its_folder() -> None:
         name = path.relative_to(ROOT).as_posix()
         if not name.startswith(tuple(MAY_NAME_PROTOCOLS)):
             found = set(named_protocols(path))
-            assert not found, f"{name} names {found}: what is so of a protocol stands in its row or its face"
+            assert not found, f"{name} names {found}: what is so of a protocol stands in its row or its class"
 
 
 def test_a_named_protocol_is_found(tmp_path: Path) -> None:
@@ -102,13 +102,13 @@ def test_a_named_protocol_is_found(tmp_path: Path) -> None:
 def test_each_protocol_has_one_row_and_a_folder_with_code() -> None:
     assert len(set(PROTOCOLS)) == len(PROTOCOLS) == len(ROWS)
     for row in ROWS:
-        assert find_spec(f"{row.package}.face") is not None
+        assert find_spec(f"{row.package}.protocol") or find_spec(f"{row.package}.face")
         assert len(row.summary) <= 60
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_a_row_leads_to_what_runs_the_protocol(name: str) -> None:
-    system = find_face(name)
+    system = find_protocol(name)
     for part in ("gather", "load", "serve", "take_part", "plan_lines", "settings_help"):
         assert callable(getattr(system, part))
     assert find(name).partition == ("vertical" if "Vertical" in type_of_common(system) else "horizontal")

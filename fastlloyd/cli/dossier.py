@@ -19,7 +19,7 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import count_features
 from fastlloyd.run.promise import foresee, plan_words
 from fastlloyd.run.run_file import load_config, refuse_own_keys
-from fastlloyd.run.session import find_face
+from fastlloyd.run.session import find_protocol
 from fastlloyd.run.vertical import VerticalCommon
 
 FORMATS = ("md", "html")
@@ -83,7 +83,7 @@ def plan_run(config: RunConfig, clients: int, roster: Roster | None, *, d: int |
         Public parameters that do not fit.
     """
     config = without_records(config)
-    filled, common = find_face(config.protocol).gather(config, clients)
+    filled, common = find_protocol(config.protocol).gather(config, clients)
     bounds = common.bounds if common.dataset is None else None
     features = d if d is not None else count_features(config.columns, bounds, common.categories)
     if isinstance(common, VerticalCommon) and common.alignment.columns:

@@ -12,7 +12,7 @@ from fastlloyd.errors import EXIT_OK, ConfigError
 from fastlloyd.protocols.registry import find
 from fastlloyd.run.config import OPTIONS, RunConfig
 from fastlloyd.run.run_file import toml_value, with_values
-from fastlloyd.run.session import find_face
+from fastlloyd.run.session import find_protocol
 from fastlloyd.run.vertical import VerticalCommon
 
 _FLAGS = ("protocol", "k", "epsilon", "n_total", "masking", "min_clients", "columns")
@@ -139,7 +139,7 @@ def _run_file(given: dict[str, object], pairs: Sequence[str], *, clients: int) -
         ("state_dir", "state", f"each party's ledger over all runs{resume}; private to the party"),
         ("output", "result", "where the results go"),
     ]
-    if find_face(protocol).needs_server_data(with_values(plain, {"protocol": protocol, **tables})):
+    if find_protocol(protocol).needs_server_data(with_values(plain, {"protocol": protocol, **tables})):
         about = "FILL IN: records that the server may use and the clients may see"
         values.append(("server_data", "server.csv", about))
     values += [(name, given[name], OPTIONS[name].help) for name in ("masking", "min_clients") if name in given]
@@ -165,5 +165,5 @@ def _run_file(given: dict[str, object], pairs: Sequence[str], *, clients: int) -
         lines += [f"[{name}]", *(f"{key} = {toml_value(value)}" for key, value in table.items()), ""]
     text = "\n".join(lines)
     config = with_values(plain, tomllib.loads(text))
-    common = find_face(protocol).gather(config, clients)[1] if vertical else None
+    common = find_protocol(protocol).gather(config, clients)[1] if vertical else None
     return text, tuple(party.rank for party in common.owners) if isinstance(common, VerticalCommon) else ()

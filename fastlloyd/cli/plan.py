@@ -49,10 +49,10 @@ def main(argv: Sequence[str]) -> int:
     """Print the plan and return 0; no data is opened but a public --dataset, and no key."""
     config, arguments = parse_run_options(parser(), argv, links=False)
     from fastlloyd.report.outlook import PlanLine
-    from fastlloyd.run.session import find_face
+    from fastlloyd.run.session import find_protocol
 
     clients = _clients(config) if arguments.n is None else arguments.n - 1
-    lines = find_face(config.protocol).plan_lines(config, clients, _features(config, arguments.d))
+    lines = find_protocol(config.protocol).plan_lines(config, clients, _features(config, arguments.d))
     number = find(config.protocol).results
     version = f"version {number} of {config.protocol}; a party whose build has another one is refused"
     lines.insert(1, PlanLine("results", version))

@@ -145,11 +145,11 @@ def _protocols_help(words: Sequence[str]) -> str:
     lines = ["protocols:", *(f"  {name:<16}{summary}" for name, summary in summaries()), ""]
     if asked is None and "--help-all" not in words:
         return "\n".join([*lines, "settings of a protocol: fastlloyd run --protocol NAME --help"])
-    from fastlloyd.run.session import find_face
+    from fastlloyd.run.session import find_protocol
 
     protocol = RunConfig().protocol if asked is None else asked
     lines += [f"settings of {protocol}, for --set or in the run file's table [{protocol}]:"]
-    for name, text in find_face(protocol).settings_help(protocol).items():
+    for name, text in find_protocol(protocol).settings_help(protocol).items():
         lines += textwrap.wrap(f"{name}  {text}", 78, initial_indent="  ", subsequent_indent=" " * 8)
     return "\n".join(lines)
 

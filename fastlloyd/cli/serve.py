@@ -195,9 +195,9 @@ def _offered(name: str, config: RunConfig, keys: Keys | None) -> bytes:
 
 def _adds_up(config: RunConfig) -> bool:
     """Whether aggregators can add the clients' updates up on their way."""
-    from fastlloyd.run.session import find_face
+    from fastlloyd.run.session import find_protocol
 
-    return find_face(config.protocol).adds_up(config)
+    return find_protocol(config.protocol).adds_up(config)
 
 
 def without_records(config: RunConfig) -> RunConfig:

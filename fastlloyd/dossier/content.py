@@ -1,6 +1,6 @@
 """A dossier of one run, before it happens, from public facts alone.
 
-Each section says what documents and code prove and no more; what depends on the protocol comes from its face:
+Each section says what documents and code prove and no more; what depends on the protocol comes from its class:
 where data go and in which messages, who sees what, and the claim and the releases that it foresees.
 
 Source: docs/data-protection.md.

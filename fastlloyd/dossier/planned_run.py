@@ -13,7 +13,7 @@ from fastlloyd.run.config import VERTICAL, RunConfig
 from fastlloyd.run.inputs import CommonInputs, public_values
 from fastlloyd.run.outcome import Claim, Foreseen
 from fastlloyd.run.promise import privacy_unit
-from fastlloyd.run.session import find_face
+from fastlloyd.run.session import find_protocol
 from fastlloyd.wire.values import flatten, show_value
 
 
@@ -130,7 +130,7 @@ class PlannedRun:
     @property
     def flow(self) -> Flow | None:
         """Where data are and go; None where a protocol of another distribution does not say."""
-        return find_face(self.config.protocol).data_flow(self.config.protocol, self.facts)
+        return find_protocol(self.config.protocol).data_flow(self.config.protocol, self.facts)
 
     @property
     def sights(self) -> Sights | None:

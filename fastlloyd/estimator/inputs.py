@@ -1,6 +1,6 @@
 """What the parties of a fit are given: the configuration of a run, and each owner's part of the data.
 
-A fit is set up as a demonstration on a public data set is, which the protocol's face splits among the parties; here the
+A fit is set up as a demonstration on a public data set is, which the protocol splits among the parties; here the
 set is what the caller has, and nothing of it is read but by its owner.
 """
 
@@ -23,7 +23,7 @@ from fastlloyd.protocols.registry import find
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import CommonInputs, ServerInputs
 from fastlloyd.run.run_file import read_k
-from fastlloyd.run.session import find_face
+from fastlloyd.run.session import find_protocol
 from fastlloyd.run.vertical import VerticalCommon
 from fastlloyd.wire.header import PartyId
 
@@ -146,7 +146,7 @@ def prepare(
         if not isinstance(common, ServerInputs):
             raise ParameterError(f"server_data: expected None, since the server of {model.protocol!r} has no data")
         common = replace(common, server_values=server_points)
-    if (people := find_face(config.protocol).people(config)) is not None:
+    if (people := find_protocol(config.protocol).people(config)) is not None:
         raise ConfigError(f"{people} names a column of a file: of arrays, each is one user; leave it out")
     return Inputs(config=config, n_clients=n_clients, common=common)
 
@@ -181,7 +181,7 @@ def _gather_horizontal(
 ) -> tuple[RunConfig, CommonInputs]:
     """Return the records of each client."""
     sizes = tuple(map(len, raw_parts))
-    config, common = find_face(config.protocol).gather(replace(config, client_caps=sizes), len(sizes))
+    config, common = find_protocol(config.protocol).gather(replace(config, client_caps=sizes), len(sizes))
     splits = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
     return config, replace(common, bounds=bounds, dataset=_dataset(np.concatenate(raw_parts), bounds), splits=splits)
 
@@ -211,7 +211,7 @@ def _find_owners(config: RunConfig, parts: int) -> tuple[RunConfig, int, Vertica
     refused = ConfigError(f"{config.protocol}: expected another number of owners, got {parts}")
     for n_clients in (parts - 1, parts):
         try:
-            gathered, common = find_face(config.protocol).gather(config, n_clients)
+            gathered, common = find_protocol(config.protocol).gather(config, n_clients)
         except ConfigError as error:
             refused = error
             continue

@@ -10,14 +10,16 @@ Source: docs/adding-a-protocol.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import MISSING, dataclass, fields
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from types import FunctionType, ModuleType
+from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
 
-from fastlloyd.errors import ConfigError, did_you_mean
+from fastlloyd.errors import ConfigError, InternalError, did_you_mean
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -29,6 +31,7 @@ Partition = Literal["horizontal", "vertical"]
 _NAME = re.compile("[a-z][a-z0-9-]*")
 _ALMOST = 0.8
 """From what likeness on a function counts as one whose name is misspelled."""
+_NEW_NAMES = {"claim_of": "claim"}
 F = TypeVar("F")
 
 
@@ -41,7 +44,7 @@ class Row:
     name : str
         As in `--protocol` and run files.
     package : str
-        Python package with the module `face` (`read_face`); several protocols may share one.
+        Python package with the module `protocol` (`read_protocol`); several protocols may share one.
     partition : {'horizontal', 'vertical'}
         Whether the parties hold records of their own, or columns of the same records.
     summary : str
@@ -170,58 +173,67 @@ def find(name: str) -> Row:
     return _load(points[0])
 
 
-def read_face(name: str, kind: type[F]) -> F:
-    """Return what a protocol's face offers; no other protocol is imported.
-
-    The module `face` of its package says it as one value, `FACE`. Another distribution's may have functions of these
-    names in its place: they are put together here, once.
+def read_protocol(name: str, kind: type[F]) -> F:
+    """Return what runs a protocol: `PROTOCOL` of the module `protocol` of its package; no other protocol is imported.
 
     Parameters
     ----------
     name : str
     kind : type
-        A dataclass of functions; what has no default must be offered.
+        What it must be an instance of; of an old package, what its functions are put together to.
 
     Raises
     ------
     ConfigError
-        As for `find`; or another distribution's face cannot be imported, lacks a function, or misspells one.
+        As for `find`; or another distribution's module cannot be imported, or its `PROTOCOL` is something else.
     """
-    module = f"{find(name).package}.face"
-    if name in _BY_NAME:
-        return cast(F, import_module(module).FACE)
-    point = next(point for point in _entry_points() if point.name == name)
-    face: ModuleType = _guarded(point, lambda: import_module(module))
-    offers: Any = kind
-    return cast(F, _read_strange(point, face, offers))
+    package = find(name).package
+    point = None if name in _BY_NAME else next(point for point in _entry_points() if point.name == name)
+    if _guarded(point, lambda: find_spec(f"{package}.protocol")) is None:
+        face = _guarded(point, lambda: import_module(f"{package}.face"))
+        asked: Any = kind
+        return cast(F, _put_together(point, face, asked))
+    module: ModuleType = _guarded(point, lambda: import_module(f"{package}.protocol"))
+    offered = getattr(module, "PROTOCOL", None)
+    if not isinstance(offered, kind):
+        raise _refuse(point, f"expected {module.__name__}.PROTOCOL to be a protocol, an instance, got {offered!r}")
+    if point is not None:
+        known = {name for base in type(offered).__bases__ for name in dir(base)}
+        _refuse_misspelled(point, f"{module.__name__}.{type(offered).__name__}", vars(type(offered)), known)
+    return offered
 
 
 @cache
-def _read_strange(point: EntryPoint, module: ModuleType, kind: Any) -> Any:
-    """Return what another distribution's face offers, as `FACE` or as functions."""
-    there = vars(module)
-    if "FACE" in there:
-        if not isinstance(there["FACE"], kind):
-            raise _refuse(point, f"expected {module.__name__}.FACE to be a {kind.__name__}, got {there['FACE']!r}")
-        return there["FACE"]
-    offered = {entry.name: there[entry.name] for entry in fields(kind) if callable(there.get(entry.name))}
-    missing = [entry.name for entry in fields(kind) if entry.name not in offered]
-    lacking = [entry.name for entry in fields(kind) if entry.default is MISSING and entry.name in missing]
-    if lacking:
+def _put_together(point: EntryPoint | None, module: ModuleType, kind: Any) -> Any:
+    """Return what a package for fastlloyd 0.1 offers in its module `face`, as `FACE` or as functions."""
+    there = vars(module)["FACE"].__dict__ if hasattr(vars(module).get("FACE"), "__dict__") else vars(module)
+    known = {name for name in dir(kind) if not name.startswith("_")}
+    functions = {_NEW_NAMES.get(name, name): value for name, value in there.items() if callable(value)}
+    offered = {name: value for name, value in functions.items() if name in known}
+    if lacking := sorted(getattr(kind, "__abstractmethods__", frozenset()) - offered.keys()):
         raise _refuse(point, f"{module.__name__} has no {', '.join(lacking)}")
-    _refuse_misspelled(point, module, {entry.name for entry in fields(kind)}, missing)
-    return kind(**offered)
+    if point is not None:
+        own = {name: value for name, value in functions.items() if value.__module__ == module.__name__}
+        _refuse_misspelled(point, module.__name__, own, known)
+        warnings.warn(
+            f"{_owner(point)} adds the protocol {point.name!r} by a module 'face', which the next version of fastlloyd "
+            f"no longer reads: derive a class from fastlloyd.protocol and name an instance of it PROTOCOL in "
+            f"{module.__package__}.protocol (docs/adding-a-protocol.md)",
+            FutureWarning,
+            stacklevel=2,
+        )
+    return type(kind.__name__, (kind,), {name: staticmethod(value) for name, value in offered.items()})()
 
 
-def _refuse_misspelled(point: EntryPoint, module: ModuleType, known: set[str], missing: list[str]) -> None:
-    """Refuse a public function of the module whose name is almost one that it may offer, and does not."""
+def _refuse_misspelled(point: EntryPoint, where: str, there: Mapping[str, object], known: set[str]) -> None:
+    """Refuse a public function whose name is almost one that fastlloyd asks for, and is not there."""
     from difflib import get_close_matches
 
-    for name, value in vars(module).items():
-        if name in known or name.startswith("_") or not isinstance(value, FunctionType):
+    for name, value in there.items():
+        if name in known or name.startswith("_") or not callable(value):
             continue
-        if value.__module__ == module.__name__ and (close := get_close_matches(name, missing, n=1, cutoff=_ALMOST)):
-            why = f"{module.__name__}.{name} looks like {close[0]} misspelled: name it so, or begin it with '_'"
+        if close := get_close_matches(name, known - there.keys(), n=1, cutoff=_ALMOST):
+            why = f"{where}.{name} looks like {close[0]} misspelled: name it so, or begin it with '_'"
             raise _refuse(point, why)
 
 
@@ -276,8 +288,10 @@ def _load(point: EntryPoint) -> Row:
     return row
 
 
-def _guarded(point: EntryPoint, work: Callable[[], Any]) -> Any:
+def _guarded(point: EntryPoint | None, work: Callable[[], Any]) -> Any:
     """Import what is not this package's: whatever goes wrong is a sentence about its distribution."""
+    if point is None:
+        return work()
     try:
         return work()
     except (Exception, SystemExit) as error:
@@ -288,7 +302,10 @@ def _owner(point: EntryPoint) -> str:
     return "a distribution" if point.dist is None else f"the distribution {point.dist.name!r}"
 
 
-def _refuse(point: EntryPoint, why: str) -> ConfigError:
+def _refuse(point: EntryPoint | None, why: str) -> Exception:
+    """Return the error about another distribution; about this package it is no matter of its users."""
+    if point is None:
+        return InternalError(why)
     return ConfigError(
-        f"--protocol {point.name}: {_owner(point)} adds it as {point.value!r}, but {why}; mend or remove it"
+        f"--protocol {point.name}: {_owner(point)} adds it as {point.value!r}, but {why}; fix or remove it"
     )

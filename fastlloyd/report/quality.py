@@ -1,6 +1,6 @@
 """How much of a result is signal: what the noise leaves of what was released.
 
-A protocol's face says how much noise lies on what it released (`ResultNoise`); this module judges it, alike for every
+A protocol says how much noise lies on what it released (`ResultNoise`); this module judges it, alike for every
 protocol.
 
 Privacy: post-processing. Everything here follows from public numbers, from released values and from the known

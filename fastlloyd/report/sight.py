@@ -1,6 +1,6 @@
 """Who sees what in a run, in words, from public facts alone: for pages and for those who must approve a run.
 
-A protocol's face says what is its own (`who_sees`); the network, computers and launchers are alike for all.
+A protocol says what is special to it (`who_sees`); the network, computers and launchers are the same for all.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.protocols.registry import read_face
+from fastlloyd.protocols.registry import read_protocol
+from fastlloyd.report.flow import Flow
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -48,24 +49,27 @@ class Sights:
     together: tuple[Sight, ...]
 
 
-def says_nothing(*asked: Any) -> None:
-    """What a face offers in the place of a function that it has not."""
+class Words:
+    """What a protocol may say of a run to people, from public facts alone; `run.session.Adapter` is the rest of it."""
 
+    def who_sees(self, protocol: str, parameters: Mapping[str, Any]) -> Sights | None:
+        """Return who sees what, the network left out; `masking` is among the parameters. None: it does not say."""
+        return None
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaceWords:
-    """What a protocol's face may say of a run to people, from public facts alone; the rest of it is `run.session.Face`.
+    def about_ranges(self, protocol: str) -> str | None:
+        """Say what the ranges of sizes and centres are about; None: what the last step counted."""
+        return None
 
-    Attributes
-    ----------
-    who_sees : callable
-        From the protocol and its parameters, `masking` among them, to who sees what; None: it does not say.
-    about_ranges : callable
-        From the protocol to what the ranges of sizes and centres are about; None: what the last step counted.
-    """
+    def data_flow(self, protocol: str, facts: Mapping[str, Any]) -> Flow | None:
+        """Return where data are and go; None: it does not say.
 
-    who_sees: Callable[[str, Mapping[str, Any]], Sights | None] = says_nothing
-    about_ranges: Callable[[str], str | None] = says_nothing
+        Parameters
+        ----------
+        protocol : str
+        facts : mapping
+            The parameters of the report, with `masking`, `roster` and `align` added.
+        """
+        return None
 
 
 def who_sees(
@@ -83,7 +87,7 @@ def who_sees(
         Whether the links use a roster.
     """
     asked = {**parameters, "masking": masking}
-    found = _told(protocol, "who sees what", lambda words: words.who_sees(protocol, asked))
+    found = _ask(protocol, "who sees what", lambda words: words.who_sees(protocol, asked))
     if found is None:
         return None
     network = Sight("the network", _NETWORK_SEES, _LINKS if authenticated else _UNCHECKED)
@@ -96,14 +100,14 @@ def who_sees(
 
 
 def about_ranges(protocol: str) -> str | None:
-    """Return what the ranges of a result are about; None where the protocol has nothing of its own to say."""
-    return _told(protocol, "what its ranges are about", lambda words: words.about_ranges(protocol))
+    """Return what the ranges of a result are about; None where the protocol has nothing to add."""
+    return _ask(protocol, "what its ranges are about", lambda words: words.about_ranges(protocol))
 
 
-def _told(protocol: str, what: str, ask: Callable[[FaceWords], T | None]) -> T | None:
-    """Ask a protocol's face; None where it is not installed here, does not say, or fails to."""
+def _ask(protocol: str, what: str, ask: Callable[[Words], T | None]) -> T | None:
+    """Ask a protocol; None where it is not installed here, does not say, or fails to."""
     try:
-        return ask(read_face(protocol, FaceWords))
+        return ask(read_protocol(protocol, Words))
     except ConfigError:
         return None
     except Exception:  # of another distribution: a page without its words is better than none

@@ -8,7 +8,7 @@
 `own_rank.py`     which party this is, and how it proves it
 `horizontal.py`   set-up, plan and final exchange where clients hold records of their own
 `vertical.py`     the same where parties hold different columns
-`session.py`      what the life of one party starts from, and what a protocol's face offers
+`session.py`      what one party's run starts from, and what runs ask of a protocol
 `agreement.py`    the secrets that masks come from, fresh or stored
 `checks.py`       checks at the start of every run with a plan and a ledger
 `execute.py`      one party's run over real links; `rank.py`, the process around it

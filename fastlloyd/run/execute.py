@@ -51,7 +51,7 @@ from fastlloyd.run.inputs import CommonInputs, told
 from fastlloyd.run.machine import CostKeeper, Host
 from fastlloyd.run.outcome import Claim, Outcome
 from fastlloyd.run.own_rank import load_identity
-from fastlloyd.run.session import Face, Session, find_face
+from fastlloyd.run.session import Adapter, Session, find_protocol
 from fastlloyd.run.state import StateDir, interrupted_words, resume_words
 from fastlloyd.run.vertical import refuse_one_file
 from fastlloyd.wire.header import SERVER, clients
@@ -164,17 +164,17 @@ class _Execution:
         me, announcer, clients_ = self.transport.me, self.announcer, len(self.transport.peers)
         self.deadline_s = config.setup_deadline
         try:
-            face = find_face(config.protocol)
+            protocol = find_protocol(config.protocol)
             self.resumes = find(config.protocol).resumes
             if config.evaluate:
                 check_available()
-            config, common = face.gather(config, clients_)
+            config, common = protocol.gather(config, clients_)
             identity, roster = load_identity(config, me, clients_)
             if roster is not None:
                 announcer.names = announcer.view.names = {entry.rank: entry.name for entry in roster.entries}
             if self.approve is not None:
                 self.approve.check_public(config, common, roster)
-            stored = {} if config.state_dir is None else self._open_state(config, config.state_dir, face)
+            stored = {} if config.state_dir is None else self._open_state(config, config.state_dir, protocol)
             if announcer.one_host:
                 refuse_one_file(config, common, clients_)
             if not config.overwrite:
@@ -184,7 +184,7 @@ class _Execution:
                 everybody=clients(clients_),
                 config=config,
                 common=common,
-                own=face.load(config, common, me),
+                own=protocol.load(config, common, me),
                 identity=identity,
                 roster=roster,
                 stored=stored,
@@ -205,11 +205,11 @@ class _Execution:
             announcer.confide(f"{self.clipped} (said to the owner of these records only)")
         return None
 
-    def _open_state(self, config: RunConfig, root: str, face: Face) -> dict[str, Any]:
+    def _open_state(self, config: RunConfig, root: str, protocol: Adapter) -> dict[str, Any]:
         """Open this party's state directory and its ledger; return what is stored of the run to resume."""
         self.state = state = StateDir(root, self.transport.me, resume=config.resume)
         self.ledger = state.open_ledger()
-        state.keep_unit(config.unit or face.people(config))
+        state.keep_unit(config.unit or protocol.people(config))
         if config.review:
             Decisions(state.path)  # a damaged one is found before anything is spent
         if not config.resume:
@@ -242,7 +242,7 @@ class _Execution:
             links = SecureLinks(transport, make_identity(str(me), me.rank), None, Meter(transport.wire))
         else:
             session.meter = Meter(transport.wire)
-            if not me.is_server and not find_face(session.config.protocol).links_clients(session.config):
+            if not me.is_server and not find_protocol(session.config.protocol).links_clients(session.config):
                 linked = (SERVER,)
             if session.roster is not None:
                 certificates = {party: der for party, der in session.roster.certificates().items() if party != me}
@@ -287,7 +287,7 @@ class _Execution:
 
     def _make_files(self, session: Session) -> Files:
         """Return what this party writes its files with."""
-        if not find_face(session.config.protocol).writes_result(session.me):
+        if not find_protocol(session.config.protocol).writes_result(session.me):
             return ServerFiles(session)
         if session.config.review and self.state is not None:
             return HeldFiles(session, self.state.path)
@@ -295,11 +295,11 @@ class _Execution:
 
     def _live(self, session: Session, links: SecureLinks, files: Files) -> Outcome:
         """Drive this party's session over its links."""
-        config, face, announcer = session.config, find_face(session.config.protocol), self.announcer
+        config, protocol, announcer = session.config, find_protocol(session.config.protocol), self.announcer
 
         def hold_to_approval(planned: tuple[Release, ...], delta: float) -> None:
             if self.approve is not None:
-                self.approve.check_claim(face.claim_of(config, session.plan), planned)
+                self.approve.check_claim(protocol.claim(config, session.plan), planned)
 
         # One client of a host is enough.
         tells = announcer.own_terminal or (announcer.one_host and session.me.rank == 1)
@@ -318,7 +318,7 @@ class _Execution:
             tell=announcer.note if tells else None,
         )
         deadlines = Deadlines(setup_s=config.setup_deadline, round_s=config.deadline)
-        party = face.serve(session) if session.me.is_server else face.take_part(session)
+        party = protocol.serve(session) if session.me.is_server else protocol.take_part(session)
         driver = Driver(session.me, links, session.meter, deadlines, host)
         announcer.patience.stage = driver.awaited
         return driver.drive(party)

@@ -21,7 +21,7 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import CommonInputs
 from fastlloyd.run.machine import Host
 from fastlloyd.run.outcome import Outcome
-from fastlloyd.run.session import Session, find_face
+from fastlloyd.run.session import Session, find_protocol
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import SERVER, PartyId, clients
 
@@ -65,9 +65,9 @@ def run_together(
         The same for all parties.
     n_clients : int
     common : CommonInputs, optional
-        What is public and alike for all, in the place of what the face gathers; `config` is then as it gave it.
+        What is public and alike for all, in the place of what the protocol gathers; `config` is then as it gave it.
     owned : mapping from PartyId to object, optional
-        What the parties have, in the place of what the face loads.
+        What the parties have, in the place of what the protocol loads.
     afford : callable, optional
         Gets a party's session, the releases that it has planned, before it makes any, and the delta of a budget that is
         set with this run; raises what refuses the run.
@@ -79,15 +79,15 @@ def run_together(
     FastLloydError
         Whatever a party raises.
     """
-    face = find_face(config.protocol)
+    protocol = find_protocol(config.protocol)
     if common is None:
-        config, common = face.gather(config, n_clients)
+        config, common = protocol.gather(config, n_clients)
     run_id = os.urandom(RUN_ID_BYTES)
     digest = hashlib.sha256(run_id + common.digest(config, b"")).digest()
     everybody = (SERVER, *clients(n_clients))
     sessions = {}
     for me in everybody:
-        own = face.load(config, common, me) if owned is None else owned.get(me)
+        own = protocol.load(config, common, me) if owned is None else owned.get(me)
         identity = make_identity(str(me), me.rank)
         sessions[me] = Session(
             me=me,
@@ -108,7 +108,7 @@ def run_together(
         )
         for me, session in sessions.items()
     }
-    lives = {me: face.serve(one) if me.is_server else face.take_part(one) for me, one in sessions.items()}
+    lives = {me: protocol.serve(one) if me.is_server else protocol.take_part(one) for me, one in sessions.items()}
     meters = {me: session.meter for me, session in sessions.items()}
     outcomes = Simulation(lives, tap, hosts=hosts, meters=meters).run()
     return InMemory(

@@ -1,6 +1,6 @@
 """What a party has at the end, as values: claim, result, and what came out of the closing exchange.
 
-The protocol's face says which party has the result, and what it claims. `run/files.py` writes all of it down.
+The protocol says which party has the result, and what it claims. `run/files.py` writes all of it down.
 
 Source: docs/report.md.
 """
@@ -120,7 +120,7 @@ def no_claim(reason: str) -> Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreseen:
-    """What a run would claim and release, from public numbers alone; a face that has `foresee` returns it.
+    """What a run would claim and release, from public numbers alone.
 
     Attributes
     ----------

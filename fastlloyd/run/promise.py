@@ -13,7 +13,7 @@ from fastlloyd.protocols.registry import find
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.outcome import Foreseen
-from fastlloyd.run.session import find_face
+from fastlloyd.run.session import find_protocol
 
 ROW = "one record, which is one row of one client"
 CLIENT = "all records of one client"
@@ -42,7 +42,7 @@ def privacy_unit(config: RunConfig) -> str | None:
     ConfigError
         A setting of the protocol does not fit.
     """
-    return find_face(config.protocol).privacy_unit(config)
+    return find_protocol(config.protocol).privacy_unit(config)
 
 
 def foresee(config: RunConfig, clients: int, d: int | None) -> Foreseen | None:
@@ -53,7 +53,7 @@ def foresee(config: RunConfig, clients: int, d: int | None) -> Foreseen | None:
     ConfigError
         Public parameters that do not fit, or an unknown number of features.
     """
-    return find_face(config.protocol).foresee(config, clients, d)
+    return find_protocol(config.protocol).foresee(config, clients, d)
 
 
 def plan_words(config: RunConfig, clients: int, d: int | None) -> dict[str, str]:
@@ -66,7 +66,7 @@ def plan_words(config: RunConfig, clients: int, d: int | None) -> dict[str, str]
     ConfigError
         Public parameters that do not fit, or an unknown number of features.
     """
-    lines = find_face(config.protocol).plan_lines(replace(config, server_data=None), clients, d)
+    lines = find_protocol(config.protocol).plan_lines(replace(config, server_data=None), clients, d)
     return {line.name: line.text for line in lines if isinstance(line, PlanLine) and line.name}
 
 

@@ -1,4 +1,4 @@
-"""What the life of one party starts from, and what a protocol's face offers.
+"""One party's run, and what runs ask of a protocol.
 
 Source: docs/protocol.md, "A run from start to end".
 """
@@ -8,8 +8,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from fastlloyd.crypto.link.identity import Identity
@@ -22,11 +24,10 @@ from fastlloyd.lifecycle.sizes import setup_bounds
 from fastlloyd.net.meter import Meter
 from fastlloyd.party.effects import Allow, Identify, Party
 from fastlloyd.privacy.ledger import Ledger, Release
-from fastlloyd.protocols.registry import find, read_face
+from fastlloyd.protocols.registry import find, read_protocol
 from fastlloyd.report import document
-from fastlloyd.report.flow import Flow
 from fastlloyd.report.outlook import PlanLine
-from fastlloyd.report.sight import FaceWords, says_nothing
+from fastlloyd.report.sight import Words
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import CommonInputs
 from fastlloyd.run.outcome import Claim, Cost, Foreseen, Outcome
@@ -48,9 +49,9 @@ class Session:
         All clients.
     config : RunConfig
     common : CommonInputs
-        What the face's `gather` gave.
+        What the protocol's `gather` gave.
     own : object or None
-        What the face's `load` gave; `take_own` hands it over.
+        What the protocol's `load` gave; `take_own` hands it over.
     identity : Identity
         The key of this party's links.
     roster : Roster or None
@@ -199,74 +200,74 @@ class Session:
         )
 
 
-def _always(config: RunConfig) -> bool:
-    return True
+class Adapter(Words, ABC):
+    """What runs and commands ask of a protocol; `protocol.base` derives most of it."""
+
+    @abstractmethod
+    def gather(self, config: RunConfig, clients: int) -> tuple[RunConfig, CommonInputs]:
+        """Return the configuration with defaults filled in, and what all parties have in common, checked."""
+
+    @abstractmethod
+    def load(self, config: RunConfig, common: Any, me: PartyId) -> Any:
+        """Return what this party alone has; None: it has no records. `common` is what `gather` gave."""
+
+    @abstractmethod
+    def writes_result(self, me: PartyId) -> bool:
+        """Say whether a party can receive the result; one that cannot writes server.json."""
+
+    @abstractmethod
+    def serve(self, session: Session) -> Party[Outcome]:
+        """Run rank 0, from the first message to the last."""
+
+    @abstractmethod
+    def take_part(self, session: Session) -> Party[Outcome]:
+        """Run another rank, from the first message to the last."""
+
+    @abstractmethod
+    def plan_lines(self, config: RunConfig, clients: int, d: int | None) -> list[PlanLine]:
+        """Describe what a run would do, from public numbers alone; `d` is the number of features, where it is known."""
+
+    @abstractmethod
+    def privacy_unit(self, config: RunConfig) -> str | None:
+        """Say what neighbours differ in, as `run.promise` names it; None where nothing is private."""
+
+    @abstractmethod
+    def settings_help(self, protocol: str) -> Mapping[str, str]:
+        """Name the settings as `--set` does, PROTOCOL.NAME, and say what each is."""
+
+    def foresee(self, config: RunConfig, clients: int, d: int | None) -> Foreseen | None:
+        """Return what a run would claim and release, from public numbers alone; None: it does not say."""
+        return None
+
+    def claim(self, config: RunConfig, plan: Any) -> Claim | None:
+        """Return what a run of the agreed plan will claim; None: it does not say.
+
+        An approval is compared with it before anything is released.
+        """
+        return None
+
+    def people(self, config: RunConfig) -> str | None:
+        """Return the setting that names the column of people, as typed, where the protocol protects all their rows."""
+        return None
+
+    def links_clients(self, config: RunConfig) -> bool:
+        """Say whether clients need links to each other."""
+        return True
+
+    def adds_up(self, config: RunConfig) -> bool:
+        """Say whether aggregators may add up what clients send in a round."""
+        return False
+
+    def needs_server_data(self, config: RunConfig) -> bool:
+        """Say whether the server must bring records (`--server-data`) where the clients bring files."""
+        return False
 
 
-def _never(config: RunConfig) -> bool:
-    return False
+class Face(SimpleNamespace):
+    """What a package for fastlloyd 1 has as `FACE`: functions by name. Deprecated: derive from `fastlloyd.protocol`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Face(FaceWords):
-    """What the face of a protocol offers, as its module's `FACE`; what has a default may be left out.
-
-    Attributes
-    ----------
-    gather : callable
-        From the configuration and the number of clients to the configuration with defaults filled in, and what is
-        public and alike for all parties, checked.
-    load : callable
-        From the configuration, what `gather` gave and a party to what this party alone has; None: it has no records.
-    writes_result : callable
-        Whether a party can receive the result; one that cannot writes server.json.
-    serve : callable
-        The life of rank 0, from the first message to the last.
-    take_part : callable
-        The life of another rank.
-    plan_lines : callable
-        From the configuration, the number of clients and that of features, where it is known, to the lines of
-        what a run would do, from public numbers alone.
-    privacy_unit : callable
-        What neighbours differ in, as `run.promise` names it; None where nothing is private.
-    settings_help : callable
-        From a protocol to its settings, named as `--set` does, PROTOCOL.NAME, and what each is.
-    foresee : callable
-        From what `plan_lines` is given to claim and releases; None: it does not say them beforehand.
-    claim_of : callable
-        From the configuration and the agreed plan to what the run will claim, with which an approval is compared before
-        anything is released; None: it does not say.
-    people : callable
-        The setting that names the column of people, as typed, where the protocol itself protects all their rows.
-    links_clients : callable
-        Whether clients need links to each other.
-    adds_up : callable
-        Whether aggregators may add up what clients send in a round.
-    needs_server_data : callable
-        Whether the server must bring records of its own (`--server-data`) where the clients bring files.
-    data_flow : callable
-        From the protocol and a run's public facts (the parameters of the report, with `masking`, `roster` and `align`
-        added) to where data are and go; None: it does not say.
-    """
-
-    gather: Callable[[RunConfig, int], tuple[RunConfig, CommonInputs]]
-    load: Callable[[RunConfig, Any, PartyId], Any]
-    writes_result: Callable[[PartyId], bool]
-    serve: Callable[[Session], Party[Outcome]]
-    take_part: Callable[[Session], Party[Outcome]]
-    plan_lines: Callable[[RunConfig, int, int | None], list[PlanLine]]
-    privacy_unit: Callable[[RunConfig], str | None]
-    settings_help: Callable[[str], Mapping[str, str]]
-    foresee: Callable[[RunConfig, int, int | None], Foreseen | None] = says_nothing
-    claim_of: Callable[[RunConfig, Any], Claim | None] = says_nothing
-    people: Callable[[RunConfig], str | None] = says_nothing
-    links_clients: Callable[[RunConfig], bool] = _always
-    adds_up: Callable[[RunConfig], bool] = _never
-    needs_server_data: Callable[[RunConfig], bool] = _never
-    data_flow: Callable[[str, Mapping[str, Any]], Flow | None] = says_nothing
-
-
-def find_face(protocol: str) -> Face:
+def find_protocol(name: str) -> Adapter:
     """Import the module that runs a protocol; no other one is imported.
 
     Raises
@@ -274,4 +275,4 @@ def find_face(protocol: str) -> Face:
     ConfigError
         There is no such protocol, or the distribution that adds it is at fault.
     """
-    return read_face(protocol, Face)
+    return read_protocol(name, Adapter)  # type: ignore[type-abstract]

@@ -29,7 +29,7 @@ from fastlloyd.kmeans.stored import release
 from fastlloyd.report.files import labels_csv, write_atomic
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.own_records import load_large
-from fastlloyd.run.session import find_face
+from fastlloyd.run.session import find_protocol
 from fastlloyd.wire.header import clients
 from fastlloyd_papers.engine.machine import describe_machine
 from fastlloyd_papers.engine.quiet import begin_quietly
@@ -85,7 +85,7 @@ def read_once(points: GridPoints) -> None:
 
 def measure(folder: Path, rows: int, memory: str) -> dict[str, Any]:
     """Time one client's parts in this process, which has done nothing else."""
-    settings, common = find_face("fastlloyd-plus").gather(config(folder, rows, memory), 2)
+    settings, common = find_protocol("fastlloyd-plus").gather(config(folder, rows, memory), 2)
     seconds: dict[str, list[float]] = {}
 
     def timed(what: str, work: Callable[[], Any]) -> Any:

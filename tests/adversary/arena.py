@@ -33,7 +33,7 @@ _AFTER_S = 3.0
 _START_S = 60.0
 _WARM = (
     *("cli.serve", "cli.join", "net.tcp.hub", "net.tcp.spoke", "run.execute", "protocols.fastlloyd.face"),
-    *("protocols.feddp.face", "protocols.kfed.face", "protocols.secfc.face", "protocols.vertical_dp.face"),
+    *("protocols.feddp.face", "protocols.kfed.protocol", "protocols.secfc.face", "protocols.vertical_dp.face"),
     *("protocols.vertical_he.face", "privacy.accountant", "report.announcer"),
     *("run.inputs", "report.table", "privacy.calibration"),
 )

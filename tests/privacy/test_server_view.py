@@ -37,7 +37,7 @@ from fastlloyd.run import in_memory
 from fastlloyd.run.closing import conclude
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.in_memory import run_together
-from fastlloyd.run.session import Session, find_face
+from fastlloyd.run.session import Session, find_protocol
 from fastlloyd.run.vertical import OwnColumns
 from fastlloyd.wire import numbers
 from fastlloyd.wire.header import SERVER, PartyId, clients
@@ -196,8 +196,8 @@ def watch(
 ) -> View:
     """Run a session and keep what the server, or another viewer, received."""
     view = View()
-    face = find_face(case.protocol)
-    config, common = face.gather(case.config, case.n)
+    protocol = find_protocol(case.protocol)
+    config, common = protocol.gather(case.config, case.n)
     entries = [
         RosterEntry(one.name, "client" if party.rank else "server", party.rank, one.certificate_pem)
         for party, one in IDENTITIES.items()
@@ -242,9 +242,9 @@ def watch(
 
 def loaded(case: Case) -> dict[PartyId, Any]:
     """What the parties have of iris."""
-    face = find_face(case.protocol)
-    config, common = face.gather(case.config, case.n)
-    return {me: face.load(config, common, me) for me in (SERVER, *clients(case.n))}
+    protocol = find_protocol(case.protocol)
+    config, common = protocol.gather(case.config, case.n)
+    return {me: protocol.load(config, common, me) for me in (SERVER, *clients(case.n))}
 
 
 def neighbour(own: Any, *, remove: bool) -> Any:
@@ -318,7 +318,7 @@ def test_every_protocol_and_every_masking_is_tried() -> None:
 @functools.cache
 def masks(protocol: str, asked: str) -> str | None:
     """How a run masks that is asked to mask so; None where nothing is masked by it."""
-    foresee = find_face(protocol).foresee
+    foresee = find_protocol(protocol).foresee
     config = replace(whole_run.config(protocol), masking=asked, dataset=None, n_total=150)
     seen = None if foresee is None else foresee(config, whole_run.CLIENTS.get(protocol, 3), 4)
     return None if seen is None else seen.masking

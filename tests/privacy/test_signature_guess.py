@@ -31,7 +31,7 @@ from fastlloyd.report.signed import SignedRecord
 from fastlloyd.run import closing, in_memory
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.in_memory import InMemory, run_together
-from fastlloyd.run.session import Session, find_face
+from fastlloyd.run.session import Session, find_protocol
 from fastlloyd.wire.header import SERVER, PartyId, clients
 from tests.contracts import whole_run
 
@@ -119,9 +119,9 @@ def live(config: RunConfig, n: int, patch: pytest.MonkeyPatch) -> tuple[Curious,
     patch.setattr(in_memory, "Session", with_roster)
     patch.setattr("fastlloyd.protocols.fastlloyd.face.draw_noise", keep_noise)
     patch.setattr(closing, "_account", keep_record)
-    face = find_face(config.protocol)
-    config, common = face.gather(config, n)
-    own = {me: face.load(config, common, me) for me in (SERVER, *clients(n))}
+    protocol = find_protocol(config.protocol)
+    config, common = protocol.gather(config, n)
+    own = {me: protocol.load(config, common, me) for me in (SERVER, *clients(n))}
     ended = run_together(config, n, common=common, owned=own, tap=keep)
     return server, ended, own, common.bounds
 

@@ -11,7 +11,7 @@ from fastlloyd.run.config import RunConfig
 from fastlloyd.run.in_memory import InMemory, run_together
 from fastlloyd.run.promise import foresee
 from fastlloyd.run.run_file import with_values
-from fastlloyd.run.session import find_face
+from fastlloyd.run.session import find_protocol
 from fastlloyd.wire import numbers
 from fastlloyd.wire.header import Header, PartyId
 
@@ -94,7 +94,7 @@ def compare(config: RunConfig, values: dict[str, Any], sent: set[str], **more: A
         **config.own_settings,
         **more,
     }
-    flow = find_face(protocol).data_flow(protocol, facts)
+    flow = find_protocol(protocol).data_flow(protocol, facts)
     assert flow is not None
     numbered = {NUMBERS[number] for one in flow.sent(facts) for number in one.types}
     # The seed is for one kind of weights; the row says so.

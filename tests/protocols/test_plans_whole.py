@@ -16,13 +16,13 @@ from fastlloyd.run.in_memory import InMemory, run_together
 from fastlloyd.run.outcome import Result
 from fastlloyd.run.promise import foresee
 from fastlloyd.run.run_file import with_values
-from fastlloyd.run.session import find_face
+from fastlloyd.run.session import find_protocol
 
 IRIS: dict[str, Any] = {"dataset": "iris", "bounds": "0,10", "k": 3, "epsilon": 10.0}
 
 
 def planned(config: RunConfig, clients: int, d: int | None = None) -> str:
-    return "\n".join(map(str, find_face(config.protocol).plan_lines(config, clients, d)))
+    return "\n".join(map(str, find_protocol(config.protocol).plan_lines(config, clients, d)))
 
 
 def result_of(ended: InMemory) -> Result:

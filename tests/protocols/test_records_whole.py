@@ -18,7 +18,7 @@ from fastlloyd.dossier.markdown import to_markdown
 from fastlloyd.errors import ConfigError
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.promise import MERGED, ROW, foresee
-from fastlloyd.run.session import find_face
+from fastlloyd.run.session import find_protocol
 from tests.protocols.whole import run_whole
 
 LISTS = "feature,category,weight\nward,north,0.5\nward,south,0.5\nward,other,0\nsex,f,1\nsex,m,0\n"
@@ -135,11 +135,11 @@ def test_files_that_differ_in_public_lists_do_not_run(site: Path) -> None:
     configs = [RunConfig(**options(site, protocol="fastlloyd", per_unit=rule)) for rule in ("mean", "first")]
     (site / "others.csv").write_text(LISTS.replace("0.5", "0.4"))
     configs.append(RunConfig(**options(site, protocol="fastlloyd", categories=str(site / "others.csv"))))
-    face = find_face("fastlloyd")
-    digests = {face.gather(config, 2)[1].digest(config, b"") for config in configs}
+    protocol = find_protocol("fastlloyd")
+    digests = {protocol.gather(config, 2)[1].digest(config, b"") for config in configs}
     assert len(digests) == len(configs)
     own = RunConfig(**options(site, protocol="fastlloyd", id=None))
-    assert face.gather(own, 2)[1].digest(own, b"") in digests, "--id is each party's own"
+    assert protocol.gather(own, 2)[1].digest(own, b"") in digests, "--id is each party's own"
 
 
 def test_check_says_how_many_people_there_are(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,7 +177,7 @@ def test_the_dossier_knows_people_and_categories(site: Path) -> None:
 def test_protocols_that_have_another_unit(site: Path, more: dict[str, object], sentence: str) -> None:
     config = RunConfig(**options(site, **more))
     with pytest.raises(ConfigError, match=sentence):
-        find_face(config.protocol).gather(config, 2)
+        find_protocol(config.protocol).gather(config, 2)
 
 
 def test_options_that_do_not_go_together(site: Path) -> None:
@@ -186,4 +186,4 @@ def test_options_that_do_not_go_together(site: Path) -> None:
     with pytest.raises(ConfigError, match="--columns names 'visit'"):
         RunConfig(**options(site, columns=("age", "visit")))
     with pytest.raises(ConfigError, match="--bounds: expected a CSV file"):
-        find_face("lloyd").gather(RunConfig(**options(site, protocol="lloyd", bounds="0,1")), 2)
+        find_protocol("lloyd").gather(RunConfig(**options(site, protocol="lloyd", bounds="0,1")), 2)

@@ -8,7 +8,7 @@
 `plan.py`        what follows for one run
 `sizes.py`       the largest messages
 `reference.py`   the algorithm without messages
-`face.py`        ties the protocol to runs, data and reports, with `face_*.py`
+`protocol.py`    the class that ties it to runs, data and reports
 ===============  ==========================================================================
 
 Source: Dennis, Li, Smith, "Heterogeneity for the Win: One-Shot Federated Clustering" (2021), Algorithm 2.

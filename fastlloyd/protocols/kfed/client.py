@@ -34,13 +34,13 @@ class ClientResult:
         Scaled domain; not private.
     raw_labels : int64 array, shape (n,)
         Of its own records; stays here.
-    included : tuple of PartyId
+    included : tuple of one tuple of PartyId
         Whose centres were merged.
     """
 
     centers: NDArray[np.float64] = field(repr=False)
     raw_labels: NDArray[np.int64] = field(repr=False)
-    included: tuple[PartyId, ...]
+    included: tuple[tuple[PartyId, ...], ...]
 
 
 def client(
@@ -84,7 +84,7 @@ def client(
     yield Publish("round", {"round": 0, "rounds": 1, "clients": len(merged.included)})
     centers = merged.centers(plan.d)
     labels = assign(raw_points, round_centers(centers, plan.fraction_bits))
-    return ClientResult(centers, labels, merged.included)
+    return ClientResult(centers, labels, (merged.included,))
 
 
 def local_centers(me: PartyId, raw_points: GridPoints, plan: Plan) -> NDArray[np.float64]:

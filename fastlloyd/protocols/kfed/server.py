@@ -28,12 +28,12 @@ class ServerResult:
     ----------
     centers : float64 array, shape (k, d)
         Scaled domain; not private.
-    included : tuple of PartyId
+    included : tuple of one tuple of PartyId
     late : frozenset of PartyId
     """
 
     centers: NDArray[np.float64] = field(repr=False)
-    included: tuple[PartyId, ...]
+    included: tuple[tuple[PartyId, ...], ...]
     late: frozenset[PartyId]
 
 
@@ -71,4 +71,4 @@ def server(
     )
     reply = yield from rounds.plain(0, MessageFormat(LocalCenters, shape), MessageFormat(MergedCenters, shape), answer)
     late = frozenset(clients(plan.clients)) - frozenset(reply.included)
-    return ServerResult(reply.centers(plan.d), reply.included, late)
+    return ServerResult(reply.centers(plan.d), (reply.included,), late)

@@ -131,7 +131,7 @@ def test_a_client_that_is_late_costs_its_centres_only() -> None:
         return None if (sender.rank, header.type) == (2, LocalCenters.TYPE) else body
 
     _, results = run(parts, plan, tap=tap)
-    assert results[SERVER].included == results[PartyId(2)].included == (PartyId(1), PartyId(3))
+    assert results[SERVER].included == results[PartyId(2)].included == ((PartyId(1), PartyId(3)),)
     assert results[SERVER].late == {PartyId(2)}
     rest = dataclasses.replace(plan, clients=2)
     # The seed of a client's own clustering is bound to its rank: cluster as client 1 and 3 do.

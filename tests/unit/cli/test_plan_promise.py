@@ -12,7 +12,7 @@ from fastlloyd.errors import ConfigError
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.promise import size_conditions
 from fastlloyd.run.run_file import load_config, to_toml
-from fastlloyd.run.session import find_face
+from fastlloyd.run.session import find_protocol
 
 FEDDP = ["--protocol", "feddp", "--set", "feddp.start=sphere-packing"]
 CLIENT = [*FEDDP, "--set", "feddp.privacy_level=client"]
@@ -70,9 +70,9 @@ def test_a_run_refuses_it_before_it_starts() -> None:
     for protocol in (*DELTAS, *VERTICAL):
         settings = {"feddp": {"start": "sphere-packing"}}
         with pytest.raises(ConfigError, match="--accept-large-delta"):
-            find_face(protocol).gather(RunConfig(protocol=protocol, settings=settings, **values), 3)
+            find_protocol(protocol).gather(RunConfig(protocol=protocol, settings=settings, **values), 3)
         accepted = RunConfig(protocol=protocol, settings=settings, accept_large_delta=True, **values)
-        assert find_face(protocol).gather(accepted, 3)[1].public.delta == 0.001
+        assert find_protocol(protocol).gather(accepted, 3)[1].public.delta == 0.001
 
 
 def test_protocols_without_gaussian_noise_do_not_ask(capsys: pytest.CaptureFixture[str]) -> None:

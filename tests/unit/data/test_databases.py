@@ -24,7 +24,7 @@ from fastlloyd.data.vertical import read_vertical
 from fastlloyd.errors import ConfigError, DataError, Interrupted
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.own_records import load_large
-from fastlloyd.run.session import find_face
+from fastlloyd.run.session import find_protocol
 from fastlloyd.wire.header import PartyId
 from tests.contracts.databases import PASSWORD, Duckdb, Postgresql, Sqlite, postgresql_server
 
@@ -387,7 +387,7 @@ def test_labels_of_more_than_memory_holds_have_their_keys(tmp_path: Path) -> Non
         data=store.address, table="people", id="person_id", bounds="0,1", n_total=100_000, k=2, memory="1M",
         output=str(tmp_path),
     )  # fmt: skip
-    config, common = find_face(config.protocol).gather(config, 2)
+    config, common = find_protocol(config.protocol).gather(config, 2)
     records = load_large(config, common, PartyId(1))
     assert isinstance(records, StoredRecords)
     for _ in range(2):

@@ -24,7 +24,7 @@ from fastlloyd.protocols.fastlloyd import face, rounds
 from fastlloyd.report.files import labels_csv
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.in_memory import run_together
-from fastlloyd.run.session import find_face
+from fastlloyd.run.session import find_protocol
 from fastlloyd.wire.header import clients
 
 BOUNDS = Bounds(np.array([-5.0, -5.0]), np.array([5.0, 7.0]), ("a", "b"))
@@ -234,7 +234,7 @@ def test_a_run_has_the_result_that_it_has_in_memory(
 
 
 def test_what_a_stored_client_refuses(sites: str, tmp_path: Path) -> None:
-    face_of = find_face("lloyd")
+    face_of = find_protocol("lloyd")
 
     def load(**wanted: Any) -> object:
         settings, common = face_of.gather(config(sites, protocol="lloyd", memory="1M", **wanted), 2)

@@ -36,7 +36,7 @@ from fastlloyd.run.execute import execute
 from fastlloyd.run.inputs import public_values
 from fastlloyd.run.own_rank import OwnRank
 from fastlloyd.run.run_file import with_values
-from fastlloyd.run.session import find_face
+from fastlloyd.run.session import find_protocol
 from fastlloyd.wire.header import PartyId
 from fastlloyd.wire.values import differences, digest, flatten
 from tests.net.memory import MemoryNetwork
@@ -59,7 +59,7 @@ ROSTER = roster(IDENTITIES)
 
 
 def values(config: RunConfig, parties: Roster = ROSTER) -> dict[str, Any]:
-    filled, common = find_face(config.protocol).gather(config, len(parties.entries) - 1)
+    filled, common = find_protocol(config.protocol).gather(config, len(parties.entries) - 1)
     return public_values(filled, common, parties)
 
 
@@ -119,7 +119,7 @@ def test_another_party_or_key_is_named_and_not_the_roster_s_digest() -> None:
 
 def test_whatever_all_parties_must_have_alike_is_part_of_it() -> None:
     assert {name for name, option in OPTIONS.items() if option.public} <= VALUES.keys()
-    filled, common = find_face("fastlloyd").gather(AGREED, 2)
+    filled, common = find_protocol("fastlloyd").gather(AGREED, 2)
     elsewhere = {"resume", "public", "version", "split"}
     assert common.facts(filled, b"").keys() - VALUES.keys() == elsewhere
 

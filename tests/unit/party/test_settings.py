@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fastlloyd.errors import ConfigError
 from fastlloyd.party.settings import describe_settings, read_settings, setting
 from fastlloyd.protocols.registry import PROTOCOLS, find
-from fastlloyd.run.session import find_face
+from fastlloyd.run.session import find_protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +164,7 @@ def test_ends_belong_to_a_range_unless_they_are_open(low: int, width: int, value
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_every_protocol_explains_its_settings_and_takes_its_own_defaults(protocol: str) -> None:
     defaults = import_module(f"{find(protocol).package}.settings").Settings()
-    for path, about in find_face(protocol).settings_help(protocol).items():
+    for path, about in find_protocol(protocol).settings_help(protocol).items():
         owner, _, name = path.partition(".")
         assert about.strip() == about and "\n" not in about and len(about) > 10
         if owner == protocol:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -14,9 +13,9 @@ from fastlloyd.protocols import registry
 from fastlloyd.protocols.registry import GROUP, PROTOCOLS, ROWS, Row, find, knows, names, results_versions, summaries
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import ServerInputs
-from fastlloyd.run.session import Face, find_face
+from fastlloyd.run.session import Adapter, find_protocol
 
-MUST = [entry.name for entry in dataclasses.fields(Face) if entry.default is dataclasses.MISSING]
+MUST = sorted(Adapter.__abstractmethods__)
 ROW = "from fastlloyd.protocols.registry import Row\nROW = Row({name!r}, {package!r}, {partition!r}, 'a line')\n"
 
 
@@ -75,75 +74,91 @@ def test_a_distribution_at_fault_is_named_and_the_others_go_on(added, name: str,
     with pytest.raises(ConfigError, match=f"--protocol {name}: a distribution adds it as 'stranger:ROW', but .*{why}"):
         find(name)
     assert dict(summaries())[name].startswith("cannot be used")
-    assert dict(summaries())["kfed"].startswith("k-FED") and find_face("kfed") is not None
+    assert dict(summaries())["kfed"].startswith("k-FED") and find_protocol("kfed") is not None
 
 
 @pytest.mark.parametrize(
     ("package", "why"),
     [("stranger_missing", "it cannot be imported"), ("fastlloyd.net.link", "it cannot be imported")],
 )
-def test_a_face_that_is_not_there_is_the_distributions_fault(added, package: str, why: str) -> None:
+def test_a_module_that_is_not_there_is_the_distributions_fault(added, package: str, why: str) -> None:
     added("other", row("other", package=package))
     with pytest.raises(ConfigError, match=why):
-        find_face("other")
+        find_protocol("other")
 
 
 @pytest.fixture
-def with_face(added, tmp_path: Path):
-    """Gives what adds a protocol whose face has this source."""
+def with_module(added, tmp_path: Path):
+    """Gives what adds a protocol whose module `protocol`, or another, has this source."""
 
-    def add(source: str) -> None:
+    def add(source: str, module: str = "protocol") -> None:
         (tmp_path / "stranger_package").mkdir()
         (tmp_path / "stranger_package" / "__init__.py").write_text("")
-        (tmp_path / "stranger_package" / "face.py").write_text(source)
+        (tmp_path / "stranger_package" / f"{module}.py").write_text(source)
         added("other", row("other", package="stranger_package"))
 
     return add
+
+
+def methods(*named: str) -> str:
+    lines = "".join(f"    def {name}(self, *given): return {name!r}\n" for name in (*MUST, *named))
+    return f"from fastlloyd.run.session import Adapter\nclass Other(Adapter):\n{lines}PROTOCOL = Other()\n"
 
 
 def functions(*named: str) -> str:
     return "".join(f"def {name}(*given): return {name!r}\n" for name in (*MUST, *named))
 
 
-def test_a_face_must_offer_all(with_face) -> None:
-    with_face("def gather(): ...\ndef load(): ...\n")
-    with pytest.raises(ConfigError, match="stranger_package.face has no writes_result, serve, take_part"):
-        find_face("other")
-
-
-def test_a_face_of_functions_is_read_once_and_what_it_leaves_out_has_a_default(with_face) -> None:
-    with_face(functions("who_sees", "helper", "_links_client"))
-    face, config = find_face("other"), RunConfig()
-    assert face is find_face("other")
-    assert face.gather(config, 2) == "gather" and face.who_sees("other", {}) == "who_sees"
-    assert face.foresee(config, 2, None) is face.people(config) is face.data_flow("other", {}) is None
-    assert face.links_clients(config) and not face.adds_up(config)
-
-
-def test_a_face_may_be_one_value(with_face) -> None:
-    offered = ", ".join(f"{name}={name}" for name in MUST)
-    made = f"from fastlloyd.run.session import Face\nFACE = Face(adds_up=add, {offered})\n"
-    with_face(functions("add", "foresee") + made)
-    face = find_face("other")
-    assert face.adds_up(RunConfig()) == "add" and face.foresee(RunConfig(), 2, None) is None
+def test_a_protocol_is_one_value_and_what_it_leaves_out_has_a_default(with_module) -> None:
+    with_module(methods("who_sees", "helper", "_links_client"))
+    found, config = find_protocol("other"), RunConfig()
+    assert found is find_protocol("other")
+    assert found.gather(config, 2) == "gather" and found.who_sees("other", {}) == "who_sees"
+    assert found.foresee(config, 2, None) is found.people(config) is found.data_flow("other", {}) is None
+    assert found.links_clients(config) and not found.adds_up(config)
 
 
 @pytest.mark.parametrize(
     ("source", "why"),
     [
-        (functions("link_clients"), "stranger_package.face.link_clients looks like links_clients misspelled"),
-        (functions("data_flows"), "data_flows looks like data_flow misspelled: name it so, or begin it with '_'"),
-        ("FACE = 5\n", "expected stranger_package.face.FACE to be a Face, got 5"),
+        (methods("link_clients"), "stranger_package.protocol.Other.link_clients looks like links_clients misspelled"),
+        (methods("data_flows"), "data_flows looks like data_flow misspelled: name it so, or begin it with '_'"),
+        ("PROTOCOL = 5\n", "expected stranger_package.protocol.PROTOCOL to be a protocol, an instance, got 5"),
+        ("", "expected stranger_package.protocol.PROTOCOL to be a protocol, an instance, got None"),
+        (methods().replace("def serve", "def serves"), "Can't instantiate abstract class Other .*'?serve'?"),
     ],
 )
-def test_a_face_that_was_meant_otherwise_is_refused(with_face, source: str, why: str) -> None:
-    with_face(source)
+def test_a_protocol_that_was_meant_otherwise_is_refused(with_module, source: str, why: str) -> None:
+    with_module(source)
     with pytest.raises(ConfigError, match=why):
-        find_face("other")
+        find_protocol("other")
 
 
-def test_every_face_of_this_package_is_one_value() -> None:
-    assert all(isinstance(find_face(row.name), Face) for row in ROWS)
+@pytest.mark.parametrize("one_value", [False, True])
+def test_a_module_face_of_an_old_package_is_read_once_with_a_warning(with_module, one_value: bool) -> None:
+    offered = ", ".join(f"{name}={name}" for name in MUST)
+    made = f"from fastlloyd.run.session import Face\nFACE = Face(adds_up=add, claim_of=claim_of, {offered})\n"
+    with_module(functions("add", "claim_of", "helper") + (made if one_value else ""), "face")
+    with pytest.warns(FutureWarning, match="a distribution adds the protocol 'other' by a module 'face'.*derive a cl"):
+        found = find_protocol("other")
+    assert found is find_protocol("other") and isinstance(found, Adapter)
+    assert found.gather(RunConfig(), 2) == "gather" and found.claim(RunConfig(), None) == "claim_of"
+    assert found.foresee(RunConfig(), 2, None) is None
+    assert found.adds_up(RunConfig()) == ("add" if one_value else False)
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("def gather(): ...\ndef load(): ...\n", "stranger_package.face has no plan_lines, privacy_unit, serve"),
+        (functions("link_clients"), "stranger_package.face.link_clients looks like links_clients misspelled"),
+        ("FACE = 5\n", "stranger_package.face has no gather"),
+    ],
+)
+def test_an_old_face_that_lacks_something_is_refused(with_module, source: str, why: str) -> None:
+    with_module(source, "face")
+    with pytest.raises(ConfigError, match=why):
+        find_protocol("other")
 
 
 def test_two_of_one_name_are_refused(added) -> None:
@@ -162,7 +177,7 @@ def test_no_distribution_takes_a_name_of_this_package(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_row_says_whether_the_server_may_have_records(row: Row) -> None:
-    _, common = find_face(row.name).gather(RunConfig(protocol=row.name, dataset="iris", bounds="0,10", k=3), 3)
+    _, common = find_protocol(row.name).gather(RunConfig(protocol=row.name, dataset="iris", bounds="0,10", k=3), 3)
     assert isinstance(common, ServerInputs) == row.server_data
 
 
@@ -170,7 +185,7 @@ def test_a_row_says_whether_the_server_may_have_records(row: Row) -> None:
 def test_a_row_says_whether_a_run_can_be_resumed(row: Row) -> None:
     config = RunConfig(protocol=row.name, dataset="iris", bounds="0,10", k=3, state_dir="state", resume=True)
     if row.resumes:
-        find_face(row.name).gather(config, 5)
+        find_protocol(row.name).gather(config, 5)
     else:
         with pytest.raises(ConfigError, match="--resume: "):
-            find_face(row.name).gather(config, 5)
+            find_protocol(row.name).gather(config, 5)

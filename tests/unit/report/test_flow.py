@@ -10,14 +10,14 @@ import pytest
 
 from fastlloyd.protocols.registry import PROTOCOLS
 from fastlloyd.report.flow import Flow
-from fastlloyd.run.session import find_face
+from fastlloyd.run.session import find_protocol
 from fastlloyd.wire import numbers
 
 DOCS = Path(__file__).parents[3] / "docs"
 
 
 def flow(protocol: str, facts: dict[str, Any]) -> Flow:
-    found = find_face(protocol).data_flow(protocol, facts)
+    found = find_protocol(protocol).data_flow(protocol, facts)
     assert found is not None
     return found
 

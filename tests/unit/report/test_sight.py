@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fastlloyd.protocols.registry import PROTOCOLS
-from fastlloyd.report.sight import FaceWords, Sights, about_ranges, who_sees
+from fastlloyd.report.sight import Sights, Words, about_ranges, who_sees
 
 
 def sights(protocol, parameters=(), **known) -> Sights:
@@ -58,17 +58,17 @@ def test_a_protocol_of_another_distribution_has_no_words_here():
 def test_only_ranges_that_are_not_of_the_last_step_have_words_of_their_own(monkeypatch):
     assert [name for name in PROTOCOLS if about_ranges(name)] == ["fastlloyd-plus"]
     assert about_ranges("histogram") is None
-    monkeypatch.setattr(
-        "fastlloyd.report.sight.read_face", lambda *_: FaceWords(about_ranges=lambda name: f"of {name}")
-    )
+    ranges = type("Ranges", (Words,), {"about_ranges": lambda self, name: f"of {name}"})
+    monkeypatch.setattr("fastlloyd.report.sight.read_protocol", lambda *_: ranges())
     assert about_ranges("histogram") == "of histogram"
 
 
 def test_words_that_fail_are_left_out(monkeypatch, caplog):
-    def who_sees_(protocol, parameters):
-        raise KeyError("bins")
+    class Failing(Words):
+        def who_sees(self, protocol, parameters):
+            raise KeyError("bins")
 
-    monkeypatch.setattr("fastlloyd.report.sight.read_face", lambda *_: FaceWords(who_sees=who_sees_))
+    monkeypatch.setattr("fastlloyd.report.sight.read_protocol", lambda *_: Failing())
     assert who_sees("histogram", {}) is None
     assert "histogram cannot say who sees what" in caplog.text
 

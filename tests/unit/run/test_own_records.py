@@ -15,7 +15,7 @@ from fastlloyd.protocols.registry import find, names
 from fastlloyd.run import own_records
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.own_records import machine_memory, own_memory, own_threads
-from fastlloyd.run.session import find_face
+from fastlloyd.run.session import find_protocol
 from fastlloyd.wire.header import PartyId
 
 
@@ -116,14 +116,14 @@ def test_an_owner_hears_of_columns_that_its_bounds_cannot_be_meant_for(
         output=str(tmp_path / "out"),
         settings={"feddp": {"start": "private"}} if protocol == "feddp" else {},
     )
-    face = find_face(protocol)
-    config, common = face.gather(config, 3)
+    found = find_protocol(protocol)
+    config, common = found.gather(config, 3)
     values = np.random.default_rng(0).uniform([0.0, 2000.0], [100.0, 9000.0], (60_000 if memory else 20, 2))
     for factor, words in ((1.0, "more than half of the values of cost would be clipped"), (0.01, "")):
         columns = np.column_stack([np.arange(len(values)), values * [1.0, factor]])[:, 0 if vertical else 1 :]
         header = "id,age,cost" if vertical else "age,cost"
         np.savetxt(tmp_path / "own_1.csv", columns, "%.2f", ",", header=header, comments="")
-        own = face.load(config, common, PartyId(1))
+        own = found.load(config, common, PartyId(1))
         assert isinstance(own, StoredRecords) == (memory is not None)
         assert own.clipped.startswith(words) and bool(own.clipped) == bool(words)
         assert "clipped" not in repr(own)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,9 +9,9 @@ import pytest
 from fastlloyd.report.outlook import PlanLine
 from fastlloyd.run import promise
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.session import find_face
+from fastlloyd.run.session import find_protocol
 
-CONFIG = RunConfig(data="x.csv", bounds="-1,1", n_total=200, k=3)
+CONFIG = RunConfig(protocol="kfed", data="x.csv", bounds="-1,1", n_total=200, k=3)
 
 
 @pytest.mark.parametrize(
@@ -28,6 +27,5 @@ CONFIG = RunConfig(data="x.csv", bounds="-1,1", n_total=200, k=3)
 def test_only_named_lines_are_asked_for_by_name(
     lines: list[Any], words: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    face = replace(find_face("fastlloyd"), plan_lines=lambda config, clients, d: lines)
-    monkeypatch.setattr(promise, "find_face", lambda protocol: face)
+    monkeypatch.setattr(type(find_protocol("kfed")), "plan_lines", lambda self, config, clients, d: lines)
     assert promise.plan_words(CONFIG, 2, 2) == words

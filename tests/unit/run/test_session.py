@@ -14,7 +14,7 @@ from fastlloyd.privacy.release import Release
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import CommonInputs
 from fastlloyd.run.machine import Host
-from fastlloyd.run.session import Session, find_face
+from fastlloyd.run.session import Session, find_protocol
 from fastlloyd.wire.header import PartyId, clients
 
 REFUSED = {
@@ -29,7 +29,7 @@ REFUSED = {
 def test_a_run_that_cannot_go_on_says_so(protocol: str, sentence: str) -> None:
     config = RunConfig(protocol=protocol, dataset="iris", k=3, bounds="0,10", resume=True, state_dir="s")
     with pytest.raises(ConfigError, match=f"^--resume: {sentence}") as caught:
-        find_face(protocol).gather(config, 2)
+        find_protocol(protocol).gather(config, 2)
     assert caught.value.reason is Reason.RESUME
 
 

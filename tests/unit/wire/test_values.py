@@ -11,7 +11,7 @@ from fastlloyd.protocols.registry import find, names
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import told
 from fastlloyd.run.run_file import with_values
-from fastlloyd.run.session import find_face
+from fastlloyd.run.session import find_protocol
 from fastlloyd.wire.values import COMPARE, MOST_TOLD_BYTES, explain
 
 PUBLIC: dict[str, Any] = {"data": "own.csv", "bounds": "0,10", "n_total": 150, "k": 3}
@@ -19,7 +19,7 @@ PUBLIC: dict[str, Any] = {"data": "own.csv", "bounds": "0,10", "n_total": 150, "
 
 def text(**changed: Any) -> bytes:
     config = with_values(RunConfig(**PUBLIC), changed)
-    return told(*find_face(config.protocol).gather(config, 3), None)
+    return told(*find_protocol(config.protocol).gather(config, 3), None)
 
 
 OWN = text()

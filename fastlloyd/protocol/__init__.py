@@ -1,0 +1,9 @@
+"""What a protocol is made of: a class that says what is special about it, on a base that derives the rest.
+
+=================  ==============================================================================================
+`base.py`          `Protocol`: claim, foresight, plan lines and the common part of the report, for every protocol
+`horizontal.py`    `Horizontal`: clients that hold records; the session of server and client, from hello to result
+=================  ==============================================================================================
+
+Source: docs/adding-a-protocol.md.
+"""

@@ -1,0 +1,176 @@
+"""The base of every protocol: what runs, commands and pages ask, derived from the plan and the claim.
+
+A protocol of a package is one instance of a class, named `PROTOCOL` in its module `protocol`. The class says what is
+special; whatever follows from its plan, its claim and its settings stands here, once.
+
+Source: docs/adding-a-protocol.md.
+"""
+
+from __future__ import annotations
+
+import typing
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+from fastlloyd.party.settings import describe_settings
+from fastlloyd.privacy.accountant import spent
+from fastlloyd.privacy.release import Release
+from fastlloyd.report import document
+from fastlloyd.report.expected import Expected
+from fastlloyd.report.outlook import PlanLine
+from fastlloyd.report.unit import format_count
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.outcome import Claim, Foreseen, no_claim
+from fastlloyd.run.promise import promise_lines, record_unit, size_conditions
+from fastlloyd.run.session import Adapter, Session
+from fastlloyd.wire.header import PartyId
+
+
+class AgreedPlan(typing.Protocol):
+    """What every plan has: what all parties of a run agree on."""
+
+    @property
+    def clients(self) -> int:
+        """How many clients take part."""
+
+    def all_releases(self) -> tuple[Release, ...]:
+        """Return the releases of all rounds."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+
+
+P = TypeVar("P", bound=AgreedPlan)
+
+
+class Protocol(Adapter, Generic[P]):
+    """A protocol: how it plans, runs and describes itself.
+
+    Attributes
+    ----------
+    settings : type or None
+        The dataclass of its settings (`party.settings.setting`); None: it has none.
+    not_private : str
+        Why a run protects nobody's record; empty for a protocol with noise.
+    against : str
+        From whom the claim protects.
+    unreported : tuple of str
+        Fields of the plan that the report does not repeat among the parameters.
+    """
+
+    settings: ClassVar[type | None] = None
+    not_private: ClassVar[str] = ""
+    against: ClassVar[str] = ""
+    unreported: ClassVar[tuple[str, ...]] = ("names", "protocol", "rounds")
+
+    @abstractmethod
+    def planned(self, config: RunConfig, clients: int, d: int | None) -> P:
+        """Return the plan of a run that is only planned, from public numbers alone.
+
+        Raises
+        ------
+        ConfigError
+            Public parameters that do not fit, or an unknown number of features.
+        """
+
+    # What a run promises.
+
+    def privacy_unit(self, config: RunConfig) -> str | None:
+        """Say what neighbours differ in: one record by default; None where nothing is private."""
+        return None if self.not_private else record_unit(config)
+
+    def claim(self, config: RunConfig, plan: P) -> Claim:
+        """Return what a run of the agreed plan will claim: its epsilon and delta, or that nothing is promised."""
+        if self.not_private:
+            return no_claim(self.not_private)
+        promised: Any = plan
+        return Claim(
+            epsilon=promised.epsilon,
+            delta=promised.delta,
+            against=self.against,
+            unit=self.privacy_unit(config),
+            conditions=size_conditions(config),
+        )
+
+    def expected(self, config: RunConfig, plan: P) -> Expected | None:
+        """Say what noise to expect on the result, from public numbers alone; None where there is none."""
+        return None
+
+    def assumed(self, config: RunConfig, clients: int, d: int | None) -> str:
+        """Say what a plan assumes because it is not known before the run; empty: nothing."""
+        return ""
+
+    def foresee(self, config: RunConfig, clients: int, d: int | None) -> Foreseen:
+        """Return what a run would claim and release, from public numbers alone."""
+        plan = self.planned(config, clients, d)
+        return Foreseen(
+            claim=self.claim(config, plan),
+            releases=plan.all_releases(),
+            parameters=plan.to_json(),
+            masking=self.masking(plan),
+            note=self.assumed(config, clients, d),
+            expected=self.expected(config, plan),
+        )
+
+    # What a plan says to people.
+
+    def plan_lines(self, config: RunConfig, clients: int, d: int | None) -> list[PlanLine]:
+        """Describe what a run would do, from public numbers alone."""
+        plan = self.planned(config, clients, d)
+        return [self.size_line(plan), *self.cost_lines(config, plan), *self.privacy_lines(config, plan)]
+
+    def size_line(self, plan: P) -> PlanLine:
+        """Say how many records, features, clusters and clients a run has."""
+        sizes: Any = plan
+        return PlanLine(
+            sizes.protocol,
+            f"{format_count(sizes.n_total, 'record')} at most, {format_count(sizes.d, 'feature')}, "
+            f"{format_count(sizes.k, 'cluster')}, {format_count(plan.clients, 'client')}",
+        )
+
+    def cost_lines(self, config: RunConfig, plan: P) -> list[PlanLine]:
+        """Say what a run takes: rounds, bytes, whatever else is worth knowing."""
+        return []
+
+    def privacy_lines(self, config: RunConfig, plan: P) -> list[PlanLine]:
+        """Say what a run promises, and what noise to expect for it."""
+        claim, sizes = self.claim(config, plan), typing.cast(Any, plan)
+        if not claim.private:
+            return [PlanLine("privacy", f"none; {claim.not_private_reason}")]
+        epsilon = f"epsilon {spent(plan.all_releases(), claim.delta):.6g} of {claim.epsilon:g}"
+        delta = f"delta {claim.delta:.3g}" if claim.delta else "pure"
+        return [
+            PlanLine("privacy", f"{epsilon}, {delta}, {claim.neighbours}"),
+            *promise_lines(config, delta=claim.delta, n_total=sizes.n_total),
+            *self.outlook(config, plan),
+        ]
+
+    def outlook(self, config: RunConfig, plan: P) -> list[PlanLine]:
+        """Say what noise to expect on the result, if that is known."""
+        expected = self.expected(config, plan)
+        return [] if expected is None else [PlanLine("expected", expected.sentence)]
+
+    def settings_help(self, protocol: str) -> Mapping[str, str]:
+        """Name the settings, and say what each is."""
+        return {} if self.settings is None else describe_settings(self.settings, protocol)
+
+    # What the report says.
+
+    def masking(self, plan: P) -> str | None:
+        """Return how vectors are masked: 'common', 'pairwise', or None where nothing is."""
+        return getattr(plan, "masking", None)
+
+    def parameters(self, plan: P, rounds: int) -> dict[str, Any]:
+        """Return the public parameters for the report, the same for all parties: they sign them."""
+        values = {name: value for name, value in plan.to_json().items() if name not in self.unreported}
+        return {**values, "rounds": rounds}
+
+    def common(self, session: Session, plan: P, included: Sequence[Sequence[PartyId]]) -> document.Common:
+        """Return what the reports of all parties have in common; `included` names the clients of each round."""
+        return session.shared_entries(
+            clients=plan.clients,
+            masking=self.masking(plan),
+            parameters=self.parameters(plan, len(included)),
+            included=included,
+        )

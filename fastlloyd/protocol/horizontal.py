@@ -1,0 +1,279 @@
+"""The base of protocols whose clients hold records: the session of server and client, from hello to result.
+
+::
+
+    server                                       client
+      run_server: hello, plan        <------>      begin_client: hello, plan, checks, budget
+                                                   points: its records on the grid
+      agreement through the server   <------>      agree: secrets that masks come from
+      play_server                    <------>      play_client
+      conclude                       <------>      conclude
+
+A protocol says what stands in its plan, what its rounds do, and what its result is made of.
+
+Source: docs/protocol.md, "A run from start to end".
+"""
+
+from __future__ import annotations
+
+import typing
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastlloyd.data.bounds import unscale
+from fastlloyd.data.records import ClientRecords
+from fastlloyd.party.effects import Keep, Party
+from fastlloyd.party.message_bounds import MessageBounds
+from fastlloyd.party.stored import StoredRounds
+from fastlloyd.privacy.delta import automatic_delta
+from fastlloyd.protocol.base import Protocol
+from fastlloyd.run.closing import conclude, conclude_without_result
+from fastlloyd.run.config import RunConfig
+from fastlloyd.run.horizontal import Begun, HorizontalPlan, ServerEnd, begin_client, run_server
+from fastlloyd.run.inputs import CommonInputs, fill_public, gather_horizontal, plan_inputs
+from fastlloyd.run.outcome import Outcome, Result
+from fastlloyd.run.own_records import load_client
+from fastlloyd.run.session import Session
+from fastlloyd.wire.header import SERVER, PartyId
+
+
+class RoundsEnd(typing.Protocol):
+    """What both have after the last round."""
+
+    @property
+    def included(self) -> Sequence[tuple[PartyId, ...]]:
+        """Per round, the clients whose uplinks were in it."""
+
+
+class ServerRoundsEnd(RoundsEnd, ServerEnd, typing.Protocol):
+    """What the server has after the last round."""
+
+
+class ClientEnd(RoundsEnd, typing.Protocol):
+    """What a client has after the last round."""
+
+    @property
+    def raw_labels(self) -> NDArray[np.int64]:
+        """Of its own records, shape (n,)."""
+
+
+H = TypeVar("H", bound=HorizontalPlan)
+
+
+class Horizontal(Protocol[H]):
+    """A protocol whose clients hold records.
+
+    Attributes
+    ----------
+    plan_type, public_type : type
+        Of the plan, and of the public parameters that it is made from.
+    records_ahead : bool
+        Whether a client records the next round's releases as soon as it has sent its uplink (`lifecycle.rounds.Ahead`).
+    server_has_result : bool
+        Whether the server receives the result, too; else the clients alone do.
+    """
+
+    plan_type: ClassVar[type[Any]]
+    public_type: ClassVar[type[Any]]
+    records_ahead: ClassVar[bool] = False
+    server_has_result: ClassVar[bool] = False
+
+    # What a protocol says.
+
+    @abstractmethod
+    def make_plan(self, public: Any, names: tuple[str, ...]) -> H:
+        """Make the plan of a run from the public parameters and the features' names; run by the server."""
+
+    @abstractmethod
+    def check_plan(self, plan: H, public: Any, names: tuple[str, ...]) -> object:
+        """Check the server's plan against a client's own configuration.
+
+        Raises
+        ------
+        ValueError
+            The plan differs, or spends more than was agreed: the server is at fault.
+        """
+
+    @abstractmethod
+    def bounds(self, plan: H) -> MessageBounds:
+        """Return the bounds of what a peer may send once the plan is known."""
+
+    @abstractmethod
+    def included(self, plan: H, t: int, reply: bytes) -> Sequence[PartyId]:
+        """Name the clients whose uplinks are in the stored reply of round t."""
+
+    @abstractmethod
+    def play_server(
+        self, session: Session, plan: H, stored: Mapping[int, bytes], rounds_done: Mapping[PartyId, int]
+    ) -> Party[ServerRoundsEnd]:
+        """Play the server's rounds; on resume with the replies that are stored and what each client has accepted."""
+
+    @abstractmethod
+    def play_client(self, session: Session, plan: H, points: Any, secrets: Any, stored: StoredRounds) -> Party[Any]:
+        """Play a client's rounds with its records and secrets; gives a `ClientEnd`."""
+
+    @abstractmethod
+    def result(self, session: Session, plan: H, end: Any) -> Result:
+        """Return the result that this party has at the end, by `make_result`."""
+
+    # What it may say otherwise.
+
+    def public_parameters(self, config: RunConfig, clients: int, n_total: int, k: int) -> Any:
+        """Return the public parameters of a run: what is configured by the names of their fields.
+
+        Raises
+        ------
+        ConfigError
+            Any that does not fit.
+        """
+        return fill_public(self.public_type, config, clients=clients, k=k, n_total=n_total)
+
+    def points(self, own: ClientRecords, plan: H) -> Any:
+        """Return a client's records as its rounds take them: on the grid of the plan."""
+        grid: Any = plan
+        return own.quantise(grid.fraction_bits)
+
+    def agree(self, session: Session, begun: Begun[H]) -> Party[tuple[Any, bytes | None]]:
+        """Agree with the other clients on secrets; gives them, and the seed that all clients share if there is one.
+
+        By default there are none, and what a resume compares is kept.
+        """
+        yield Keep(begun.facts)
+        return None, None
+
+    def relays_seed(self, plan: H) -> bool:
+        """Say whether the clients agree on a common seed through the server, and compare through it at the end."""
+        return False
+
+    def lifetime_delta(self, plan: H) -> float:
+        """Return the delta at which a ledger over many runs is read: the run's, or the default where it has none."""
+        numbers: Any = plan
+        return getattr(numbers, "delta", 0.0) or automatic_delta(numbers.n_total)
+
+    # What follows.
+
+    def gather(self, config: RunConfig, clients: int) -> tuple[RunConfig, CommonInputs]:
+        """Check what is public and the same for all parties."""
+        return gather_horizontal(config, clients, self.public_parameters)
+
+    def load(self, config: RunConfig, common: CommonInputs, me: PartyId) -> ClientRecords | None:
+        """Load a client's own records; the server has none."""
+        return load_client(config, common, me)
+
+    def writes_result(self, me: PartyId) -> bool:
+        """Say whether this party can receive the result."""
+        return self.server_has_result or not me.is_server
+
+    def planned(self, config: RunConfig, clients: int, d: int | None) -> H:
+        """Return the plan of a run that is only planned, from public numbers alone."""
+        public, d = plan_inputs(config, clients, d, self.public_parameters)
+        return self.make_plan(public, tuple(f"x{i + 1}" for i in range(d)))
+
+    def serve(self, session: Session) -> Party[Outcome]:
+        """Run the server."""
+        public = session.common.public
+        plan, end = yield from run_server(
+            session,
+            kind=self.plan_type,
+            make=lambda announced: self.make_plan(public, announced.names),
+            bounds=self.bounds,
+            play=lambda plan, stored, done: self.play_server(session, plan, stored, done),
+            included=self.included,
+            relays_seed=self.relays_seed,
+        )
+        present = end.included[-1]
+        if self.server_has_result:
+            made = self.result(session, plan, end)
+            return (
+                yield from conclude(session, made, took_part=present, writers=self._writers(present), late=end.late)
+            )
+        return (
+            yield from conclude_without_result(
+                session,
+                self.common(session, plan, end.included),
+                plan.all_releases(),
+                end.late,
+                took_part=present if self.relays_seed(plan) else None,
+            )
+        )
+
+    def take_part(self, session: Session) -> Party[Outcome]:
+        """Run a client."""
+        own = session.take_own(ClientRecords)  # type: ignore[type-abstract]  # in memory or in a file
+        public, names = session.common.public, own.names
+        begun = yield from begin_client(
+            session,
+            own,
+            kind=self.plan_type,
+            check=lambda plan: self.check_plan(plan, public, names),
+            bounds=self.bounds,
+            lifetime_delta=self.lifetime_delta,
+            ahead=self.records_ahead,
+        )
+        plan: H = begun.plan
+        secrets, seed = yield from self.agree(session, begun)
+        points = self.points(own, plan)
+        del own  # the scaled copy is no longer needed
+        yield from begun.start()
+        end: ClientEnd = yield from self.play_client(session, plan, points, secrets, begun.stored)
+        present = end.included[-1]
+        made = self.result(session, plan, end)
+        return (
+            yield from conclude(
+                session,
+                made,
+                took_part=present,
+                writers=self._writers(present),
+                raw_labels=end.raw_labels,
+                seed=seed,
+            )
+        )
+
+    def make_result(
+        self,
+        session: Session,
+        plan: H,
+        included: Sequence[tuple[PartyId, ...]],
+        *,
+        centers: NDArray[np.float64],
+        sizes: NDArray[np.float64] | None = None,
+        **more: Any,
+    ) -> Result:
+        """Return the result of a run.
+
+        Parameters
+        ----------
+        session : Session
+        plan : Plan
+        included : sequence of tuples of PartyId
+            Per round, who was in it.
+        centers : float64 array, shape (k, d)
+            Scaled domain; released.
+        sizes : float64 array, shape (k,), optional
+            Noisy sizes; released.
+        more : object
+            Other fields of `Result`: `noise` above all.
+        """
+        described: Any = plan
+        bounds = session.common.bounds.match(described.names)
+        return Result(
+            **{
+                "common": self.common(session, plan, included),
+                "claim": self.claim(session.config, plan),
+                "features": described.names,
+                "bounds": bounds,
+                "centroids": unscale(centers, bounds),
+                "noisy_sizes": None if sizes is None else tuple(map(float, sizes)),
+                "releases": session.own_releases(),
+                "evaluated": centers,
+                **more,
+            }
+        )
+
+    def _writers(self, present: tuple[PartyId, ...]) -> tuple[PartyId, ...]:
+        """Return the parties that may write the shared files."""
+        return (SERVER, *present) if self.server_has_result else present
