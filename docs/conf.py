@@ -43,6 +43,7 @@ nitpicky = True
 nitpick_ignore_regex = [("py:.*", r".*")]
 
 myst_heading_anchors = 4
+myst_enable_extensions = ["html_image"]  # the README gives its picture a width
 nb_execution_mode = "off"  # a test runs the notebook and compares its output
 
 highlight_language = "none"  # a block without a language shows output
