@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from fastlloyd.cli.report import verify
+from fastlloyd.dossier.verify import verify
 from fastlloyd.errors import EXIT_INPUT, EXIT_OK, ConfigError
 from fastlloyd.report.document import load
 

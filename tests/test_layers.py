@@ -115,6 +115,17 @@ def test_no_file_imports_in_a_circle() -> None:
         pytest.fail(f"these files import each other: {' -> '.join(error.args[1])}")
 
 
+def test_no_command_is_imported_by_another() -> None:
+    """A command parses, calls and prints: what two of them do, or something else does too, stands below."""
+    shared = {"fastlloyd.cli", "fastlloyd.cli.options", "fastlloyd.cli.arguments", "fastlloyd.cli.consent"}
+    doors = {"fastlloyd.__main__", "fastlloyd.client", "fastlloyd.server"}
+    for module, path in MODULES.items():
+        for other in imports(path):
+            if room(other) == "cli" and other.startswith("fastlloyd"):
+                assert room(module) == "cli" or module in doors, f"{module} imports {other}: move what it needs down"
+                assert other in shared, f"{module} imports the command {other}: move what both need down"
+
+
 def test_no_protocol_imports_another() -> None:
     for module, path in MODULES.items():
         own = module.split(".")[2:3] if room(module) == "protocols/NAME" else []

@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nvflare.collab import collab
 from nvflare.collab.runtime.cell_dispatcher import CellDispatcher
 
-from fastlloyd.cli.join import approved
-from fastlloyd.cli.serve import approved_by_all, without_records
 from fastlloyd.crypto.link.roster import Roster
+from fastlloyd.dossier.approval import approved, approved_by_all
 from fastlloyd.errors import EXIT_BUG, Aborted, ConfigError, FastLloydError, InternalError, name_some
 from fastlloyd.net.calls import BEAT_S, CLOSE_S, CallTransport
 from fastlloyd.net.link.control import Ending
@@ -33,7 +32,7 @@ from fastlloyd.report.lines import Journal
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.own_rank import find_own_rank
 from fastlloyd.run.rank import carry_out, limit_threads, start_log
-from fastlloyd.run.run_file import load_config, refuse_own_keys
+from fastlloyd.run.run_file import load_config, refuse_own_keys, without_records
 from fastlloyd.supervise.offers import NAME, SUFFIX
 from fastlloyd.wire.header import SERVER, PartyId, clients
 

@@ -3,15 +3,16 @@
 ==========================  ============================================================================================
 `choose.py`, `init.py`      before a run: which protocol, and its run file
 `keygen.py`, `roster.py`    who takes part
-`plan.py`, `check.py`       what a run would do; what is wrong with one party's records, and `check_key.py` with its key
+`plan.py`, `check.py`       what a run would do; what is wrong with one party's records and its key
 `dossier.py`, `agree.py`    what officers need to know, and a site's approval
 `run.py`                    all ranks of a run, supervised
-`serve.py`, `join.py`       a run over one open port; `aggregate.py`, a server between; `site.py`, a client that stays
+`serve.py`, `join.py`       a run over one open port; `site.py`, a client that stays
 `release.py`, `discard.py`  what becomes of a result that waits
 `report.py`, `label.py`     a finished run again; labels for new records
 `bench.py`, `datasets.py`   the papers' figures, by the distribution in `papers/`; public sets
 `doctor.py`                 what is wrong with this environment; `completion.py`, for shells
-`options.py`                the flags of a run; `arguments.py`, what subcommands need to read theirs
+`options.py`                the flags of a run; `arguments.py`, what subcommands need to read theirs; `consent.py`, the
+                            question that `agree` and `site` ask
 ==========================  ============================================================================================
 """
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Sequence
+from types import ModuleType
 
 from fastlloyd.errors import ConfigError
+
+GROUP = "fastlloyd.commands"
+"""Entry points of this group lead to the module that carries out the command of that name."""
 
 
 def join_negative_values(argv: Sequence[str], options: Collection[str]) -> list[str]:
@@ -71,3 +75,32 @@ def ask(question: str, refused: str) -> None:
 def _is_negative(value: str) -> bool:
     """Tell a value such as -1,1 or -.5 from a flag."""
     return len(value) > 1 and value[0] == "-" and (value[1].isdigit() or value[1] == ".")
+
+
+def load_command(name: str) -> ModuleType:
+    """Import the module that carries out a command.
+
+    Parameters
+    ----------
+    name : str
+        The command, as typed after `fastlloyd`.
+
+    Raises
+    ------
+    ConfigError
+        No distribution adds it, or what one adds cannot be imported.
+    """
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=GROUP, name=name):
+        try:
+            module: ModuleType = point.load()
+        except ImportError as error:
+            raise ConfigError(
+                f"{point.value}, which carries out `fastlloyd {name}`: {error}; install it again"
+            ) from error
+        return module
+    raise ConfigError(
+        f"`fastlloyd {name}` of the papers' tables and data sets needs the distribution fastlloyd-papers: "
+        "pip install ./papers in a checkout of fastlloyd"
+    )

@@ -6,42 +6,10 @@ Source: papers/README.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import ModuleType
 
+from fastlloyd.cli.arguments import load_command
 from fastlloyd.cli.options import Parser
 from fastlloyd.errors import ConfigError
-
-GROUP = "fastlloyd.commands"
-"""Entry points of this group lead to the module that carries out the command of that name."""
-
-
-def load_command(name: str) -> ModuleType:
-    """Import the module that carries out a command.
-
-    Parameters
-    ----------
-    name : str
-        The command, as typed after `fastlloyd`.
-
-    Raises
-    ------
-    ConfigError
-        No distribution adds it, or what one adds cannot be imported.
-    """
-    from importlib.metadata import entry_points
-
-    for point in entry_points(group=GROUP, name=name):
-        try:
-            module: ModuleType = point.load()
-        except ImportError as error:
-            raise ConfigError(
-                f"{point.value}, which carries out `fastlloyd {name}`: {error}; install it again"
-            ) from error
-        return module
-    raise ConfigError(
-        f"`fastlloyd {name}` of the papers' tables and data sets needs the distribution fastlloyd-papers: "
-        "pip install ./papers in a checkout of fastlloyd"
-    )
 
 
 def main(argv: Sequence[str]) -> int:

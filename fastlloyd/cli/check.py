@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.cli.arguments import join_negative_values, name_list
-from fastlloyd.cli.check_key import check_links, own_place
 from fastlloyd.cli.options import Parser, add_form_options, add_site_option, read_form
+from fastlloyd.crypto.link.own_key import check_links, own_place
 from fastlloyd.data.bounds import Bounds, clipping_words, count_outside, parse_bounds
 from fastlloyd.data.categories import Categories
 from fastlloyd.data.database import Place, check_question, find_place, names_client

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from fastlloyd.cli.bench import load_command
+from fastlloyd.cli.arguments import load_command
 from fastlloyd.cli.options import Parser
 from fastlloyd.data.public.folder import DATA_DIR_VARIABLE
 from fastlloyd.data.public.named import DEFAULT_DATASET, list_named

@@ -6,11 +6,10 @@ import sys
 from collections.abc import Sequence
 
 from fastlloyd.cli.arguments import ask
-from fastlloyd.cli.options import Parser
-from fastlloyd.cli.release import check_note, decision_parser, site_key
+from fastlloyd.cli.options import Parser, decision_parser
 from fastlloyd.errors import EXIT_OK, printable
-from fastlloyd.gate.decisions import NAME
-from fastlloyd.gate.held import SHOWN_DIGITS, find_held
+from fastlloyd.gate.decisions import NAME, check_note
+from fastlloyd.gate.held import SHOWN_DIGITS, find_held, site_key
 
 
 def main(argv: Sequence[str]) -> int:

@@ -7,24 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fastlloyd.cli.options import Parser, add_site_option
-from fastlloyd.cli.serve import without_records
 from fastlloyd.crypto.link.identity import write_atomically
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.dossier.content import make_dossier
 from fastlloyd.dossier.markdown import to_markdown
-from fastlloyd.dossier.planned_run import PlannedRun
+from fastlloyd.dossier.planned_run import plan_run
 from fastlloyd.errors import EXIT_OK, ConfigError
 from fastlloyd.report.page.render import available, render
-from fastlloyd.run.config import RunConfig
-from fastlloyd.run.inputs import count_features
-from fastlloyd.run.promise import foresee, plan_words
 from fastlloyd.run.run_file import load_config, refuse_own_keys
-from fastlloyd.run.session import find_protocol
-from fastlloyd.run.vertical import VerticalCommon
 
 FORMATS = ("md", "html")
 _MODE = 0o644
-_ANY_FEATURES = 1
 
 
 def main(argv: Sequence[str]) -> int:
@@ -67,40 +60,6 @@ def main(argv: Sequence[str]) -> int:
         write_atomically(path, texts[kind].encode(), _MODE)
         print(path)
     return EXIT_OK
-
-
-def plan_run(config: RunConfig, clients: int, roster: Roster | None, *, d: int | None, purpose: str = "") -> PlannedRun:
-    """Return a run before it happens, from its run file.
-
-    Parameters
-    ----------
-    d : int or None
-        Number of features; None: as the bounds or columns name them.
-
-    Raises
-    ------
-    ConfigError
-        Public parameters that do not fit.
-    """
-    config = without_records(config)
-    filled, common = find_protocol(config.protocol).gather(config, clients)
-    bounds = common.bounds if common.dataset is None else None
-    features = d if d is not None else count_features(config.columns, bounds, common.categories)
-    if isinstance(common, VerticalCommon) and common.alignment.columns:
-        features = sum(common.alignment.columns) if d is None else d
-    known = features is not None or common.dataset is not None
-    any_d = foresee(filled, clients, _ANY_FEATURES * (clients + 1)) if not known else None
-    return PlannedRun(
-        config=filled,
-        common=common,
-        clients=clients,
-        roster=roster,
-        foreseen=foresee(filled, clients, features) if known else None,
-        expected=plan_words(filled, clients, features).get("expected") if known else None,
-        sized=known,
-        terms=None if any_d is None else any_d.claim,
-        purpose=purpose,
-    )
 
 
 def _formats(text: str) -> list[str]:

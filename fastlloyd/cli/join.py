@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fastlloyd.cli.options import (
     BETWEEN_SITES,
@@ -17,15 +16,9 @@ from fastlloyd.cli.options import (
     parse_run_options,
     show_in_long_help,
 )
-from fastlloyd.cli.serve import CARRIER, CONNECTION, connection_keys, refuse_other_files
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.tcp.address import parse_address
-from fastlloyd.run.config import RunConfig
 from fastlloyd.run.rank import catch_signals, limit_threads, run_party, start_log
-
-if TYPE_CHECKING:
-    from fastlloyd.run.execute import Approve
-    from fastlloyd.run.own_rank import OwnRank
 
 
 def main(argv: Sequence[str]) -> int:
@@ -46,10 +39,12 @@ def main(argv: Sequence[str]) -> int:
     patience = math.inf if arguments.patience is None else arguments.patience
     if not patience > 0:
         raise ConfigError(f"--patience: expected more than 0 seconds, got {patience:g}")
+    from fastlloyd.dossier.approval import approved
     from fastlloyd.net.tcp.proxy import find_proxy
     from fastlloyd.net.tcp.spoke import join
     from fastlloyd.report.announcer import Announcer
-    from fastlloyd.run.own_rank import find_own_rank
+    from fastlloyd.run.files import refuse_other_files
+    from fastlloyd.run.own_rank import CARRIER, CONNECTION, connection_keys, find_own_rank
 
     proxy = find_proxy(address, os.environ)
     place = find_own_rank(config, arguments.rank)
@@ -79,23 +74,6 @@ def main(argv: Sequence[str]) -> int:
         ending, carrier = run_party(config, transport, announcer, approve=approve)
         carrier.close(lost=ending.lost)
     return ending.code
-
-
-def approved(path: Path, config: RunConfig, place: OwnRank) -> Approve:
-    """Return what refuses a run that this client has not approved; the file is checked at once."""
-    from fastlloyd.crypto.link.roster import Roster
-    from fastlloyd.dossier.approval import Approved, read_approval
-
-    if config.roster is None:
-        raise ConfigError("--approval: needs --roster and --key, whose owner has approved")
-    roster = Roster.load(Path(config.roster))
-    approval = read_approval(path, roster)
-    if approval.party != place.me:
-        raise ConfigError(
-            f"--approval {path}: it is the approval of {approval.name!r} ({approval.party}), and this is {place.me}; "
-            "give this party's own"
-        )
-    return Approved({f"--approval {path}": approval})
 
 
 def parser() -> Parser:

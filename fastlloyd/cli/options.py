@@ -9,6 +9,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from fastlloyd.cli.arguments import join_negative_values, name_list
@@ -265,3 +266,16 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "tuple[int, ...]": _wholes,
     "tuple[str, ...]": name_list,
 }
+
+
+def decision_parser(prog: str, description: str, verb: str) -> Parser:
+    """Return the flags that both decisions take."""
+    parser = Parser(prog=prog, description=description, epilog=f"Exit codes: 0 {verb}, 2 not {verb}, or bad input.")
+    parser.add_argument(
+        "folder", metavar="DIR", type=Path, help="the --state-dir of the run, or one party's folder in it"
+    )
+    parser.add_argument("--run", metavar="ID", default="", help="how the run's id begins, where several results wait")
+    parser.add_argument("--key", metavar="FILE", type=Path, help="this site's own key (default: the one of the run)")
+    parser.add_argument("--note", metavar="TEXT", default="", help="kept with the decision: who decided, and why")
+    parser.add_argument("--yes", action="store_true", help="do not ask; for scripts")
+    return parser

@@ -6,17 +6,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
 from fastlloyd.cli.arguments import ask
-from fastlloyd.cli.options import Parser
-from fastlloyd.cli.report import read_centroids
-from fastlloyd.crypto.link.identity import load_key
-from fastlloyd.errors import EXIT_OK, ConfigError, printable
-from fastlloyd.gate.decisions import MOST_NOTE, NAME, Decisions
-from fastlloyd.gate.held import SHOWN_DIGITS, Held, find_held
+from fastlloyd.cli.options import Parser, decision_parser
+from fastlloyd.errors import EXIT_OK, printable
+from fastlloyd.gate.decisions import NAME, check_note
+from fastlloyd.gate.held import SHOWN_DIGITS, find_held, site_key
 from fastlloyd.report.colour import paint
 from fastlloyd.report.document import load
+from fastlloyd.report.files import read_centroids
 from fastlloyd.report.table import render
 
 
@@ -53,33 +50,6 @@ def main(argv: Sequence[str]) -> int:
     held.release(output, overwrite=options.overwrite, note=options.note, key=key)
     print(printable(f"released: files in {output}; the decision stands in {held.state / NAME}"))
     return EXIT_OK
-
-
-def site_key(held: Held, given: Path | None) -> Ed25519PrivateKey | None:
-    """Load the key of this site: the one that is given, or else the one that the run had."""
-    if given is not None:
-        return load_key(given)
-    line = Decisions(held.state).held(held.run)
-    return load_key(Path(line.key_file)) if line is not None and line.key_file else None
-
-
-def check_note(note: str) -> None:
-    """Refuse a note that the ledger of decisions cannot hold."""
-    if len(note) > MOST_NOTE:
-        raise ConfigError(f"--note: expected at most {MOST_NOTE} characters, got {len(note)}")
-
-
-def decision_parser(prog: str, description: str, verb: str) -> Parser:
-    """Return the flags that both decisions take."""
-    parser = Parser(prog=prog, description=description, epilog=f"Exit codes: 0 {verb}, 2 not {verb}, or bad input.")
-    parser.add_argument(
-        "folder", metavar="DIR", type=Path, help="the --state-dir of the run, or one party's folder in it"
-    )
-    parser.add_argument("--run", metavar="ID", default="", help="how the run's id begins, where several results wait")
-    parser.add_argument("--key", metavar="FILE", type=Path, help="this site's own key (default: the one of the run)")
-    parser.add_argument("--note", metavar="TEXT", default="", help="kept with the decision: who decided, and why")
-    parser.add_argument("--yes", action="store_true", help="do not ask; for scripts")
-    return parser
 
 
 def parser() -> Parser:

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,8 @@ from fastlloyd.errors import ConfigError, format_count
 from fastlloyd.net.tcp.address import Address, Network, listen, parse_address
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.rank import catch_signals, limit_threads, run_party, start_log
-from fastlloyd.wire.header import SERVER, PartyId
+from fastlloyd.run.run_file import without_records
+from fastlloyd.wire.header import SERVER
 
 if TYPE_CHECKING:
     from fastlloyd.net.tcp.admission import Keys
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from fastlloyd.run.execute import Approve
     from fastlloyd.run.own_rank import OwnRank
 
-CARRIER = "serve/join"
-CONNECTION = ("plain TCP: without --roster and --key nobody proves who it is", "TLS 1.3, keys of the roster")
 _log = logging.getLogger(__name__)
 
 
@@ -49,17 +48,47 @@ def main(argv: Sequence[str]) -> int:
     config = without_records(config)
     journal = start_log(config, SERVER.rank)
     address = parse_address(arguments.listen, "--listen", listening=True)
+    from fastlloyd.run.files import refuse_other_files
     from fastlloyd.run.own_rank import find_own_rank
 
     place = find_own_rank(config, SERVER.rank)
     if arguments.parent is not None:
-        from fastlloyd.cli.aggregate import aggregate
-
-        return aggregate(config, arguments, address, place, connection_keys(place), journal=journal)
+        return pass_on(config, arguments, address, place, journal=journal)
     service = _prepare(config, arguments, address, place)
     refuse_other_files(config, SERVER)
     catch_signals()
     return _serve(service, config, arguments, journal)
+
+
+def pass_on(
+    config: RunConfig, arguments: argparse.Namespace, address: Address, place: OwnRank, *, journal: Journal
+) -> int:
+    """Be an aggregator, below `--parent`; flags of the server itself are refused.
+
+    Raises
+    ------
+    ConfigError, PeerError
+        As `supervise.aggregate.aggregate`; or a flag has no meaning here.
+    """
+    from fastlloyd.supervise.aggregate import aggregate
+
+    parent = parse_address(arguments.parent, "--parent")
+    _refuse_flags(arguments)
+    return aggregate(config, parent, address, place, events=arguments.events, journal=journal)
+
+
+def _refuse_flags(arguments: argparse.Namespace) -> None:
+    """Refuse flags of `serve` that an aggregator has no use for."""
+    reasons = {
+        "--require-approvals": "it is for the server itself, an aggregator (--parent) decides nothing",
+        "--proxy-protocol": "an aggregator (--parent) takes connections from its clients alone",
+        "--offer": "it is for the server itself, an aggregator (--parent) passes on its parent's",
+        "--status": "it is for the server itself, an aggregator (--parent) knows nothing of the run",
+        "--status-remote": "it is for the server itself, an aggregator (--parent) knows nothing of the run",
+    }
+    for flag, reason in reasons.items():
+        if getattr(arguments, flag.removeprefix("--").replace("-", "_")) not in (None, False):
+            raise ConfigError(f"{flag}: {reason}; leave it out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +107,9 @@ class _Service:
 
 def _prepare(config: RunConfig, arguments: argparse.Namespace, address: Address, place: OwnRank) -> _Service:
     """Check the flags of a server, and read the files that they name."""
+    from fastlloyd.dossier.approval import approved_by_all
     from fastlloyd.net.tcp.forwarded import parse_networks
+    from fastlloyd.run.own_rank import connection_keys
 
     named, folder, offer = arguments.proxy_protocol, arguments.require_approvals, arguments.offer
     balancers = () if named is None else parse_networks(named, "--proxy-protocol")
@@ -128,6 +159,7 @@ def _serve(service: _Service, config: RunConfig, arguments: argparse.Namespace, 
     from fastlloyd.net.tcp.door import allow_files
     from fastlloyd.net.tcp.hub import TcpServer
     from fastlloyd.report.announcer import Announcer
+    from fastlloyd.run.own_rank import CARRIER, CONNECTION
     from fastlloyd.watch.status import StatusPage
 
     announcer = Announcer(
@@ -168,22 +200,6 @@ def _serve(service: _Service, config: RunConfig, arguments: argparse.Namespace, 
     return ending.code
 
 
-def connection_keys(place: OwnRank) -> Keys | None:
-    """Return what the connection needs where there is a roster: a client trusts the server, the server all clients.
-
-    The server also trusts its own certificate, which its aggregators show.
-    """
-    if place.identity is None:
-        return None
-    from fastlloyd.crypto.link.tls import pinned_context
-    from fastlloyd.net.tcp.admission import Keys
-
-    trusted = {der: party for party, der in place.certificates.items() if place.me.is_server or party.is_server}
-    if place.me.is_server:
-        trusted[place.identity.certificate_der] = place.me
-    return Keys(pinned_context(place.identity, trusted, server_side=place.me.is_server), trusted)
-
-
 def _offered(name: str, config: RunConfig, keys: Keys | None) -> bytes:
     """Return what sites that ask are told of this run."""
     from fastlloyd.supervise.offers import write_offer
@@ -198,34 +214,6 @@ def _adds_up(config: RunConfig) -> bool:
     from fastlloyd.run.session import find_protocol
 
     return find_protocol(config.protocol).adds_up(config)
-
-
-def without_records(config: RunConfig) -> RunConfig:
-    """Expect records at the clients, if the flags speak of any; the server itself opens no file."""
-    speaks = config.bounds is not None or config.n_total is not None or bool(config.client_caps)
-    if config.data is None and config.dataset is None and speaks:
-        return replace(config, data="(at the clients)")
-    return config
-
-
-def refuse_other_files(config: RunConfig, me: PartyId) -> None:
-    """Refuse an output folder with files of another run before anybody waits; a resumed run has files of its own."""
-    from fastlloyd.report.earlier import find_earlier
-    from fastlloyd.report.files import output_folder
-
-    if not config.overwrite and not config.resume:
-        find_earlier(output_folder(config.output, me)).refuse(None)
-
-
-def approved_by_all(folder: Path, config: RunConfig) -> Approve:
-    """Return what refuses a run that not all clients have approved; their files are checked at once."""
-    from fastlloyd.crypto.link.roster import Roster
-    from fastlloyd.dossier.approval import Approved, read_approvals
-
-    if config.roster is None:
-        raise ConfigError("--require-approvals: needs --roster and --key, which say who may approve")
-    roster = Roster.load(Path(config.roster))
-    return Approved({str(path): approval for path, approval in read_approvals(folder, roster).items()})
 
 
 def parser() -> Parser:

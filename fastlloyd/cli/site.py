@@ -30,17 +30,16 @@ def main(argv: Sequence[str]) -> int:
     os.umask(0o077)
     settings = read_settings(Path(options.folder))
     if options.agree is not None:
-        from fastlloyd.cli.agree import main as agree
+        from fastlloyd.cli.consent import ask_consent
 
         offer = offer_path(settings, options.agree)
         check_offer(offer)
         output = settings.place("approvals", options.agree, ".json")
         output.parent.mkdir(mode=0o700, exist_ok=True)
-        own = ("--roster", settings.own["roster"], "--key", settings.own["key"])
-        more = [*(["--yes"] if options.yes else []), *([] if options.d is None else ["--d", str(options.d)])]
-        code = agree(["--config", str(offer), *own, "--output", str(output), *more])
+        own = {name: settings.own[name] for name in ("roster", "key")}
+        ask_consent(offer, own, output=output, d=options.d, yes=options.yes)
         settings.place("declined", options.agree, ".json").unlink(missing_ok=True)
-        return code
+        return 0
     if options.decline is not None:
         offer_path(settings, options.decline)
         decline(settings, options.decline)
@@ -53,12 +52,11 @@ def main(argv: Sequence[str]) -> int:
 
 def _ask(settings: SiteSettings) -> bytes:
     """Ask the server which run it offers, as `join` would join it: key and roster are read each time."""
-    from fastlloyd.cli.serve import connection_keys
     from fastlloyd.net.tcp.address import parse_address
     from fastlloyd.net.tcp.proxy import find_proxy
     from fastlloyd.net.tcp.way_in import Way
     from fastlloyd.run.config import RunConfig
-    from fastlloyd.run.own_rank import find_own_rank
+    from fastlloyd.run.own_rank import connection_keys, find_own_rank
 
     address = parse_address(settings.server, "server")
     place = find_own_rank(RunConfig(roster=settings.own["roster"], key=settings.own["key"]), None)

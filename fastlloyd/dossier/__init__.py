@@ -7,6 +7,6 @@
 `words.py`            what epsilon and delta say
 `open_points.py`      what a run does not promise; `standing.py`, what holds of every run
 `approval.py`         a site's signed approval
-`kept.py`             whether a finished run kept to it
+`kept.py`             whether a finished run kept to it; `verify.py`, what its ledger and its signatures prove
 ====================  ============================================================================================
 """

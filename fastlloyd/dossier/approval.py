@@ -30,6 +30,7 @@ from fastlloyd.randomness import domains
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.inputs import CommonInputs, public_values
 from fastlloyd.run.outcome import Claim
+from fastlloyd.run.own_rank import OwnRank
 from fastlloyd.wire.decode import Within, decode, load_json
 from fastlloyd.wire.header import PartyId
 from fastlloyd.wire.regular import read_regular_bytes
@@ -335,3 +336,25 @@ def _bytes(signature: str) -> bytes:
         return bytes.fromhex(signature)
     except ValueError:
         return b""
+
+
+def approved_by_all(folder: Path, config: RunConfig) -> Approved:
+    """Return what refuses a run that not all clients have approved; their files are checked at once."""
+    if config.roster is None:
+        raise ConfigError("--require-approvals: needs --roster and --key, which say who may approve")
+    roster = Roster.load(Path(config.roster))
+    return Approved({str(path): approval for path, approval in read_approvals(folder, roster).items()})
+
+
+def approved(path: Path, config: RunConfig, place: OwnRank) -> Approved:
+    """Return what refuses a run that this client has not approved; the file is checked at once."""
+    if config.roster is None:
+        raise ConfigError("--approval: needs --roster and --key, whose owner has approved")
+    roster = Roster.load(Path(config.roster))
+    approval = read_approval(path, roster)
+    if approval.party != place.me:
+        raise ConfigError(
+            f"--approval {path}: it is the approval of {approval.name!r} ({approval.party}), and this is {place.me}; "
+            "give this party's own"
+        )
+    return Approved({f"--approval {path}": approval})

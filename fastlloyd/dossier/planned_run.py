@@ -10,11 +10,15 @@ from fastlloyd.protocols.registry import find
 from fastlloyd.report.flow import Flow
 from fastlloyd.report.sight import Sight, Sights, who_sees
 from fastlloyd.run.config import VERTICAL, RunConfig
-from fastlloyd.run.inputs import CommonInputs, public_values
+from fastlloyd.run.inputs import CommonInputs, count_features, public_values
 from fastlloyd.run.outcome import Claim, Foreseen
-from fastlloyd.run.promise import privacy_unit
+from fastlloyd.run.promise import foresee, plan_words, privacy_unit
+from fastlloyd.run.run_file import without_records
 from fastlloyd.run.session import find_protocol
+from fastlloyd.run.vertical import VerticalCommon
 from fastlloyd.wire.values import flatten, show_value
+
+_ANY_FEATURES = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,3 +147,37 @@ class PlannedRun:
         sights = self.sights
         together = () if sights is None else sights.together
         return [one for one in together if one.protection.startswith("nothing") and not one.who.startswith("whoever")]
+
+
+def plan_run(config: RunConfig, clients: int, roster: Roster | None, *, d: int | None, purpose: str = "") -> PlannedRun:
+    """Return a run before it happens, from its run file.
+
+    Parameters
+    ----------
+    d : int or None
+        Number of features; None: as the bounds or columns name them.
+
+    Raises
+    ------
+    ConfigError
+        Public parameters that do not fit.
+    """
+    config = without_records(config)
+    filled, common = find_protocol(config.protocol).gather(config, clients)
+    bounds = common.bounds if common.dataset is None else None
+    features = d if d is not None else count_features(config.columns, bounds, common.categories)
+    if isinstance(common, VerticalCommon) and common.alignment.columns:
+        features = sum(common.alignment.columns) if d is None else d
+    known = features is not None or common.dataset is not None
+    any_d = foresee(filled, clients, _ANY_FEATURES * (clients + 1)) if not known else None
+    return PlannedRun(
+        config=filled,
+        common=common,
+        clients=clients,
+        roster=roster,
+        foreseen=foresee(filled, clients, features) if known else None,
+        expected=plan_words(filled, clients, features).get("expected") if known else None,
+        sized=known,
+        terms=None if any_d is None else any_d.claim,
+        purpose=purpose,
+    )

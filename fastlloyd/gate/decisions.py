@@ -226,3 +226,9 @@ def _check_order(before: What | None, now: What) -> None:
 def problem(text: str) -> ConfigError:
     """Return an error of which the other parties hear the reason alone."""
     return ConfigError(text, reason=Reason.STATE)
+
+
+def check_note(note: str) -> None:
+    """Refuse a note that the ledger of decisions cannot hold."""
+    if len(note) > MOST_NOTE:
+        raise ConfigError(f"--note: expected at most {MOST_NOTE} characters, got {len(note)}")

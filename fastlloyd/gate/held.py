@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fastlloyd.crypto.link import identity
 from fastlloyd.errors import ConfigError, Reason
 from fastlloyd.gate.decisions import NAME, Decision, Decisions, problem, public_hex
 from fastlloyd.gate.store import HELD, blocks, digest_file, digest_key, locked, remove
@@ -264,3 +265,11 @@ def _waiting(folder: Path) -> Iterator[str]:
 
 def _changed(path: Path) -> ConfigError:
     return problem(f"{path} is not what the run wrote: it was changed since; discard the result, or put the file back")
+
+
+def site_key(held: Held, given: Path | None) -> Ed25519PrivateKey | None:
+    """Load the key of this site: the one that is given, or else the one that the run had."""
+    if given is not None:
+        return identity.load_key(given)
+    line = Decisions(held.state).held(held.run)
+    return identity.load_key(Path(line.key_file)) if line is not None and line.key_file else None

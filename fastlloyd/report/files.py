@@ -13,7 +13,7 @@ import contextlib
 import csv
 import io
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.data.rows import RawRows
 from fastlloyd.errors import ConfigError, Reason
-from fastlloyd.report.display import csv_cell
+from fastlloyd.report.display import csv_cell, csv_text
 from fastlloyd.wire.header import PartyId
-from fastlloyd.wire.regular import replace_file
+from fastlloyd.wire.regular import read_regular, replace_file
 
 PRIVATE_MODE = 0o600
 PUBLIC_MODE = 0o644
@@ -198,3 +198,32 @@ class RunFolder:
             with contextlib.suppress(OSError):
                 if not leftover.name.endswith(".jsonl") and time.time() - leftover.stat().st_mtime > _STALE_S:
                     leftover.unlink()
+
+
+def read_centroids(path: Path, result: Mapping[str, Any]) -> NDArray[np.float64] | None:
+    """Read centroids.csv, float64 array of shape (k, d); None where the protocol reveals none.
+
+    Parameters
+    ----------
+    path : Path
+    result : mapping
+        What report.json says of it.
+
+    Raises
+    ------
+    ConfigError
+        The file is not what the run wrote.
+    """
+    if not path.exists():
+        return None
+    try:
+        header, *rows = csv.reader(io.StringIO(read_regular(path), newline=""))
+        centroids = np.array([[float(cell) for cell in row] for row in rows], dtype=np.float64)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: expected a header and rows of numbers ({error}); run it again") from error
+    features, sizes = list(result["features"]), result["noisy_sizes"]
+    if [csv_text(name) for name in header] != features or centroids.shape[1:] != (len(features),):
+        raise ConfigError(f"{path}: expected the features of report.json, got other columns; run it again")
+    if sizes is not None and len(sizes) != len(centroids):
+        raise ConfigError(f"{path}: expected a row for each size of report.json, got other ones; run it again")
+    return centroids

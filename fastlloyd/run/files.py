@@ -385,3 +385,9 @@ def evaluate_result(session: Session, result: Result) -> dict[str, float | None]
         labels = None if labels is None else labels[result.evaluated_rows]
     columns = [dataset.names.index(name) for name in result.features]
     return evaluate(scale(values[:, columns], result.bounds), result.evaluated, labels)
+
+
+def refuse_other_files(config: RunConfig, me: PartyId) -> None:
+    """Refuse an output folder with files of another run before anybody waits; a resumed run has files of its own."""
+    if not config.overwrite and not config.resume:
+        find_earlier(output_folder(config.output, me)).refuse(None)

@@ -8,13 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastlloyd.crypto.link.identity import Identity, load_key, make_identity, parse_certificate
 from fastlloyd.crypto.link.roster import Roster
 from fastlloyd.errors import ConfigError
 from fastlloyd.run.config import RunConfig
 from fastlloyd.wire.header import SERVER, PartyId
+
+if TYPE_CHECKING:
+    from fastlloyd.net.tcp.admission import Keys
+
+CARRIER = "serve/join"
+CONNECTION = ("plain TCP: without --roster and --key nobody proves who it is", "TLS 1.3, keys of the roster")
 
 
 def load_identity(config: RunConfig, me: PartyId, clients: int) -> tuple[Identity, Roster | None]:
@@ -115,3 +121,19 @@ def _check_subjects(roster: Roster) -> None:
                 "them would be refused: make them with `fastlloyd keygen`"
             )
         seen[subject] = entry.name
+
+
+def connection_keys(place: OwnRank) -> Keys | None:
+    """Return what the connection needs where there is a roster: a client trusts the server, the server all clients.
+
+    The server also trusts its own certificate, which its aggregators show.
+    """
+    if place.identity is None:
+        return None
+    from fastlloyd.crypto.link.tls import pinned_context
+    from fastlloyd.net.tcp.admission import Keys
+
+    trusted = {der: party for party, der in place.certificates.items() if place.me.is_server or party.is_server}
+    if place.me.is_server:
+        trusted[place.identity.certificate_der] = place.me
+    return Keys(pinned_context(place.identity, trusted, server_side=place.me.is_server), trusted)

@@ -249,3 +249,11 @@ def toml_value(value: Any) -> str:
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)
+
+
+def without_records(config: RunConfig) -> RunConfig:
+    """Expect records at the clients, if the flags speak of any; the server itself opens no file."""
+    speaks = config.bounds is not None or config.n_total is not None or bool(config.client_caps)
+    if config.data is None and config.dataset is None and speaks:
+        return replace(config, data="(at the clients)")
+    return config

@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 from fastlloyd.__main__ import main
-from fastlloyd.cli.serve import connection_keys
 from fastlloyd.net.tcp.address import Address
 from fastlloyd.net.tcp.way_in import Way
 from fastlloyd.report.schema import validate
 from fastlloyd.run.config import RunConfig
-from fastlloyd.run.own_rank import find_own_rank
+from fastlloyd.run.own_rank import connection_keys, find_own_rank
 from tests.e2e.test_serve_join import BUSY_S, DEADLINE_S, GRACE_S, LIMIT_S, SLOWLY, Sites, alone  # noqa: F401
 from tests.mpi.support import hospitals, read_matrix, report
 

@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 
 from fastlloyd.__main__ import main
-from fastlloyd.cli.dossier import plan_run
 from fastlloyd.crypto.link.identity import make_identity, save_identity
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.dossier.approval import Approved, read_approval, sign_approval
-from fastlloyd.dossier.planned_run import PlannedRun
+from fastlloyd.dossier.planned_run import PlannedRun, plan_run
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.registry import PROTOCOLS, find
 from fastlloyd.report.announcer import Announcer

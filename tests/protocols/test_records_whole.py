@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from fastlloyd.cli.check import main as check
-from fastlloyd.cli.dossier import plan_run
 from fastlloyd.cli.label import main as label
 from fastlloyd.dossier.content import make_dossier
 from fastlloyd.dossier.markdown import to_markdown
+from fastlloyd.dossier.planned_run import plan_run
 from fastlloyd.errors import ConfigError
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.promise import MERGED, ROW, foresee

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from fastlloyd.cli.report import verify
 from fastlloyd.crypto.link.identity import make_identity, save_identity
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
+from fastlloyd.dossier.verify import verify
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.protocols.fastlloyd.rounds import post_process

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastlloyd.cli.serve import connection_keys
 from fastlloyd.crypto.link.identity import make_identity, save_identity
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.crypto.link.tls import pinned_context
@@ -30,7 +29,7 @@ from fastlloyd.net.transport import Transport
 from fastlloyd.report.announcer import Announcer
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.execute import execute
-from fastlloyd.run.own_rank import find_own_rank
+from fastlloyd.run.own_rank import connection_keys, find_own_rank
 from fastlloyd.wire.header import SERVER, PartyId
 from tests.contracts.whole_run import LIMIT_S, vars_of
 from tests.protocols.whole import without_plots

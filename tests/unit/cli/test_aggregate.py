@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from fastlloyd.cli import serve
-from fastlloyd.cli.aggregate import aggregate
 from fastlloyd.errors import ConfigError
 from fastlloyd.net.tcp.address import parse_address
 from fastlloyd.report.lines import Journal
@@ -32,7 +31,7 @@ def refusal(*flags: str) -> str:
     arguments = serve.parser().parse_args(["--listen", "127.0.0.1:0", "--parent", "localhost:1", *flags])
     address = parse_address(arguments.listen, "--listen", listening=True)
     with pytest.raises(ConfigError) as caught:
-        aggregate(RunConfig(), arguments, address, OwnRank(me=SERVER), None, journal=Journal.TEXT)
+        serve.pass_on(RunConfig(), arguments, address, OwnRank(me=SERVER), journal=Journal.TEXT)
     return str(caught.value)
 
 

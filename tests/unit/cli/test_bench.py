@@ -9,6 +9,7 @@ import pytest
 
 from fastlloyd.__main__ import main
 from fastlloyd.cli import bench
+from fastlloyd.cli.arguments import GROUP
 
 WORDS = [["bench", "--list"], ["datasets", "download", "wine", "--data-dir", "x"], ["datasets", "make", "loan"]]
 
@@ -31,7 +32,7 @@ def test_without_the_papers_a_sentence_says_how_to_get_them(
 def test_papers_that_cannot_be_imported_are_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    adds(monkeypatch, EntryPoint("bench", "no_such_package.command", bench.GROUP))
+    adds(monkeypatch, EntryPoint("bench", "no_such_package.command", GROUP))
     assert main(["bench", "--list"]) == 2
     assert "no_such_package.command, which carries out `fastlloyd bench`" in capsys.readouterr().err
 

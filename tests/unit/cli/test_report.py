@@ -4,7 +4,8 @@ import os
 import numpy as np
 import pytest
 
-from fastlloyd.cli.report import main, verify
+from fastlloyd.cli.report import main
+from fastlloyd.dossier.verify import verify
 from fastlloyd.errors import ConfigError
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import Release

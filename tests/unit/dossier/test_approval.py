@@ -15,19 +15,19 @@ from typing import Any
 import pytest
 
 from fastlloyd.__main__ import main
-from fastlloyd.cli.join import approved as approved_by_client
-from fastlloyd.cli.serve import approved_by_all
 from fastlloyd.crypto.link.identity import Identity, make_identity, save_identity
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.dossier.approval import (
     Approval,
     Approved,
+    approved_by_all,
     check_approval,
     read_approval,
     read_approvals,
     read_expiry,
     sign_approval,
 )
+from fastlloyd.dossier.approval import approved as approved_by_client
 from fastlloyd.errors import ConfigError
 from fastlloyd.protocols import registry
 from fastlloyd.report.announcer import Announcer

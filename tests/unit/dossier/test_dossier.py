@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from fastlloyd.__main__ import main
-from fastlloyd.cli.dossier import plan_run
 from fastlloyd.crypto.link.identity import make_identity
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
 from fastlloyd.dossier.content import make_dossier, summarise
 from fastlloyd.dossier.markdown import escape, to_markdown
+from fastlloyd.dossier.planned_run import plan_run
 from fastlloyd.dossier.words import factor_words, promise_words
 from fastlloyd.protocols.registry import PROTOCOLS
 from fastlloyd.report.page import render as page

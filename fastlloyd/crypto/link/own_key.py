@@ -1,4 +1,4 @@
-"""The part of `fastlloyd check` that looks at the roster and at this party's key; contacts nobody.
+"""What `fastlloyd check` says of the roster and of this party's key; contacts nobody.
 
 What is absent is said and does not end the check, since records are often checked before keys are made or on another
 machine. What is there and wrong ends it.
@@ -12,8 +12,7 @@ from pathlib import Path
 
 from fastlloyd.crypto.link.identity import load_key
 from fastlloyd.crypto.link.roster import Roster, RosterEntry
-from fastlloyd.errors import ConfigError
-from fastlloyd.report.unit import format_count
+from fastlloyd.errors import ConfigError, format_count
 
 
 @dataclass(frozen=True, slots=True)

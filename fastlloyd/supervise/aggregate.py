@@ -2,57 +2,51 @@
 
 from __future__ import annotations
 
-import argparse
 import gc
 import logging
 import os
 from typing import TYPE_CHECKING
 
 from fastlloyd.errors import EXIT_OK, ConfigError, FastLloydError, format_count
-from fastlloyd.net.tcp.address import Address, listen, parse_address
+from fastlloyd.net.tcp.address import Address, listen
 from fastlloyd.run.config import RunConfig
+from fastlloyd.run.own_rank import OwnRank, connection_keys
 from fastlloyd.run.rank import catch_signals
 from fastlloyd.wire.header import SERVER
 
 if TYPE_CHECKING:
     from fastlloyd.crypto.link.identity import Identity
-    from fastlloyd.net.tcp.admission import Keys
     from fastlloyd.net.tcp.aggregator import Aggregator
     from fastlloyd.net.tcp.stream import Stream
     from fastlloyd.report.announcer import Announcer
     from fastlloyd.report.lines import Journal
-    from fastlloyd.run.own_rank import OwnRank
 
 _log = logging.getLogger(__name__)
 
 
 def aggregate(
-    config: RunConfig,
-    arguments: argparse.Namespace,
-    address: Address,
-    place: OwnRank,
-    keys: Keys | None,
-    *,
-    journal: Journal,
+    config: RunConfig, parent: Address, address: Address, place: OwnRank, *, events: bool, journal: Journal
 ) -> int:
     """Connect to the parent, let clients in as it says, and pass on until the run is over; gives the exit code.
 
     Parameters
     ----------
     config : RunConfig
-    arguments : argparse.Namespace
-        Of `serve`, with `--parent`.
+    parent : Address
+        Where the server, or another aggregator, listens.
     address : Address
         Where to listen.
-    place, keys
+    place : OwnRank
         The server's.
+    events : bool
+        Write machine-readable events for `fastlloyd run` instead of text.
     journal : Journal
         Where its log goes.
 
     Raises
     ------
     ConfigError
-        Flags, roster or key, a port that cannot be had, or a parent that takes no aggregators.
+        Roster or key, a port that cannot be had, or a parent that takes no aggregators.
     PeerError
         No parent let this aggregator in.
     """
@@ -61,15 +55,14 @@ def aggregate(
     from fastlloyd.net.tcp.door import allow_files, close_all
     from fastlloyd.report.announcer import Announcer
 
-    parent = parse_address(arguments.parent, "--parent")
-    _refuse_flags(arguments)
+    keys = connection_keys(place)
     if keys is None or place.identity is None or place.clients is None:
         raise ConfigError(
             "--parent: an aggregator needs --roster and --key, the server's: what it hands up must be proved and "
             "encrypted, also in a demonstration"
         )
     catch_signals()
-    announcer = Announcer(SERVER, events=arguments.events, quiet=config.quiet, own_terminal=True, journal=journal)
+    announcer = Announcer(SERVER, events=events, quiet=config.quiet, own_terminal=True, journal=journal)
     allow_files(place.clients)
     listeners = listen(address)
     try:
@@ -101,20 +94,6 @@ def aggregate(
         f"{transport.sent_up_bytes:,} bytes sent up"
     )
     return code
-
-
-def _refuse_flags(arguments: argparse.Namespace) -> None:
-    """Refuse flags of `serve` that an aggregator has no use for."""
-    reasons = {
-        "--require-approvals": "it is for the server itself, an aggregator (--parent) decides nothing",
-        "--proxy-protocol": "an aggregator (--parent) takes connections from its clients alone",
-        "--offer": "it is for the server itself, an aggregator (--parent) passes on its parent's",
-        "--status": "it is for the server itself, an aggregator (--parent) knows nothing of the run",
-        "--status-remote": "it is for the server itself, an aggregator (--parent) knows nothing of the run",
-    }
-    for flag, reason in reasons.items():
-        if getattr(arguments, flag.removeprefix("--").replace("-", "_")) not in (None, False):
-            raise ConfigError(f"{flag}: {reason}; leave it out")
 
 
 def _join_parent(

@@ -1,0 +1,157 @@
+"""Verifies the privacy of a finished run from its ledger alone, and who vouches for it.
+
+Source: docs/report.md, "Verify".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fastlloyd.crypto.link.roster import Roster
+from fastlloyd.data.bounds import parse_bounds
+from fastlloyd.dossier.approval import read_approval
+from fastlloyd.dossier.kept import compare_report
+from fastlloyd.errors import ConfigError
+from fastlloyd.privacy.accountant import spent
+from fastlloyd.privacy.release import Release
+from fastlloyd.report.document import load, public_releases
+from fastlloyd.report.signed import verify_signatures
+from fastlloyd.report.unit import format_count
+from fastlloyd.wire.regular import read_regular
+
+_SLACK = 1e-6
+"""How far a recomputed epsilon may differ between two versions of the accounting library."""
+_ANOTHER = "take both files as the run wrote them, or trust neither"
+
+
+def verify(folder: Path, roster: Path | None = None, approval: Path | None = None) -> str:
+    """Recompute the spent epsilon from the ledger and compare it, and each release, with the report.
+
+    Parameters
+    ----------
+    folder : Path
+    roster : Path, optional
+        Of the run: then the parties' signatures are checked too.
+    approval : Path, optional
+        Of a party of that roster: then the report is compared with it, too.
+
+    Returns
+    -------
+    str
+        What was verified, and what was not.
+
+    Raises
+    ------
+    ConfigError
+        Report and ledger do not agree, or the report does not say what the parties signed, or what was approved.
+
+    Notes
+    -----
+    Verifies the accounting and, with a roster, who vouches for it; not that the noise was drawn: that is what the tests
+    of the sampler are for.
+    """
+    document = load(folder / "report.json")
+    privacy = document["privacy"]
+    releases = [release for release in read_ledger(folder / "ledger.jsonl") if release.run == document["run"]]
+    _compare_releases(privacy["releases"], releases, document["run"])
+    _check_rounds(document, releases)
+    epsilon = spent(releases, privacy["delta"])
+    _compare_epsilon(privacy, epsilon)
+    if math.isinf(epsilon) and not document["not_private"]:
+        raise ConfigError(
+            f"the releases carry no noise, but report.json does not say that the run is not private; {_ANOTHER}"
+        )
+    value = "an infinite epsilon" if math.isinf(epsilon) else f"epsilon {epsilon:.9g}"
+    asked = "" if privacy["epsilon"] is None else f", asked for was {privacy['epsilon']:g}"
+    accounting = (
+        f"verified: ledger.jsonl holds the {format_count(len(releases), 'release')} of report.json, together {value} "
+        f"at delta {privacy['delta']:.3g}, as report.json says{asked}"
+    )
+    lines = [accounting, _signed(folder, document, roster)]
+    if approval is not None and roster is not None:
+        lines.append(_approved(folder, document, roster, approval))
+    return "\n".join(lines)
+
+
+def _signed(folder: Path, document: Mapping[str, Any], roster: Path | None) -> str:
+    """Check the signatures, or say why they were not checked."""
+    if roster is not None:
+        return f"verified: {verify_signatures(folder, document, Roster.load(roster))}"
+    if document["signatures"] is None:
+        return "not verified: who wrote it, for the run had no roster and its report is unsigned"
+    return "not verified: who signed it; give the roster of the run with --roster FILE"
+
+
+def _approved(folder: Path, document: Mapping[str, Any], roster: Path, approval: Path) -> str:
+    """Compare the report with an approval."""
+    signed = read_approval(approval, Roster.load(roster))
+    bounds = parse_bounds(str(folder / "bounds.csv")) if "bounds.csv" in document["output"] else None
+    return f"verified: {compare_report(signed, document, bounds, f'--approval {approval}')}"
+
+
+def read_ledger(path: Path) -> list[Release]:
+    """Read all releases of a ledger without locking or mending it.
+
+    Raises
+    ------
+    ConfigError
+        The file is missing, a line is damaged, or a release stands twice.
+    """
+    try:
+        lines = read_regular(path).splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the ledger {path}: {error}; give the folder of a finished run") from error
+    releases = [Release.from_json(line, f"line {number} of {path}") for number, line in enumerate(lines, start=1)]
+    if len({release.key for release in releases}) != len(releases):
+        raise ConfigError(f"{path}: a release of one run, round and name stands twice; restore the file from a copy")
+    return releases
+
+
+def _compare_releases(reported: Sequence[Mapping[str, Any]], releases: Sequence[Release], run: str) -> None:
+    """Check that report and ledger hold the same releases."""
+    known = {(r.round, r.name): public_releases([r.to_dict()])[0] for r in releases}
+    claimed = {(entry["round"], entry["name"]): entry for entry in reported}
+    if len(claimed) != len(reported):
+        raise ConfigError(f"report.json names a release of one round and name twice; {_ANOTHER}")
+    for key in claimed.keys() ^ known.keys():
+        here, there = ("ledger.jsonl", "report.json") if key in known else ("report.json", "ledger.jsonl")
+        raise ConfigError(
+            f"the release {key[1]!r} of round {key[0]} stands in {here} but not in {there} (run {run}); {_ANOTHER}"
+        )
+    for key, entry in claimed.items():
+        for field, value in entry.items():
+            if known[key].get(field) != value:
+                raise ConfigError(
+                    f"the release {key[1]!r} of round {key[0]} has {field} = {value!r} in report.json, but "
+                    f"{known[key].get(field)!r} in ledger.jsonl; {_ANOTHER}"
+                )
+
+
+def _check_rounds(document: Mapping[str, Any], releases: Sequence[Release]) -> None:
+    """Check that every round that took place has released something that is accounted for."""
+    if all(release.mechanism == "none" for release in releases):
+        return  # nothing is claimed, so one entry may stand for all rounds
+    accounted = {release.round for release in releases}
+    for entry in document["rounds"]:
+        if entry["round"] not in accounted:
+            raise ConfigError(
+                f"round {entry['round']} took place, but no release of it stands in ledger.jsonl; {_ANOTHER}"
+            )
+
+
+def _compare_epsilon(privacy: Mapping[str, Any], epsilon: float) -> None:
+    """Check the reported epsilon, and that it is within what was asked for."""
+    said = math.inf if privacy["spent_epsilon"] is None else privacy["spent_epsilon"]
+    if said != epsilon and not math.isclose(said, epsilon, rel_tol=_SLACK):
+        raise ConfigError(
+            f"report.json says that epsilon {said:.9g} was spent, but the releases in ledger.jsonl compose to "
+            f"{epsilon:.9g} at delta {privacy['delta']:.3g}; {_ANOTHER}"
+        )
+    if privacy["epsilon"] is not None and epsilon > privacy["epsilon"] * (1.0 + _SLACK):
+        raise ConfigError(
+            f"the run spent epsilon {epsilon:.9g}, more than the {privacy['epsilon']:g} asked for: its plan was not "
+            "kept; show this to the people who answer for the run"
+        )
