@@ -70,5 +70,5 @@ def test_what_a_party_does_is_marked_with_the_paper_s_line_or_section(path: Path
 def test_the_roles_of_every_protocol_are_looked_at() -> None:
     assert {path.parent for path in ROLES} == set(PROTOCOLS)
     named = {path.stem for path in ROLES}
-    assert {"client", "server", "aggregate", "owner", "holder", "computing", "merge"} <= named
+    assert {"client", "server", "owner", "holder", "computing", "merge"} <= named
     assert {"membership", "sharing", "reveal", "keys", "rounds"} <= named

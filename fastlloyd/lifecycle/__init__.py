@@ -7,6 +7,7 @@
 `same_secret.py`  whether all clients have the same secret
 `pairs.py`        a secret for each pair of clients
 `rounds.py`       a round: masked vectors up, one reply down, ledger, resume
+`masked_sums.py`  noisy masked sums, round after round (FastLloyd, Figure 1); `masked_messages.py`
 `align/*.py`      the same records in the same order at parties with different columns
 `closing.py`      after the last round: compare, sign, count
 `sizes.py`        the largest messages of all these

@@ -6,7 +6,7 @@ moment can leave, and nothing else is accepted:
 1. The ledger holds round t before `uplink-t` or `reply-t` is stored (`run/machine.py` waits for the disk).
 2. Replies are stored in the order of rounds, and `uplink-t` after all replies before it.
 3. The ledger goes no further than the first round without a reply. Only a client that has stored its uplink of that
-   round may have written down the next one as well (`protocols/fastlloyd/aggregate.py`).
+   round may have written down the next one as well (`lifecycle/masked_sums.py`).
 
 So a folder `run/` that was restored from a copy while the ledger went on breaks 3, and a ledger that was restored
 while `run/` went on breaks 1. If both were restored from one moment, this party cannot tell, but the others can:

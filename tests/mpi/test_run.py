@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from fastlloyd.__main__ import main
 from fastlloyd.data.bounds import scale
 from fastlloyd.kmeans.metrics import nearest
+from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.lifecycle.same_secret import AlikeTag
 from fastlloyd.lifecycle.sealed_messages import SealKey
 from fastlloyd.net.link.frame import FrameKind
 from fastlloyd.protocols.fastlloyd.face import gather
-from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.report.document import load
 from fastlloyd.run.config import RunConfig
 from fastlloyd.run.in_memory import run_together

@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from scipy.stats import beta, norm
 
 from fastlloyd.kmeans.layout import split
+from fastlloyd.lifecycle.masked_messages import NoisyMaskedSum, VectorFormat, vector_format
 from fastlloyd.masking.mask import NO_HISTORY, continue_history
-from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, VectorFormat, vector_format
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, post_process
 from fastlloyd.wire.header import PartyId

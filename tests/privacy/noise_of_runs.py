@@ -16,11 +16,11 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
+from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum, vector_format
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY, continue_history
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
 from fastlloyd.protocols.fastlloyd import face as lloyd_face
-from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, vector_format
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import first_centers, local_update, post_process
 from fastlloyd.protocols.feddp import face as feddp_face

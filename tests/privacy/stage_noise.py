@@ -21,10 +21,10 @@ from scipy import stats
 from scipy.signal import fftconvolve
 
 from fastlloyd.kmeans.grid import quantise, round_centers
+from fastlloyd.lifecycle.masked_messages import NoisyMaskedSum, vector_format
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY, continue_history
 from fastlloyd.privacy.release import GAUSSIAN_SHARES, LAPLACE_SHARES, Release
-from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, vector_format
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import first_centers, local_update, post_process
 from fastlloyd.protocols.feddp.budget import LLOYD, OUTER, WEIGHTS

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import GridPoints, quantise
+from fastlloyd.lifecycle.masked_sums import server
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import MaskGenerator, Masks
 from fastlloyd.masking.pairwise import PairSecrets, PairwiseMasks
@@ -27,7 +28,6 @@ from fastlloyd.protocols.fastlloyd.rounds import (
     local_update,
     post_process,
 )
-from fastlloyd.protocols.fastlloyd.server import server
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import SERVER, PartyId, clients

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fastlloyd.lifecycle.closing import Chains, Counters, Totals
+from fastlloyd.lifecycle.masked_messages import NoisyMaskedSum
 from fastlloyd.lifecycle.same_secret import AlikeProof, AlikeTag
 from fastlloyd.net.link.secure import SecureLinks
-from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum
 from fastlloyd.wire.header import COMPARE_ROUND, FINAL_ROUND, Header, PartyId
 from tests.protocols.whole import run_whole
 

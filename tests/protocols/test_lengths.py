@@ -13,21 +13,19 @@ from numpy.typing import NDArray
 
 import fastlloyd.protocols.fastlloyd.plan as plan_module
 from fastlloyd.errors import ConfigError, PeerError
+from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum
+from fastlloyd.lifecycle.masked_sums import GlobalMsa, bounds, server
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY, MaskGenerator, Masks
 from fastlloyd.masking.pairwise import PairSecrets
 from fastlloyd.party.effects import Party
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.privacy.accountant import spent
-from fastlloyd.protocols.fastlloyd.aggregate import GlobalMsa
 from fastlloyd.protocols.fastlloyd.face_plan import payload_line, round_lines
-from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.fastlloyd.plus_state import noise_deviations
 from fastlloyd.protocols.fastlloyd.round_plan import MOST_CELLS, Outline
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
-from fastlloyd.protocols.fastlloyd.server import server
-from fastlloyd.protocols.fastlloyd.sizes import bounds
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import SERVER, PartyId, clients

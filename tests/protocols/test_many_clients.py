@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import NO_HISTORY
-from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.reference import reference
 from fastlloyd.run.inbox import Inbox
 from fastlloyd.wire.header import SERVER, PartyId, clients

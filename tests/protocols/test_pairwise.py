@@ -13,6 +13,7 @@ from scipy import stats
 
 from fastlloyd.errors import ConfigError, InternalError, PeerError, SecurityError
 from fastlloyd.kmeans.grid import quantise
+from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.lifecycle.pairs import PairPublicKey
 from fastlloyd.lifecycle.rounds import Ahead
 from fastlloyd.lifecycle.seed import SeedConfirmation
@@ -21,7 +22,6 @@ from fastlloyd.party.stored import StoredRounds
 from fastlloyd.privacy.accountant import SAMPLER_DELTA
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
 from fastlloyd.protocols.fastlloyd.client import client
-from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, make_plan
 from fastlloyd.protocols.fastlloyd.reference import reference
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from fastlloyd.kmeans.grid import quantise
+from fastlloyd.lifecycle.masked_sums import server as fastlloyd_server
 from fastlloyd.party.effects import Gather, Party, Receive, Record, Save, Send
 from fastlloyd.party.message import recall
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.fastlloyd.client import client as fastlloyd_client
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share
-from fastlloyd.protocols.fastlloyd.server import server as fastlloyd_server
 from fastlloyd.protocols.feddp.client import client as feddp_client
 from fastlloyd.protocols.feddp.math.noise import draw_share as draw_feddp_share
 from fastlloyd.protocols.feddp.server import server as feddp_server

@@ -2,19 +2,18 @@
 
 ===================  =================================================================================
 `client.py`          Algorithm 1, client p_i
-`aggregate.py`       lines 15 and 16: Figure 1, GlobalMSA, from a client's side
-`server.py`          Figure 1 from the server's side
 `rounds.py`          lines 3, 6 to 13, 18 to 20: the numbers of one round, and its noise (Eq. 8)
-`messages.py`        the two messages of a round
 `plus.py`            `fastlloyd-plus`: its updates and post-processing; `plus_state.py`, what it knows between rounds
 `plus_grid.py`       its start from a histogram
 `choose_k.py`        its choice of the number of clusters
-`settings.py`        the paper's symbols and formulas; `sizes.py`, the largest messages
+`settings.py`        the paper's symbols and formulas
 `parameters.py`      what the parties agree on
 `plan.py`            what follows from it for one run; `round_plan.py`, `plus_plan.py`: radii and noise
 `reference.py`       the algorithm on pooled data, without messages; `plus_reference.py`, the updates of `plus.py`
 `face.py`            ties the protocol to runs, data and reports, with `face_*.py`
 ===================  =================================================================================
+
+Lines 15 and 16, which are Figure 1, GlobalMSA, stand for both sides in `fastlloyd.lifecycle.masked_sums`.
 
 `glloyd`, `sulloyd` and `lloyd` differ in their plan only.
 

@@ -2,7 +2,8 @@
 
 The paper's names here: D_i is `raw_points`, mu~(t) is `centers`, R_ij and C_ij together are the `update`, U^ and C^
 together are `noisy`. Each step is one call: its lines are marked again in `rounds.py`, those of Figure 1 in
-`aggregate.py`. `fastlloyd-plus` runs the same steps; `local_update` and `post_process` ask `plus.py` for its numbers.
+`lifecycle/masked_sums.py`. `fastlloyd-plus` runs the same steps; `local_update` and `post_process` ask `plus.py` for
+its numbers.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from numpy.typing import NDArray
 
 from fastlloyd.kmeans.assign import assign
 from fastlloyd.kmeans.grid import GridPoints
+from fastlloyd.lifecycle.masked_sums import GlobalMsa
 from fastlloyd.lifecycle.rounds import Draw
 from fastlloyd.masking.mask import Masks
 from fastlloyd.party.effects import Party, Publish
 from fastlloyd.party.stored import StoredRounds
-from fastlloyd.protocols.fastlloyd.aggregate import GlobalMsa
 from fastlloyd.protocols.fastlloyd.choose_k import Chosen, choose_k
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import Centers, first_centers, local_update, post_process

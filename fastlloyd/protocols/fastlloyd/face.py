@@ -14,6 +14,8 @@ from typing import Any
 from fastlloyd.data.bounds import Bounds, unscale
 from fastlloyd.data.records import ClientRecords
 from fastlloyd.kmeans.movement import movements
+from fastlloyd.lifecycle.masked_messages import NoisyMaskedSum, vector_format
+from fastlloyd.lifecycle.masked_sums import bounds, server
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import MaskGenerator, Masks
 from fastlloyd.masking.pairwise import PairwiseMasks
@@ -24,12 +26,9 @@ from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.face_inputs import gather, load, public_parameters
 from fastlloyd.protocols.fastlloyd.face_noise import expect, noise_of
 from fastlloyd.protocols.fastlloyd.face_words import about_ranges, data_flow, who_sees
-from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum, vector_format
 from fastlloyd.protocols.fastlloyd.plan import Plan, check_plan, lifetime_delta, make_plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise, draw_share, first_centers
-from fastlloyd.protocols.fastlloyd.server import server
 from fastlloyd.protocols.fastlloyd.settings import Settings
-from fastlloyd.protocols.fastlloyd.sizes import bounds
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.report import document
 from fastlloyd.report.outlook import PlanLine

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastlloyd.kmeans.grid import quantise
+from fastlloyd.lifecycle.masked_sums import server
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.mask import MaskGenerator
 from fastlloyd.party.effects import Party
 from fastlloyd.protocols.fastlloyd.client import client
 from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.protocols.fastlloyd.rounds import draw_noise
-from fastlloyd.protocols.fastlloyd.server import server
 from fastlloyd.randomness.secret import SecretRandom
 from fastlloyd.run.simulation import Simulation
 from fastlloyd.wire.header import SERVER, Header, PartyId, clients

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable
 
 from fastlloyd.client import main
+from fastlloyd.lifecycle.masked_messages import MaskedUpdate
 from fastlloyd.net.link.frame import FrameKind
 from fastlloyd.net.link.secure import SecureLinks
 from fastlloyd.net.mpi.transport import MpiTransport
-from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate
 from fastlloyd.wire.header import HEADER_BYTES, SERVER, Header, PartyId
 
 FAULTY = PartyId(2)

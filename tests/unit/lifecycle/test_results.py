@@ -10,8 +10,8 @@ import pytest
 
 from fastlloyd.errors import Reason, SecurityError
 from fastlloyd.lifecycle.closing import Chains, ResultDigest, compare_directly
+from fastlloyd.lifecycle.masked_messages import NoisyMaskedSum
 from fastlloyd.party.transcript import Transcript
-from fastlloyd.protocols.fastlloyd.messages import NoisyMaskedSum
 from fastlloyd.run.simulation import Simulation, Tap
 from fastlloyd.wire.header import SERVER, PartyId, clients
 

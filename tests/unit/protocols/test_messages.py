@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from fastlloyd.lifecycle.align.messages import BlindedIds, OpenedIds
+from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum, VectorFormat
 from fastlloyd.lifecycle.same_secret import AlikeProof, AlikeTag
 from fastlloyd.lifecycle.sealed_messages import Box, Part, SealedParts, SealedSeed, SealKey, SealKeys
 from fastlloyd.lifecycle.seed import SeedConfirmation, SeedContribution
 from fastlloyd.masking.fixed import Ring
-from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum, VectorFormat
 from fastlloyd.protocols.feddp.math.projection import Projection
 from fastlloyd.protocols.feddp.math.stage import Centers, ProjectedCenters
 from fastlloyd.protocols.feddp.messages import (

@@ -12,13 +12,13 @@ import pytest
 
 from fastlloyd.errors import ConfigError, PeerError, Reason
 from fastlloyd.kmeans.grid import quantise
+from fastlloyd.lifecycle.masked_messages import MaskedUpdate, NoisyMaskedSum
+from fastlloyd.lifecycle.masked_sums import server
 from fastlloyd.party.effects import Gather, Party, Receive, Record, Save
 from fastlloyd.party.stored import StoredRounds
 from fastlloyd.privacy.ledger import Ledger
 from fastlloyd.privacy.release import Release
 from fastlloyd.protocols.fastlloyd.client import client
-from fastlloyd.protocols.fastlloyd.messages import MaskedUpdate, NoisyMaskedSum
-from fastlloyd.protocols.fastlloyd.server import server
 from fastlloyd.run.resume import check_stored, refuse_behind, refuse_forgetful_server
 from fastlloyd.wire.header import PartyId, clients
 from tests.protocols.support import blobs, no_noise, plan_for

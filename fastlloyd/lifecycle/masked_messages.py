@@ -1,18 +1,17 @@
-"""The messages of FastLloyd, in the order they are sent.
+"""The messages of a noisy masked sum, in the order they are sent.
 
 ::
 
     client i                                         server
-      R_i, C_i  (Alg. 1, lines 6 to 13)
+      v_i, such as R_i and C_i of FastLloyd (Alg. 1, lines 6 to 13)
       MaskedUpdate  v_i + r_i mod 2^b    -------->     sum over the clients included
                                                        + noise (Fig. 1)
       NoisyMaskedSum  v + r + noise      <--------     the same bytes to all clients
       subtract the masks of the set included
-      new centres (lines 18 to 20)
 
-One up and one down per round and client, k (d + 1) ring elements each: first the k x d sums, row by row,
-then the k counts. In a round that counts records in cells, these counts alone. The set included travels as a bitmap
-and counts as link bytes.
+One up and one down per round and client, as many ring elements each as the plan says. Of FastLloyd k (d + 1): first the
+k x d sums, row by row, then the k counts; in a round that counts records in cells, these counts alone. The set included
+travels as a bitmap and counts as link bytes.
 
 With pairwise masking v_i holds the client's share of the noise, the set is always all clients, and the r_i of all of
 them add up to 0: the reply is the noisy sum itself, in clear inside TLS.
@@ -21,12 +20,26 @@ them add up to 0: the reply is the noisy sum itself, in clear inside TLS.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar, Protocol, Self
 
 from fastlloyd.masking.fixed import Ring, RingArray
 from fastlloyd.party.message import IncludedPayload, RingPayload
-from fastlloyd.protocols.fastlloyd.plan import Plan
 from fastlloyd.wire import numbers
+
+
+class VectorPlan(Protocol):
+    """What a plan says of the vectors of its rounds."""
+
+    @property
+    def clients(self) -> int:
+        """How many clients take part."""
+
+    @property
+    def ring_bits(self) -> int:
+        """The width of a ring element."""
+
+    def elements(self, t: int) -> int:
+        """Return the ring elements of a message in round t."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +51,7 @@ class VectorFormat:
     clients: int
 
 
-def vector_format(plan: Plan, t: int) -> VectorFormat:
+def vector_format(plan: VectorPlan, t: int) -> VectorFormat:
     """Return the shape of round t's messages."""
     return VectorFormat(Ring(plan.ring_bits), plan.elements(t), plan.clients)
 
