@@ -156,7 +156,7 @@ def add_run_options(
 def _add_flag(group: argparse._ActionsContainer, option: Option) -> argparse.Action:
     """Add the flag of one option, which no help shows yet."""
     quiet: dict[str, Any] = {"help": argparse.SUPPRESS}
-    if option.kind == "bool":
+    if option.kind is bool:
         kind = argparse.BooleanOptionalAction if option.optional else "store_true"
         return group.add_argument(option.flag, action=kind, default=None, **quiet)
     read = functools.partial(read_flag, option)
@@ -259,12 +259,12 @@ def _wholes(text: str) -> list[int]:
     return [int(part) for part in text.split(",")]
 
 
-_READERS: dict[str, Callable[[str], Any]] = {
-    "str": str,
-    "int": int,
-    "float": float,
-    "tuple[int, ...]": _wholes,
-    "tuple[str, ...]": name_list,
+_READERS: dict[Any, Callable[[str], Any]] = {
+    str: str,
+    int: int,
+    float: float,
+    tuple[int, ...]: _wholes,
+    tuple[str, ...]: name_list,
 }
 
 

@@ -1,55 +1,73 @@
-"""An option of a run, declared once: the key of a run file, its check, its flag and its help follow from that.
+"""An option of a run or a setting of a protocol, declared once: its key, its check, its flag and its help follow.
 
-`RunConfig` declares each of its fields with `option`::
+A dataclass declares each of its fields with `option`. `RunConfig` has the options of a run::
 
-    epsilon: float = option(1.0, "total epsilon (default %(default)g)", "privacy", within=(1e-3, 100), public=True)
+    epsilon: float = option(1.0, "total epsilon (default %(default)g)", "privacy", least=1e-3, most=100, public=True)
 
-The flag of `n_total` is `--n-total`; a run file may write it with dashes too.
+The flag of `n_total` is `--n-total`; a run file may write it with dashes too. A protocol has settings, which
+`--set OWNER.NAME=VALUE` and the table [OWNER] of a run file set::
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Settings:
+        start: str = option("random", "'random' clustering, or 'separated' groups", choices=("random", "separated"))
+        local_k: int | None = option(None, "clusters of each client; 'auto': k", least=1, most=10_000, auto=True)
+        rho: float = option(0.225, "expected norm of the centres", above=0, most=1, of=("glloyd", "sulloyd"))
+
+    settings = read_settings(Settings(), "glloyd", {"rho": 0.3})
+
+Fields are `bool`, `int`, `float`, `str`, `tuple[int, ...]` or `tuple[str, ...]`, or one of them or None. What two of
+them must be together is a check of the class: its `__post_init__`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import types
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from fastlloyd.errors import ConfigError, did_you_mean
+from fastlloyd.wire.decode import ANY, Misfit, Within, choice, one_of, reader, show
 
 T = TypeVar("T")
 AUTO = "auto"
 _OPTION = "option"
-_NAMES = {
-    "str": "text",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "tuple[str, ...]": "a list of names",
-    "tuple[int, ...]": "a list of whole numbers",
+_NAMES: dict[Any, str] = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    tuple[str, ...]: "a list of names",
+    tuple[int, ...]: "a list of whole numbers",
 }
-_TYPES: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """What is declared about one option.
+    """What is declared about one option or setting.
 
     Attributes
     ----------
     about : str
-        One line of help; `%(default)s` stands for the default.
+        One line of help; `%(default)s` stands for the default of an option.
     group : str
         The heading under which the help lists the flag; empty: with the first ones.
     metavar : str or None
-        How the help writes the value; None: as argparse does. Texts that stand for a number as well follow after bars.
+        How the help writes the value; None: as argparse does. The texts of `words` follow after bars.
     choices : tuple
         All values that there are; empty: any in the range.
-    within : tuple of float or None
-        Least and largest number.
+    within : Within
+        The range of a number.
+    words : tuple of str
+        Texts that stand for a number as well. 'auto' stands for the default.
+    of : tuple of str
+        The protocols that have this setting; empty: all that the class is for.
     public : bool
-        Whether all parties must have it alike; otherwise it is each party's own business.
+        Whether all parties must have the same; otherwise it is each party's own business.
     shared : bool
-        Whether it may stand in a run file that comes from somebody else although it need not be alike.
+        Whether it may stand in a run file that comes from somebody else although the parties' may differ.
     common : bool
         Whether most people need it: a short help shows these flags alone.
     path : bool
@@ -58,8 +76,10 @@ class Option:
         Whether no help shows it, because a command sets it and no person does.
     name : str
         The field's name.
-    kind : str
-        The field's annotation as far as None: `str`, `int`, `float` or `bool`, or a tuple of `str` or `int`.
+    owner : str
+        The protocol or table that a setting is of; empty: an option of a run.
+    kind : type
+        The field's type without None.
     optional : bool
         Whether it may be None.
     default : object
@@ -69,36 +89,29 @@ class Option:
     group: str = ""
     metavar: str | None = None
     choices: tuple[object, ...] = ()
-    within: tuple[float, float] | None = None
+    within: Within = ANY
+    words: tuple[str, ...] = ()
+    of: tuple[str, ...] = ()
     public: bool = False
     shared: bool = False
     common: bool = False
     path: bool = False
     hidden: bool = False
     name: str = ""
-    kind: str = ""
+    owner: str = ""
+    kind: Any = str
     optional: bool = False
     default: object = None
 
     @property
     def flag(self) -> str:
         """The flag of the command line."""
-        return "--" + self.name.replace("_", "-")
+        return f"--set {self.owner}.{self.name}" if self.owner else "--" + self.name.replace("_", "-")
 
     @property
     def own(self) -> bool:
         """Whether only the party itself may set it: its files, what it keeps and shows, how it works."""
         return not (self.public or self.shared)
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The texts that stand for a number as well."""
-        return () if self.within is None or self.metavar is None else tuple(self.metavar.split("|")[1:])
-
-    @property
-    def automatic(self) -> bool:
-        """Whether 'auto' stands for None."""
-        return AUTO in self.words
 
     @property
     def help(self) -> str:
@@ -107,13 +120,14 @@ class Option:
 
     @property
     def expected(self) -> str:
-        """What fits, in words: the kind, and the texts that stand for a value as well."""
-        words = [_NAMES[self.kind], *map(repr, self.words)]
-        return " or ".join([", ".join(words[:-1]), words[-1]]) if words[1:] else words[0]
+        """What fits, in words: the texts that stand for a value, and the choices, or the kind with its range."""
+        known = map(repr, (*self.words, *self.choices))
+        return one_of(known if self.choices else [*known, self.within.of(_NAMES[self.kind])])
 
     def wrong(self, expected: str, value: object) -> ConfigError:
         """Return the error that names the flag, what was expected and what came."""
-        return ConfigError(f"{self.flag}: expected {expected}, got {value!r}")
+        close = did_you_mean(value, map(str, self.choices)) if isinstance(value, str) else ""
+        return ConfigError(f"{self.flag}: expected {expected}, got {show(value)}{close}")
 
     def read(self, value: Any) -> Any:
         """Return a plain value in the declared kind; a list may stand for a tuple, an integer for a float.
@@ -121,54 +135,109 @@ class Option:
         Raises
         ------
         ConfigError
-            It is of another kind.
+            It is of another kind, no choice or out of range.
         """
-        if (value is None and self.optional) or (self.automatic and value == AUTO):
-            return None
-        if isinstance(value, str) and value in self.words:
+        if AUTO in self.words and (value is None or (isinstance(value, str) and value == AUTO)):
+            return self.default
+        if (value is None and self.optional) or (isinstance(value, str) and value in self.words):
             return value
-        if self.kind.startswith("tuple"):
-            item = int if "int" in self.kind else str
-            if not isinstance(value, list | tuple) or not all(type(entry) is item for entry in value):
-                raise self.wrong(self.expected, value)
-            return tuple(value)
-        if self.kind == "float" and type(value) is int:
-            value = float(value)
-        if type(value) is not _TYPES[self.kind]:
-            raise self.wrong(self.expected, value)
-        return value
-
-    def check(self, value: Any) -> None:
-        """Refuse a value of the right kind that is no choice or out of range.
-
-        Raises
-        ------
-        ConfigError
-        """
-        if self.choices and value not in self.choices:
-            known = [*map(str, self.choices)]
-            error = self.wrong(f"one of {', '.join(known)}", value)
-            raise ConfigError(f"{error}{did_you_mean(str(value), known)}")
-        if self.within is None or value is None or value in self.words:
-            return
-        least, most = self.within
-        if not least <= value <= most:
-            raise self.wrong(f"a number from {least:g} to {most:g}", value)
+        if self.kind is str and type(value) is str and not self.choices:
+            return value  # of any length, and perhaps a path that is no Unicode
+        try:
+            return (choice(self.choices) if self.choices else reader(self.kind, self.within))(value)
+        except Misfit:
+            raise self.wrong(self.expected, value) from None
 
 
-def option(default: T, about: str, group: str = "", metavar: str | None = None, **rest: Any) -> T:
-    """Declare one option, as the value of a dataclass's field; `rest` is as `Option` has it."""
-    rule = Option(about=about, group=group, metavar=metavar, **rest)
+def option(
+    default: T,
+    about: str,
+    group: str = "",
+    metavar: str | None = None,
+    *,
+    least: float = ANY.least,
+    most: float = ANY.most,
+    above: float = ANY.above,
+    below: float = ANY.below,
+    auto: bool = False,
+    words: tuple[str, ...] = (),
+    **rest: Any,
+) -> T:
+    """Declare one option or setting, as the value of a dataclass's field.
+
+    Parameters
+    ----------
+    default : bool, int, float, str, tuple or None
+    least, most, above, below : float
+        Ends of the range of a number, as `Within` has them.
+    auto : bool
+        Whether 'auto' stands for the default.
+    about, group, metavar, words, **rest
+        As `Option` has them.
+    """
+    words = (AUTO, *words) if auto else words
+    within = Within(least, most, above, below)
+    metavar = metavar and "|".join((metavar, *words))
+    rule = Option(about=about, group=group, metavar=metavar, within=within, words=words, **rest)
     return dataclasses.field(default=default, metadata={_OPTION: rule})
 
 
 @cache
-def options_of(config: Any) -> dict[str, Option]:
-    """Return the declared options of a dataclass by name, in their order; other fields are left out."""
+def options_of(config: Any, owner: str = "") -> dict[str, Option]:
+    """Return the declared options by name, in their order; other fields are left out.
+
+    Parameters
+    ----------
+    config : dataclass or one of its values
+        A value has defaults that may differ from those of its class.
+    owner : str
+        The protocol or table whose settings are wanted; empty: options of a run.
+    """
+    kind = config if isinstance(config, type) else type(config)
+    hints = get_type_hints(kind)
     options = {}
-    for entry in dataclasses.fields(config):
-        if rule := entry.metadata.get(_OPTION):
-            kind, *other = str(entry.type).split(" | ")
-            own = {"name": entry.name, "kind": kind, "optional": "None" in other, "default": entry.default}
-            options[entry.name] = dataclasses.replace(rule, **own)
+    for entry in dataclasses.fields(kind):
+        rule: Option | None = entry.metadata.get(_OPTION)
+        if rule is not None and (not rule.of or owner in rule.of):
+            hint = hints[entry.name]
+            several = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+            default = entry.default if config is kind else getattr(config, entry.name)
+            own = {"name": entry.name, "kind": several[0], "optional": type(None) in several, "default": default}
+            options[entry.name] = dataclasses.replace(rule, owner=owner, **own)
     return options
+
+
+def read_settings(defaults: T, owner: str, values: Mapping[str, object]) -> T:
+    """Read `--set OWNER.NAME=VALUE` pairs, or the table [OWNER] of a run file.
+
+    Parameters
+    ----------
+    defaults : dataclass
+        What holds where `values` says nothing.
+    owner : str
+        The protocol, as people write it.
+    values : mapping
+        Names to plain values.
+
+    Returns
+    -------
+    dataclass
+        Of the type of `defaults`.
+
+    Raises
+    ------
+    ConfigError
+        An unknown name, a value of another type or out of range, or what the class itself refuses.
+    """
+    options = options_of(cast(Any, defaults), owner)
+    for name in values:
+        if name not in options:
+            close = did_you_mean(name, options)
+            raise ConfigError(f"{owner} has no setting {show(name)}{close}; it has {', '.join(sorted(options))}")
+    chosen = {name: options[name].read(value) for name, value in values.items()}
+    return cast(T, dataclasses.replace(cast(Any, defaults), **chosen))
+
+
+def describe_settings(kind: type, owner: str) -> dict[str, str]:
+    """Return 'OWNER.NAME' and the line of help of each setting that a protocol has, as declared in `kind`."""
+    return {f"{owner}.{name}": entry.about for name, entry in options_of(kind, owner).items()}

@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
-from fastlloyd.party.settings import describe_settings
+from fastlloyd.party.option import describe_settings
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.release import Release
 from fastlloyd.report import document
@@ -50,7 +50,7 @@ class Protocol(Adapter, Generic[P]):
     Attributes
     ----------
     settings : type or None
-        The dataclass of its settings (`party.settings.setting`); None: it has none.
+        The dataclass of its settings (`party.option.option`); None: it has none.
     not_private : str
         Why a run protects nobody's record; empty for a protocol with noise.
     against : str

@@ -56,12 +56,7 @@ class RunConfig:
         None, "where --dataset NAME is looked up (default $FASTLLOYD_DATA)", DATA, "DIR", path=True
     )
     split: str = option(
-        "iid",
-        "how --dataset is split (default %(default)s)",
-        DATA,
-        "iid|label|even|CSV",
-        path=True,
-        shared=True,
+        "iid", "how --dataset is split (default %(default)s)", DATA, "iid|label|even|CSV", path=True, shared=True
     )
     columns: tuple[str, ...] = option(
         (), "feature columns by name (default: all numeric)", DATA, "A,B,..", public=True, common=True
@@ -105,8 +100,10 @@ class RunConfig:
         None,
         f"number of clusters; auto:KMAX lets {', '.join(row.name for row in ROWS if row.chooses_k)} choose",
         TASK,
-        "K|auto:KMAX",
-        within=(1, 10_000),
+        "K",
+        words=("auto:KMAX",),
+        least=1,
+        most=10_000,
         public=True,
         common=True,
     )
@@ -120,41 +117,38 @@ class RunConfig:
         path=True,
     )
     epsilon: float = option(
-        1.0, "total epsilon of the run (default %(default)g)", TASK, within=(1e-3, 100), public=True, common=True
+        1.0, "total epsilon of the run (default %(default)g)", TASK, least=1e-3, most=100, public=True, common=True
     )
     delta: float | str | None = option(
         None,
         "default auto: 1 / (100 N); paper: the protocol's paper's",
         TASK,
-        "D|auto|paper",
-        within=(1e-11, 0.5),
+        "D",
+        auto=True,
+        words=("paper",),
+        least=1e-11,
+        most=0.5,
         public=True,
     )
     accept_large_delta: bool = option(False, "allow a delta above 1 / N, which promises little", TASK)
     rounds: int | None = option(
-        None, "default auto: the protocol's public formula", TASK, "T|auto", within=(0, 1000), public=True
+        None, "default auto: the protocol's public formula", TASK, "T", auto=True, least=0, most=1000, public=True
     )
     bounds: str | None = option(
-        None,
-        "public bounds of the features",
-        DATA,
-        "LO,HI|FILE|auto-public",
-        common=True,
-        path=True,
-        shared=True,
+        None, "public bounds of the features", DATA, "LO,HI|FILE|auto-public", common=True, path=True, shared=True
     )
     n_total: int | None = option(
-        None, "public upper bound on all records together", DATA, "N", within=(3, 1e12), public=True, common=True
+        None, "public upper bound on all records together", DATA, "N", least=3, most=10**12, public=True, common=True
     )
     client_caps: tuple[int, ...] = option((), "public cap per client (default N // M)", DATA, "N1,N2,..", public=True)
     budget: float | None = option(
-        None, "lifetime limit on epsilon; needs --state-dir", TASK, "E", within=(0, 1e6), common=True
+        None, "lifetime limit on epsilon; needs --state-dir", TASK, "E", least=0, most=1e6, common=True
     )
     budget_delta: float | None = option(
-        None, "delta at which --budget is read (default: that of the first run with it)", TASK, "D", within=(0, 1)
+        None, "delta at which --budget is read (default: that of the first run with it)", TASK, "D", above=0, below=1
     )
     seed: int = option(
-        0, "public randomness only: start and splits (default %(default)s)", TASK, within=(0, 2.0**63), public=True
+        0, "public randomness only: start and splits (default %(default)s)", TASK, least=0, most=2**63, public=True
     )
     masking: str = option(
         "common",
@@ -168,20 +162,16 @@ class RunConfig:
         "pairwise: shares that an observer may know (default %(default)s)",
         LINKS,
         "T",
-        within=(1, 100_000),
+        least=1,
+        most=100_000,
         public=True,
     )
     ring_bits: int = option(32, "default %(default)s", LINKS, choices=(32, 64), public=True)
     min_clients: int | None = option(
-        None, "go on without slow clients (default: all)", LINKS, "M", within=(1, 100_000), public=True
+        None, "go on without slow clients (default: all)", LINKS, "M", least=1, most=100_000, public=True
     )
     roster: str | None = option(
-        None,
-        "TOML of pinned certificates; without it: demonstration",
-        LINKS,
-        "FILE",
-        path=True,
-        shared=True,
+        None, "TOML of pinned certificates; without it: demonstration", LINKS, "FILE", path=True, shared=True
     )
     key: str | None = option(None, "this party's own key; '{client}' becomes the rank", LINKS, "FILE", path=True)
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -190,10 +180,11 @@ class RunConfig:
         f"{', '.join(row.name for row in ROWS if row.workers)}: processes that compute (default: cores)",
         LINKS,
         "W",
-        within=(1, 256),
+        least=1,
+        most=256,
     )
     threads: int | None = option(
-        None, "a client's passes over its own records (default: its share of the cores)", LINKS, "T", within=(1, 256)
+        None, "a client's passes over its own records (default: its share of the cores)", LINKS, "T", least=1, most=256
     )
     memory: str | None = option(
         None,
@@ -206,29 +197,20 @@ class RunConfig:
     )
     network: str | None = option(None, "fastlloyd run: a host per rank, shaped (scripts/netem)", LINKS, "PROFILE")
     shaping: str | None = option(None, "who shapes --network: netem or emulator", LINKS, hidden=True)
-    delay: float = option(0.0, "injected per message", LINKS, "SECONDS", within=(0, 60))
+    delay: float = option(0.0, "injected per message", LINKS, "SECONDS", least=0, most=60)
     deadline: float = option(
-        60.0,
-        "per round (default %(default)g)",
-        LINKS,
-        "SECONDS",
-        within=(0.5, 86_400),
-        shared=True,
+        60.0, "per round (default %(default)g)", LINKS, "SECONDS", least=0.5, most=86_400, shared=True
     )
     setup_deadline: float = option(
-        300.0,
-        "before round 0 (default %(default)g)",
-        LINKS,
-        "SECONDS",
-        within=(0.5, 86_400),
-        shared=True,
+        300.0, "before round 0 (default %(default)g)", LINKS, "SECONDS", least=0.5, most=86_400, shared=True
     )
     reconnect: float | None = option(
         None,
         "serve and join: how long a connection that was cut may take to come back (default: half of --deadline)",
         LINKS,
         "SECONDS",
-        within=(0, 86_400),
+        least=0,
+        most=86_400,
     )
     state_dir: str | None = option(
         None, "ledger over runs, and what --resume needs (private to each party)", OUT, "DIR", common=True, path=True
@@ -254,7 +236,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         chooses = find(self.protocol).chooses_k
         for entry in OPTIONS.values():
-            entry.check(getattr(self, entry.name))
+            entry.read(getattr(self, entry.name))
         _ = self.form  # refuses marks that do not go together
         if self.choose_k and not chooses:
             able = ", ".join(row.name for row in ROWS if row.chooses_k)

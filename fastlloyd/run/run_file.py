@@ -224,7 +224,7 @@ def to_toml(config: RunConfig, folder: str | Path | None = None, *, only: Collec
         value = getattr(config, name)
         if folder is not None:
             value = _moved(name, value, lambda text: os.path.relpath(text, folder))
-        if value is None and not entry.automatic:
+        if value is None and AUTO not in entry.words:
             continue
         if name == "k" and config.choose_k:
             value = f"{AUTO_K}{value}"

@@ -22,7 +22,7 @@ from fastlloyd.data.public.named import dataset_bounds
 from fastlloyd.data.public.vertical_mixture import gaussian_mixture
 from fastlloyd.data.vertical import ID_COLUMN, PartyFeatures, VerticalTable, read_vertical, split_dataset
 from fastlloyd.errors import ConfigError, DataError
-from fastlloyd.party.settings import describe_settings, read_settings, setting
+from fastlloyd.party.option import describe_settings, option, read_settings
 from fastlloyd.report.unit import format_count
 from fastlloyd.run.checks import refuse_resume
 from fastlloyd.run.config import VERTICAL, RunConfig
@@ -38,13 +38,13 @@ _MIXTURE: dict[str, Callable[[str], Any]] = {"n": int, "d": int, "k": int, "spre
 class Alignment:
     """How records are told apart and brought into one order: `--set vertical.KEY=VALUE`."""
 
-    align: str = setting(
+    align: str = option(
         "check",
         "'check' that all parties hold the same ids, or keep those they all hold: 'intersect'",
         choices=("check", "intersect"),
     )
-    id: str = setting(ID_COLUMN, f"column that names the records ('{ID_COLUMN}')")
-    widths: str = setting("", "how many columns each owner brings, in the order of ranks, such as 2+3: public")
+    id: str = option(ID_COLUMN, f"column that names the records ('{ID_COLUMN}')")
+    widths: str = option("", "how many columns each owner brings, in the order of ranks, such as 2+3: public")
 
     def __post_init__(self) -> None:
         if not self.id:

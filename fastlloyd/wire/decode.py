@@ -28,7 +28,7 @@ import math
 import re
 import sys
 import types
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from reprlib import Repr
@@ -68,13 +68,47 @@ _SHORT.maxlevel = 2
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """A range with both ends: of a number's value, or of the length of a text, list or mapping."""
+    """A range: of a number's value, or of the length of a text, list or mapping.
 
-    least: float
-    most: float
+    Attributes
+    ----------
+    least, most : float
+        Ends that belong to it.
+    above, below : float
+        Ends that do not.
+    """
+
+    least: float = -math.inf
+    most: float = math.inf
+    above: float = -math.inf
+    below: float = math.inf
+
+    def __contains__(self, value: float) -> bool:
+        """Whether a number is in it; NaN and infinities are in no range."""
+        return self.least <= value <= self.most and self.above < value < self.below
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Least and largest number in it, as far as float64 can say; infinite where it has no end."""
+        least = self.least if math.isinf(self.above) else max(self.least, math.nextafter(self.above, math.inf))
+        most = self.most if math.isinf(self.below) else min(self.most, math.nextafter(self.below, -math.inf))
+        return least, most
+
+    def of(self, noun: str) -> str:
+        """Say what is in it: the noun, and the ends that there are."""
+        ends = {"at least": self.least, "above": self.above, "at most": self.most, "below": self.below}
+        known = {
+            word: str(end) if isinstance(end, int) else f"{end:.12g}"
+            for word, end in ends.items()
+            if not math.isinf(end)
+        }
+        if known.keys() == {"at least", "at most"}:
+            return f"{noun} from {known['at least']} to {known['at most']}"
+        return f"{noun}, {' and '.join(map(' '.join, known.items()))}" if known else noun
 
 
-Amount = Annotated[float, Within(0.0, sys.float_info.max)]
+ANY = Within()
+Amount = Annotated[float, Within(0)]
 """A finite number from 0."""
 
 
@@ -118,7 +152,7 @@ def decode(kind: type[T], value: object, name: str) -> T:
     ----------
     kind : type
         A dataclass. Its fields are dataclasses, `int`, `float`, `bool`, `str`, `Literal`, `X | None`, `tuple[X, ...]`,
-        `tuple[X, Y]`, `Mapping[str, X]`, `Annotated[X, Within(least, most)]`, or `Any` for what is decoded later.
+        `tuple[X, Y]`, `Mapping[str, X]`, `Annotated[X, Within(..)]`, or `Any` for what is decoded later.
     value : object
         What `load_json` returned.
     name : str
@@ -134,7 +168,12 @@ def decode(kind: type[T], value: object, name: str) -> T:
     Types are exact: neither True nor 3.0 is an integer. An integer of at most 2^53 may stand for a float and becomes
     one. Of a dataclass each field must be there, except those with a default, and no other field.
     """
-    found: T = _reader(cast(Hashable, kind))(value, name)
+    try:
+        found: T = reader(cast(Hashable, kind))(value)
+    except Misfit as error:
+        place = "".join([name, *reversed(error.place)])
+        place = place if name else place.removeprefix(".")
+        raise ValueError(f"{place}: {error}" if place else str(error)) from error.__cause__
     return found
 
 
@@ -190,156 +229,205 @@ _DECODER = json.JSONDecoder(
     object_pairs_hook=_unique, parse_float=_number, parse_int=_integer, parse_constant=_constant
 )
 
-_Reader = Callable[[object, str], Any]
+_Reader = Callable[[object], Any]
+
+
+class Misfit(ValueError):
+    """A value does not fit: the sentence says what was expected and what came."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence)
+        self.place: list[str] = []
+        """Where the value stands, from the inside out."""
 
 
 @cache
-def _reader(kind: Any, within: Within | None = None) -> _Reader:
-    """Make what reads one declared type; `within` is its declared range."""
+def reader(kind: Any, within: Within | None = None) -> _Reader:
+    """Make what reads one declared type.
+
+    Parameters
+    ----------
+    kind : type
+        As for `decode`.
+    within : Within, optional
+        The declared range of a number, or of the length of a text, list or mapping.
+
+    Returns
+    -------
+    callable
+        Takes a plain value and returns it in its type; raises `Misfit`.
+    """
     origin, inside = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return _reader(inside[0], next((extra for extra in inside[1:] if isinstance(extra, Within)), within))
+        return reader(inside[0], next((extra for extra in inside[1:] if isinstance(extra, Within)), within))
     if origin is Literal:
-        return _choice(inside)
+        return choice(inside)
     if origin in (Union, types.UnionType) and len(inside) == 2 and inside[1] is types.NoneType:
-        return _optional(_reader(inside[0]))
+        return _optional(reader(inside[0]))
     if origin is tuple and inside[-1] is Ellipsis:
-        return _list(_reader(inside[0]), within or Within(0, MOST_ITEMS))
+        return _list(reader(inside[0]), within or Within(0, MOST_ITEMS))
     if origin is tuple:
-        return _row(tuple(_reader(part) for part in inside))
+        return _row(tuple(reader(part) for part in inside))
     if origin is Mapping and inside[0] is str:
-        return _mapping(_reader(inside[1]), within or Within(0, MOST_ITEMS))
+        return _mapping(reader(inside[1]), within or Within(0, MOST_ITEMS))
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         return _record(kind)
-    makers = {int: _whole, float: _real, str: _text}
-    if kind in makers:
-        return makers[kind](within)
+    if kind is int:
+        return _whole(within or Within(-MOST_INTEGER, MOST_INTEGER), "a whole number" if within is None else None)
+    if kind is float:
+        return _real(within or ANY)
+    if kind is str:
+        return _text(within or Within(0, MOST_CHARACTERS))
     if kind is bool:
         return _truth
     if kind is Any:
-        return lambda value, name: value
+        return lambda value: value
     raise TypeError(f"no decoder for {kind!r}")
 
 
-def _refuse(name: str, expected: str, value: object) -> NoReturn:
-    raise ValueError(f"{_place(name)}expected {expected}, got {show(value)}")
+def choice(known: tuple[object, ...]) -> _Reader:
+    """Make what reads one of some values, each with its type."""
+    what = one_of(map(repr, known))
 
-
-def _listed(names: Collection[str]) -> str:
-    return f"the fields {', '.join(names)}" if names else "no field"
-
-
-def _place(name: str) -> str:
-    return f"{name}: " if name else ""
-
-
-def _truth(value: object, name: str) -> bool:
-    return value if isinstance(value, bool) else _refuse(name, "true or false", value)
-
-
-def _whole(within: Within | None) -> _Reader:
-    least, most = (-MOST_INTEGER, MOST_INTEGER) if within is None else (within.least, within.most)
-    what = "an integer" if within is None else f"an integer from {least} to {most}"
-
-    def read(value: object, name: str) -> int:
-        if type(value) is not int or not least <= value <= most:
-            _refuse(name, what, value)
+    def read(value: object) -> object:
+        if not any(type(value) is type(one) and value == one for one in known):
+            _refuse(what, value)
         return value
 
     return read
 
 
-def _real(within: Within | None) -> _Reader:
-    most = sys.float_info.max
-    least, most = (-most, most) if within is None else (within.least, within.most)
-    what = "a finite number" if within is None else f"a number from {least:g} to {most:g}"
+def _refuse(expected: str, value: object) -> NoReturn:
+    raise Misfit(f"expected {expected}, got {show(value)}")
 
-    def read(value: object, name: str) -> float:
-        number = float(value) if type(value) is int and abs(value) <= _EXACT_FLOAT else value
-        if type(number) is not float or not math.isfinite(number) or not least <= number <= most:
-            _refuse(name, what, value)
-        return number
 
+def one_of(words: Iterable[str]) -> str:
+    """Join what is expected: 'a', 'a or b', 'a, b or c'."""
+    *before, last = words
+    return f"{', '.join(before)} or {last}" if before else last
+
+
+def _truth(value: object) -> bool:
+    if not isinstance(value, bool):
+        _refuse("true or false", value)
+    return value
+
+
+def _whole(within: Within, what: str | None) -> _Reader:
+    def read(value: object) -> int:
+        if type(value) is not int or not least <= value <= most:
+            _refuse(what or within.of("a whole number"), value)
+        return value
+
+    least, most = within.ends
     return read
 
 
-def _text(within: Within | None) -> _Reader:
-    least, most = (0, MOST_CHARACTERS) if within is None else (within.least, within.most)
+def _real(within: Within) -> _Reader:
+    def read(value: object) -> float:
+        number = float(value) if type(value) is int and abs(value) <= _EXACT_FLOAT else value
+        if type(number) is not float or not least <= number <= most:
+            _refuse(within.of("a number"), value)
+        return number
 
-    def read(value: object, name: str) -> str:
+    least, most = max(within.ends[0], -sys.float_info.max), min(within.ends[1], sys.float_info.max)
+    return read
+
+
+def _text(within: Within) -> _Reader:
+    least, most = within.ends
+
+    def read(value: object) -> str:
         if not isinstance(value, str) or not least <= len(value) <= most:
-            _refuse(name, f"a text of {least} to {most} characters", value)
+            _refuse(f"text of {least} to {most} characters", value)
         try:
             value.encode()
         except UnicodeEncodeError:  # half of a surrogate pair, which JSON can write
-            _refuse(name, "a text in Unicode", value)
-        return value
-
-    return read
-
-
-def _choice(known: tuple[object, ...]) -> _Reader:
-    def read(value: object, name: str) -> object:
-        if not any(type(value) is type(one) and value == one for one in known):
-            _refuse(name, f"one of {', '.join(map(repr, known))}", value)
+            _refuse("text in Unicode", value)
         return value
 
     return read
 
 
 def _optional(inner: _Reader) -> _Reader:
-    return lambda value, name: None if value is None else inner(value, name)
+    return lambda value: None if value is None else inner(value)
 
 
 def _list(inner: _Reader, length: Within) -> _Reader:
-    def read(value: object, name: str) -> tuple[Any, ...]:
+    def read(value: object) -> tuple[Any, ...]:
         if not isinstance(value, list | tuple) or not length.least <= len(value) <= length.most:
-            _refuse(name, f"a list of {length.least} to {length.most} entries", value)
-        return tuple(inner(entry, f"{name}[{i}]") for i, entry in enumerate(value))
+            _refuse(f"a list of {length.least} to {length.most} entries", value)
+        return _each((inner,) * len(value), value)
 
     return read
 
 
 def _row(inners: tuple[_Reader, ...]) -> _Reader:
-    def read(value: object, name: str) -> tuple[Any, ...]:
+    def read(value: object) -> tuple[Any, ...]:
         if not isinstance(value, list | tuple) or len(value) != len(inners):
-            _refuse(name, f"a list of {len(inners)} entries", value)
-        return tuple(inner(entry, f"{name}[{i}]") for i, (inner, entry) in enumerate(zip(inners, value, strict=True)))
+            _refuse(f"a list of {len(inners)} entries", value)
+        return _each(inners, value)
 
     return read
 
 
+def _each(inners: tuple[_Reader, ...], values: Sequence[object]) -> tuple[Any, ...]:
+    found: list[Any] = []
+    try:
+        for inner, value in zip(inners, values, strict=True):
+            found.append(inner(value))
+    except Misfit as error:
+        error.place.append(f"[{len(found)}]")
+        raise
+    return tuple(found)
+
+
 def _mapping(inner: _Reader, length: Within) -> _Reader:
-    def read(value: object, name: str) -> dict[str, Any]:
+    key = reader(str)
+
+    def read(value: object) -> dict[str, Any]:
         if not isinstance(value, Mapping) or not length.least <= len(value) <= length.most:
-            _refuse(name, f"an object of {length.least} to {length.most} fields", value)
-        key = _text(None)
-        return {key(word, f"{name}: a key"): inner(entry, f"{name}[{show(word)}]") for word, entry in value.items()}
+            _refuse(f"an object of {length.least} to {length.most} fields", value)
+        found: dict[str, Any] = {}
+        for word, entry in value.items():
+            place = ": a key"
+            try:
+                key(word)
+                place = f"[{show(word)}]"
+                found[word] = inner(entry)
+            except Misfit as error:
+                error.place.append(place)
+                raise
+        return found
 
     return read
 
 
 def _record(kind: type) -> _Reader:
     hints = get_type_hints(kind, include_extras=True)
-    fields = [field for field in dataclasses.fields(kind) if field.init]
-    readers = {field.name: _reader(hints[field.name]) for field in fields}
-    needed = {
-        field.name
-        for field in fields
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-    }
+    declared = [field for field in dataclasses.fields(kind) if field.init]
+    readers = {field.name: reader(hints[field.name]) for field in declared}
+    optional = {field.name for field in declared if field.default is not field.default_factory}
+    needed = readers.keys() - optional
 
-    def read(value: object, name: str) -> Any:
+    def read(value: object) -> Any:
         if not isinstance(value, Mapping):
-            _refuse(name, "an object", value)
+            _refuse("an object", value)
         missing, unknown = sorted(needed - value.keys()), [key for key in value if key not in readers]
         if missing or unknown:
             lacks = f"without {show(missing)}" if missing else f"with {show(unknown)} in addition"
-            raise ValueError(f"{_place(name)}expected {_listed(readers)}, got an object {lacks}")
-        content = {key: readers[key](entry, f"{name}.{key}" if name else key) for key, entry in value.items()}
+            fields = f"the fields {', '.join(readers)}" if readers else "no field"
+            raise Misfit(f"expected {fields}, got an object {lacks}")
+        content, key = {}, ""
+        try:
+            for key, entry in value.items():
+                content[key] = readers[key](entry)
+        except Misfit as error:
+            error.place.append(f".{key}")
+            raise
         try:
             return kind(**content)
         except (FastLloydError, ValueError) as error:
-            raise ValueError(f"{_place(name)}{error}") from error
+            raise Misfit(str(error)) from error
 
     return read

@@ -279,7 +279,7 @@ def test_cells_are_read_strictly(cells: int, fine: bool) -> None:
     if fine:
         assert Plan.from_json(plan.to_json()) == plan
         return
-    with pytest.raises(ValueError, match=r"plan.rounds\[0\].cells: expected an integer from 0 to 1048576, got"):
+    with pytest.raises(ValueError, match=r"plan.rounds\[0\].cells: expected a whole number from 0 to 1048576, got"):
         Plan.from_json(plan.to_json())
 
 
@@ -287,7 +287,7 @@ def test_cells_are_read_strictly(cells: int, fine: bool) -> None:
 def test_cells_are_an_integer(cells: Any) -> None:
     values = plan_for(blobs(90, 3, 2), 3, rounds=3).to_json()
     values["rounds"][1]["cells"] = cells
-    with pytest.raises(ValueError, match=r"rounds\[1\].cells: expected an integer"):
+    with pytest.raises(ValueError, match=r"rounds\[1\].cells: expected a whole number"):
         Plan.from_json(values)
 
 

@@ -41,12 +41,12 @@ def test_alike_hellos_are_a_schema() -> None:
 @pytest.mark.parametrize(
     ("bad", "sentence"),
     [
-        (hello(rounds_done=-1), "malformed Hello: rounds_done: expected an integer from 0 to .*, got -1"),
+        (hello(rounds_done=-1), "malformed Hello: rounds_done: expected a whole number from 0 to .*, got -1"),
         (hello(rounds_done=10**30), "malformed Hello: expected integers of at most"),
-        (hello(rounds_done=True), "rounds_done: expected an integer from 0 to .*, got True"),
-        (hello(rounds_done=1.0), "rounds_done: expected an integer from 0 to .*, got 1.0"),
-        (hello("a", 5), r"names\[1\]: expected a text of 0 to 65536 characters, got 5"),
-        (hello(["a"], {"b": 1}), r"names\[0\]: expected a text"),
+        (hello(rounds_done=True), "rounds_done: expected a whole number from 0 to .*, got True"),
+        (hello(rounds_done=1.0), "rounds_done: expected a whole number from 0 to .*, got 1.0"),
+        (hello("a", 5), r"names\[1\]: expected text of 0 to 65536 characters, got 5"),
+        (hello(["a"], {"b": 1}), r"names\[0\]: expected text"),
         ({"names": [], "rounds_done": 0}, r"names: expected a list of 1 to 1000000 entries, got \[\]"),
         ({"names": ["a", "b"]}, r"expected the fields names, rounds_done, got an object without \['rounds_done'\]"),
         ([], r"malformed Hello: expected an object, got \[\]"),

@@ -21,7 +21,7 @@ from fastlloyd.masking.mask import MaskGenerator, Masks
 from fastlloyd.masking.pairwise import PairwiseMasks
 from fastlloyd.party.effects import Party
 from fastlloyd.party.message import recall
-from fastlloyd.party.settings import describe_settings
+from fastlloyd.party.option import describe_settings
 from fastlloyd.protocols.fastlloyd.client import ClientResult, client
 from fastlloyd.protocols.fastlloyd.face_inputs import gather, load, public_parameters
 from fastlloyd.protocols.fastlloyd.face_noise import expect, noise_of

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.party.settings import read_settings, setting
+from fastlloyd.party.option import option, read_settings
 from fastlloyd.privacy.split import EXPECTED_NORM, laplace_ratio
 
 PLUS = "fastlloyd-plus"
@@ -51,41 +51,41 @@ class Settings:
         sigma_C / sigma_R; None for the split that minimises the error analysis.
     """
 
-    alpha: float = setting(
+    alpha: float = option(
         0.8, "scale of the radius eta = alpha * beta / (2 k^(1/d)), Eq. 26", above=0, most=10, of=_PAPER
     )
-    radius: str = setting(
+    radius: str = option(
         "step",
         "'step': beta/2 in round 0, then eta; 'constant': eta throughout (§5.6)",
         choices=("step", "constant"),
         of=_PAPER,
     )
-    clip: bool = setting(True, "radius clipping of each centre's step (§5.1): true or false", of=_PAPER)
-    rho: float = setting(
+    clip: bool = option(True, "radius clipping of each centre's step (§5.1): true or false", of=_PAPER)
+    rho: float = option(
         EXPECTED_NORM,
         "expected norm of the centres in Su et al.'s error analysis (0.225)",
         above=0,
         most=1,
         of=_BASELINES,
     )
-    start: str = setting(
+    start: str = option(
         "auto",
         "round 0: a 'survey' of all records together, or a histogram on a 'grid' (up to 3 features); 'auto' takes the "
         "histogram where N, k and the noise suggest it, and neither where the survey would be mostly noise",
         choices=("auto", "survey", "grid"),
         of=_PLUS,
     )
-    grid: float = setting(
+    grid: float = option(
         GRID_SHARE, "share of the budget for the histogram in round 0; 0 for none", least=0, most=0.9, of=_PLUS
     )
-    survey: float = setting(
+    survey: float = option(
         SURVEY_SHARE,
         "share of the budget for the survey in round 0: middle, spread and number of all records; 0 for none",
         least=0,
         most=0.5,
         of=_PLUS,
     )
-    wide: float | None = setting(
+    wide: float | None = option(
         None,
         "clusters of the first four rounds over k, merged to k after them; 1 for none, 'auto' for 2, or for 3 that are "
         "merged step by step, where N, k and the noise suggest it",
@@ -94,7 +94,7 @@ class Settings:
         auto=True,
         of=_PLUS,
     )
-    reach: float | None = setting(
+    reach: float | None = option(
         None,
         "scale of the radius that follows from the spread; 'auto' for what the public noise, N and k suggest",
         least=0.01,
@@ -102,34 +102,34 @@ class Settings:
         auto=True,
         of=_PLUS,
     )
-    far: str = setting(
+    far: str = option(
         "shorten",
         "records beyond the radius: 'shorten' their vectors to it, or 'drop' them",
         choices=("shorten", "drop"),
         of=_PLUS,
     )
-    shrink: bool = setting(
+    shrink: bool = option(
         True, "weigh each noisy step and count against what is known by then: true or false", of=_PLUS
     )
-    swap: bool = setting(
+    swap: bool = option(
         True, "merge the two clusters that lose least by it and split another that gains more: true or false", of=_PLUS
     )
-    domain: str = setting(
+    domain: str = option(
         "fold",
         "how centres are kept in the domain: 'fold', 'truncate' or 'none' (§5.3.5)",
         choices=("fold", "truncate", "none"),
         of=_FORMULA,
     )
-    min_rounds: int = setting(2, "least number of rounds when --rounds is auto", least=1, most=1000, of=_FORMULA)
-    max_rounds: int = setting(7, "largest number of rounds when --rounds is auto", least=1, most=1000)
-    step_error: float = setting(
+    min_rounds: int = option(2, "least number of rounds when --rounds is auto", least=1, most=1000, of=_FORMULA)
+    max_rounds: int = option(7, "largest number of rounds when --rounds is auto", least=1, most=1000)
+    step_error: float = option(
         0.004,
         "error per round that the formula for the number of rounds allows (0.004, §5.5)",
         above=0,
         below=100,
         of=_FORMULA,
     )
-    count_ratio: float | None = setting(
+    count_ratio: float | None = option(
         None,
         "noise multiplier of the counts over that of the sums; 'auto' for the paper's split",
         least=0.01,

@@ -20,7 +20,7 @@ from fastlloyd.lifecycle.hello import Announced
 from fastlloyd.masking.fixed import Ring
 from fastlloyd.masking.pairwise import PairwiseMasks
 from fastlloyd.party.effects import Party
-from fastlloyd.party.settings import describe_settings
+from fastlloyd.party.option import describe_settings
 from fastlloyd.privacy.release import ADD_REMOVE, ADD_REMOVE_USER
 from fastlloyd.protocols.feddp.client import ClientResult, client
 from fastlloyd.protocols.feddp.face_inputs import (

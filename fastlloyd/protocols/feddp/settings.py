@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.party.settings import read_settings, setting
+from fastlloyd.party.option import option, read_settings
 
 PROPORTIONS: dict[str, tuple[float, float, float, float]] = {
     "record": (0.2, 0.2, 0.45, 0.15),
@@ -26,11 +26,11 @@ _CLIPS = ("outer_clip", "weight_clip", "mean_clip", "count_clip")
 
 
 def _share(about: str) -> float | None:
-    return setting(None, f"part of epsilon for {about}", least=0.001, below=1, auto=True)
+    return option(None, f"part of epsilon for {about}", least=0.001, below=1, auto=True)
 
 
 def _norm(about: str) -> float | None:
-    return setting(None, about, least=2.0**-6, most=2.0**20, auto=True)
+    return option(None, about, least=2.0**-6, most=2.0**20, auto=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +65,10 @@ class Settings:
         A clip at record level.
     """
 
-    privacy_level: str = setting(
+    privacy_level: str = option(
         "record", "'record': one row is protected; 'client': all rows of one user (§5.2)", choices=tuple(PROPORTIONS)
     )
-    start: str = setting(
+    start: str = option(
         "feddp",
         "'feddp' (Alg. 1); 'private': the same without server data; or a baseline of §5: 'server-kmeans++', "
         "'server-lloyds'; or 'sphere-packing' (FastLloyd's, where §5 has another)",
@@ -86,19 +86,19 @@ class Settings:
     weight_clip: float | None = _norm("largest sum of a user's weights (client level); 'auto': 1")
     mean_clip: float | None = _norm("largest norm of a user's means (client level); 'auto': Delta / 2")
     count_clip: float | None = _norm("largest sum of a user's counts of clusters (client level); 'auto': sqrt(k)")
-    restarts: int = setting(
+    restarts: int = option(
         10, "how often the server clusters its weighted points afresh; the best counts", least=1, most=1000
     )
-    proxies: int | None = setting(
+    proxies: int | None = option(
         None, "start 'private': points in the place of the server's own", least=1, most=1 << 16, auto=True
     )
-    server_share: float = setting(
+    server_share: float = option(
         0.05,
         "demonstration (--dataset): part of the rows that are the server's, without --server-data",
         above=0,
         below=1,
     )
-    users: str | None = setting(None, "column that names the user a row belongs to (client level)", auto=True)
+    users: str | None = option(None, "column that names the user a row belongs to (client level)", auto=True)
 
     def __post_init__(self) -> None:
         for name in _CLIPS:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fastlloyd.party.settings import read_settings, setting
+from fastlloyd.party.option import option, read_settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,10 +24,10 @@ class Settings:
     restarts : int
     """
 
-    local_k: int | None = setting(
+    local_k: int | None = option(
         None, "k', clusters that each client makes of its own records; 'auto': k", least=1, most=10_000, auto=True
     )
-    restarts: int = setting(
+    restarts: int = option(
         10, "how often a client clusters its projected records afresh; the best counts", least=1, most=1000
     )
 

@@ -15,7 +15,7 @@ from fastlloyd.data.bounds import Bounds, scale, unscale
 from fastlloyd.data.records import OwnRecords
 from fastlloyd.lifecycle.hello import await_ready, gather_announced, propose_plan
 from fastlloyd.party.effects import Allow, Party, Publish
-from fastlloyd.party.settings import describe_settings
+from fastlloyd.party.option import describe_settings
 from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.protocols.secfc.client import ClientResult, client
 from fastlloyd.protocols.secfc.face_words import data_flow, who_sees

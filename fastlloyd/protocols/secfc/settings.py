@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.party.settings import read_settings, setting
+from fastlloyd.party.option import option, read_settings
 
 MIN_CLIENTS = 3
 DEFAULT_ITERATIONS = 300
@@ -37,34 +37,34 @@ class Settings:
         Paper: the scaling factor lambda of App. A is 2^fraction_bits.
     """
 
-    segments: int | None = setting(
+    segments: int | None = option(
         None,
         "l, into how many segments a point is cut: more make shares smaller; 'auto' or 1 and more",
         least=1,
         auto=True,
     )
-    threshold: int | None = setting(
+    threshold: int | None = option(
         None, "t, how many colluding clients learn nothing from their shares; 'auto' or 1 and more", least=1, auto=True
     )
-    start: str = setting(
+    start: str = option(
         "separated",
         "'separated' groups around k-means++ seeds (§5), or 'random' clustering from the public seed",
         choices=("separated", "random"),
     )
-    starts: int = setting(
+    starts: int = option(
         8, "starts, of which the one with the least inertia wins; each costs as much as one alone", least=1, most=1000
     )
-    membership: bool = setting(False, "hide which client owns a point (§6): true or false")
-    reveal_centers: bool = setting(
+    membership: bool = option(False, "hide which client owns a point (§6): true or false")
+    reveal_centers: bool = option(
         False, "l + t clients together reveal the final centres to all clients: true or false"
     )
-    least_revealed: int = setting(
+    least_revealed: int = option(
         5, "records that a cluster must have for its centre to be revealed, 1 and more", least=1
     )
-    extra_answers: int = setting(
+    extra_answers: int = option(
         0, "answers to wait for beyond the 2l + 2t - 1 needed: 1 shows a wrong one, 2 name its sender", least=0
     )
-    fraction_bits: int = setting(16, "bits of the grid that points are rounded to, 8 to 16", least=8, most=16)
+    fraction_bits: int = option(16, "bits of the grid that points are rounded to, 8 to 16", least=8, most=16)
 
 
 def settings_from(values: Mapping[str, Any]) -> Settings:

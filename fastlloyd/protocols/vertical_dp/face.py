@@ -17,7 +17,7 @@ from fastlloyd.lifecycle.align.columns import gather_columns, tell_columns
 from fastlloyd.lifecycle.align.sizes import align_sizes
 from fastlloyd.lifecycle.hello import await_plan, propose_plan
 from fastlloyd.party.effects import Afford, Allow, Party, Publish, Record
-from fastlloyd.party.settings import describe_settings
+from fastlloyd.party.option import describe_settings
 from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocols.vertical_dp.client import client, prepare

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.party.settings import read_settings, setting
+from fastlloyd.party.option import option, read_settings
 from fastlloyd.protocols.vertical_dp.local_plan import BOX_TREE, SHORTENED
 from fastlloyd.protocols.vertical_dp.math.weights import FITS, METHODS
 from fastlloyd.protocols.vertical_dp.sketch.level import GAMMAS
@@ -57,7 +57,7 @@ class Settings:
         Whether the parties receive the final centres.
     """
 
-    local: str = setting(
+    local: str = option(
         "auto",
         "local clustering: 'shortened' (ours: tree of counts, then shortened steps of Lloyd, Gaussian noise), 'lloyd' "
         "(ours: tree, one step, Laplace noise), 'dplsf' (ours: means of a box tree's leaves, where the paper has an "
@@ -65,13 +65,13 @@ class Settings:
         choices=("auto", SHORTENED, "lloyd", BOX_TREE),
         of=_DP,
     )
-    local_clusters: int | None = setting(
+    local_clusters: int | None = option(
         None, "k', clusters per party; 'auto' for a rule of public numbers", least=2, most=MAX_LOCAL_CLUSTERS, auto=True
     )
-    total_share: float = setting(
+    total_share: float = option(
         0.02, "share of epsilon for the number of users, 1 - b of Algorithm 1 (0.02)", above=0, below=1, of=_DP
     )
-    local_share: float | None = setting(
+    local_share: float | None = option(
         None,
         "share of the rest for the local centres of all parties together; 'auto': 0.65 of 1 / sigma^2 with local = "
         "shortened, otherwise 0.5 of epsilon",
@@ -80,7 +80,7 @@ class Settings:
         auto=True,
         of=_DP,
     )
-    tree_share: float | None = setting(
+    tree_share: float | None = option(
         None,
         "share of a party's part for the counts in its tree, the rest is for sums; 'auto': 0.2 with local = shortened, "
         "otherwise 0.5",
@@ -89,46 +89,46 @@ class Settings:
         auto=True,
         of=_DP,
     )
-    rows: int = setting(4096, "M, rows per sketch (4096)", least=1, most=MAX_ROWS, of=_DP)
-    gamma: float = setting(
+    rows: int = option(4096, "M, rows per sketch (4096)", least=1, most=MAX_ROWS, of=_DP)
+    gamma: float = option(
         2.0**-11,
         "gamma: one level more stands for 1 + gamma times as many users",
         least=GAMMAS[0],
         most=GAMMAS[1],
         of=_DP,
     )
-    weights: str = setting(
+    weights: str = option(
         "2pest",
         "'2pest' (Algorithm 5: sketches of every pair of parties) or 'basic' (Algorithm 4: of all parties)",
         choices=METHODS,
         of=_DP,
     )
-    estimator: str = setting(
+    estimator: str = option(
         "auto",
         "tables of pairs by 'likelihood' (ours) or 'basic' (unions, Algorithm 4); 'auto': ours where it fits",
         choices=("auto", "likelihood", "basic"),
         of=_DP,
     )
-    fit: str = setting(
+    fit: str = option(
         "entropy",
         "from pairs to the grid: 'entropy' (ours) or 'paper' (additive steps, Algorithm 5)",
         choices=FITS,
         of=_DP,
     )
-    steps: int = setting(500, "T, steps of Algorithm 5", least=1, most=100_000, of=_DP)
-    composition: str = setting(
+    steps: int = option(500, "T, steps of Algorithm 5", least=1, most=100_000, of=_DP)
+    composition: str = option(
         TIGHT,
         "'tight' (privacy loss distributions) or 'paper' (4 sqrt(M log 1/delta), split over the parties)",
         choices=(TIGHT, PAPER),
         of=_DP,
     )
-    phantoms: str = setting(
+    phantoms: str = option(
         GRID_PHANTOMS,
         "'grid' (private), or 'paper' for comparison only: never reported as private",
         choices=(GRID_PHANTOMS, PAPER_PHANTOMS),
         of=_DP,
     )
-    share_result: bool = setting(False, "tell the parties the final centres too: true or false")
+    share_result: bool = option(False, "tell the parties the final centres too: true or false")
 
 
 def settings_from(protocol: str, values: Mapping[str, Any]) -> Settings:

@@ -31,7 +31,7 @@ from fastlloyd.lifecycle.align.intersect import intersect_ids
 from fastlloyd.lifecycle.hello import await_plan, await_ready, propose_plan, tell_ready
 from fastlloyd.lifecycle.pairs import agree_pairs
 from fastlloyd.party.effects import Afford, Allow, Party, Publish
-from fastlloyd.party.settings import describe_settings
+from fastlloyd.party.option import describe_settings
 from fastlloyd.privacy.ledger import keyed_digest
 from fastlloyd.protocols.vertical_he.computing import computing_party
 from fastlloyd.protocols.vertical_he.face_claim import FLOODING, against, conditions

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import ConfigError, RangeError
-from fastlloyd.party.settings import describe_settings
+from fastlloyd.party.option import describe_settings
 from fastlloyd.privacy.accountant import SAMPLER_DELTA, spent
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
 from fastlloyd.protocols.feddp.budget import (

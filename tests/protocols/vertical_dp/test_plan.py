@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.party.settings import describe_settings
+from fastlloyd.party.option import describe_settings
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.calibration import gaussian_noise_multiplier
 from fastlloyd.privacy.release import SKETCH_ROWS, Release

@@ -12,7 +12,7 @@ from fastlloyd.cli.plan import main
 from fastlloyd.crypto.link.tls import MAX_MESSAGE_BYTES
 from fastlloyd.errors import ConfigError, RangeError
 from fastlloyd.net.transport import MAX_FRAME_BYTES
-from fastlloyd.party.settings import describe_settings
+from fastlloyd.party.option import describe_settings
 from fastlloyd.privacy.accountant import spent
 from fastlloyd.privacy.delta import automatic_delta
 from fastlloyd.protocols.vertical_he.frame import MOST_MESSAGE_BYTES, block_format

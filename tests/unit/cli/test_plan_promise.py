@@ -91,7 +91,7 @@ def test_a_run_file_holds_both(tmp_path: Path, capsys: pytest.CaptureFixture[str
         plan(capsys, "--config", str(path))
     for wrong in ('"papers"', "true", "[1]"):
         path.write_text(f"delta = {wrong}\n")
-        with pytest.raises(ConfigError, match="--delta: expected a number, 'auto' or 'paper'"):
+        with pytest.raises(ConfigError, match="--delta: expected 'auto', 'paper' or a number"):
             load_config(path)
 
 

@@ -15,8 +15,10 @@ from fastlloyd.run.config import OPTIONS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    rounds: int | None = option(None, "how many", "task", "T|auto", within=(0, 9), public=True)
-    delta: float | str | None = option(None, "default %(default)s", "task", "D|auto|paper", within=(0.1, 0.5))
+    rounds: int | None = option(None, "how many", "task", "T", auto=True, least=0, most=9, public=True)
+    delta: float | str | None = option(
+        None, "default %(default)s", "task", "D", auto=True, words=("paper",), least=0.1, most=2
+    )
     columns: tuple[str, ...] = option((), "names", metavar="A,B")
     per_client: tuple[int, ...] = option((), "caps")
     mode: str = option("shm", "%(default)s or tcp", choices=("shm", "tcp"), common=True)
@@ -50,12 +52,12 @@ def test_what_fits_is_read_in_its_declared_kind(name: str, value: object, read: 
 @pytest.mark.parametrize(
     "name,value,sentence",
     [
-        ("rounds", 2.0, "--rounds: expected a whole number or 'auto', got 2.0"),
-        ("rounds", "paper", "--rounds: expected a whole number or 'auto', got 'paper'"),
-        ("delta", "x", "--delta: expected a number, 'auto' or 'paper', got 'x'"),
+        ("rounds", 2.0, "--rounds: expected 'auto' or a whole number from 0 to 9, got 2.0"),
+        ("rounds", "paper", "--rounds: expected 'auto' or a whole number from 0 to 9, got 'paper'"),
+        ("delta", "x", "--delta: expected 'auto', 'paper' or a number from 0.1 to 2, got 'x'"),
         ("columns", ["a", 1], "--columns: expected a list of names, got ['a', 1]"),
         ("per_client", "1", "--per-client: expected a list of whole numbers, got '1'"),
-        ("mode", None, "--mode: expected text, got None"),
+        ("mode", None, "--mode: expected 'shm' or 'tcp', got None"),
         ("quiet", 1, "--quiet: expected true or false, got 1"),
     ],
 )
@@ -68,17 +70,17 @@ def test_another_kind_is_refused(name: str, value: object, sentence: str) -> Non
 @pytest.mark.parametrize(
     "name,value,sentence",
     [
-        ("rounds", 10, "--rounds: expected a number from 0 to 9, got 10"),
-        ("delta", math.nan, "--delta: expected a number from 0.1 to 0.5, got nan"),
-        ("mode", "udp", "--mode: expected one of shm, tcp, got 'udp'"),
+        ("rounds", 10, "--rounds: expected 'auto' or a whole number from 0 to 9, got 10"),
+        ("delta", math.nan, "--delta: expected 'auto', 'paper' or a number from 0.1 to 2, got nan"),
+        ("mode", "udp", "--mode: expected 'shm' or 'tcp', got 'udp'"),
     ],
 )
 def test_what_is_out_of_range_is_refused(name: str, value: object, sentence: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        DECLARED[name].check(value)
+        DECLARED[name].read(value)
     assert str(caught.value) == sentence
     for fitting in {"rounds": (None, 0, 9), "delta": (None, "paper", 0.1), "mode": ("tcp",)}[name]:
-        DECLARED[name].check(fitting)
+        DECLARED[name].read(fitting)
 
 
 def test_a_field_without_a_declaration_is_no_option() -> None:
@@ -107,14 +109,20 @@ def test_the_help_shows_every_option_but_the_hidden_ones() -> None:
 @pytest.mark.parametrize(
     "argv,sentence",
     [
-        (("--epsilon", "x"), "argument --epsilon: expected a number, got 'x'; see test --help"),
-        (("--delta", "x"), "argument --delta: expected a number, 'auto' or 'paper', got 'x'; see test --help"),
-        (("--k", "x"), "argument --k: expected a whole number or 'auto:KMAX', got 'x'; see test --help"),
+        (("--epsilon", "x"), "argument --epsilon: expected a number from 0.001 to 100, got 'x'; see test --help"),
+        (
+            ("--delta", "x"),
+            "argument --delta: expected 'auto', 'paper' or a number from 1e-11 to 0.5, got 'x'; see test --help",
+        ),
+        (
+            ("--k", "x"),
+            "argument --k: expected 'auto:KMAX' or a whole number from 1 to 10000, got 'x'; see test --help",
+        ),
         (
             ("--client-caps", "1,x"),
             "argument --client-caps: expected a list of whole numbers, got '1,x'; see test --help",
         ),
-        (("--rounds", "autos"), "--rounds: expected a whole number or 'auto', got 'autos'"),
+        (("--rounds", "autos"), "--rounds: expected 'auto' or a whole number from 0 to 1000, got 'autos'"),
     ],
 )
 def test_a_flag_that_cannot_be_read_says_what_the_key_expects(argv: tuple[str, str], sentence: str) -> None:

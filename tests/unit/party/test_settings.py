@@ -12,22 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastlloyd.errors import ConfigError
-from fastlloyd.party.settings import describe_settings, read_settings, setting
+from fastlloyd.party.option import describe_settings, option, read_settings
 from fastlloyd.protocols.registry import PROTOCOLS, find
 from fastlloyd.run.session import find_protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    start: str = setting("random", "how to start", choices=("random", "separated", "far"))
-    local: int | None = setting(None, "clusters of each client", least=1, most=10_000, auto=True)
-    shown: bool = setting(False, "show it")
-    rank: int = setting(-1, "who computes", choices=(0, 1), auto=True)
-    alpha: float = setting(0.5, "scale", above=0, most=10, of=("one",))
-    share: float | None = setting(None, "part of epsilon", least=0.001, below=1, auto=True, of=("one", "two"))
-    least: int = setting(5, "smallest cluster", least=0)
-    column: str | None = setting(None, "name of a column", auto=True)
-    slope: float = setting(0.0, "any number")
+    start: str = option("random", "how to start", choices=("random", "separated", "far"))
+    local: int | None = option(None, "clusters of each client", least=1, most=10_000, auto=True)
+    shown: bool = option(False, "show it")
+    rank: int = option(-1, "who computes", choices=(0, 1), auto=True)
+    alpha: float = option(0.5, "scale", above=0, most=10, of=("one",))
+    share: float | None = option(None, "part of epsilon", least=0.001, below=1, auto=True, of=("one", "two"))
+    least: int = option(5, "smallest cluster", least=0)
+    column: str | None = option(None, "name of a column", auto=True)
+    slope: float = option(0.0, "any number")
 
     def __post_init__(self) -> None:
         if self.shown and self.start == "far":
@@ -88,7 +88,7 @@ def test_what_fits_is_read_in_its_declared_type(name: str, value: object, read: 
         ("share", 1, "expected 'auto' or a number, at least 0.001 and below 1, got 1"),
         ("share", "0.5", "expected 'auto' or a number, at least 0.001 and below 1, got '0.5'"),
         ("least", -1, "expected a whole number, at least 0, got -1"),
-        ("column", ["x"], "expected 'auto' or a text, got ['x']"),
+        ("column", ["x"], "expected 'auto' or text, got ['x']"),
         ("slope", math.inf, "expected a number, got inf"),
         ("slope", 2**53 + 1, "expected a number, got 9007199254740993"),
     ],
@@ -144,7 +144,7 @@ def test_any_table_is_read_or_refused_by_name(values: dict[str, object]) -> None
 def test_ends_belong_to_a_range_unless_they_are_open(low: int, width: int, value: int, left: bool, right: bool) -> None:
     @dataclass(frozen=True, kw_only=True)
     class One:
-        x: float = setting(
+        x: float = option(
             0.0,
             "a number",
             least=-math.inf if left else low,

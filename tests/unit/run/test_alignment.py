@@ -9,7 +9,7 @@ import pytest
 
 from fastlloyd.data.bounds import Bounds
 from fastlloyd.errors import ConfigError
-from fastlloyd.party.settings import read_settings
+from fastlloyd.party.option import read_settings
 from fastlloyd.protocols.vertical_dp.parameters import PublicParameters
 from fastlloyd.run.config import VERTICAL, RunConfig
 from fastlloyd.run.inputs import CommonInputs
@@ -21,7 +21,7 @@ from fastlloyd.run.vertical import Alignment, VerticalCommon
     [
         ({"align": "guess"}, "--set vertical.align: expected 'check' or 'intersect', got 'guess'"),
         ({"id": ""}, "--set vertical.id: expected the name of a column, got ''"),
-        ({"id": 3}, "--set vertical.id: expected a text, got 3"),
+        ({"id": 3}, "--set vertical.id: expected text, got 3"),
         ({"key": "id"}, "vertical has no setting 'key'; it has align, id, widths"),
     ],
 )

@@ -57,7 +57,7 @@ def test_lists_and_auto() -> None:
     "argv,text",
     [
         (["--k", "x"], "whole number"),
-        (["--k", "0"], "--k: expected a number from 1"),
+        (["--k", "0"], "--k: expected 'auto:KMAX' or a whole number from 1 to 10000, got 0"),
         (["--epsilon", "-1"], "--epsilon"),
         (["--epsilon", "nan"], "--epsilon"),
         (["--protocol", "magic"], "magic"),
@@ -101,7 +101,7 @@ def test_wrong_flags_end_in_a_sentence(argv: list[str], text: str) -> None:
         ("client_caps = [1.5]", "a list of whole numbers"),
         ("settings = {}", "unknown key"),
         ("[magic]\nx = 1", "unknown key 'magic'"),
-        ('missing = "guess"', "one of refuse"),
+        ('missing = "guess"', "'refuse', 'drop' or"),
     ],
 )
 def test_wrong_run_files_end_in_a_sentence_with_the_path(tmp_path: Path, content: str, text: str) -> None:
